@@ -1,0 +1,158 @@
+#include "core/comm/channel.hpp"
+
+#include "core/tensor/dtype.hpp"
+
+namespace penstock {
+namespace {
+
+// Base tags a composite may use for each of its messages.
+constexpr uint64_t kTagsPerMessage = 8;
+
+// What a composite sees as its base: the base's own table with a submit that counts. The instance
+// pointer it gets is the Channel of the base, so that the count has somewhere to go.
+penstock_status* counted_submit(void* instance, penstock_channel* handle,
+                                const penstock_message* message, penstock_ticket** ticket) {
+  auto* base = static_cast<Channel*>(instance);
+  penstock_status* status = base->table->submit(base->instance, handle, message, ticket);
+  if (status == nullptr) count_sent(*base, *message);
+  return status;
+}
+penstock_status* forwarded_progress(void* instance, penstock_ticket* ticket, uint32_t* state) {
+  auto* base = static_cast<Channel*>(instance);
+  return base->table->progress(base->instance, ticket, state);
+}
+void forwarded_release(void* instance, penstock_ticket* ticket) {
+  auto* base = static_cast<Channel*>(instance);
+  base->table->release(base->instance, ticket);
+}
+penstock_status* forwarded_describe(void* instance, penstock_collective_traits* traits) {
+  auto* base = static_cast<Channel*>(instance);
+  return base->table->describe(base->instance, traits);
+}
+void forwarded_abort(void* instance, penstock_channel* handle) {
+  auto* base = static_cast<Channel*>(instance);
+  base->table->abort(base->instance, handle);
+}
+
+constexpr penstock_collective make_counting_table() {
+  penstock_collective table{};
+  table.struct_size = sizeof table;
+  table.describe = forwarded_describe;
+  table.submit = counted_submit;
+  table.progress = forwarded_progress;
+  table.release = forwarded_release;
+  table.abort = forwarded_abort;
+  return table;
+}
+constexpr penstock_collective kCountingTable = make_counting_table();
+
+}  // namespace
+
+std::unique_ptr<Channel> make_channel(const Communication::OpenRequest& request) {
+  auto channel = std::make_unique<Channel>();
+  channel->table = request.table;
+  channel->instance = request.instance;
+  channel->world_ranks = request.world_ranks;
+  channel->base = request.base;
+  channel->name = request.name;
+  penstock_group& group = channel->group;
+  group.struct_size = sizeof group;
+  group.id = request.group_id;
+  group.level = request.level;
+  group.size = static_cast<uint32_t>(channel->world_ranks.size());
+  for (uint32_t rank : channel->world_ranks) {
+    if (rank == request.my_world_rank) group.rank = static_cast<uint32_t>(channel->hosts.size());
+    channel->hosts.push_back(request.world != nullptr ? request.world->hosts[rank] : 0);
+  }
+  group.world_ranks = channel->world_ranks.data();
+  group.hosts = channel->hosts.data();
+  return channel;
+}
+
+Status open_handle(Channel& channel, const Communication::OpenRequest& request) {
+  channel.traits.struct_size = sizeof channel.traits;
+  PENSTOCK_TRY(from_c(channel.table->describe(channel.instance, &channel.traits)));
+  const penstock_base_channel* base = nullptr;
+  if (channel.base != nullptr) {
+    penstock_base_channel& view = channel.base_view;
+    view.struct_size = sizeof view;
+    view.collective = &kCountingTable;
+    view.instance = channel.base;
+    view.channel = channel.base->handle;
+    view.tag_first = 0;
+    view.n_tags = kTagsPerMessage;
+    base = &view;
+  }
+  return from_c(channel.table->open(channel.instance, &channel.group, base, request.store,
+                                    request.timeout_us, &channel.handle));
+}
+
+void abort_handle(Channel& channel) {
+  if (channel.aborted) return;
+  channel.aborted = true;
+  if (channel.handle != nullptr) channel.table->abort(channel.instance, channel.handle);
+}
+
+void close_handle(Channel& channel) {
+  if (channel.handle != nullptr) channel.table->close(channel.instance, channel.handle);
+  channel.handle = nullptr;
+}
+
+uint64_t bytes_handed_over(const penstock_message& message, uint32_t group_size) {
+  const uint64_t element = dtype_bytes(message.dtype);
+  switch (message.pattern) {
+    case PENSTOCK_RECEIVE:
+    case PENSTOCK_BARRIER:
+    case PENSTOCK_SPARSE_ALL_REDUCE:
+      return 0;
+    case PENSTOCK_ALL_TO_ALL: {
+      uint64_t count = 0;
+      for (uint32_t r = 0; r < group_size; ++r) count += message.send_counts[r];
+      return count * element;
+    }
+    default:
+      return message.count * element;
+  }
+}
+
+void count_sent(Channel& channel, const penstock_message& message) {
+  if (channel.base != nullptr) return;
+  channel.bytes_sent.fetch_add(bytes_handed_over(message, channel.group.size),
+                               std::memory_order_relaxed);
+  channel.messages_sent.fetch_add(1, std::memory_order_relaxed);
+}
+
+Status deadline_error(const Channel& channel, const penstock_message& message) {
+  return deadline_exceeded(
+      "{} on channel '{}' (message {:#x}) has waited {:.1f} s for another rank; raise "
+      "runtime.deadline_s if ranks "
+      "may be that far apart",
+      pattern_name(message.pattern), channel.name, message.id, double(message.deadline_us) * 1e-6);
+}
+
+std::string_view pattern_name(uint32_t pattern) {
+  switch (pattern) {
+    case PENSTOCK_ALL_REDUCE:
+      return "all_reduce";
+    case PENSTOCK_REDUCE_SCATTER:
+      return "reduce_scatter";
+    case PENSTOCK_ALL_GATHER:
+      return "all_gather";
+    case PENSTOCK_ALL_TO_ALL:
+      return "all_to_all";
+    case PENSTOCK_BROADCAST:
+      return "broadcast";
+    case PENSTOCK_SEND:
+      return "send";
+    case PENSTOCK_RECEIVE:
+      return "receive";
+    case PENSTOCK_BARRIER:
+      return "barrier";
+    case PENSTOCK_SPARSE_ALL_REDUCE:
+      return "sparse_all_reduce";
+    default:
+      return "unknown pattern";
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,28 @@
+// Opening and closing one channel, and what is counted and said about its messages. [comm] unless
+// stated otherwise.
+#pragma once
+
+#include "core/comm/communication.hpp"
+
+namespace penstock {
+
+// A channel with its group filled in, not yet opened. [any]
+std::unique_ptr<Channel> make_channel(const Communication::OpenRequest& request);
+
+// Calls the collective's open; for a composite with a view of its base that counts what goes out.
+Status open_handle(Channel& channel, const Communication::OpenRequest& request);
+void abort_handle(Channel& channel);
+void close_handle(Channel& channel);
+
+// Adds what this rank hands over with `message`. Composites count with their base.
+void count_sent(Channel& channel, const penstock_message& message);
+
+// Bytes at `send` that leave with a message, as counted in reports. [any]
+uint64_t bytes_handed_over(const penstock_message& message, uint32_t group_size);
+
+Status deadline_error(const Channel& channel, const penstock_message& message);
+
+// "all_reduce", ...; for messages. [any]
+std::string_view pattern_name(uint32_t pattern);
+
+}  // namespace penstock

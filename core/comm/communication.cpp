@@ -1,0 +1,256 @@
+#include "core/comm/communication.hpp"
+
+#include "core/comm/channel.hpp"
+
+#include <chrono>
+
+namespace penstock {
+namespace {
+
+uint64_t now_us() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+// How long to sleep after so many polls in which nothing ended. The first polls only yield: small
+// messages are quick.
+constexpr unsigned kYieldingPolls = 40;
+constexpr unsigned kYieldingPollsWhileWaiting = 200;
+constexpr std::chrono::microseconds kShortSleep{20};
+constexpr std::chrono::microseconds kLongSleep{100};
+
+}  // namespace
+
+Communication::Communication() : thread_([this] { loop(); }) {}
+
+Communication::~Communication() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+Status Communication::run(const std::function<Status()>& task) {
+  Status status;
+  std::mutex done_mutex;
+  std::condition_variable done_signal;
+  bool done = false;
+  const std::function<void()> wrapped = [&] {
+    status = task();
+    // Notified under the lock: the waiter's stack holds the condition variable.
+    std::lock_guard lock(done_mutex);
+    done = true;
+    done_signal.notify_one();
+  };
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return Status(Code::aborted, "the runtime is closing");
+    tasks_.push_back(&wrapped);
+  }
+  wake_.notify_one();
+  std::unique_lock lock(done_mutex);
+  done_signal.wait(lock, [&] { return done; });
+  return status;
+}
+
+void Communication::submit(Channel* channel, Exchange* exchange) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back({channel, exchange, exchange->sequence});
+  }
+  wake_.notify_one();
+}
+
+void Communication::skip(Channel* channel, uint64_t sequence) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back({channel, nullptr, sequence});
+  }
+  wake_.notify_one();
+}
+
+Status Communication::exchange_and_wait(Channel* channel, const penstock_message& message) {
+  struct Waiter final : Exchange {
+    std::mutex mutex;
+    std::condition_variable signal;
+    Status status;
+    bool done = false;
+    void finished(Status ended, Channel&, penstock_ticket*) override {
+      std::lock_guard lock(mutex);
+      status = std::move(ended);
+      done = true;
+      signal.notify_one();
+    }
+  } waiter;
+  waiter.message = message;
+  waiter.sequence = Exchange::kAtOnce;
+  submit(channel, &waiter);
+  std::unique_lock lock(waiter.mutex);
+  waiter.signal.wait(lock, [&] { return waiter.done; });
+  return waiter.status;
+}
+
+void Communication::abort(const Status& reason) {
+  {
+    std::lock_guard lock(mutex_);
+    if (aborted_.load()) return;
+    abort_reason_ = reason;
+    abort_pending_ = true;
+    aborted_.store(true);
+  }
+  wake_.notify_one();
+}
+
+bool Communication::aborted() const {
+  return aborted_.load();
+}
+
+Status Communication::abort_reason() const {
+  std::lock_guard lock(mutex_);
+  return abort_reason_;
+}
+
+Result<Channel*> Communication::open_channel(const OpenRequest& request) {
+  auto channel = make_channel(request);
+  Status status = run([&] { return open_handle(*channel, request); });
+  if (!status.ok()) return status.with_context(fmt::format("opening channel '{}'", request.name));
+  Channel* opened = channel.get();
+  PENSTOCK_TRY(run([&] {
+    channels_.push_back(std::move(channel));
+    return Status();
+  }));
+  return opened;
+}
+
+void Communication::close_channel(Channel* channel) {
+  (void)run([&] {
+    for (size_t i = 0; i < channels_.size(); ++i) {
+      if (channels_[i].get() != channel) continue;
+      close_handle(*channel);
+      channels_.erase(channels_.begin() + static_cast<std::ptrdiff_t>(i));
+      break;
+    }
+    return Status();
+  });
+}
+
+// ---- the communication thread ----
+
+void Communication::loop() {
+  unsigned idle_polls = 0;
+  for (;;) {
+    if (!take_work(idle_polls)) break;
+    for (const auto* task : taken_tasks_) (*task)();
+    if (!taken_tasks_.empty() || !taken_.empty()) idle_polls = 0;
+    taken_tasks_.clear();
+    for (const Submission& submission : taken_) start(submission);
+    taken_.clear();
+    idle_polls = poll_once() ? 0 : idle_polls + 1;
+  }
+  fail_everything(Status(Code::aborted, "the runtime was closed"));
+  // Composites before the transports they stand on.
+  while (!channels_.empty()) {
+    close_handle(*channels_.back());
+    channels_.pop_back();
+  }
+}
+
+// Fetches what others handed over; sleeps when there is nothing to do. False at the end.
+bool Communication::take_work(unsigned idle_polls) {
+  std::unique_lock lock(mutex_);
+  if (in_flight_.empty()) {
+    wake_.wait(lock,
+               [&] { return stopping_ || abort_pending_ || !queue_.empty() || !tasks_.empty(); });
+  } else if (queue_.empty() && tasks_.empty() && !stopping_ && !abort_pending_) {
+    const unsigned yielding =
+        waiting_.load(std::memory_order_relaxed) ? kYieldingPollsWhileWaiting : kYieldingPolls;
+    if (idle_polls <= yielding) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    } else {
+      wake_.wait_for(lock, idle_polls < 4 * yielding ? kShortSleep : kLongSleep);
+    }
+  }
+  if (abort_pending_) {
+    abort_pending_ = false;
+    const Status reason = abort_reason_;
+    lock.unlock();
+    fail_everything(reason);
+    lock.lock();
+  }
+  queue_.swap(taken_);
+  tasks_.swap(taken_tasks_);
+  return !stopping_ || !taken_tasks_.empty() || !taken_.empty();
+}
+
+void Communication::start(const Submission& submission) {
+  Channel* channel = submission.channel;
+  const bool ordered = (channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0;
+  if (!ordered || submission.sequence == Exchange::kAtOnce)
+    return go(channel, submission.exchange);
+  held_[{channel, submission.sequence}] = submission.exchange;
+  for (auto next = held_.find({channel, channel->next_sequence}); next != held_.end();
+       next = held_.find({channel, channel->next_sequence})) {
+    Exchange* exchange = next->second;
+    held_.erase(next);
+    ++channel->next_sequence;
+    if (exchange != nullptr) go(channel, exchange);
+  }
+}
+
+void Communication::go(Channel* channel, Exchange* exchange) {
+  if (aborted_.load()) return exchange->finished(abort_reason(), *channel, nullptr);
+  penstock_ticket* ticket = nullptr;
+  Status status = from_c(
+      channel->table->submit(channel->instance, channel->handle, &exchange->message, &ticket));
+  if (!status.ok()) return exchange->finished(status, *channel, nullptr);
+  count_sent(*channel, exchange->message);
+  in_flight_.push_back({channel, exchange, ticket, now_us()});
+}
+
+bool Communication::poll_once() {
+  bool any = false;
+  for (size_t i = 0; i < in_flight_.size();) {
+    Pending& pending = in_flight_[i];
+    uint32_t state = PENSTOCK_PENDING;
+    Status status =
+        from_c(pending.channel->table->progress(pending.channel->instance, pending.ticket, &state));
+    const uint64_t deadline = pending.exchange->message.deadline_us;
+    if (status.ok() && state == PENSTOCK_PENDING && deadline != 0 &&
+        now_us() - pending.submitted_us > deadline) {
+      status = deadline_error(*pending.channel, pending.exchange->message);
+    }
+    if (status.ok() && state == PENSTOCK_PENDING) {
+      ++i;
+      continue;
+    }
+    const Pending ended = pending;
+    in_flight_[i] = in_flight_.back();
+    in_flight_.pop_back();
+    any = true;
+    const bool failed = !status.ok();
+    ended.exchange->finished(std::move(status), *ended.channel, failed ? nullptr : ended.ticket);
+    ended.channel->table->release(ended.channel->instance, ended.ticket);
+  }
+  return any;
+}
+
+void Communication::fail_everything(const Status& reason) {
+  for (const auto& channel : channels_) abort_handle(*channel);
+  // A ticket is released only after its channel was aborted: from then on nobody writes into its
+  // buffers.
+  for (Pending& pending : in_flight_) {
+    pending.exchange->finished(reason, *pending.channel, nullptr);
+    pending.channel->table->release(pending.channel->instance, pending.ticket);
+  }
+  in_flight_.clear();
+  for (auto& [key, exchange] : held_)
+    if (exchange != nullptr) exchange->finished(reason, *key.first, nullptr);
+  held_.clear();
+}
+
+}  // namespace penstock

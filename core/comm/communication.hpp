@@ -1,0 +1,145 @@
+// The communication thread: the only thread that calls a transport.
+//
+// Others hand it exchanges; it submits them, drives them to their end and reports. On an ORDERED
+// channel exchanges go out in the order of their sequence numbers; on a TAGGED one as they come. It
+// never waits for a peer: it polls, yields, and sleeps a little longer each time nothing moves,
+// because a pure spin starves the compute threads it shares cores with.
+#pragma once
+
+#include "core/base/status.hpp"
+
+#include <penstock/collective.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace penstock {
+
+// One opened group of one collective. Owned by Communication; lives until close_channel or
+// shutdown.
+struct Channel {
+  const penstock_collective* table = nullptr;
+  void* instance = nullptr;
+  penstock_channel* handle = nullptr;
+  penstock_collective_traits traits{};
+  penstock_group group{};
+  std::vector<uint32_t> world_ranks;
+  std::vector<uint32_t> hosts;
+  Channel* base = nullptr;            // for a composite
+  penstock_base_channel base_view{};  // what the composite sees of it
+  std::string name;                   // for messages and traces
+  uint64_t next_sequence = 0;         // ORDERED: the sequence number that may go out next
+  std::atomic<uint64_t> bytes_sent{
+      0};  // handed to the transport by this rank; a composite's count with its base
+  std::atomic<uint64_t> messages_sent{0};
+  bool aborted = false;  // [comm]
+};
+
+// One message and what happens at its end. Owned by whoever submits it; must stay alive until
+// finished is called.
+struct Exchange {
+  penstock_message message{};
+  // ORDERED channels: position in the plan's sequence, without gaps; or kAtOnce, when nothing else is under way.
+  static constexpr uint64_t kAtOnce = UINT64_MAX;
+  uint64_t sequence = 0;
+  // [comm] Called once. `ticket` is valid during the call only (for penstock_collective::returned);
+  // null on error. Must not block; typically puts a job back into the engine's queue.
+  virtual void finished(Status status, Channel& channel, penstock_ticket* ticket) = 0;
+
+ protected:
+  ~Exchange() = default;
+};
+
+class Communication {
+ public:
+  Communication();
+  ~Communication();  // stops the thread; unfinished exchanges end with ABORTED
+  Communication(const Communication&) = delete;
+  Communication& operator=(const Communication&) = delete;
+
+  // Runs `task` on the communication thread and waits for it: opening, planning and closing of
+  // channels.
+  Status run(const std::function<Status()>& task);
+
+  // Opens a channel for a group of world ranks. `base` null: table is a transport. [control],
+  // collective over the group.
+  struct OpenRequest {
+    const penstock_collective* table;
+    void* instance;
+    std::vector<uint32_t> world_ranks;
+    uint32_t my_world_rank;
+    const penstock_world* world;
+    uint64_t group_id;
+    uint32_t level;
+    Channel* base;
+    const penstock_key_value_store* store;
+    uint64_t timeout_us;
+    std::string name;
+  };
+  Result<Channel*> open_channel(const OpenRequest& request);
+  void close_channel(Channel* channel);
+
+  // [any] Hands over a message. Errors arrive in exchange->finished, also those of submit itself.
+  void submit(Channel* channel, Exchange* exchange);
+
+  // [any] On an ORDERED channel nothing will be sent for `sequence`: its turn passes.
+  void skip(Channel* channel, uint64_t sequence);
+
+  // [any] Blocks the caller in the transport: submits and waits for one message. For set-up, not
+  // for steps.
+  Status exchange_and_wait(Channel* channel, const penstock_message& message);
+
+  // [any] Every exchange, now and later, ends with `reason`. Buffers of unfinished exchanges are
+  // abandoned, not freed.
+  void abort(const Status& reason);
+  bool aborted() const;
+  Status abort_reason() const;
+
+  // [any] A hint that application threads wait (true) or compute (false): how eagerly to poll.
+  void set_waiting(bool waiting) { waiting_.store(waiting, std::memory_order_relaxed); }
+
+ private:
+  struct Pending {
+    Channel* channel;
+    Exchange* exchange;
+    penstock_ticket* ticket;
+    uint64_t submitted_us;
+  };
+  struct Submission {
+    Channel* channel;
+    Exchange* exchange;  // null: this turn is skipped
+    uint64_t sequence;
+  };
+  void loop();
+  void start(const Submission& submission);
+  void go(Channel* channel, Exchange* exchange);
+  bool poll_once();  // true when something ended
+  void fail_everything(const Status& reason);
+  bool take_work(unsigned idle_polls);
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Submission> queue_;  // swapped with taken_, so that steady state allocates nothing
+  std::vector<const std::function<void()>*> tasks_;
+  Status abort_reason_;
+  bool abort_pending_ = false;
+  bool stopping_ = false;
+  std::atomic<bool> waiting_{false};
+  std::atomic<bool> aborted_{false};
+  // [comm] only from here on
+  std::vector<Submission> taken_;
+  std::vector<const std::function<void()>*> taken_tasks_;
+  std::vector<Pending> in_flight_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  std::map<std::pair<Channel*, uint64_t>, Exchange*> held_;  // ORDERED: not their turn yet
+  std::thread thread_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,94 @@
+// Named operations: collectives outside any set, matched across ranks by name (runtime.h,
+// penstock_operation_*).
+//
+// submit validates and asks Control for the operation; when every rank of the group has asked, the
+// worker thread opens the group's channel if it is new, builds one message with exact counts and
+// hands it to the communication thread; the worker scales and finishes when the message has ended.
+// The order of responses is the same on all ranks, so the worker opens channels and numbers
+// messages in an agreed order.
+#pragma once
+
+#include "core/base/status.hpp"
+#include "core/comm/communication.hpp"
+#include "core/comm/control.hpp"
+
+#include <penstock/runtime.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// One operation on its way. Shared between whoever waits and the threads that carry it out.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  // [any] True when wait would return at once.
+  virtual bool done() const = 0;
+  // [any] Blocks until the end. MISMATCH on every rank when ranks disagree. May be called again:
+  // same answer.
+  virtual Status wait() = 0;
+
+  struct Output {
+    const void* data = nullptr;
+    uint64_t bytes = 0;
+    // First-dimension rows. ALL_GATHER and ALL_TO_ALL: what came from each rank of the group;
+    // REDUCE_SCATTER: what each rank got; empty for the others.
+    std::span<const uint64_t> rows;
+  };
+  // [any] After a successful wait; valid as long as the operation. With an output tensor of the
+  // caller's, data is that tensor's. FAILED_PRECONDITION before the end, the operation's own error
+  // after a failure.
+  virtual Result<Output> result() const = 0;
+};
+
+class Operations {
+ public:
+  struct Options {
+    Control* control = nullptr;              // all borrowed, all outlive this object
+    Communication* communication = nullptr;  // unused in a world of one
+    const penstock_collective* table = nullptr;
+    void* instance = nullptr;
+    const penstock_world* world = nullptr;
+    uint64_t first_group_id = 0;  // group ids from here on are free for the channels opened here
+    uint64_t open_timeout_us = 60'000'000;
+    uint64_t deadline_us = 0;  // of each message, from submission to the transport; 0: none
+    Channel* world_channel =
+        nullptr;  // for operations of the whole world, used by nothing else; null: opened at need
+  };
+
+  static Result<std::unique_ptr<Operations>> make(const Options& options);
+  // Ends the worker. Operations that are not done end with ABORTED. Channels stay with
+  // Communication.
+  ~Operations();
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  // [any] Starts an operation. Tensors (not their descriptions) must stay valid until it is done;
+  // after an abort the transport may still touch them, so their owner keeps them until the
+  // transport is gone. INVALID_ARGUMENT: a name that is pending in the same group, tensors not
+  // contiguous or not on the CPU, splits that do not fit, a root outside the group, ...;
+  // UNIMPLEMENTED: a pattern or type that the transport lacks.
+  Result<std::shared_ptr<Operation>> submit(const penstock_operation_declaration& declaration);
+
+  // [control] Runs `task` on the worker of every rank of `ranks` (ascending; empty: all) at the
+  // same place in the agreed order, and waits for it. For collective set-up on the communication
+  // thread, above all opening channels: two ranks that open two channels each in another order
+  // would wait for each other for ever. `serial` is unique in the run and equal on all members.
+  // Errors: those of task, MISMATCH of signatures, the reason of an abort. Not from a task.
+  Status run_agreed(std::string_view name, std::string_view signature,
+                    const std::vector<uint32_t>& ranks,
+                    const std::function<Status(uint64_t serial)>& task);
+
+ private:
+  class Worker;
+  explicit Operations(std::shared_ptr<Worker> worker);
+  // Shared: answers of Control may come after this object is gone.
+  std::shared_ptr<Worker> worker_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,73 @@
+// Named operations on paper: what was declared, what ranks must agree on, and where the bytes go.
+// Pure.
+#pragma once
+
+#include "core/base/status.hpp"
+
+#include <penstock/runtime.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// A declaration that was checked, with what it borrowed copied. Tensor memory stays the caller's.
+struct OperationOrder {
+  std::string name;
+  uint32_t pattern = 0;
+  uint32_t reduction = 0;
+  uint32_t dtype = 0;
+  std::vector<uint32_t> ranks;  // world ranks of the group, ascending
+  uint32_t my_index = 0;        // of this rank in ranks
+  uint32_t root_index = 0;      // BROADCAST
+  std::vector<int64_t> shape;
+  uint64_t numel = 0;
+  uint64_t rows = 0;       // first dimension
+  uint64_t row_numel = 0;  // elements per row
+  const void* input = nullptr;
+  void* output = nullptr;  // null: the operation owns its output
+  uint64_t output_numel = 0;
+  std::vector<uint64_t> splits;  // ALL_TO_ALL: rows for each rank of the group
+  double prescale = 1;
+  double postscale = 1;
+  bool average = false;
+
+  uint32_t group_size() const { return static_cast<uint32_t>(ranks.size()); }
+  bool reduces() const {
+    return pattern == PENSTOCK_ALL_REDUCE || pattern == PENSTOCK_REDUCE_SCATTER;
+  }
+};
+
+// INVALID_ARGUMENT with the operation's name for whatever this rank alone can see to be wrong;
+// UNIMPLEMENTED for tensors that are not on the CPU.
+Result<OperationOrder> read_order(const penstock_operation_declaration& declaration,
+                                  uint32_t world_rank, uint32_t world_size);
+
+// Lines that must be equal on all ranks of the group.
+std::string signature_of(const OperationOrder& order);
+// This rank's rows (ALL_GATHER) or splits (ALL_TO_ALL); empty for the others.
+std::string detail_of(const OperationOrder& order);
+
+// Counts in elements, per rank of the group.
+struct OperationLayout {
+  uint64_t send_numel = 0;
+  uint64_t receive_numel = 0;
+  std::vector<uint64_t> send_counts;      // ALL_TO_ALL
+  std::vector<uint64_t> receive_counts;   // ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER
+  std::vector<uint64_t> receive_offsets;  // ALL_GATHER, ALL_TO_ALL
+  std::vector<uint64_t>
+      rows;  // ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER: first-dimension rows per rank
+};
+
+// INVALID_PAYLOAD when a detail of a peer makes no sense.
+Result<OperationLayout> lay_out(const OperationOrder& order,
+                                const std::vector<std::string>& details);
+
+// target = source * factor / divisor, in double for all types but fp16 and bf16, which compute in
+// float. Integers are truncated and clamped to their range. Source and target are equal or apart.
+// `source` is no bool.
+void scale_elements(uint32_t dtype, const void* source, void* target, uint64_t count, double factor,
+                    double divisor);
+
+}  // namespace penstock

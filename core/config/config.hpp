@@ -1,0 +1,190 @@
+// What a TOML file says, as plain structs. Nothing here knows toml++ or any plugin.
+//
+// Config is the whole file; Scheme is what is in force at one step, after all switches up to it.
+// Options are kept as typed settings with the place they came from; plugin/resolve.hpp checks them
+// against what the plugins declare.
+#pragma once
+
+#include "core/base/kind.hpp"
+#include "core/base/status.hpp"
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace penstock {
+
+// Where a value came from. Line 0: not from a file (a default, or an environment variable named in
+// `file`).
+struct Location {
+  std::string file;
+  uint32_t line = 0;
+  uint32_t column = 0;
+  std::string text() const;  // "FILE:LINE:COLUMN", or FILE alone
+};
+
+// `text` as a TOML string: quotes around it, quotes, backslashes and control characters escaped.
+std::string quoted_text(std::string_view text);
+
+struct Setting {
+  std::variant<bool, int64_t, double, std::string> value;
+  Location where;
+  std::string text() const;  // as TOML: true, 3, 0.25, "name"; reals with all their digits
+};
+
+using Settings = std::map<std::string, Setting>;
+
+// `[compressor.NAME]`, or an instance that is referred to and has no table of its own.
+struct InstanceConfig {
+  Kind kind = Kind::compressor;
+  std::string name;    // of the instance; derived ones are called "dgc@rule2"
+  std::string plugin;  // NAME of the plugin id KIND/NAME
+  Settings options;
+  Location where;
+  std::string id() const;  // "compressor/topk"
+};
+
+// The facts of a gradient that rules look at.
+struct GradientFacts {
+  std::string_view name;
+  uint64_t n_dims = 0;
+  uint64_t numel = 0;
+  uint32_t dtype = PENSTOCK_FLOAT32;
+};
+
+struct Range {
+  uint64_t minimum = 0;
+  uint64_t maximum = UINT64_MAX;  // inclusive
+  bool holds(uint64_t value) const { return value >= minimum && value <= maximum; }
+};
+
+// What a rule asks of a gradient; all that is given must hold.
+struct Match {
+  std::vector<std::string> names;  // globs (* ? [a-z]), one of which must fit; none: any name
+  std::optional<Range> dims;
+  std::optional<Range> elements;
+  std::optional<uint32_t> dtype;
+  bool holds(const GradientFacts& gradient) const;
+};
+
+// `[[rule]]`. Empty names mean "as in [scheme]".
+struct Rule {
+  Match match;
+  std::string compressor;
+  std::string memory;
+  std::vector<std::string> candidates;
+  // (kind, instance) -> options that differ for this rule's gradients; kinds compressor and memory
+  // only.
+  std::map<std::pair<Kind, std::string>, Settings> overrides;
+  Location where;
+};
+
+// What a gradient gets: names of instances in Scheme::instances.
+struct Choice {
+  std::string compressor;
+  std::string memory;
+  std::vector<std::string> candidates;  // compressors; the first is `compressor`
+  size_t rule = 0;                      // 1 for the first rule of the file; 0: [scheme]
+};
+
+// The configuration in force at a step.
+struct Scheme {
+  std::string compressor = "none";
+  std::string memory = "none";
+  std::string collective = "mpi";
+  std::string transport;  // only with a composite collective; empty: none given
+  std::string scheduler = "fusion";
+  uint32_t route = PENSTOCK_ROUTE_FLAT;
+  std::vector<std::string>
+      candidates;  // what a scheduler may choose from where no rule says otherwise
+  std::vector<Rule> rules;
+  // Every instance that can be used, those derived by rules included.
+  std::map<std::pair<Kind, std::string>, InstanceConfig> instances;
+  std::map<std::string, Location> where;  // of the keys of [scheme] that were given
+
+  // First match wins; what the rule leaves open comes from [scheme].
+  Choice choose(const GradientFacts& gradient) const;
+  // What gradients get that the rule of this number matches, from 1; 0: those that no rule matches.
+  Choice choice_of(size_t rule_number) const;
+  // Null when there is none of that name.
+  const InstanceConfig* find(Kind kind, std::string_view name) const;
+};
+
+// "flat", "split", "hierarchical", "shard"; "unknown" otherwise.
+std::string_view route_name(uint32_t route);
+// "float32", ...; "unknown" for a number that is no dtype. The reverse gives 0 for an unknown name.
+std::string_view dtype_name(uint32_t dtype);
+uint32_t dtype_from_name(std::string_view name);
+
+// `[[switch]]`: replaces the keys it names from `at_step` on.
+struct Switch {
+  uint64_t at_step = 0;
+  std::map<std::string, Setting> scheme;  // keys of [scheme]
+  std::vector<std::string> candidates;    // of [scheme]; meant when has_candidates
+  bool has_candidates = false;
+  std::map<std::pair<Kind, std::string>, Settings> options;
+  Location where;
+};
+
+enum class Nonfinite { void_bucket, strict };
+
+// `[runtime]`. `deterministic`, `seed`, `nonfinite` and `hash_replicated_every` must be equal on
+// all ranks, because they decide which messages are sent and what is in them; the rest is each
+// rank's own.
+struct RuntimeConfig {
+  std::vector<std::string> plugin_path;  // absolute
+  bool allow_insecure_paths = false;
+  bool deterministic = false;
+  uint64_t seed = 1;
+  double deadline_s = 60;
+  double heartbeat_s = 5;  // default: a quarter of the deadline, at most 5
+  Nonfinite nonfinite = Nonfinite::void_bucket;
+  uint64_t arena_limit_mb = 4096;
+  std::string log_level = "warning";  // debug, info, warning, error
+  std::string timeline;  // path as given, relative to the working directory; empty: none
+  uint64_t hash_replicated_every = 0;  // steps; 0: never
+};
+
+// Sorted lines that describe an instance's plugin and its resolved options, without RANK_LOCAL
+// ones.
+using DescribeInstance = std::function<Result<std::vector<std::string>>(const InstanceConfig&)>;
+
+class Config {
+ public:
+  // The configuration in force at a set's step: every switch with at_step <= step, in order of
+  // steps.
+  Scheme at_step(uint64_t step) const;
+  // The first step after `step` at which something changes.
+  std::optional<uint64_t> next_switch_after(uint64_t step) const;
+  // Step 0 and every step at which a switch changes something, ascending, each once.
+  std::vector<uint64_t> stages() const;
+  // Canonical text of all that must be equal on all ranks, one fact per line, so that the first
+  // line that differs can be shown to people. `describe` stands for the plugins (plugin/resolve.hpp
+  // gives one); its errors are passed on.
+  Result<std::string> agreement_text(const DescribeInstance& describe) const;
+
+  const RuntimeConfig& runtime() const { return runtime_; }
+  // The file, or the name given for a text; empty for the defaults.
+  const std::string& origin() const { return origin_; }
+  // What Horovod's environment variables changed, one line each, for the log.
+  const std::vector<std::string>& mapped() const { return mapped_; }
+
+ private:
+  friend class ConfigReader;
+  friend class EnvironmentMapping;
+  Scheme base_;                   // without switches; instances without those that rules derive
+  std::vector<Switch> switches_;  // ascending steps, file order among equals
+  RuntimeConfig runtime_;
+  bool timeline_given_ = false;
+  std::string origin_;
+  std::vector<std::string> mapped_;
+};
+
+// The first line in which two agreement texts differ: "here X, there Y"; empty when they are equal.
+std::string first_difference(std::string_view here, std::string_view there);
+
+}  // namespace penstock

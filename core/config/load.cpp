@@ -1,0 +1,121 @@
+#include "core/config/load.hpp"
+
+#include "core/config/reader.hpp"
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace penstock {
+
+namespace {
+
+constexpr uintmax_t kMostBytes = 16u << 20;
+
+Result<std::string> read_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    return not_found(
+        "{}: there is no such configuration file; check init(config=...), --config or "
+        "PENSTOCK_CONFIG",
+        path);
+  }
+  // A directory or a pipe: reading it would fail late or wait for ever.
+  if (status.type() != fs::file_type::regular) {
+    return invalid_argument("{}: not a plain file, expected a TOML file", path);
+  }
+  if (fs::file_size(path, error) > kMostBytes || error) {
+    return invalid_argument("{}: larger than {} MiB, expected a TOML file", path, kMostBytes >> 20);
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad()) {
+    return not_found("{}: the configuration file cannot be read; check its permissions", path);
+  }
+  return text;
+}
+
+}  // namespace
+
+// Fills in what the TOML leaves open from the variables that Horovod's users know.
+class EnvironmentMapping {
+ public:
+  static Status apply(Config& config, const GetEnvironment& environment) {
+    if (!environment) return {};
+    if (const char* bytes = environment("HOROVOD_FUSION_THRESHOLD")) {
+      PENSTOCK_TRY(map_fusion_threshold(config, bytes));
+    }
+    const char* timeline = environment("HOROVOD_TIMELINE");
+    if (timeline != nullptr && *timeline != '\0' && !config.timeline_given_) {
+      config.runtime_.timeline = timeline;
+      config.mapped_.push_back(
+          fmt::format("HOROVOD_TIMELINE={}: runtime.timeline = \"{}\"", timeline, timeline));
+    }
+    return {};
+  }
+
+ private:
+  static Status map_fusion_threshold(Config& config, std::string_view text) {
+    const char* variable = "HOROVOD_FUSION_THRESHOLD";
+    int64_t bytes = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+    if (error != std::errc() || end != text.data() + text.size() || bytes < 0) {
+      return invalid_argument("environment variable {} is \"{}\", expected a number of bytes",
+                              variable, text);
+    }
+    for (uint64_t stage : config.stages()) {
+      const Scheme scheme = config.at_step(stage);
+      const InstanceConfig* scheduler = scheme.find(Kind::scheduler, scheme.scheduler);
+      if (scheduler == nullptr || scheduler->plugin != "fusion") continue;
+      // Into the base, without what switches have set up to this stage.
+      InstanceConfig& instance =
+          config.base_.instances
+              .try_emplace(
+                  {Kind::scheduler, scheduler->name},
+                  InstanceConfig{Kind::scheduler, scheduler->name, scheduler->plugin, {}, {}})
+              .first->second;
+      const Location where{fmt::format("environment variable {}", variable), 0, 0};
+      if (!instance.options.try_emplace("threshold_bytes", Setting{bytes, where}).second) continue;
+      config.mapped_.push_back(fmt::format("{}={}: scheduler.{}.threshold_bytes = {}", variable,
+                                           text, instance.name, bytes));
+    }
+    return {};
+  }
+};
+
+GetEnvironment process_environment() {
+  return [](const char* name) -> const char* { return std::getenv(name); };
+}
+
+std::string config_path_from_environment(const GetEnvironment& environment) {
+  const char* path = environment("PENSTOCK_CONFIG");
+  return path == nullptr ? std::string() : path;
+}
+
+Result<Config> load_config_text(std::string_view text, const std::string& name,
+                                const std::string& directory, const LoadOptions& options) {
+  PENSTOCK_ASSIGN(const Node root, parse_toml(text, name));
+  std::error_code error;
+  const std::filesystem::path absolute =
+      std::filesystem::absolute(directory.empty() ? "." : directory, error);
+  if (error) return not_found("{}: the directory {} cannot be found", name, directory);
+  ConfigReader reader(absolute.string(), options.allow_runtime);
+  PENSTOCK_ASSIGN(Config config, reader.read(root, name));
+  PENSTOCK_TRY(EnvironmentMapping::apply(config, options.environment));
+  return config;
+}
+
+Result<Config> load_config_file(const std::string& path, const LoadOptions& options) {
+  PENSTOCK_ASSIGN(const std::string text, read_file(path));
+  return load_config_text(text, path, std::filesystem::path(path).parent_path().string(), options);
+}
+
+Result<Config> default_config(const LoadOptions& options) {
+  return load_config_text("", "", "", options);
+}
+
+}  // namespace penstock

@@ -1,0 +1,34 @@
+// From a TOML file or text to a Config. Every error names file, line and column, the key and the
+// value, what was expected, and the nearest known name.
+#pragma once
+
+#include "core/config/config.hpp"
+
+#include <string>
+
+namespace penstock {
+
+// std::getenv, or a test's own. Returns null for a variable that is not set.
+using GetEnvironment = std::function<const char*(const char*)>;
+GetEnvironment process_environment();
+
+// PENSTOCK_CONFIG; empty when not set. The only place that reads it.
+std::string config_path_from_environment(const GetEnvironment& environment = process_environment());
+
+struct LoadOptions {
+  // Horovod's variables fill in what the TOML leaves open: HOROVOD_FUSION_THRESHOLD,
+  // HOROVOD_TIMELINE.
+  GetEnvironment environment = process_environment();
+  // False for the scheme of a single set: [runtime] is then an error.
+  bool allow_runtime = true;
+};
+
+// NOT_FOUND for a file that cannot be read, INVALID_ARGUMENT for one that is wrong.
+Result<Config> load_config_file(const std::string& path, const LoadOptions& options = {});
+// `name` stands for the file in messages; relative paths in the text count from `directory`.
+Result<Config> load_config_text(std::string_view text, const std::string& name,
+                                const std::string& directory, const LoadOptions& options = {});
+// No file: no compression, no memory, mpi, fusion.
+Result<Config> default_config(const LoadOptions& options = {});
+
+}  // namespace penstock

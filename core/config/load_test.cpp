@@ -1,0 +1,322 @@
+// Every kind of wrong TOML gets one error with its place; right TOML gives what it says.
+#include "core/config/load.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace penstock {
+namespace {
+
+const char* no_environment(const char*) {
+  return nullptr;
+}
+
+Result<Config> load(std::string_view text, bool allow_runtime = true) {
+  return load_config_text(text, "run.toml", "/etc/penstock", {no_environment, allow_runtime});
+}
+
+// The error's message, or "no error".
+std::string error_of(std::string_view text) {
+  const Result<Config> config = load(text);
+  return config.ok() ? "no error" : std::string(config.status().message());
+}
+
+struct WrongFile {
+  const char* text;
+  const char* expected;  // the whole message, or its beginning where it ends in toml++'s own words
+};
+
+class WrongToml : public testing::TestWithParam<WrongFile> {};
+
+TEST_P(WrongToml, IsRefusedWithPlaceKeyValueAndExpectation) {
+  const std::string message = error_of(GetParam().text);
+  EXPECT_EQ(message.substr(0, std::string_view(GetParam().expected).size()), GetParam().expected)
+      << message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Load, WrongToml,
+    testing::Values(
+        WrongFile{"[scheme]\ncompressor = \n", "run.toml:2:14: not valid TOML: "},
+        WrongFile{"[scheme]\ncompressor = \"a\"\ncompressor = \"b\"\n",
+                  "run.toml:3:14: not valid TOML: "},
+        WrongFile{"[schema]\n", "run.toml:1:2: unknown table \"schema\"; did you mean \"scheme\"?"},
+        WrongFile{"[rules]\n", "run.toml:1:2: unknown table \"rules\"; did you mean \"rule\"?"},
+        WrongFile{"[[rules]]\n", "run.toml:1:3: unknown table \"rules\"; did you mean \"rule\"?"},
+        WrongFile{"scheme = 3\n", "run.toml:1:1: scheme is the integer 3, expected a table"},
+        WrongFile{"[scheme]\n  comperssor = \"dgc\"\n",
+                  "run.toml:2:3: unknown key \"scheme.comperssor\"; did you mean \"compressor\"?"},
+        WrongFile{"[scheme]\ncompressor = 3\n",
+                  "run.toml:2:1: scheme.compressor is the integer 3, expected a name"},
+        WrongFile{"[scheme]\ncompressor = \"a b\"\n",
+                  "run.toml:2:1: scheme.compressor is \"a b\", expected a name"},
+        WrongFile{"[scheme]\nroute = \"splitt\"\n",
+                  "run.toml:2:1: scheme.route is \"splitt\", expected one of \"flat\", \"split\", "
+                  "\"hierarchical\", "
+                  "\"shard\"; did you mean \"split\"?"},
+        WrongFile{"[scheme]\ncandidates = []\n",
+                  "run.toml:2:1: scheme.candidates is an array, expected an array of"},
+        WrongFile{"[scheme]\ncandidates = [\"a\", \"a\"]\n",
+                  "run.toml:2:20: scheme.candidates lists \"a\" twice"},
+        WrongFile{
+            "[compressor]\ntopk = 1\n",
+            "run.toml:2:1: compressor.topk is the integer 1, expected a table [compressor.NAME]"},
+        WrongFile{"[compressor.\"a b\"]\n",
+                  "run.toml:1:13: the instance name in [compressor.a b] must be made of"},
+        WrongFile{"[compressor.topk]\ndensity = [1]\n",
+                  "run.toml:2:1: compressor.topk.density is an array, expected true, false, a "
+                  "number or a string"},
+        WrongFile{"[compressor.topk]\ndensity = 2020-01-01\n",
+                  "run.toml:2:1: compressor.topk.density is a date, "},
+        WrongFile{"[compressor.topk]\nplugin = 4\n",
+                  "run.toml:2:1: compressor.topk.plugin is the integer 4, "},
+        WrongFile{"[rule]\n", "run.toml:1:2: rule is a table, expected tables [[rule]]"},
+        WrongFile{"[[rule]]\ncompressor = \"none\"\n",
+                  "run.toml:1:1: rule 1 lacks match, expected for example"},
+        WrongFile{"[[rule]]\nmatch = {}\n",
+                  "run.toml:1:1: rule 1 sets nothing, expected compressor, memory,"},
+        WrongFile{"[[rule]]\nmatch = { dim = 1 }\nmemory = \"none\"\n",
+                  "run.toml:2:11: unknown key \"rule 1.match.dim\"; did you mean \"dims\"?"},
+        WrongFile{"[[rule]]\nmatch = { dims = -1 }\nmemory = \"none\"\n",
+                  "run.toml:2:11: rule 1.match.dims is the integer -1, expected an integer of at "
+                  "least 0"},
+        WrongFile{"[[rule]]\nmatch = { elements = { min = 9, max = 3 } }\nmemory = \"none\"\n",
+                  "run.toml:2:11: rule 1.match.elements has min 9 above max 3, so that nothing can "
+                  "match"},
+        WrongFile{"[[rule]]\nmatch = { elements = { least = 9 } }\nmemory = \"none\"\n",
+                  "run.toml:2:24: unknown key \"rule 1.match.elements.least\"; "},
+        WrongFile{
+            "[[rule]]\nmatch = { name = [\"a\", 3] }\nmemory = \"none\"\n",
+            "run.toml:2:24: an entry of rule 1.match.name is the integer 3, expected a string"},
+        WrongFile{"[[rule]]\nmatch = { name = \"a[b\" }\nmemory = \"none\"\n",
+                  "run.toml:2:11: rule 1.match.name: the pattern \"a[b\" has a [ without ]"},
+        WrongFile{
+            "[[rule]]\nmatch = { dtype = \"float31\" }\nmemory = \"none\"\n",
+            "run.toml:2:11: rule 1.match.dtype is \"float31\", expected one of \"float32\", "},
+        WrongFile{
+            "[[rule]]\nmatch = {}\noptions = { scheduler.fusion.threshold_bytes = 1 }\n",
+            "run.toml:3:13: rule 1.options sets options of a scheduler, which all gradients share"},
+        WrongFile{"[scheme]\ncompressor = \"topk\"\n[[rule]]\nmatch = {}\noptions = { "
+                  "compressor.tpok.density = 1 }\n",
+                  "run.toml:5:29: no compressor instance is called \"tpok\": it has no table "
+                  "[compressor.tpok] and no "
+                  "scheme or rule names it; did you mean \"topk\"?"},
+        WrongFile{
+            "[compressor.topk]\n[[rule]]\nmatch = {}\noptions = { compressor.topk.density = 1 }\n",
+            "run.toml:4:29: rule 1 sets options of the compressor \"topk\", but what it matches "
+            "gets \"none\""},
+        WrongFile{"[[switch]]\nset = { scheme.memory = \"dgc\" }\n",
+                  "run.toml:1:1: switch 1 lacks at_step"},
+        WrongFile{"[[switch]]\nat_step = 1\n", "run.toml:1:1: switch 1 lacks set"},
+        WrongFile{
+            "[[switch]]\nat_step = -1\nset = { scheme.memory = \"dgc\" }\n",
+            "run.toml:2:1: switch 1.at_step is the integer -1, expected an integer of at least 0"},
+        WrongFile{"[[switch]]\nat_step = 1\nset = {}\n", "run.toml:3:1: switch 1 sets nothing"},
+        WrongFile{"[[switch]]\nat_step = 1\nset = { runtime.seed = 1 }\n",
+                  "run.toml:3:9: unknown table \"switch 1.set.runtime\""},
+        WrongFile{"[[switch]]\nat_step = 1\nset = { scheme.memry = \"dgc\" }\n",
+                  "run.toml:3:16: unknown key \"scheme.memry\"; did you mean \"memory\"?"},
+        WrongFile{"[[switch]]\nat_step = 1\nset = { compressor.dgc.density = 0.1 }\n",
+                  "run.toml:3:24: no compressor instance is called \"dgc\""},
+        WrongFile{"[compressor.dgc]\n[[switch]]\nat_step = 1\nset = { compressor.dgc.plugin = "
+                  "\"topk\" }\n",
+                  "run.toml:4:24: compressor.dgc.plugin cannot be changed here"},
+        WrongFile{"[compressor.dgc]\n[[switch]]\nat_step = 1\nset = { compressor.dgc = 1 }\n",
+                  "run.toml:4:20: compressor.dgc is the integer 1, expected KIND.INSTANCE.OPTION = "
+                  "VALUE"},
+        WrongFile{"[runtime]\nsede = 1\n",
+                  "run.toml:2:1: unknown key \"runtime.sede\"; did you mean \"seed\"?"},
+        WrongFile{"[runtime]\nseed = 1.5\n",
+                  "run.toml:2:1: runtime.seed is the number 1.5, expected an integer"},
+        WrongFile{"[runtime]\ndeterministic = 1\n",
+                  "run.toml:2:1: runtime.deterministic is the integer 1, expected true"},
+        WrongFile{"[runtime]\ndeadline_s = 0\n",
+                  "run.toml:2:1: runtime.deadline_s is the integer 0, expected a number"},
+        WrongFile{"[runtime]\ndeadline_s = inf\n",
+                  "run.toml:2:1: runtime.deadline_s is the number inf, expected"},
+        WrongFile{"[runtime]\ndeadline_s = 1e300\n",
+                  "run.toml:2:1: runtime.deadline_s is the number 1e+300, expected"},
+        WrongFile{"[runtime]\nheartbeat_s = 60\n",
+                  "run.toml:2:1: runtime.heartbeat_s is the integer 60, expected less than "
+                  "deadline_s, which is 60"},
+        WrongFile{"[runtime]\nnonfinite = \"strct\"\n",
+                  "run.toml:2:1: runtime.nonfinite is \"strct\", expected one of \"void\", "
+                  "\"strict\"; did you mean"},
+        WrongFile{"[runtime]\nplugin_path = 3\n",
+                  "run.toml:2:1: runtime.plugin_path is the integer 3, expected"}));
+
+TEST(Load, AnEmptyFileGivesTheDefaults) {
+  const Result<Config> config = load("");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const Scheme scheme = config.value().at_step(0);
+  EXPECT_EQ(scheme.compressor, "none");
+  EXPECT_EQ(scheme.memory, "none");
+  EXPECT_EQ(scheme.collective, "mpi");
+  EXPECT_EQ(scheme.transport, "");
+  EXPECT_EQ(scheme.scheduler, "fusion");
+  EXPECT_EQ(scheme.route, uint32_t{PENSTOCK_ROUTE_FLAT});
+  EXPECT_EQ(scheme.instances.size(), 4u);
+  const RuntimeConfig& runtime = config.value().runtime();
+  EXPECT_EQ(runtime.seed, 1u);
+  EXPECT_EQ(runtime.deadline_s, 60);
+  EXPECT_EQ(runtime.heartbeat_s, 5);
+  EXPECT_EQ(runtime.arena_limit_mb, 4096u);
+  EXPECT_FALSE(runtime.deterministic);
+}
+
+TEST(Load, InstancesKeepTypedOptionsAndTheirPlaces) {
+  const Result<Config> config = load(
+      "[compressor.fine]\nplugin = \"topk\"\ndensity = 0.01\ncount = 3\nexact = true\nscope = "
+      "\"item\"\n");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const Scheme scheme = config.value().at_step(0);
+  const InstanceConfig* fine = scheme.find(Kind::compressor, "fine");
+  ASSERT_NE(fine, nullptr);
+  EXPECT_EQ(fine->id(), "compressor/topk");
+  EXPECT_EQ(fine->options.at("density").value,
+            (std::variant<bool, int64_t, double, std::string>(0.01)));
+  EXPECT_EQ(std::get<int64_t>(fine->options.at("count").value), 3);
+  EXPECT_EQ(std::get<bool>(fine->options.at("exact").value), true);
+  EXPECT_EQ(fine->options.at("scope").text(), "\"item\"");
+  EXPECT_EQ(fine->options.at("exact").where.text(), "run.toml:5:1");
+}
+
+TEST(Load, PluginPathsCountFromTheDirectoryOfTheFile) {
+  const Result<Config> config =
+      load("[runtime]\nplugin_path = [\"plugins\", \"../more\", \"/opt/p\"]\n");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config.value().runtime().plugin_path,
+            (std::vector<std::string>{"/etc/penstock/plugins", "/etc/more", "/opt/p"}));
+}
+
+TEST(Load, AShortDeadlineShortensTheHeartbeat) {
+  const Result<Config> config = load("[runtime]\ndeadline_s = 2\n");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config.value().runtime().heartbeat_s, 0.5);
+}
+
+TEST(Load, TheSchemeOfOneSetMayNotSpeakOfTheRuntime) {
+  const Result<Config> config = load("[runtime]\nseed = 2\n", false);
+  ASSERT_FALSE(config.ok());
+  EXPECT_NE(config.status().message().find("run.toml:1:2: [runtime] belongs in"),
+            std::string::npos);
+}
+
+TEST(Load, AFileThatIsNotThereIsNotFound) {
+  const Result<Config> config = load_config_file("/nonexistent/run.toml");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().code(), Code::not_found);
+  EXPECT_NE(config.status().message().find("/nonexistent/run.toml"), std::string::npos);
+}
+
+TEST(Load, ADirectoryOrAPipeIsNoFile) {
+  EXPECT_EQ(load_config_file("/tmp").status().code(), Code::invalid_argument);
+  const std::string pipe = testing::TempDir() + "penstock_pipe_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(load_config_file(pipe).status().code(), Code::invalid_argument);
+  std::filesystem::remove(pipe);
+}
+
+TEST(Load, AFileIsReadAndNamedInErrors) {
+  const std::string path =
+      testing::TempDir() + "penstock_load_" + std::to_string(getpid()) + ".toml";
+  std::ofstream(path) << "[scheme]\ncompressor = \"topk\"\n";
+  const Result<Config> config = load_config_file(path, {no_environment, true});
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config.value().at_step(0).compressor, "topk");
+  EXPECT_EQ(config.value().at_step(0).find(Kind::compressor, "topk")->where.text(), path + ":2:1");
+  std::filesystem::remove(path);
+}
+
+TEST(Load, NeitherDeepNestingNorRandomBytesBringItDown) {
+  EXPECT_FALSE(load("a = " + std::string(100000, '[')).ok());
+  EXPECT_FALSE(load(std::string("[scheme]\n\xff\xfe\n")).ok());
+  for (const char* brackets :
+       {"[[[a]]]", "[[[1]]]", "[[[]]", "[[=", "[", "[[", "[[ ", "\xc3\xa9 = 1", "a = \xd2\x90"}) {
+    EXPECT_EQ(error_of(brackets).substr(0, 11), "run.toml:1:") << brackets;
+  }
+  uint32_t state = 12345;
+  const std::string seed_text =
+      "[scheme]\nroute = \"flat\"\n[[rule]]\nmatch = { dims = 1 }\nmemory = \"none\"\n";
+  for (int round = 0; round < 2000; ++round) {
+    std::string text = seed_text;
+    for (int change = 0; change < 3; ++change) {
+      state = state * 1664525u + 1013904223u;
+      text[(state >> 8) % text.size()] = static_cast<char>(state >> 24);
+    }
+    const Result<Config> config = load(text);
+    if (config.ok()) continue;
+    EXPECT_EQ(config.status().message().substr(0, 9), "run.toml:") << config.status().message();
+  }
+}
+
+GetEnvironment environment_of(std::map<std::string, std::string> variables) {
+  return [variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+TEST(Environment, NamesTheConfigurationFile) {
+  EXPECT_EQ(config_path_from_environment(environment_of({{"PENSTOCK_CONFIG", "/a/b.toml"}})),
+            "/a/b.toml");
+  EXPECT_EQ(config_path_from_environment(environment_of({})), "");
+}
+
+TEST(Environment, HorovodsVariablesFillInWhatTheTomlLeavesOpen) {
+  LoadOptions options;
+  options.environment = environment_of(
+      {{"HOROVOD_FUSION_THRESHOLD", "1048576"}, {"HOROVOD_TIMELINE", "/tmp/t.json"}});
+  const Result<Config> config = load_config_text("", "run.toml", "", options);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config.value().runtime().timeline, "/tmp/t.json");
+  const Scheme scheme = config.value().at_step(0);
+  const Setting& threshold = scheme.find(Kind::scheduler, "fusion")->options.at("threshold_bytes");
+  EXPECT_EQ(threshold.text(), "1048576");
+  EXPECT_EQ(threshold.where.text(), "environment variable HOROVOD_FUSION_THRESHOLD");
+  EXPECT_EQ(config.value().mapped(),
+            (std::vector<std::string>{
+                "HOROVOD_FUSION_THRESHOLD=1048576: scheduler.fusion.threshold_bytes = 1048576",
+                "HOROVOD_TIMELINE=/tmp/t.json: runtime.timeline = \"/tmp/t.json\""}));
+}
+
+TEST(Environment, TheTomlHasPrecedence) {
+  LoadOptions options;
+  options.environment =
+      environment_of({{"HOROVOD_FUSION_THRESHOLD", "7"}, {"HOROVOD_TIMELINE", "/tmp/t.json"}});
+  const Result<Config> config =
+      load_config_text("[scheduler.fusion]\nthreshold_bytes = 9\n[runtime]\ntimeline = \"\"\n",
+                       "run.toml", "", options);
+  ASSERT_TRUE(config.ok());
+  const Scheme scheme = config.value().at_step(0);
+  EXPECT_EQ(scheme.find(Kind::scheduler, "fusion")->options.at("threshold_bytes").text(), "9");
+  EXPECT_EQ(config.value().runtime().timeline, "");
+  EXPECT_TRUE(config.value().mapped().empty());
+}
+
+TEST(Environment, AnotherSchedulerGetsNoFusionThreshold) {
+  LoadOptions options;
+  options.environment = environment_of({{"HOROVOD_FUSION_THRESHOLD", "7"}});
+  const Result<Config> config =
+      load_config_text("[scheme]\nscheduler = \"wfbp\"\n", "run.toml", "", options);
+  ASSERT_TRUE(config.ok());
+  EXPECT_TRUE(config.value().mapped().empty());
+  EXPECT_EQ(config.value().at_step(0).find(Kind::scheduler, "fusion"), nullptr);
+}
+
+TEST(Environment, AThresholdThatIsNoNumberIsRefusedByName) {
+  for (const char* wrong : {"", "64MB", "-1", "1e6", "99999999999999999999"}) {
+    LoadOptions options;
+    options.environment = environment_of({{"HOROVOD_FUSION_THRESHOLD", wrong}});
+    const Result<Config> config = load_config_text("", "run.toml", "", options);
+    ASSERT_FALSE(config.ok()) << wrong;
+    EXPECT_NE(config.status().message().find("HOROVOD_FUSION_THRESHOLD"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,238 @@
+// The document as a whole, instances, [scheme] and [[switch]].
+#include "core/config/reader.hpp"
+
+#include "core/base/nearest.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+namespace {
+
+const std::vector<std::string> kSchemeKeys = {"compressor", "memory", "collective", "transport",
+                                              "scheduler",  "route",  "candidates"};
+const std::vector<std::string> kKindNames = {"compressor", "memory", "collective", "scheduler"};
+const std::vector<std::string> kRouteNames = {"flat", "split", "hierarchical", "shard"};
+
+}  // namespace
+
+Result<Config> ConfigReader::read(const Node& root, const std::string& origin) {
+  config_ = Config();
+  config_.origin_ = origin;
+  const NodeTable& tables = *root.table();
+  std::vector<std::string> known = {"scheme", "rule", "switch", "runtime"};
+  known.insert(known.end(), kKindNames.begin(), kKindNames.end());
+  PENSTOCK_TRY(check_keys(tables, "", known));
+  for (Kind kind : kKinds) {
+    if (const Node* node = find_key(tables, kind_name(kind)))
+      PENSTOCK_TRY(read_instances(kind, *node));
+  }
+  if (const Node* node = find_key(tables, "scheme")) PENSTOCK_TRY(read_scheme(*node));
+  if (const Node* node = find_key(tables, "rule")) PENSTOCK_TRY(read_rules(*node));
+  if (const Node* node = find_key(tables, "switch")) PENSTOCK_TRY(read_switches(*node));
+  if (const Node* node = find_key(tables, "runtime")) PENSTOCK_TRY(read_runtime(*node));
+  PENSTOCK_TRY(check_references());
+  return std::move(config_);
+}
+
+Status ConfigReader::read_instances(Kind kind, const Node& node) {
+  PENSTOCK_ASSIGN(const NodeTable* instances, read_table(node, kind_name(kind)));
+  for (const auto& [name, table] : *instances) {
+    if (!table.table()) {
+      return unexpected(
+          table, fmt::format("{}.{}", kind_name(kind), name),
+          fmt::format("a table [{}.NAME] with the options of instance NAME", kind_name(kind)));
+    }
+    PENSTOCK_TRY(read_instance(kind, name, table));
+  }
+  return {};
+}
+
+Status ConfigReader::read_instance(Kind kind, const std::string& name, const Node& node) {
+  const std::string prefix = fmt::format("{}.{}", kind_name(kind), name);
+  if (!is_instance_name(name)) {
+    return invalid_argument(
+        "{}: the instance name in [{}] must be made of letters, digits, '-' and '_'",
+        node.where.text(), prefix);
+  }
+  InstanceConfig instance{kind, name, name, {}, node.where};
+  for (const auto& [key, value] : *node.table()) {
+    const std::string full = prefix + "." + key;
+    if (key == "plugin") {
+      PENSTOCK_ASSIGN(instance.plugin, read_name(value, full));
+    } else {
+      PENSTOCK_ASSIGN(instance.options[key], read_setting(value, full));
+    }
+  }
+  config_.base_.instances[{kind, name}] = std::move(instance);
+  return {};
+}
+
+Result<Setting> read_scheme_value(const std::string& key, const Node& node) {
+  const std::string full = "scheme." + key;
+  if (key == "route") {
+    PENSTOCK_ASSIGN(std::string route, read_one_of(node, full, kRouteNames));
+    return Setting{route, node.where};
+  }
+  PENSTOCK_ASSIGN(std::string name, read_name(node, full));
+  return Setting{name, node.where};
+}
+
+Result<std::vector<std::string>> read_candidates(const Node& node, std::string_view key) {
+  if (node.array() == nullptr || node.array()->empty()) {
+    return unexpected(node, key,
+                      "an array of compressor instances, for example [\"none\", \"dgc\"]");
+  }
+  std::vector<std::string> names;
+  for (const Node& entry : *node.array()) {
+    PENSTOCK_ASSIGN(std::string name, read_name(entry, fmt::format("an entry of {}", key)));
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      return invalid_argument("{}: {} lists \"{}\" twice, expected each candidate once",
+                              entry.where.text(), key, name);
+    }
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void set_scheme_value(Scheme& scheme, const std::string& key, const Setting& value) {
+  const std::string& text = std::get<std::string>(value.value);
+  scheme.where[key] = value.where;
+  if (key == "compressor") scheme.compressor = text;
+  if (key == "memory") scheme.memory = text;
+  if (key == "collective") scheme.collective = text;
+  if (key == "transport") scheme.transport = text;
+  if (key == "scheduler") scheme.scheduler = text;
+  if (key == "route") {
+    for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
+      if (route_name(route) == text) scheme.route = route;
+  }
+}
+
+Status ConfigReader::read_scheme(const Node& node) {
+  PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, "scheme"));
+  PENSTOCK_TRY(check_keys(*table, "scheme", kSchemeKeys));
+  for (const auto& [key, value] : *table) {
+    if (key == "candidates") {
+      PENSTOCK_ASSIGN(config_.base_.candidates, read_candidates(value, "scheme.candidates"));
+    } else {
+      PENSTOCK_ASSIGN(const Setting setting, read_scheme_value(key, value));
+      set_scheme_value(config_.base_, key, setting);
+    }
+  }
+  return {};
+}
+
+Status ConfigReader::read_options(Kind kind, const Node& node, const std::string& prefix,
+                                  std::map<InstanceKey, Settings>& options) {
+  PENSTOCK_ASSIGN(const NodeTable* instances, read_table(node, prefix));
+  for (const auto& [name, values] : *instances) {
+    const std::string instance = prefix + "." + name;
+    if (!values.table()) {
+      return unexpected(
+          values, instance,
+          fmt::format("KIND.INSTANCE.OPTION = VALUE, for example {}.NAME.{}", prefix, name));
+    }
+    for (const auto& [option, value] : *values.table()) {
+      const std::string full = instance + "." + option;
+      if (option == "plugin") {
+        return invalid_argument(
+            "{}: {} cannot be changed here: make another instance [{}.NAME] with that "
+            "plugin and name it instead",
+            value.where.text(), full, kind_name(kind));
+      }
+      PENSTOCK_ASSIGN((options[{kind, name}][option]), read_setting(value, full));
+    }
+  }
+  return {};
+}
+
+Status ConfigReader::read_switches(const Node& node) {
+  const NodeArray* array = node.array();
+  if (array == nullptr) return unexpected(node, "switch", "tables [[switch]]");
+  for (const Node& entry : *array) {
+    const std::string title = fmt::format("switch {}", config_.switches_.size() + 1);
+    PENSTOCK_ASSIGN(Switch next, read_switch(entry, title));
+    config_.switches_.push_back(std::move(next));
+  }
+  std::stable_sort(config_.switches_.begin(), config_.switches_.end(),
+                   [](const Switch& a, const Switch& b) { return a.at_step < b.at_step; });
+  return {};
+}
+
+Result<Switch> ConfigReader::read_switch(const Node& node, const std::string& title) {
+  PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, title));
+  PENSTOCK_TRY(check_keys(*table, title, {"at_step", "set"}));
+  const Node* at_step = find_key(*table, "at_step");
+  const Node* set = find_key(*table, "set");
+  if (at_step == nullptr || set == nullptr) {
+    return invalid_argument(
+        "{}: {} lacks {}, expected for example at_step = 500 and set = "
+        "{{ compressor.dgc.density = 0.001 }}",
+        node.where.text(), title, at_step == nullptr ? "at_step" : "set");
+  }
+  Switch result;
+  result.where = node.where;
+  PENSTOCK_ASSIGN(result.at_step, read_count(*at_step, title + ".at_step"));
+  const std::string prefix = title + ".set";
+  PENSTOCK_ASSIGN(const NodeTable* values, read_table(*set, prefix));
+  std::vector<std::string> known = kKindNames;
+  known.push_back("scheme");
+  PENSTOCK_TRY(check_keys(*values, prefix, known));
+  for (const auto& [key, value] : *values) {
+    if (const std::optional<Kind> kind = kind_from_name(key)) {
+      PENSTOCK_TRY(read_options(*kind, value, key, result.options));
+      continue;
+    }
+    PENSTOCK_ASSIGN(const NodeTable* scheme, read_table(value, prefix + ".scheme"));
+    PENSTOCK_TRY(check_keys(*scheme, "scheme", kSchemeKeys));
+    for (const auto& [name, wanted] : *scheme) {
+      if (name == "candidates") {
+        PENSTOCK_ASSIGN(result.candidates, read_candidates(wanted, "scheme.candidates"));
+        result.has_candidates = true;
+      } else {
+        PENSTOCK_ASSIGN(result.scheme[name], read_scheme_value(name, wanted));
+      }
+    }
+  }
+  if (result.scheme.empty() && result.options.empty() && !result.has_candidates) {
+    return invalid_argument(
+        "{}: {} sets nothing, expected for example "
+        "set = {{ compressor.dgc.density = 0.001 }}",
+        set->where.text(), title);
+  }
+  return result;
+}
+
+Status ConfigReader::check_overridden(const std::map<InstanceKey, Settings>& options) const {
+  for (const auto& [key, settings] : options) {
+    std::vector<std::string> known;
+    bool found = false;
+    for (uint64_t stage : config_.stages()) {
+      for (const auto& [other, instance] : config_.at_step(stage).instances) {
+        found |= other == key;
+        const bool seen = std::find(known.begin(), known.end(), other.second) != known.end();
+        if (other.first == key.first && is_instance_name(other.second) && !seen)
+          known.push_back(other.second);
+      }
+    }
+    if (found || settings.empty()) continue;
+    return invalid_argument(
+        "{}: no {} instance is called \"{}\": it has no table [{}.{}] and no scheme or rule "
+        "names it{}",
+        settings.begin()->second.where.text(), kind_name(key.first), key.second,
+        kind_name(key.first), key.second, did_you_mean(key.second, known));
+  }
+  return {};
+}
+
+Status ConfigReader::check_references() const {
+  for (const Switch& one : config_.switches_) PENSTOCK_TRY(check_overridden(one.options));
+  for (size_t i = 0; i < config_.base_.rules.size(); ++i) {
+    PENSTOCK_TRY(check_overridden(config_.base_.rules[i].overrides));
+    PENSTOCK_TRY(check_rule_overrides(i));
+  }
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,51 @@
+// Reads a tree into a Config, table by table, in the order in which they depend on each other.
+#pragma once
+
+#include "core/config/config.hpp"
+#include "core/config/load.hpp"
+#include "core/config/tree.hpp"
+
+namespace penstock {
+
+class ConfigReader {
+ public:
+  // `directory` is where relative paths in the document count from.
+  ConfigReader(std::string directory, bool allow_runtime)
+      : directory_(std::move(directory)), allow_runtime_(allow_runtime) {}
+
+  Result<Config> read(const Node& root, const std::string& origin);
+
+ private:
+  using InstanceKey = std::pair<Kind, std::string>;
+
+  Status read_instances(Kind kind, const Node& node);
+  Status read_instance(Kind kind, const std::string& name, const Node& node);
+  Status read_scheme(const Node& node);
+  Status read_rules(const Node& node);
+  Result<Rule> read_rule(const Node& node, const std::string& title);
+  Result<Match> read_match(const Node& node, const std::string& title);
+  Status read_switches(const Node& node);
+  Result<Switch> read_switch(const Node& node, const std::string& title);
+  Status read_runtime(const Node& node);
+  Status read_deadlines(const NodeTable& table);
+  // The `KIND.INSTANCE.OPTION` part of an override, checked except for the instance's existence.
+  Status read_options(Kind kind, const Node& node, const std::string& prefix,
+                      std::map<InstanceKey, Settings>& options);
+  // Facts that need the whole file: overridden instances exist, and every rule's overrides take
+  // effect.
+  Status check_references() const;
+  Status check_overridden(const std::map<InstanceKey, Settings>& options) const;
+  Status check_rule_overrides(size_t index) const;
+
+  std::string directory_;
+  bool allow_runtime_;
+  Config config_;
+};
+
+// Values of the keys of [scheme], which a switch may set too.
+Result<Setting> read_scheme_value(const std::string& key, const Node& node);
+Result<std::vector<std::string>> read_candidates(const Node& node, std::string_view key);
+// Sets one key of a scheme to a value that read_scheme_value gave.
+void set_scheme_value(Scheme& scheme, const std::string& key, const Setting& value);
+
+}  // namespace penstock

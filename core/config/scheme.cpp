@@ -1,0 +1,202 @@
+// What is in force: names of routes and types, rules, switches, derived instances.
+#include "core/config/config.hpp"
+#include "core/config/glob.hpp"
+#include "core/config/reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+namespace penstock {
+
+namespace {
+
+constexpr std::array<std::string_view, 14> kDtypes = {
+    "unknown", "float32", "float16", "bfloat16", "float64", "int8",   "uint8",
+    "int16",   "uint16",  "int32",   "uint32",   "int64",   "uint64", "bool"};
+constexpr std::array<std::string_view, 5> kRoutes = {"unknown", "flat", "split", "hierarchical",
+                                                     "shard"};
+
+std::string derived_name(const std::string& instance, size_t rule) {
+  return fmt::format("{}@rule{}", instance, rule);
+}
+
+void add_instance(Scheme& scheme, Kind kind, const std::string& name) {
+  if (name.empty()) return;
+  scheme.instances.try_emplace({kind, name}, InstanceConfig{kind, name, name, {}, Location{}});
+}
+
+// Adds what is named without a table of its own, with the place that names it.
+void add_named_instances(Scheme& scheme) {
+  const auto add_from_scheme = [&](Kind kind, const std::string& name, const char* key) {
+    const bool had = scheme.instances.count({kind, name}) > 0;
+    add_instance(scheme, kind, name);
+    const auto where = scheme.where.find(key);
+    if (!had && where != scheme.where.end()) scheme.instances[{kind, name}].where = where->second;
+  };
+  add_from_scheme(Kind::compressor, scheme.compressor, "compressor");
+  add_from_scheme(Kind::memory, scheme.memory, "memory");
+  add_from_scheme(Kind::collective, scheme.collective, "collective");
+  if (!scheme.transport.empty()) add_from_scheme(Kind::collective, scheme.transport, "transport");
+  add_from_scheme(Kind::scheduler, scheme.scheduler, "scheduler");
+  for (const std::string& name : scheme.candidates)
+    add_from_scheme(Kind::compressor, name, "candidates");
+  for (const Rule& rule : scheme.rules) {
+    std::vector<std::pair<Kind, std::string>> named = {{Kind::compressor, rule.compressor},
+                                                       {Kind::memory, rule.memory}};
+    for (const std::string& name : rule.candidates) named.emplace_back(Kind::compressor, name);
+    for (const auto& [kind, name] : named) {
+      const bool had = scheme.instances.count({kind, name}) > 0;
+      add_instance(scheme, kind, name);
+      if (!had && !name.empty()) scheme.instances[{kind, name}].where = rule.where;
+    }
+  }
+}
+
+void derive_rule_instances(Scheme& scheme) {
+  for (size_t i = 0; i < scheme.rules.size(); ++i) {
+    for (const auto& [key, settings] : scheme.rules[i].overrides) {
+      const InstanceConfig* base = scheme.find(key.first, key.second);
+      if (base == nullptr) continue;  // not named in this stage
+      InstanceConfig derived = *base;
+      derived.name = derived_name(base->name, i + 1);
+      for (const auto& [option, value] : settings) derived.options[option] = value;
+      scheme.instances[{key.first, derived.name}] = std::move(derived);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view route_name(uint32_t route) {
+  return kRoutes[route < kRoutes.size() ? route : 0];
+}
+
+std::string_view dtype_name(uint32_t dtype) {
+  return kDtypes[dtype < kDtypes.size() ? dtype : 0];
+}
+
+uint32_t dtype_from_name(std::string_view name) {
+  const auto found = std::find(kDtypes.begin() + 1, kDtypes.end(), name);
+  return found == kDtypes.end() ? 0 : static_cast<uint32_t>(found - kDtypes.begin());
+}
+
+std::string Location::text() const {
+  if (line == 0) return file.empty() ? "default" : file;
+  return fmt::format("{}:{}:{}", file, line, column);
+}
+
+std::string Setting::text() const {
+  struct Text {
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(int64_t integer) const { return fmt::format("{}", integer); }
+    // The shortest digits that give the same double back.
+    std::string operator()(double real) const { return fmt::format("{}", real); }
+    std::string operator()(const std::string& text) const { return quoted_text(text); }
+  };
+  return std::visit(Text{}, value);
+}
+
+std::string quoted_text(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      fmt::format_to(std::back_inserter(result), "\\u{:04X}", static_cast<unsigned char>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result + '"';
+}
+
+std::string InstanceConfig::id() const {
+  return fmt::format("{}/{}", kind_name(kind), plugin);
+}
+
+bool Match::holds(const GradientFacts& gradient) const {
+  const auto fits = [&](const std::string& pattern) { return glob_fits(pattern, gradient.name); };
+  if (!names.empty() && std::none_of(names.begin(), names.end(), fits)) return false;
+  if (dims && !dims->holds(gradient.n_dims)) return false;
+  if (elements && !elements->holds(gradient.numel)) return false;
+  return !dtype || *dtype == gradient.dtype;
+}
+
+Choice Scheme::choose(const GradientFacts& gradient) const {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (rules[i].match.holds(gradient)) return choice_of(i + 1);
+  }
+  return choice_of(0);
+}
+
+Choice Scheme::choice_of(size_t rule_number) const {
+  Choice choice{compressor, memory, candidates, rule_number};
+  if (rule_number > 0) {
+    const Rule& rule = rules[rule_number - 1];
+    if (!rule.memory.empty()) choice.memory = rule.memory;
+    if (!rule.compressor.empty()) {
+      choice.compressor = rule.compressor;
+      choice.candidates = rule.candidates;
+    } else if (!rule.candidates.empty()) {
+      choice.candidates = rule.candidates;
+      const bool listed = std::find(rule.candidates.begin(), rule.candidates.end(), compressor) !=
+                          rule.candidates.end();
+      if (!listed) choice.compressor = rule.candidates.front();
+    }
+  }
+  // The configured choice comes first, the others in the order given.
+  std::erase(choice.candidates, choice.compressor);
+  choice.candidates.insert(choice.candidates.begin(), choice.compressor);
+  if (rule_number == 0) return choice;
+  const Rule& rule = rules[rule_number - 1];
+  const auto derive = [&](Kind kind, std::string& name) {
+    if (rule.overrides.count({kind, name}) > 0) name = derived_name(name, rule_number);
+  };
+  derive(Kind::memory, choice.memory);
+  derive(Kind::compressor, choice.compressor);
+  for (std::string& name : choice.candidates) derive(Kind::compressor, name);
+  return choice;
+}
+
+const InstanceConfig* Scheme::find(Kind kind, std::string_view name) const {
+  const auto found = instances.find({kind, std::string(name)});
+  return found == instances.end() ? nullptr : &found->second;
+}
+
+Scheme Config::at_step(uint64_t step) const {
+  Scheme scheme = base_;
+  std::map<std::pair<Kind, std::string>, Settings> options;
+  for (const Switch& next : switches_) {
+    if (next.at_step > step) break;
+    for (const auto& [key, value] : next.scheme) set_scheme_value(scheme, key, value);
+    if (next.has_candidates) scheme.candidates = next.candidates;
+    for (const auto& [key, settings] : next.options) {
+      for (const auto& [option, value] : settings) options[key][option] = value;
+    }
+  }
+  add_named_instances(scheme);
+  for (const auto& [key, settings] : options) {
+    // An instance may be named in another stage only: then its options are of no effect in this
+    // one.
+    const auto instance = scheme.instances.find(key);
+    if (instance == scheme.instances.end()) continue;
+    for (const auto& [option, value] : settings) instance->second.options[option] = value;
+  }
+  derive_rule_instances(scheme);
+  return scheme;
+}
+
+std::optional<uint64_t> Config::next_switch_after(uint64_t step) const {
+  for (const Switch& next : switches_)
+    if (next.at_step > step) return next.at_step;
+  return std::nullopt;
+}
+
+std::vector<uint64_t> Config::stages() const {
+  std::vector<uint64_t> steps = {0};
+  for (const Switch& next : switches_)
+    if (next.at_step > steps.back()) steps.push_back(next.at_step);
+  return steps;
+}
+
+}  // namespace penstock

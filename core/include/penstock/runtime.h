@@ -1,0 +1,195 @@
+/* The C door for frontends. The same growth rules as the plugin ABI (penstock/base.h) hold here.
+ *
+ * Threads: penstock_gradient_ready and penstock_abort may be called from any thread; the other calls that take a set
+ * from one thread per set at a time; operations from any thread. Waiting calls block the caller only.
+ * Errors: a function returns null or a status; read it with penstock_error_* and free it with penstock_error_free. */
+#ifndef PENSTOCK_RUNTIME_H
+#define PENSTOCK_RUNTIME_H
+
+#include <penstock/collective.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PENSTOCK_API __attribute__((visibility("default")))
+
+typedef struct penstock_runtime penstock_runtime;
+typedef struct penstock_set penstock_set;
+typedef struct penstock_operation penstock_operation;
+
+/* ---- Errors ---- */
+PENSTOCK_API uint32_t penstock_error_code(const penstock_status* error);
+PENSTOCK_API penstock_str penstock_error_message(const penstock_status* error); /* lives as long as the error */
+PENSTOCK_API void penstock_error_free(penstock_status* error);
+
+/* Version of the product, "major.minor.patch", and of the ABI. */
+PENSTOCK_API penstock_str penstock_version(void);
+PENSTOCK_API uint32_t penstock_abi_version(void); /* major << 16 | minor */
+
+/* ---- Runtime ---- */
+
+typedef struct penstock_runtime_options {
+  uint64_t struct_size;
+  penstock_str config_path; /* TOML file; empty: PENSTOCK_CONFIG, or else the defaults (no compression, mpi, fusion) */
+  penstock_str config_text; /* TOML text instead of a file; relative paths in it count from the working directory */
+  penstock_str frontend;    /* for messages, for example "penstock.torch 0.1.0" */
+  const penstock_collective* lent_collective; /* a transport of the frontend's own, used for collective = "lent" */
+  void* lent_instance;
+} penstock_runtime_options;
+
+/* Loads the configuration and its plugins, meets the other ranks, compares configuration and plugins with theirs. */
+PENSTOCK_API penstock_status* penstock_runtime_open(const penstock_runtime_options* options, penstock_runtime** runtime);
+/* Ends all threads. Sets and operations must be gone. Null is fine. */
+PENSTOCK_API void penstock_runtime_close(penstock_runtime* runtime);
+/* Gives up: every wait of this rank and of the others ends in an error that carries `reason`. */
+PENSTOCK_API void penstock_abort(penstock_runtime* runtime, penstock_str reason);
+
+typedef struct penstock_topology {
+  uint64_t struct_size;
+  uint32_t rank;
+  uint32_t size;
+  uint32_t local_rank; /* among the ranks of this host */
+  uint32_t local_size;
+  uint32_t cross_rank; /* this host's number */
+  uint32_t cross_size; /* hosts */
+} penstock_topology;
+PENSTOCK_API penstock_status* penstock_runtime_topology(penstock_runtime* runtime, penstock_topology* topology);
+
+/* JSON for people and programs: configuration in force, plugins, plans, counters. `sink` gets it in one piece. */
+typedef void (*penstock_text_sink)(void* context, penstock_str text);
+PENSTOCK_API penstock_status* penstock_runtime_report(penstock_runtime* runtime, void* context, penstock_text_sink sink);
+
+/* Starts (or with an empty path stops) writing a Chrome trace of named stages per bucket to `path`. */
+PENSTOCK_API penstock_status* penstock_timeline(penstock_runtime* runtime, penstock_str path);
+
+/* ---- Sets: the gradients of one optimizer or DDP object ---- */
+
+typedef struct penstock_gradient_declaration {
+  uint64_t struct_size;
+  penstock_str name; /* unique in the set, the same on every rank */
+  const int64_t* shape;
+  uint64_t n_dims;
+  uint32_t dtype;
+  int32_t device_type;
+  int32_t device_id;
+  uint32_t given_bucket; /* with GIVEN_BUCKETS: DDP's bucket; else PENSTOCK_NO_BUCKET */
+} penstock_gradient_declaration;
+
+/* What the frontend can do and what it gives: it takes part in the fit check. */
+enum {
+  PENSTOCK_SET_OPTIMIZER_MOMENTUM = 1u << 0, /* the optimizer applies momentum itself */
+  PENSTOCK_SET_DEFERRED_UPDATE = 1u << 1,    /* it can apply the update parameter by parameter in the next forward */
+  PENSTOCK_SET_GIVEN_BUCKETS = 1u << 2,      /* gradients come in buckets that may only be ordered and routed */
+  PENSTOCK_SET_TELLS_OUTCOME = 1u << 3,      /* step_end says truly whether the step was applied */
+  PENSTOCK_SET_SUM = 1u << 4                 /* the result is the sum over ranks, not the mean */
+};
+
+typedef struct penstock_set_declaration {
+  uint64_t struct_size;
+  penstock_str name; /* unique among the sets of the runtime, the same on every rank */
+  const penstock_gradient_declaration* const* gradients; /* [n_gradients], in order of registration (forward) */
+  uint64_t n_gradients;
+  const uint32_t* ranks; /* [n_ranks] world ranks that take part, ascending; none: all */
+  uint64_t n_ranks;
+  penstock_str scheme; /* TOML text of a scheme for this set alone, instead of the runtime's; empty: the runtime's */
+  uint32_t flags;
+  uint32_t reserved;
+} penstock_set_declaration;
+
+/* Collective over the set's ranks: resolves rules, makes instances, checks fit and agreement, plans. */
+PENSTOCK_API penstock_status* penstock_set_create(penstock_runtime* runtime, const penstock_set_declaration* declaration,
+                                                  penstock_set** set);
+PENSTOCK_API void penstock_set_destroy(penstock_set* set); /* null is fine */
+
+/* The learning rate of a gradient from the next step on, and the loss scale its values carry (1 for none). */
+PENSTOCK_API penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient, double learning_rate);
+PENSTOCK_API penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale);
+
+/* Gradient `index` is complete in `tensor`, whose storage stays valid and untouched until the wait for it returns: the
+ * result goes there. `stream`: on CUDA the stream on which it was written; null on the CPU. Errors: twice in one step,
+ * after the set was closed by a wait, another shape or dtype than declared. */
+PENSTOCK_API penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index, const penstock_tensor* tensor,
+                                                      void* stream);
+/* Waits for one gradient or for all. The first wait of a step closes the set: what is not ready counts as zero, and its
+ * result (the other ranks' share) is dropped unless a tensor was given by penstock_gradient_absent. */
+PENSTOCK_API penstock_status* penstock_wait(penstock_set* set, uint64_t index);
+PENSTOCK_API penstock_status* penstock_wait_all(penstock_set* set);
+/* Gradient `index` was not computed here: it counts as zero, and the result goes to `tensor`. */
+PENSTOCK_API penstock_status* penstock_gradient_absent(penstock_set* set, uint64_t index, const penstock_tensor* tensor);
+/* *done is 1 when a wait for `index` would return at once. */
+PENSTOCK_API penstock_status* penstock_poll(penstock_set* set, uint64_t index, uint32_t* done);
+
+/* 1 when the plan in force leaves legs for the next forward: then the frontend, instead of penstock_wait_all, calls
+ * penstock_backward_end, then penstock_wait(i) before the first use of parameter i, and penstock_flush before
+ * anything that looks at gradients or parameters from outside. */
+PENSTOCK_API penstock_status* penstock_set_defers(penstock_set* set, uint32_t* defers);
+/* DEFERRED_UPDATE: backward is over. Closes the set, waits for the legs that belong to backward, launches the others. */
+PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
+/* Waits until no leg of any step is under way. */
+PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);
+
+/* Ends the step: the optimizer applied it (1) or skipped it (0), the same on every rank: then each rank's own payloads
+ * go back into its memories. Switches and new plans happen here. Under deferral it may be called before the last wait. */
+PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t applied);
+
+/* The state of a set on this rank: residuals, factors, step index, plan. Flushes first. Refused for a torn set. */
+PENSTOCK_API penstock_status* penstock_set_save(penstock_set* set, void* context,
+                                                void (*sink)(void* context, const void* data, uint64_t size));
+PENSTOCK_API penstock_status* penstock_set_load(penstock_set* set, const void* data, uint64_t size);
+/* Zeroes all state and makes a torn set usable again. Collective. */
+PENSTOCK_API penstock_status* penstock_set_reset(penstock_set* set);
+
+/* JSON: the set's plan, counters per gradient and step. */
+PENSTOCK_API penstock_status* penstock_set_report(penstock_set* set, void* context, penstock_text_sink sink);
+
+/* Totals since the set was made. */
+typedef struct penstock_counters {
+  uint64_t struct_size;
+  uint64_t steps;
+  uint64_t gradient_bytes;  /* uncompressed bytes of the gradients that took part */
+  uint64_t payload_bytes;   /* bytes handed to the transport by this rank */
+  uint64_t messages;
+  uint64_t void_buckets;    /* buckets given up for a non-finite gradient on some rank */
+  uint64_t wait_us;         /* time the application waited */
+  uint64_t allocations;     /* allocations by the engine after the first two steps; 0 in steady state */
+} penstock_counters;
+PENSTOCK_API penstock_status* penstock_set_counters(penstock_set* set, penstock_counters* counters);
+
+/* ---- Operations: named, negotiated, outside any set ---- */
+
+typedef struct penstock_operation_declaration {
+  uint64_t struct_size;
+  penstock_str name; /* matched across ranks by name, not by order of calls */
+  const penstock_tensor* input;
+  const penstock_tensor* output; /* ALL_REDUCE, BROADCAST: may equal input. Null where the size is only known at the end */
+  const uint64_t* splits; /* ALL_TO_ALL: [group size] first-dimension rows for each rank; null: equal parts */
+  uint64_t n_splits;
+  const uint32_t* ranks; /* [n_ranks] world ranks that take part; none: all */
+  uint64_t n_ranks;
+  double prescale; /* 1 for none; applied before and after the reduction */
+  double postscale;
+  uint32_t pattern;   /* ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER, BARRIER */
+  uint32_t reduction; /* PENSTOCK_REDUCE_* */
+  uint32_t root;      /* BROADCAST: world rank */
+  uint32_t average;   /* 1: divide the sum by the number of ranks */
+} penstock_operation_declaration;
+
+/* Starts an operation; it is carried out when every rank of its group has asked for it. A second one of the same name
+ * while the first is pending: INVALID_ARGUMENT. Tensors stay valid until it is done. */
+PENSTOCK_API penstock_status* penstock_operation_submit(penstock_runtime* runtime,
+                                                        const penstock_operation_declaration* declaration,
+                                                        penstock_operation** operation);
+PENSTOCK_API penstock_status* penstock_operation_poll(penstock_operation* operation, uint32_t* done);
+/* Waits. MISMATCH on every rank when ranks disagree on pattern, dtype, shape, reduction, scale or root. */
+PENSTOCK_API penstock_status* penstock_operation_wait(penstock_operation* operation);
+/* After a successful wait, for operations without `output`: bytes, and the first-dimension rows from each rank. The
+ * memory belongs to the operation. */
+PENSTOCK_API penstock_status* penstock_operation_result(penstock_operation* operation, const void** data, uint64_t* bytes,
+                                                        const uint64_t** rows, uint64_t* n_rows);
+PENSTOCK_API void penstock_operation_release(penstock_operation* operation); /* null is fine; waits if pending */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* PENSTOCK_RUNTIME_H */

@@ -1,0 +1,201 @@
+// A bucket as it runs: items, payloads, messages and buffers, all made at plan time. On the step
+// path nothing here allocates.
+#pragma once
+
+#include "core/comm/communication.hpp"
+#include "core/pipeline/gradient.hpp"
+#include "core/pipeline/job.hpp"
+#include "core/pipeline/payload_storage.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plugin/instances.hpp"
+#include "core/trace/timeline.hpp"
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace penstock {
+
+class BucketRun;
+class Engine;
+class StateStore;
+
+// What all buckets of a set share.
+struct SetContext {
+  Communication* communication = nullptr;
+  Engine* engine = nullptr;
+  StateStore* states = nullptr;
+  Timeline* timeline = nullptr;
+  Channel* channel = nullptr;    // of the transport
+  Channel* composite = nullptr;  // of the composite collective, or null
+  uint64_t deadline_us = 0;
+  uint32_t rank = 0;
+  uint32_t world = 1;
+  bool result_is_sum = false;   // the frontend wants sums, not means
+  bool broadcast_sums = false;  // the transport's sums differ in bits between ranks
+  std::string name;             // of the set
+  std::string composite_id;     // plugin id of the composite collective
+  uint64_t tags_per_step = 1;   // messages of the phase that has most
+  uint64_t sequence_base = 0;   // ORDERED channels: of this step's first message
+  Buffer scratch;               // for plugin calls, on the engine thread
+  penstock_exec exec{};
+  penstock_step step{};  // of the current step; written between steps only
+  std::atomic<uint64_t> void_buckets{0};
+  // [engine] Called at the end of a bucket's job, and when its first leg has arrived.
+  virtual void bucket_ended(BucketRun& bucket, const Status& status) = 0;
+  virtual void first_leg_arrived(BucketRun& bucket) = 0;
+
+ protected:
+  ~SetContext() = default;
+};
+
+// One message of a bucket.
+struct MessageRun final : Exchange {
+  enum class Kind { prologue, sum, gather, sparse, flag, scatter, collect };
+  Kind kind = Kind::sum;
+  BucketRun* bucket = nullptr;
+  Channel* channel = nullptr;
+  std::vector<size_t> items;  // positions in the bucket
+  Buffer send;
+  Buffer receive;           // empty: in place, or in the gradient's own storage
+  uint64_t flag_index = 0;  // element that counts ranks with non-finite gradients; sums only
+  bool has_flag = false;
+  uint64_t order = 0;  // in the phase's sequence of messages
+  std::vector<uint64_t> receive_counts, receive_offsets;
+  std::vector<const penstock_item*> item_pointers;  // sparse
+  std::vector<const penstock_payload*> payload_pointers;
+  std::vector<penstock_payload*> result_pointers;
+  std::vector<penstock_payload*> refused_pointers;
+  std::vector<const penstock_tensor*> states;
+  Buffer scratch;  // a composite's own
+  penstock_exec exec{};
+
+  void finished(Status status, Channel& channel, penstock_ticket* ticket) override;
+};
+
+// A gradient, or a range of one, in a bucket.
+struct ItemRun {
+  Gradient* gradient = nullptr;
+  PiecePlan piece;
+  CompressorInstance* compressor = nullptr;
+  MemoryInstance* memory = nullptr;
+  std::vector<RoundNeed> rounds;  // none: only compensated
+  uint32_t need_flags = 0;        // PENSTOCK_NEED_*
+  uint32_t work_is = 0;
+  uint32_t n_scalars = 0;
+  bool keeps = false;   // what encode takes out can be given back
+  bool staged = false;  // the gradient is not in a dtype the compressor takes: works on float32
+  bool passes_through = false;        // the message is the gradient's own storage
+  uint32_t dtype = PENSTOCK_FLOAT32;  // of work and out
+  penstock_item for_compressor{};
+  penstock_item for_memory{};
+  std::vector<const penstock_tensor*> compressor_states, memory_states;
+  penstock_tensor work_state{};    // a copy of the state tensor's view, when work is a state
+  Buffer stage;                    // float32 copy of the gradient, and of the result
+  Buffer work;                     // scratch work
+  std::deque<PayloadStorage> own;  // per round
+  std::vector<std::deque<PayloadStorage>>
+      received;             // per round: one that joins all ranks, or one per rank
+  PayloadStorage refused;   // entries a composite returned
+  PayloadStorage taken;     // own less refused, for memory.record
+  PayloadStorage returned;  // decoded own payload, for give_back
+  Buffer refused_data, taken_data, result_data, returned_data;
+  bool on_composite = false;
+
+  void* storage() const;  // the piece within the gradient's own storage
+  bool wants_mean() const { return rounds.empty() || rounds.back().result == PENSTOCK_RESULT_MEAN; }
+};
+
+// One call to a compressor: items of one instance that are in the same round and meet in the same
+// way.
+struct CompressorCall {
+  CompressorInstance* compressor = nullptr;
+  uint32_t round = 0;
+  uint64_t n_ranks = 1;  // payloads per item at decode
+  std::vector<size_t> positions;
+  std::vector<const penstock_item*> items;
+  std::vector<penstock_payload*> own;
+  std::vector<const penstock_payload*> received;  // [item * n_ranks + rank]
+};
+
+// One call to a memory.
+struct MemoryCall {
+  MemoryInstance* memory = nullptr;
+  uint32_t n_scalars = 0;
+  uint64_t scalars_first = 0;  // in the prologue message
+  std::vector<size_t> positions;
+  std::vector<const penstock_item*> items;
+  std::vector<const penstock_payload*> taken;      // for record
+  std::vector<const penstock_payload*> give_back;  // scratch for give_back calls
+};
+
+class BucketRun {
+ public:
+  BucketRun(SetContext& context, BucketPlan plan, uint32_t number)
+      : context(context), plan(std::move(plan)), number(number) {}
+
+  SetContext& context;
+  BucketPlan plan;
+  uint32_t number;  // within the phase; also the priority
+  std::deque<ItemRun> items;
+  std::vector<CompressorCall> encode_calls;  // by round
+  std::vector<CompressorCall> decode_calls;
+  std::vector<MemoryCall> memory_calls;
+  uint32_t n_rounds = 0;
+  std::unique_ptr<MessageRun> prologue;
+  std::vector<std::vector<std::unique_ptr<MessageRun>>>
+      messages;       // per round; for route split: scatter, collect
+  std::string label;  // for traces: "bucket 3"
+
+  // The step under way.
+  uint32_t n_gradients = 0;  // distinct ones among the items; fixed at plan time
+  std::atomic<uint32_t> gradients_missing{0};
+  bool nonfinite = false;       // on this rank
+  bool is_void = false;         // on some rank: the bucket is given up
+  uint32_t rounds_encoded = 0;  // an item whose last round is among them was taken out of work
+  bool ran = false;             // in this step
+  uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, exchange_start_us = 0;
+  JobFrame frame;
+  Job job;
+
+  // Launching of legs that wait for the next forward.
+  std::atomic<bool> launched{false};
+  std::atomic<bool> waits_for_launch{false};
+
+  // ---- parked on the network ----
+  std::atomic<uint32_t> pending{0};
+  std::mutex failure_mutex;
+  Status failure;
+  void message_finished(Status status);
+  void begin_exchange(uint32_t n_messages) {
+    pending.store(n_messages + 1, std::memory_order_relaxed);
+  }
+  // Awaitable: resumes when every message handed over since begin_exchange has ended.
+  struct Arrival {
+    BucketRun& bucket;
+    bool await_ready() const noexcept { return false; }
+    bool await_suspend(std::coroutine_handle<>) noexcept;
+    void await_resume() const noexcept {}
+  };
+  Arrival arrival() { return Arrival{*this}; }
+  // Awaitable: resumes when launch() was called for this step.
+  struct Launch {
+    BucketRun& bucket;
+    bool await_ready() const noexcept { return bucket.launched.load(); }
+    bool await_suspend(std::coroutine_handle<>) noexcept;
+    void await_resume() const noexcept {}
+  };
+  Launch next_forward() { return Launch{*this}; }
+  void launch();  // [any]
+
+  bool splits() const { return plan.route == PENSTOCK_ROUTE_SPLIT; }
+};
+
+// The story of one bucket in one step (job.cpp).
+Job run_bucket(BucketRun& bucket);
+
+// Gives what this rank sent in the last round back to its memories: void, or not applied. [engine]
+Status give_back_own(BucketRun& bucket);
+
+}  // namespace penstock

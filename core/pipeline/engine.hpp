@@ -1,0 +1,55 @@
+// The engine thread: runs the jobs of all sets, the one earliest in its plan first, decode before
+// encode. It never waits for the network; a job that would wait parks and comes back when its
+// messages have arrived.
+#pragma once
+
+#include "core/pipeline/bucket.hpp"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace penstock {
+
+class Engine {
+ public:
+  Engine();
+  ~Engine();  // all jobs have ended
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void start(BucketRun& bucket);   // [any] a new job
+  void resume(BucketRun& bucket);  // [any] a parked one
+  // [control] Runs `task` on the engine thread between two jobs, and waits for it.
+  Status run(const std::function<Status()>& task);
+
+  // Memory taken for job frames since the engine was made; grows in the first steps only.
+  uint64_t allocations() const { return allocations_.load(); }
+
+ private:
+  struct Entry {
+    uint64_t rank;  // less is earlier: parked jobs before new ones, then the plan's order
+    uint64_t ticket;
+    BucketRun* bucket;
+    bool fresh;
+    bool operator<(const Entry& other) const {  // for a heap with the earliest on top
+      return rank != other.rank ? rank > other.rank : ticket > other.ticket;
+    }
+  };
+  void enqueue(BucketRun& bucket, bool fresh);
+  void loop();
+  void advance(const Entry& entry);
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Entry> heap_;
+  std::vector<const std::function<void()>*> tasks_;
+  uint64_t next_ticket_ = 0;
+  bool stopping_ = false;
+  std::atomic<uint64_t> allocations_{0};
+  std::thread thread_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,41 @@
+// One gradient of a set: what was declared, and where it stands in the current step.
+#pragma once
+
+#include "core/base/buffer.hpp"
+#include "core/base/status.hpp"
+#include "core/config/config.hpp"
+
+#include <penstock/runtime.h>
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+struct Gradient {
+  // Declared; fixed for the life of the set.
+  std::string name;
+  uint64_t index = 0;
+  std::vector<int64_t> shape;
+  uint64_t numel = 0;
+  uint32_t dtype = PENSTOCK_FLOAT32;
+  uint32_t given_bucket = PENSTOCK_NO_BUCKET;
+
+  // What a replaced memory left over, in true units, to be added to the next step's gradient;
+  // mostly empty. [engine]
+  Buffer carry;
+  bool has_carry = false;
+
+  // Guarded by the set's mutex.
+  enum class Stage { open, ready, done };
+  Stage stage = Stage::open;
+  uint32_t pieces_left = 0;  // of this step that have not yet left their result
+  double learning_rate = 0;
+  uint64_t ready_us = 0;
+
+  // Written by the application before it makes a bucket ready; read by the engine after.
+  void* data = nullptr;  // contiguous, numel elements of dtype
+  Buffer unclaimed;      // stands in where the application gave no storage
+};
+
+}  // namespace penstock

@@ -1,0 +1,19 @@
+// Laying out a bucket at plan time: payloads, messages, buffers and the lists of calls.
+#pragma once
+
+#include "core/pipeline/bucket.hpp"
+
+namespace penstock {
+
+// Bytes of message buffers a bucket will take, for the fit check before anything is allocated.
+uint64_t message_bytes(const BucketRun& bucket);
+
+// Makes everything a step needs. Items are complete but for payloads; the channels are open.
+// [control]
+Status lay_out(BucketRun& bucket);
+
+// Scratch the largest plugin call of this bucket needs, given each item's own need in order.
+// [control]
+uint64_t scratch_bytes(const BucketRun& bucket, const std::vector<uint64_t>& per_item);
+
+}  // namespace penstock

@@ -1,0 +1,86 @@
+#include "core/pipeline/measure.hpp"
+
+#include "core/pipeline/bucket.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+void FittedLine::add(double x, double y) {
+  ++n_;
+  sum_x_ += x;
+  sum_y_ += y;
+  sum_xx_ += x * x;
+  sum_xy_ += x * y;
+}
+
+double FittedLine::per_element() const {
+  const double n = double(n_);
+  const double spread = n * sum_xx_ - sum_x_ * sum_x_;
+  if (n_ < 2 || spread <= 0) return 0;  // one size only: all of it counts as fixed
+  return std::max(0.0, (n * sum_xy_ - sum_x_ * sum_y_) / spread);
+}
+
+double FittedLine::fixed() const {
+  return n_ == 0 ? 0 : std::max(0.0, (sum_y_ - per_element() * sum_x_) / double(n_));
+}
+
+void MeasuredTimes::begin(size_t n_gradients, size_t n_buckets) {
+  n_steps_ = 0;
+  step_us_ = backward_us_ = exposed_us_ = 0;
+  ready_us_.assign(n_gradients, 0);
+  exchange_us_.assign(n_buckets, 0);
+}
+
+void MeasuredTimes::add_ready(size_t gradient, double after_first_us) {
+  ready_us_[gradient] += after_first_us;
+}
+
+void MeasuredTimes::add_bucket(size_t number, const BucketRun& bucket) {
+  if (number < exchange_us_.size()) exchange_us_[number] += double(bucket.exchange_us);
+  if (bucket.items.empty() || bucket.items.front().passes_through) return;
+  const std::string& compressor = bucket.items.front().compressor->name();
+  double elements = 0;
+  for (const ItemRun& item : bucket.items) {
+    if (item.compressor->name() != compressor)
+      return;  // a mixed bucket tells nothing about one method
+    elements += double(item.piece.numel);
+  }
+  encode_[compressor].add(elements, double(bucket.encode_us));
+  decode_[compressor].add(elements, double(bucket.decode_us));
+}
+
+void MeasuredTimes::add_step(double step_us, double backward_us, double exposed_us) {
+  ++n_steps_;
+  step_us_ += step_us;
+  backward_us_ += backward_us;
+  exposed_us_ += exposed_us;
+}
+
+std::vector<double> MeasuredTimes::to_numbers() const {
+  const double n = std::max<double>(1, double(n_steps_));
+  std::vector<double> numbers{double(n_steps_), step_us_ / n, backward_us_ / n, exposed_us_ / n};
+  for (double sum : ready_us_) numbers.push_back(sum / n);
+  for (double sum : exchange_us_) numbers.push_back(sum / n);
+  return numbers;
+}
+
+MeasuredTimes::Means MeasuredTimes::join(const std::vector<std::vector<double>>& ranks) const {
+  Means means;
+  means.ready_us.assign(ready_us_.size(), 0);
+  means.exchange_us.assign(exchange_us_.size(), 0);
+  const double share = 1.0 / double(ranks.size());
+  for (const auto& numbers : ranks) {
+    means.n_steps = static_cast<uint64_t>(numbers[0]);
+    means.step_us += numbers[1] * share;
+    means.backward_us += numbers[2] * share;
+    means.exposed_us += numbers[3] * share;
+    means.rank_backward_us.push_back(numbers[2]);
+    for (size_t i = 0; i < means.ready_us.size(); ++i) means.ready_us[i] += numbers[4 + i] * share;
+    for (size_t i = 0; i < means.exchange_us.size(); ++i)
+      means.exchange_us[i] += numbers[4 + means.ready_us.size() + i] * share;
+  }
+  return means;
+}
+
+}  // namespace penstock

@@ -1,0 +1,57 @@
+// What a set measures about itself while it runs, for schedulers that plan from it.
+#pragma once
+
+#include "core/plan/planner.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+class BucketRun;
+
+// A line y = fixed + per_element * x through what was seen, both at least 0.
+class FittedLine {
+ public:
+  void add(double x, double y);
+  double per_element() const;
+  double fixed() const;
+  uint64_t count() const { return n_; }
+
+ private:
+  uint64_t n_ = 0;
+  double sum_x_ = 0, sum_y_ = 0, sum_xx_ = 0, sum_xy_ = 0;
+};
+
+// Sums since the last observation. [control]
+class MeasuredTimes {
+ public:
+  void begin(size_t n_gradients, size_t n_buckets);
+  void add_ready(size_t gradient, double after_first_us);
+  void add_bucket(size_t number, const BucketRun& bucket);
+  void add_step(double step_us, double backward_us, double exposed_us);
+
+  // One rank's means as numbers, in a form that is the same length on every rank.
+  std::vector<double> to_numbers() const;
+  // The mean over ranks of what they sent; rank_backward_us keeps them apart.
+  struct Means {
+    uint64_t n_steps = 0;
+    double step_us = 0, backward_us = 0, exposed_us = 0;
+    std::vector<double> ready_us, exchange_us, rank_backward_us;
+  };
+  Means join(const std::vector<std::vector<double>>& ranks) const;
+
+  bool any() const { return n_steps_ > 0; }
+  const std::map<std::string, FittedLine>& encode_lines() const { return encode_; }
+  const std::map<std::string, FittedLine>& decode_lines() const { return decode_; }
+
+ private:
+  uint64_t n_steps_ = 0;
+  double step_us_ = 0, backward_us_ = 0, exposed_us_ = 0;
+  std::vector<double> ready_us_, exchange_us_;
+  std::map<std::string, FittedLine> encode_,
+      decode_;  // by compressor instance; kept over observations
+};
+
+}  // namespace penstock

@@ -1,0 +1,321 @@
+// Steps of a set: gradients become ready, buckets run, the application waits.
+
+#include "core/pipeline/set.hpp"
+
+#include "core/pipeline/engine.hpp"
+#include "core/pipeline/runtime.hpp"
+#include "core/pipeline/stages.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+Set::~Set() {
+  std::unique_lock lock(mutex_);
+  // Legs that wait for a forward that never comes are let go, so that every job ends.
+  lock.unlock();
+  launch_deferred();
+  lock.lock();
+  changed_.wait(lock, [&] { return running_ == 0; });
+  lock.unlock();
+  for (auto channel = open_channels_.rbegin(); channel != open_channels_.rend(); ++channel)
+    runtime_.communication().close_channel(*channel);
+  runtime_.forget(this);
+}
+
+Status Set::usable() const {
+  if (torn_.ok()) return {};
+  return failed_precondition(
+      "set '{}' is torn: an earlier step failed ({}); load a saved state, reset it, or start again",
+      name, torn_.message());
+}
+
+// ---- gradients ----
+
+Status Set::check_ready(const Gradient& gradient, const penstock_tensor& tensor) const {
+  if (tensor.device_type != PENSTOCK_DEVICE_CPU)
+    return unimplemented(
+        "gradient '{}' lies on device type {}; this version moves gradients on the CPU",
+        gradient.name, tensor.device_type);
+  if (tensor.dtype != gradient.dtype)
+    return invalid_argument("gradient '{}' is {}, but was declared as {}", gradient.name,
+                            dtype_name(tensor.dtype), dtype_name(gradient.dtype));
+  if (tensor.numel != gradient.numel)
+    return invalid_argument("gradient '{}' has {} elements, but was declared with {}",
+                            gradient.name, tensor.numel, gradient.numel);
+  if (tensor.data == nullptr && tensor.numel != 0)
+    return invalid_argument("gradient '{}' has no storage", gradient.name);
+  int64_t expected = 1;
+  for (uint64_t d = tensor.n_dims; tensor.strides != nullptr && d-- > 0;) {
+    if (tensor.shape[d] != 1 && tensor.strides[d] != expected)
+      return invalid_argument("gradient '{}' is not contiguous: give a contiguous copy",
+                              gradient.name);
+    expected *= tensor.shape[d];
+  }
+  return {};
+}
+
+// Called with the lock held.
+Status Set::make_ready(Gradient& gradient, void* data, std::unique_lock<std::mutex>& lock) {
+  gradient.stage = Gradient::Stage::ready;
+  gradient.data = data;
+  gradient.ready_us = now_us();
+  if (!opened_) {
+    opened_ = true;
+    first_ready_us_ = gradient.ready_us;
+  }
+  const bool complete = --gradients_left_ == 0;
+  auto& phase = buckets_[step.phase];
+  for (BucketRun* bucket : where_[step.phase][gradient.index]) {
+    if (bucket->gradients_missing.fetch_sub(1) != 1 || bucket->plan.launch != PENSTOCK_LAUNCH_READY)
+      continue;
+    ++running_;
+    engine->start(*bucket);
+  }
+  if (complete) {
+    for (auto& bucket : phase) {
+      if (bucket->plan.launch == PENSTOCK_LAUNCH_READY) continue;
+      ++running_;
+      engine->start(*bucket);
+    }
+  }
+  (void)lock;
+  return {};
+}
+
+Status Set::gradient_ready(uint64_t index, const penstock_tensor& tensor) {
+  std::unique_lock lock(mutex_);
+  PENSTOCK_TRY(usable());
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has {} gradients, there is no gradient {}", name,
+                            gradients_.size(), index);
+  Gradient& gradient = *gradients_[index];
+  PENSTOCK_TRY(check_ready(gradient, tensor));
+  if (closed_)
+    return failed_precondition(
+        "gradient '{}' became ready in step {} after a wait had closed it: end the step first",
+        gradient.name, step.index);
+  if (gradient.stage != Gradient::Stage::open)
+    return failed_precondition(
+        "gradient '{}' became ready twice in step {}: one backward pass per step, or accumulate "
+        "before",
+        gradient.name, step.index);
+  return make_ready(gradient, tensor.data, lock);
+}
+
+Status Set::gradient_absent(uint64_t index, const penstock_tensor& tensor) {
+  if (index < gradients_.size() && tensor.data != nullptr &&
+      check_ready(*gradients_[index], tensor).ok())
+    std::memset(tensor.data, 0, tensor.numel * dtype_bytes(tensor.dtype));
+  return gradient_ready(index, tensor);
+}
+
+Status Set::learning_rate(uint64_t index, double learning_rate) {
+  std::lock_guard lock(mutex_);
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has no gradient {}", name, index);
+  gradients_[index]->learning_rate = learning_rate;
+  return {};
+}
+
+Status Set::grad_scale(double grad_scale) {
+  std::lock_guard lock(mutex_);
+  if (!(grad_scale > 0))
+    return invalid_argument("grad_scale is {}, expected a number above 0", grad_scale);
+  if (opened_)
+    return failed_precondition("grad_scale of set '{}' is set in the middle of step {}", name,
+                               step.index);
+  step.grad_scale = grad_scale;
+  return {};
+}
+
+// The first wait of a step closes it: what is missing counts as zero.
+Status Set::close() {
+  std::unique_lock lock(mutex_);
+  PENSTOCK_TRY(usable());
+  closed_ = true;
+  for (auto& gradient : gradients_) {
+    if (gradient->stage != Gradient::Stage::open || where_[step.phase][gradient->index].empty())
+      continue;
+    const uint64_t bytes = gradient->numel * dtype_bytes(gradient->dtype);
+    if (gradient->unclaimed.bytes() != bytes) gradient->unclaimed = Buffer(bytes);
+    if (bytes != 0) std::memset(gradient->unclaimed.data(), 0, bytes);
+    PENSTOCK_TRY(make_ready(*gradient, gradient->unclaimed.data(), lock));
+  }
+  return {};
+}
+
+void Set::launch_deferred() {
+  if (!defers_) return;
+  auto& phase = buckets_[step.phase];
+  // The forward needs the layers that backward reached last.
+  for (auto bucket = phase.rbegin(); bucket != phase.rend(); ++bucket)
+    if ((*bucket)->splits()) (*bucket)->launch();
+}
+
+// ---- the engine's reports ----
+
+void Set::first_leg_arrived(BucketRun&) {
+  std::lock_guard lock(mutex_);
+  --first_legs_left_;
+  if (waiters_ > 0) changed_.notify_all();
+}
+
+void Set::bucket_ended(BucketRun& bucket, const Status& status) {
+  if (!status.ok()) {
+    // Others wait for this rank's next message, which will not come.
+    runtime_.give_up(
+        status.with_context(fmt::format("set '{}', step {}, {}", name, step.index, bucket.label)));
+  }
+  std::lock_guard lock(mutex_);
+  if (!status.ok() && torn_.ok())
+    torn_ =
+        status.with_context(fmt::format("set '{}', step {}, {}", name, step.index, bucket.label));
+  for (ItemRun& item : bucket.items)
+    if (--item.gradient->pieces_left == 0) item.gradient->stage = Gradient::Stage::done;
+  --buckets_left_;
+  --running_;
+  if (waiters_ > 0 || running_ == 0) changed_.notify_all();
+}
+
+void Set::fail(const Status& reason) {
+  std::lock_guard lock(mutex_);
+  if (torn_.ok()) torn_ = reason;
+  changed_.notify_all();
+}
+
+// ---- waiting ----
+
+Status Set::wait_until(const std::function<bool()>& finished, std::string_view what) {
+  const uint64_t start = now_us();
+  const Stage stage(timeline, what, "application", step.index);
+  std::unique_lock lock(mutex_);
+  if (!finished() && torn_.ok()) {
+    ++waiters_;
+    communication->set_waiting(true);
+    changed_.wait(lock, [&] { return finished() || !torn_.ok(); });
+    if (--waiters_ == 0) communication->set_waiting(false);
+  }
+  totals_.wait_us += now_us() - start;
+  return torn_;
+}
+
+Status Set::wait(uint64_t index) {
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has no gradient {}", name, index);
+  PENSTOCK_TRY(close());
+  launch_deferred();
+  Gradient& gradient = *gradients_[index];
+  return wait_until(
+      [&] { return gradient.stage == Gradient::Stage::done || where_[step.phase][index].empty(); },
+      "wait");
+}
+
+Status Set::wait_all() {
+  PENSTOCK_TRY(close());
+  launch_deferred();
+  return wait_until([&] { return buckets_left_ == 0; }, "wait");
+}
+
+Status Set::poll(uint64_t index, bool& done) {
+  std::lock_guard lock(mutex_);
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has no gradient {}", name, index);
+  done = gradients_[index]->stage == Gradient::Stage::done || !torn_.ok();
+  return {};
+}
+
+Status Set::backward_end() {
+  PENSTOCK_TRY(close());
+  PENSTOCK_TRY(wait_until([&] { return first_legs_left_ == 0; }, "wait"));
+  launch_deferred();
+  return {};
+}
+
+Status Set::flush() {
+  {
+    std::lock_guard lock(mutex_);
+    PENSTOCK_TRY(usable());
+    if (!opened_ && !closed_) return {};  // between two steps: nothing is under way
+  }
+  return wait_all();
+}
+
+// ---- the end of a step ----
+
+Status Set::step_end(bool applied) {
+  PENSTOCK_TRY(wait_all());
+  if (!applied) {
+    PENSTOCK_TRY(engine->run([&] {
+      for (auto& bucket : buckets_[step.phase]) PENSTOCK_TRY(give_back_own(*bucket));
+      return Status();
+    }));
+  }
+  const uint64_t ended = now_us();
+  uint64_t last_ready = first_ready_us_;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& gradient : gradients_) {
+      if (where_[step.phase][gradient->index].empty()) continue;
+      gradient->has_carry = false;
+      totals_.gradient_bytes += gradient->numel * dtype_bytes(gradient->dtype);
+      last_ready = std::max(last_ready, gradient->ready_us);
+      measured_.add_ready(gradient->index, double(gradient->ready_us - first_ready_us_));
+    }
+    ++totals_.steps;
+    for (size_t b = 0; b < buckets_[step.phase].size(); ++b)
+      measured_.add_bucket(b, *buckets_[step.phase][b]);
+    measured_.add_step(double(ended - first_ready_us_), double(last_ready - first_ready_us_),
+                       double(ended - last_ready));
+    sequence_base += messages_per_phase_[step.phase];
+    ++step.index;
+    if (totals_.steps == 2) allocations_at_steady_ = engine->allocations();
+  }
+  const auto next = config_.next_switch_after(step.index - 1);
+  if (next && *next == step.index) PENSTOCK_TRY(replan());
+  PENSTOCK_TRY(observe());
+  arm();
+  return {};
+}
+
+// Makes the set ready for the gradients of the next step.
+void Set::arm() {
+  std::lock_guard lock(mutex_);
+  step.phase = static_cast<uint32_t>(step.index % period_);
+  auto& phase = buckets_[step.phase];
+  buckets_left_ = static_cast<uint32_t>(phase.size());
+  first_legs_left_ = 0;
+  gradients_left_ = 0;
+  closed_ = opened_ = false;
+  for (auto& gradient : gradients_) {
+    gradient->stage = Gradient::Stage::open;
+    gradient->pieces_left = 0;
+    if (!where_[step.phase][gradient->index].empty()) ++gradients_left_;
+  }
+  for (auto& bucket : phase) {
+    bucket->gradients_missing.store(bucket->n_gradients);
+    bucket->launched.store(false);
+    bucket->waits_for_launch.store(false);
+    bucket->ran = false;
+    if (bucket->splits()) ++first_legs_left_;
+    for (ItemRun& item : bucket->items) ++item.gradient->pieces_left;
+  }
+}
+
+void Set::counters(penstock_counters& counters) const {
+  std::lock_guard lock(mutex_);
+  const uint64_t size = counters.struct_size;
+  counters = totals_;
+  counters.struct_size = size;
+  uint64_t bytes = 0, messages = 0;
+  for (const Channel* opened : open_channels_) {
+    bytes += opened->bytes_sent.load();
+    messages += opened->messages_sent.load();
+  }
+  counters.payload_bytes = bytes - bytes_at_start_;
+  counters.messages = messages - messages_at_start_;
+  counters.void_buckets = void_buckets.load();
+  counters.allocations = totals_.steps > 2 ? engine->allocations() - allocations_at_steady_ : 0;
+}
+
+}  // namespace penstock

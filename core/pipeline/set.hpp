@@ -1,0 +1,146 @@
+// A set: what one optimizer or DDP object registers. Plan, step index, state and channels are its
+// own.
+//
+// Three files: set.cpp (steps), set_plan.cpp (instances, items and plan), set_state.cpp (save,
+// load, report).
+#pragma once
+
+#include "core/pipeline/bucket.hpp"
+#include "core/pipeline/measure.hpp"
+#include "core/pipeline/template_item.hpp"
+#include "core/plan/planner.hpp"
+#include "core/plugin/fit.hpp"
+#include "core/plugin/resolve.hpp"
+#include "core/state/state_store.hpp"
+
+#include <penstock/runtime.h>
+
+#include <condition_variable>
+#include <map>
+
+namespace penstock {
+
+class Runtime;
+
+class Set final : public SetContext {
+ public:
+  // [control] Collective over the set's ranks.
+  static Result<std::unique_ptr<Set>> create(Runtime& runtime,
+                                             const penstock_set_declaration& declaration);
+  ~Set();
+
+  // See runtime.h for each of these.
+  Status gradient_ready(uint64_t index, const penstock_tensor& tensor);
+  Status gradient_absent(uint64_t index, const penstock_tensor& tensor);
+  Status learning_rate(uint64_t index, double learning_rate);
+  Status grad_scale(double grad_scale);
+  Status wait(uint64_t index);
+  Status wait_all();
+  Status poll(uint64_t index, bool& done);
+  bool defers() const { return defers_; }
+  Status backward_end();
+  Status flush();
+  Status step_end(bool applied);
+  Status save(std::string& out);
+  Status load(std::string_view bytes);
+  Status reset();
+  Result<std::string> report();
+  void counters(penstock_counters& counters) const;
+
+  // [any] The run was given up: every wait ends with `reason`.
+  void fail(const Status& reason);
+
+ private:
+  // What a gradient's rule and candidates come to, found once per plan.
+  struct Option {
+    CompressorInstance* compressor = nullptr;
+    MemoryInstance* memory = nullptr;
+    CompressorFacts compressor_facts;
+    MemoryFacts memory_facts;
+    CandidateFacts candidate;
+  };
+
+  explicit Set(Runtime& runtime) : runtime_(runtime) {}
+
+  // set.cpp
+  Status check_ready(const Gradient& gradient, const penstock_tensor& tensor) const;
+  Status make_ready(Gradient& gradient, void* data, std::unique_lock<std::mutex>& lock);
+  Status close();
+  void launch_deferred();
+  Status wait_until(const std::function<bool()>& finished, std::string_view what);
+  void arm();
+  Status usable() const;  // with the mutex held
+  void bucket_ended(BucketRun& bucket, const Status& status) override;
+  void first_leg_arrived(BucketRun& bucket) override;
+
+  // set_plan.cpp and set_items.cpp
+  Status declare(const penstock_set_declaration& declaration);
+  Status agree_on_declaration();
+  Status open_channels();
+  Status adopt_scheme(uint64_t step);
+  template <typename Table>
+  Result<Instance<Table>*> instance(const std::string& name);
+  Status examine_gradients();
+  Result<Option> examine(const Gradient& gradient, const std::string& compressor,
+                         const std::string& memory);
+  Status check_fit_of_set();
+  ModelFacts model_facts() const;
+  PlanFacts plan_facts() const;
+  Result<Plan> agree_on_plan();
+  Status install(Plan plan);
+  Result<std::unique_ptr<BucketRun>> make_bucket(const BucketPlan& plan, uint32_t number);
+  Status plan_items(BucketRun& bucket);
+  Status complete_item(BucketRun& bucket, ItemRun& item, const penstock_compressor_need& compressor,
+                       const penstock_memory_need& memory);
+  Status claim_states(ItemRun& item, const penstock_compressor_need& compressor,
+                      const penstock_memory_need& memory);
+  void number_messages(const Plan& plan);
+
+  // set_change.cpp
+  Status replan();
+  Status drain_replaced(const Scheme& before);
+  bool becomes_lossless(const Choice& choice, const Gradient& gradient);
+  Status observe();
+  Status measure_links();
+
+  Runtime& runtime_;
+  std::vector<std::unique_ptr<Gradient>> gradients_;
+  std::vector<uint32_t> ranks_;  // world ranks
+  uint32_t frontend_flags_ = 0;
+  Config config_;
+  Scheme scheme_;
+  std::map<std::pair<Kind, std::string>, std::unique_ptr<CompressorInstance>> compressors_;
+  std::map<std::pair<Kind, std::string>, std::unique_ptr<MemoryInstance>> memories_;
+  std::unique_ptr<SchedulerInstance> scheduler_;
+  std::unique_ptr<CollectiveInstance> composite_;
+  std::vector<std::vector<Option>> options_;  // per gradient and candidate
+  uint32_t period_ = 1;
+  Plan plan_;
+  StateStore store_;
+  std::vector<std::vector<std::unique_ptr<BucketRun>>> buckets_;  // per phase
+  std::vector<std::vector<std::vector<BucketRun*>>> where_;       // per phase and gradient
+  std::vector<uint64_t> messages_per_phase_;
+  bool defers_ = false;
+  std::vector<Channel*> open_channels_;
+  MeasuredTimes measured_;
+  std::vector<double> ready_us_;  // per gradient, mean over ranks; empty until measured
+  double backward_us_ = 0;
+  std::vector<LinkFacts> links_;
+  uint64_t bytes_at_start_ = 0, messages_at_start_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;        // a wait has closed the step
+  bool opened_ = false;        // some gradient of the step is ready
+  uint32_t buckets_left_ = 0;  // of the step, that have not ended
+  uint32_t first_legs_left_ = 0;
+  uint32_t running_ = 0;         // jobs started and not ended
+  uint32_t gradients_left_ = 0;  // not yet ready
+  uint32_t waiters_ = 0;
+  Status torn_;
+  penstock_counters totals_{};
+  uint64_t allocations_at_steady_ = 0;
+  uint64_t first_ready_us_ = 0;
+};
+
+}  // namespace penstock

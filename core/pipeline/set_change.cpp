@@ -1,0 +1,184 @@
+// Changing a set between two steps: switches of the configuration, and new plans from what was
+// measured.
+
+#include "core/base/bytes.hpp"
+#include "core/pipeline/engine.hpp"
+#include "core/pipeline/runtime.hpp"
+#include "core/pipeline/set.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+// A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
+// into the step's gradients.
+Status Set::replan() {
+  const Scheme next = config_.at_step(step.index);
+  if (next.collective != scheme_.collective || next.transport != scheme_.transport)
+    return unimplemented(
+        "the switch at step {} changes the collective of set '{}'; this version keeps it for a "
+        "whole run",
+        step.index, name);
+  PENSTOCK_TRY(drain_replaced(next));
+  buckets_.clear();  // they point at the instances
+  PENSTOCK_TRY(adopt_scheme(step.index));
+  PENSTOCK_TRY(examine_gradients());
+  PENSTOCK_TRY(check_fit_of_set());
+  PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
+  return install(std::move(plan));
+}
+
+// Memories whose plugin changes for a gradient hand over what they keep; the others keep it by
+// name.
+Status Set::drain_replaced(const Scheme& next) {
+  return engine->run([&]() -> Status {
+    for (auto& bucket : buckets_[0]) {
+      for (ItemRun& item : bucket->items) {
+        const Gradient& gradient = *item.gradient;
+        const Choice choice =
+            next.choose({gradient.name, gradient.shape.size(), gradient.numel, gradient.dtype});
+        const InstanceConfig* memory = next.find(Kind::memory, choice.memory);
+        const InstanceConfig* compressor = next.find(Kind::compressor, choice.compressor);
+        const bool same_memory =
+            memory != nullptr && memory->id() == item.memory->plugin()->record.id;
+        const bool same_compressor =
+            compressor != nullptr && compressor->id() == item.compressor->plugin()->record.id;
+        // Another compressor may make the same memory keep other states (a lossless one keeps
+        // none).
+        if ((same_memory && same_compressor) ||
+            !PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain))
+          continue;
+        if (same_memory && !becomes_lossless(choice, gradient)) continue;
+        if (item.gradient->carry.bytes() == 0)
+          item.gradient->carry = Buffer(gradient.numel * sizeof(float));
+        if (!item.gradient->has_carry)
+          std::memset(item.gradient->carry.data(), 0, item.gradient->carry.bytes());
+        item.gradient->has_carry = true;
+        penstock_item temporary = item.for_memory;
+        temporary.out.dtype = PENSTOCK_FLOAT32;
+        temporary.out.data = item.gradient->carry.as<float>() + item.piece.first;
+        const penstock_item* items[] = {&temporary};
+        PENSTOCK_TRY(from_c(item.memory->table()->drain(item.memory->self(), &exec, items, 1)));
+      }
+    }
+    return {};
+  });
+}
+
+// Whether the next scheme's compressor for this gradient loses nothing, so that its memory keeps
+// nothing.
+bool Set::becomes_lossless(const Choice& choice, const Gradient& gradient) {
+  auto compressor = make_instance<penstock_compressor>(config_.at_step(step.index),
+                                                       choice.compressor, runtime_.registry());
+  if (!compressor.ok()) return false;
+  penstock_item item{};
+  describe_item(item, gradient, {gradient.index, 0, gradient.numel, 0}, PENSTOCK_FLOAT32);
+  penstock_compressor_need need{};
+  need.struct_size = sizeof need;
+  const penstock_item* items[] = {&item};
+  penstock_compressor_need* needs[] = {&need};
+  Status status = from_c(
+      compressor.value()->table()->plan(compressor.value()->self(), 0, world, items, 1, needs));
+  return status.ok() && (need.flags & PENSTOCK_NEED_LOSSLESS) != 0;
+}
+
+// Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
+// plan.
+Status Set::observe() {
+  const uint32_t every = scheduler_->traits().observe_every;
+  if (every == 0 || step.index % every != 0 ||
+      !PENSTOCK_HAS_MEMBER(scheduler_->table(), penstock_scheduler, observe))
+    return {};
+  std::string mine;
+  ByteWriter writer(mine);
+  for (double number : measured_.to_numbers()) writer.put(number);
+  PENSTOCK_ASSIGN(auto texts, runtime_.control().gather(
+                                  fmt::format("times of set {} at step {}", name, step.index), mine,
+                                  ranks_, deadline_us));
+  std::vector<std::vector<double>> ranks;
+  for (const std::string& text : texts) {
+    if (text.size() != mine.size())
+      return mismatch("set '{}': the measured times of the ranks differ in length", name);
+    ByteReader reader(text);
+    auto& numbers = ranks.emplace_back(text.size() / sizeof(double));
+    for (double& number : numbers) number = reader.get<double>();
+  }
+  const MeasuredTimes::Means means = measured_.join(ranks);
+  ready_us_ = means.ready_us;
+  backward_us_ = means.backward_us;
+  uint32_t decision = PENSTOCK_KEEP_PLAN;
+  Status status;
+  if (rank == 0) {
+    penstock_measurement c{};
+    c.struct_size = sizeof c;
+    c.step = step.index;
+    c.n_steps = means.n_steps;
+    c.step_us = means.step_us;
+    c.backward_us = means.backward_us;
+    c.exposed_us = means.exposed_us;
+    c.ready_us = means.ready_us.data();
+    c.n_gradients = means.ready_us.size();
+    c.exchange_us = means.exchange_us.data();
+    c.n_buckets = means.exchange_us.size();
+    c.rank_backward_us = means.rank_backward_us.data();
+    c.world = means.rank_backward_us.size();
+    status = from_c(scheduler_->table()->observe(scheduler_->self(), &c, &decision));
+  }
+  const std::string verdict = !status.ok()                         ? "error"
+                              : decision == PENSTOCK_MAKE_NEW_PLAN ? "plan"
+                                                                   : "keep";
+  PENSTOCK_ASSIGN(auto verdicts, runtime_.control().gather(
+                                     fmt::format("verdict of set {} at step {}", name, step.index),
+                                     verdict, ranks_, deadline_us));
+  PENSTOCK_TRY(status);
+  if (verdicts.front() == "error")
+    return peer_failed("set '{}': the scheduler of rank {} failed; its error says why", name,
+                       ranks_.front());
+  measured_.begin(gradients_.size(), buckets_[0].size());
+  if (verdicts.front() != "plan") return {};
+  if (links_.empty()) PENSTOCK_TRY(measure_links());
+  PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
+  if (plan == plan_) return {};
+  buckets_.clear();
+  return install(std::move(plan));
+}
+
+// Time of a message = alpha + beta * bytes, from a small and a large sum; the median of a few.
+Status Set::measure_links() {
+  constexpr uint64_t kSmall = 16, kLarge = 1u << 18;  // elements
+  constexpr int kRepeats = 5;
+  constexpr uint64_t kMeasureTag = (uint64_t{1} << 20) - 1;  // above those of any step
+  Buffer data(kLarge * sizeof(float));
+  const auto median = [&](uint64_t count, double& median_us) -> Status {
+    std::vector<double> times;
+    for (int i = 0; i < kRepeats; ++i) {
+      penstock_message message{};
+      message.struct_size = sizeof message;
+      message.pattern = PENSTOCK_ALL_REDUCE;
+      message.reduction = PENSTOCK_REDUCE_SUM;
+      message.dtype = PENSTOCK_FLOAT32;
+      message.send = message.receive = data.data();
+      message.count = count;
+      message.deadline_us = deadline_us;
+      message.tag = kMeasureTag;
+      const uint64_t start = now_us();
+      PENSTOCK_TRY(communication->exchange_and_wait(channel, message));
+      times.push_back(double(now_us() - start));
+    }
+    std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
+    median_us = times[kRepeats / 2];
+    return {};
+  };
+  double small = 0, large = 0;
+  PENSTOCK_TRY(median(kSmall, small));
+  PENSTOCK_TRY(median(kLarge, large));
+  LinkFacts link;
+  link.beta_us_per_byte =
+      std::max(0.0, (large - small) / double((kLarge - kSmall) * sizeof(float)));
+  link.alpha_us = std::max(0.0, small - link.beta_us_per_byte * double(kSmall * sizeof(float)));
+  // The line of rank 0 counts: only it plans, and its scheduler is the only one that reads this.
+  links_ = {link, link};
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,144 @@
+// Making the buckets of a plan: items, their states and their layout.
+
+#include "core/pipeline/layout.hpp"
+#include "core/pipeline/runtime.hpp"
+#include "core/pipeline/set.hpp"
+#include "core/pipeline/template_item.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+Result<std::unique_ptr<BucketRun>> Set::make_bucket(const BucketPlan& plan, uint32_t number) {
+  auto bucket = std::make_unique<BucketRun>(static_cast<SetContext&>(*this), plan, number);
+  for (const PiecePlan& piece : plan.pieces) {
+    ItemRun& item = bucket->items.emplace_back();
+    const Option& option = options_[piece.gradient][piece.choice];
+    item.gradient = gradients_[piece.gradient].get();
+    item.piece = piece;
+    item.compressor = option.compressor;
+    item.memory = option.memory;
+    PENSTOCK_ASSIGN(item.dtype, working_dtype(*item.gradient, *item.compressor));
+  }
+  PENSTOCK_TRY(plan_items(*bucket));
+  PENSTOCK_TRY(lay_out(*bucket));
+  return bucket;
+}
+
+// One plan call per compressor and one per memory: methods may look at all items of a bucket at
+// once.
+Status Set::plan_items(BucketRun& bucket) {
+  std::map<std::pair<CompressorInstance*, MemoryInstance*>, std::vector<ItemRun*>> groups;
+  for (ItemRun& item : bucket.items) groups[{item.compressor, item.memory}].push_back(&item);
+  uint64_t scratch_wanted = 0;
+  for (auto& [instances, items] : groups) {
+    auto& [compressor, memory] = instances;
+    const size_t n = items.size();
+    std::vector<penstock_compressor_need> compressor_needs(n);
+    std::vector<penstock_memory_need> memory_needs(n);
+    std::vector<const penstock_item*> pointers(n);
+    std::vector<penstock_compressor_need*> compressor_pointers(n);
+    std::vector<penstock_memory_need*> memory_pointers(n);
+    // A second time with float32 where a memory keeps state for a gradient of another dtype.
+    for (bool again = true; again;) {
+      again = false;
+      for (size_t i = 0; i < n; ++i) {
+        compressor_needs[i] = {};
+        compressor_needs[i].struct_size = sizeof compressor_needs[i];
+        memory_needs[i] = {};
+        memory_needs[i].struct_size = sizeof memory_needs[i];
+        compressor_pointers[i] = &compressor_needs[i];
+        memory_pointers[i] = &memory_needs[i];
+        describe_item(items[i]->for_compressor, *items[i]->gradient, items[i]->piece,
+                      items[i]->dtype);
+        pointers[i] = &items[i]->for_compressor;
+      }
+      PENSTOCK_TRY(from_c((*compressor)
+                              ->plan(compressor->self(), bucket.plan.phase, world, pointers.data(),
+                                     n, compressor_pointers.data()))
+                       .with_context(fmt::format("compressor '{}'", compressor->name())));
+      PENSTOCK_TRY(from_c((*memory)->plan(memory->self(), pointers.data(), n,
+                                          compressor_pointers.data(), memory_pointers.data()))
+                       .with_context(fmt::format("memory '{}'", memory->name())));
+      for (size_t i = 0; i < n; ++i) {
+        if (!needs_staging(memory_needs[i], items[i]->dtype)) continue;
+        items[i]->dtype = PENSTOCK_FLOAT32;
+        again = true;
+      }
+    }
+    uint64_t scratch_of_call = 0;
+    for (size_t i = 0; i < n; ++i) {
+      PENSTOCK_TRY(complete_item(bucket, *items[i], compressor_needs[i], memory_needs[i]));
+      scratch_of_call += (compressor_needs[i].scratch_bytes + 63) / 64 * 64;
+    }
+    scratch_wanted = std::max(scratch_wanted, scratch_of_call);
+  }
+  if (scratch_wanted > scratch.bytes()) scratch = Buffer(scratch_wanted);
+  return {};
+}
+
+Status Set::complete_item(BucketRun& bucket, ItemRun& item,
+                          const penstock_compressor_need& compressor,
+                          const penstock_memory_need& memory) {
+  item.rounds = copy_rounds(compressor);
+  item.need_flags = compressor.flags;
+  item.work_is = memory.work_is;
+  item.n_scalars = memory.n_scalars;
+  item.staged = item.dtype != item.gradient->dtype;
+  item.keeps = memory.work_is == PENSTOCK_WORK_IS_STATE;
+  item.for_memory = item.for_compressor;
+  const uint32_t flags =
+      (item.keeps ? uint32_t{PENSTOCK_ITEM_KEEP} : 0u) |
+      ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0 ? uint32_t{PENSTOCK_ITEM_LOSSLESS} : 0u);
+  item.for_compressor.flags = item.for_memory.flags = flags;
+  if (item.staged) item.stage = Buffer(item.piece.numel * sizeof(float));
+  if (item.work_is == PENSTOCK_WORK_IS_SCRATCH)
+    item.work = Buffer(item.piece.numel * dtype_bytes(item.dtype));
+  PENSTOCK_TRY(claim_states(item, compressor, memory));
+  if (item.work_is == PENSTOCK_WORK_IS_STATE) {
+    if (memory.work_state >= item.memory_states.size())
+      return internal("memory '{}' names state {} as its work, but declares {}",
+                      item.memory->name(), memory.work_state, item.memory_states.size());
+    item.work_state = *item.memory_states[memory.work_state];
+  }
+  for (penstock_item* c : {&item.for_compressor, &item.for_memory})
+    if (item.work_is == PENSTOCK_WORK_IS_STATE) c->work = item.work_state;
+
+  const bool one_dense_sum =
+      item.rounds.size() == 1 && item.rounds[0].combine == PENSTOCK_COMBINE_SUM &&
+      item.rounds[0].sections.size() == 1 && item.rounds[0].sections[0].dtype == item.dtype &&
+      item.rounds[0].sections[0].capacity == item.piece.numel;
+  const uint32_t plain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
+  item.passes_through =
+      one_dense_sum && (compressor.flags & plain) == plain && bucket.plan.pieces.size() == 1 &&
+      bucket.plan.route == PENSTOCK_ROUTE_FLAT && item.work_is == PENSTOCK_WORK_IS_GRAD &&
+      !item.staged && item.n_scalars == 0;
+  item.on_composite = composite != nullptr && !item.rounds.empty() && item.rounds.back().sparse();
+  return {};
+}
+
+Status Set::claim_states(ItemRun& item, const penstock_compressor_need& compressor,
+                         const penstock_memory_need& memory) {
+  const auto claim = [&](const Plugin* plugin,
+                         const penstock_state_declaration* const* declarations, uint64_t n,
+                         std::vector<const penstock_tensor*>& views) -> Status {
+    for (uint64_t s = 0; s < n; ++s) {
+      const StateKey key{item.gradient->name, item.piece.first,
+                         item.piece.numel,    0,
+                         plugin->record.id,   std::string(view(declarations[s]->name))};
+      PENSTOCK_ASSIGN(StateTensor * tensor, store_.claim(key, *declarations[s]));
+      views.push_back(&tensor->view);
+    }
+    return {};
+  };
+  PENSTOCK_TRY(claim(item.compressor->plugin(), compressor.states, compressor.n_states,
+                     item.compressor_states));
+  PENSTOCK_TRY(claim(item.memory->plugin(), memory.states, memory.n_states, item.memory_states));
+  item.for_compressor.states = item.compressor_states.data();
+  item.for_compressor.n_states = item.compressor_states.size();
+  item.for_memory.states = item.memory_states.data();
+  item.for_memory.n_states = item.memory_states.size();
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,411 @@
+// Making and changing the plan of a set: who compresses what, in which buckets, over which
+// channels.
+
+#include "core/pipeline/engine.hpp"
+#include "core/pipeline/layout.hpp"
+#include "core/pipeline/runtime.hpp"
+#include "core/pipeline/set.hpp"
+#include "core/pipeline/template_item.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+
+Result<std::unique_ptr<Set>> Set::create(Runtime& runtime,
+                                         const penstock_set_declaration& declaration) {
+  PENSTOCK_TRY(runtime.state());
+  std::unique_ptr<Set> set(new Set(runtime));
+  runtime.remember(set.get());
+  PENSTOCK_TRY(set->declare(declaration));
+  PENSTOCK_TRY(set->agree_on_declaration().with_context(fmt::format("set '{}'", set->name)));
+  PENSTOCK_TRY(set->adopt_scheme(0).with_context(fmt::format("set '{}'", set->name)));
+  PENSTOCK_TRY(set->open_channels().with_context(fmt::format("set '{}'", set->name)));
+  PENSTOCK_TRY(set->examine_gradients().with_context(fmt::format("set '{}'", set->name)));
+  PENSTOCK_TRY(set->check_fit_of_set().with_context(fmt::format("set '{}'", set->name)));
+  PENSTOCK_ASSIGN(Plan plan, set->agree_on_plan());
+  PENSTOCK_TRY(set->install(std::move(plan)).with_context(fmt::format("set '{}'", set->name)));
+  for (const Channel* channel : set->open_channels_) {
+    set->bytes_at_start_ += channel->bytes_sent.load();
+    set->messages_at_start_ += channel->messages_sent.load();
+  }
+  set->arm();
+  return set;
+}
+
+// ---- what the frontend declares ----
+
+Status Set::declare(const penstock_set_declaration& declaration) {
+  name = view(declaration.name);
+  if (name.empty()) return invalid_argument("a set needs a name");
+  frontend_flags_ = declaration.flags;
+  const auto scheme = view(declaration.scheme);
+  if (scheme.empty()) {
+    config_ = runtime_.config();
+  } else {
+    LoadOptions options;
+    options.allow_runtime = false;
+    PENSTOCK_ASSIGN(
+        config_, load_config_text(scheme, fmt::format("scheme of set '{}'", name), "/", options));
+    PENSTOCK_TRY(check_config(config_, runtime_.registry()));
+  }
+  for (uint64_t i = 0; i < declaration.n_ranks; ++i) ranks_.push_back(declaration.ranks[i]);
+  if (ranks_.empty()) {
+    ranks_.resize(runtime_.world().size);
+    std::iota(ranks_.begin(), ranks_.end(), 0u);
+  }
+  if (!std::is_sorted(ranks_.begin(), ranks_.end()) || ranks_.back() >= runtime_.world().size)
+    return invalid_argument("the ranks of set '{}' must be ascending and below {}", name,
+                            runtime_.world().size);
+  const auto me = std::find(ranks_.begin(), ranks_.end(), runtime_.world().rank);
+  if (me == ranks_.end())
+    return invalid_argument("rank {} makes set '{}' but is not one of its ranks",
+                            runtime_.world().rank, name);
+  rank = static_cast<uint32_t>(me - ranks_.begin());
+  world = static_cast<uint32_t>(ranks_.size());
+
+  std::map<std::string_view, uint64_t> names;
+  for (uint64_t i = 0; i < declaration.n_gradients; ++i) {
+    const penstock_gradient_declaration& c = *declaration.gradients[i];
+    auto gradient = std::make_unique<Gradient>();
+    gradient->name = view(c.name);
+    gradient->index = i;
+    gradient->shape.assign(c.shape, c.shape + c.n_dims);
+    gradient->numel = 1;
+    for (int64_t extent : gradient->shape) {
+      if (extent < 0)
+        return invalid_argument("gradient '{}' has the negative extent {}", gradient->name, extent);
+      gradient->numel *= static_cast<uint64_t>(extent);
+    }
+    gradient->dtype = c.dtype;
+    gradient->given_bucket = c.given_bucket;
+    if (gradient->name.empty())
+      return invalid_argument("gradient {} of set '{}' has no name", i, name);
+    if (dtype_bytes(c.dtype) == 0)
+      return invalid_argument("gradient '{}' is of the unknown dtype {}", gradient->name, c.dtype);
+    if (c.device_type != PENSTOCK_DEVICE_CPU)
+      return unimplemented(
+          "gradient '{}' lies on device type {}; this version moves gradients on the CPU",
+          gradient->name, c.device_type);
+    gradients_.push_back(std::move(gradient));
+    if (!names.emplace(gradients_.back()->name, i).second)
+      return invalid_argument("two gradients of set '{}' are named '{}'", name,
+                              gradients_.back()->name);
+  }
+
+  communication = &runtime_.communication();
+  engine = &runtime_.engine();
+  timeline = &runtime_.timeline();
+  states = &store_;
+  deadline_us = runtime_.deadline_us();
+  result_is_sum = (frontend_flags_ & PENSTOCK_SET_SUM) != 0;
+  exec.struct_size = sizeof exec;
+  exec.device_type = PENSTOCK_DEVICE_CPU;
+  step.struct_size = sizeof step;
+  step.seed = runtime_.config().runtime().seed;
+  step.grad_scale = 1;
+  step.rank = rank;
+  step.world = world;
+  return {};
+}
+
+Status Set::agree_on_declaration() {
+  std::string text;
+  for (const auto& gradient : gradients_) {
+    text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,
+                        dtype_name(gradient->dtype));
+    for (int64_t extent : gradient->shape) text += fmt::format(" {}", extent);
+    text += fmt::format(" bucket {}\n", gradient->given_bucket);
+  }
+  text += fmt::format("frontend flags {:#x}\n", frontend_flags_);
+  PENSTOCK_ASSIGN(std::string scheme, agreement_text(config_, runtime_.registry()));
+  return runtime_.control().agree("set " + name, text + scheme, ranks_, deadline_us);
+}
+
+// ---- instances ----
+
+// Instances whose plugin and options are the same as before are kept.
+template <>
+Result<CompressorInstance*> Set::instance<penstock_compressor>(const std::string& instance_name) {
+  auto& slot = compressors_[{Kind::compressor, instance_name}];
+  if (slot == nullptr) {
+    PENSTOCK_ASSIGN(
+        slot, make_instance<penstock_compressor>(scheme_, instance_name, runtime_.registry()));
+  }
+  return slot.get();
+}
+template <>
+Result<MemoryInstance*> Set::instance<penstock_memory>(const std::string& instance_name) {
+  auto& slot = memories_[{Kind::memory, instance_name}];
+  if (slot == nullptr) {
+    PENSTOCK_ASSIGN(slot,
+                    make_instance<penstock_memory>(scheme_, instance_name, runtime_.registry()));
+  }
+  return slot.get();
+}
+
+Status Set::adopt_scheme(uint64_t at) {
+  scheme_ = config_.at_step(at);
+  compressors_.clear();
+  memories_.clear();
+  PENSTOCK_ASSIGN(scheduler_, make_instance<penstock_scheduler>(scheme_, scheme_.scheduler,
+                                                                runtime_.registry()));
+  return {};
+}
+
+Status Set::open_channels() {
+  CollectiveInstance& transport = runtime_.transport();
+  PENSTOCK_ASSIGN(channel, runtime_.open_channel("set " + name, ranks_, transport, nullptr));
+  open_channels_.push_back(channel);
+  if (scheme_.transport.empty()) {
+    if (scheme_.collective != transport.name())
+      return failed_precondition(
+          "the scheme names the collective '{}', but the run joined over '{}': one transport per "
+          "run",
+          scheme_.collective, transport.name());
+    return {};
+  }
+  PENSTOCK_ASSIGN(composite_, make_instance<penstock_collective>(scheme_, scheme_.collective,
+                                                                 runtime_.registry()));
+  composite_id = composite_->plugin()->record.id;
+  PENSTOCK_ASSIGN(Channel * base,
+                  runtime_.open_channel("set " + name + " base", ranks_, transport, nullptr));
+  open_channels_.push_back(base);
+  PENSTOCK_ASSIGN(composite, runtime_.open_channel("set " + name + " " + scheme_.collective, ranks_,
+                                                   *composite_, base));
+  open_channels_.push_back(composite);
+  return {};
+}
+
+// ---- what each gradient needs ----
+
+Status Set::examine_gradients() {
+  options_.clear();
+  period_ = 1;
+  for (const auto& gradient : gradients_) {
+    auto& options = options_.emplace_back();
+    const GradientFacts facts{gradient->name, gradient->shape.size(), gradient->numel,
+                              gradient->dtype};
+    Choice choice = scheme_.choose(facts);
+    if (choice.candidates.empty()) choice.candidates.push_back(choice.compressor);
+    for (const std::string& compressor : choice.candidates) {
+      PENSTOCK_ASSIGN(Option option, examine(*gradient, compressor, choice.memory));
+      period_ = std::lcm(period_, static_cast<uint32_t>(option.candidate.phase_bytes.size()));
+      options.push_back(std::move(option));
+    }
+  }
+  for (auto& options : options_)
+    for (Option& option : options) {
+      std::vector<uint64_t>& bytes = option.candidate.phase_bytes;
+      for (size_t p = bytes.size(); p < period_; ++p) bytes.push_back(bytes[p % bytes.size()]);
+    }
+  return {};
+}
+
+Result<Set::Option> Set::examine(const Gradient& gradient, const std::string& compressor,
+                                 const std::string& memory) {
+  Option option;
+  PENSTOCK_ASSIGN(option.compressor, instance<penstock_compressor>(compressor));
+  PENSTOCK_ASSIGN(option.memory, instance<penstock_memory>(memory));
+  TemplateItem item(gradient, {gradient.index, 0, gradient.numel, 0});
+  PENSTOCK_ASSIGN(ItemNeeds needs, plan_template(item, *option.compressor, *option.memory, world));
+  option.compressor_facts = needs.compressor_facts;
+  option.memory_facts = needs.memory_facts;
+  CandidateFacts& candidate = option.candidate;
+  candidate.compressor = compressor;
+  candidate.phase_bytes = needs.phase_bytes;
+  candidate.part_alignment = needs.part_alignment;
+  candidate.combine = needs.combine;
+  candidate.n_rounds = needs.compressor_facts.n_rounds;
+  return option;
+}
+
+Status Set::check_fit_of_set() {
+  FitInput input;
+  std::map<std::pair<CompressorInstance*, MemoryInstance*>, bool> seen;
+  for (size_t i = 0; i < options_.size(); ++i)
+    for (const Option& option : options_[i])
+      if (!std::exchange(seen[{option.compressor, option.memory}], true))
+        input.groups.push_back({gradients_[i]->name, option.compressor_facts, option.memory_facts,
+                                PENSTOCK_DEVICE_CPU});
+  CollectiveInstance& transport = runtime_.transport();
+  input.transport = collective_facts(transport.name(), transport.traits());
+  input.collective =
+      composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
+  input.has_transport = composite_ != nullptr;
+  input.scheduler = scheduler_facts(scheduler_->name(), scheduler_->traits());
+  input.frontend = frontend_flags_;
+  input.route = scheme_.route;
+  input.deterministic = runtime_.config().runtime().deterministic;
+  input.world = world;
+  input.arena_limit_bytes = runtime_.config().runtime().arena_limit_mb << 20;
+  for (const auto& options : options_)
+    if (!options.empty()) {
+      const uint64_t most = *std::max_element(options[0].candidate.phase_bytes.begin(),
+                                              options[0].candidate.phase_bytes.end());
+      const bool gathered = options[0].candidate.combine == PENSTOCK_COMBINE_GATHER;
+      input.arena_bytes += most * (gathered ? 1 + world : 2);
+    }
+  PENSTOCK_ASSIGN(FitAdvice advice, check_fit(input));
+  broadcast_sums = advice.broadcast_sums;
+  if (rank == 0)
+    for (const std::string& warning : advice.warnings)
+      runtime_.log().write(LogLevel::warning, "fit", warning);
+  return {};
+}
+
+// ---- the plan ----
+
+ModelFacts Set::model_facts() const {
+  ModelFacts model;
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const Gradient& gradient = *gradients_[i];
+    GradientModelFacts facts;
+    facts.name = gradient.name;
+    facts.shape = gradient.shape;
+    facts.numel = gradient.numel;
+    facts.dtype = gradient.dtype;
+    facts.given_bucket = gradient.given_bucket;
+    for (const Option& option : options_[i]) {
+      CandidateFacts candidate = option.candidate;
+      const auto encode = measured_.encode_lines().find(candidate.compressor);
+      if (encode != measured_.encode_lines().end()) {
+        candidate.encode_fixed_us = encode->second.fixed();
+        candidate.encode_per_element_us = encode->second.per_element();
+        candidate.decode_fixed_us = measured_.decode_lines().at(candidate.compressor).fixed();
+        candidate.decode_per_element_us =
+            measured_.decode_lines().at(candidate.compressor).per_element();
+      }
+      facts.candidates.push_back(std::move(candidate));
+    }
+    if (i < ready_us_.size()) facts.ready_us = ready_us_[i];
+    model.gradients.push_back(std::move(facts));
+  }
+  // Backward reaches the parameters in the reverse of their registration, until measured otherwise.
+  model.order.resize(gradients_.size());
+  std::iota(model.order.rbegin(), model.order.rend(), uint64_t{0});
+  if (!ready_us_.empty())
+    std::stable_sort(model.order.begin(), model.order.end(),
+                     [&](uint64_t a, uint64_t b) { return ready_us_[a] < ready_us_[b]; });
+  const penstock_topology topology = runtime_.topology();
+  model.links = links_;
+  model.backward_us = backward_us_;
+  model.world = world;
+  model.hosts = topology.cross_size;
+  model.ranks_per_host = topology.local_size;
+  model.period = period_;
+  model.route = scheme_.route;
+  if ((frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0)
+    model.flags |= PENSTOCK_MODEL_FORWARD_WAITS;
+  if ((frontend_flags_ & PENSTOCK_SET_GIVEN_BUCKETS) != 0)
+    model.flags |= PENSTOCK_MODEL_GIVEN_BUCKETS;
+  if (!ready_us_.empty()) model.flags |= PENSTOCK_MODEL_MEASURED;
+  return model;
+}
+
+PlanFacts Set::plan_facts() const {
+  PlanFacts facts;
+  facts.period = period_;
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    facts.numel.push_back(gradients_[i]->numel);
+    facts.names.push_back(gradients_[i]->name);
+    facts.n_candidates.push_back(static_cast<uint32_t>(options_[i].size()));
+    auto& alignment = facts.part_alignment.emplace_back();
+    for (const Option& option : options_[i]) alignment.push_back(option.candidate.part_alignment);
+  }
+  return facts;
+}
+
+// Rank 0 plans; its bytes go to the others, who check them.
+Result<Plan> Set::agree_on_plan() {
+  std::string mine;
+  Status status;
+  if (rank == 0) {
+    auto plan = make_plan(*scheduler_, model_facts());
+    status = plan.status();
+    if (plan.ok()) mine = plan.value().to_bytes();
+  }
+  // An empty text tells the others that rank 0 could not plan.
+  PENSTOCK_ASSIGN(auto texts, runtime_.control().gather(
+                                  fmt::format("plan of set {} at step {}", name, step.index), mine,
+                                  ranks_, deadline_us));
+  PENSTOCK_TRY(status);
+  if (texts.front().empty())
+    return peer_failed("set '{}': rank {} could not make a plan; its error says why", name,
+                       ranks_.front());
+  PENSTOCK_ASSIGN(Plan plan, Plan::from_bytes(texts.front()));
+  PENSTOCK_TRY(check_plan(plan, plan_facts(), scheduler_->name()));
+  return plan;
+}
+
+Status Set::install(Plan plan) {
+  // Gradients that a phase leaves out are compensated in it: they share a bucket that sends
+  // nothing.
+  std::vector<BucketPlan> all = plan.buckets;
+  for (uint32_t phase = 0; phase < period_; ++phase) {
+    std::vector<bool> present(gradients_.size());
+    for (const BucketPlan& bucket : plan.buckets)
+      if (bucket.phase == phase)
+        for (const PiecePlan& piece : bucket.pieces) present[piece.gradient] = true;
+    BucketPlan rest;
+    rest.phase = phase;
+    for (size_t i = 0; i < gradients_.size(); ++i)
+      if (!present[i]) rest.pieces.push_back({i, 0, gradients_[i]->numel, 0});
+    if (!rest.pieces.empty()) all.push_back(std::move(rest));
+  }
+  std::vector<std::vector<std::unique_ptr<BucketRun>>> buckets(period_);
+  store_.begin_plan();
+  for (const BucketPlan& bucket : all) {
+    auto& phase = buckets[bucket.phase];
+    PENSTOCK_ASSIGN(auto made, make_bucket(bucket, static_cast<uint32_t>(phase.size())));
+    phase.push_back(std::move(made));
+  }
+  store_.end_plan();
+  buckets_ = std::move(buckets);
+  plan_ = std::move(plan);
+  where_.assign(period_, std::vector<std::vector<BucketRun*>>(gradients_.size()));
+  defers_ = false;
+  for (uint32_t phase = 0; phase < period_; ++phase)
+    for (auto& bucket : buckets_[phase]) {
+      defers_ = defers_ || (bucket->splits() && bucket->n_rounds > 0);
+      for (const PiecePlan& piece : bucket->plan.pieces) {
+        auto& in = where_[phase][piece.gradient];
+        if (!in.empty() && in.back() == bucket.get()) continue;
+        in.push_back(bucket.get());
+        ++bucket->n_gradients;
+      }
+    }
+  exec.scratch = scratch.data();
+  exec.scratch_bytes = scratch.bytes();
+  number_messages(plan_);
+  measured_.begin(gradients_.size(), buckets_.empty() ? 0 : buckets_[0].size());
+  return {};
+}
+
+// Positions of messages in a phase: as the plan lists them, else bucket after bucket, round after
+// round.
+void Set::number_messages(const Plan& plan) {
+  messages_per_phase_.assign(period_, 0);
+  tags_per_step = 1;
+  for (uint32_t phase = 0; phase < period_; ++phase) {
+    std::vector<std::pair<size_t, MessageRun*>> listed;
+    for (auto& bucket : buckets_[phase]) {
+      const auto place = [&](uint32_t leg, uint32_t round) {
+        const auto found = std::find(plan.sequence.begin(), plan.sequence.end(),
+                                     MessagePlan{phase, bucket->number, leg, round});
+        return static_cast<size_t>(found - plan.sequence.begin());
+      };
+      if (bucket->prologue) listed.emplace_back(place(0, 0), bucket->prologue.get());
+      for (uint32_t round = 0; round < bucket->messages.size(); ++round)
+        for (size_t m = 0; m < bucket->messages[round].size(); ++m)
+          listed.emplace_back(place(bucket->splits() ? static_cast<uint32_t>(m) : 0, round),
+                              bucket->messages[round][m].get());
+    }
+    std::stable_sort(listed.begin(), listed.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [position, message] : listed) message->order = messages_per_phase_[phase]++;
+    tags_per_step = std::max(tags_per_step, messages_per_phase_[phase]);
+  }
+}
+
+}  // namespace penstock

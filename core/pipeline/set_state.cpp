@@ -1,0 +1,162 @@
+// Saving, restoring, resetting and describing a set.
+
+#include "core/base/bytes.hpp"
+#include "core/base/hash.hpp"
+#include "core/pipeline/engine.hpp"
+#include "core/pipeline/runtime.hpp"
+#include "core/pipeline/set.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t kStateMagic = 0x3145544154534b50u;  // "PKSTATE1"
+
+}  // namespace
+
+Status Set::save(std::string& out) {
+  PENSTOCK_TRY(flush());
+  {
+    std::lock_guard lock(mutex_);
+    if (opened_ || closed_)
+      return failed_precondition("set '{}' is saved in the middle of step {}: end the step first",
+                                 name, step.index);
+  }
+  ByteWriter writer(out);
+  writer.put(kStateMagic);
+  writer.text(name);
+  writer.put(rank);
+  writer.put(world);
+  writer.put(step.index);
+  writer.text(plan_.to_bytes());
+  for (const auto& gradient : gradients_) {
+    const bool carries = gradient->has_carry;
+    writer.text(carries ? std::string_view(gradient->carry.as<char>(), gradient->carry.bytes())
+                        : std::string_view());
+  }
+  std::string tensors;
+  store_.write(tensors);
+  writer.text(tensors);
+  writer.put(hash64(out));
+  return {};
+}
+
+Status Set::load(std::string_view bytes) {
+  PENSTOCK_TRY(runtime_.state());
+  if (bytes.size() < 16)
+    return invalid_argument("the saved state of set '{}' is truncated: {} bytes", name,
+                            bytes.size());
+  const std::string_view body = bytes.substr(0, bytes.size() - sizeof(uint64_t));
+  if (ByteReader(bytes.substr(body.size())).get<uint64_t>() != hash64(body))
+    return invalid_argument(
+        "the saved state of set '{}' is damaged or truncated: its checksum does not match", name);
+  ByteReader reader(body);
+  if (reader.get<uint64_t>() != kStateMagic)
+    return invalid_argument("these bytes are not a saved state");
+  const std::string saved_name(reader.text());
+  const auto saved_rank = reader.get<uint32_t>();
+  const auto saved_world = reader.get<uint32_t>();
+  const auto saved_step = reader.get<uint64_t>();
+  const std::string_view saved_plan = reader.text();
+  std::vector<std::string_view> carries;
+  for (size_t i = 0; i < gradients_.size(); ++i) carries.push_back(reader.text());
+  const std::string_view tensors = reader.text();
+  if (!reader.at_end())
+    return invalid_argument("the saved state of set '{}' is of another model", name);
+  if (saved_name != name || saved_rank != rank || saved_world != world)
+    return mismatch(
+        "this state was saved by rank {} of {} of set '{}', it cannot be loaded by rank {} of {} "
+        "of set '{}'",
+        saved_rank, saved_world, saved_name, rank, world, name);
+  PENSTOCK_ASSIGN(Plan plan, Plan::from_bytes(saved_plan));
+  {
+    std::lock_guard lock(mutex_);
+    if (running_ != 0)
+      return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
+  }
+  step.index = saved_step;
+  buckets_.clear();
+  PENSTOCK_TRY(adopt_scheme(saved_step));
+  PENSTOCK_TRY(examine_gradients());
+  PENSTOCK_TRY(check_plan(plan, plan_facts(), scheduler_->name()));
+  PENSTOCK_TRY(install(std::move(plan)));
+  PENSTOCK_TRY(store_.read(tensors));
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    gradients_[i]->has_carry = !carries[i].empty();
+    if (carries[i].empty()) continue;
+    gradients_[i]->carry = Buffer(gradients_[i]->numel * sizeof(float));
+    std::memcpy(gradients_[i]->carry.data(), carries[i].data(),
+                std::min<uint64_t>(carries[i].size(), gradients_[i]->carry.bytes()));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    torn_ = Status();
+  }
+  arm();
+  return {};
+}
+
+Status Set::reset() {
+  PENSTOCK_TRY(runtime_.state());
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return running_ == 0; });
+    torn_ = Status();
+  }
+  store_.zero();
+  for (auto& gradient : gradients_) gradient->has_carry = false;
+  arm();
+  return {};
+}
+
+Result<std::string> Set::report() {
+  nlohmann::json buckets = nlohmann::json::array();
+  for (uint32_t phase = 0; phase < period_; ++phase)
+    for (const auto& bucket : buckets_[phase]) {
+      nlohmann::json items = nlohmann::json::array();
+      for (const ItemRun& item : bucket->items) {
+        uint64_t bytes = 0;
+        for (const RoundNeed& round : item.rounds)
+          for (const SectionNeed& section : round.sections) bytes += section.bytes();
+        items.push_back({{"gradient", item.gradient->name},
+                         {"first", item.piece.first},
+                         {"elements", item.piece.numel},
+                         {"bytes_before", item.piece.numel * dtype_bytes(item.gradient->dtype)},
+                         {"bytes_after", bytes},
+                         {"compressor", item.compressor->name()},
+                         {"memory", item.memory->name()}});
+      }
+      buckets.push_back({{"phase", phase},
+                         {"number", bucket->number},
+                         {"route", route_name(bucket->plan.route)},
+                         {"rounds", bucket->n_rounds},
+                         {"items", items},
+                         {"encode_us", bucket->encode_us},
+                         {"exchange_us", bucket->exchange_us},
+                         {"decode_us", bucket->decode_us}});
+    }
+  penstock_counters totals{};
+  totals.struct_size = sizeof totals;
+  counters(totals);
+  const nlohmann::json report{{"name", name},
+                              {"rank", rank},
+                              {"world", world},
+                              {"step", step.index},
+                              {"scheduler", scheduler_->name()},
+                              {"explanation", plan_.explanation},
+                              {"state_bytes", store_.bytes()},
+                              {"replicated_hash", hash_text(store_.hash_replicated())},
+                              {"buckets", buckets},
+                              {"counters",
+                               {{"steps", totals.steps},
+                                {"gradient_bytes", totals.gradient_bytes},
+                                {"payload_bytes", totals.payload_bytes},
+                                {"messages", totals.messages},
+                                {"void_buckets", totals.void_buckets},
+                                {"wait_us", totals.wait_us},
+                                {"allocations", totals.allocations}}}};
+  return report.dump(2);
+}
+
+}  // namespace penstock

@@ -1,0 +1,246 @@
+#include "core/pipeline/stages.hpp"
+
+#include "core/pipeline/wire.hpp"
+#include "core/tensor/elements.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+Stage span(BucketRun& bucket, std::string_view stage) {
+  return Stage(bucket.context.timeline, stage, bucket.label, bucket.context.step.index);
+}
+
+void add_carry(ItemRun& item, void* values, double grad_scale) {
+  const float* carry = item.gradient->carry.as<float>() + item.piece.first;
+  if (item.dtype == PENSTOCK_FLOAT32) {
+    auto* target = static_cast<float*>(values);
+    for (uint64_t i = 0; i < item.piece.numel; ++i)
+      target[i] += carry[i] * static_cast<float>(grad_scale);
+  } else if (item.dtype == PENSTOCK_FLOAT64) {
+    auto* target = static_cast<double*>(values);
+    for (uint64_t i = 0; i < item.piece.numel; ++i) target[i] += carry[i] * grad_scale;
+  }
+}
+
+void point(ItemRun& item, void* values) {
+  for (penstock_item* c : {&item.for_compressor, &item.for_memory}) {
+    c->grad.data = values;
+    c->out.data = values;
+    c->work.data = item.work_is == PENSTOCK_WORK_IS_GRAD    ? values
+                   : item.work_is == PENSTOCK_WORK_IS_STATE ? item.work_state.data
+                                                            : item.work.data();
+    c->learning_rate = item.gradient->learning_rate;
+  }
+}
+
+// The section counts of a summed payload never travel, so they must be what was planned.
+Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
+  const RoundNeed& need = item.rounds[round];
+  PayloadStorage& payload = item.own[round];
+  for (size_t s = 0; s < payload.size(); ++s) {
+    const uint64_t count = payload.section(s).count;
+    const uint64_t capacity = need.sections[s].capacity;
+    const bool exact = need.combine == PENSTOCK_COMBINE_SUM || need.sections[s].exact;
+    if (count > capacity ||
+        (exact && count != capacity && payload.c()->kind != PENSTOCK_PAYLOAD_ABSENT))
+      return internal(
+          "compressor '{}' wrote {} elements for gradient '{}' into section {}, {} {} planned ({})",
+          item.compressor->name(), count, item.gradient->name, s, exact ? "exactly" : "at most",
+          capacity, bucket.label);
+  }
+  return {};
+}
+
+void set_flag(BucketRun& bucket, MessageRun& message) {
+  if (!message.has_flag) return;
+  const float flag = bucket.nonfinite ? 1 : 0;
+  const uint64_t element = dtype_bytes(message.message.dtype);
+  from_float32(message.message.dtype, &flag, message.send.data() + message.flag_index * element, 1);
+}
+
+void read_flag(BucketRun& bucket, const MessageRun& message, const std::byte* arrived) {
+  if (!message.has_flag) return;
+  float flag = 0;
+  to_float32(message.message.dtype,
+             arrived + message.flag_index * dtype_bytes(message.message.dtype), &flag, 1);
+  if (flag != 0) bucket.is_void = true;
+}
+
+void submit(BucketRun& bucket, MessageRun& message) {
+  const uint64_t step = bucket.context.step.index;
+  message.message.id = step << 24 | uint64_t{bucket.number} << 8 | message.order % 256;
+  // Eight steps apart a tag comes again; by then every message of the older step has ended.
+  message.message.tag = step % 8 * bucket.context.tags_per_step + message.order;
+  message.sequence = bucket.context.sequence_base + message.order;
+  bucket.context.communication->submit(message.channel, &message);
+}
+
+}  // namespace
+
+void stage_in(BucketRun& bucket) {
+  bucket.nonfinite = false;
+  bucket.is_void = false;
+  bucket.rounds_encoded = 0;
+  bucket.ran = true;
+  bucket.failure = Status();
+  for (ItemRun& item : bucket.items) {
+    void* values = item.storage();
+    if (item.staged) {
+      to_float32(item.gradient->dtype, values, item.stage.as<float>(), item.piece.numel);
+      values = item.stage.data();
+    }
+    if (item.gradient->has_carry) add_carry(item, values, bucket.context.step.grad_scale);
+    // A gradient that travels as it is needs no look: what is not finite arrives as it is, on every
+    // rank.
+    if (!item.passes_through && !all_finite(item.dtype, values, item.piece.numel))
+      bucket.nonfinite = true;
+    point(item, values);
+  }
+}
+
+Status measure(BucketRun& bucket) {
+  auto* scalars = bucket.prologue->send.as<float>();
+  std::fill_n(scalars, bucket.prologue->message.count, 0.0f);
+  set_flag(bucket, *bucket.prologue);
+  if (bucket.nonfinite) return {};
+  for (MemoryCall& call : bucket.memory_calls) {
+    if (call.n_scalars == 0) continue;
+    PENSTOCK_TRY(from_c(call.memory->table()->measure(
+        call.memory->self(), &bucket.context.exec, &bucket.context.step, call.items.data(),
+        call.items.size(), scalars + call.scalars_first)));
+  }
+  return {};
+}
+
+Status compensate(BucketRun& bucket) {
+  const auto stage = span(bucket, "compensate");
+  const uint64_t start = now_us();
+  if (!bucket.nonfinite) {
+    for (MemoryCall& call : bucket.memory_calls) {
+      const float* summed =
+          call.n_scalars == 0 ? nullptr : bucket.prologue->send.as<float>() + call.scalars_first;
+      PENSTOCK_TRY(from_c(call.memory->table()->compensate(
+          call.memory->self(), &bucket.context.exec, &bucket.context.step, call.items.data(),
+          call.items.size(), summed)));
+    }
+  }
+  bucket.encode_us = now_us() - start;
+  // Nothing travels for these in this phase: their result is zero.
+  for (ItemRun& item : bucket.items)
+    if (item.rounds.empty() && item.work_is != PENSTOCK_WORK_IS_GRAD)
+      std::memset(item.for_memory.out.data, 0, item.piece.numel * dtype_bytes(item.dtype));
+  return {};
+}
+
+Status encode(BucketRun& bucket, uint32_t round) {
+  const auto stage = span(bucket, "encode");
+  const uint64_t start = now_us();
+  for (auto& message : bucket.messages[round])
+    if (message->kind == MessageRun::Kind::gather) place_gathered(bucket, *message, round);
+  for (CompressorCall& call : bucket.encode_calls) {
+    if (call.round != round) continue;
+    if (bucket.nonfinite) {
+      for (size_t position : call.positions) bucket.items[position].own[round].absent();
+      continue;
+    }
+    PENSTOCK_TRY(from_c(call.compressor->table()->encode(
+        call.compressor->self(), &bucket.context.exec, &bucket.context.step, round,
+        call.items.data(), call.items.size(), call.own.data())));
+    for (size_t position : call.positions)
+      PENSTOCK_TRY(check_own(bucket, bucket.items[position], round));
+  }
+  bucket.rounds_encoded = round + 1;
+  bucket.encode_us += now_us() - start;
+  return {};
+}
+
+void send_prologue(BucketRun& bucket) {
+  bucket.begin_exchange(1);
+  submit(bucket, *bucket.prologue);
+}
+
+void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count) {
+  bucket.exchange_start_us = now_us();
+  bucket.begin_exchange(static_cast<uint32_t>(count));
+  for (size_t i = first; i < first + count; ++i) {
+    MessageRun& message = *bucket.messages[round][i];
+    if (message.kind == MessageRun::Kind::gather) {
+      const bool exact = (message.message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
+      message.message.count = close_gathered(bucket, message, round, exact);
+      std::fill(message.receive_counts.begin(), message.receive_counts.end(), message.send.bytes());
+    } else if (message.kind == MessageRun::Kind::sum &&
+               bucket.items[message.items.front()].passes_through) {
+      ItemRun& item = bucket.items[message.items.front()];
+      message.message.send = item.for_compressor.grad.data;
+      message.message.receive = item.for_compressor.grad.data;
+    } else if (message.kind != MessageRun::Kind::collect &&
+               message.kind != MessageRun::Kind::sparse) {
+      if (bucket.nonfinite) std::memset(message.send.data(), 0, message.send.bytes());
+      set_flag(bucket, message);
+    }
+    submit(bucket, message);
+  }
+}
+
+void skip_from(BucketRun& bucket, uint32_t round) {
+  for (; round < bucket.n_rounds; ++round)
+    for (auto& message : bucket.messages[round])
+      if ((message->channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
+        bucket.context.communication->skip(message->channel,
+                                           bucket.context.sequence_base + message->order);
+}
+
+void read_prologue(BucketRun& bucket) {
+  read_flag(bucket, *bucket.prologue, bucket.prologue->send.data());
+}
+
+Status read_round(BucketRun& bucket, uint32_t round) {
+  bucket.exchange_us = now_us() - bucket.exchange_start_us;
+  if (bucket.context.timeline->enabled())
+    bucket.context.timeline->add("exchange", bucket.label, bucket.exchange_start_us, now_us(),
+                                 bucket.context.step.index);
+  for (auto& message : bucket.messages[round]) {
+    if (message->kind == MessageRun::Kind::gather) {
+      PENSTOCK_TRY(read_gathered(bucket, *message, round));
+      continue;
+    }
+    if (message->kind == MessageRun::Kind::scatter) {  // its buffer has been filled by collect
+      read_flag(bucket, *message, message->send.data());
+    } else if (message->kind == MessageRun::Kind::sum || message->kind == MessageRun::Kind::flag) {
+      read_flag(bucket, *message, static_cast<const std::byte*>(message->message.receive));
+    }
+    if (message->kind == MessageRun::Kind::sparse) continue;
+    for (size_t position : message->items) {
+      ItemRun& item = bucket.items[position];
+      const uint32_t kind = item.own[round].c()->kind;
+      item.received[round][0].c()->kind =
+          kind == PENSTOCK_PAYLOAD_ABSENT ? uint32_t{PENSTOCK_PAYLOAD_CODED} : kind;
+    }
+  }
+  return {};
+}
+
+Status decode(BucketRun& bucket, uint32_t round) {
+  const auto stage = span(bucket, "decode");
+  const uint64_t start = now_us();
+  for (CompressorCall& call : bucket.decode_calls) {
+    if (call.round != round) continue;
+    PENSTOCK_TRY(from_c(call.compressor->table()->decode(
+        call.compressor->self(), &bucket.context.exec, &bucket.context.step, round,
+        call.items.data(), call.items.size(), call.received.data(), call.n_ranks,
+        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST)));
+  }
+  bucket.decode_us = now_us() - start;
+  return {};
+}
+
+void stage_out(BucketRun& bucket) {
+  for (ItemRun& item : bucket.items)
+    if (item.staged)
+      from_float32(item.gradient->dtype, item.stage.as<float>(), item.storage(), item.piece.numel);
+}
+
+}  // namespace penstock

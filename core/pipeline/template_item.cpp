@@ -1,0 +1,133 @@
+#include "core/pipeline/template_item.hpp"
+
+#include "core/tensor/dtype.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+TemplateItem::TemplateItem(const Gradient& gradient, const PiecePlan& piece) : gradient_(gradient) {
+  describe_item(c_, gradient, piece, gradient.dtype);
+}
+
+void TemplateItem::set_dtype(uint32_t dtype) {
+  c_.grad.dtype = c_.work.dtype = c_.out.dtype = dtype;
+}
+
+void describe_item(penstock_item& item, const Gradient& gradient, const PiecePlan& piece,
+                   uint32_t dtype) {
+  const bool whole = piece.first == 0 && piece.numel == gradient.numel;
+  item.struct_size = sizeof item;
+  item.name = str(gradient.name);
+  item.gradient = gradient.index;
+  item.first = piece.first;
+  item.numel = piece.numel;
+  const bool matrix = whole && gradient.shape.size() >= 2 && gradient.numel > 0;
+  item.rows = matrix ? static_cast<uint64_t>(gradient.shape[0]) : piece.numel;
+  item.cols = matrix ? gradient.numel / item.rows : 1;
+  item.n_dims = whole ? gradient.shape.size() : 1;
+  item.shape = gradient.shape.data();
+  for (penstock_tensor* tensor : {&item.grad, &item.work, &item.out}) {
+    tensor->struct_size = sizeof *tensor;
+    tensor->shape = gradient.shape.data();
+    tensor->n_dims = gradient.shape.size();
+    tensor->numel = piece.numel;
+    tensor->dtype = dtype;
+    tensor->device_type = PENSTOCK_DEVICE_CPU;
+  }
+}
+
+Result<uint32_t> working_dtype(const Gradient& gradient, const CompressorInstance& compressor) {
+  const uint64_t taken = compressor.traits().dtypes;
+  if ((taken & PENSTOCK_DTYPE_BIT(gradient.dtype)) != 0) return gradient.dtype;
+  const bool stageable = gradient.dtype == PENSTOCK_FLOAT16 || gradient.dtype == PENSTOCK_BFLOAT16;
+  if (stageable && (taken & PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT32)) != 0)
+    return uint32_t{PENSTOCK_FLOAT32};
+  return invalid_argument(
+      "gradient '{}' is {}, which compressor '{}' does not take; add a rule with compressor = "
+      "\"none\" for it",
+      gradient.name, dtype_name(gradient.dtype), compressor.name());
+}
+
+bool needs_staging(const penstock_memory_need& memory, uint32_t dtype) {
+  return dtype != PENSTOCK_FLOAT32 &&
+         (memory.work_is != PENSTOCK_WORK_IS_GRAD || memory.n_states != 0 || memory.n_scalars != 0);
+}
+
+std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need) {
+  std::vector<RoundNeed> rounds;
+  for (uint64_t r = 0; r < need.n_rounds; ++r) {
+    const penstock_round& c = *need.rounds[r];
+    RoundNeed& round = rounds.emplace_back();
+    round.combine = c.combine;
+    round.result = c.result;
+    round.reduction = c.reduction != 0 ? c.reduction : uint32_t{PENSTOCK_REDUCE_SUM};
+    round.flags = c.flags;
+    for (uint64_t s = 0; s < c.n_sections; ++s) {
+      const penstock_section_bound& bound = *c.sections[s];
+      round.sections.push_back({bound.capacity, bound.role, bound.dtype, bound.split,
+                                (bound.flags & PENSTOCK_SECTION_EXACT) != 0});
+    }
+  }
+  return rounds;
+}
+
+CompressorFacts join_facts(const CompressorFacts& a, const CompressorFacts& b) {
+  CompressorFacts joined = a;
+  joined.need_flags &= b.need_flags;
+  joined.n_rounds = std::max(a.n_rounds, b.n_rounds);
+  joined.sums = a.sums || b.sums;
+  joined.gathers = a.gathers || b.gathers;
+  joined.gathers_sparse = a.gathers_sparse || b.gathers_sparse;
+  joined.same_bits = a.same_bits || b.same_bits;
+  joined.final_result = a.final_result || b.final_result;
+  return joined;
+}
+
+Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
+                                MemoryInstance& memory, uint32_t world) {
+  ItemNeeds needs;
+  PENSTOCK_ASSIGN(needs.dtype, working_dtype(item.gradient(), compressor));
+  for (;;) {
+    item.set_dtype(needs.dtype);
+    needs.phase_bytes.clear();
+    uint32_t period = 1;
+    penstock_memory_need memory_need{};
+    for (uint32_t phase = 0; phase < period; ++phase) {
+      penstock_compressor_need need{};
+      need.struct_size = sizeof need;
+      penstock_compressor_need* compressor_needs[] = {&need};
+      const penstock_item* items[] = {item.c()};
+      PENSTOCK_TRY(
+          from_c(compressor->plan(compressor.self(), phase, world, items, 1, compressor_needs))
+              .with_context(fmt::format("compressor '{}'", compressor.name())));
+      period = need.period == 0 ? 1 : need.period;
+      uint64_t bytes = 0;
+      for (const RoundNeed& round : copy_rounds(need)) {
+        needs.combine = round.combine;
+        for (const SectionNeed& section : round.sections) bytes += section.bytes();
+      }
+      needs.phase_bytes.push_back(bytes);
+      needs.part_alignment = need.part_alignment;
+      const penstock_compressor_need* const_needs[] = {&need};
+      const CompressorFacts facts =
+          compressor_facts(compressor.name(), compressor.traits(), const_needs, 1);
+      needs.compressor_facts = phase == 0 ? facts : join_facts(needs.compressor_facts, facts);
+      if (phase > 0) continue;
+      memory_need.struct_size = sizeof memory_need;
+      penstock_memory_need* memory_needs[] = {&memory_need};
+      PENSTOCK_TRY(from_c(memory->plan(memory.self(), items, 1, const_needs, memory_needs))
+                       .with_context(fmt::format("memory '{}'", memory.name())));
+      needs.memory_facts = memory_facts(memory.name(), *memory.table(), memory_need);
+    }
+    if (!needs_staging(memory_need, needs.dtype)) return needs;
+    if (item.gradient().dtype == PENSTOCK_FLOAT64)
+      return invalid_argument(
+          "gradient '{}' is float64, which memory '{}' does not keep; add a rule with memory = "
+          "\"none\" for it",
+          item.gradient().name, memory.name());
+    needs.dtype = PENSTOCK_FLOAT32;
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,108 @@
+// Which plugins and frontends go together: a pure function over plain facts, so that a wrong pair
+// is refused at start-up, naming both sides and a combination that works, and never met at step
+// 1000.
+#pragma once
+
+#include "core/base/status.hpp"
+#include "core/plugin/registry.hpp"
+
+#include <penstock/compressor.h>
+#include <penstock/memory.h>
+#include <penstock/scheduler.h>
+
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// What a compressor says of itself and, in its need, of an item; joined over phases and rounds.
+struct CompressorFacts {
+  std::string name;  // instance, for messages
+  uint64_t device_types = 0;
+  uint32_t traits = 0;          // PENSTOCK_COMPRESSOR_*
+  uint32_t need_flags = 0;      // PENSTOCK_NEED_*: those that hold in every phase
+  uint32_t n_rounds = 0;        // the most of any phase
+  bool sums = false;            // some round sums
+  bool gathers = false;         // some round gathers
+  bool gathers_sparse = false;  // the last round gathers an INDICES and a VALUES section
+  bool same_bits = false;       // some round feeds replicated state
+  bool final_result = false;    // RESULT_FINAL
+};
+
+struct MemoryFacts {
+  std::string name;
+  bool owns_momentum = false;
+  bool keeps = false;  // has MASS state
+  bool has_give_back = false;
+};
+
+// Gradients that got the same compressor and memory.
+struct FitGroup {
+  std::string example;  // name of one of them
+  CompressorFacts compressor;
+  MemoryFacts memory;
+  int32_t device_type = PENSTOCK_DEVICE_CPU;
+};
+
+struct CollectiveFacts {
+  std::string name;
+  uint32_t flags = 0;  // PENSTOCK_COLLECTIVE_*
+  uint64_t patterns = 0;
+  uint64_t device_types = 0;
+};
+
+struct SchedulerFacts {
+  std::string name;
+  uint64_t routes = 0;
+  uint32_t flags = 0;  // PENSTOCK_SCHEDULER_*
+};
+
+struct FitInput {
+  std::vector<FitGroup> groups;
+  CollectiveFacts collective;
+  bool has_transport = false;  // the scheme gives one
+  CollectiveFacts transport;
+  SchedulerFacts scheduler;
+  uint32_t frontend = 0;  // PENSTOCK_SET_* of runtime.h
+  uint32_t route = PENSTOCK_ROUTE_FLAT;
+  bool deterministic = false;
+  uint64_t arena_bytes = 0;  // 0: not yet known
+  uint64_t arena_limit_bytes = 0;
+  uint32_t world = 1;
+};
+
+// What the core has to do, or to say, although everything fits.
+struct FitAdvice {
+  bool broadcast_sums =
+      false;  // SAME_BITS is needed and the transport lacks it: rank 0's sum is broadcast
+  std::vector<std::string> warnings;  // for the log
+};
+
+// FAILED_PRECONDITION for a misfit, UNIMPLEMENTED for a route that is not there yet. Pure. The
+// first misfit is returned, the most fundamental first: route, collective, scheduler, compressor,
+// memory, size.
+Result<FitAdvice> check_fit(const FitInput& input);
+
+// Facts of what describe and plan said. `n` needs of one item, one per phase.
+CompressorFacts compressor_facts(std::string name, const penstock_compressor_traits& traits,
+                                 const penstock_compressor_need* const* needs, uint64_t n);
+MemoryFacts memory_facts(std::string name, const penstock_memory& table,
+                         const penstock_memory_need& need);
+CollectiveFacts collective_facts(std::string name, const penstock_collective_traits& traits);
+SchedulerFacts scheduler_facts(std::string name, const penstock_scheduler_traits& traits);
+
+// ---- penstock plugins matrix ----
+
+struct MatrixCell {
+  std::string compressor;
+  std::string memory;
+  bool fits = false;
+  std::string note;  // "ok", a warning, or the reason why not
+};
+
+// Every compressor with every memory of the registry, with default options, on a matrix of 64 by 32
+// floats and a vector of 64. A plugin that cannot be made with its defaults gives its error in all
+// its cells.
+std::vector<MatrixCell> fit_matrix(Registry& registry);
+
+}  // namespace penstock

@@ -1,0 +1,112 @@
+#include "core/plugin/instances.hpp"
+
+namespace penstock {
+
+namespace {
+
+// A table must have what its traits promise: found here, not at step 1000.
+Status check_traits(const penstock_compressor*, const penstock_compressor_traits& traits) {
+  if (traits.dtypes == 0 || traits.device_types == 0) {
+    return invalid_argument("its traits name no dtypes or no device types");
+  }
+  return {};
+}
+
+Status check_traits(const penstock_collective* table, const penstock_collective_traits& traits) {
+  const bool transport = (traits.flags & PENSTOCK_COLLECTIVE_TRANSPORT) != 0;
+  const bool composite = (traits.flags & PENSTOCK_COLLECTIVE_COMPOSITE) != 0;
+  if (transport == composite) {
+    return invalid_argument(
+        "its traits say {}, expected either TRANSPORT or COMPOSITE",
+        transport ? "TRANSPORT and COMPOSITE" : "neither TRANSPORT nor COMPOSITE");
+  }
+  if (transport && (!PENSTOCK_HAS_MEMBER(table, penstock_collective, join) ||
+                    !PENSTOCK_HAS_MEMBER(table, penstock_collective, leave))) {
+    return invalid_argument("it is a transport without join or leave");
+  }
+  if ((traits.flags & PENSTOCK_COLLECTIVE_MAY_REFUSE) != 0 &&
+      !PENSTOCK_HAS_MEMBER(table, penstock_collective, returned)) {
+    return invalid_argument("its traits say MAY_REFUSE, but its table has no returned");
+  }
+  return {};
+}
+
+Status check_traits(const penstock_scheduler* table, const penstock_scheduler_traits& traits) {
+  if (traits.routes == 0) return invalid_argument("its traits name no route");
+  if ((traits.flags & PENSTOCK_SCHEDULER_NEGOTIATES) != 0 &&
+      !PENSTOCK_HAS_MEMBER(table, penstock_scheduler, arrange)) {
+    return invalid_argument("its traits say NEGOTIATES, but its table has no arrange");
+  }
+  const bool measures =
+      (traits.flags & PENSTOCK_SCHEDULER_MEASURES) != 0 || traits.observe_every > 0;
+  if (measures && !PENSTOCK_HAS_MEMBER(table, penstock_scheduler, observe)) {
+    return invalid_argument(
+        "its traits say MEASURES or observe_every, but its table has no observe");
+  }
+  return {};
+}
+
+template <typename Table, typename Traits>
+Status describe(const Table* table, void* self, Traits& traits) {
+  if constexpr (requires { table->describe; }) {
+    traits.struct_size = sizeof traits;
+    PENSTOCK_TRY(from_c(table->describe(self, &traits)).with_context("describe"));
+    return check_traits(table, traits);
+  } else {
+    return {};
+  }
+}
+
+}  // namespace
+
+template <typename Table>
+Result<std::unique_ptr<Instance<Table>>> Instance<Table>::make(
+    const InstanceConfig& config, std::shared_ptr<const Plugin> plugin) {
+  const std::string title = fmt::format("{}.{}", kind_name(config.kind), config.name);
+  const Table* table = plugin ? plugin->as<Table>() : nullptr;
+  if (table == nullptr) {
+    return internal("{}: {} is not a {}", title, plugin ? plugin->record.id : "no plugin",
+                    kind_name(TableTraits<Table>::kKind));
+  }
+  PENSTOCK_ASSIGN(OptionValues options, resolve_options(plugin->options, plugin->n_options,
+                                                        config.options, title, config.where));
+  // The object comes first, so that whatever fails from here on destroys the instance.
+  std::unique_ptr<Instance> instance(new Instance);
+  instance->name_ = config.name;
+  instance->options_ = std::move(options);
+  const std::string place = fmt::format("{}: {} ({})", config.where.text(), title, plugin->path);
+  void* self = nullptr;
+  PENSTOCK_TRY(from_c(table->create(instance->options_.data(), instance->options_.size(), &self))
+                   .with_context(fmt::format("{}: create", place)));
+  instance->plugin_ = std::move(plugin);
+  instance->table_ = table;
+  instance->self_ = self;
+  PENSTOCK_TRY(describe(table, self, instance->traits_).with_context(place));
+  return instance;
+}
+
+template <typename Table>
+Result<std::unique_ptr<Instance<Table>>> Instance<Table>::borrow(std::string name,
+                                                                 const Table* table, void* self) {
+  if (table == nullptr)
+    return invalid_argument("{} \"{}\": its table is null", kind_name(TableTraits<Table>::kKind),
+                            name);
+  std::unique_ptr<Instance> instance(new Instance);
+  instance->table_ = table;
+  instance->self_ = self;
+  PENSTOCK_TRY(describe(table, self, instance->traits_).with_context(name));
+  instance->name_ = std::move(name);
+  return instance;
+}
+
+template <typename Table>
+Instance<Table>::~Instance() {
+  if (plugin_) table_->destroy(self_);
+}
+
+template class Instance<penstock_compressor>;
+template class Instance<penstock_memory>;
+template class Instance<penstock_collective>;
+template class Instance<penstock_scheduler>;
+
+}  // namespace penstock

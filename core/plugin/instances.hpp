@@ -1,0 +1,81 @@
+// Plugin instances with their owner: created from a plugin and resolved options, destroyed with the
+// object.
+#pragma once
+
+#include "core/plugin/loader.hpp"
+#include "core/plugin/options.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace penstock {
+
+// The traits struct of each table; memories describe themselves per item, in plan.
+template <typename Table>
+struct TableTraits;
+template <>
+struct TableTraits<penstock_compressor> {
+  using Traits = penstock_compressor_traits;
+  static constexpr Kind kKind = Kind::compressor;
+};
+template <>
+struct TableTraits<penstock_memory> {
+  struct Traits {};
+  static constexpr Kind kKind = Kind::memory;
+};
+template <>
+struct TableTraits<penstock_collective> {
+  using Traits = penstock_collective_traits;
+  static constexpr Kind kKind = Kind::collective;
+};
+template <>
+struct TableTraits<penstock_scheduler> {
+  using Traits = penstock_scheduler_traits;
+  static constexpr Kind kKind = Kind::scheduler;
+};
+
+template <typename Table>
+class Instance {
+ public:
+  using Traits = typename TableTraits<Table>::Traits;
+
+  // [control] create, then describe; checks that the table has what its traits promise. Errors
+  // begin with the instance's name and its place in the TOML. A null plugin is refused.
+  static Result<std::unique_ptr<Instance>> make(const InstanceConfig& config,
+                                                std::shared_ptr<const Plugin> plugin);
+  // A table that comes from elsewhere (a transport lent by a frontend): not destroyed by us.
+  static Result<std::unique_ptr<Instance>> borrow(std::string name, const Table* table, void* self);
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  const Table* table() const { return table_; }
+  const Table* operator->() const { return table_; }
+  void* self() const { return self_; }
+  const Traits& traits() const { return traits_; }
+  const std::string& name() const { return name_; }
+  const Plugin* plugin() const { return plugin_.get(); }  // null for a borrowed one
+  const OptionValues& options() const { return options_; }
+
+ private:
+  Instance() = default;
+  std::shared_ptr<const Plugin> plugin_;
+  const Table* table_ = nullptr;
+  void* self_ = nullptr;
+  Traits traits_{};
+  std::string name_;
+  OptionValues options_;
+};
+
+using CompressorInstance = Instance<penstock_compressor>;
+using MemoryInstance = Instance<penstock_memory>;
+using CollectiveInstance = Instance<penstock_collective>;
+using SchedulerInstance = Instance<penstock_scheduler>;
+
+// True where the table's maker knew the member and filled it: PENSTOCK_HAS_MEMBER(table,
+// penstock_memory, record).
+#define PENSTOCK_HAS_MEMBER(table, type, member) \
+  (PENSTOCK_HAS_FIELD(table, type, member) && (table)->member != nullptr)
+
+}  // namespace penstock

@@ -1,0 +1,144 @@
+#include "core/plugin/loader.hpp"
+
+#include "core/base/hash.hpp"
+#include "core/plugin/elf.hpp"
+#include "core/plugin/trust.hpp"
+
+// shared_library.hpp of Boost 1.74 uses these without including them when it builds on
+// std::filesystem.
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#ifndef BOOST_DLL_USE_STD_FS
+#define BOOST_DLL_USE_STD_FS
+#endif
+#include <boost/dll/shared_library.hpp>
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace penstock {
+
+namespace {
+
+constexpr const char* kSymbol = "penstock_plugin";
+
+struct InspectedBytes {
+  InspectedFile file;
+  std::string record;  // as it lies in the file
+};
+
+Result<InspectedBytes> inspect_bytes(const std::string& path) {
+  PENSTOCK_ASSIGN(const std::string file, read_plugin_file(path));
+  const Result<std::string_view> bytes = symbol_bytes(file, kSymbol);
+  if (!bytes.ok() && bytes.status().code() == Code::not_found) {
+    return invalid_argument("{}: not a plugin: it does not export {}", path, kSymbol);
+  }
+  if (!bytes.ok()) return bytes.status().with_context(path);
+  Result<Record> record = parse_record(bytes.value());
+  if (!record.ok()) return record.status().with_context(path);
+  return InspectedBytes{{std::move(record.value()), hash64(file)},
+                        std::string(bytes.value().substr(0, sizeof(penstock_plugin_record)))};
+}
+
+// Opens the file, or finds it open. The map lives as long as the process and so do its handles: it
+// belongs to the dynamic loader's own global state, which two runtimes in one process share in any
+// case.
+Result<const boost::dll::shared_library*> open_for_ever(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return not_found("{}: cannot be examined", path);
+  using Handles = std::map<std::pair<dev_t, ino_t>, std::unique_ptr<boost::dll::shared_library>>;
+  static std::mutex& mutex = *new std::mutex;
+  static Handles& handles = *new Handles;
+
+  // Outside of the lock: constructors of the plugin run here.
+  auto library = std::make_unique<boost::dll::shared_library>();
+  boost::dll::fs::error_code error;
+  library->load(path, error, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+  if (error) {
+    const char* reason = ::dlerror();
+    return invalid_argument("{}: the dynamic loader refuses it: {}", path,
+                            reason != nullptr ? reason : "no reason given");
+  }
+  const std::lock_guard lock(mutex);
+  // If it was open already, ours only counted up the loader's own reference, and goes.
+  return handles.try_emplace({info.st_dev, info.st_ino}, std::move(library)).first->second.get();
+}
+
+// The loaded record must be the one that was read from the file: else another file was mapped than
+// the one we checked.
+Status check_same_record(const penstock_plugin_record& loaded, const std::string& read,
+                         const std::string& path) {
+  constexpr size_t kConstant = offsetof(penstock_plugin_record, load);
+  if (std::memcmp(&loaded, read.data(), kConstant) != 0) {
+    return failed_precondition(
+        "{}: the file changed while or after it was loaded; restart the process", path);
+  }
+  if (loaded.load == nullptr) return invalid_argument("{}: its record has no load function", path);
+  return {};
+}
+
+}  // namespace
+
+Result<InspectedFile> inspect_plugin(const std::string& path) {
+  PENSTOCK_ASSIGN(InspectedBytes inspected, inspect_bytes(path));
+  return std::move(inspected.file);
+}
+
+Result<std::shared_ptr<const Plugin>> load_plugin(const LoadRequest& request) {
+  PENSTOCK_ASSIGN(const std::string path, real_path(request.path));
+  PENSTOCK_TRY(check_trust(path, request.allow_insecure));
+  PENSTOCK_ASSIGN(InspectedBytes inspected, inspect_bytes(path));
+  PENSTOCK_TRY(check_abi(inspected.file.record).with_context(path));
+  // From here on code of the plugin runs.
+  PENSTOCK_ASSIGN(const boost::dll::shared_library* library, open_for_ever(path));
+  boost::dll::fs::error_code error;
+  const auto* record =
+      static_cast<const penstock_plugin_record*>(::dlsym(library->native(), kSymbol));
+  if (record == nullptr)
+    return invalid_argument("{}: the dynamic loader does not find {}", path, kSymbol);
+  PENSTOCK_TRY(check_same_record(*record, inspected.record, path));
+  const penstock_module* module = nullptr;
+  PENSTOCK_TRY(from_c(record->load(request.host, &module)).with_context(path + ": load"));
+  PENSTOCK_TRY(check_module(inspected.file.record.kind, module).with_context(path));
+  auto plugin = std::make_shared<Plugin>();
+  plugin->record = std::move(inspected.file.record);
+  plugin->path = path;
+  plugin->file_hash = inspected.file.file_hash;
+  plugin->table = module->table;
+  plugin->options = module->options;
+  plugin->n_options = module->n_options;
+  return std::shared_ptr<const Plugin>(std::move(plugin));
+}
+
+namespace {
+template <typename Table>
+const Table* table_of(const Plugin& plugin, Kind kind) {
+  return plugin.record.kind == kind ? static_cast<const Table*>(plugin.table) : nullptr;
+}
+}  // namespace
+
+template <>
+const penstock_compressor* Plugin::as<penstock_compressor>() const {
+  return table_of<penstock_compressor>(*this, Kind::compressor);
+}
+template <>
+const penstock_memory* Plugin::as<penstock_memory>() const {
+  return table_of<penstock_memory>(*this, Kind::memory);
+}
+template <>
+const penstock_collective* Plugin::as<penstock_collective>() const {
+  return table_of<penstock_collective>(*this, Kind::collective);
+}
+template <>
+const penstock_scheduler* Plugin::as<penstock_scheduler>() const {
+  return table_of<penstock_scheduler>(*this, Kind::scheduler);
+}
+
+}  // namespace penstock

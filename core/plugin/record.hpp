@@ -1,0 +1,38 @@
+// A plugin's record as read from its file, checked, as plain values.
+#pragma once
+
+#include "core/base/kind.hpp"
+#include "core/base/status.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+struct Record {
+  Kind kind = Kind::compressor;
+  std::string id;    // "compressor/topk"
+  std::string name;  // "topk"
+  std::string version;
+  std::string summary;
+  std::string license;
+  std::string source;
+  uint32_t abi_major = 0;
+  uint32_t abi_minor = 0;
+  uint32_t min_host_minor = 0;
+};
+
+// Whether this host can use a plugin of these ABI numbers; UNIMPLEMENTED says what to rebuild.
+Status check_abi(const Record& record);
+
+// Parses the bytes of `penstock_plugin`. INVALID_ARGUMENT for bytes that are no record: wrong
+// magic, a size or a text out of bounds, an unknown kind, an id that is not KIND/NAME. Does not
+// check the ABI numbers: what it returns for another major holds only what all majors share (magic,
+// sizes, ABI numbers), so that check_abi can explain.
+Result<Record> parse_record(std::string_view bytes);
+
+// Lower-case letters, digits, '-' and '_', beginning with a letter or digit: legal as a plugin's or
+// instance's name.
+bool is_plugin_name(std::string_view name);
+
+}  // namespace penstock

@@ -1,0 +1,89 @@
+// Which plugins there are, and the loaded ones. Scanning reads files only; a plugin is loaded when
+// first asked for.
+#pragma once
+
+#include "core/config/load.hpp"
+#include "core/plugin/loader.hpp"
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// A plugin found by a scan. `usable` says why it may not be loaded (trust, ABI) where that is so.
+struct PluginFile {
+  std::string path;  // absolute, real
+  Record record;
+  uint64_t file_hash = 0;
+  Status usable;
+};
+
+// A file of a scanned directory that is not a plugin.
+struct SkippedFile {
+  std::string path;
+  std::string reason;
+};
+
+struct RegistryOptions {
+  std::vector<std::string>
+      directories;  // searched in order; absolute, or relative ones are refused
+  bool allow_insecure = false;
+};
+
+// [control] except where stated. Plugins live as long as the registry's owner keeps the pointers.
+class Registry {
+ public:
+  // `host` is handed to every plugin and must outlive them.
+  Registry(const penstock_host* host, RegistryOptions options);
+
+  // Reads the records of all *.so in the directories; a directory that is not there is only noted.
+  // MISMATCH for two files with one id names both; what was found can be listed all the same.
+  Status scan();
+
+  const std::vector<PluginFile>& files() const { return files_; }  // sorted by kind, then name
+  const std::vector<SkippedFile>& skipped() const { return skipped_; }
+  // Directories in order, each with a note: "12 plugins", "not there".
+  struct Searched {
+    std::string directory;
+    std::string note;
+  };
+  const std::vector<Searched>& searched() const { return searched_; }
+
+  // Null where there is none.
+  const PluginFile* find(Kind kind, std::string_view name) const;
+
+  // Loads (once) and returns the plugin. NOT_FOUND names the nearest known ones and where it
+  // looked.
+  Result<std::shared_ptr<const Plugin>> load(Kind kind, std::string_view name);
+
+ private:
+  // Two scanned files with one id.
+  struct Twin {
+    std::string id, first, second;
+  };
+  const penstock_host* host_;
+  RegistryOptions options_;
+  std::vector<PluginFile> files_;
+  std::vector<SkippedFile> skipped_;
+  std::vector<Searched> searched_;
+  std::vector<Twin> twins_;
+  std::set<std::pair<uint64_t, uint64_t>> seen_;  // device and inode of the files read
+  std::map<std::string, std::shared_ptr<const Plugin>> loaded_;  // by id
+  std::mutex mutex_;  // of loaded_: sets may be created from several threads
+
+  void add_directory(const std::string& directory);
+  void add_file(const std::string& path);
+  Status unknown(Kind kind, std::string_view name) const;
+};
+
+// The directories to search: `plugin_path` of the TOML, PENSTOCK_PLUGIN_DIRECTORY (a
+// colon-separated list) if set, then DIR/penstock/plugins and DIR/../lib/penstock/plugins, where
+// DIR holds the library or program this code is in.
+std::vector<std::string> plugin_directories(
+    const std::vector<std::string>& plugin_path,
+    const GetEnvironment& environment = process_environment());
+
+}  // namespace penstock

@@ -1,0 +1,90 @@
+#include "core/plugin/resolve.hpp"
+
+#include "core/base/hash.hpp"
+
+namespace penstock {
+
+namespace {
+
+// The frontend's own transport stands in for a plugin.
+bool is_lent(const InstanceConfig& instance) {
+  return instance.kind == Kind::collective && instance.plugin == kLentCollective;
+}
+
+std::string title_of(const InstanceConfig& instance) {
+  return fmt::format("{}.{}", kind_name(instance.kind), instance.name);
+}
+
+// A missing plugin is a fault of the line that names it.
+Result<std::shared_ptr<const Plugin>> load_for(const InstanceConfig& instance, Registry& registry) {
+  Result<std::shared_ptr<const Plugin>> plugin = registry.load(instance.kind, instance.plugin);
+  if (plugin.ok()) return plugin;
+  return plugin.status().with_context(
+      fmt::format("{}: {}", instance.where.text(), title_of(instance)));
+}
+
+Result<OptionValues> options_for(const InstanceConfig& instance, const Plugin& plugin) {
+  return resolve_options(plugin.options, plugin.n_options, instance.options, title_of(instance),
+                         instance.where);
+}
+
+Status check_lent(const InstanceConfig& instance) {
+  if (instance.options.empty()) return {};
+  const auto& [key, setting] = *instance.options.begin();
+  return invalid_argument("{}: unknown option \"{}.{}\"; a lent transport has none",
+                          setting.where.text(), title_of(instance), key);
+}
+
+}  // namespace
+
+Status check_config(const Config& config, Registry& registry) {
+  for (uint64_t stage : config.stages()) {
+    const Scheme scheme = config.at_step(stage);
+    for (const auto& [key, instance] : scheme.instances) {
+      if (is_lent(instance)) {
+        PENSTOCK_TRY(check_lent(instance));
+        continue;
+      }
+      PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
+      PENSTOCK_ASSIGN(const OptionValues values, options_for(instance, *plugin));
+    }
+  }
+  return {};
+}
+
+Result<std::string> agreement_text(const Config& config, Registry& registry) {
+  return config.agreement_text(
+      [&](const InstanceConfig& instance) -> Result<std::vector<std::string>> {
+        if (is_lent(instance)) return std::vector<std::string>{};
+        PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
+        PENSTOCK_ASSIGN(const OptionValues values, options_for(instance, *plugin));
+        std::vector<std::string> lines = values.lines();
+        lines.push_back(fmt::format("version {} file {}", plugin->record.version,
+                                    hash_text(plugin->file_hash)));
+        return lines;
+      });
+}
+
+template <typename Table>
+Result<std::unique_ptr<Instance<Table>>> make_instance(const Scheme& scheme,
+                                                       const std::string& name,
+                                                       Registry& registry) {
+  const InstanceConfig* config = scheme.find(TableTraits<Table>::kKind, name);
+  if (config == nullptr) {
+    return not_found("the scheme has no {} instance \"{}\"", kind_name(TableTraits<Table>::kKind),
+                     name);
+  }
+  PENSTOCK_ASSIGN(std::shared_ptr<const Plugin> plugin, load_for(*config, registry));
+  return Instance<Table>::make(*config, std::move(plugin));
+}
+
+template Result<std::unique_ptr<CompressorInstance>> make_instance(const Scheme&,
+                                                                   const std::string&, Registry&);
+template Result<std::unique_ptr<MemoryInstance>> make_instance(const Scheme&, const std::string&,
+                                                               Registry&);
+template Result<std::unique_ptr<CollectiveInstance>> make_instance(const Scheme&,
+                                                                   const std::string&, Registry&);
+template Result<std::unique_ptr<SchedulerInstance>> make_instance(const Scheme&, const std::string&,
+                                                                  Registry&);
+
+}  // namespace penstock

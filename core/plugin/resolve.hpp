@@ -1,0 +1,27 @@
+// A configuration meets the plugins: loads what it names and checks every option of every stage.
+#pragma once
+
+#include "core/config/config.hpp"
+#include "core/plugin/instances.hpp"
+#include "core/plugin/registry.hpp"
+
+namespace penstock {
+
+// The collective that stands for the frontend's transport: `collective = "lent"`.
+inline constexpr std::string_view kLentCollective = "lent";
+
+// Loads the plugins of all instances that any stage can use and checks their options. The first
+// error is returned; with it, the place in the TOML that named the plugin. "lent" is the frontend's
+// transport: it needs no plugin.
+Status check_config(const Config& config, Registry& registry);
+
+// Config::agreement_text over the registry's plugins: their versions, file hashes and resolved
+// options included.
+Result<std::string> agreement_text(const Config& config, Registry& registry);
+
+// Makes an instance by its name in a scheme.
+template <typename Table>
+Result<std::unique_ptr<Instance<Table>>> make_instance(const Scheme& scheme,
+                                                       const std::string& name, Registry& registry);
+
+}  // namespace penstock

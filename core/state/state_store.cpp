@@ -1,0 +1,152 @@
+#include "core/state/state_store.hpp"
+
+#include "core/base/bytes.hpp"
+#include "core/base/hash.hpp"
+#include "core/tensor/dtype.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace penstock {
+
+std::string StateKey::text() const {
+  return fmt::format("state '{}' of {} for gradient '{}' [{}, {})", name, owner, gradient, first,
+                     first + numel);
+}
+
+void StateStore::begin_plan() {
+  for (auto& [key, tensor] : tensors_) tensor->claimed = false;
+}
+
+void StateStore::end_plan() {
+  std::erase_if(tensors_, [](const auto& entry) { return !entry.second->claimed; });
+}
+
+Result<StateTensor*> StateStore::claim(const StateKey& key,
+                                       const penstock_state_declaration& declaration) {
+  const uint64_t element = dtype_bytes(declaration.dtype);
+  if (element == 0) return internal("{} has the unknown dtype {}", key.text(), declaration.dtype);
+  const uint64_t numel = declaration.rows * declaration.cols;
+  const auto found = tensors_.find(key);
+  if (found != tensors_.end()) {
+    StateTensor& tensor = *found->second;
+    if (tensor.view.dtype == declaration.dtype && tensor.shape[0] == int64_t(declaration.rows) &&
+        tensor.shape[1] == int64_t(declaration.cols)) {
+      tensor.claimed = true;
+      return &tensor;
+    }
+  }
+  auto fresh = std::make_unique<StateTensor>();
+  fresh->shape[0] = int64_t(declaration.rows);
+  fresh->shape[1] = int64_t(declaration.cols);
+  fresh->buffer = Buffer(numel * element);
+  fresh->state_class = declaration.state_class;
+  fresh->on_resize = declaration.on_resize;
+  fresh->claimed = true;
+  penstock_tensor& view = fresh->view;
+  view.struct_size = sizeof view;
+  view.data = fresh->buffer.data();
+  view.shape = fresh->shape;
+  view.n_dims = 2;
+  view.numel = numel;
+  view.dtype = declaration.dtype;
+  view.device_type = PENSTOCK_DEVICE_CPU;
+  if (declaration.state_class == PENSTOCK_STATE_MASS && numel == key.numel)
+    join_ranges(key, *fresh);
+  StateTensor* result = fresh.get();
+  tensors_[key] = std::move(fresh);
+  return result;
+}
+
+// Copies what earlier plans kept for other ranges of the same gradient, where the ranges overlap.
+void StateStore::join_ranges(const StateKey& key, StateTensor& target) const {
+  const uint64_t element = dtype_bytes(target.view.dtype);
+  for (const auto& [other, tensor] : tensors_) {
+    if (other.gradient != key.gradient || other.leg != key.leg || other.owner != key.owner ||
+        other.name != key.name || tensor->view.dtype != target.view.dtype ||
+        tensor->view.numel != other.numel)
+      continue;
+    const uint64_t begin = std::max(key.first, other.first);
+    const uint64_t end = std::min(key.first + key.numel, other.first + other.numel);
+    if (begin >= end) continue;
+    std::memcpy(target.buffer.data() + (begin - key.first) * element,
+                tensor->buffer.data() + (begin - other.first) * element, (end - begin) * element);
+  }
+}
+
+void StateStore::zero() {
+  for (auto& [key, tensor] : tensors_)
+    if (tensor->buffer.bytes() != 0) std::memset(tensor->buffer.data(), 0, tensor->buffer.bytes());
+}
+
+uint64_t StateStore::bytes() const {
+  uint64_t total = 0;
+  for (const auto& [key, tensor] : tensors_) total += tensor->buffer.bytes();
+  return total;
+}
+
+void StateStore::write(std::string& out) const {
+  ByteWriter writer(out);
+  writer.put<uint64_t>(tensors_.size());
+  for (const auto& [key, tensor] : tensors_) {
+    writer.text(key.gradient);
+    writer.put(key.first);
+    writer.put(key.numel);
+    writer.put(key.leg);
+    writer.text(key.owner);
+    writer.text(key.name);
+    writer.put(tensor->view.dtype);
+    writer.put(tensor->shape[0]);
+    writer.put(tensor->shape[1]);
+    writer.text({reinterpret_cast<const char*>(tensor->buffer.data()), tensor->buffer.bytes()});
+  }
+}
+
+Status StateStore::read(std::string_view bytes) {
+  ByteReader reader(bytes);
+  const auto count = reader.get<uint64_t>();
+  std::vector<std::pair<StateTensor*, std::string_view>> found;
+  for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+    StateKey key;
+    key.gradient = reader.text();
+    key.first = reader.get<uint64_t>();
+    key.numel = reader.get<uint64_t>();
+    key.leg = reader.get<uint32_t>();
+    key.owner = reader.text();
+    key.name = reader.text();
+    const auto dtype = reader.get<uint32_t>();
+    const auto rows = reader.get<int64_t>();
+    const auto cols = reader.get<int64_t>();
+    const std::string_view data = reader.text();
+    if (!reader.ok()) break;
+    const auto tensor = tensors_.find(key);
+    if (tensor == tensors_.end())
+      return mismatch(
+          "the saved {} has no place in this set: load it under the configuration it was saved "
+          "with",
+          key.text());
+    StateTensor& target = *tensor->second;
+    if (target.view.dtype != dtype || target.shape[0] != rows || target.shape[1] != cols ||
+        target.buffer.bytes() != data.size())
+      return mismatch("the saved {} is {} x {}, expected {} x {}", key.text(), rows, cols,
+                      target.shape[0], target.shape[1]);
+    found.emplace_back(&target, data);
+  }
+  if (!reader.at_end()) return invalid_argument("the saved state is truncated or damaged");
+  zero();
+  for (const auto& [tensor, data] : found)
+    if (!data.empty()) std::memcpy(tensor->buffer.data(), data.data(), data.size());
+  return {};
+}
+
+uint64_t StateStore::hash_replicated() const {
+  uint64_t hash = hash64("");
+  for (const auto& [key, tensor] : tensors_) {
+    if (tensor->state_class != PENSTOCK_STATE_REPLICATED) continue;
+    hash ^= hash64({reinterpret_cast<const char*>(tensor->buffer.data()), tensor->buffer.bytes()});
+    hash = hash * 0x9E3779B97F4A7C15u + 1;
+  }
+  return hash;
+}
+
+}  // namespace penstock

@@ -1,0 +1,24 @@
+// The few element-wise things the core does itself: staging to float32, scaling, looking for what
+// is not finite.
+#pragma once
+
+#include "core/tensor/dtype.hpp"
+
+#include <cstdint>
+
+namespace penstock {
+
+// float32[count] <- elements of a floating dtype, and back (rounding to nearest even).
+void to_float32(uint32_t dtype, const void* source, float* target, uint64_t count);
+void from_float32(uint32_t dtype, const float* source, void* target, uint64_t count);
+
+// elements *= factor; integers through double, truncated.
+void scale(uint32_t dtype, void* elements, uint64_t count, double factor);
+
+// False when some element of a floating dtype is NaN or infinite; true for integers.
+bool all_finite(uint32_t dtype, const void* elements, uint64_t count);
+
+// Every element of a floating dtype becomes NaN; integers become 0.
+void fill_nan(uint32_t dtype, void* elements, uint64_t count);
+
+}  // namespace penstock

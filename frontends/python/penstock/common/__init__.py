@@ -1,0 +1,1 @@
+"""What the frontends of every framework share: exceptions and the handles of the runtime."""

@@ -1,0 +1,45 @@
+"""Exceptions of the frontends, and how the runtime's statuses become exceptions."""
+
+from __future__ import annotations
+
+# The kinds of penstock/base.h, by value.
+STATUS_NAMES = {
+    1: "invalid argument",
+    2: "failed precondition",
+    3: "not found",
+    4: "unimplemented",
+    5: "invalid payload",
+    6: "out of memory",
+    7: "deadline exceeded",
+    8: "peer failed",
+    9: "mismatch",
+    10: "aborted",
+    11: "device error",
+    12: "internal",
+}
+INVALID_ARGUMENT = 1
+INTERNAL = 12
+
+
+class HorovodInternalError(RuntimeError):
+    """The runtime could not do what was asked: ranks disagree, a peer died, the moment is wrong,
+    and so on.
+
+    ``code`` is the runtime's error kind (see ``STATUS_NAMES``). The name is Horovod's, so that
+    scripts which catch it keep working; ``PenstockError`` is the same class.
+    """
+
+    def __init__(self, message: str = "", code: int = INTERNAL) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+PenstockError = HorovodInternalError
+
+
+def exception_from(code: int, message: str) -> Exception:
+    """The exception for a status: ValueError when the caller passed something illegal, else
+    HorovodInternalError."""
+    if code == INVALID_ARGUMENT:
+        return ValueError(message)
+    return HorovodInternalError(message, code)

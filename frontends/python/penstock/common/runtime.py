@@ -1,0 +1,360 @@
+"""Handles of the runtime, its sets and its operations, for frontends of any framework.
+
+These classes own the C handles and the Python memory the C side borrows. A frontend gives tensors
+as `TensorView`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_int64, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from penstock import _library as c
+
+
+class TensorView:
+    """A contiguous tensor as the C side sees it. `owner` is whatever keeps the memory alive; `data`
+    may be moved."""
+
+    __slots__ = ("struct", "reference", "shape", "owner")
+
+    def __init__(self, shape: Sequence[int], dtype: int, data: int = 0, owner: Any = None) -> None:
+        self.shape = (c_int64 * max(1, len(shape)))(*shape)
+        numel = 1
+        for extent in shape:
+            numel *= extent
+        self.struct = c.Tensor(
+            data=data or None,
+            shape=ctypes.cast(self.shape, POINTER(c_int64)),
+            n_dims=len(shape),
+            numel=numel,
+            dtype=dtype,
+            device_type=c.DEVICE_CPU,
+        )
+        self.reference = ctypes.pointer(self.struct)
+        self.owner = owner
+
+    def point_at(self, data: int, owner: Any) -> None:
+        """Moves the view to other memory of the same shape and type."""
+        self.struct.data = data or None
+        self.owner = owner
+
+
+@dataclass(frozen=True)
+class GradientSpec:
+    """One gradient of a set: name, shape and element type as they go to the core."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: int
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Who this process is among the others."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+
+
+class Runtime:
+    """An opened runtime. Calls may come from any thread. `close` ends it."""
+
+    def __init__(self, config_path: str, config_text: str, frontend: str) -> None:
+        self.library = c.library()
+        self._handle = c_void_p()
+        self._sets: list[GradientSet] = []
+        self._n_sets = 0
+        self._lock = threading.Lock()
+        # Named, so that the structures outlive the call that borrows them.
+        options = c.RuntimeOptions(
+            config_path=c.Str.of(config_path),
+            config_text=c.Str.of(config_text),
+            frontend=c.Str.of(frontend),
+        )
+        self.library.check(self.library.runtime_open(byref(options), byref(self._handle)))
+        found = c.Topology()
+        self.library.check(self.library.runtime_topology(self._handle, byref(found)))
+        self.topology = Topology(
+            found.rank,
+            found.size,
+            found.local_rank,
+            found.local_size,
+            found.cross_rank,
+            found.cross_size,
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Configuration in force, plugins, plans and counters."""
+        return _report(self.library, self.library.runtime_report, self._handle)
+
+    def timeline(self, path: str) -> None:
+        """Starts a Chrome trace at `path`; an empty path ends it."""
+        self.library.check(self.library.timeline(self._handle, c.Str.of(path)))
+
+    def create_set(
+        self, kind: str, gradients: Sequence[GradientSpec], flags: int, scheme: str = ""
+    ) -> GradientSet:
+        """Makes a set over all ranks; collective. The n-th set of this runtime gets the name
+        KIND.n."""
+        with self._lock:
+            name = f"{kind}.{self._n_sets}"
+            self._n_sets += 1
+        made = GradientSet(self.library, self._handle, name, gradients, flags, scheme)
+        with self._lock:
+            # Held until close: destroying a set when the garbage collector likes would differ
+            # between ranks.
+            self._sets.append(made)
+        return made
+
+    def counters(self) -> dict[str, int]:
+        """The counters of all live sets, added up."""
+        totals = {name: 0 for name in c.COUNTER_NAMES}
+        with self._lock:
+            sets = list(self._sets)
+        for gradients in sets:
+            for name, value in gradients.counters().items():
+                totals[name] += value
+        return totals
+
+    def submit(
+        self, name: str, pattern: int, view: TensorView | None, in_place: bool, **fields: Any
+    ) -> Operation:
+        """Starts a named operation. `in_place`: the result goes where the input lies, else it is
+        asked for later."""
+        return Operation(self.library, self._handle, name, pattern, view, in_place, fields)
+
+    def abort(self, reason: str) -> None:
+        """Ends every wait of this rank and of the others in an error that carries `reason`."""
+        self.library.abort(self._handle, c.Str.of(reason))
+
+    def destroy_set(self, gradients: GradientSet) -> None:
+        """Destroys one set before the runtime closes."""
+        with self._lock:
+            if gradients in self._sets:
+                self._sets.remove(gradients)
+        gradients.destroy()
+
+    def close(self) -> None:
+        """Destroys what sets are left and ends the runtime. Operations must have been released."""
+        with self._lock:
+            sets, self._sets = self._sets, []
+        for gradients in sets:
+            gradients.destroy()
+        handle, self._handle = self._handle, c_void_p()
+        self.library.runtime_close(handle)
+
+
+class GradientSet:
+    """The gradients of one optimizer. All calls but `ready` come from one thread at a time."""
+
+    def __init__(
+        self,
+        library: c.Library,
+        runtime: c_void_p,
+        name: str,
+        gradients: Sequence[GradientSpec],
+        flags: int,
+        scheme: str,
+    ) -> None:
+        self.library = library
+        self.name = name
+        self._handle = c_void_p()
+        self.in_flight: dict[int, Any] = {}  # gradient -> memory the core may still write to
+        declared = []
+        for spec in gradients:
+            shape = (c_int64 * max(1, len(spec.shape)))(*spec.shape)
+            declared.append(
+                c.GradientDeclaration(
+                    name=c.Str.of(spec.name),
+                    shape=ctypes.cast(shape, POINTER(c_int64)),
+                    n_dims=len(spec.shape),
+                    dtype=spec.dtype,
+                    device_type=c.DEVICE_CPU,
+                    given_bucket=c.NO_BUCKET,
+                )
+            )
+        pointers = (POINTER(c.GradientDeclaration) * max(1, len(declared)))(
+            *[ctypes.pointer(one) for one in declared]
+        )
+        declaration = c.SetDeclaration(
+            name=c.Str.of(name),
+            gradients=ctypes.cast(pointers, POINTER(POINTER(c.GradientDeclaration))),
+            n_gradients=len(declared),
+            scheme=c.Str.of(scheme),
+            flags=flags,
+        )
+        library.check(library.set_create(runtime, byref(declaration), byref(self._handle)))
+
+    @property
+    def alive(self) -> bool:
+        """False once the set was destroyed, by itself or with the runtime."""
+        return bool(self._handle)
+
+    def _call(self, function: Callable[..., int | None], *arguments: Any) -> None:
+        if not self._handle:
+            raise ValueError(
+                f"set {self.name} is gone: the runtime was shut down; make the optimizer anew "
+                "after init()"
+            )
+        self.library.check(function(self._handle, *arguments))
+
+    def ready(self, index: int, view: TensorView) -> None:
+        """Gradient `index` is complete in `view`, which stays valid and untouched until the wait
+        for it."""
+        self.in_flight[index] = view.owner
+        self._call(self.library.gradient_ready, index, view.reference, None)
+
+    def absent(self, index: int, view: TensorView) -> None:
+        """Gradient `index` was not computed here: it counts as zero; the result goes to `view`."""
+        self.in_flight[index] = view.owner
+        self._call(self.library.gradient_absent, index, view.reference)
+
+    def wait(self, index: int) -> None:
+        """Waits for the result of one gradient; the first wait of a step closes the set."""
+        self._call(self.library.wait, index)
+        self.in_flight.pop(index, None)
+
+    def wait_all(self) -> None:
+        """Waits for the results of all gradients."""
+        self._call(self.library.wait_all)
+        self.in_flight.clear()
+
+    def defers(self) -> bool:
+        """True when the plan in force leaves legs for the next forward."""
+        answer = c_uint32()
+        self._call(self.library.set_defers, byref(answer))
+        return bool(answer.value)
+
+    def backward_end(self) -> None:
+        """Deferral: backward is over; launches the legs of the next forward."""
+        self._call(self.library.backward_end)
+
+    def flush(self) -> None:
+        """Waits until no leg of any step is under way."""
+        self._call(self.library.flush)
+
+    def step_end(self, applied: bool) -> None:
+        """Ends the step; `applied` is the same on every rank."""
+        self._call(self.library.step_end, int(applied))
+
+    def set_learning_rate(self, index: int, rate: float) -> None:
+        """The learning rate of a gradient from the next step on."""
+        self._call(self.library.set_learning_rate, index, rate)
+
+    def set_grad_scale(self, scale: float) -> None:
+        """The loss scale that gradients carry from the next step on."""
+        self._call(self.library.set_grad_scale, scale)
+
+    def save(self) -> bytes:
+        """The state of the set on this rank."""
+        pieces: list[bytes] = []
+        sink = c.BYTES_SINK_SIGNATURE(
+            lambda _, data, size: pieces.append(ctypes.string_at(data, size) if size else b"")
+        )
+        self._call(self.library.set_save, None, sink)
+        return b"".join(pieces)
+
+    def load(self, data: bytes) -> None:
+        """Restores what `save` gave on this rank."""
+        self._call(self.library.set_load, data, len(data))
+
+    def reset(self) -> None:
+        """Zeroes all state and makes a torn set usable again; collective."""
+        self._call(self.library.set_reset)
+        self.in_flight.clear()
+
+    def report(self) -> dict[str, Any]:
+        """The set's plan, and counters per gradient and step."""
+        if not self._handle:
+            raise ValueError(f"set {self.name} is gone: the runtime was shut down")
+        return _report(self.library, self.library.set_report, self._handle)
+
+    def counters(self) -> dict[str, int]:
+        """Totals since the set was made, by the names of penstock_counters."""
+        found = c.Counters()
+        self._call(self.library.set_counters, byref(found))
+        return {name: getattr(found, name) for name in c.COUNTER_NAMES}
+
+    def destroy(self) -> None:
+        """Ends the set; twice is fine."""
+        handle, self._handle = self._handle, c_void_p()
+        if handle:
+            self.library.set_destroy(handle)
+        self.in_flight.clear()
+
+
+class Operation:
+    """A named operation under way. Keeps its tensor alive until it is released."""
+
+    def __init__(
+        self,
+        library: c.Library,
+        runtime: c_void_p,
+        name: str,
+        pattern: int,
+        view: TensorView | None,
+        in_place: bool,
+        fields: dict[str, Any],
+    ) -> None:
+        self.library = library
+        self.name = name
+        self._view = view
+        self._handle = c_void_p()
+        declaration = c.OperationDeclaration(
+            name=c.Str.of(name), pattern=pattern, **{"prescale": 1.0, "postscale": 1.0, **fields}
+        )
+        if view is not None:
+            declaration.input = view.reference
+            if in_place:
+                declaration.output = view.reference
+        library.check(library.operation_submit(runtime, byref(declaration), byref(self._handle)))
+
+    def poll(self) -> bool:
+        """True when a wait would return at once."""
+        done = c_uint32()
+        self.library.check(self.library.operation_poll(self._handle, byref(done)))
+        return bool(done.value)
+
+    def wait(self) -> None:
+        """Waits until the operation is done; raises what went wrong."""
+        self.library.check(self.library.operation_wait(self._handle))
+
+    def result(self) -> tuple[int, int, list[int]]:
+        """After `wait`, if not in place: address and bytes of the result, and the rows that came
+        from each rank.
+
+        The memory belongs to the operation and ends with `release`.
+        """
+        data, size, rows, n_rows = c_void_p(), c_uint64(), POINTER(c_uint64)(), c_uint64()
+        self.library.check(
+            self.library.operation_result(
+                self._handle, byref(data), byref(size), byref(rows), byref(n_rows)
+            )
+        )
+        return data.value or 0, size.value, [rows[i] for i in range(n_rows.value)]
+
+    def release(self) -> None:
+        """Frees the operation, waiting for it if it is pending; twice is fine."""
+        handle, self._handle = self._handle, c_void_p()
+        if handle:
+            self.library.operation_release(handle)
+        self._view = None
+
+
+def _report(
+    library: c.Library, function: Callable[..., int | None], handle: c_void_p
+) -> dict[str, Any]:
+    texts: list[str] = []
+    sink = c.TEXT_SINK_SIGNATURE(lambda _, text: texts.append(text.text()))
+    library.check(function(handle, None, sink))
+    return json.loads("".join(texts) or "{}")

@@ -1,0 +1,72 @@
+"""Compression of gradients in the frontend, as Horovod has it: stateless classes with compress and
+decompress.
+
+The schemes of the runtime (top-k, Power-SGD and so on) are chosen in the configuration instead;
+both may be combined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class Compressor:
+    """What a user's own class offers: two static methods. The shape it gives must depend on the
+    input's shape only."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Returns the tensor to exchange and a context for `decompress`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        """Returns the exchanged tensor in the original's shape."""
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    """Leaves everything as it is."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor
+
+
+class FP16Compressor(Compressor):
+    """Exchanges floating-point tensors as float16."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        if tensor.dtype.is_floating_point:
+            return tensor.to(torch.float16), tensor.dtype
+        return tensor, tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor.to(ctx)
+
+
+class Compression:
+    """The compressors to name in ``allreduce`` and ``DistributedOptimizer``."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor
+
+
+def check_compressor(compression: Any) -> None:
+    """Raises ValueError unless `compression` has the two methods."""
+    if not callable(getattr(compression, "compress", None)) or not callable(
+        getattr(compression, "decompress", None)
+    ):
+        raise ValueError(
+            f"compression is {compression!r}, expected Compression.none, Compression.fp16 or a "
+            "class with static methods "
+            f"compress and decompress; schemes like top-k are named in the configuration"
+        )

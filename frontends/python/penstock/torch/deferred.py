@@ -1,0 +1,225 @@
+"""Deferred updates: communication goes on into the next forward, and every module's parameters are
+updated just before the module uses them.
+
+Source: Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce
+Pipelining", ICDCS 2023.
+
+After step() the parameters still have their old values; the update of a parameter is applied, with
+the options (such as learning rates) of the moment of step(), when a forward reaches the module that
+owns it, or by flush(). While an update is outstanding its gradient is kept here and
+`parameter.grad` is None, so zero_grad() cannot touch it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from penstock.torch import world
+from penstock.torch.exchange import GradientExchange, Phase
+from penstock.torch.gradients import GradientSlot
+
+_live: weakref.WeakSet[DeferredUpdates] = weakref.WeakSet()
+
+
+def flush_all() -> None:
+    """Applies every outstanding update of every optimizer of this process."""
+    for updates in list(_live):
+        updates.flush()
+
+
+def _flush_before_state_dict(module: torch.nn.Module, prefix: str, keep_vars: bool) -> None:
+    # A function of the module's top level, so that models that carry it can be pickled.
+    del module, prefix, keep_vars
+    flush_all()
+
+
+class DeferredUpdates:
+    """The outstanding updates of one optimizer.
+
+    apply(groups): takes the optimizer's own step on just these parameter groups.
+    """
+
+    def __init__(
+        self,
+        exchange: GradientExchange,
+        groups: Callable[[], Sequence[dict[str, Any]]],
+        apply: Callable[[list[dict[str, Any]]], None],
+    ) -> None:
+        self._exchange = exchange
+        self._groups = groups
+        self._apply_groups = apply
+        self._options: list[dict[str, Any]] = []  # of each group, as they were at step()
+        self._outstanding: dict[
+            int, GradientSlot
+        ] = {}  # not applied yet, in the order of registration
+        self._under_way: dict[
+            int, GradientSlot
+        ] = {}  # the part of them whose results have not arrived
+        self._slot_of = {id(slot.parameter): slot for slot in exchange.slots}
+        self._slots_of_module: weakref.WeakKeyDictionary[
+            torch.nn.Module, tuple[GradientSlot, ...]
+        ] = weakref.WeakKeyDictionary()
+        self._owned: set = set()  # gradients whose module has been seen in a forward
+        self._handles: list[Any] = []
+        exchange.deferral = self
+
+    def watch(self) -> None:
+        """Starts to follow forwards; the first call counts."""
+        if self._handles:
+            return
+        _live.add(self)
+        this = weakref.ref(self)
+
+        def before_forward(module: torch.nn.Module, _: Any) -> None:
+            updates = this()
+            if updates is not None:
+                updates._before_forward(module)
+
+        self._handles.append(register_module_forward_pre_hook(before_forward))
+        weakref.finalize(self, _remove, self._handles)
+
+    def unwatch(self) -> None:
+        """Takes all hooks off."""
+        _live.discard(self)
+        _remove(self._handles)
+
+    # ---- the step ----
+
+    @torch.no_grad()
+    def defer(self) -> None:
+        """Called by step() instead of waiting: backward is over, and the update is promised.
+
+        A parameter that no module was seen to own (used by its raw tensor, or by a parent's code)
+        is updated at once, for nobody would announce its next use.
+        """
+        exchange = self._exchange
+        self.watch()
+        exchange.close_step()
+        exchange.set.backward_end()
+        exchange.rewind()
+        exchange.phase = Phase.DEFERRED
+        self._options = [
+            {key: _frozen(value) for key, value in group.items() if key != "params"}
+            for group in self._groups()
+        ]
+        for slot in exchange.slots:
+            slot.parameter.grad = None  # the slot keeps it
+            self._outstanding[slot.index] = self._under_way[slot.index] = slot
+        self._apply([index for index in self._outstanding if index not in self._owned])
+
+    def check_unused(self, slot: GradientSlot) -> None:
+        """Raises RuntimeError when a new gradient comes for a parameter whose update is still
+        outstanding."""
+        if slot.index in self._outstanding:
+            raise RuntimeError(
+                f"parameter {slot.name} was used in a forward without the forward of its module, "
+                "so with a stale value: its "
+                "deferred update is still outstanding; call optimizer.flush() before that use, "
+                "or choose a scheduler that "
+                f"does not defer updates"
+            )
+
+    @torch.no_grad()
+    def flush(self) -> None:
+        """Applies all outstanding updates."""
+        if self._outstanding:
+            if self._under_way:
+                self._exchange.set.flush()
+            self._apply(list(self._outstanding))
+
+    def forget(self) -> None:
+        """Drops outstanding updates after a failure."""
+        for slot in self._outstanding.values():
+            slot.gradient = None
+        self._outstanding.clear()
+        self._under_way.clear()
+
+    # ---- the next forward ----
+
+    def _before_forward(self, module: torch.nn.Module) -> None:
+        slots = self._slots_of_module.get(module)
+        if slots is None:
+            slots = self._adopt(module)
+        if not self._outstanding:
+            return
+        if not module.training or not torch.is_grad_enabled():
+            self.flush()  # evaluation may take short cuts through a module's inside
+            return
+        wanted = [slot.index for slot in slots if slot.index in self._outstanding]
+        if wanted:
+            self._apply(wanted)
+
+    def _adopt(self, module: torch.nn.Module) -> tuple[GradientSlot, ...]:
+        own = (p for p in module._parameters.values() if p is not None)
+        slots = tuple(self._slot_of[id(p)] for p in own if id(p) in self._slot_of)
+        self._slots_of_module[module] = slots
+        if slots:
+            self._owned.update(slot.index for slot in slots)
+            self._handles.append(module.register_state_dict_pre_hook(_flush_before_state_dict))
+        return slots
+
+    # ---- results and updates ----
+
+    def _arrive(self, indices: Sequence[int]) -> None:
+        """Waits for results; after the last one the core's step is ended."""
+        for index in indices:
+            slot = self._under_way.get(index)
+            if slot is not None:
+                self._exchange.set.wait(index)
+                slot.finish()
+                del self._under_way[index]
+        if not self._under_way and self._exchange.phase is Phase.DEFERRED:
+            self._exchange.end(applied=True)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Before the first gradient of the next step: all results arrive, and the step ends.
+        Parameters that are left wait for their update until backward is over, for autograd still
+        needs the values that the forward used."""
+        self._arrive(list(self._under_way))
+
+    @torch.no_grad()
+    def _apply(self, indices: Sequence[int]) -> None:
+        if not indices:
+            return
+        self._arrive(indices)
+        parameters: dict[int, list[torch.Tensor]] = {}
+        newer = []
+        for index in indices:
+            slot = self._outstanding.pop(index)
+            newer.append((slot.parameter, slot.parameter.grad))
+            slot.parameter.grad, slot.gradient = slot.gradient, None
+            parameters.setdefault(slot.group, []).append(slot.parameter)
+        try:
+            self._apply_groups(
+                [
+                    dict(self._options[group], params=members)
+                    for group, members in parameters.items()
+                ]
+            )
+        finally:
+            for parameter, gradient in newer:
+                parameter.grad = gradient
+
+
+def _frozen(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def _remove(handles: list[Any]) -> None:
+    for handle in handles:
+        handle.remove()
+    handles.clear()
+
+
+@world.before_shutdown
+def _flush_at_shutdown(aborted: bool) -> None:
+    if not aborted:
+        flush_all()
+    for updates in list(_live):
+        updates.unwatch()

@@ -1,0 +1,153 @@
+"""Functions over many tensors or over Python objects, built from named operations."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from penstock.torch import deferred
+from penstock.torch.mpi_ops import (
+    allgather_rows_async,
+    broadcast_,
+    broadcast_async_,
+    check_process_set,
+    rank,
+    synchronize,
+)
+from penstock.torch.tensors import as_bytes
+
+
+def _named_tensors(params: Any) -> list[tuple[str | None, Any]]:
+    if isinstance(params, Mapping):
+        return sorted(params.items())
+    if isinstance(params, (str, bytes, torch.Tensor)) or not isinstance(params, Iterable):
+        raise ValueError(f"invalid params of type: {type(params)}")
+    return [one if isinstance(one, tuple) else (None, one) for one in params]
+
+
+def broadcast_parameters(params: Any, root_rank: int, process_set: Any | None = None) -> None:
+    """Gives every rank the parameters of `root_rank`, in place.
+
+    params: ``model.state_dict()``, ``model.named_parameters()`` or ``model.parameters()``.
+    """
+    check_process_set(process_set)
+    named = _named_tensors(params)
+    deferred.flush_all()  # what is still to be applied belongs to the values that are sent
+    for name, tensor in named:
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(
+                f"invalid params: {name!r} is a {type(tensor).__name__}, expected a torch.Tensor"
+            )
+    copies = []
+    handles = []
+    for name, tensor in named:
+        plain = tensor.detach()
+        sent = as_bytes(plain)
+        if sent is None:
+            sent = plain.contiguous()
+        if sent.data_ptr() != plain.data_ptr() or sent.numel() != plain.numel():
+            copies.append((plain, sent))
+        handles.append(broadcast_async_(sent, root_rank, name))
+    for handle in handles:
+        synchronize(handle)
+    for plain, sent in copies:
+        plain.copy_(sent.view(plain.dtype).reshape(plain.shape))
+
+
+class _Placeholder:
+    """Stands for the i-th tensor in a pickled structure."""
+
+    def __init__(self, index: int, tensor: torch.Tensor) -> None:
+        self.index = index
+        self.shape = tuple(tensor.shape)
+        self.dtype = tensor.dtype
+
+
+def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """A copy of a nested structure with placeholders for its tensors, which are appended to
+    `tensors`."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return _Placeholder(len(tensors) - 1, value)
+    if isinstance(value, dict):
+        return {key: _take_out(inner, tensors) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_take_out(inner, tensors) for inner in value)
+    return value
+
+
+def _put_back(value: Any, tensors: dict[int, torch.Tensor]) -> Any:
+    """Undoes _take_out, making tensors to receive into, by index."""
+    if isinstance(value, _Placeholder):
+        tensors[value.index] = torch.empty(value.shape, dtype=value.dtype)
+        return tensors[value.index]
+    if isinstance(value, dict):
+        return {key: _put_back(inner, tensors) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_put_back(inner, tensors) for inner in value)
+    return value
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+) -> None:
+    """Gives every rank the optimizer state and the options (learning rates and so on) of
+    `root_rank`.
+
+    No step is taken: state that the root does not have yet is dropped elsewhere too, and comes into
+    being with the first step. Parameters never move. `model` is Horovod's (it marks sparse
+    embeddings there) and is not needed.
+    """
+    del model
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    tensors: list[torch.Tensor] = []
+    skeleton = _take_out(
+        optimizer.state_dict(), tensors
+    )  # applies deferred updates first, on every rank
+    skeleton = broadcast_object(skeleton, root_rank, name="optimizer_state")
+    if rank() == root_rank:
+        received = skeleton
+        moved = {index: tensor for index, tensor in enumerate(tensors)}
+    else:
+        moved = {}
+        received = _put_back(skeleton, moved)
+    broadcast_parameters(
+        [(f"optimizer_state.{index}", moved[index]) for index in sorted(moved)], root_rank
+    )
+    if rank() != root_rank:
+        optimizer.load_state_dict(received)
+
+
+def broadcast_object(
+    obj: Any = None, root_rank: int = 0, name: str | None = None, process_set: Any = None
+) -> Any:
+    """Returns the picklable object of `root_rank` on every rank; `obj` is only looked at there."""
+    check_process_set(process_set)
+    names = (None, None) if name is None else (f"{name}.sz", f"{name}.t")
+    if rank() == root_rank:
+        data = torch.frombuffer(bytearray(_pickled(obj)), dtype=torch.uint8)
+        broadcast_(torch.tensor([data.numel()], dtype=torch.int64), root_rank, names[0])
+        broadcast_(data, root_rank, names[1])
+        return obj
+    length = broadcast_(torch.zeros(1, dtype=torch.int64), root_rank, names[0])
+    data = broadcast_(torch.empty(int(length), dtype=torch.uint8), root_rank, names[1])
+    return pickle.loads(data.numpy().tobytes())
+
+
+def allgather_object(obj: Any, name: str | None = None, process_set: Any = None) -> list[Any]:
+    """Returns the picklable objects of all ranks, in the order of ranks."""
+    check_process_set(process_set)
+    data = torch.frombuffer(bytearray(_pickled(obj)), dtype=torch.uint8)
+    gathered, rows = synchronize(allgather_rows_async(data, name))
+    return [pickle.loads(part.numpy().tobytes()) for part in gathered.split(rows)]
+
+
+def _pickled(obj: Any) -> bytes:
+    buffer = io.BytesIO()
+    pickle.dump(obj, buffer, protocol=pickle.HIGHEST_PROTOCOL)
+    return buffer.getvalue()

@@ -1,0 +1,126 @@
+"""One parameter's gradient on its way to the core and back.
+
+The core works in the gradient's own memory when it can. Otherwise the slot keeps a staging tensor
+(another element type, layout or device) or the tensor that the user's compressor made, and copies
+the result back in `finish`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from penstock.common.runtime import GradientSet, GradientSpec, TensorView
+from penstock.torch.compression import FP16Compressor, NoneCompressor
+from penstock.torch.tensors import DTYPES, usable
+
+
+class GradientSlot:
+    """Gradient `index` of a set. Not thread-safe: a parameter's hooks never overlap with each other
+    or with waits."""
+
+    __slots__ = (
+        "index", "name", "parameter", "group", "passes_left", "submitted", "gradient", "predivide",
+        "compression", "wire_shape", "wire_dtype", "wire", "context", "staging", "view",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        parameter: torch.Tensor,
+        group: int,
+        compression: Any,
+        predivide: float,
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.parameter = parameter
+        self.group = group  # number of its parameter group in the optimizer
+        self.passes_left = 0
+        self.submitted = False
+        self.gradient: torch.Tensor | None = None  # where the result of the step under way belongs
+        self.predivide = predivide
+        # None: the gradient travels as it is, or cast by staging; else an object with compress and
+        # decompress.
+        self.compression = None if compression in (NoneCompressor, FP16Compressor) else compression
+        self.wire: torch.Tensor | None = None
+        self.context: Any = None
+        self.staging: torch.Tensor | None = None
+        self.wire_shape, self.wire_dtype = self._wire_form(compression)
+        if self.wire_dtype not in DTYPES:
+            raise ValueError(f"gradient {name}: element type {self.wire_dtype} is not supported")
+        self.view = TensorView(tuple(self.wire_shape), DTYPES[self.wire_dtype])
+
+    def _wire_form(self, compression: Any) -> tuple:
+        parameter = self.parameter
+        if self.compression is not None:
+            # A set needs shapes before there are gradients; compressors have no state, so zeros
+            # tell the shape.
+            probe, _ = self.compression.compress(torch.zeros_like(parameter, requires_grad=False))
+            return probe.shape, probe.dtype
+        cast = compression is FP16Compressor and parameter.dtype.is_floating_point
+        return parameter.shape, torch.float16 if cast else parameter.dtype
+
+    def spec(self) -> GradientSpec:
+        """What the core is told about it."""
+        return GradientSpec(self.name, tuple(self.wire_shape), DTYPES[self.wire_dtype])
+
+    def submit(self, gradients: GradientSet) -> None:
+        """Hands the parameter's complete gradient to the core; from now on its memory is the
+        core's."""
+        gradient = self.parameter.grad
+        assert gradient is not None
+        if self.predivide != 1.0:
+            gradient.mul_(1.0 / self.predivide)
+        self._load(gradient)
+        self.submitted = True
+        gradients.ready(self.index, self.view)
+
+    def submit_absent(self, gradients: GradientSet) -> None:
+        """This rank computed no gradient: gives the parameter a zero one, to receive the other
+        ranks' share."""
+        self.parameter.grad = torch.zeros_like(self.parameter, requires_grad=False)
+        self._load(self.parameter.grad)
+        self.submitted = True
+        gradients.absent(self.index, self.view)
+
+    def _load(self, gradient: torch.Tensor) -> None:
+        wire = gradient
+        if self.compression is not None:
+            wire, self.context = self.compression.compress(gradient)
+            if wire.shape != self.wire_shape or wire.dtype != self.wire_dtype:
+                raise ValueError(
+                    f"gradient {self.name}: the compressor gave shape {tuple(wire.shape)} of "
+                    f"{wire.dtype}, expected "
+                    f"{tuple(self.wire_shape)} of {self.wire_dtype} as for zeros; both must "
+                    "depend on the input's shape only"
+                )
+        if wire.dtype != self.wire_dtype or not usable(wire):
+            if self.staging is None:
+                self.staging = torch.empty(self.wire_shape, dtype=self.wire_dtype)
+            self.staging.copy_(wire)
+            wire = self.staging
+        self.gradient = gradient
+        self.wire = wire
+        self.view.point_at(wire.data_ptr(), wire)
+
+    def finish(self) -> None:
+        """After the wait: brings the result into the gradient. Call without recording history."""
+        gradient, wire = self.gradient, self.wire
+        assert gradient is not None and wire is not None
+        result = (
+            wire if self.compression is None else self.compression.decompress(wire, self.context)
+        )
+        if result is not gradient:
+            gradient.copy_(result)
+        if self.predivide != 1.0:
+            gradient.mul_(self.predivide)
+        self.wire = self.context = self.view.owner = None
+
+    def rewind(self, passes: int) -> None:
+        """The step's backward is over: the next submission comes after `passes` more backward
+        passes."""
+        self.submitted = False
+        self.passes_left = passes

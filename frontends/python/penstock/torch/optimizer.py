@@ -1,0 +1,304 @@
+"""DistributedOptimizer: any torch optimizer, with its gradients averaged over ranks before the
+update."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from penstock.torch import state as compression_state
+from penstock.torch import world
+from penstock.torch.checks import check_arguments, check_groups, check_passes, name_parameters
+from penstock.torch.compression import Compression
+from penstock.torch.deferred import DeferredUpdates
+from penstock.torch.exchange import GradientExchange, Phase, scheme_text
+from penstock.torch.mpi_ops import Average
+
+
+class _DistributedOptimizer:
+    """What is laid over the user's optimizer class. The class made by DistributedOptimizer derives
+    from this one and from the user's, in that order, so that ``super()`` here is the user's
+    optimizer."""
+
+    _exchange: GradientExchange
+    _deferred: DeferredUpdates
+    _should_synchronize: bool
+    param_groups: list[dict[str, Any]]
+
+    # ---- Horovod's interface ----
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        """Backward passes whose gradients are added up locally before they are averaged over
+        ranks."""
+        return self._exchange.passes
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Changes how many backward passes make a step; counting starts again."""
+        check_passes(passes)
+        self._exchange.passes = passes
+        for slot in self._exchange.slots:
+            if not slot.submitted:
+                slot.passes_left = passes
+
+    def synchronize(self) -> None:
+        """Waits until every ``p.grad`` holds the average (or sum) over ranks, for clipping and the
+        like.
+
+        Use ``with optimizer.skip_synchronize(): optimizer.step()`` afterwards. A parameter that
+        backward did not reach on this rank takes part with zeros. Raises what went wrong during
+        backward, too.
+        """
+        self._exchange.synchronize()
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """In this context ``step()`` does not synchronize."""
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def step(self, closure: Any = None) -> Any:
+        """Synchronizes, unless in ``skip_synchronize()``, and takes the optimizer's step.
+
+        Under a scheduler that defers updates the parameters change in the next forward, or at
+        ``flush()``.
+        """
+        exchange = self._exchange
+        if not self._should_synchronize:
+            if exchange.phase is Phase.OPEN:
+                raise AssertionError(
+                    "optimizer.step() was called in optimizer.skip_synchronize() with gradients "
+                    "under way. "
+                    "Call optimizer.synchronize() first."
+                )
+            return self._take_step(closure)
+        if exchange.phase is Phase.SYNCHRONIZED and not exchange.touched:
+            warnings.warn(
+                "optimizer.step() called without optimizer.skip_synchronize() context after "
+                "optimizer.synchronize(). "
+                "This can cause training slowdown. You may want to consider using "
+                "optimizer.skip_synchronize() context "
+                "if you use optimizer.synchronize() in your code.",
+                stacklevel=2,
+            )
+        if closure is not None:
+
+            def averaged_closure() -> Any:
+                loss = closure()
+                exchange.synchronize()
+                return loss
+
+            return self._take_step(averaged_closure)
+        exchange.raise_error()
+        if exchange.phase is not Phase.SYNCHRONIZED and exchange.set.defers():
+            self._deferred.defer()
+            return None
+        exchange.synchronize()
+        return self._take_step(None)
+
+    def _take_step(self, closure: Any) -> Any:
+        self._deferred.flush()
+        loss = super().step() if closure is None else super().step(closure)  # type: ignore[misc]
+        self._exchange.end(applied=True)
+        return loss
+
+    def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
+        """As in torch. AssertionError between backward and ``step()`` or ``synchronize()``."""
+        if self._exchange.touched:
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before "
+                "optimizer.step() or "
+                "optimizer.synchronize(). This is prohibited as it can cause a race condition."
+            )
+        super().zero_grad(*arguments, **keywords)  # type: ignore[misc]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer's own state, as without penstock. Applies deferred updates first."""
+        self._deferred.flush()
+        return super().state_dict()  # type: ignore[misc]
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Loads what ``state_dict()`` gave, and the state of compression if
+        ``compression_state_dict()`` was added to it.
+
+        Gradients that were handed in but not waited for are dropped; call it on every rank.
+        """
+        own = dict(state_dict)
+        saved = (
+            {compression_state.KEY: own.pop(compression_state.KEY)}
+            if compression_state.KEY in own
+            else None
+        )
+        self._should_synchronize = True
+        self._restart()
+        super().load_state_dict(own)  # type: ignore[misc]
+        if saved is not None:
+            self.load_compression_state_dict(saved)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused: the gradients are agreed with the other ranks when the optimizer is made."""
+        del param_group
+        raise ValueError(
+            "a DistributedOptimizer takes no further parameter groups; add them to the optimizer "
+            "before it is wrapped"
+        )
+
+    # ---- Beyond Horovod ----
+
+    def flush(self) -> None:
+        """Applies all deferred updates: call it before parameters are read other than by a module's
+        forward, ``state_dict()`` or ``broadcast_parameters()``. Costs nothing where nothing is
+        deferred."""
+        self._deferred.flush()
+
+    def skip_step(self) -> None:
+        """Instead of ``step()``: the step is not applied, and what each rank sent goes back into
+        its residuals.
+
+        Call it on every rank or on none. A synchronized step that is followed by another backward
+        counts as skipped too.
+        """
+        exchange = self._exchange
+        exchange.synchronize()
+        exchange.end(applied=False)
+
+    def set_grad_scale(self, scale: float) -> None:
+        """The factor by which the loss of the next backward is scaled (``scaler.get_scale()``), so
+        that residuals keep their true size when it changes. Call it before backward."""
+        self._exchange.scale_next(float(scale))
+
+    def compression_state_dict(self) -> dict[str, torch.Tensor]:
+        """What compression keeps on this rank, under the key "penstock": each rank saves and loads
+        its own."""
+        self._deferred.flush()
+        return compression_state.save(self._exchange.set)
+
+    def load_compression_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
+        """Restores what ``compression_state_dict()`` gave on this rank; the next steps equal those
+        after the save."""
+        self._restart()
+        compression_state.load(self._exchange.set, state_dict)
+
+    def reset_compression_state(self) -> None:
+        """Forgets residuals and the like, also after a failure in the middle of a step;
+        collective."""
+        self._deferred.forget()
+        self._exchange.abandon()
+        self._exchange.set.reset()
+
+    def report(self) -> dict[str, Any]:
+        """The plan of this optimizer's gradients and their counters."""
+        return self._exchange.set.report()
+
+    def counters(self) -> dict[str, int]:
+        """Totals of this optimizer: steps, gradient_bytes, payload_bytes, messages and so on."""
+        return self._exchange.set.counters()
+
+    def close(self) -> None:
+        """Applies deferred updates and takes all hooks off; then it is the user's optimizer again.
+        Every rank calls it."""
+        if self._exchange.set.alive:
+            self._restart()
+        self._deferred.unwatch()
+        self._exchange.detach()
+        if self._exchange.set.alive:
+            world.current().destroy_set(self._exchange.set)
+        self._should_synchronize = False
+
+    def _restart(self) -> None:
+        if self._exchange.failed:
+            self._deferred.forget()
+            self._exchange.abandon()
+        else:
+            self._deferred.flush()
+            self._exchange.restart()
+
+    def _step_on(self, groups: list[dict[str, Any]]) -> None:
+        """The user's optimizer's step on some parameters only."""
+        kept, self.param_groups = self.param_groups, groups
+        try:
+            super().step()  # type: ignore[misc]
+        finally:
+            self.param_groups = kept
+
+
+def DistributedOptimizer(  # noqa: N802 - Horovod's name
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+    compression: Any = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    sparse_as_dense: bool = False,
+    process_set: Any | None = None,
+    scheme: str | None = None,
+) -> torch.optim.Optimizer:
+    """Wraps a torch optimizer so that gradients are averaged over ranks while backward runs.
+    Collective.
+
+    optimizer: its options and its state are taken over; use the returned one from now on.
+    named_parameters: usually ``model.named_parameters()``; names and order are the same on every
+        rank.
+    compression: ``Compression.none``, ``Compression.fp16`` or a class with static compress and
+        decompress, on top of the scheme that the configuration chooses.
+    backward_passes_per_step: backward passes added up locally before gradients are averaged.
+    op: Average or Sum.
+    gradient_predivide_factor: with Average: gradients are divided by it before the sum over ranks,
+        the rest after it.
+    num_groups, groups: Horovod's; checked only, for the scheduler decides which gradients travel
+        together.
+    sparse_as_dense: makes sparse gradients dense; without it they are refused.
+    scheme: TOML text (or the path of a .toml file) of a scheme for this optimizer instead of the
+        configuration's.
+
+    Returns an instance of a class derived from the optimizer's own, of the same name. Also in a
+    world of one rank gradients go through the runtime, so that compression acts there as elsewhere.
+    Only parameters that require gradients now take part. Raises ValueError as Horovod does,
+    HorovodInternalError when ranks disagree.
+    """
+    check_arguments(
+        compression, backward_passes_per_step, op, gradient_predivide_factor, process_set
+    )
+    check_groups(num_groups, groups)
+    named = name_parameters(optimizer.param_groups, named_parameters)
+    base = type(optimizer)
+    made: Any = type(
+        base.__name__,
+        (_DistributedOptimizer, base),
+        {"__doc__": base.__doc__, "__module__": base.__module__},
+    )
+    wrapped = made.__new__(made)
+    # Options, state and torch's own bookkeeping are shared with the original; a learning-rate
+    # scheduler may have laid a `step` of its own over the original, which would hide ours.
+    wrapped.__dict__.update(
+        {key: value for key, value in optimizer.__dict__.items() if key != "step"}
+    )
+    # Such a scheduler counts steps of the original, which will have none, and would warn.
+    optimizer._opt_called = True  # type: ignore[attr-defined]
+    exchange = GradientExchange(
+        lambda: wrapped.param_groups,
+        named,
+        compression,
+        backward_passes_per_step,
+        op,
+        float(gradient_predivide_factor),
+        sparse_as_dense,
+        scheme_text(scheme),
+    )
+    wrapped._should_synchronize = True
+    wrapped._exchange = exchange
+    wrapped._deferred = DeferredUpdates(
+        exchange, lambda: wrapped.param_groups, lambda some: wrapped._step_on(some)
+    )
+    if exchange.set.defers():
+        wrapped._deferred.watch()
+    return wrapped

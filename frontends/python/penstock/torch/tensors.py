@@ -1,0 +1,67 @@
+"""torch tensors as the runtime sees them: element types, views, and copies where torch's layout
+does not fit.
+
+The runtime gets contiguous memory of the host. Tensors of another device or layout go through a
+copy.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from penstock import _library as c
+from penstock.common.runtime import TensorView
+
+DTYPES: dict[torch.dtype, int] = {
+    torch.float32: c.FLOAT32,
+    torch.float16: c.FLOAT16,
+    torch.bfloat16: c.BFLOAT16,
+    torch.float64: c.FLOAT64,
+    torch.int8: c.INT8,
+    torch.uint8: c.UINT8,
+    torch.int16: c.INT16,
+    torch.int32: c.INT32,
+    torch.int64: c.INT64,
+}
+
+# Horovod's types for reductions, and bfloat16 as an extension; the narrow integers can only be
+# moved.
+REDUCIBLE: frozenset[torch.dtype] = frozenset(
+    [torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+)
+MOVABLE: frozenset[torch.dtype] = REDUCIBLE | {torch.uint8, torch.int8, torch.int16}
+
+
+def check_tensor(tensor: torch.Tensor, allowed: frozenset[torch.dtype]) -> None:
+    """Raises ValueError for a tensor that an operation cannot take."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"expected a torch.Tensor, got {type(tensor).__name__}")
+    if tensor.is_sparse or tensor.dtype not in allowed:
+        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+    if not tensor.is_contiguous():
+        raise ValueError("Tensor is required to be contiguous.")
+
+
+def usable(tensor: torch.Tensor) -> bool:
+    """True when the runtime can work in the tensor's own memory."""
+    return tensor.device.type == "cpu" and tensor.is_contiguous()
+
+
+def host_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy in host memory, without history."""
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    copy.copy_(tensor.detach())
+    return copy
+
+
+def view_of(tensor: torch.Tensor) -> TensorView:
+    """The runtime's view of a usable tensor; keeps the tensor alive."""
+    return TensorView(tuple(tensor.shape), DTYPES[tensor.dtype], tensor.data_ptr(), tensor)
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor's memory as uint8 when its type cannot be moved as such (bool, complex), else
+    None."""
+    if tensor.dtype in MOVABLE:
+        return None
+    return tensor.contiguous().reshape(-1).view(torch.uint8)

@@ -1,0 +1,160 @@
+"""Collective operations against values computed from the ranks' known inputs."""
+
+from __future__ import annotations
+
+import torch
+from support import equal, expect, run_checks
+
+import penstock.torch as hvd
+
+REDUCIBLE = [torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+MOVABLE = REDUCIBLE + [torch.uint8, torch.int8, torch.int16]
+SHAPES = [(), (0,), (1,), (17,), (5, 3), (2, 3, 4), (1, 0, 3), (70001,)]
+
+
+def value(rank: int, shape: tuple, dtype: torch.dtype) -> torch.Tensor:
+    """Small integers, so that every type holds sums and products exactly."""
+    count = int(torch.tensor(shape).prod()) if shape else 1
+    return ((torch.arange(count) % 3) + 1 + rank).reshape(shape).to(dtype)
+
+
+def check_topology() -> None:
+    assert hvd.is_initialized() and hvd.is_homogeneous()
+    assert 0 <= hvd.rank() < hvd.size()
+    assert (hvd.local_rank(), hvd.local_size()) == (hvd.rank(), hvd.size())
+    assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
+    assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
+
+
+def check_allreduce_gives_sum_min_max_product_and_average() -> None:
+    for dtype in REDUCIBLE:
+        for shape in SHAPES:
+            everyone = torch.stack([value(r, shape, dtype).double() for r in range(hvd.size())])
+            own = value(hvd.rank(), shape, dtype)
+            before = own.clone()
+            expected = {
+                hvd.Sum: everyone.sum(0),
+                hvd.Min: everyone.min(0).values if everyone.numel() else everyone.sum(0),
+                hvd.Max: everyone.max(0).values if everyone.numel() else everyone.sum(0),
+                hvd.Product: everyone.prod(0),
+            }
+            for op, result in expected.items():
+                equal(hvd.allreduce(own, op=op), result.to(dtype))
+                equal(own, before)
+            average = hvd.allreduce(own)
+            exact = everyone.mean(0)
+            if dtype.is_floating_point:
+                # One rounding of the division in the tensor's own type.
+                torch.testing.assert_close(
+                    average.double(), exact, rtol=2 * torch.finfo(dtype).eps, atol=0
+                )
+            else:
+                equal(average, exact.trunc().to(dtype))
+
+
+def check_allreduce_in_place_and_async() -> None:
+    everyone = sum(value(r, (5, 3), torch.float32) for r in range(hvd.size()))
+    tensor = value(hvd.rank(), (5, 3), torch.float32)
+    assert hvd.allreduce_(tensor, op=hvd.Sum) is tensor
+    equal(tensor, everyone)
+    tensors = [value(hvd.rank(), (5, 3), torch.float32) for _ in range(20)]
+    handles = [hvd.allreduce_async_(t, op=hvd.Sum, name=f"t{i}") for i, t in enumerate(tensors)]
+    handles.append(hvd.allreduce_async(tensors[0].clone(), op=hvd.Sum))
+    for handle in handles[::-1]:
+        equal(hvd.synchronize(handle), everyone)
+        assert hvd.synchronize(handle) is None, "the second wait gives nothing"
+    with expect(ValueError, "cleared"):
+        hvd.poll(handles[0])
+    assert hvd.synchronize(10**9) is None
+
+
+def check_scale_factors() -> None:
+    tensor = value(hvd.rank(), (5,), torch.float32)
+    everyone = sum(value(r, (5,), torch.float32) for r in range(hvd.size()))
+    equal(
+        hvd.allreduce(tensor, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0), everyone * 2
+    )
+    whole = value(hvd.rank(), (5,), torch.int32)
+    scaled = sum(value(r, (5,), torch.int32).double().mul(2.5).trunc() for r in range(hvd.size()))
+    equal(hvd.allreduce(whole, op=hvd.Sum, prescale_factor=2.5), scaled.to(torch.int32))
+
+
+def check_compression_and_old_average() -> None:
+    tensor = value(hvd.rank(), (7,), torch.float32)
+    everyone = sum(value(r, (7,), torch.float32) for r in range(hvd.size()))
+    equal(hvd.allreduce(tensor, op=hvd.Sum, compression=hvd.Compression.fp16), everyone)
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        equal(hvd.allreduce(tensor, average=False), everyone)
+        assert [w.category for w in caught] == [DeprecationWarning]
+    with expect(ValueError, "supersedes"):
+        hvd.allreduce(tensor, average=True, op=hvd.Sum)
+
+
+def check_allgather_of_ragged_rows() -> None:
+    for dtype in MOVABLE:
+        for rest in [(), (3,), (2, 0), (70, 11)]:
+            parts = [value(r, (r * 2, *rest), dtype) for r in range(hvd.size())]
+            equal(hvd.allgather(parts[hvd.rank()]), torch.cat(parts))
+    with expect(ValueError, "scalar"):
+        hvd.allgather(torch.tensor(1.0))
+    handle = hvd.allgather_async(torch.full((hvd.rank() + 1,), hvd.rank()))
+    equal(hvd.synchronize(handle), torch.cat([torch.full((r + 1,), r) for r in range(hvd.size())]))
+
+
+def check_broadcast_from_every_root() -> None:
+    for root in range(hvd.size()):
+        for dtype in MOVABLE:
+            for shape in [(), (0,), (17,), (5, 3)]:
+                own = value(hvd.rank(), shape, dtype)
+                equal(hvd.broadcast(own, root), value(root, shape, dtype))
+                equal(own, value(hvd.rank(), shape, dtype))
+                assert hvd.broadcast_(own, root) is own
+                equal(own, value(root, shape, dtype))
+    with expect(ValueError, "root_rank"):
+        hvd.broadcast(torch.zeros(1), hvd.size())
+
+
+def check_autograd() -> None:
+    size, rank = hvd.size(), hvd.rank()
+    x = torch.full((4,), float(rank + 1), requires_grad=True)
+    hvd.allreduce(x, op=hvd.Sum).mul(float(rank)).sum().backward()
+    equal(x.grad, torch.full((4,), float(sum(range(size)))))
+    x = torch.ones(rank + 1, 2, requires_grad=True)
+    gathered = hvd.allgather(x)
+    weights = torch.arange(float(gathered.numel())).reshape(gathered.shape)
+    gathered.mul(weights * size).sum().backward()
+    first = rank * (rank + 1) // 2
+    torch.testing.assert_close(x.grad, weights[first : first + rank + 1] * size)
+    x = torch.ones(3, requires_grad=True)
+    hvd.broadcast(x, 1).mul(float(rank)).sum().backward()
+    expected = sum(range(size)) / size if rank == 1 else 0.0
+    torch.testing.assert_close(x.grad, torch.full((3,), expected))
+
+
+def check_names_match_whatever_the_order() -> None:
+    a, b = torch.full((3,), float(hvd.rank())), torch.full((3,), 10.0 + hvd.rank())
+    order = [("a", a), ("b", b)] if hvd.rank() % 2 == 0 else [("b", b), ("a", a)]
+    handles = {name: hvd.allreduce_async(t, name=name, op=hvd.Sum) for name, t in order}
+    total = float(sum(range(hvd.size())))
+    equal(hvd.synchronize(handles["a"]), torch.full((3,), total))
+    equal(hvd.synchronize(handles["b"]), torch.full((3,), total + 10.0 * hvd.size()))
+
+
+def check_a_barrier_passes_while_an_operation_waits_for_its_peers() -> None:
+    tensor = torch.ones(2)
+    handle = None
+    if hvd.rank() == 0:
+        handle = hvd.allreduce_async(tensor, name="late", op=hvd.Sum)
+        assert not hvd.poll(handle)
+    hvd.barrier()
+    if handle is None:
+        handle = hvd.allreduce_async(tensor, name="late", op=hvd.Sum)
+    equal(hvd.synchronize(handle), torch.full((2,), float(hvd.size())))
+
+
+if __name__ == "__main__":
+    hvd.init()
+    run_checks(globals())

@@ -1,0 +1,69 @@
+"""Ranks that disagree: the same error on every one of them, and work goes on afterwards."""
+
+from __future__ import annotations
+
+import torch
+from support import equal, expect, run_checks
+
+import penstock.torch as hvd
+
+
+def check_mismatched_shapes() -> None:
+    with expect(hvd.HorovodInternalError, "shape"):
+        hvd.allreduce(torch.ones(3 + hvd.rank()), name="shape")
+    with expect(hvd.HorovodInternalError, "rows"):
+        hvd.allgather(torch.ones(2, 3 + hvd.rank()), name="rows")
+    with expect(hvd.HorovodInternalError):
+        hvd.broadcast(torch.ones(3 + hvd.rank()), 0, name="shape")
+    equal(hvd.allreduce(torch.ones(3), op=hvd.Sum), torch.full((3,), float(hvd.size())))
+
+
+def check_mismatched_types() -> None:
+    with expect(hvd.HorovodInternalError, "type"):
+        hvd.allreduce(torch.ones(3).to(torch.float64 if hvd.rank() else torch.float32), name="type")
+
+
+def check_mismatched_reductions_scales_and_roots() -> None:
+    with expect(hvd.HorovodInternalError):
+        hvd.allreduce(torch.ones(3), name="op", op=hvd.Max if hvd.rank() else hvd.Sum)
+    with expect(hvd.HorovodInternalError):
+        hvd.allreduce(torch.ones(3), name="scale", prescale_factor=1.0 + hvd.rank())
+    with expect(hvd.HorovodInternalError):
+        hvd.broadcast(torch.ones(3), root_rank=hvd.rank(), name="root")
+
+
+def check_one_name_twice() -> None:
+    first = hvd.allreduce_async(torch.ones(2), name="twice") if hvd.rank() == 0 else None
+    if first is not None:
+        with expect(ValueError, "twice"):
+            hvd.allreduce_async(torch.ones(2), name="twice")
+    hvd.barrier()
+    if first is None:
+        first = hvd.allreduce_async(torch.ones(2), name="twice")
+    equal(hvd.synchronize(first), torch.ones(2))
+
+
+def check_what_is_wrong_here_is_said_here() -> None:
+    with expect(ValueError, "contiguous"):
+        hvd.allreduce(torch.ones(4, 4).t()[1:])
+    with expect(ValueError, "not supported"):
+        hvd.allreduce(torch.ones(4, dtype=torch.int8))
+    with expect(ValueError, "not supported"):
+        hvd.broadcast(torch.ones(4, dtype=torch.bool), 0)
+    with expect(ValueError, "expected Average"):
+        hvd.allreduce(torch.ones(4), op=2)
+    with expect(NotImplementedError, "process_set"):
+        hvd.allreduce(torch.ones(4), process_set=object())
+
+
+def check_optimizers_of_different_models() -> None:
+    layer = torch.nn.Linear(3 + hvd.rank(), 2)
+    with expect(hvd.HorovodInternalError):
+        hvd.DistributedOptimizer(
+            torch.optim.SGD(layer.parameters(), lr=0.1), layer.named_parameters()
+        )
+
+
+if __name__ == "__main__":
+    hvd.init()
+    run_checks(globals())

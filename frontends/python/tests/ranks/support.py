@@ -1,0 +1,112 @@
+"""What the scripts that run on several ranks share."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Callable
+
+import torch
+
+import penstock.torch as hvd
+
+
+def run_checks(names: dict[str, object], only: tuple[str, ...] = ()) -> None:
+    """Runs every function named check_*, in the order of definition, and says which failed. Call
+    after init()."""
+    torch.set_num_threads(1)
+    checks = {
+        n: f
+        for n, f in names.items()
+        if n.startswith("check_") and callable(f) and (not only or n in only)
+    }
+    assert checks, "no check was found"
+    for name, check in checks.items():
+        torch.manual_seed(1234)
+        try:
+            check()  # type: ignore[operator]
+        except BaseException:
+            print(
+                f"rank {hvd.rank() if hvd.is_initialized() else '?'}: {name} "
+                f"FAILED\n{traceback.format_exc()}",
+                flush=True,
+            )
+            raise
+    hvd.shutdown()
+    print("all checks passed", flush=True)
+
+
+@contextmanager
+def expect(kind: type[BaseException], *words: str) -> Iterator[None]:
+    """The block must raise `kind` (exactly) with all words in its message."""
+    try:
+        yield
+    except kind as error:
+        assert type(error) is kind, f"{type(error).__name__} instead of {kind.__name__}: {error}"
+        for word in words:
+            assert word in str(error), f"{word!r} is not in {error}"
+        return
+    raise AssertionError(f"nothing was raised, expected {kind.__name__}")
+
+
+def equal(got: torch.Tensor, expected: torch.Tensor) -> None:
+    """Same type, shape and bits."""
+    assert got.dtype == expected.dtype, f"{got.dtype} instead of {expected.dtype}"
+    assert got.shape == expected.shape, f"{tuple(got.shape)} instead of {tuple(expected.shape)}"
+    assert torch.equal(got, expected), f"{got} instead of {expected}"
+
+
+def make_model(dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
+    """A small network, the same on every rank."""
+    torch.manual_seed(7)
+    return torch.nn.Sequential(
+        torch.nn.Linear(5, 9),
+        torch.nn.Tanh(),
+        torch.nn.Linear(9, 7),
+        torch.nn.Tanh(),
+        torch.nn.Linear(7, 3),
+    ).to(dtype)
+
+
+def make_batch(
+    step: int, rows: int, dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and targets of a step, the same on every rank."""
+    generator = torch.Generator().manual_seed(100 + step)
+    return torch.randn(rows, 5, generator=generator, dtype=dtype), torch.randn(
+        rows, 3, generator=generator, dtype=dtype
+    )
+
+
+def loss_of(
+    model: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
+    """Mean squared error."""
+    return ((model(x) - y) ** 2).mean()
+
+
+def mine(rows: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a batch."""
+    return rows.chunk(hvd.size())[hvd.rank()]
+
+
+def close(got: torch.nn.Module, expected: torch.nn.Module, tolerance: float = 1e-5) -> None:
+    """Parameters agree to rounding: sums over ranks and over a batch round differently, some 1e-7
+    per step."""
+    for (name, a), b in zip(got.named_parameters(), expected.parameters()):
+        torch.testing.assert_close(
+            a, b, rtol=tolerance, atol=tolerance, msg=lambda m: f"{name}: {m}"
+        )
+
+
+def same_bits_on_all_ranks(model: torch.nn.Module) -> None:
+    """All ranks hold the same parameters."""
+    flat = torch.cat([p.detach().reshape(-1).float() for p in model.parameters()])
+    for other in hvd.allgather(flat.reshape(1, -1)):
+        assert torch.equal(flat, other), "parameters differ between ranks"
+
+
+if __name__ == "__main__":
+    sys.exit("this file holds helpers; run one of the others")

@@ -1,0 +1,340 @@
+"""One process, no launcher: what DistributedOptimizer accepts, a world of one, and finding the
+library."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import penstock._library as c
+import penstock.torch as hvd
+from penstock.common.exceptions import HorovodInternalError, PenstockError, exception_from
+from penstock.torch.checks import check_groups, has_momentum, name_parameters
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def world():
+    hvd.init()
+    yield
+    hvd.shutdown()
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+
+
+def sgd(model, **options):
+    return torch.optim.SGD(model.parameters(), **{"lr": 0.1, **options})
+
+
+def train(optimizer, model, steps=4):
+    for step in range(steps):
+        optimizer.zero_grad()
+        generator = torch.Generator().manual_seed(step)
+        model(torch.randn(8, 6, generator=generator)).square().mean().backward()
+        optimizer.step()
+
+
+def python(code, **environment):
+    """Runs code in a process of its own."""
+    full = {**os.environ, "PYTHONPATH": str(PACKAGE), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env=full,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+# ---- before init ----
+
+
+def test_everything_that_needs_the_world_says_so_before_init():
+    for ask in (
+        hvd.rank,
+        hvd.size,
+        hvd.local_rank,
+        hvd.local_size,
+        hvd.cross_rank,
+        hvd.cross_size,
+        hvd.is_homogeneous,
+    ):
+        with pytest.raises(ValueError, match="Horovod has not been initialized; use hvd.init()."):
+            ask()
+    with pytest.raises(ValueError, match="not been initialized"):
+        hvd.allreduce(torch.ones(1))
+    assert not hvd.is_initialized()
+    hvd.shutdown()  # no harm
+
+
+def test_init_refuses_what_it_does_not_offer():
+    with pytest.raises(NotImplementedError, match="comm"):
+        hvd.init(comm=[0])
+    with pytest.raises(NotImplementedError, match="process_sets"):
+        hvd.init(process_sets=[object()])
+    with pytest.raises(ValueError, match="at most one"):
+        hvd.init(config="a.toml", config_text="[scheme]")
+    assert not hvd.is_initialized()
+
+
+def test_a_broken_configuration_is_an_error_with_its_place():
+    done = python(
+        """
+        import penstock.torch as hvd
+        for text in ("[scheme", "[scheme]\\ncompresor = 'topk'", "[scheme]\\ncompressor = 'tokp'"):
+            try:
+                hvd.init(config_text=text)
+            except (ValueError, hvd.HorovodInternalError) as error:
+                print("caught", error)
+        try:
+            hvd.init(config="/nonexistent/scheme.toml")
+        except (ValueError, hvd.HorovodInternalError) as error:
+            print("caught", error)
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    caught = done.stdout.splitlines()
+    assert done.stdout.count("caught") == 4, done.stdout
+    assert (
+        "compressor" in done.stdout
+        and "topk" in done.stdout
+        and "/nonexistent/scheme.toml" in done.stdout
+    ), caught
+
+
+# ---- exceptions and the library ----
+
+
+def test_statuses_become_exceptions():
+    assert type(exception_from(1, "x")) is ValueError
+    for code in range(2, 13):
+        error = exception_from(code, "what happened")
+        assert isinstance(error, HorovodInternalError) and isinstance(error, RuntimeError)
+        assert error.code == code and str(error) == "what happened"
+    assert PenstockError is HorovodInternalError
+
+
+def test_a_missing_library_says_what_to_do(tmp_path):
+    done = python(
+        "import penstock._library as c; c.library()", PENSTOCK_LIBRARY=str(tmp_path / "libnone.so")
+    )
+    assert (
+        "ImportError" in done.stderr
+        and "libnone.so" in done.stderr
+        and "PENSTOCK_LIBRARY" in done.stderr
+    )
+    copied = tmp_path / "copy" / "a" / "b"
+    copied.mkdir(parents=True)
+    subprocess.run(["cp", "-r", str(PACKAGE / "penstock"), str(copied)], check=True)
+    subprocess.run(["rm", "-rf", str(copied / "penstock" / "lib")], check=True)
+    done = python(
+        "import penstock._library as c; c.library()", PYTHONPATH=str(copied), PENSTOCK_LIBRARY=""
+    )
+    assert "ImportError" in done.stderr and "cmake --preset release" in done.stderr
+
+
+def test_something_else_than_the_library_is_refused(tmp_path):
+    text = tmp_path / "libtext.so"
+    text.write_text("not a library")
+    done = python("import penstock._library as c; c.library()", PENSTOCK_LIBRARY=str(text))
+    assert "ImportError" in done.stderr and "could not be loaded" in done.stderr
+    import ctypes.util
+
+    other = ctypes.util.find_library("z")
+    loaded = [
+        line.split()[-1]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if f"/{other}" in line
+    ]
+    assert loaded, (
+        "this process has no libz mapped, which the check needs as a library that is not ours"
+    )
+    done = python("import penstock._library as c; c.library()", PENSTOCK_LIBRARY=loaded[0])
+    assert "ImportError" in done.stderr and "is not a libpenstock" in done.stderr, done.stderr
+
+
+def test_structures_tell_their_size():
+    for kind in (
+        c.Tensor,
+        c.RuntimeOptions,
+        c.Topology,
+        c.GradientDeclaration,
+        c.SetDeclaration,
+        c.Counters,
+    ):
+        assert kind().struct_size == c.ctypes.sizeof(kind)
+    assert c.Tensor(numel=4).struct_size == c.ctypes.sizeof(c.Tensor)
+
+
+# ---- a world of one ----
+
+
+def test_a_world_of_one_has_the_whole_surface(world, tmp_path):
+    assert (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size()) == (0, 1, 0, 1)
+    assert hvd.is_homogeneous()
+    x = torch.arange(5.0)
+    assert (
+        torch.equal(hvd.allreduce(x), x)
+        and torch.equal(hvd.allgather(x), x)
+        and torch.equal(hvd.broadcast(x, 0), x)
+    )
+    assert hvd.allgather_object({"a": 1}) == [{"a": 1}] and hvd.broadcast_object("x") == "x"
+    hvd.barrier()
+    assert isinstance(hvd.report(), dict)
+    trace = tmp_path / "trace.json"
+    hvd.start_timeline(str(trace))
+    hvd.allreduce(x)
+    hvd.stop_timeline()
+    assert isinstance(json.loads(trace.read_text()), (list, dict))
+
+
+def test_init_again_does_nothing_and_a_second_configuration_is_refused(world):
+    hvd.init()
+    with pytest.raises(ValueError, match="shutdown"):
+        hvd.init(config_text="[scheme]\n")
+
+
+def test_one_rank_trains_as_without_penstock(world, model):
+    plain = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    plain.load_state_dict(model.state_dict())
+    train(hvd.DistributedOptimizer(sgd(model), model.named_parameters()), model)
+    train(sgd(plain), plain)
+    for p, q in zip(model.parameters(), plain.parameters()):
+        assert torch.equal(p, q)
+
+
+def test_compression_acts_in_a_world_of_one_too(world, model):
+    scheme = '[scheme]\ncompressor = "topk"\nmemory = "none"\n[compressor.topk]\ndensity = 0.1\n'
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), scheme=scheme)
+    model(torch.ones(3, 6)).sum().backward()
+    optimizer.synchronize()
+    kept = sum(int(p.grad.count_nonzero()) for p in model.parameters())
+    total = sum(p.numel() for p in model.parameters())
+    assert 0 < kept <= total * 0.1 + len(list(model.parameters())), (
+        f"{kept} of {total} entries came back"
+    )
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    assert optimizer.counters()["payload_bytes"] < optimizer.counters()["gradient_bytes"]
+
+
+def test_existing_state_and_options_are_taken_over(world, model):
+    inner = sgd(model, momentum=0.9)
+    train(inner, model, 2)
+    optimizer = hvd.DistributedOptimizer(inner, model.named_parameters())
+    assert type(optimizer).__name__ == "SGD" and isinstance(optimizer, torch.optim.SGD)
+    assert optimizer.state[model[0].weight]["momentum_buffer"].any()
+    assert optimizer.param_groups[0]["momentum"] == 0.9
+    with pytest.raises(ValueError, match="no further parameter groups"):
+        optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(1))]})
+
+
+def test_frozen_parameters_take_no_part(world, model):
+    model[0].weight.requires_grad_(False)
+    before = model[0].weight.clone()
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    train(optimizer, model)
+    assert torch.equal(model[0].weight, before) and model[0].weight.grad is None
+    assert "0.weight" not in json.dumps(optimizer.report())
+
+
+def test_an_optimizer_outlives_no_shutdown(model):
+    done = python(
+        """
+        import torch, penstock.torch as hvd
+        hvd.init()
+        p = torch.nn.Parameter(torch.ones(3))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=0.1))
+        p.sum().backward(); optimizer.step(); optimizer.zero_grad()
+        hvd.shutdown()
+        p.sum().backward()
+        try:
+            optimizer.step()
+        except ValueError as error:
+            print("caught", error)
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert "caught" in done.stdout and "shut down" in done.stdout
+
+
+# ---- arguments ----
+
+
+def test_named_parameters_are_checked(world, model):
+    def wrap(named):
+        return hvd.DistributedOptimizer(sgd(model), named_parameters=named)
+
+    with pytest.raises(ValueError, match="sequence of tuples"):
+        wrap([p for p in model.parameters()])
+    twice = [("same", p) for p in model.parameters()]
+    with pytest.raises(ValueError, match="must be unique. Found duplicates: same"):
+        wrap(twice)
+    named = list(model.named_parameters())
+    with pytest.raises(ValueError, match=str(id(named[-1][1]))):
+        wrap(named[:-1])
+    extra = torch.nn.Parameter(torch.ones(2))
+    train(wrap([*named, ("not the optimizer's", extra)]), model, 1)
+
+
+def test_generated_names_are_unique_over_groups():
+    groups = [{"params": [torch.ones(1), torch.ones(2)]}, {"params": [torch.ones(3)]}]
+    names = [name for name, _ in name_parameters(groups, None)]
+    assert names == ["allreduce.noname.0.0", "allreduce.noname.0.1", "allreduce.noname.1.0"]
+
+
+def test_other_arguments_are_checked(world, model):
+    def wrap(**options):
+        return hvd.DistributedOptimizer(sgd(model), model.named_parameters(), **options)
+
+    for passes in (0, -1):
+        with pytest.raises(ValueError, match="backward_passes_per_step must be > 0"):
+            wrap(backward_passes_per_step=passes)
+    with pytest.raises(
+        ValueError, match="gradient_predivide_factor not supported with op != Average"
+    ):
+        wrap(op=hvd.Sum, gradient_predivide_factor=2.0)
+    with pytest.raises(ValueError, match="Average or Sum"):
+        wrap(op=hvd.Max)
+    with pytest.raises(ValueError, match="compression"):
+        wrap(compression=3)
+    with pytest.raises(NotImplementedError, match="process_set"):
+        wrap(process_set=object())
+    with pytest.raises((ValueError, HorovodInternalError), match="nothing"):
+        wrap(scheme='[scheme]\ncompressor = "nothing"\n')
+
+
+def test_groups_are_checked():
+    a, b = torch.ones(1), torch.ones(1)
+    check_groups(0, [[a], [b]])
+    check_groups(0, 3)
+    for wrong in (0, -1, "x", 2.5, True):
+        with pytest.raises(ValueError, match="groups should be a positive integer"):
+            check_groups(0, wrong)
+    with pytest.raises(ValueError, match="must consist of torch.Tensor"):
+        check_groups(0, [[a, 3]])
+    with pytest.raises(ValueError, match="only appear once"):
+        check_groups(0, [[a, b], [a]])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_groups(2, None)
+    assert [w.category for w in caught] == [DeprecationWarning]
+
+
+def test_momentum_of_the_optimizer_is_seen():
+    p = [torch.nn.Parameter(torch.ones(1))]
+    assert not has_momentum(torch.optim.SGD(p, lr=0.1).param_groups)
+    assert has_momentum(torch.optim.SGD(p, lr=0.1, momentum=0.9).param_groups)
+    assert has_momentum(torch.optim.Adam(p).param_groups)
+    assert not has_momentum(torch.optim.Adam(p, betas=(0.0, 0.9)).param_groups)

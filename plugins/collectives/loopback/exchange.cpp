@@ -1,0 +1,219 @@
+// See exchange.hpp: how messages meet. What is done with a complete meeting is in transfer.cpp.
+#include "exchange.hpp"
+
+#include "transfer.hpp"
+
+#include <kernels/message.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace penstock::loopback {
+
+namespace {
+
+// Meetings kept for reuse. Below this a tag finds a meeting that had the same tag before, with
+// buffers of the right size.
+constexpr size_t kMostSpareMeetings = 4096;
+
+bool is_pair(uint32_t pattern) {
+  return pattern == PENSTOCK_SEND || pattern == PENSTOCK_RECEIVE;
+}
+
+// Bytes that a message brings to its meeting.
+uint64_t bytes_brought(const Ticket& ticket) {
+  const penstock_message& message = ticket.message;
+  const bool nothing = message.pattern == PENSTOCK_RECEIVE || message.pattern == PENSTOCK_BARRIER ||
+                       (message.pattern == PENSTOCK_BROADCAST && message.peer != ticket.rank);
+  return nothing ? 0 : message.count * sdk::dtype_bytes(message.dtype);
+}
+
+}  // namespace
+
+void Buffer::resize(uint64_t bytes) {
+  const uint64_t n_words = (bytes + 7) / 8;
+  if (n_words <= n_words_) return;
+  words_ = std::make_unique_for_overwrite<uint64_t[]>(n_words);
+  n_words_ = n_words;
+}
+
+Exchange::Exchange(std::vector<uint32_t> members)
+    : members_(std::move(members)), left_(members_.size()) {}
+
+std::string Exchange::name_of(uint32_t rank) const {
+  return sdk::text("rank ", rank, " (rank ", members_[rank], " of the world)");
+}
+
+uint32_t Exchange::member_of(const Meeting& meeting, uint32_t part) const {
+  if (meeting.key.from == Meeting::kAll) return part;
+  return part == 0 ? meeting.key.from : meeting.key.to;
+}
+
+void Exchange::refuse_if_aborted(const penstock_message& message) const {
+  if (!aborted_by_.empty())
+    throw sdk::message_error(PENSTOCK_ABORTED, message, "the channel was aborted by ", aborted_by_);
+}
+
+Meeting& Exchange::meet(const Meeting::Key& key, uint32_t n_parts) {
+  for (const auto& meeting : active_)
+    if (meeting->key == key) return *meeting;
+  const auto same_tag = [&](const auto& spare) {
+    return spare->key.tag == key.tag && spare->key.from == key.from && spare->key.to == key.to;
+  };
+  auto found = std::find_if(spare_.begin(), spare_.end(), same_tag);
+  if (found == spare_.end() && spare_.size() >= kMostSpareMeetings) found = spare_.begin();
+  if (found == spare_.end()) {
+    active_.push_back(std::make_unique<Meeting>());
+  } else {
+    active_.push_back(std::move(*found));
+    spare_.erase(found);
+  }
+  Meeting& meeting = *active_.back();
+  meeting.key = key;
+  meeting.parts.resize(n_parts);
+  return meeting;
+}
+
+void Exchange::submit(Ticket& ticket) {
+  const penstock_message& message = ticket.message;
+  const uint32_t pattern = message.pattern;
+  Meeting::Key key{message.tag, Meeting::kAll, Meeting::kAll, 0};
+  ticket.part = ticket.rank;
+  if (is_pair(pattern)) {
+    key.from = pattern == PENSTOCK_SEND ? ticket.rank : message.peer;
+    key.to = pattern == PENSTOCK_SEND ? message.peer : ticket.rank;
+    ticket.part = pattern == PENSTOCK_SEND ? 0 : 1;
+  }
+  Part* part;
+  {
+    std::lock_guard lock(mutex_);
+    refuse_if_aborted(message);
+    key.turn = turns_[{is_pair(pattern) ? ticket.part : ticket.rank, key.tag, key.from, key.to}]++;
+    ticket.meeting = &meet(key, is_pair(pattern) ? 2 : size());
+    part = &ticket.meeting->parts[ticket.part];
+  }
+  // Copied outside the lock: until it has arrived nobody else looks at this part.
+  const uint64_t bytes = bytes_brought(ticket);
+  part->bytes.resize(bytes);
+  if (bytes != 0) std::memcpy(part->bytes.data(), message.send, bytes);
+  std::lock_guard lock(mutex_);
+  arrive(*ticket.meeting, ticket);
+}
+
+void Exchange::arrive(Meeting& meeting, const Ticket& ticket) {
+  const penstock_message& message = ticket.message;
+  Part& part = meeting.parts[ticket.part];
+  part.pattern = message.pattern;
+  part.reduction = message.reduction;
+  part.dtype = message.dtype;
+  part.peer = message.peer;
+  part.count = message.count;
+  part.counts.clear();
+  if (message.pattern == PENSTOCK_ALL_TO_ALL)
+    part.counts.assign(message.send_counts, message.send_counts + size());
+  if (message.pattern == PENSTOCK_REDUCE_SCATTER)
+    part.counts.assign(message.receive_counts, message.receive_counts + size());
+  part.arrived = true;
+  if (++meeting.n_arrived != meeting.parts.size()) return;
+  check_parts(meeting);
+  if (meeting.disagreement.empty() && sdk::is_reduction(message.pattern))
+    prepare_reduction(meeting);
+}
+
+// Parts that cannot belong together: every member gets the same error.
+void Exchange::check_parts(Meeting& meeting) const {
+  if (meeting.key.from != Meeting::kAll) return;  // the receiver compares
+  const Part& first = meeting.parts[0];
+  for (uint32_t r = 1; r < size(); ++r) {
+    const Part& part = meeting.parts[r];
+    const auto differ = [&](const char* what, const auto& mine, const auto& theirs) {
+      meeting.disagreement = sdk::text("ranks disagree on the ", what, ": rank 0 has ", mine,
+                                       ", rank ", r, " has ", theirs);
+    };
+    if (part.pattern != first.pattern)
+      return differ("pattern", sdk::pattern_name(first.pattern), sdk::pattern_name(part.pattern));
+    if (part.pattern == PENSTOCK_BARRIER) continue;
+    if (part.dtype != first.dtype) return differ("dtype", first.dtype, part.dtype);
+    if (part.pattern == PENSTOCK_BROADCAST && part.peer != first.peer)
+      return differ("root", first.peer, part.peer);
+    const bool equal_counts = sdk::is_reduction(part.pattern) || part.pattern == PENSTOCK_BROADCAST;
+    if (equal_counts && part.count != first.count) return differ("count", first.count, part.count);
+    if (!sdk::is_reduction(part.pattern)) continue;
+    if (part.reduction != first.reduction)
+      return differ("reduction", first.reduction, part.reduction);
+    for (size_t i = 0; i < part.counts.size(); ++i)
+      if (part.counts[i] != first.counts[i])
+        return differ(sdk::text("count of rank ", i).c_str(), first.counts[i], part.counts[i]);
+  }
+}
+
+// True when all parts that the ticket needs have arrived and fit together.
+bool Exchange::gathered(const Ticket& ticket) {
+  const penstock_message& message = ticket.message;
+  const Meeting& meeting = *ticket.meeting;
+  std::lock_guard lock(mutex_);
+  refuse_if_aborted(message);
+  std::string missing;
+  for (uint32_t p = 0; p < meeting.parts.size(); ++p) {
+    const uint32_t member = member_of(meeting, p);
+    if (meeting.parts[p].arrived) continue;
+    if (left_[member])
+      throw sdk::message_error(PENSTOCK_PEER_FAILED, message, name_of(member),
+                               " left before its part came");
+    if (message.pattern != PENSTOCK_SEND)
+      missing += (missing.empty() ? "" : ", ") + std::to_string(member);
+  }
+  if (missing.empty()) {
+    if (!meeting.disagreement.empty())
+      throw sdk::message_error(PENSTOCK_MISMATCH, message, meeting.disagreement);
+    return true;
+  }
+  const auto waited = std::chrono::steady_clock::now() - ticket.submitted;
+  if (message.deadline_us != 0 && waited > std::chrono::microseconds(message.deadline_us))
+    throw sdk::message_error(PENSTOCK_DEADLINE_EXCEEDED, message, "nothing came from ranks ",
+                             missing, " within ", message.deadline_us, " us");
+  return false;
+}
+
+bool Exchange::progress(Ticket& ticket) {
+  if (!ticket.done) ticket.done = gathered(ticket) && transfer(ticket, size());
+  return ticket.done;
+}
+
+void Exchange::release(Ticket& ticket) {
+  std::lock_guard lock(mutex_);
+  ticket.meeting->parts[ticket.part].released = true;
+  recycle_finished(*ticket.meeting);
+}
+
+// A meeting is over when nobody will look at it again.
+void Exchange::recycle_finished(Meeting& meeting) {
+  for (uint32_t p = 0; p < meeting.parts.size(); ++p) {
+    const Part& part = meeting.parts[p];
+    if (!part.released && (part.arrived || !left_[member_of(meeting, p)])) return;
+  }
+  const auto found = std::find_if(active_.begin(), active_.end(),
+                                  [&](const auto& active) { return active.get() == &meeting; });
+  for (Part& part : meeting.parts) part.arrived = part.released = false;
+  meeting.n_arrived = 0;
+  meeting.disagreement.clear();
+  meeting.n_segments = 0;
+  meeting.next_segment = 0;
+  meeting.n_reduced = 0;
+  spare_.push_back(std::move(*found));
+  active_.erase(found);
+}
+
+void Exchange::abort(uint32_t rank) {
+  std::lock_guard lock(mutex_);
+  if (aborted_by_.empty()) aborted_by_ = name_of(rank);
+}
+
+bool Exchange::leave(uint32_t rank) {
+  std::lock_guard lock(mutex_);
+  if (!left_[rank]) ++n_left_;
+  left_[rank] = true;
+  return n_left_ == size();
+}
+
+}  // namespace penstock::loopback

@@ -1,0 +1,123 @@
+// See library.hpp.
+#include "library.hpp"
+
+#include <penstock/error.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace penstock::mpi {
+
+namespace {
+
+// MPI itself is global: so is what we must know of it.
+std::atomic<bool> in_use{false};
+std::atomic<bool> may_finalise{false};
+
+void finalise_at_exit() {
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  if (may_finalise && finalised == 0) MPI_Finalize();
+}
+
+sdk::Error unusable(const char* why) {
+  return sdk::Error(PENSTOCK_FAILED_PRECONDITION, sdk::text("collective/mpi cannot join: ", why));
+}
+
+void start() {
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  if (finalised != 0) throw unusable("MPI was finalised before, and it cannot be started twice");
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  int support = MPI_THREAD_SINGLE;
+  if (initialised != 0) {
+    check(MPI_Query_thread(&support), "MPI_Query_thread");
+  } else {
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &support), "MPI_Init_thread");
+    std::atexit(finalise_at_exit);
+  }
+  if (support < MPI_THREAD_SERIALIZED)
+    throw unusable(
+        "MPI was started without MPI_THREAD_SERIALIZED, which calls from the communication thread "
+        "need; start it with MPI_Init_thread or let penstock start it");
+}
+
+}  // namespace
+
+void check(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  char reason[MPI_MAX_ERROR_STRING] = "";
+  int size = 0;
+  MPI_Error_string(code, reason, &size);
+  throw sdk::Error(PENSTOCK_PEER_FAILED, sdk::text(what, " failed: ", reason));
+}
+
+Library::Library() {
+  if (in_use.exchange(true)) throw unusable("another instance in this process has joined");
+  try {
+    start();
+    int rank = 0;
+    int size = 1;
+    check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+    check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+    rank_ = static_cast<uint32_t>(rank);
+    size_ = static_cast<uint32_t>(size);
+    may_finalise = false;
+  } catch (...) {
+    in_use = false;
+    throw;
+  }
+}
+
+void Library::leave(bool aborted) {
+  if (!joined_) return;
+  joined_ = false;
+  may_finalise = !aborted;
+  in_use = false;
+}
+
+Library::~Library() {
+  leave(true);
+}
+
+std::vector<uint32_t> Library::hosts(uint64_t timeout_us) const {
+  char name[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
+  std::vector<char> names(uint64_t(size_) * MPI_MAX_PROCESSOR_NAME);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallgather(name, MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(),
+                       MPI_MAX_PROCESSOR_NAME, MPI_CHAR, MPI_COMM_WORLD, &request),
+        "MPI_Iallgather of host names");
+  const auto start = std::chrono::steady_clock::now();
+  for (int done = 0; done == 0; std::this_thread::yield()) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Iallgather of host names");
+    const uint64_t waited = static_cast<uint64_t>(
+        (std::chrono::steady_clock::now() - start) / std::chrono::microseconds(1));
+    if (done == 0 && waited > timeout_us) {
+      // MPI goes on writing into the buffers: they are given up with it.
+      (void)new std::vector<char>(std::move(names));
+      throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
+                       sdk::text("rank ", rank_, " waited ", timeout_us, " us for the other ",
+                                 size_ - 1, " ranks to join over MPI"));
+    }
+  }
+  std::vector<uint32_t> hosts(size_);
+  uint32_t n_hosts = 0;
+  for (uint32_t r = 0; r < size_; ++r) {
+    const char* mine = &names[uint64_t(r) * MPI_MAX_PROCESSOR_NAME];
+    uint32_t same = 0;
+    while (same < r && std::strcmp(mine, &names[uint64_t(same) * MPI_MAX_PROCESSOR_NAME]) != 0)
+      ++same;
+    hosts[r] = same < r ? hosts[same] : n_hosts++;
+  }
+  return hosts;
+}
+
+}  // namespace penstock::mpi

@@ -1,0 +1,40 @@
+// The MPI library of this process: started once, finished at the end of the process.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace penstock::mpi {
+
+// Throws PEER_FAILED with MPI's own words unless `code` is MPI_SUCCESS.
+void check(int code, const char* what);
+
+// The use of MPI between join and leave. At most one per process at any time.
+class Library {
+ public:
+  // Starts MPI unless somebody else has. [comm] Errors: FAILED_PRECONDITION when another instance
+  // has joined, MPI was finalised, or was started by somebody without the thread support we need.
+  Library();
+  // MPI stays up, so that a later join works. It is finalised when the process ends, provided that
+  // we started it and that nothing was aborted: MPI_Finalize waits for all ranks.
+  void leave(bool aborted);
+  ~Library();  // a leave that never came counts as aborted
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  uint32_t rank() const { return rank_; }
+  uint32_t size() const { return size_; }
+
+  // The number of each rank's host, from 0 in order of appearance. Collective; DEADLINE_EXCEEDED
+  // when not all ranks come.
+  std::vector<uint32_t> hosts(uint64_t timeout_us) const;
+
+ private:
+  uint32_t rank_ = 0;
+  uint32_t size_ = 1;
+  bool joined_ = true;
+};
+
+}  // namespace penstock::mpi

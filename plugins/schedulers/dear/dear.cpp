@@ -1,0 +1,115 @@
+// DeAR: reduce-scatter during backward, all-gather during the next forward.
+// Source: Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce
+// Pipelining", ICDCS 2023.
+#include <penstock/scheduler.hpp>
+
+#include <planning/model.hpp>
+
+namespace sdk = penstock::sdk;
+namespace planning = penstock::planning;
+
+namespace {
+
+constexpr uint64_t kRoutes = planning::route_bit(PENSTOCK_ROUTE_SPLIT);
+
+// The part of a parameter's name before its last dot: parameters that share it belong to one
+// module.
+std::string_view module_of(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view{} : name.substr(0, dot);
+}
+
+using Gradients = std::vector<uint64_t>;
+
+// Neighbours in forward order that belong to one module: the next forward needs them together.
+std::vector<Gradients> modules(const penstock_model& model, const Gradients& forward) {
+  std::vector<Gradients> result;
+  std::string_view last;
+  for (uint64_t gradient : forward) {
+    const std::string_view module = module_of(sdk::view(model.gradients[gradient]->name));
+    if (result.empty() || module.empty() || module != last) result.emplace_back();
+    result.back().push_back(gradient);
+    last = module;
+  }
+  return result;
+}
+
+class Dear {
+ public:
+  static inline const sdk::OptionList options{
+      sdk::integer_option("threshold_bytes", 26214400)
+          .at_least(0)
+          .unit("bytes")
+          .summary("most uncompressed bytes in a group of modules; 0 makes every module a group")};
+
+  explicit Dear(const sdk::Options& values)
+      : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))) {}
+
+  void describe(penstock_scheduler_traits& traits) const {
+    traits.routes = kRoutes;
+    traits.flags = PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD;
+  }
+
+  void plan(const penstock_model& model, sdk::PlanSink& sink) const {
+    const std::string problem = planning::find_problem(model, kRoutes);
+    if (!problem.empty()) throw sdk::invalid_argument("scheduler/dear: ", problem);
+    if (model.n_gradients == 0) return;
+    for (uint32_t phase = 0; phase < model.period; ++phase) {
+      const auto buckets = in_order_of_completion(model, groups(model, phase));
+      for (const Gradients& bucket : buckets)
+        sink.add_bucket(model, phase, bucket, PENSTOCK_ROUTE_SPLIT, PENSTOCK_LAUNCH_READY);
+      sink.explain(sdk::text("dear: phase ", phase, ": ", buckets.size(),
+                             " groups, reduced in backward and gathered in the next forward"));
+    }
+  }
+
+ private:
+  // Groups of modules in forward order, greedily up to the threshold.
+  std::vector<Gradients> groups(const penstock_model& model, uint32_t phase) const {
+    if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0) return planning::units(model, phase);
+    std::vector<bool> present(model.n_gradients, false);
+    for (uint64_t gradient : planning::taking_part(model, phase)) present[gradient] = true;
+    Gradients forward = planning::forward_order(model);
+    std::erase_if(forward, [&](uint64_t gradient) { return !present[gradient]; });
+
+    std::vector<Gradients> result;
+    uint64_t group_bytes = 0;
+    for (const Gradients& module : modules(model, forward)) {
+      uint64_t bytes = 0;
+      for (uint64_t gradient : module)
+        bytes = planning::saturating_add(bytes, model.gradients[gradient]->bytes);
+      const uint64_t joined = planning::saturating_add(group_bytes, bytes);
+      if (result.empty() || threshold_ == 0 || joined > threshold_) {
+        result.emplace_back();
+        group_bytes = 0;
+      }
+      result.back().insert(result.back().end(), module.begin(), module.end());
+      group_bytes = planning::saturating_add(group_bytes, bytes);
+    }
+    return result;
+  }
+
+  // The group whose last gradient backward reaches first comes first: normally the last of forward.
+  static std::vector<Gradients> in_order_of_completion(const penstock_model& model,
+                                                       std::vector<Gradients> groups) {
+    std::vector<uint64_t> place(model.n_gradients);
+    for (uint64_t i = 0; i < model.n_gradients; ++i) place[model.order[i]] = i;
+    const auto completion = [&](const Gradients& group) {
+      uint64_t last = 0;
+      for (uint64_t gradient : group) last = std::max(last, place[gradient]);
+      return last;
+    };
+    std::sort(groups.begin(), groups.end(), [&](const Gradients& a, const Gradients& b) {
+      return completion(a) < completion(b);
+    });
+    return groups;
+  }
+
+  uint64_t threshold_;
+};
+
+}  // namespace
+
+PENSTOCK_SCHEDULER(Dear, "scheduler/dear", "0.1.0",
+                   "reduce-scatter in backward, all-gather in the next forward",
+                   "Zhang et al., DeAR, ICDCS 2023");

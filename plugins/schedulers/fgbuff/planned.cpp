@@ -1,0 +1,111 @@
+// FGBuff's planner as it was meant: every bucket fills while the one before it is on its way.
+#include "planned.hpp"
+
+#include <algorithm>
+
+#include <planning/cost.hpp>
+#include <planning/model.hpp>
+
+namespace fgbuff {
+
+namespace planning = penstock::planning;
+
+namespace {
+
+// Gradients in order of readiness, with what the planner asks of each.
+struct Lane {
+  explicit Lane(const penstock_model& model, uint32_t phase)
+      : model(model), phase(phase), gradients(planning::taking_part(model, phase)) {
+    double last = 0;
+    for (uint64_t gradient : gradients) {
+      const penstock_gradient_model& facts = *model.gradients[gradient];
+      // The order is agreed, so a time that runs backwards is noise.
+      last = std::max(last, planning::usable(facts.ready_us));
+      ready.push_back(last);
+      encode.push_back(planning::encode_us(*facts.candidates[0], facts.numel));
+    }
+  }
+
+  size_t size() const { return gradients.size(); }
+  // Backward time between a gradient and the one before it.
+  double backward(size_t i) const { return i == 0 ? ready[0] : ready[i] - ready[i - 1]; }
+
+  double exchange(size_t begin, size_t end) const {
+    planning::Volume volume;
+    for (size_t i = begin; i < end; ++i)
+      planning::add_payload(volume, *model.gradients[gradients[i]]->candidates[0], phase);
+    return planning::exchange_us(model, volume);
+  }
+
+  const penstock_model& model;
+  uint32_t phase;
+  std::vector<uint64_t> gradients;
+  std::vector<double> ready;
+  std::vector<double> encode;
+};
+
+// The shortest start whose saved start-ups are worth what backward takes to fill it; the pipe
+// starts with at most `first_count` gradients, also where start-ups are too cheap to be worth any
+// wait.
+size_t first_bucket(const Lane& lane, uint64_t first_count) {
+  const double startup = planning::startup_us(lane.model);
+  const size_t most = std::min<size_t>(lane.size(), std::max<uint64_t>(first_count, 1));
+  for (size_t count = 1; count < most; ++count)
+    if (static_cast<double>(count - 1) * startup >= lane.ready[count - 1]) return count;
+  return most;
+}
+
+}  // namespace
+
+std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, uint32_t phase,
+                                                   uint64_t first_count) {
+  const Lane lane(model, phase);
+  std::vector<std::vector<uint64_t>> result;
+  size_t begin = 0;
+  double engine_free = 0;
+  double link_free = 0;
+  const auto emit = [&](size_t end) {
+    result.emplace_back(lane.gradients.begin() + static_cast<ptrdiff_t>(begin),
+                        lane.gradients.begin() + static_cast<ptrdiff_t>(end));
+    double encode = 0;
+    for (size_t i = begin; i < end; ++i) encode += lane.encode[i];
+    const double exchange = lane.exchange(begin, end);
+    engine_free = std::max(engine_free, lane.ready[end - 1]) + encode;
+    link_free = std::max(link_free, engine_free) + exchange;
+    begin = end;
+    return exchange;
+  };
+
+  if (lane.size() == 0) return result;
+  double current = emit(first_bucket(lane, first_count));
+  while (begin < lane.size()) {
+    // Past the end of backward no bucket can hide behind it: the rest saves start-ups in one.
+    if (link_free >= lane.ready.back()) {
+      emit(lane.size());
+      break;
+    }
+    double collect = 0;
+    size_t end = begin;
+    while (end < lane.size()) {
+      collect += lane.backward(end) + lane.encode[end];
+      if (!(collect <= current) && end > begin) break;
+      ++end;
+      if (!(collect <= current)) break;  // one gradient always goes
+    }
+    current = emit(end);
+  }
+  return result;
+}
+
+std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
+                                                    uint64_t count) {
+  std::vector<std::vector<uint64_t>> result;
+  for (uint64_t gradient : planning::taking_part(model, phase)) {
+    if (result.empty() || result.back().size() >= std::max<uint64_t>(count, 1))
+      result.emplace_back();
+    result.back().push_back(gradient);
+  }
+  return result;
+}
+
+}  // namespace fgbuff

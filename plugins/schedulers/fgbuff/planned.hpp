@@ -1,0 +1,20 @@
+// FGBuff's planner as it was meant, on times measured in the running job.
+#pragma once
+
+#include <penstock/scheduler.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace fgbuff {
+
+// Buckets of one phase for a model with measured times, in order of priority. `first_count`: most
+// gradients in the first bucket. Always ends, whatever the numbers.
+std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, uint32_t phase,
+                                                   uint64_t first_count);
+
+// Buckets of `count` gradients each, for as long as nothing is measured.
+std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
+                                                    uint64_t count);
+
+}  // namespace fgbuff

@@ -1,0 +1,108 @@
+// Errors and the host, for plugins written in C++. Compiled into the plugin; never part of the ABI.
+//
+// Plugin code throws Error; the trampolines of this SDK are noexcept and turn every exception into
+// a status made by the host, so nothing is ever thrown across the boundary.
+#pragma once
+
+#include <penstock/host.h>
+
+#include <new>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace penstock::sdk {
+
+// What went wrong: thing, value, expectation and remedy in one lower-case sentence.
+class Error : public std::runtime_error {
+ public:
+  Error(uint32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  uint32_t code() const { return code_; }
+
+ private:
+  uint32_t code_;
+};
+
+// Joins its arguments to one text, as a stream would print them.
+template <typename... Parts>
+std::string text(const Parts&... parts) {
+  std::ostringstream stream;
+  (stream << ... << parts);
+  return stream.str();
+}
+
+template <typename... Parts>
+Error invalid_argument(const Parts&... parts) {
+  return Error(PENSTOCK_INVALID_ARGUMENT, text(parts...));
+}
+template <typename... Parts>
+Error invalid_payload(const Parts&... parts) {
+  return Error(PENSTOCK_INVALID_PAYLOAD, text(parts...));
+}
+template <typename... Parts>
+Error unimplemented(const Parts&... parts) {
+  return Error(PENSTOCK_UNIMPLEMENTED, text(parts...));
+}
+template <typename... Parts>
+Error internal(const Parts&... parts) {
+  return Error(PENSTOCK_INTERNAL, text(parts...));
+}
+
+inline std::string_view view(penstock_str text) {
+  return {text.data, text.size};
+}
+inline penstock_str str(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+// The host that loaded this plugin: set by load, before any instance exists. One per plugin file.
+inline const penstock_host*& host() {
+  static const penstock_host* host = nullptr;
+  return host;
+}
+
+inline penstock_status* make_status(uint32_t code, std::string_view message) noexcept {
+  return host()->status_new(host()->context, code, str(message));
+}
+
+// Takes over a status from the host or another plugin: throws what it says, or returns.
+inline void check(penstock_status* status) {
+  if (status == nullptr) return;
+  const uint32_t code = host()->status_code(host()->context, status);
+  const std::string message(view(host()->status_message(host()->context, status)));
+  host()->status_free(host()->context, status);
+  throw Error(code, message);
+}
+
+// Runs `body` and turns whatever it throws into a status. Every function of a table goes through
+// here.
+template <typename Body>
+penstock_status* guarded(Body&& body) noexcept {
+  try {
+    body();
+    return nullptr;
+  } catch (const Error& error) {
+    return make_status(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return make_status(PENSTOCK_OUT_OF_MEMORY, "out of memory in a plugin");
+  } catch (const std::exception& error) {
+    return make_status(PENSTOCK_INTERNAL, error.what());
+  } catch (...) {
+    return make_status(PENSTOCK_INTERNAL, "a plugin threw something that is no std::exception");
+  }
+}
+
+// Writes a line to the run's log.
+inline void log(uint32_t level, std::string_view component, std::string_view message) {
+  host()->log(host()->context, level, str(component), str(message));
+}
+
+// The code path the ranks agreed on for a family of kernels, or empty.
+inline std::string_view code_path(std::string_view kernel_family) {
+  if (host() == nullptr || host()->code_path == nullptr) return {};
+  return view(host()->code_path(host()->context, str(kernel_family)));
+}
+
+}  // namespace penstock::sdk

@@ -1,0 +1,27 @@
+// Which instruction set a kernel uses. Kernels that take a CodePath give the same bits on all of
+// them, so the choice is one of speed only.
+#pragma once
+
+#include <string_view>
+
+namespace penstock::kernels {
+
+enum class CodePath { kPortable = 0, kAvx2 = 1, kAvx512 = 2 };
+
+inline constexpr CodePath kAllCodePaths[] = {CodePath::kPortable, CodePath::kAvx2,
+                                             CodePath::kAvx512};
+
+// Whether this processor and its operating system can run `path`. [any]
+bool code_path_supported(CodePath path) noexcept;
+
+// The widest path that this processor runs. [any]
+CodePath widest_code_path() noexcept;
+
+// The path called `name` ("portable", "avx2", "avx512") where it runs here, else the widest: an
+// empty or unknown name leaves the choice to the kernel. [any]
+CodePath code_path_named(std::string_view name) noexcept;
+
+// "portable", "avx2" or "avx512". [any]
+std::string_view code_path_name(CodePath path) noexcept;
+
+}  // namespace penstock::kernels

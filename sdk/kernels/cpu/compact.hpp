@@ -1,0 +1,29 @@
+// Compaction: the entries of an array that reach a threshold, in order. Internal to the kernels.
+#pragma once
+
+#include <kernels/code_path.hpp>
+
+#include <bit>
+#include <cstdint>
+
+namespace penstock::kernels {
+
+inline constexpr uint32_t kInfinityKey = 0x7f800000u;
+// Writers may leave that many undefined entries behind the capacity.
+inline constexpr uint64_t kCompactPad = 64;
+
+// Magnitudes ordered as integers; NaN counts as zero.
+inline uint32_t magnitude_key(float value) {
+  const uint32_t key = std::bit_cast<uint32_t>(value) & 0x7fffffffu;
+  return key > kInfinityKey ? 0 : key;
+}
+
+// Appends (offset + i, key of x[i]) for every i in [0, n) whose key is at least `threshold` >= 1,
+// behind the `count` entries there are, and returns the new count. Stops early, with a result above
+// `capacity`, when more would be written; both arrays have room for capacity + kCompactPad.
+using Compact = uint64_t (*)(const float* x, uint64_t n, uint32_t offset, uint32_t threshold,
+                             uint32_t* indices, uint32_t* keys, uint64_t count, uint64_t capacity);
+
+Compact compact_on(CodePath path) noexcept;
+
+}  // namespace penstock::kernels

@@ -1,0 +1,150 @@
+// Orthogonalisation of tall, thin factors.
+//
+// Cholesky-QR: with G = P^T P = L L^T, the columns of P L^-T are orthonormal up to cond(P)^2 times
+// the rounding of G. G is summed in double, so one pass leaves about 1e-6 at worst (the pivot test
+// below bounds the condition) and a second pass leaves the rounding of float (Yamamoto et al.,
+// "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 2015). Where a pivot is too small
+// for that, modified Gram-Schmidt runs instead, each column until projecting changes little.
+#include <kernels/low_rank.hpp>
+
+#include "low_rank_paths.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace penstock::kernels::low_rank {
+namespace {
+
+// A pivot is the squared length that projecting leaves of a column. Cholesky is trusted where it is
+// above these shares of the column's own squared length and of the longest one's; the second stays
+// above kDependent squared, so that the exact rule is left to Gram-Schmidt.
+constexpr double kOwnPivot = 1e-10;
+constexpr double kLongestPivot = 1e-13;
+// What is left of a dependent column, as a share of its own and of the longest length.
+constexpr double kDependent = 1e-7;
+constexpr int kMaxProjections = 4;
+
+struct Columns {
+  float* data;
+  uint64_t stride;  // padded length: zeros behind the end
+  uint64_t rank;
+  const PathTable& path;
+
+  float* column(uint64_t j) const { return data + j * stride; }
+  double dot(uint64_t a, uint64_t b) const { return path.dot(column(a), column(b), stride); }
+  void clear(uint64_t j) const { std::memset(column(j), 0, stride * sizeof(float)); }
+  void divide(uint64_t j, double length) const {
+    float* const values = column(j);
+    for (uint64_t i = 0; i < stride; ++i) values[i] = static_cast<float>(values[i] / length);
+  }
+};
+
+// lower[rank x rank] <- the Cholesky factor of the columns' Gram matrix. False, with `lower`
+// undefined, when a pivot is too small or not finite.
+bool factor_gram(const Columns& p, double* lower) {
+  const uint64_t rank = p.rank;
+  double longest = 0;
+  for (uint64_t j = 0; j < rank; ++j) {
+    for (uint64_t k = 0; k <= j; ++k) lower[j * rank + k] = p.dot(j, k);
+    longest = std::max(longest, lower[j * rank + j]);
+  }
+  for (uint64_t j = 0; j < rank; ++j) {
+    for (uint64_t k = 0; k < j; ++k) {
+      double rest = lower[j * rank + k];
+      for (uint64_t l = 0; l < k; ++l) rest -= lower[j * rank + l] * lower[k * rank + l];
+      lower[j * rank + k] = rest / lower[k * rank + k];
+    }
+    const double own = lower[j * rank + j];
+    double pivot = own;
+    for (uint64_t l = 0; l < j; ++l) pivot -= lower[j * rank + l] * lower[j * rank + l];
+    const bool trusted =
+        std::isfinite(pivot) && pivot > kOwnPivot * own && pivot > kLongestPivot * longest;
+    if (!trusted) return false;
+    lower[j * rank + j] = std::sqrt(pivot);
+  }
+  return true;
+}
+
+bool cholesky_twice(const Columns& p, double* lower, double* temporary) {
+  for (int pass = 0; pass < 2; ++pass) {
+    if (!factor_gram(p, lower)) return false;
+    p.path.solve(p.data, p.stride, p.rank, lower, temporary);
+  }
+  return true;
+}
+
+// The length of a column; 0 where the column holds a number that is not finite.
+double finite_length(const Columns& p, uint64_t j) {
+  const double length = std::sqrt(p.dot(j, j));
+  return std::isfinite(length) ? length : 0.0;
+}
+
+// Makes column j orthogonal to the earlier ones. Returns the length that is left of `length`, or 0
+// once it is at most `floor`.
+double project_out(const Columns& p, uint64_t j, double length, double floor) {
+  for (int pass = 0; pass < kMaxProjections; ++pass) {
+    for (uint64_t k = 0; k < j; ++k)
+      p.path.subtract(p.column(j), p.column(k), p.dot(k, j), p.stride);
+    const double rest = std::sqrt(p.dot(j, j));
+    if (!(rest > floor)) return 0;
+    if (rest > 0.5 * length) return rest;  // little was projected out: orthogonal to rounding
+    length = rest;
+  }
+  return 0;  // every pass halves what is left: only rounding remains
+}
+
+void gram_schmidt(const Columns& p) {
+  double longest = 0;
+  for (uint64_t j = 0; j < p.rank; ++j) longest = std::max(longest, finite_length(p, j));
+  for (uint64_t j = 0; j < p.rank; ++j) {
+    double length = finite_length(p, j);
+    if (!(length > kDependent * longest)) {
+      p.clear(j);
+      continue;
+    }
+    // By a power of two, which rounds nothing, so that subnormal columns keep their precision.
+    const double scale = std::ldexp(1.0, std::ilogb(length));
+    p.divide(j, scale);
+    length /= scale;
+    const double floor = kDependent * std::max(length, longest / scale);
+    const double rest = project_out(p, j, length, floor);
+    if (rest > 0)
+      p.divide(j, rest);
+    else
+      p.clear(j);
+  }
+}
+
+}  // namespace
+
+uint64_t orthogonalise_scratch_floats(uint64_t rows, uint64_t rank) noexcept {
+  const uint64_t doubles = rank * kLanes + rank * rank;
+  return rank * padded(rows) + 2 * doubles;
+}
+
+uint64_t orthogonalise(float* p, uint64_t rows, uint64_t rank, float* scratch,
+                       CodePath path) noexcept {
+  const uint64_t stride = padded(rows);
+  const Columns columns{scratch, stride, rank, path_table(path)};
+  double* const temporary = reinterpret_cast<double*>(scratch + rank * stride);
+  double* const lower = temporary + rank * kLanes;
+  for (uint64_t j = 0; j < rank; ++j) {
+    for (uint64_t i = 0; i < rows; ++i) columns.column(j)[i] = p[i * rank + j];
+    std::memset(columns.column(j) + rows, 0, (stride - rows) * sizeof(float));
+  }
+  if (!cholesky_twice(columns, lower, temporary)) gram_schmidt(columns);
+
+  uint64_t zero_columns = 0;
+  for (uint64_t j = 0; j < rank; ++j) {
+    bool zero = true;
+    for (uint64_t i = 0; i < rows; ++i) {
+      p[i * rank + j] = columns.column(j)[i];
+      zero = zero && p[i * rank + j] == 0.0f;
+    }
+    zero_columns += zero;
+  }
+  return zero_columns;
+}
+
+}  // namespace penstock::kernels::low_rank

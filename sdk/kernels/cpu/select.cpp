@@ -1,0 +1,319 @@
+// See select.hpp.
+//
+// One pass over the input: a small sample gives a threshold that is almost surely below the k-th
+// largest magnitude; one compaction collects the few entries that reach it, in order; the exact
+// threshold is found among these. Should the sample mislead (too few or too many pass), the exact
+// threshold is found among all entries, in three passes.
+#include <kernels/select.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "cpu/compact.hpp"
+#include "cpu/radix_select.hpp"
+
+namespace penstock::kernels {
+namespace {
+
+constexpr uint64_t kSamples = 16 * 1024;
+constexpr uint64_t kAlwaysAll = 16 * 1024;  // up to here a sample would not pay
+
+static_assert(kRadixBytes <= kSelectFixedBytes);
+
+uint64_t sample_size(uint64_t n) {
+  return std::clamp<uint64_t>(n / 16, 1024, kSamples);
+}
+
+// Sample entries that lie above the wanted threshold: four standard deviations more than expected.
+uint64_t sample_rank(uint64_t n, uint64_t k) {
+  const double expected =
+      static_cast<double>(sample_size(n)) * static_cast<double>(k) / static_cast<double>(n);
+  return static_cast<uint64_t>(std::ceil(expected + 4 * std::sqrt(expected) + 4));
+}
+
+// The parts of a scratch. The sample has been used when the first entry is collected, so it lies in
+// the same place.
+struct Workspace {
+  explicit Workspace(SelectScratch scratch) : histogram(static_cast<uint32_t*>(scratch.data)) {
+    const uint64_t room = (scratch.bytes - kSelectFixedBytes) / (2 * sizeof(uint32_t));
+    capacity = room > kCompactPad ? room - kCompactPad : 0;
+    indices = reinterpret_cast<uint32_t*>(static_cast<char*>(scratch.data) + kSelectFixedBytes);
+    keys = indices + room;
+  }
+  uint32_t* sample() const { return indices; }  // [2 * capacity]
+  uint32_t* histogram;
+  uint32_t* indices;  // [capacity + kCompactPad]
+  uint32_t* keys;
+  uint64_t capacity;
+};
+
+uint64_t total(std::span<const SelectSegment> segments) {
+  uint64_t n = 0;
+  for (const SelectSegment& segment : segments) n += segment.n;
+  return n;
+}
+
+// A key that at least k entries should reach; 1 (every entry but zeros) where sampling does not
+// help. Positions are one per stride, scattered by a hash, so that no period of the data meets
+// them.
+uint32_t sampled_threshold(std::span<const SelectSegment> segments, uint64_t n, uint64_t k,
+                           const Workspace& work) {
+  const uint64_t rank = sample_rank(n, k);
+  const uint64_t samples = sample_size(n);
+  if (n <= kAlwaysAll || rank > samples) return 1;
+  const uint64_t stride = n / samples;
+  uint64_t segment = 0;
+  uint64_t begins = 0;  // position at which the segment begins
+  for (uint64_t j = 0; j < samples; ++j) {
+    const uint64_t scattered = ((j * 0x9E3779B97F4A7C15u) >> 32) * stride >> 32;
+    const uint64_t position = j * stride + scattered;
+    while (position - begins >= segments[segment].n) begins += segments[segment++].n;
+    work.sample()[j] = magnitude_key(segments[segment].x[position - begins]);
+  }
+  const auto keys = [&](auto&& body) {
+    for (uint64_t j = 0; j < samples; ++j) body(j, work.sample()[j]);
+  };
+  return std::max(1u, select_exactly(keys, samples, rank, work.histogram).threshold);
+}
+
+uint64_t compact_all(std::span<const SelectSegment> segments, uint32_t threshold,
+                     const Workspace& work, CodePath path) {
+  const Compact compact = compact_on(path);
+  uint64_t count = 0;
+  uint64_t offset = 0;
+  for (const SelectSegment& segment : segments) {
+    count = compact(segment.x, segment.n, static_cast<uint32_t>(offset), threshold, work.indices,
+                    work.keys, count, work.capacity);
+    if (count > work.capacity) break;
+    offset += segment.n;
+  }
+  return count;
+}
+
+// Hands positions in ascending order to the segments they belong to.
+class Emitter {
+ public:
+  explicit Emitter(std::span<SelectSegment> segments) : segments_(segments) {
+    for (SelectSegment& segment : segments) segment.count = 0;
+  }
+  void operator()(uint64_t position) {
+    while (position - begins_ >= segments_[current_].n) begins_ += segments_[current_++].n;
+    SelectSegment& segment = segments_[current_];
+    const uint64_t index = position - begins_;
+    segment.indices[segment.count] = static_cast<uint32_t>(index);
+    segment.values[segment.count] = segment.x[index];
+    ++segment.count;
+  }
+
+ private:
+  std::span<SelectSegment> segments_;
+  uint64_t current_ = 0;
+  uint64_t begins_ = 0;
+};
+
+// The k largest among `count` >= k collected entries.
+void emit_collected(std::span<SelectSegment> segments, uint64_t k, uint64_t count,
+                    const Workspace& work) {
+  ExactThreshold exact{0, 0};  // all are above
+  if (count > k) {
+    const auto keys = [&](auto&& body) {
+      for (uint64_t j = 0; j < count; ++j) body(j, work.keys[j]);
+    };
+    exact = select_exactly(keys, count, k, work.histogram);
+  }
+  // First the positions, without branches; then the values they stand for.
+  uint64_t chosen = 0;
+  for (uint64_t j = 0; chosen < k; ++j) {
+    const uint32_t key = work.keys[j];
+    const bool tie = key == exact.threshold && exact.ties > 0;
+    work.indices[chosen] = work.indices[j];
+    chosen += key > exact.threshold || tie ? 1 : 0;
+    exact.ties -= tie ? 1 : 0;
+  }
+  Emitter emit(segments);
+  for (uint64_t j = 0; j < k; ++j) emit(work.indices[j]);
+}
+
+// All `count` < k entries that are not zero, and zeros from the front to make k.
+void emit_with_zeros(std::span<SelectSegment> segments, uint64_t k, uint64_t count,
+                     const Workspace& work) {
+  Emitter emit(segments);
+  uint64_t zeros = k - count;
+  uint64_t position = 0;
+  for (uint64_t j = 0; j < count; ++j) {
+    for (; position < work.indices[j] && zeros > 0; ++position, --zeros) emit(position);
+    emit(work.indices[j]);
+    position = uint64_t{work.indices[j]} + 1;
+  }
+  for (; zeros > 0; --zeros) emit(position++);
+}
+
+// Without a sample: three passes for the threshold, one to emit.
+void emit_from_all(std::span<SelectSegment> segments, uint64_t k, const Workspace& work) {
+  const auto keys = [&](auto&& body) {
+    uint64_t position = 0;
+    for (const SelectSegment& segment : segments)
+      for (uint64_t i = 0; i < segment.n; ++i) body(position++, magnitude_key(segment.x[i]));
+  };
+  ExactThreshold exact = select_exactly(keys, count, k, work.histogram);
+  Emitter emit(segments);
+  keys([&](uint64_t position, uint32_t key) {
+    if (key < exact.threshold) return;
+    if (key == exact.threshold && exact.ties == 0) return;
+    if (key == exact.threshold) --exact.ties;
+    emit(position);
+  });
+}
+
+void emit_everything(std::span<SelectSegment> segments) {
+  for (SelectSegment& segment : segments) {
+    for (uint64_t i = 0; i < segment.n; ++i) segment.indices[i] = static_cast<uint32_t>(i);
+    if (segment.n > 0) std::memcpy(segment.values, segment.x, segment.n * sizeof(float));
+    segment.count = segment.n;
+  }
+}
+
+// By bits, as subnormal thresholds vanish in comparisons of floats where they are flushed to zero.
+uint32_t threshold_key(float threshold) {
+  const uint32_t bits = std::bit_cast<uint32_t>(threshold);
+  if ((bits & 0x7fffffffu) > kInfinityKey) return kInfinityKey + 1;  // NaN: nothing passes
+  const bool negative = (bits & 0x80000000u) != 0;
+  return negative || bits == 0 ? 1 : bits;
+}
+
+CodePath measure() noexcept {
+  constexpr uint64_t kEntries = 16 * 1024;
+  static float values[kEntries];
+  static uint32_t found[2][1024 + kCompactPad];
+  for (uint64_t i = 0; i < kEntries; ++i)
+    values[i] = static_cast<float>((i * 2654435761u) & 0xffffu) / 65536.0f;
+  const uint32_t one_percent = std::bit_cast<uint32_t>(0.99f);
+  CodePath best = CodePath::kPortable;
+  auto best_time = std::chrono::steady_clock::duration::max();
+  for (const CodePath path : kAllCodePaths) {
+    if (!code_path_supported(path)) continue;
+    const Compact compact = compact_on(path);
+    for (int repetition = 0; repetition < 8; ++repetition) {
+      const auto start = std::chrono::steady_clock::now();
+      compact(values, kEntries, 0, one_percent, found[0], found[1], 0, 1024);
+      const auto time = std::chrono::steady_clock::now() - start;
+      if (time >= best_time) continue;
+      best_time = time;
+      best = path;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+uint64_t select_scratch_bytes(uint64_t n, uint64_t k) noexcept {
+  if (n == 0 || k == 0) return kSelectFixedBytes;
+  uint64_t candidates = n;
+  if (n > kAlwaysAll) {
+    // Twice the slack that the sample is expected to give.
+    const double share =
+        static_cast<double>(sample_rank(n, k)) / static_cast<double>(sample_size(n));
+    const double expected = share * static_cast<double>(n);
+    const double slack = std::max(0.0, expected - static_cast<double>(k)) + 4096;
+    candidates = std::min(n, static_cast<uint64_t>(expected + slack));
+    candidates = std::max(candidates, sample_size(n));
+  }
+  const uint64_t bytes = kSelectFixedBytes + (candidates + kCompactPad) * 2 * sizeof(uint32_t);
+  return (bytes + 63) / 64 * 64;
+}
+
+CodePath select_code_path(std::string_view name) noexcept {
+  for (const CodePath path : kAllCodePaths)
+    if (name == code_path_name(path) && code_path_supported(path)) return path;
+  static const CodePath fastest = measure();
+  return fastest;
+}
+
+void select_largest(std::span<SelectSegment> segments, uint64_t k, SelectScratch scratch,
+                    CodePath path) noexcept {
+  for (SelectSegment& segment : segments) segment.count = 0;
+  if (k == 0) return;
+  const uint64_t n = total(segments);
+  if (k >= n) return emit_everything(segments);
+  const Workspace work(scratch);
+  if (work.capacity < std::max(k, sample_size(n) / 2)) return emit_from_all(segments, k, work);
+  const uint32_t threshold = sampled_threshold(segments, n, k, work);
+  const uint64_t count = compact_all(segments, threshold, work, path);
+  if (count > work.capacity || (count < k && threshold > 1)) {
+    emit_from_all(segments, k, work);
+  } else if (count < k) {
+    emit_with_zeros(segments, k, count, work);
+  } else {
+    emit_collected(segments, k, count, work);
+  }
+}
+
+void select_largest(const float* x, uint64_t n, uint64_t k, uint32_t* indices, float* values,
+                    SelectScratch scratch, CodePath path) noexcept {
+  SelectSegment segment{x, n, indices, values, 0};
+  select_largest({&segment, 1}, k, scratch, path);
+}
+
+void take_largest(float* work, uint64_t n, uint64_t k, uint32_t* indices, float* values,
+                  SelectScratch scratch, CodePath path) noexcept {
+  select_largest(work, n, k, indices, values, scratch, path);
+  const uint64_t chosen = std::min(n, k);
+  for (uint64_t j = 0; j < chosen; ++j) work[indices[j]] = 0;
+}
+
+uint64_t select_above(const float* x, uint64_t n, float threshold, uint64_t capacity,
+                      uint32_t* indices, float* values, SelectScratch scratch,
+                      CodePath path) noexcept {
+  const uint32_t key = threshold_key(threshold);
+  if (n == 0 || capacity == 0 || key > kInfinityKey) return 0;
+  const Workspace work(scratch);
+  SelectSegment segment{x, n, indices, values, 0};
+  const std::span<SelectSegment> segments{&segment, 1};
+  const uint64_t count = compact_all(segments, key, work, path);
+  if (count > work.capacity) {  // more than `capacity` pass, or the scratch is smaller than planned
+    if (work.capacity >= capacity) {
+      select_largest(segments, capacity, scratch, path);
+      return segment.count;
+    }
+    uint64_t passed = 0;
+    count_above(x, n, {&threshold, 1}, &passed);
+    emit_from_all(segments, std::min(passed, capacity), work);
+  } else if (count > 0) {
+    emit_collected(segments, std::min(count, capacity), count, work);
+  }
+  return segment.count;
+}
+
+void count_above(const float* x, uint64_t n, std::span<const float> thresholds,
+                 uint64_t* counts) noexcept {
+  constexpr uint64_t kTile =
+      4096;  // stays in the first-level cache while all thresholds look at it
+  std::fill(counts, counts + thresholds.size(), 0);
+  uint32_t keys[kTile];
+  for (uint64_t begin = 0; begin < n; begin += kTile) {
+    const uint64_t size = std::min(kTile, n - begin);
+    for (uint64_t i = 0; i < size; ++i) keys[i] = magnitude_key(x[begin + i]);
+    for (uint64_t j = 0; j < thresholds.size(); ++j) {
+      const auto threshold = static_cast<int32_t>(threshold_key(thresholds[j]));
+      uint32_t passed = 0;
+      for (uint64_t i = 0; i < size; ++i)
+        passed += static_cast<int32_t>(keys[i]) >= threshold ? 1 : 0;
+      counts[j] += passed;
+    }
+  }
+}
+
+float kth_magnitude(const float* x, uint64_t n, uint64_t k, uint32_t* keys,
+                    SelectScratch scratch) noexcept {
+  for (uint64_t i = 0; i < n; ++i) keys[i] = magnitude_key(x[i]);
+  const auto all = [&](auto&& body) {
+    for (uint64_t i = 0; i < n; ++i) body(i, keys[i]);
+  };
+  const Workspace work(scratch);
+  return std::bit_cast<float>(select_exactly(all, n, k, work.histogram).threshold);
+}
+
+}  // namespace penstock::kernels

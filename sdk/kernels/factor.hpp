@@ -1,0 +1,36 @@
+// Factors that low-rank methods carry from step to step: drawn at first use, kept orthonormal, and
+// renewed where a column has died.
+//
+// A zero column would stay zero for ever: it picks nothing from the gradient, so what comes back
+// for it is zero again. It dies wherever the gradient had too low a rank, and is drawn anew here.
+#pragma once
+
+#include <kernels/low_rank.hpp>
+#include <kernels/random_normal.hpp>
+
+#include <cstdint>
+
+namespace penstock::kernels {
+
+// Where the random numbers of a factor come from; equal on all ranks.
+struct FactorSource {
+  uint64_t seed;
+  uint64_t gradient;
+  uint64_t stream;
+};
+
+// Whether all `count` numbers are zero. [any]
+bool all_zero(const float* values, uint64_t count) noexcept;
+
+// factor[rows x rank] <- orthonormal columns from normal numbers: element i of the stream is
+// element i of the factor before it is orthogonalised. `scratch` as for orthogonalise. [any]
+void draw_factor(float* factor, uint64_t rows, uint64_t rank, const FactorSource& source,
+                 float* scratch, CodePath path = widest_code_path()) noexcept;
+
+// factor <- orthonormal columns whose span holds that of the factor: orthogonalises it, fills
+// columns that became zero with normal numbers (element i of the stream for element i of the
+// factor), and orthogonalises again. With rank <= rows no column stays zero. [any]
+void renew_factor(float* factor, uint64_t rows, uint64_t rank, const FactorSource& source,
+                  float* scratch, CodePath path = widest_code_path()) noexcept;
+
+}  // namespace penstock::kernels

@@ -1,0 +1,19 @@
+// Sums over an array with one fixed reduction tree: element i goes to lane i mod 16, lanes are
+// joined by halving. Every code path and alignment gives the same bits, so a result may steer all
+// ranks.
+#pragma once
+
+#include <kernels/code_path.hpp>
+
+#include <cstdint>
+
+namespace penstock::kernels {
+
+// Sum of x[i]^2, accumulated in double: squares of floats are exact there and cannot overflow.
+// [any]
+double sum_of_squares(const float* x, uint64_t n, CodePath path = widest_code_path()) noexcept;
+
+// Sum of |x[i]|, accumulated in double. [any]
+double sum_of_magnitudes(const float* x, uint64_t n, CodePath path = widest_code_path()) noexcept;
+
+}  // namespace penstock::kernels

@@ -1,0 +1,80 @@
+// What single actions cost, from the measured lines of a model. All times are microseconds.
+//
+// Every line has the form fixed + slope * amount. A number that is negative, infinite or no number
+// at all stands for "not measured" and counts as zero, so that no measurement, however broken, can
+// stop or derail a planner.
+#pragma once
+
+#include <penstock/compressor.h>
+#include <penstock/scheduler.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace penstock::planning {
+
+// `us` if it is a time, zero if it is unmeasured or nonsense.
+inline double usable(double us) {
+  return std::isfinite(us) && us > 0 ? us : 0.0;
+}
+
+// Compensate and encode of `numel` elements.
+inline double encode_us(const penstock_candidate& candidate, uint64_t numel) {
+  return usable(candidate.encode_fixed_us) +
+         usable(candidate.encode_per_element_us) * static_cast<double>(numel);
+}
+
+inline double decode_us(const penstock_candidate& candidate, uint64_t numel) {
+  return usable(candidate.decode_fixed_us) +
+         usable(candidate.decode_per_element_us) * static_cast<double>(numel);
+}
+
+// The start-up of one message on the slowest level it crosses (alpha).
+inline double startup_us(const penstock_model& model) {
+  double worst = 0;
+  for (uint64_t i = 0; i < model.n_links; ++i)
+    worst = std::max(worst, usable(model.links[i]->alpha_us));
+  return worst;
+}
+
+// One message of `bytes`: alpha + beta * bytes on the slowest level.
+inline double message_us(const penstock_model& model, double bytes) {
+  double worst = 0;
+  for (uint64_t i = 0; i < model.n_links; ++i) {
+    const penstock_link& link = *model.links[i];
+    worst = std::max(worst, usable(link.alpha_us) + usable(link.beta_us_per_byte) * bytes);
+  }
+  return worst;
+}
+
+// What one rank hands over for a bucket, by combine rule: each rule is a message of its own.
+struct Volume {
+  double summed_bytes = 0;
+  double gathered_bytes = 0;
+  uint32_t n_rounds = 1;
+};
+
+// Adds a candidate's payload for `share` of its gradient.
+inline void add_payload(Volume& volume, const penstock_candidate& candidate, uint32_t phase,
+                        double share = 1.0) {
+  const double bytes = static_cast<double>(candidate.phase_bytes[phase]) * share;
+  (candidate.combine == PENSTOCK_COMBINE_GATHER ? volume.gathered_bytes : volume.summed_bytes) +=
+      bytes;
+  volume.n_rounds = std::max(volume.n_rounds, candidate.n_rounds);
+}
+
+// The exchange of a bucket. The link's line is taken to be that of an all-reduce. An all-gather of
+// b bytes per rank moves (P-1) b through each rank where a ring all-reduce of b bytes moves 2
+// (P-1)/P b: P/2 times as much. A further round costs one more start-up; what the engine does
+// between two rounds is not modelled.
+inline double exchange_us(const penstock_model& model, const Volume& volume) {
+  const double gather_factor = std::max(1.0, static_cast<double>(model.world) / 2);
+  double time = 0;
+  if (volume.summed_bytes > 0) time += message_us(model, volume.summed_bytes);
+  if (volume.gathered_bytes > 0) time += message_us(model, volume.gathered_bytes * gather_factor);
+  if (time == 0) time = startup_us(model);  // an empty bucket still sends a header
+  return time + (std::max(volume.n_rounds, 1u) - 1) * startup_us(model);
+}
+
+}  // namespace penstock::planning

@@ -1,0 +1,52 @@
+// One pure function: what a plan does when, on a model.
+//
+// Three things work side by side, as in the runtime: backward, which makes gradients ready and is
+// never delayed; one engine, which encodes and decodes, one job at a time, decode before encode and
+// the earlier bucket first; and one ordered link, which carries buckets one after the other in the
+// order of the plan. Without encode and decode this is the recursion of wait-free back-propagation,
+//   start[b] = max(start[b-1] + exchange[b-1], ready[b]).
+// On route split the link carries the reduce-scatters in backward and the all-gathers in the next
+// forward, the last bucket first, each at half the cost.
+#pragma once
+
+#include "planning/plan.hpp"
+
+#include <vector>
+
+namespace penstock::planning {
+
+// All times in microseconds from the start of backward.
+struct BucketTimes {
+  uint64_t bucket = 0;  // index into Plan::buckets
+  double ready = 0;     // its last gradient
+  double encode_start = 0;
+  double encode_end = 0;
+  double exchange_start = 0;  // route split: of the reduce-scatter
+  double exchange_end = 0;
+  double gather_start =
+      0;  // route split: of the all-gather in the next forward; otherwise exchange_end
+  double gather_end = 0;
+  double decode_start = 0;
+  double decode_end = 0;
+};
+
+struct Timeline {
+  std::vector<BucketTimes> buckets;  // of the phase, in order of priority
+  double backward_end = 0;
+  double forward_start = 0;  // when the application gets on: all that belongs to backward is done
+  double end = 0;            // when the last bucket is decoded
+  double exposed_us = 0;  // how long the application waits: after backward and in the next forward
+  double encode_us = 0;   // totals
+  double decode_us = 0;
+  double exchange_us = 0;
+  double bytes = 0;  // that one rank hands over
+};
+
+// The timeline of one phase of the plan. Pieces must name gradients and candidates of the model.
+// Unmeasured times count as zero, so an unmeasured model gives an empty timeline, not an error.
+Timeline timeline(const Plan& plan, const penstock_model& model, uint32_t phase = 0);
+
+// Mean over the phases.
+double exposed_us(const Plan& plan, const penstock_model& model);
+
+}  // namespace penstock::planning

@@ -1,0 +1,41 @@
+"""Dense schemes: the plain mean, the mean of rounded values, and the majority vote of signs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from .method import Gradients, Item, Method, ascending_sum
+
+
+class DenseMean(Method):
+    """S-SGD: update = (1/P) sum_r g_r, added in ascending rank order."""
+
+    def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
+        return {item.name: ascending_sum([g[item.name] for g in grads]) / self.ranks for item in self.items}
+
+
+class RoundedMean(Method):
+    """fp16 and bf16: update = (1/P) round(sum_r round(g_r)), the sum in float32 in ascending rank order."""
+
+    def __init__(self, items: Sequence[Item], ranks: int, dtype: torch.dtype) -> None:
+        super().__init__(items, ranks)
+        self.dtype = dtype
+
+    def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
+        update: Gradients = {}
+        for item in self.items:
+            total = ascending_sum([g[item.name].to(self.dtype) for g in grads])
+            update[item.name] = total.to(self.dtype).to(torch.float32) / self.ranks
+        return update
+
+
+class MajorityVote(Method):
+    """signSGD with majority vote (Bernstein et al., ICML 2018): update = sign(sum_r sign(g_r)).
+
+    sign(0) = 0 and a tie is 0, so dead parameters stay where they are. The result is final: it is not divided by P.
+    """
+
+    def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
+        return {item.name: ascending_sum([g[item.name].sign() for g in grads]).sign() for item in self.items}

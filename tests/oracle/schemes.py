@@ -1,0 +1,144 @@
+"""From a scheme file, parsed with tomllib, to a simulation of it: the oracle shares no parser with the core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import nn
+
+from .dense import DenseMean, MajorityVote, RoundedMean
+from .dgc import DenseWithMomentum, Dgc, DgcOptions
+from .low_rank import AcpSgd, PowerSgd
+from .method import Item, Method, Scheme
+from .ok_topk import OkTopK
+from .top_k import TopK
+
+Table = Mapping[str, Any]
+
+FUSION_BYTES = 25 * 1024 * 1024
+
+
+def items_of(model: nn.Module) -> list[Item]:
+    """The gradients of a model in registration order."""
+    return [Item(name, index, tuple(p.shape)) for index, (name, p) in enumerate(model.named_parameters())]
+
+
+def buckets(items: Sequence[Item], limit_bytes: int) -> list[list[Item]]:
+    """Greedy fusion in backward order (last registered first): a bucket closes when the next item would not fit."""
+    result: list[list[Item]] = []
+    size = 0
+    for item in reversed(items):
+        if not result or size + 4 * item.numel > limit_bytes:
+            result.append([])
+            size = 0
+        result[-1].append(item)
+        size += 4 * item.numel
+    return result
+
+
+def _within(value: int, wanted: int | Table) -> bool:
+    """A rule's range: an integer, or { min = , max = }."""
+    if isinstance(wanted, int):
+        return value == wanted
+    return wanted.get("min", 0) <= value <= wanted.get("max", value)
+
+
+def _matches(match: Table, item: Item) -> bool:
+    """All conditions of a [[rule]] hold: name globs, dims, elements, dtype."""
+    unknown = set(match) - {"name", "dims", "elements", "dtype"}
+    if unknown:
+        raise ValueError(f"a rule matches by {sorted(unknown)}, which this oracle does not simulate")
+    names = match.get("name", "*")
+    return (
+        any(fnmatchcase(item.name, glob) for glob in ([names] if isinstance(names, str) else names))
+        and _within(len(item.shape), match.get("dims", {}))
+        and _within(item.numel, match.get("elements", {}))
+        and match.get("dtype", "float32") == "float32"
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one gradient gets."""
+
+    rule: int  # 0: no rule, else from 1
+    compressor: Table  # the plugin's name under "plugin", and its options
+    memory: Table
+
+
+def _instance(table: Table, rule: Table, kind: str) -> Table:
+    """Options of the instance that serves `kind`, the rule's on top of the file's."""
+    name = rule.get(kind, table.get("scheme", {}).get(kind, "none"))
+    options = {"plugin": name} | table.get(kind, {}).get(name, {})
+    return options | rule.get("options", {}).get(kind, {}).get(name, {})
+
+
+def choose(table: Table, item: Item) -> Choice:
+    """First rule that matches; what it leaves open comes from [scheme]."""
+    for number, rule in enumerate(table.get("rule", []), start=1):
+        if _matches(rule["match"], item):
+            return Choice(number, _instance(table, rule, "compressor"), _instance(table, rule, "memory"))
+    return Choice(0, _instance(table, {}, "compressor"), _instance(table, {}, "memory"))
+
+
+def _options(instance: Table, names: Mapping[str, str]) -> dict[str, Any]:
+    """An instance's options under our argument names, "" where they do not change what is computed. What a file says
+    and the oracle does not know is an error: silence would compare two different methods."""
+    unknown = set(instance) - set(names) - {"plugin"}
+    if unknown:
+        raise ValueError(f"{instance['plugin']} has options {sorted(unknown)}, which this oracle does not simulate")
+    return {names[key]: value for key, value in instance.items() if names.get(key)}
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _dgc_options(choice: Choice, seed: int) -> DgcOptions:
+    memory = _options(choice.memory, _same("momentum", "nesterov", "masking", "clip_norm", "clip_global"))
+    if choice.compressor["plugin"] != "dgc":
+        return DgcOptions(seed=seed, **memory)
+    return DgcOptions(seed=seed, **memory, **_options(choice.compressor, _same("density", "sample_ratio")))
+
+
+def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: int) -> list[Method]:
+    """The methods that serve `items`, one for each bucket where the bucket matters."""
+    name = choice.compressor["plugin"]
+    if name == "none":
+        if choice.memory["plugin"] == "dgc":
+            return [DenseWithMomentum(items, ranks, _dgc_options(choice, seed))]
+        return [DenseMean(items, ranks)]
+    if name in ("fp16", "bf16"):
+        return [RoundedMean(items, ranks, torch.float16 if name == "fp16" else torch.bfloat16)]
+    if name == "signsgd":
+        return [MajorityVote(items, ranks)]
+    if name == "dgc":
+        return [Dgc(items, ranks, _dgc_options(choice, seed))]
+    if name in ("powersgd", "acpsgd"):
+        kind = PowerSgd if name == "powersgd" else AcpSgd
+        return [kind(items, ranks, seed=seed, **_options(choice.compressor, _same("rank", "min_compression_rate")))]
+    if name != "topk":
+        raise ValueError(f"compressor is {name!r}, which this oracle does not simulate")
+    options = _options(choice.compressor, _same("density", "scope"))
+    scheme = table.get("scheme", {})
+    cuts = buckets(items, 0 if scheme.get("scheduler") == "wfbp" else FUSION_BYTES)
+    collective = _instance(table, {}, "collective")
+    if collective["plugin"] != "oktopk":
+        return [TopK(bucket, ranks, **options) for bucket in cuts]
+    options |= _options(collective, _same("threshold_period", "boundary_period", "adjust"))
+    return [OkTopK(bucket, ranks, **options) for bucket in cuts]
+
+
+def make_scheme(table: Table, items: Sequence[Item], ranks: int, seed: int = 1) -> Scheme:
+    """The simulation of a parsed scheme file for these gradients."""
+    if "switch" in table:
+        raise ValueError("the scheme has switches, which this oracle does not simulate")
+    groups: dict[int, tuple[Choice, list[Item]]] = {}
+    for item in items:
+        choice = choose(table, item)
+        groups.setdefault(choice.rule, (choice, []))[1].append(item)
+    return Scheme([m for choice, group in groups.values() for m in _methods(table, choice, group, ranks, seed)])

@@ -1,0 +1,78 @@
+"""Training with P simulated ranks: one set of weights, P gradients per step, one update.
+
+Ranks hold equal weights at all times, so one copy stands for all of them; what differs, the data and what the scheme
+keeps, is per rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from .method import Gradients, Scheme
+
+
+class TrainingTask(Protocol):
+    """What the simulation needs of a task."""
+
+    def make_model(self, seed: int) -> nn.Module: ...
+
+    def batch(self, seed: int, step: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+    def loss(self, model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor: ...
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]: ...
+
+
+@dataclass
+class Run:
+    """What a run leaves: the mean loss over ranks of each step in nats, and the final validation."""
+
+    losses: list[float] = field(default_factory=list)
+    validation: dict[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"losses": self.losses, **self.validation}
+
+
+def gradient(task: TrainingTask, model: nn.Module, seed: int, step: int, rank: int) -> tuple[float, Gradients]:
+    """Loss and gradients of one rank; a parameter without a gradient has a zero one."""
+    model.zero_grad(set_to_none=True)
+    loss = task.loss(model, task.batch(seed, step, rank))
+    loss.backward()
+    return float(loss.detach()), {
+        name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()
+    }
+
+
+def simulate(
+    task: TrainingTask,
+    make_scheme: Callable[[nn.Module], Scheme],
+    *,
+    ranks: int,
+    steps: int,
+    seed: int,
+    learning_rate: float,
+    momentum: float,
+    on_step: Callable[[int, float], None] | None = None,
+) -> Run:
+    """`steps` steps of SGD: b = momentum * b + update; weights -= learning_rate * b."""
+    model = task.make_model(seed)
+    scheme = make_scheme(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
+    run = Run()
+    for step in range(steps):
+        results = [gradient(task, model, seed, step, rank) for rank in range(ranks)]
+        update = scheme.step([grads for _, grads in results])
+        for name, parameter in model.named_parameters():
+            parameter.grad = update[name]
+        optimizer.step()
+        run.losses.append(sum(loss for loss, _ in results) / ranks)
+        if on_step is not None:
+            on_step(step, run.losses[-1])
+    run.validation = task.evaluate(model)
+    return run

@@ -1,0 +1,53 @@
+// Memory with guards on both sides, to see writes out of bounds without a sanitizer.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace penstock::test {
+
+// `size` elements at an address that is a multiple of 16 but not of 64 (or of 64 where asked), so
+// that code which assumes more than it is promised fails.
+template <typename T>
+class Guarded {
+ public:
+  explicit Guarded(uint64_t size = 0, bool aligned_to_64 = false)
+      : size_(size), bytes_(size * sizeof(T) + 4 * kGuard, kPattern) {
+    const uintptr_t base = reinterpret_cast<uintptr_t>(bytes_.data()) + kGuard;
+    offset_ = kGuard + (64 - base % 64) + (aligned_to_64 ? 0 : 16);
+    std::memset(bytes_.data() + offset_, 0, size * sizeof(T));
+  }
+  Guarded(Guarded&&) = default;
+  Guarded& operator=(Guarded&&) = default;
+
+  T* data() { return reinterpret_cast<T*>(bytes_.data() + offset_); }
+  const T* data() const { return reinterpret_cast<const T*>(bytes_.data() + offset_); }
+  uint64_t size() const { return size_; }
+  T* begin() { return data(); }
+  T* end() { return data() + size_; }
+  const T* begin() const { return data(); }
+  const T* end() const { return data() + size_; }
+  T& operator[](uint64_t i) { return data()[i]; }
+  const T& operator[](uint64_t i) const { return data()[i]; }
+  std::vector<T> copy() const { return {begin(), end()}; }
+
+  // Fills the contents, not the guards: what a callee may not rely on.
+  void scribble() { std::memset(data(), 0xA5, size_ * sizeof(T)); }
+  bool intact() const {
+    for (uint64_t i = 0; i < bytes_.size(); ++i) {
+      const bool inside = i >= offset_ && i < offset_ + size_ * sizeof(T);
+      if (!inside && bytes_[i] != kPattern) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr uint64_t kGuard = 64;
+  static constexpr unsigned char kPattern = 0xC3;
+  uint64_t size_;
+  std::vector<unsigned char> bytes_;
+  uint64_t offset_ = 0;
+};
+
+}  // namespace penstock::test

@@ -1,0 +1,242 @@
+"""Convergence: every scheme against an independent simulation of its method, from the same weights and data.
+
+For each scheme and seed the job of tools/quickstart_job runs on real ranks, and tests/oracle simulates the same
+ranks in one process. Compared are the first losses, step by step, and the validation loss at the end, as means over
+seeds. Results are cached by what they depend on, so an interrupted run continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+for room in ("tools", "tests"):
+    sys.path.insert(0, str(REPOSITORY / room))
+
+from quickstart_job import launch  # noqa: E402
+from quickstart_job.recipes import KNOWN, Recipe, recipe  # noqa: E402
+
+CACHE = REPOSITORY / "build/bench/convergence"
+FIRST_LOSSES = 20
+FIRST_TOLERANCE = 1e-3  # relative
+FINAL_TOLERANCE = 0.02  # bits, or the spread over seeds where that is larger
+
+# Schemes whose selection rests on a sample: single losses may differ, the curve may not.
+SAMPLING = {"dgc"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs of one comparison share."""
+
+    task: str
+    steps: int
+    ranks: int = 4
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One scheme, both ways, over all seeds."""
+
+    name: str
+    label: str
+    first_gap: float  # largest relative difference among the first losses, any seed
+    real_bits: float  # means over seeds
+    simulated_bits: float
+    spread: float  # largest difference between two seeds of one side
+
+    @property
+    def first_agrees(self) -> bool:
+        return self.name in SAMPLING or self.first_gap <= FIRST_TOLERANCE
+
+    @property
+    def final_agrees(self) -> bool:
+        return abs(self.real_bits - self.simulated_bits) <= max(self.spread, FINAL_TOLERANCE)
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    sha = hashlib.sha256()
+    for part in parts:
+        sha.update(len(part).to_bytes(8, "little"))
+        sha.update(part)
+    return sha.hexdigest()[:20]
+
+
+def _code(*patterns: str) -> list[bytes]:
+    """Contents of the files of the repository that match, in a fixed order."""
+    files = sorted({path for pattern in patterns for path in REPOSITORY.glob(pattern) if path.is_file()})
+    return [content for path in files for content in (str(path.relative_to(REPOSITORY)).encode(), path.read_bytes())]
+
+
+def _shared_code() -> list[bytes]:
+    return _code("tools/quickstart_job/model.py", "tools/quickstart_job/data.py")
+
+
+def _cached(key: str) -> dict[str, Any] | None:
+    path = CACHE / f"{key}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _store(key: str, run: dict[str, Any]) -> None:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    partial = CACHE / f"{key}.partial"
+    partial.write_text(json.dumps(run))
+    partial.replace(CACHE / f"{key}.json")
+
+
+def _optimizer(chosen: Recipe) -> dict[str, float]:
+    return {"learning_rate": chosen.learning_rate, "momentum": chosen.momentum}
+
+
+def simulated_key(chosen: Recipe, setting: Setting, seed: int) -> str:
+    """Schedulers and transports do not change what is computed: schemes that differ only there share a simulation."""
+    table = chosen.table()
+    table.pop("runtime", None)
+    table.pop("scheduler", None)
+    scheme = dict(table.get("scheme", {}))
+    if scheme.get("compressor", "none") != "topk":  # buckets matter to selection across a bucket only
+        for name in ("scheduler", "route", "transport", "collective"):
+            scheme.pop(name, None)
+    table["scheme"] = scheme
+    facts = [json.dumps([table, _optimizer(chosen), vars(setting), seed], sort_keys=True).encode()]
+    return "simulated-" + _digest(facts + _shared_code() + _code("tests/oracle/*.py"))
+
+
+def real_key(chosen: Recipe, setting: Setting, seed: int) -> str:
+    """Scheme, job, frontend and everything that was built."""
+    facts = [json.dumps([chosen.name, chosen.text(), _optimizer(chosen), vars(setting), seed], sort_keys=True).encode()]
+    built = _code("tools/quickstart_job/train.py", "frontends/python/penstock/**/*.py", "build/release/**/*.so*")
+    return "real-" + _digest(facts + _shared_code() + built)
+
+
+def simulated(chosen: Recipe, setting: Setting, seed: int) -> dict[str, Any]:
+    """The simulation's losses and validation, from the cache or made now."""
+    key = simulated_key(chosen, setting, seed)
+    run = _cached(key)
+    if run is None:
+        import torch
+        from oracle.schemes import items_of, make_scheme
+        from oracle.training import simulate
+        from quickstart_job.data import make_task
+        from quickstart_job.report import Progress
+
+        torch.set_num_threads(1)  # as every rank has: sums then have the same order
+        task = make_task(setting.task)
+        progress = Progress(f"{chosen.label} (sim)", setting.steps, task.unit, "auto")
+        run = simulate(
+            task,
+            lambda model: make_scheme(chosen.table(), items_of(model), setting.ranks),
+            ranks=setting.ranks,
+            steps=setting.steps,
+            seed=seed,
+            on_step=lambda step, loss: progress.update(step, loss),
+            **_optimizer(chosen),
+        ).as_json()
+        progress.close()
+        _store(key, run)
+    return run
+
+
+def real(recipes: Sequence[Recipe], setting: Setting, seed: int) -> dict[str, dict[str, Any]]:
+    """Runs of the job by scheme name; those not in the cache are made in one launch."""
+    keys = {chosen.name: real_key(chosen, setting, seed) for chosen in recipes}
+    missing = [name for name, key in keys.items() if _cached(key) is None]
+    if missing:
+        out = CACHE / "runs" / f"{setting.task}-{setting.steps}-{seed}"
+        summary = launch.run_job(
+            ranks=setting.ranks, task=setting.task, schemes=missing, steps=setting.steps, seed=seed, out=out
+        )
+        for entry in summary["schemes"]:
+            _store(keys[entry["name"]], entry)
+    return {name: _cached(key) or {} for name, key in keys.items()}
+
+
+def first_gap(a: Sequence[float], b: Sequence[float]) -> float:
+    """Largest relative difference among the first losses."""
+    return max(abs(x - y) / abs(y) for x, y in zip(a[:FIRST_LOSSES], b[:FIRST_LOSSES], strict=True))
+
+
+def compare(names: Sequence[str], setting: Setting, seeds: Sequence[int]) -> list[Comparison]:
+    """Both sides of every scheme over every seed."""
+    recipes = [recipe(name) for name in names]
+    by_seed = {seed: real(recipes, setting, seed) for seed in seeds}
+    comparisons = []
+    for chosen in recipes:
+        ours = [by_seed[seed][chosen.name] for seed in seeds]
+        theirs = [simulated(chosen, setting, seed) for seed in seeds]
+        sides = [[run["bits"] for run in side] for side in (ours, theirs)]
+        comparisons.append(
+            Comparison(
+                name=chosen.name,
+                label=chosen.label,
+                first_gap=max(first_gap(a["losses"], b["losses"]) for a, b in zip(ours, theirs)),
+                real_bits=statistics.mean(sides[0]),
+                simulated_bits=statistics.mean(sides[1]),
+                spread=max(max(side) - min(side) for side in sides),
+            )
+        )
+    return comparisons
+
+
+def markdown(comparisons: Sequence[Comparison], setting: Setting, seeds: Sequence[int]) -> str:
+    """The comparison as a page of docs/."""
+    listed = ",".join(map(str, seeds))
+    command = f"tools/bench convergence --task {setting.task} --steps {setting.steps} --seeds {listed}"
+    dense = next((c for c in comparisons if c.name == "s-sgd"), None)
+    lines = [
+        "# Convergence",
+        "",
+        f"Every scheme on {setting.ranks} ranks against a single-process simulation of its method (`tests/oracle`)",
+        f"with the same weights and data order: task {setting.task}, {setting.steps} steps, seeds {listed}.",
+        f"Validation loss in bits per target, mean over seeds. Made by `{command} --write`.",
+        "",
+        f"Wanted: the first {FIRST_LOSSES} losses to {FIRST_TOLERANCE:g} relative where nothing is sampled; final",
+        f"means within their spread or {FINAL_TOLERANCE} bits.",
+        "",
+        "| scheme | first losses, largest gap | runtime | simulation | difference | spread | gap to dense | verdict |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for c in comparisons:
+        first = f"{c.first_gap:.1e}" + (" (samples)" if c.name in SAMPLING else "")
+        gap = f"{c.real_bits - dense.real_bits:+.3f}" if dense else "-"
+        verdict = "agrees" if c.first_agrees and c.final_agrees else "**differs**"
+        lines.append(
+            f"| {c.label} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
+            f" {c.real_bits - c.simulated_bits:+.4f} | {c.spread:.4f} | {gap} | {verdict} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tools/bench convergence", description=__doc__.splitlines()[0])
+    parser.add_argument("--task", choices=("text", "digits"), default="text")
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--seeds", default="1,2,3", help="comma-separated")
+    parser.add_argument("--schemes", default=",".join(KNOWN), help="comma-separated names of files in conf/")
+    parser.add_argument("--write", action="store_true", help="write docs/convergence.md")
+    options = parser.parse_args(arguments)
+    setting = Setting(options.task, options.steps, options.ranks)
+    seeds = [int(seed) for seed in options.seeds.split(",")]
+    try:
+        comparisons = compare(options.schemes.split(","), setting, seeds)
+    except (ValueError, launch.LaunchError) as error:
+        print(f"convergence: {error}", file=sys.stderr)
+        return 2
+    text = markdown(comparisons, setting, seeds)
+    print(text)
+    if options.write:
+        (REPOSITORY / "docs/convergence.md").write_text(text)
+    return 0 if all(c.first_agrees and c.final_agrees for c in comparisons) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""The two tasks of the job: which samples rank r sees at step t is a pure function of (seed, t, r)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .model import CharacterTransformer, DigitsNet, initialise
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TEXT_BYTES = 4_404_412
+TEXT_SHA256 = "cd45f0c9cedab8e4439bd6486c8952c77cc8b0ecc5d1f6ae3513f2039f47229d"
+
+
+class DataError(RuntimeError):
+    """The data cannot be had; the message says what to do."""
+
+
+def generator_for(seed: int, step: int, rank: int) -> np.random.Generator:
+    """Random numbers of one rank in one step, the same wherever they are asked for."""
+    return np.random.default_rng([seed, step, rank])
+
+
+class Task:
+    """What is trained on what, and how it is measured."""
+
+    name: str
+    unit: str  # of the validation loss
+
+    def make_model(self, seed: int) -> nn.Module:
+        raise NotImplementedError
+
+    def batch(self, seed: int, step: int, rank: int) -> Batch:
+        """Inputs and targets of `rank` at `step`."""
+        raise NotImplementedError
+
+    def validation(self) -> Batch:
+        """Samples that no batch contains."""
+        raise NotImplementedError
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """Mean cross entropy in nats."""
+        logits = model(batch[0])
+        return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch[1].reshape(-1))
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """Validation loss in bits per target and share of targets guessed right."""
+        inputs, targets = self.validation()
+        nats, right = 0.0, 0
+        model.eval()
+        with torch.no_grad():
+            for x, y in zip(inputs.split(64), targets.split(64)):
+                logits = model(x).flatten(0, -2)
+                nats += float(functional.cross_entropy(logits, y.reshape(-1), reduction="sum"))
+                right += int((logits.argmax(dim=-1) == y.reshape(-1)).sum())
+        model.train()
+        return {"bits": nats / targets.numel() / math.log(2.0), "accuracy": right / targets.numel()}
+
+
+def load_text(cache: Path) -> bytes:
+    """The King James Bible as Debian's package bible-kjv prints it, read from `cache` where it lies already."""
+    if not cache.exists():
+        try:
+            printed = subprocess.run(["bible", "-f", "gen1:1-rev22:21"], capture_output=True, check=True).stdout
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise DataError(f"the text could not be printed by `bible`: {error}; install bible-kjv") from error
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        partial = cache.with_suffix(f".{os.getpid()}.partial")  # several ranks may get here at once
+        partial.write_bytes(printed)
+        partial.replace(cache)
+    text = cache.read_bytes()
+    digest = hashlib.sha256(text).hexdigest()
+    if len(text) != TEXT_BYTES or digest != TEXT_SHA256:
+        raise DataError(
+            f"{cache} has {len(text)} bytes and sha256 {digest[:12]}..., expected {TEXT_BYTES} and"
+            f" {TEXT_SHA256[:12]}...; remove it and check that bible-kjv-text is installed"
+        )
+    return text
+
+
+class TextTask(Task):
+    """Next character of the King James Bible: 8 windows of 64 per rank and step, the last 2 % held out."""
+
+    name = "text"
+    unit = "bits/char"
+    context = 64
+    windows = 8
+    validation_windows = 512
+
+    def __init__(self, cache: Path = REPOSITORY / "build/data/kjv.txt") -> None:
+        text = np.frombuffer(load_text(cache), dtype=np.uint8)
+        self.alphabet = np.flatnonzero(np.bincount(text, minlength=256))
+        code_of_byte = np.zeros(256, dtype=np.int64)
+        code_of_byte[self.alphabet] = np.arange(len(self.alphabet))
+        codes = torch.from_numpy(code_of_byte[text])
+        held_out = codes.numel() // 50
+        self.train, self.tail = codes[:-held_out], codes[-held_out:]
+
+    def make_model(self, seed: int) -> nn.Module:
+        return initialise(CharacterTransformer(len(self.alphabet), context=self.context), seed)
+
+    def _windows(self, codes: torch.Tensor, starts: np.ndarray) -> Batch:
+        rows = torch.stack([codes[start : start + self.context + 1] for start in starts.tolist()])
+        return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+    def batch(self, seed: int, step: int, rank: int) -> Batch:
+        limit = self.train.numel() - self.context
+        return self._windows(self.train, generator_for(seed, step, rank).integers(0, limit, self.windows))
+
+    def validation(self) -> Batch:
+        last = self.tail.numel() - self.context - 1
+        return self._windows(self.tail, np.linspace(0, last, self.validation_windows).astype(np.int64))
+
+
+class DigitsTask(Task):
+    """scikit-learn's digits, 8 by 8 pixels: 32 images per rank and step, the last 297 of 1797 held out."""
+
+    name = "digits"
+    unit = "bits/label"
+    images = 32
+
+    def __init__(self) -> None:
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        self.pixels = torch.from_numpy((digits.data / 16.0).astype(np.float32))
+        self.labels = torch.from_numpy(digits.target.astype(np.int64))
+
+    def make_model(self, seed: int) -> nn.Module:
+        return initialise(DigitsNet(), seed)
+
+    def batch(self, seed: int, step: int, rank: int) -> Batch:
+        chosen = torch.from_numpy(generator_for(seed, step, rank).integers(0, 1500, self.images))
+        return self.pixels[chosen], self.labels[chosen]
+
+    def validation(self) -> Batch:
+        return self.pixels[1500:], self.labels[1500:]
+
+
+def make_task(name: str) -> Task:
+    """The task called `name`: text or digits."""
+    tasks = {"text": TextTask, "digits": DigitsTask}
+    if name not in tasks:
+        raise DataError(f"task is {name!r}, expected one of {', '.join(tasks)}")
+    return tasks[name]()

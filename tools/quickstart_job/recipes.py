@@ -1,0 +1,70 @@
+"""The schemes of the job: which file of conf/, which keys differ from the published setting, and the optimizer.
+
+The files in conf/ carry the settings of the papers, which are made for models a hundred times larger; a density of
+0.1 % of a bias of 128 would be one entry. What is replaced here is what the job says on its last table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import toml_text
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One line of the comparison."""
+
+    name: str
+    file: Path
+    label: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    learning_rate: float = 0.1
+    momentum: float = 0.9  # of the optimizer; 0 where the scheme's memory has it
+
+    def table(self) -> toml_text.Table:
+        """The scheme as nested dictionaries, changes applied."""
+        return toml_text.replaced(toml_text.load(self.file), self.changes)
+
+    def text(self) -> str:
+        """The scheme as TOML text for one optimizer: without [runtime], which belongs to the run."""
+        return toml_text.dump({key: value for key, value in self.table().items() if key != "runtime"})
+
+
+_RECIPES = (
+    Recipe("s-sgd", CONF / "s-sgd.toml", "s-sgd"),
+    Recipe("wfbp", CONF / "wfbp.toml", "wfbp"),
+    Recipe("fusion", CONF / "fusion.toml", "fusion"),
+    Recipe("dear", CONF / "dear.toml", "dear"),
+    Recipe("topk-residual", CONF / "topk-residual.toml", "top-k 1 %", {"compressor.topk.density": 0.01}),
+    Recipe("dgc", CONF / "dgc.toml", "dgc 1 %", {"compressor.dgc.density": 0.01}, momentum=0.0),
+    Recipe("power-sgd", CONF / "power-sgd.toml", "power-sgd rank 4", {"compressor.powersgd.rank": 4}),
+    Recipe("acp-sgd", CONF / "acp-sgd.toml", "acp-sgd rank 4", {"compressor.acpsgd.rank": 4}),
+    Recipe("sign-sgd-majority", CONF / "sign-sgd-majority.toml", "sign-sgd majority", {}, 1e-3, 0.0),
+    Recipe("ok-topk", CONF / "ok-topk.toml", "ok-topk 1 %", {"compressor.topk.density": 0.01}),
+    Recipe("fgbuff", CONF / "fgbuff.toml", "fgbuff", {"compressor.topk.density": 0.01}),
+)
+
+QUICKSTART = ("s-sgd", "dgc", "power-sgd", "acp-sgd", "sign-sgd-majority", "ok-topk")
+KNOWN = tuple(recipe.name for recipe in _RECIPES)
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe called `name`."""
+    for known in _RECIPES:
+        if known.name == name:
+            return known
+    raise ValueError(f"scheme is {name!r}, expected one of {', '.join(KNOWN)}")
+
+
+def recipe_of_file(path: Path) -> Recipe:
+    """One scheme from a file of the user's, as it stands. An optimizer momentum of 0.9 unless the memory has its own;
+    a tenth of a percent as learning rate for votes, whose entries are all of size one."""
+    scheme = toml_text.load(path).get("scheme", {})
+    momentum = 0.0 if scheme.get("memory") == "dgc" or scheme.get("compressor") == "signsgd" else 0.9
+    rate = 1e-3 if scheme.get("compressor") == "signsgd" else 0.1
+    return Recipe(path.stem, path, path.stem, {}, rate, momentum)
