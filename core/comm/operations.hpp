@@ -46,6 +46,8 @@ class Operation {
   virtual Result<Output> result() const = 0;
 };
 
+class OperationWorker;
+
 class Operations {
  public:
   struct Options {
@@ -85,10 +87,9 @@ class Operations {
                     const std::function<Status(uint64_t serial)>& task);
 
  private:
-  class Worker;
-  explicit Operations(std::shared_ptr<Worker> worker);
+  explicit Operations(std::shared_ptr<OperationWorker> worker);
   // Shared: answers of Control may come after this object is gone.
-  std::shared_ptr<Worker> worker_;
+  std::shared_ptr<OperationWorker> worker_;
 };
 
 }  // namespace penstock

@@ -209,8 +209,16 @@ Status read_tensors(const penstock_operation_declaration& declaration, Operation
     }
     order.rows = static_cast<uint64_t>(order.shape[0]);
     order.row_numel = 1;
-    for (size_t i = 1; i < order.shape.size(); ++i)
-      order.row_numel *= static_cast<uint64_t>(order.shape[i]);
+    for (size_t i = 1; i < order.shape.size(); ++i) {
+      // Without rows here the elements of one were not counted above, but other ranks may send
+      // some.
+      if (__builtin_mul_overflow(order.row_numel, static_cast<uint64_t>(order.shape[i]),
+                                 &order.row_numel)) {
+        return invalid_argument(
+            "the input's shape is [{}], a row of it is more than memory can hold",
+            fmt::join(order.shape, ", "));
+      }
+    }
   }
   if (output == nullptr) return {};
   PENSTOCK_TRY(check_tensor(*output, "the output"));
@@ -308,8 +316,10 @@ Result<std::vector<uint64_t>> read_numbers(std::string_view text, size_t count) 
   const char* const end = at + text.size();
   while (numbers.size() < count) {
     if (!numbers.empty() && (at == end || *at++ != ',')) break;
-    const auto [rest, error] = std::from_chars(at, end, numbers.emplace_back());
+    uint64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
     if (error != std::errc()) break;
+    numbers.push_back(number);
     at = rest;
   }
   if (at != end || numbers.size() != count)

@@ -83,6 +83,9 @@ struct FitAdvice {
 // memory, size.
 Result<FitAdvice> check_fit(const FitInput& input);
 
+// Adds the facts of a further phase of the same item: plan's needs are only valid until the next
+// plan call.
+void merge_phase(CompressorFacts& facts, const CompressorFacts& next);
 // Facts of what describe and plan said. `n` needs of one item, one per phase.
 CompressorFacts compressor_facts(std::string name, const penstock_compressor_traits& traits,
                                  const penstock_compressor_need* const* needs, uint64_t n);

@@ -2,16 +2,18 @@
 #
 # Builds KIND-NAME.so: a module that exports one symbol, hides all others and is linked so that every undefined symbol
 # is found at link time. KIND is compressor, memory, collective or scheduler. With TESTS and GoogleTest found, also
-# NAME_KIND_test, which gets the path of the built plugin in the macro PENSTOCK_PLUGIN_FILE.
+# NAME_KIND_test, which gets the path of the built plugin in the macro PENSTOCK_PLUGIN_FILE. The file is put into
+# PENSTOCK_PLUGIN_DIRECTORY, by default the folder `plugins` of the build tree.
+#
+# The same file serves this repository and projects that found the installed SDK (find_package(PenstockSDK)).
 include_guard(GLOBAL)
-
-set(PENSTOCK_VERSION_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/plugin.map)
 
 function(penstock_add_plugin kind name)
   cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;LIBRARIES" ${ARGN})
   if(NOT kind MATCHES "^(compressor|memory|collective|scheduler)$")
     message(FATAL_ERROR "penstock_add_plugin: kind is '${kind}', expected compressor, memory, collective or scheduler")
   endif()
+  set(version_script ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin.map)
   set(target penstock-${kind}-${name})
   add_library(${target} MODULE ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE penstock::sdk ${ARG_LIBRARIES})
@@ -20,27 +22,36 @@ function(penstock_add_plugin kind name)
     PREFIX "" OUTPUT_NAME ${kind}-${name} SUFFIX .so
     CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     POSITION_INDEPENDENT_CODE ON)
-  if(PENSTOCK_PLUGIN_DIRECTORY)
-    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PENSTOCK_PLUGIN_DIRECTORY})
+  set(directory ${PENSTOCK_PLUGIN_DIRECTORY})
+  if(NOT directory)
+    set(directory ${PROJECT_BINARY_DIR}/plugins)
   endif()
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${directory})
   target_compile_options(${target} PRIVATE -ffp-contract=off)
   set(strict_link "-Wl,-z,defs")
   if(PENSTOCK_SANITIZE)
     set(strict_link "") # the sanitizer's runtime is found in the program that loads the plugin
   endif()
   target_link_options(${target} PRIVATE
-    -Wl,--version-script=${PENSTOCK_VERSION_SCRIPT} ${strict_link} -Wl,-z,now -Wl,-z,relro
+    -Wl,--version-script=${version_script} ${strict_link} -Wl,-z,now -Wl,-z,relro
     -Wl,-z,noexecstack -Wl,--exclude-libs,ALL)
-  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${PENSTOCK_VERSION_SCRIPT})
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${version_script})
   set_property(GLOBAL APPEND PROPERTY PENSTOCK_PLUGIN_TARGETS ${target})
-  if(ARG_TESTS AND TARGET GTest::gtest_main AND COMMAND penstock_test)
-    penstock_test(${name}_${kind}_test SOURCES ${ARG_TESTS} LIBRARIES penstock::sdk penstock_test_support ${ARG_LIBRARIES})
-    if(TARGET ${name}_${kind}_test)
-      target_compile_definitions(${name}_${kind}_test PRIVATE PENSTOCK_PLUGIN_FILE="$<TARGET_FILE:${target}>")
-      add_dependencies(${name}_${kind}_test ${target})
+  if(ARG_TESTS AND TARGET GTest::gtest_main)
+    set(test ${name}_${kind}_test)
+    if(COMMAND penstock_test)
+      penstock_test(${test} SOURCES ${ARG_TESTS} LIBRARIES penstock::sdk penstock_test_support ${ARG_LIBRARIES})
+    else()
+      add_executable(${test} ${ARG_TESTS})
+      target_link_libraries(${test} PRIVATE penstock::sdk ${ARG_LIBRARIES} GTest::gtest_main ${CMAKE_DL_LIBS})
+      add_test(NAME ${test} COMMAND ${test})
+    endif()
+    if(TARGET ${test})
+      target_compile_definitions(${test} PRIVATE PENSTOCK_PLUGIN_FILE="$<TARGET_FILE:${target}>")
+      add_dependencies(${test} ${target})
     endif()
   endif()
-  if(COMMAND install AND PROJECT_NAME STREQUAL "Penstock")
+  if(PROJECT_NAME STREQUAL "Penstock")
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/penstock/plugins)
   endif()
 endfunction()

@@ -64,8 +64,9 @@ uint64_t select_above(const float* x, uint64_t n, float threshold, uint64_t capa
 void count_above(const float* x, uint64_t n, std::span<const float> thresholds,
                  uint64_t* counts) noexcept;
 
-// The k-th largest magnitude of x[n], 1 <= k <= n. `keys` has room for n entries.
-float kth_magnitude(const float* x, uint64_t n, uint64_t k, uint32_t* keys,
+// The k-th largest magnitude among x[0], x[stride], ..., x[(n - 1) stride], 1 <= k <= n. `keys` has
+// room for n entries.
+float kth_magnitude(const float* x, uint64_t n, uint64_t stride, uint64_t k, uint32_t* keys,
                     SelectScratch scratch) noexcept;
 
 }  // namespace penstock::kernels

@@ -55,7 +55,7 @@ Counts vgg16() {
 planning::ModelEntries model_of(const Counts& sizes) {
   planning::ModelEntries entries;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    entries.gradients.push_back(planning::dense_gradient("g" + std::to_string(i), sizes[i]));
+    entries.gradients.push_back(planning::dense_gradient(std::to_string(i), sizes[i]));
     entries.order.push_back(i);
   }
   return entries;
@@ -193,11 +193,13 @@ TEST(Fgbuff, CheapStartUpsKeepBucketsSmall) {
   EXPECT_EQ(planned(steady(7, 1), {{"first_count", 1}}), (Counts{1, 1, 1, 1, 1, 1, 1}));
 }
 
+// 15 for each gradient: two in 35. The link falls behind, by 15 with each bucket, and is still busy
+// at the end of backward after the third: the other five go together.
 TEST(Fgbuff, EncodingCountsAsTimeToFillABucket) {
   planning::ModelEntries entries = steady(11, 35);
   for (planning::GradientEntry& gradient : entries.gradients)
-    gradient.candidates[0].encode_fixed_us = 5;  // 15 for each gradient: two in 35
-  EXPECT_EQ(planned(entries), (Counts{2, 2, 2, 2, 2, 1}));
+    gradient.candidates[0].encode_fixed_us = 5;
+  EXPECT_EQ(planned(entries), (Counts{2, 2, 2, 5}));
 }
 
 // Against all ways to cut up to eight gradients into buckets: never better than the best (that
@@ -235,7 +237,7 @@ TEST(Fgbuff, IsNearTheBestOfAllCuts) {
     alone_exposed += of_cut.back();
   }
   EXPECT_LT(exposed, alone_exposed) << "wait-free back-propagation would have done better";
-  EXPECT_LT(exposed, 1.5 * best_exposed);  // a greedy rule, not a search: 1.3 with this seed
+  EXPECT_LT(exposed, 1.5 * best_exposed);  // a greedy rule, not a search: 1.24 with this seed
 }
 
 // ---- Observation ----

@@ -130,7 +130,7 @@ TEST(Fusion, ExplainsItsLimits) {
   ASSERT_EQ(plan.explanation.size(), 1u);
   EXPECT_EQ(
       plan.explanation[0],
-      "fusion: phase 0: 4 buckets of at most 25 bytes of payload (threshold 100 bytes, scaled "
+      "fusion: phase 0: 3 buckets of at most 25 bytes of payload (threshold 100 bytes, scaled "
       "by 55 bytes of payload for 220 bytes of gradients)");
 }
 

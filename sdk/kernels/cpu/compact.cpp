@@ -2,7 +2,7 @@
 // masks are zero and the loop runs at the speed of memory. Never a compress-store to memory, which
 // is microcoded on some processors; blocks where many pass compress to a register and store all of
 // it.
-#include "cpu/compact.hpp"
+#include <kernels/cpu/compact.hpp>
 
 #include <cstring>
 

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "cpu/compact.hpp"
-#include "cpu/radix_select.hpp"
+#include <kernels/cpu/compact.hpp>
+#include <kernels/cpu/radix_select.hpp>
 
 namespace penstock::kernels {
 namespace {
@@ -157,7 +157,7 @@ void emit_from_all(std::span<SelectSegment> segments, uint64_t k, const Workspac
     for (const SelectSegment& segment : segments)
       for (uint64_t i = 0; i < segment.n; ++i) body(position++, magnitude_key(segment.x[i]));
   };
-  ExactThreshold exact = select_exactly(keys, count, k, work.histogram);
+  ExactThreshold exact = select_exactly(keys, total(segments), k, work.histogram);
   Emitter emit(segments);
   keys([&](uint64_t position, uint32_t key) {
     if (key < exact.threshold) return;
@@ -306,9 +306,9 @@ void count_above(const float* x, uint64_t n, std::span<const float> thresholds,
   }
 }
 
-float kth_magnitude(const float* x, uint64_t n, uint64_t k, uint32_t* keys,
+float kth_magnitude(const float* x, uint64_t n, uint64_t stride, uint64_t k, uint32_t* keys,
                     SelectScratch scratch) noexcept {
-  for (uint64_t i = 0; i < n; ++i) keys[i] = magnitude_key(x[i]);
+  for (uint64_t i = 0; i < n; ++i) keys[i] = magnitude_key(x[i * stride]);
   const auto all = [&](auto&& body) {
     for (uint64_t i = 0; i < n; ++i) body(i, keys[i]);
   };

@@ -1,0 +1,331 @@
+// What may be loaded, what is refused before any code runs, and what after.
+#include "core/plugin/loader.hpp"
+
+#include "core/plugin/host.hpp"
+#include "core/plugin/instances.hpp"
+#include "core/plugin/testing.hpp"
+#include "core/plugin/trust.hpp"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+using test::contains;
+using test::plugin_file;
+using test::PrivateFolder;
+using test::TestHost;
+
+// Build trees may lie in folders that others can write to; what is tested here is not that.
+Result<std::shared_ptr<const Plugin>> load(const std::string& path, const Host& host,
+                                           bool allow_insecure = true) {
+  return load_plugin({path, host.table(), allow_insecure});
+}
+
+TEST(Loader, LoadsAPluginInPlainC) {
+  TestHost host;
+  const Result<std::shared_ptr<const Plugin>> plugin = load(plugin_file("identity"), host.host);
+  ASSERT_TRUE(plugin.ok()) << plugin.status().message();
+  EXPECT_EQ(plugin.value()->record.id, "compressor/identity-c");
+  EXPECT_EQ(plugin.value()->n_options, 2u);
+  EXPECT_NE(plugin.value()->as<penstock_compressor>(), nullptr);
+  EXPECT_EQ(plugin.value()->as<penstock_memory>(), nullptr);
+}
+
+TEST(Loader, TwoRuntimesShareOneFileAndItStaysMapped) {
+  PrivateFolder folder;
+  const std::string path = folder.add("identity", "shared.so");
+  const void* table = nullptr;
+  {
+    TestHost first, second;
+    const auto a = load(path, first.host), b = load(path, second.host);
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_EQ(a.value()->table, b.value()->table);
+    table = a.value()->table;
+  }
+  void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  EXPECT_NE(handle, nullptr);
+  if (handle != nullptr) ::dlclose(handle);
+  EXPECT_EQ(static_cast<const penstock_compressor*>(table)->struct_size,
+            sizeof(penstock_compressor));
+}
+
+struct Villain {
+  const char* name;
+  const char* expected;
+};
+
+class LoaderRefuses : public testing::TestWithParam<Villain> {};
+
+TEST_P(LoaderRefuses, WithTheReasonAndThePath) {
+  TestHost host;
+  const std::string path = plugin_file(GetParam().name);
+  const Result<std::shared_ptr<const Plugin>> plugin = load(path, host.host);
+  ASSERT_FALSE(plugin.ok());
+  EXPECT_EQ(plugin.status().message().substr(0, path.size()), path);
+  EXPECT_TRUE(contains(plugin.status().message(), GetParam().expected))
+      << plugin.status().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Loader, LoaderRefuses,
+    testing::Values(Villain{"not_a_plugin", "not a plugin: it does not export penstock_plugin"},
+                    Villain{"wrong_major", "built for plugin ABI 7.1, this host has 0.1"},
+                    Villain{"newer_host", "needs a host with plugin ABI 0.99 at least"},
+                    Villain{"wrong_magic", "does not begin with the magic"},
+                    Villain{"short_record", "struct_size is 48"},
+                    Villain{"huge_record", "struct_size is 18446744073709551615"},
+                    Villain{"unknown_kind", "kind is 9"},
+                    Villain{"wrong_id", "its id is \"compressor/Bad Name\""},
+                    Villain{"other_kind_id",
+                            "its id is \"memory/villain\", expected \"compressor/NAME\""},
+                    Villain{"control_characters", "summary holds control characters"},
+                    Villain{"null_load", "no load function"},
+                    Villain{"load_fails", "load: the villain does not want to"},
+                    Villain{"null_module", "gave no module"},
+                    Villain{"null_table", "no compressor table"},
+                    Villain{"short_table", "lacks the mandatory member decode"},
+                    Villain{"missing_encode", "lacks the mandatory member encode"},
+                    Villain{"bad_option", "option level: its bounds are 5 to 1"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Loader, ATruncatedFileIsRefusedBeforeItIsMapped) {
+  TestHost host;
+  PrivateFolder folder;
+  const auto whole = fs::file_size(plugin_file("identity"));
+  for (const uintmax_t size :
+       {uintmax_t{0}, uintmax_t{1}, uintmax_t{63}, uintmax_t{64}, uintmax_t{1000}, whole / 4,
+        whole / 2, whole - 4096, whole - 65, whole - 1}) {
+    const std::string path = folder.add("identity", std::to_string(size) + ".so");
+    fs::resize_file(path, size);
+    const Result<std::shared_ptr<const Plugin>> plugin = load(path, host.host);
+    ASSERT_FALSE(plugin.ok()) << size;
+    EXPECT_TRUE(contains(plugin.status().message(), path));
+    EXPECT_EQ(::dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);
+  }
+}
+
+TEST(Loader, AFileThatIsNoSharedObjectIsRefused) {
+  TestHost host;
+  PrivateFolder folder;
+  std::ofstream(folder.path() + "/text.so") << "just text";
+  EXPECT_TRUE(
+      contains(load(folder.path() + "/text.so", host.host).status().message(), "not an ELF file"));
+  EXPECT_EQ(load(folder.path(), host.host).status().code(), Code::invalid_argument);
+  EXPECT_EQ(load(folder.path() + "/absent.so", host.host).status().code(), Code::not_found);
+}
+
+TEST(Loader, TheWorkingDirectoryIsNeverLookedAt) {
+  TestHost host;
+  for (const char* path : {"", "plugin.so", "./plugin.so", "../plugin.so"}) {
+    EXPECT_TRUE(contains(load(path, host.host).status().message(), "not an absolute path")) << path;
+  }
+}
+
+// ---- Trust ----
+
+TEST(Trust, APrivateFolderUnderAStickyOnePasses) {
+  PrivateFolder folder;
+  const std::string path = folder.add("identity", "plugin.so");
+  EXPECT_TRUE(check_trust(path, false).ok()) << check_trust(path, false).message();
+}
+
+TEST(Trust, AFileOrAFolderThatEverybodyMayWriteToIsRefused) {
+  TestHost host;
+  PrivateFolder folder;
+  const std::string path = folder.add("identity", "inner/plugin.so");
+  ASSERT_EQ(::chmod(path.c_str(), 0666), 0);
+  EXPECT_TRUE(contains(check_trust(path, false).message(), "everybody may write to " + path));
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  ASSERT_EQ(::chmod((folder.path() + "/inner").c_str(), 0777), 0);
+  EXPECT_TRUE(contains(load(path, host.host, false).status().message(),
+                       "everybody may write to " + folder.path()));
+  EXPECT_TRUE(load(path, host.host, true).ok());
+  // The sticky bit does not keep others from adding files beside ours.
+  ASSERT_EQ(::chmod((folder.path() + "/inner").c_str(), 01777), 0);
+  EXPECT_EQ(check_trust(path, false).code(), Code::failed_precondition);
+  ASSERT_EQ(::chmod((folder.path() + "/inner").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);
+  EXPECT_EQ(check_trust(path, false).code(), Code::failed_precondition);
+  ASSERT_EQ(::chmod(folder.path().c_str(), 01777), 0);
+  EXPECT_TRUE(check_trust(path, false).ok());
+}
+
+TEST(Trust, AFileOfAnotherUserIsRefused) {
+  PrivateFolder folder;
+  const std::string path = folder.add("identity", "plugin.so");
+  if (::chown(path.c_str(), 12345, 12345) != 0) GTEST_SKIP() << "only root can give files away";
+  EXPECT_TRUE(contains(check_trust(path, false).message(), "belongs to user 12345"));
+}
+
+TEST(Trust, LinksAreFollowedBeforeTheCheck) {
+  PrivateFolder folder;
+  const std::string path = folder.add("identity", "open/plugin.so");
+  ASSERT_EQ(::chmod((folder.path() + "/open").c_str(), 0777), 0);
+  fs::create_symlink(path, folder.path() + "/link.so");
+  const Result<std::string> real = real_path(folder.path() + "/link.so");
+  ASSERT_TRUE(real.ok());
+  EXPECT_EQ(real.value(), path);
+  EXPECT_FALSE(check_trust(real.value(), false).ok());
+}
+
+// ---- Host ----
+
+TEST(Host, MakesReadsAndFreesErrors) {
+  TestHost host;
+  const penstock_host* table = host.host.table();
+  penstock_status* status =
+      table->status_new(table->context, PENSTOCK_NOT_FOUND, str("no such thing"));
+  ASSERT_NE(status, nullptr);
+  EXPECT_EQ(table->status_code(table->context, status), uint32_t{PENSTOCK_NOT_FOUND});
+  EXPECT_EQ(view(table->status_message(table->context, status)), "no such thing");
+  table->status_free(table->context, status);
+  table->status_free(table->context, nullptr);
+  EXPECT_EQ(table->status_code(table->context, nullptr), uint32_t{PENSTOCK_OK});
+  EXPECT_EQ(table->status_message(table->context, nullptr).size, 0u);
+}
+
+TEST(Host, AnErrorIsNeverNullWhateverItsCode) {
+  TestHost host;
+  const penstock_host* table = host.host.table();
+  for (const uint32_t code : {0u, 13u, 0xffffffffu}) {
+    penstock_status* status = table->status_new(table->context, code, {nullptr, 0});
+    ASSERT_NE(status, nullptr);
+    EXPECT_EQ(table->status_code(table->context, status), uint32_t{PENSTOCK_INTERNAL});
+    table->status_free(table->context, status);
+  }
+}
+
+TEST(Host, LogsCodePathsAndExtensions) {
+  TestHost host;
+  const penstock_host* table = host.host.table();
+  table->log(table->context, PENSTOCK_LOG_WARNING, str("compressor/topk"), str("slow path"));
+  table->log(table->context, 77, str("x"), str("loud"));
+  EXPECT_EQ(host.lines,
+            (std::vector<std::string>{"warning compressor/topk: slow path", "error x: loud"}));
+  EXPECT_EQ(table->code_path(table->context, str("select")).size, 0u);
+  host.host.set_code_path("select", "avx2");
+  const penstock_str path = table->code_path(table->context, str("select"));
+  host.host.set_code_path("select", "scalar");
+  EXPECT_EQ(view(path), "avx2");  // lives as long as the host
+  EXPECT_EQ(view(table->code_path(table->context, str("select"))), "scalar");
+  const int service = 0;
+  host.host.set_extension("penstock.test/1", &service);
+  EXPECT_EQ(table->extension(table->context, str("penstock.test/1")), &service);
+  EXPECT_EQ(table->extension(table->context, str("penstock.test/2")), nullptr);
+}
+
+// ---- Instances ----
+
+InstanceConfig config_of(const std::string& name, Settings options = {}) {
+  return {Kind::compressor, name, name, std::move(options), {"run.toml", 3, 1}};
+}
+
+TEST(Instance, CarriesOptionsTraitsAndName) {
+  TestHost host;
+  const auto plugin = load(plugin_file("identity"), host.host);
+  ASSERT_TRUE(plugin.ok());
+  const auto made =
+      CompressorInstance::make(config_of("fine", {{"share", {int64_t{1}, {}}}}), plugin.value());
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const CompressorInstance& instance = *made.value();
+  EXPECT_EQ(instance.name(), "fine");
+  EXPECT_EQ(instance.traits().dtypes, PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT32));
+  EXPECT_EQ(instance.options().find("share")->real, 1.0);
+  EXPECT_EQ(instance.plugin()->record.name, "identity-c");
+  EXPECT_NE(instance.self(), nullptr);
+}
+
+TEST(Instance, WrongOptionsAndFailuresNameTheLine) {
+  TestHost host;
+  const auto identity = load(plugin_file("identity"), host.host);
+  ASSERT_TRUE(identity.ok());
+  const auto wrong = CompressorInstance::make(
+      config_of("fine", {{"share", {2.0, {"run.toml", 4, 1}}}}), identity.value());
+  EXPECT_EQ(wrong.status().message(),
+            "run.toml:4:1: compressor.fine.share is 2, expected a real in (0, 1], in fraction");
+  for (const char* name : {"create_fails", "describe_fails"}) {
+    const auto villain = load(plugin_file(name), host.host);
+    ASSERT_TRUE(villain.ok());
+    const auto made = CompressorInstance::make(config_of("villain"), villain.value());
+    ASSERT_FALSE(made.ok());
+    EXPECT_TRUE(contains(made.status().message(), "run.toml:3:1: compressor.villain"))
+        << made.status().message();
+    EXPECT_TRUE(contains(made.status().message(), "the villain does not want to"));
+  }
+  const auto villain = load(plugin_file("no_devices"), host.host);
+  ASSERT_TRUE(villain.ok());
+  EXPECT_TRUE(
+      contains(CompressorInstance::make(config_of("villain"), villain.value()).status().message(),
+               "no dtypes or no device types"));
+}
+
+TEST(Instance, APluginOfAnotherKindIsRefused) {
+  TestHost host;
+  const auto plugin = load(plugin_file("identity"), host.host);
+  ASSERT_TRUE(plugin.ok());
+  EXPECT_EQ(MemoryInstance::make(config_of("fine"), plugin.value()).status().code(),
+            Code::internal);
+  EXPECT_EQ(CompressorInstance::make(config_of("fine"), nullptr).status().code(), Code::internal);
+}
+
+penstock_collective_traits lent_traits;
+penstock_status* describe_lent(void*, penstock_collective_traits* traits) {
+  *traits = lent_traits;
+  return nullptr;
+}
+
+TEST(Instance, ALentTableIsCheckedLikeAPlugins) {
+  penstock_collective table{};
+  table.struct_size = sizeof table;
+  table.describe = describe_lent;
+  lent_traits = {};
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+                       "neither TRANSPORT"));
+  lent_traits.flags = PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_COMPOSITE;
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+                       "expected either"));
+  lent_traits.flags = PENSTOCK_COLLECTIVE_TRANSPORT;
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+                       "without join"));
+  lent_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE | PENSTOCK_COLLECTIVE_MAY_REFUSE;
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+                       "no returned"));
+  lent_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE;
+  EXPECT_TRUE(CollectiveInstance::borrow("lent", &table, nullptr).ok());
+  EXPECT_FALSE(CollectiveInstance::borrow("lent", nullptr, nullptr).ok());
+}
+
+penstock_scheduler_traits scheduler_traits;
+penstock_status* describe_scheduler(void*, penstock_scheduler_traits* traits) {
+  *traits = scheduler_traits;
+  return nullptr;
+}
+
+TEST(Instance, ASchedulerHasWhatItsTraitsPromise) {
+  penstock_scheduler table{};
+  table.struct_size = sizeof table;
+  table.describe = describe_scheduler;
+  const auto message = [&] {
+    return std::string(SchedulerInstance::borrow("s", &table, nullptr).status().message());
+  };
+  scheduler_traits = {};
+  EXPECT_TRUE(contains(message(), "no route"));
+  scheduler_traits.routes = 1u << PENSTOCK_ROUTE_FLAT;
+  EXPECT_EQ(message(), "");
+  scheduler_traits.flags = PENSTOCK_SCHEDULER_NEGOTIATES;
+  EXPECT_TRUE(contains(message(), "no arrange"));
+  scheduler_traits.flags = PENSTOCK_SCHEDULER_MEASURES;
+  EXPECT_TRUE(contains(message(), "no observe"));
+  scheduler_traits.flags = 0;
+  scheduler_traits.observe_every = 5;
+  EXPECT_TRUE(contains(message(), "no observe"));
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,241 @@
+// Power-SGD against Algorithm 1 of its paper in double, and its behaviour at the edges.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "../low_rank/oracle.hpp"
+
+namespace penstock::test {
+namespace {
+
+using oracle::Matrix;
+
+LoadedPlugin powersgd() {
+  return load_plugin(PENSTOCK_PLUGIN_FILE);
+}
+LoadedPlugin residual() {
+  return load_plugin("memory", "residual");
+}
+
+// Algorithm 1, error feedback with the local form, for one matrix of all ranks.
+struct Oracle {
+  Oracle(uint32_t ranks, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t gradient)
+      : error(ranks, Matrix(rows, cols)), q(oracle::normals(1, gradient, 1, cols, rank)) {}
+
+  Matrix step(const std::vector<Matrix>& gradients) {
+    q = oracle::orthonormal(q);
+    const uint64_t ranks = gradients.size();
+    Matrix left(error[0].rows, q.cols), right(error[0].cols, q.cols);
+    for (uint64_t r = 0; r < ranks; ++r) {
+      error[r] = oracle::combined(error[r], 1, gradients[r]);
+      left = oracle::combined(left, 1, oracle::product(error[r], q));
+    }
+    const Matrix p = oracle::orthonormal(left);
+    for (uint64_t r = 0; r < ranks; ++r) {
+      const Matrix own = oracle::product(oracle::transposed(error[r]), p);
+      right = oracle::combined(right, 1, own);
+      error[r] = oracle::combined(error[r], -1, oracle::product(p, oracle::transposed(own)));
+    }
+    q = right;
+    Matrix mean = oracle::product(p, oracle::transposed(right));
+    for (double& value : mean.entries) value /= static_cast<double>(ranks);
+    return mean;
+  }
+  std::vector<Matrix> error;
+  Matrix q;
+};
+
+TEST(PowerSgd, FollowsThePaperOverManySteps) {
+  const std::vector<Shape> shapes = {{12, 7}, {7, 30}, {6, 5, 3}, {65, 130}, {17}, {1, 9}, {9, 1}};
+  for (const uint32_t ranks : {1u, 2u, 3u, 4u}) {
+    CompressorRig rig({.ranks = ranks, .check_mass = true, .mass_tolerance = 1e-6}, shapes,
+                      powersgd(), {{"rank", 3}, {"minimum_compression_rate", 0.0}}, residual());
+    std::vector<Oracle> oracles;
+    for (uint64_t i = 0; i < shapes.size(); ++i) {
+      const oracle::View view = oracle::view_of(shapes[i]);
+      oracles.emplace_back(ranks, view.rows, view.cols,
+                           std::min({uint64_t{3}, view.rows, view.cols}), i);
+    }
+    for (uint64_t step = 0; step < 8; ++step) {
+      const RankTensors gradients = oracle::layered_gradients(shapes, ranks, step);
+      const Tensors mean = rig.step(gradients);
+      for (uint64_t i = 0; i < shapes.size(); ++i) {
+        const oracle::View view = oracle::view_of(shapes[i]);
+        std::vector<Matrix> of_ranks;
+        for (uint32_t r = 0; r < ranks; ++r)
+          of_ranks.emplace_back(view.rows, view.cols, gradients[r][i]);
+        Matrix expected(view.rows, view.cols);
+        if (shapes[i].size() < 2)  // dense
+          for (const Matrix& of_rank : of_ranks)
+            expected = oracle::combined(expected, 1.0 / ranks, of_rank);
+        else
+          expected = oracles[i].step(of_ranks);
+        // Float rounding of products over up to 130 terms, carried along by eight steps.
+        const double tolerance = 1e-5 * oracle::largest(expected.entries);
+        for (uint64_t e = 0; e < expected.entries.size(); ++e)
+          ASSERT_NEAR(mean[i][e], expected.entries[e], tolerance)
+              << "item " << i << " element " << e << " step " << step << " ranks " << ranks;
+      }
+    }
+  }
+}
+
+TEST(PowerSgd, WhatIsSentAndWhatIsKeptAddUpToAllGradientsOver100Steps) {
+  const std::vector<Shape> shapes = {{20, 33}, {40, 3, 3}, {11}};
+  const uint32_t ranks = 3;
+  CompressorRig rig({.ranks = ranks}, shapes, powersgd(),
+                    {{"rank", 2}, {"minimum_compression_rate", 1.0}}, residual());
+  std::vector<std::vector<double>> balance;  // gradients less updates
+  for (uint64_t i = 0; i < shapes.size(); ++i) balance.emplace_back(rig.numel(i), 0.0);
+  for (uint64_t step = 0; step < 100; ++step) {
+    StepSettings settings;
+    if (step % 10 == 3) settings.applied = false;
+    if (step % 10 == 7) settings.void_rank = step / 10 % ranks;
+    const RankTensors gradients = oracle::layered_gradients(shapes, ranks, step);
+    const Tensors mean = rig.step(gradients, settings);
+    for (uint64_t i = 0; i + 1 < shapes.size(); ++i)  // the last one is dense and keeps nothing
+      for (uint64_t e = 0; e < balance[i].size(); ++e) {
+        for (uint32_t r = 0; r < ranks; ++r)
+          if (settings.void_rank != r) balance[i][e] += gradients[r][i][e];
+        if (settings.applied && !settings.void_rank) balance[i][e] -= ranks * mean[i][e];
+      }
+  }
+  for (uint64_t i = 0; i + 1 < shapes.size(); ++i)
+    for (uint64_t e = 0; e < balance[i].size(); ++e) {
+      double kept = 0;
+      for (uint32_t r = 0; r < ranks; ++r) kept += rig.work(r, i)[e];
+      // 300 float additions of terms up to 10, each rounded to 1e-6 at most.
+      ASSERT_NEAR(kept, balance[i][e], 2e-4) << "item " << i << " element " << e;
+    }
+}
+
+TEST(PowerSgd, FullRankWithRateZeroIsDense) {
+  const std::vector<Shape> shapes = {{6, 11}, {11, 6}, {8, 8}, {1, 5}, {5, 1}, {1, 1}, {4, 2, 3}};
+  for (const uint32_t ranks : {1u, 2u, 4u}) {
+    CompressorRig rig({.ranks = ranks}, shapes, powersgd(),
+                      {{"rank", 32}, {"minimum_compression_rate", 0.0}}, residual());
+    for (uint64_t step = 0; step < 5; ++step) {
+      const RankTensors gradients =
+          draw_gradients(heavy_tailed, ranks, {66, 66, 64, 5, 5, 1, 24}, step);
+      const Tensors mean = rig.step(gradients);
+      for (uint64_t i = 0; i < shapes.size(); ++i) {
+        const std::vector<double> sum = oracle::sum_of(gradients, i);
+        for (uint64_t e = 0; e < sum.size(); ++e)
+          ASSERT_NEAR(mean[i][e], sum[e] / ranks, 1e-5 * oracle::largest(sum) / ranks + 1e-6)
+              << "item " << i << " step " << step;
+      }
+    }
+  }
+}
+
+TEST(PowerSgd, FactorsOnlyWhatItMakesSmallerByTheAskedRate) {
+  // Factors of rank 4 have 4 (rows + cols) elements; at rate 2 that must be below half.
+  const std::vector<Shape> shapes = {{16, 16}, {17, 17}, {16, 15}, {1000}, {0, 5}, {}, {300, 1}};
+  CompressorRig rig({.ranks = 2}, shapes, powersgd());
+  const std::vector<bool> factored = {false, true, false, false, false, false, false};
+  for (uint64_t i = 0; i < shapes.size(); ++i) {
+    const PlannedNeed& need = rig.need(i);
+    ASSERT_EQ(need.rounds.size(), factored[i] ? 2u : 1u) << "item " << i;
+    EXPECT_EQ(need.states.size(), factored[i] ? 2u : 0u);
+    EXPECT_EQ((need.flags & PENSTOCK_NEED_LOSSLESS) != 0, !factored[i]);
+    for (const PlannedRound& round : need.rounds) {
+      EXPECT_EQ(round.c.combine, uint32_t{PENSTOCK_COMBINE_SUM});
+      EXPECT_EQ((round.c.flags & PENSTOCK_ROUND_SAME_BITS) != 0, factored[i]);
+    }
+  }
+  EXPECT_EQ(rig.need(1).rounds[0].sections[0].capacity, 17u * 4);
+  EXPECT_EQ(rig.need(3).rounds[0].sections[0].capacity, 1000u);
+}
+
+TEST(PowerSgd, AllZeroGradientsGiveZerosAndTheMethodRecovers) {
+  const std::vector<Shape> shapes = {{30, 40}};
+  CompressorRig rig({.ranks = 2}, shapes, powersgd(), {}, residual());
+  const RankTensors zeros(2, Tensors{std::vector<float>(1200, 0.0f)});
+  for (int step = 0; step < 3; ++step) EXPECT_EQ(rig.step(zeros)[0], zeros[0][0]);
+  const RankTensors gradients(2, Tensors{oracle::layered_gradient(30, 40, 3, 0, 0)});
+  Tensors mean;
+  for (int step = 0; step < 4; ++step) mean = rig.step(gradients);
+  // A few steps are enough to see nearly all of a gradient of three strong directions.
+  double difference = 0, square = 0;
+  for (uint64_t e = 0; e < 1200; ++e) {
+    difference += std::pow(mean[0][e] - gradients[0][0][e], 2);
+    square += std::pow(gradients[0][0][e], 2);
+  }
+  EXPECT_LT(difference, 0.02 * square);
+  const std::vector<float> q = rig.compressor_state(0, 0, "q");
+  EXPECT_EQ(rig.step(zeros)[0].size(), 1200u);  // residuals are sent now
+  EXPECT_NE(q, std::vector<float>(q.size(), 0.0f));
+}
+
+TEST(PowerSgd, AGradientOfLowRankLeavesNoDeadColumnBehind) {
+  const uint64_t rows = 24, cols = 50, rank = 4;
+  CompressorRig rig({.ranks = 2}, {{rows, cols}}, powersgd(), {}, residual());
+  std::vector<float> thin(rows * cols);  // rank 1
+  for (uint64_t e = 0; e < thin.size(); ++e)
+    thin[e] = std::cos(static_cast<float>(e / cols)) * std::sin(static_cast<float>(e % cols));
+  for (int step = 0; step < 3; ++step) {
+    const Tensors mean = rig.step(RankTensors(2, Tensors{thin}));
+    for (uint64_t e = 0; e < thin.size(); ++e) ASSERT_NEAR(mean[0][e], thin[e], 1e-5) << step;
+    const std::vector<float> q = rig.compressor_state(0, 0, "q");
+    for (uint64_t j = 0; j < rank; ++j)
+      for (uint64_t k = 0; k <= j; ++k) {
+        double dot = 0;
+        for (uint64_t i = 0; i < cols; ++i) dot += double{q[i * rank + j]} * q[i * rank + k];
+        EXPECT_NEAR(dot, j == k ? 1 : 0, 1e-5) << j << " and " << k << " in step " << step;
+      }
+  }
+}
+
+TEST(PowerSgd, ColdStartDrawsAnotherFactorEveryStep) {
+  const std::vector<Shape> shapes = {{40, 40}};
+  CompressorRig rig({.ranks = 2}, shapes, powersgd(), {{"warm_start", false}, {"rank", 2}});
+  EXPECT_EQ(rig.need(0).states.size(), 1u);
+  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {1600}, 0);
+  const Tensors first = rig.step(gradients), second = rig.step(gradients);
+  EXPECT_NE(first[0], second[0]);
+}
+
+TEST(PowerSgd, RanksWithoutDataCountAsZeros) {
+  const std::vector<Shape> shapes = {{30, 30}, {7}};
+  CompressorRig with({.ranks = 3}, shapes, powersgd(), {}, residual());
+  CompressorRig alone({.ranks = 1}, shapes, powersgd(), {}, residual());
+  const RankTensors gradients = oracle::layered_gradients(shapes, 3, 0);
+  StepSettings settings;
+  settings.joined = {1, 2};
+  const Tensors mean = with.step(gradients, settings);
+  const Tensors expected = alone.step({gradients[0]});
+  for (uint64_t i = 0; i < 2; ++i)
+    for (uint64_t e = 0; e < mean[i].size(); ++e)
+      ASSERT_NEAR(3 * mean[i][e], expected[i][e], 1e-6 * (1 + std::fabs(expected[i][e])));
+}
+
+TEST(PowerSgd, SumsThatOverflowLeaveUsableFactors) {
+  const uint64_t n = 40 * 40;
+  CompressorRig rig({.ranks = 2}, {{40, 40}}, powersgd(), {}, residual());
+  const float huge = std::numeric_limits<float>::max();
+  rig.step(RankTensors(2, Tensors{std::vector<float>(n, huge)}));
+  const std::vector<float> q = rig.compressor_state(1, 0, "q");
+  for (const float value : q) ASSERT_TRUE(std::isfinite(value));
+}
+
+TEST(PowerSgd, ASumOfTheWrongSizeIsRefusedAndChangesNoState) {
+  CompressorRig rig({.ranks = 2}, {{40, 40}, {5}}, powersgd());
+  rig.step(draw_gradients(heavy_tailed, 2, {1600, 5}, 0));
+  const std::vector<float> p = rig.compressor_state(0, 0, "p");
+  std::vector<const penstock_item*> items = {rig.compressor_item(0, 0), rig.compressor_item(0, 1)};
+  const PayloadPointer good = dense_payload(std::vector<float>(160, 1.0f), -1);
+  const PayloadPointer short_one = dense_payload(std::vector<float>(4, 1.0f), -1);
+  const std::vector<const penstock_payload*> payloads = {good->c(), short_one->c()};
+  const penstock_step step = rig.step_facts(0);
+  const penstock_exec exec = rig.exec();
+  const CompressorInstance& compressor = rig.compressor(0);
+  EXPECT_TRUE(fails_with(
+      compressor.table().decode(compressor.self(), &exec, &step, 0, items.data(), 2,
+                                payloads.data(), 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST),
+      PENSTOCK_INVALID_PAYLOAD, "gradient1"));
+  EXPECT_EQ(rig.compressor_state(0, 0, "p"), p);
+}
+
+}  // namespace
+}  // namespace penstock::test

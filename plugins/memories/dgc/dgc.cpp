@@ -1,0 +1,184 @@
+// The memory of Deep Gradient Compression: momentum before selection, masked where entries were
+// sent, and clipping of the local gradient. Gradients that are sent whole get their momentum after
+// averaging. Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
+#include <kernels/norm.hpp>
+#include <kernels/payload.hpp>
+#include <penstock/memory.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sdk = penstock::sdk;
+namespace kernels = penstock::kernels;
+
+namespace {
+
+enum class Clipping { kNone, kNorm, kNormGlobal, kValue, kValueGlobal };
+
+Clipping clipping_named(std::string_view name) {
+  if (name == "norm") return Clipping::kNorm;
+  if (name == "norm_global") return Clipping::kNormGlobal;
+  if (name == "value") return Clipping::kValue;
+  if (name == "value_global") return Clipping::kValueGlobal;
+  return Clipping::kNone;
+}
+
+// What clipping does to one gradient: times `factor`, then into [-bound, bound].
+struct Clip {
+  float factor = 1;
+  float bound = std::numeric_limits<float>::infinity();
+  float operator()(float value) const { return std::clamp(value * factor, -bound, bound); }
+};
+
+class Dgc {
+ public:
+  static inline const sdk::OptionList options{
+      sdk::real_option("momentum", 0.9)
+          .at_least(0)
+          .at_most(1)
+          .summary("factor of heavy-ball or Nesterov momentum; the optimizer must have none"),
+      sdk::bool_option("nesterov", false).summary("Nesterov momentum"),
+      sdk::bool_option("momentum_masking", true)
+          .summary("forget the momentum of entries that were sent"),
+      sdk::choice_option("clipping", "none",
+                         {"none", "norm", "norm_global", "value", "value_global"})
+          .summary("clip the local gradient before it is accumulated; global: by the root mean "
+                   "square over ranks of its norm"),
+      sdk::real_option("clip", 1).above(0).summary(
+          "largest norm; for value the largest magnitude; for value_global in units of the norm")};
+
+  explicit Dgc(const sdk::Options& values)
+      : momentum_(values.real("momentum")),
+        nesterov_(values.boolean("nesterov")),
+        masking_(values.boolean("momentum_masking")),
+        clipping_(clipping_named(values.choice("clipping"))),
+        clip_(values.real("clip")) {}
+
+  void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
+            sdk::MemoryNeed& need) {
+    need.n_scalars = global() ? 1 : 0;
+    if (momentum_ > 0) need.flags = PENSTOCK_MEMORY_OWNS_MOMENTUM;
+    if ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0) {
+      // The mean is the same on all ranks, and so is its momentum.
+      need.states.add("momentum", item.rows(), item.cols(), PENSTOCK_STATE_REPLICATED);
+      return;
+    }
+    need.momentum_state =
+        need.states.add("momentum", item.rows(), item.cols(), PENSTOCK_STATE_MASS);
+    need.work_state = need.states.add("velocity", item.rows(), item.cols(), PENSTOCK_STATE_MASS);
+    need.work_is = PENSTOCK_WORK_IS_STATE;
+    need.beta = momentum_;
+    if (clipping_ == Clipping::kNone)  // with clipping compensate is no published form
+      need.form = nesterov_ ? PENSTOCK_FORM_NESTEROV : PENSTOCK_FORM_HEAVY_BALL;
+  }
+
+  // The square of the local norm; of gradients that are sent whole only the mean is clipped.
+  void measure(const sdk::Call& call, const sdk::Item& item, std::span<float> scalars) {
+    if (scalars.empty()) return;
+    scalars[0] = item.lossless() ? 0 : static_cast<float>(square_norm(call, item.grad()));
+  }
+
+  void compensate(const sdk::Call& call, const sdk::Item& item, std::span<const float> summed) {
+    if (item.lossless()) return;
+    const std::span<const float> grad = item.grad();
+    const std::span<float> u = item.state(kMomentum);
+    const std::span<float> v = item.work();
+    const auto unscale = static_cast<float>(1 / call.step->grad_scale);
+    const auto m = static_cast<float>(momentum_);
+    double norm = 0;
+    if (clipping_ == Clipping::kNorm) norm = std::sqrt(square_norm(call, grad));
+    if (global()) norm = std::sqrt(double{summed[0]} / call.step->world);
+    const Clip clip = clip_for(norm);
+    if (nesterov_) {
+      for (uint64_t i = 0; i < v.size(); ++i) {
+        const float g = clip(grad[i] * unscale);
+        u[i] = m * (u[i] + g);
+        v[i] = v[i] + u[i] + g;
+      }
+    } else {
+      for (uint64_t i = 0; i < v.size(); ++i) {
+        u[i] = m * u[i] + clip(grad[i] * unscale);
+        v[i] = v[i] + u[i];
+      }
+    }
+  }
+
+  // Momentum factor masking: what has been sent shall not go on in an old direction.
+  void record(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& taken) {
+    if (!masking_ || item.lossless()) return;
+    const std::span<float> u = item.state(kMomentum);
+    if (taken.kind() == PENSTOCK_PAYLOAD_DENSE) std::fill(u.begin(), u.end(), 0.0f);
+    if (taken.kind() != PENSTOCK_PAYLOAD_SPARSE) return;
+    const std::span<const uint32_t> indices = taken.section<uint32_t>(0);
+    const uint64_t good = kernels::zero_at(indices.data(), indices.size(), u.data(), u.size());
+    if (good != indices.size())
+      throw taken.error("has index ", indices[good], ", expected one below ", u.size());
+  }
+
+  void give_back(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
+    if (!item.lossless()) sdk::add_payload(payload, item.work());
+  }
+
+  // Gradients that were sent whole: clipping and momentum on the mean, which still has the loss
+  // scale.
+  void finish(const sdk::Call& call, const sdk::Item& item) {
+    if (!item.lossless()) return;
+    const std::span<float> out = item.out();
+    const std::span<float> u = item.state(kMomentum);
+    const auto scale = static_cast<float>(call.step->grad_scale);
+    const auto unscale = static_cast<float>(1 / call.step->grad_scale);
+    const auto m = static_cast<float>(momentum_);
+    const bool by_norm = clipping_ != Clipping::kNone && clipping_ != Clipping::kValue;
+    const Clip clip = clip_for(by_norm ? std::sqrt(square_norm(call, out)) : 0);
+    for (uint64_t i = 0; i < out.size(); ++i) {
+      const float g = clip(out[i] * unscale);
+      u[i] = nesterov_ ? m * (u[i] + g) : m * u[i] + g;
+      out[i] = (nesterov_ ? u[i] + g : u[i]) * scale;
+    }
+  }
+
+  // Only the velocity is gradient that was never applied; momentum ends here.
+  void drain(const sdk::Call&, const sdk::Item& item) {
+    const std::span<float> u = item.state(kMomentum);
+    std::fill(u.begin(), u.end(), 0.0f);
+    if (item.lossless()) return;
+    const std::span<float> v = item.state(kVelocity);
+    const std::span<float> out = item.out();
+    for (uint64_t i = 0; i < v.size(); ++i) out[i] += v[i];
+    std::fill(v.begin(), v.end(), 0.0f);
+  }
+
+ private:
+  static constexpr uint64_t kMomentum = 0;
+  static constexpr uint64_t kVelocity = 1;
+
+  bool global() const {
+    return clipping_ == Clipping::kNormGlobal || clipping_ == Clipping::kValueGlobal;
+  }
+
+  static double square_norm(const sdk::Call& call, std::span<const float> scaled) {
+    const double scale = call.step->grad_scale;
+    return kernels::sum_of_squares(scaled.data(), scaled.size()) / (scale * scale);
+  }
+
+  Clip clip_for(double norm) const {
+    Clip clip;
+    if (clipping_ == Clipping::kNorm || clipping_ == Clipping::kNormGlobal)
+      clip.factor = static_cast<float>(std::min(1.0, clip_ / (norm + 1e-6)));
+    if (clipping_ == Clipping::kValue) clip.bound = static_cast<float>(clip_);
+    if (clipping_ == Clipping::kValueGlobal) clip.bound = static_cast<float>(clip_ * norm);
+    return clip;
+  }
+
+  double momentum_;
+  bool nesterov_;
+  bool masking_;
+  Clipping clipping_;
+  double clip_;
+};
+
+}  // namespace
+
+PENSTOCK_MEMORY(Dgc, "memory/dgc", "0.1.0",
+                "momentum correction with masking and local clipping; keeps what was not sent",
+                "Lin et al., Deep Gradient Compression, ICLR 2018");

@@ -1,0 +1,66 @@
+// Error feedback: what was not sent is added to the next gradient.
+// Source: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy et al.,
+// "Error Feedback Fixes SignSGD", ICML 2019.
+#include <kernels/payload.hpp>
+#include <penstock/memory.hpp>
+
+#include <algorithm>
+
+namespace sdk = penstock::sdk;
+
+namespace {
+
+class Residual {
+ public:
+  static inline const sdk::OptionList options{
+      sdk::real_option("beta", 1).at_least(0).at_most(1).summary(
+          "what was not sent is kept with this factor"),
+      sdk::real_option("gamma", 1).above(0).summary("the gradient is added with this factor")};
+
+  explicit Residual(const sdk::Options& values)
+      : beta_(values.real("beta")), gamma_(values.real("gamma")) {}
+
+  // The residual is what is compressed: encode takes out what it sends, and the rest stays.
+  void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
+            sdk::MemoryNeed& need) {
+    if ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0) return;  // nothing is ever left over
+    need.work_state = need.states.add("residual", item.rows(), item.cols(), PENSTOCK_STATE_MASS);
+    need.work_is = PENSTOCK_WORK_IS_STATE;
+    need.form = PENSTOCK_FORM_AFFINE;
+    need.beta = beta_;
+    need.gamma = gamma_;
+  }
+
+  // work = beta * work + gamma * grad, in true units
+  void compensate(const sdk::Call& call, const sdk::Item& item, std::span<const float>) {
+    if (item.lossless()) return;
+    const std::span<const float> grad = item.grad();
+    const std::span<float> work = item.work();
+    const auto unscale = static_cast<float>(1 / call.step->grad_scale);
+    const auto beta = static_cast<float>(beta_);
+    const auto gamma = static_cast<float>(gamma_);
+    for (uint64_t i = 0; i < work.size(); ++i)
+      work[i] = beta * work[i] + gamma * (grad[i] * unscale);
+  }
+
+  void give_back(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
+    if (!item.lossless()) sdk::add_payload(payload, item.work());
+  }
+
+  void drain(const sdk::Call&, const sdk::Item& item) {
+    if (item.lossless()) return;
+    const std::span<float> residual = item.state(0);
+    const std::span<float> out = item.out();
+    for (uint64_t i = 0; i < residual.size(); ++i) out[i] += residual[i];
+    std::fill(residual.begin(), residual.end(), 0.0f);
+  }
+
+ private:
+  double beta_;
+  double gamma_;
+};
+
+}  // namespace
+
+PENSTOCK_MEMORY(Residual, "memory/residual", "0.1.0", "adds what was not sent to the next gradient",
+                "Karimireddy et al., Error Feedback Fixes SignSGD, ICML 2019");

@@ -1,0 +1,43 @@
+# Installs the SDK alone: cmake --install BUILD --component sdk --prefix PREFIX
+#
+# What lands there is all that an outside project needs: the ABI's headers, the C++ layer, the kernels and the planning
+# model with their libraries, penstock_add_plugin() and the package that find_package(PenstockSDK) reads.
+include(CMakePackageConfigHelpers)
+
+# Kernels and planning are included as <kernels/...> and <planning/...>. Their root is a folder of its own: were it
+# include/penstock, our memory.h would hide the system's <memory.h> from everyone who uses the SDK.
+set(sdk_extra_root ${CMAKE_INSTALL_INCLUDEDIR}/penstock/sdk)
+set(sdk_package ${CMAKE_INSTALL_LIBDIR}/cmake/PenstockSDK)
+
+set_target_properties(penstock_abi PROPERTIES EXPORT_NAME abi)
+set_target_properties(penstock_sdk PROPERTIES EXPORT_NAME sdk)
+set_target_properties(penstock_kernels PROPERTIES EXPORT_NAME kernels)
+set(sdk_targets penstock_abi penstock_sdk penstock_kernels)
+if(TARGET penstock_planning)
+  set_target_properties(penstock_planning PROPERTIES EXPORT_NAME planning)
+  list(APPEND sdk_targets penstock_planning)
+endif()
+
+install(TARGETS ${sdk_targets} EXPORT PenstockSDKTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/penstock/sdk COMPONENT sdk)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+# Without their cpu/ folders: code paths and test helpers are nobody's interface.
+foreach(part IN ITEMS kernels planning)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/${part} DESTINATION ${sdk_extra_root} COMPONENT sdk
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE)
+endforeach()
+
+configure_package_config_file(
+  ${CMAKE_CURRENT_LIST_DIR}/PenstockSDKConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/PenstockSDKConfig.cmake
+  INSTALL_DESTINATION ${sdk_package} NO_SET_AND_CHECK_MACRO)
+# 0.x promises nothing between minor versions; from 1.0 on the major number decides.
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/PenstockSDKConfigVersion.cmake
+  VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(EXPORT PenstockSDKTargets NAMESPACE penstock:: DESTINATION ${sdk_package} COMPONENT sdk)
+install(FILES
+  ${CMAKE_CURRENT_BINARY_DIR}/PenstockSDKConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/PenstockSDKConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/PenstockPlugin.cmake ${CMAKE_CURRENT_LIST_DIR}/plugin.map
+  DESTINATION ${sdk_package} COMPONENT sdk)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/template DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock COMPONENT sdk
+  OPTIONAL PATTERN "build" EXCLUDE)

@@ -1,0 +1,203 @@
+/* A compressor in plain C11: sends every entry times `share`, and takes out of work what it sends.
+ * It proves that a plugin needs no C++ and no SDK library, only the headers. */
+#include <math.h>
+#include <penstock/plugin.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT(literal) \
+  { literal, sizeof(literal) - 1 }
+
+#ifndef IDENTITY_VERSION
+#define IDENTITY_VERSION "1.2.3"
+#endif
+
+/* The last host that loaded us: errors are made by it. */
+static const penstock_host* host;
+
+static penstock_status* fail(uint32_t code, const char* message) {
+  const penstock_str text = {message, strlen(message)};
+  return host->status_new(host->context, code, text);
+}
+
+/* One item's need, with everything it points to. */
+struct planned {
+  penstock_section_bound bound;
+  const penstock_section_bound* bounds[1];
+  penstock_round round;
+  const penstock_round* rounds[1];
+};
+
+struct identity {
+  double share;
+  struct planned* planned;
+};
+
+static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
+                               void** instance) {
+  struct identity* self;
+  if (n_options != 2)
+    return fail(PENSTOCK_INTERNAL, "identity-c: expected the values of 2 options");
+  self = calloc(1, sizeof *self);
+  if (self == NULL) return fail(PENSTOCK_OUT_OF_MEMORY, "identity-c: no memory for an instance");
+  self->share = options[0]->real;
+  *instance = self;
+  return NULL;
+}
+
+static void destroy(void* instance) {
+  struct identity* self = instance;
+  if (self == NULL) return;
+  free(self->planned);
+  free(self);
+}
+
+static penstock_status* describe(void* instance, penstock_compressor_traits* traits) {
+  (void)instance;
+  traits->dtypes = PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT32);
+  traits->device_types = (uint64_t)1 << PENSTOCK_DEVICE_CPU;
+  traits->folds = 0;
+  traits->flags = 0;
+  return NULL;
+}
+
+static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
+                             const penstock_item* const* items, uint64_t n_items,
+                             penstock_compressor_need* const* needs) {
+  struct identity* self = instance;
+  uint64_t i;
+  struct planned* planned = calloc(n_items > 0 ? n_items : 1, sizeof *planned);
+  (void)phase;
+  (void)world;
+  if (planned == NULL) return fail(PENSTOCK_OUT_OF_MEMORY, "identity-c: no memory for a plan");
+  free(self->planned);
+  self->planned = planned;
+  for (i = 0; i < n_items; ++i) {
+    struct planned* p = &planned[i];
+    p->bound.struct_size = sizeof p->bound;
+    p->bound.capacity = items[i]->numel;
+    p->bound.role = PENSTOCK_ROLE_VALUES;
+    p->bound.dtype = PENSTOCK_FLOAT32;
+    p->bound.split = PENSTOCK_SPLIT_BY_ELEMENT;
+    p->bound.flags = PENSTOCK_SECTION_EXACT;
+    p->bounds[0] = &p->bound;
+    p->round.struct_size = sizeof p->round;
+    p->round.sections = p->bounds;
+    p->round.n_sections = 1;
+    p->round.combine = PENSTOCK_COMBINE_SUM;
+    p->round.result = PENSTOCK_RESULT_MEAN;
+    p->rounds[0] = &p->round;
+    needs[i]->rounds = p->rounds;
+    needs[i]->n_rounds = 1;
+    needs[i]->part_alignment = 1;
+    needs[i]->period = 1;
+    needs[i]->scope = PENSTOCK_SCOPE_ITEM;
+    needs[i]->flags = PENSTOCK_NEED_LINEAR | (self->share == 1.0 ? PENSTOCK_NEED_LOSSLESS : 0u);
+  }
+  return NULL;
+}
+
+static penstock_status* encode(void* instance, const penstock_exec* exec, const penstock_step* step,
+                               uint32_t round, const penstock_item* const* items, uint64_t n_items,
+                               penstock_payload* const* payloads) {
+  const struct identity* self = instance;
+  uint64_t i, e;
+  (void)exec;
+  (void)step;
+  (void)round;
+  for (i = 0; i < n_items; ++i) {
+    float* work = items[i]->work.data;
+    penstock_section* section = payloads[i]->sections[0];
+    float* values = section->data;
+    for (e = 0; e < items[i]->numel; ++e) {
+      values[e] = (float)(self->share * work[e]);
+      if ((items[i]->flags & PENSTOCK_ITEM_KEEP) != 0) work[e] -= values[e];
+    }
+    section->count = items[i]->numel;
+    payloads[i]->kind = PENSTOCK_PAYLOAD_DENSE;
+  }
+  return NULL;
+}
+
+static penstock_status* decode(void* instance, const penstock_exec* exec, const penstock_step* step,
+                               uint32_t round, const penstock_item* const* items, uint64_t n_items,
+                               const penstock_payload* const* payloads, uint64_t n_ranks,
+                               uint32_t flags) {
+  uint64_t i, r, e;
+  (void)instance;
+  (void)exec;
+  (void)step;
+  (void)round;
+  for (i = 0; i < n_items; ++i) {
+    float* out = items[i]->out.data;
+    if ((flags & PENSTOCK_DECODE_FIRST) != 0) memset(out, 0, items[i]->numel * sizeof *out);
+    for (r = 0; r < n_ranks; ++r) {
+      const penstock_payload* payload = payloads[i * n_ranks + r];
+      const float* values;
+      if (payload->kind == PENSTOCK_PAYLOAD_ABSENT) continue;
+      if (payload->kind != PENSTOCK_PAYLOAD_DENSE || payload->n_sections != 1 ||
+          payload->sections[0]->count != items[i]->numel) {
+        return fail(PENSTOCK_INVALID_PAYLOAD, "identity-c: expected one value for each element");
+      }
+      values = payload->sections[0]->data;
+      for (e = 0; e < items[i]->numel; ++e) out[e] += values[e];
+    }
+  }
+  return NULL;
+}
+
+static const penstock_option share_option = {sizeof(penstock_option),
+                                             TEXT("share"),
+                                             TEXT("Part of each entry that is sent."),
+                                             TEXT("fraction"),
+                                             NULL,
+                                             0,
+                                             0.0,
+                                             1.0,
+                                             1.0,
+                                             0,
+                                             {NULL, 0},
+                                             PENSTOCK_OPTION_REAL,
+                                             PENSTOCK_OPTION_OPEN_MINIMUM};
+static const penstock_option label_option = {sizeof(penstock_option),
+                                             TEXT("label"),
+                                             TEXT("A word for people; changes nothing."),
+                                             {NULL, 0},
+                                             NULL,
+                                             0,
+                                             -HUGE_VAL,
+                                             HUGE_VAL,
+                                             0.0,
+                                             0,
+                                             TEXT("plain"),
+                                             PENSTOCK_OPTION_STRING,
+                                             PENSTOCK_OPTION_RANK_LOCAL};
+static const penstock_option* const options[] = {&share_option, &label_option};
+
+static const penstock_compressor table = {.struct_size = sizeof table,
+                                          .create = create,
+                                          .destroy = destroy,
+                                          .describe = describe,
+                                          .plan = plan,
+                                          .encode = encode,
+                                          .decode = decode};
+static const penstock_module module = {sizeof module, &table, options, 2};
+
+static penstock_status* load(const penstock_host* given, const penstock_module** result) {
+  host = given;
+  *result = &module;
+  return NULL;
+}
+
+const penstock_plugin_record penstock_plugin = {.magic = PENSTOCK_PLUGIN_MAGIC,
+                                                .struct_size = sizeof penstock_plugin,
+                                                .abi_major = PENSTOCK_ABI_MAJOR,
+                                                .abi_minor = PENSTOCK_ABI_MINOR,
+                                                .min_host_minor = 0,
+                                                .kind = PENSTOCK_KIND_COMPRESSOR,
+                                                .id = "compressor/identity-c",
+                                                .version = IDENTITY_VERSION,
+                                                .summary = "Every entry as it is, in plain C.",
+                                                .license = "Apache-2.0",
+                                                .source = "",
+                                                .load = load};

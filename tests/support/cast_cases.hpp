@@ -1,0 +1,27 @@
+// What a compressor that casts to a 16-bit float must do, for fp16 and bf16 alike.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::test {
+
+struct CastFormat {
+  std::string plugin_file;
+  uint16_t (*to_bits)(float);  // the definition, not our kernels
+  float (*from_bits)(uint16_t);
+  float largest;  // finite
+};
+
+// The result is the float32 sum of rounded values, rounded once, divided by the ranks: to the bit,
+// for every distribution, awkward size and 1 to 4 ranks.
+void expect_cast_sums(const CastFormat& format);
+// With a residual, 100 steps equal a plain loop to the bit, and encode takes out just what it
+// sends.
+void expect_cast_keeps_rounding(const CastFormat& format);
+// Values too large for the format stay in the residual and do not become infinite, nor does a sum.
+void expect_cast_overflow_is_kept(const CastFormat& format);
+// A section of another length is INVALID_PAYLOAD, an absent payload counts as zeros.
+void expect_cast_reads_payloads_as_input(const CastFormat& format);
+
+}  // namespace penstock::test
