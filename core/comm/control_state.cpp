@@ -53,6 +53,8 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
     return {};
   }
   member.heard_us = now_us;
+  // Who still asks for something has not yet heard of the abort, and gets that as its answer.
+  if (aborted() && kind != Kind::goodbye) return {};
   switch (kind) {
     case Kind::beat: {
       const std::string_view note = reader.text();

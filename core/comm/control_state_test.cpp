@@ -118,6 +118,20 @@ TEST(ControlState, AListOfRanksLongerThanTheFrameIsRefusedBeforeItIsStored) {
   EXPECT_EQ(state.receive(0, body, 1).code(), Code::invalid_payload);
 }
 
+TEST(ControlState, AfterAnAbortNobodyIsAnsweredWithSomethingElse) {
+  std::vector<Kind> sent;
+  State state({2, 1000, 100, 500, 0}, [&](uint32_t rank, std::string frame) {
+    if (rank == 1) sent.push_back(static_cast<Kind>(frame[sizeof(uint32_t)]));
+  });
+  EXPECT_TRUE(state.join(0, 0).ok());
+  EXPECT_TRUE(state.join(1, 0).ok());
+  EXPECT_TRUE(state.receive(0, body_of(Writer(Kind::abort).text("reason").frame()), 1).ok());
+  EXPECT_TRUE(state.receive(0, body_of(Writer(Kind::goodbye).frame()), 1).ok());
+  EXPECT_TRUE(state.receive(1, body_of(encode(Meet{1, 0, "x", {0, 1}, "", "", 0})), 2).ok());
+  EXPECT_TRUE(state.receive(1, body_of(Writer(Kind::goodbye).frame()), 2).ok());
+  EXPECT_EQ(sent, (std::vector<Kind>{Kind::welcome, Kind::ready, Kind::aborted, Kind::farewell}));
+}
+
 TEST(ControlState, SilenceOfTheServerItselfIsNotBlamedOnMembers) {
   State state = make_state(2);
   state.forgive(5000);

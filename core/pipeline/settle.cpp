@@ -46,9 +46,9 @@ Status decode_own(BucketRun& bucket, ItemRun& item, PayloadStorage& own) {
     item.returned.shape(dense, int32_t(bucket.context.rank));
     item.returned_data = Buffer(item.piece.numel * sizeof(float));
     item.returned.section(0).data = item.returned_data.data();
-    item.returned.section(0).count = item.piece.numel;
   }
   item.returned.c()->kind = PENSTOCK_PAYLOAD_DENSE;
+  item.returned.section(0).count = item.piece.numel;
   penstock_item temporary = item.for_compressor;
   temporary.out.data = item.returned_data.data();
   const penstock_item* items[] = {&temporary};

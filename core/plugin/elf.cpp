@@ -72,7 +72,7 @@ class ElfFile {
 
   std::string_view file_;
   std::vector<Elf64_Phdr> loads_;
-  std::optional<Elf64_Phdr> dynamic_;
+  Elf64_Phdr dynamic_{};  // its p_type is 0 until it is found
 };
 
 Status ElfFile::check_header(const Elf64_Ehdr& header) const {
@@ -125,14 +125,15 @@ Status ElfFile::open() {
     }
     loads_.push_back(*segment);
   }
-  if (!dynamic_) return invalid_argument("not a shared object: it has no dynamic segment");
+  if (dynamic_.p_type != PT_DYNAMIC)
+    return invalid_argument("not a shared object: it has no dynamic segment");
   return {};
 }
 
 Result<ElfFile::DynamicTables> ElfFile::dynamic_tables() const {
-  std::optional<std::string_view> entries = at_address(dynamic_->p_vaddr);
+  std::optional<std::string_view> entries = at_address(dynamic_.p_vaddr);
   if (!entries) return damaged("its dynamic segment lies outside of what is loaded");
-  entries = entries->substr(0, dynamic_->p_filesz);
+  entries = entries->substr(0, dynamic_.p_filesz);
   DynamicTables tables;
   for (; entries->size() >= sizeof(Elf64_Dyn); entries->remove_prefix(sizeof(Elf64_Dyn))) {
     Elf64_Dyn entry;

@@ -165,13 +165,16 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
         "do; use compressor = \"none\" with it, or route = \"flat\"",
         who(group, "compressor", compressor.name));
   }
-  if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS) && !group.memory.keeps) {
+  // Where nothing is ever left over there is nothing to keep (1-D gradients that travel dense).
+  const bool loses_mass =
+      !group.memory.keeps && !has(compressor.need_flags, PENSTOCK_NEED_LOSSLESS);
+  if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS) && loses_mass) {
     return failed_precondition(
         "{} works only where the memory keeps what was not sent, but memory \"{}\" keeps "
         "nothing; use memory = \"residual\"",
         who(group, "compressor", compressor.name), group.memory.name);
   }
-  if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_MEMORY) && !group.memory.keeps) {
+  if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_MEMORY) && loses_mass) {
     advice.warnings.push_back(
         fmt::format("{} is biased and converges badly with memory \"{}\", which keeps nothing; "
                     "memory = \"residual\" mends it",
@@ -211,6 +214,16 @@ Status check_size(const FitInput& input) {
 }
 
 }  // namespace
+
+void add_group(FitInput& input, FitGroup group) {
+  for (const FitGroup& other : input.groups) {
+    if (other.compressor == group.compressor && other.memory == group.memory &&
+        other.device_type == group.device_type) {
+      return;
+    }
+  }
+  input.groups.push_back(std::move(group));
+}
 
 Result<FitAdvice> check_fit(const FitInput& input) {
   FitAdvice advice;

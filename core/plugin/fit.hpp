@@ -27,6 +27,7 @@ struct CompressorFacts {
   bool gathers_sparse = false;  // the last round gathers an INDICES and a VALUES section
   bool same_bits = false;       // some round feeds replicated state
   bool final_result = false;    // RESULT_FINAL
+  bool operator==(const CompressorFacts&) const = default;
 };
 
 struct MemoryFacts {
@@ -34,9 +35,10 @@ struct MemoryFacts {
   bool owns_momentum = false;
   bool keeps = false;  // has MASS state
   bool has_give_back = false;
+  bool operator==(const MemoryFacts&) const = default;
 };
 
-// Gradients that got the same compressor and memory.
+// Gradients with the same compressor, memory and facts.
 struct FitGroup {
   std::string example;  // name of one of them
   CompressorFacts compressor;
@@ -70,6 +72,10 @@ struct FitInput {
   uint64_t arena_limit_bytes = 0;
   uint32_t world = 1;
 };
+
+// Adds a group unless one with the same facts is there. One pair of instances may have several:
+// Power-SGD's facts of a matrix and of a vector differ.
+void add_group(FitInput& input, FitGroup group);
 
 // What the core has to do, or to say, although everything fits.
 struct FitAdvice {

@@ -223,11 +223,14 @@ static penstock_status* decode(void* instance_, const penstock_exec* exec,
 
 /* ---- What the plugin says of itself: constant data ---- */
 
+#define TEXT(literal) \
+  { literal, sizeof(literal) - 1 }
+
 static const penstock_option mantissa_bits = {
     .struct_size = sizeof(penstock_option),
-    .name = {"mantissa_bits", 13},
-    .summary = {"mantissa bits that survive, of the seven that bfloat16 has", 57},
-    .unit = {"bits", 4},
+    .name = TEXT("mantissa_bits"),
+    .summary = TEXT("mantissa bits that survive, of the seven that bfloat16 has"),
+    .unit = TEXT("bits"),
     .minimum = 0,
     .maximum = 7,
     .default_integer = 7,

@@ -62,9 +62,6 @@ static penstock_status* plan(void* instance, const penstock_item* const* items, 
     needs[i]->states = &self->pointers[i];
     needs[i]->n_states = 1;
     needs[i]->work_is = PENSTOCK_WORK_IS_STATE;
-#ifdef KEEP_OWNS_MOMENTUM
-    needs[i]->flags = PENSTOCK_MEMORY_OWNS_MOMENTUM;
-#endif
   }
   return NULL;
 }

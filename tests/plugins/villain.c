@@ -19,6 +19,7 @@ static penstock_status* create(const penstock_option_value* const* options, uint
                                void** instance) {
   (void)options;
   (void)n_options;
+  (void)instance;
 #ifdef CREATE_FAILS
   return fail();
 #else
@@ -37,6 +38,7 @@ static void destroy(void* instance) {
 
 static penstock_status* describe(void* instance, penstock_compressor_traits* traits) {
   (void)instance;
+  (void)traits;
 #ifdef DESCRIBE_FAILS
   return fail();
 #else

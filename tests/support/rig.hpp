@@ -35,11 +35,11 @@ struct RigSettings {
 struct StepSettings {
   double grad_scale = 1;
   double learning_rate = 0;
-  bool applied = true;                // false: the optimizer skips the step; all is given back
-  std::optional<uint32_t> void_rank;  // this rank's gradients are not finite: the bucket is void
-  std::vector<uint32_t> joined;       // ranks that have run out of data: absent, no memory touched
+  bool applied = true;                  // false: the optimizer skips the step; all is given back
+  std::optional<uint32_t> void_rank{};  // this rank's gradients are not finite: the bucket is void
+  std::vector<uint32_t> joined{};  // ranks that have run out of data: absent, no memory touched
   // Entries of sparse payloads that the collective hands back to their owner.
-  std::function<bool(uint32_t rank, uint64_t item, uint64_t entry)> refuse;
+  std::function<bool(uint32_t rank, uint64_t item, uint64_t entry)> refuse{};
 };
 
 // Rounds and states of one item in one phase, copied from what plan published.

@@ -23,8 +23,9 @@ def test_distributed_optimizer_equals_one_process_with_the_whole_batch(ranks):
     succeed("optimizer.py", ranks)
 
 
-def test_saved_and_restored_a_run_goes_on_bit_for_bit():
-    succeed("state.py", 2)
+def test_saved_and_restored_a_run_goes_on_bit_for_bit(tmp_path):
+    succeed("state.py", 2, str(tmp_path))
+    succeed("state.py", 2, str(tmp_path), "resume")
 
 
 def test_deferred_updates_equal_updates_at_once():

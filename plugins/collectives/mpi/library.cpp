@@ -92,14 +92,14 @@ std::vector<uint32_t> Library::hosts(uint64_t timeout_us) const {
   check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
   std::vector<char> names(uint64_t(size_) * MPI_MAX_PROCESSOR_NAME);
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallgather(name, MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(),
-                       MPI_MAX_PROCESSOR_NAME, MPI_CHAR, MPI_COMM_WORLD, &request),
+  check(MPI_Iallgather(name, MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME,
+                       MPI_CHAR, MPI_COMM_WORLD, &request),
         "MPI_Iallgather of host names");
   const auto start = std::chrono::steady_clock::now();
   for (int done = 0; done == 0; std::this_thread::yield()) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Iallgather of host names");
-    const uint64_t waited = static_cast<uint64_t>(
-        (std::chrono::steady_clock::now() - start) / std::chrono::microseconds(1));
+    const uint64_t waited = static_cast<uint64_t>((std::chrono::steady_clock::now() - start) /
+                                                  std::chrono::microseconds(1));
     if (done == 0 && waited > timeout_us) {
       // MPI goes on writing into the buffers: they are given up with it.
       (void)new std::vector<char>(std::move(names));

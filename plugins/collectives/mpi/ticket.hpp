@@ -1,16 +1,17 @@
 // One message over MPI: what is exchanged with each peer, and the requests in flight.
 //
-// Every pair of ranks that exchange anything in a message starts with an opening: a header that says
-// what the sender believes the message to be, and the first bytes of the data. What does not fit
-// follows in segments. So counts need not be known in advance, and ranks that disagree learn it from
-// the headers instead of waiting for data that nobody sends. A rank whose message has failed still
-// takes what the others send, and throws it away: the channel stays usable.
+// Every pair of ranks that exchange anything in a message starts with an opening: a header that
+// says what the sender believes the message to be, and the first bytes of the data. What does not
+// fit follows in segments. So counts need not be known in advance, and ranks that disagree learn it
+// from the headers instead of waiting for data that nobody sends. A rank whose message has failed
+// still takes what the others send, and throws it away: the channel stays usable.
 #pragma once
 
 #include "library.hpp"
 
 #include <penstock/collective.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -23,8 +24,8 @@ struct Channel;
 
 constexpr uint64_t kSegment = uint64_t(256) << 10;  // bytes
 constexpr uint64_t kWindow = 4;                     // segments in flight per stream
-// Data bytes in an opening: with its header it stays below MPI's usual eager limits. A multiple of 8,
-// so that no element is cut.
+// Data bytes in an opening: with its header it stays below MPI's usual eager limits. A multiple of
+// 8, so that no element is cut.
 constexpr uint64_t kInlineBytes = 1984;
 
 // Bytes that grow but never shrink; aligned for every dtype.
@@ -45,8 +46,8 @@ class Buffer {
 // Travels in front of the first bytes. Input to the receiver: it is compared, never trusted.
 struct Header {
   uint64_t id;
-  uint64_t count;   // elements of the whole message for reductions and broadcast, else for this peer
-  uint64_t bytes;   // for this peer, those in the opening included
+  uint64_t count;  // elements of the whole message for reductions and broadcast, else for this peer
+  uint64_t bytes;  // for this peer, those in the opening included
   uint64_t counts;  // hash of what all ranks receive (reduce-scatter)
   uint32_t pattern;
   uint32_t dtype;
@@ -68,19 +69,17 @@ struct Stream {
 
   void set(char* first, uint64_t n_bytes, uint64_t n_lead);
   uint64_t begin(uint64_t segment) const { return segment == 0 ? 0 : lead + segment * kSegment; }
-  uint64_t end(uint64_t segment) const {
-    return std::min(bytes, lead + (segment + 1) * kSegment);
-  }
+  uint64_t end(uint64_t segment) const { return std::min(bytes, lead + (segment + 1) * kSegment); }
   bool complete() const { return done == n_segments; }
 };
 
 struct Peer {
   const char* send = nullptr;  // everything for this peer, the opening's part included
   uint64_t send_bytes = 0;
-  bool sends = false;     // an opening goes to it
-  bool receives = false;  // an opening comes from it
-  bool opened = false;    // and has come
-  bool trash = false;     // what it sends is thrown away
+  bool sends = false;         // an opening goes to it
+  bool receives = false;      // an opening comes from it
+  bool opened = false;        // and has come
+  bool trash = false;         // what it sends is thrown away
   uint64_t inline_bytes = 0;  // of its opening
   Stream out;                 // the rest of what it is sent
   Stream in;                  // the rest of what it sends
@@ -114,15 +113,17 @@ class Requests {
   bool drain();
 
  private:
-  void finish(int slot) {
-    free_.push_back(slot);
-    --n_active_;
-  }
+  struct Finished {
+    Event event;
+    uint64_t expected;
+  };
+  void collect();
   std::vector<MPI_Request> requests_;
   std::vector<Event> events_;
   std::vector<int> free_;
   std::vector<int> indices_;
   std::vector<MPI_Status> statuses_;
+  std::vector<Finished> finished_;
   uint64_t n_active_ = 0;
 };
 
@@ -131,7 +132,7 @@ struct Ticket {
   penstock_message message{};
   std::chrono::steady_clock::time_point submitted;
   bool done = false;
-  bool small = false;  // all-reduce in one step, all of it in the openings
+  bool small = false;                   // all-reduce in one step, all of it in the openings
   uint32_t failure_code = PENSTOCK_OK;  // thrown when everything has been taken
   std::string failure;
 
@@ -156,6 +157,9 @@ struct Ticket {
   std::vector<const void*> sources;
   std::vector<uint32_t> arrived;  // by segment: from how many peers; broadcast: 1 when it is here
 
+  bool native = false;
+  std::vector<int> native_counts;
+
   bool finished() const;
 };
 
@@ -176,25 +180,9 @@ struct Channel {
 
 template <typename Handle>
 void Requests::test(Handle&& handle) {
-  if (n_active_ == 0) return;
-  int n_done = 0;
-  const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &n_done,
-                                indices_.data(), statuses_.data());
-  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
-  if (n_done == MPI_UNDEFINED) n_done = 0;
-  for (int i = 0; i < n_done; ++i) finish(indices_[static_cast<size_t>(i)]);
-  for (int i = 0; i < n_done; ++i) {
-    const MPI_Status& status = statuses_[static_cast<size_t>(i)];
-    if (code == MPI_ERR_IN_STATUS) check(status.MPI_ERROR, "a request of MPI");
-    Event event = events_[static_cast<size_t>(indices_[static_cast<size_t>(i)])];
-    const uint64_t expected = event.bytes;
-    int bytes = 0;
-    if (event.kind == Kind::kOpeningIn || event.kind == Kind::kIn || event.kind == Kind::kResultIn)
-      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-    event.bytes = static_cast<uint64_t>(bytes);
-    // A handler may add requests and so reuse slots: the event is a copy.
-    handle(event, expected);
-  }
+  collect();
+  // A handler may add requests, which reuse slots: `finished_` holds copies.
+  for (const Finished& finished : finished_) handle(finished.event, finished.expected);
 }
 
 }  // namespace penstock::mpi

@@ -171,6 +171,29 @@ TEST(AcpSgd, AllZeroGradientsGiveZerosInBothPhasesAndTheMethodRecovers) {
   }
 }
 
+TEST(AcpSgd, ASumOfZerosKeepsTheFactors) {
+  CompressorRig rig({.ranks = 2}, {{40, 40}}, acpsgd());
+  const RankTensors zeros(2, Tensors{std::vector<float>(1600, 0.0f)});
+  for (uint64_t step = 0; step < 2; ++step) rig.step(draw_gradients(heavy_tailed, 2, {1600}, step));
+  const std::vector<float> p = rig.compressor_state(0, 0, "p");
+  const std::vector<float> q = rig.compressor_state(0, 0, "q");
+  StepSettings silent;  // no rank has data: the sum is absent
+  silent.joined = {0, 1};
+  for (const bool data : {true, false, false, true}) {  // zeros and silence in both phases
+    EXPECT_EQ(rig.step(zeros, data ? StepSettings{} : silent)[0], zeros[0][0]);
+  }
+  EXPECT_NE(q, std::vector<float>(q.size(), 0.0f));
+  EXPECT_EQ(rig.compressor_state(0, 0, "p"), p);
+  EXPECT_EQ(rig.compressor_state(0, 0, "q"), q);
+}
+
+TEST(AcpSgd, GradientsThatGoDenseAreTakenOutWhole) {
+  CompressorRig rig({.ranks = 2, .check_mass = true, .keep = true}, {{9}, {1}, {0, 3}}, acpsgd());
+  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {9, 1, 0}, 0);
+  rig.step(gradients);  // the rig compares what was taken out with what the payload decodes to
+  EXPECT_EQ(rig.sent(1, 0), gradients[1][0]);
+}
+
 TEST(AcpSgd, AGradientOfLowRankLeavesNoDeadColumnBehind) {
   const uint64_t rows = 24, cols = 50, rank = 4;
   CompressorRig rig({.ranks = 2}, {{rows, cols}}, acpsgd(), {}, residual());

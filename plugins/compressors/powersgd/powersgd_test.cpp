@@ -168,12 +168,35 @@ TEST(PowerSgd, AllZeroGradientsGiveZerosAndTheMethodRecovers) {
   EXPECT_NE(q, std::vector<float>(q.size(), 0.0f));
 }
 
+TEST(PowerSgd, ASumOfZerosKeepsTheFactors) {
+  CompressorRig rig({.ranks = 2}, {{40, 40}}, powersgd());
+  const RankTensors zeros(2, Tensors{std::vector<float>(1600, 0.0f)});
+  for (uint64_t step = 0; step < 2; ++step) rig.step(draw_gradients(heavy_tailed, 2, {1600}, step));
+  const std::vector<float> q = rig.compressor_state(0, 0, "q");
+  StepSettings silent;  // no rank has data: the sum is absent
+  silent.joined = {0, 1};
+  for (int step = 0; step < 2; ++step) {
+    EXPECT_EQ(rig.step(zeros)[0], zeros[0][0]);
+    EXPECT_EQ(rig.step(zeros, silent)[0], zeros[0][0]);
+  }
+  EXPECT_NE(q, std::vector<float>(q.size(), 0.0f));
+  EXPECT_EQ(rig.compressor_state(0, 0, "q"), q);
+}
+
+TEST(PowerSgd, GradientsThatGoDenseAreTakenOutWhole) {
+  CompressorRig rig({.ranks = 2, .check_mass = true, .keep = true}, {{9}, {1}, {0, 3}}, powersgd());
+  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {9, 1, 0}, 0);
+  rig.step(gradients);  // the rig compares what was taken out with what the payload decodes to
+  EXPECT_EQ(rig.sent(1, 0), gradients[1][0]);
+}
+
 TEST(PowerSgd, AGradientOfLowRankLeavesNoDeadColumnBehind) {
   const uint64_t rows = 24, cols = 50, rank = 4;
   CompressorRig rig({.ranks = 2}, {{rows, cols}}, powersgd(), {}, residual());
   std::vector<float> thin(rows * cols);  // rank 1
   for (uint64_t e = 0; e < thin.size(); ++e)
     thin[e] = std::cos(static_cast<float>(e / cols)) * std::sin(static_cast<float>(e % cols));
+  std::vector<float> before;
   for (int step = 0; step < 3; ++step) {
     const Tensors mean = rig.step(RankTensors(2, Tensors{thin}));
     for (uint64_t e = 0; e < thin.size(); ++e) ASSERT_NEAR(mean[0][e], thin[e], 1e-5) << step;
@@ -184,6 +207,11 @@ TEST(PowerSgd, AGradientOfLowRankLeavesNoDeadColumnBehind) {
         for (uint64_t i = 0; i < cols; ++i) dot += double{q[i * rank + j]} * q[i * rank + k];
         EXPECT_NEAR(dot, j == k ? 1 : 0, 1e-5) << j << " and " << k << " in step " << step;
       }
+    double change = 0;  // of what is drawn; the rest stays but for rounding
+    for (uint64_t e = 0; e < before.size(); ++e)
+      change = std::max(change, std::fabs(double{q[e]} - before[e]));
+    EXPECT_TRUE(step == 0 || change > 0.01) << change;
+    before = q;
   }
 }
 

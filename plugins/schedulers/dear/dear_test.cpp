@@ -79,6 +79,31 @@ TEST(Dear, EveryBucketTakesTheSplitRoute) {
   EXPECT_EQ(traits.flags, uint32_t{PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD});
 }
 
+TEST(Dear, AllReduceScattersGoBeforeAllGathersWhichFollowForward) {
+  const SchedulerInstance scheduler =
+      make_scheduler(PENSTOCK_PLUGIN_FILE, {{"threshold_bytes", 100}});
+  planning::ModelEntries entries = four_modules();
+  entries.period = 2;
+  for (planning::GradientEntry& gradient : entries.gradients)
+    gradient.candidates[0].phase_bytes = {gradient.bytes, gradient.bytes};
+  entries.gradients[5].candidates[0].phase_bytes = {100, 0};
+  const planning::Plan plan = plan_of(scheduler, planning::OwnedModel(entries));
+  const std::vector<planning::MessagePlace> expected = {
+      {0, 0, 0, 0}, {0, 1, 0, 0}, {0, 2, 0, 0}, {0, 2, 1, 0}, {0, 1, 1, 0},
+      {0, 0, 1, 0}, {1, 0, 0, 0}, {1, 1, 0, 0}, {1, 1, 1, 0}, {1, 0, 1, 0}};
+  EXPECT_EQ(plan.messages, expected);
+}
+
+TEST(Dear, ASinkWithoutMessagesGetsTheBuckets) {
+  const planning::OwnedModel owned(four_modules());
+  const SchedulerInstance scheduler = make_scheduler(PENSTOCK_PLUGIN_FILE);
+  planning::PlanRecorder recorder;
+  penstock_plan_sink sink = *recorder.sink();
+  sink.add_message = nullptr;
+  PENSTOCK_EXPECT_OK(scheduler.table().plan(scheduler.self(), &owned.model(), &sink));
+  EXPECT_EQ(recorder.plan().buckets.size(), 1u);
+}
+
 TEST(Dear, RefusesAnotherRoute) {
   planning::ModelEntries entries = four_modules();
   entries.route = PENSTOCK_ROUTE_FLAT;

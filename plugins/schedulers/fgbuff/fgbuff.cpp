@@ -1,6 +1,6 @@
 // FGBuff: buckets by number of gradients, each as long as it takes to send the one before it.
-// Source: FGBuff, github.com/ATC24-FGBuff/FGBuff, 2024 (no paper is known to us; the method is read from the code).
-// github.com/ATC24-FGBuff/FGBuff, 2024.
+// Source: FGBuff, github.com/ATC24-FGBuff/FGBuff, 2024: no paper is known to us, the method was
+// read from the code.
 #include <penstock/scheduler.hpp>
 
 #include <planning/cost.hpp>

@@ -24,6 +24,7 @@ import penstock.torch as hvd
 CONFIG = """
 [scheme]
 scheduler = "dear"
+route = "split"
 """
 STEPS = 5
 

@@ -1,0 +1,201 @@
+// The device table over the CUDA runtime. The runtime is linked statically and libcuda never, so
+// this file loads on any machine; where there is no driver, device_count says so.
+#include "device_table.h"
+
+#include <penstock/base.h>
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace {
+
+// Makes `device` current for a scope and puts back what was current before. A thread that has no
+// current device yet keeps none: nothing is put back there.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int32_t device) {
+    error_ = cudaGetDevice(&before_);
+    if (error_ == cudaSuccess && before_ != device) {
+      error_ = cudaSetDevice(device);
+      changed_ = error_ == cudaSuccess;
+    }
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  ~CurrentDevice() {
+    if (changed_) (void)cudaSetDevice(before_);
+  }
+  cudaError_t error() const { return error_; }
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+  cudaError_t error_ = cudaSuccess;
+};
+
+// Runs `body` with `device` current. The runtime's sticky last error is cleared: who asks for it
+// later must not find ours.
+template <typename Body>
+int32_t on_device(int32_t device, Body&& body) {
+  const CurrentDevice current(device);
+  const cudaError_t error = current.error() == cudaSuccess ? body() : current.error();
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error;
+}
+
+cudaStream_t as_stream(void* stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+cudaEvent_t as_event(void* event) {
+  return static_cast<cudaEvent_t>(event);
+}
+
+const char* error_text(int32_t error) {
+  return cudaGetErrorString(static_cast<cudaError_t>(error));
+}
+
+int32_t device_count(int32_t* count, const char** why_none) {
+  *count = 0;
+  *why_none = nullptr;
+  int found = 0;
+  const cudaError_t error = cudaGetDeviceCount(&found);
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  // No driver, one older than this runtime, or no device: for us all the same.
+  if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice) {
+    *why_none = cudaGetErrorString(error);
+    return cudaSuccess;
+  }
+  if (error != cudaSuccess) return error;
+  *count = found;
+  if (found == 0) *why_none = "the driver reports no device";
+  return cudaSuccess;
+}
+
+int32_t properties(int32_t device, penstock_device_properties* properties) {
+  cudaDeviceProp found{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&found, device); error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return error;
+  }
+  properties->memory_bytes = found.totalGlobalMem;
+  static_assert(sizeof found.name == sizeof properties->name);
+  std::memcpy(properties->name, found.name, sizeof found.name);
+  properties->major = found.major;
+  properties->minor = found.minor;
+  properties->n_multiprocessors = found.multiProcessorCount;
+  properties->n_copy_engines = found.asyncEngineCount;
+  return cudaSuccess;
+}
+
+int32_t stream_create(int32_t device, int32_t priority, void** stream) {
+  return on_device(device, [&] {
+    int lowest = 0, highest = 0;
+    if (const cudaError_t error = cudaDeviceGetStreamPriorityRange(&lowest, &highest);
+        error != cudaSuccess)
+      return error;
+    cudaStream_t made = nullptr;
+    const cudaError_t error =
+        cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, priority > 0 ? highest : lowest);
+    if (error == cudaSuccess) *stream = made;
+    return error;
+  });
+}
+int32_t stream_destroy(int32_t device, void* stream) {
+  return on_device(device, [&] { return cudaStreamDestroy(as_stream(stream)); });
+}
+int32_t stream_wait(int32_t device, void* stream) {
+  return on_device(device, [&] { return cudaStreamSynchronize(as_stream(stream)); });
+}
+
+int32_t event_create(int32_t device, void** event) {
+  return on_device(device, [&] {
+    cudaEvent_t made = nullptr;
+    const cudaError_t error = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+    if (error == cudaSuccess) *event = made;
+    return error;
+  });
+}
+int32_t event_destroy(int32_t device, void* event) {
+  return on_device(device, [&] { return cudaEventDestroy(as_event(event)); });
+}
+int32_t event_record(int32_t device, void* event, void* stream) {
+  return on_device(device, [&] { return cudaEventRecord(as_event(event), as_stream(stream)); });
+}
+int32_t event_query(int32_t device, void* event, uint32_t* done) {
+  return on_device(device, [&] {
+    const cudaError_t error = cudaEventQuery(as_event(event));
+    if (error == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      *done = 0;
+      return cudaSuccess;
+    }
+    if (error == cudaSuccess) *done = 1;
+    return error;
+  });
+}
+int32_t event_wait(int32_t device, void* stream, void* event) {
+  return on_device(device,
+                   [&] { return cudaStreamWaitEvent(as_stream(stream), as_event(event), 0); });
+}
+
+int32_t copy(int32_t device, void* target, const void* source, uint64_t bytes, void* stream,
+             cudaMemcpyKind kind) {
+  return on_device(device,
+                   [&] { return cudaMemcpyAsync(target, source, bytes, kind, as_stream(stream)); });
+}
+int32_t copy_to_device(int32_t device, void* target, const void* source, uint64_t bytes,
+                       void* stream) {
+  return copy(device, target, source, bytes, stream, cudaMemcpyHostToDevice);
+}
+int32_t copy_to_host(int32_t device, void* target, const void* source, uint64_t bytes,
+                     void* stream) {
+  return copy(device, target, source, bytes, stream, cudaMemcpyDeviceToHost);
+}
+int32_t copy_on_device(int32_t device, void* target, const void* source, uint64_t bytes,
+                       void* stream) {
+  return copy(device, target, source, bytes, stream, cudaMemcpyDeviceToDevice);
+}
+
+// Zero bytes get memory too: a null pointer would look like a failure to callers.
+int32_t allocate(int32_t device, uint64_t bytes, void** memory) {
+  return on_device(device, [&] { return cudaMalloc(memory, std::max<uint64_t>(bytes, 1)); });
+}
+int32_t free_memory(int32_t device, void* memory) {
+  return on_device(device, [&] { return cudaFree(memory); });
+}
+int32_t host_allocate(int32_t device, uint64_t bytes, void** memory) {
+  return on_device(device, [&] {
+    return cudaHostAlloc(memory, std::max<uint64_t>(bytes, 1), cudaHostAllocPortable);
+  });
+}
+int32_t host_free(int32_t device, void* memory) {
+  return on_device(device, [&] { return cudaFreeHost(memory); });
+}
+
+}  // namespace
+
+extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
+    sizeof(penstock_device_table),
+    PENSTOCK_DEVICE_CUDA,
+    0,
+    error_text,
+    device_count,
+    properties,
+    stream_create,
+    stream_destroy,
+    stream_wait,
+    event_create,
+    event_destroy,
+    event_record,
+    event_query,
+    event_wait,
+    copy_to_device,
+    copy_to_host,
+    copy_on_device,
+    allocate,
+    free_memory,
+    host_allocate,
+    host_free,
+};

@@ -1,0 +1,176 @@
+// Loads libpenstock_device_cuda.so as the core does and checks its table on every device there is:
+// copies, the order that events make between streams, queries while work is under way. Prints
+// "skipped: no CUDA device (reason)" and ends well where there is none.
+//
+//   device_cuda_check LIBRARY.so
+#include "device_table.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+#define REQUIRE(condition)                                                         \
+  do {                                                                             \
+    if (!(condition)) {                                                            \
+      std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+      std::exit(1);                                                                \
+    }                                                                              \
+  } while (0)
+
+const penstock_device_table* table = nullptr;
+
+// Every call that must succeed goes through here.
+void require(int32_t error, const char* call) {
+  if (error == 0) return;
+  std::fprintf(stderr, "%s: error %d, %s\n", call, error, table->error_text(error));
+  std::exit(1);
+}
+#define SUCCEED(function, ...) require(table->function(__VA_ARGS__), #function)
+
+// Busy for about `cycles` clock ticks, then writes: work that is surely still under way when the
+// host looks.
+__global__ void write_late(float* data, uint64_t n, float value, long long cycles) {
+  const long long start = clock64();
+  while (clock64() - start < cycles) {
+  }
+  for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    data[i] = value;
+}
+
+constexpr uint64_t kSizes[] = {0, 1, 1023, 1 << 20};
+constexpr long long kLateCycles = 200'000'000;  // about 0.1 s: far longer than a launch takes
+
+struct Pair {
+  void* first = nullptr;
+  void* second = nullptr;
+};
+
+Pair make_streams(int32_t device) {
+  Pair streams;
+  SUCCEED(stream_create, device, 0, &streams.first);
+  SUCCEED(stream_create, device, 1, &streams.second);
+  return streams;
+}
+
+void check_copies(int32_t device) {
+  const Pair streams = make_streams(device);
+  for (const uint64_t n : kSizes) {
+    const uint64_t bytes = n * sizeof(float);
+    void *host = nullptr, *back = nullptr, *one = nullptr, *two = nullptr;
+    SUCCEED(host_allocate, device, bytes, &host);
+    SUCCEED(host_allocate, device, bytes, &back);
+    SUCCEED(allocate, device, bytes, &one);
+    SUCCEED(allocate, device, bytes, &two);
+    for (uint64_t i = 0; i < n; ++i) static_cast<float*>(host)[i] = static_cast<float>(i) * 0.5f;
+    std::memset(back, 0xff, bytes);
+    SUCCEED(copy_to_device, device, one, host, bytes, streams.first);
+    SUCCEED(copy_on_device, device, two, one, bytes, streams.first);
+    SUCCEED(copy_to_host, device, back, two, bytes, streams.first);
+    SUCCEED(stream_wait, device, streams.first);
+    REQUIRE(std::memcmp(host, back, bytes) == 0);
+    SUCCEED(host_free, device, host);
+    SUCCEED(host_free, device, back);
+    SUCCEED(free, device, one);
+    SUCCEED(free, device, two);
+  }
+  SUCCEED(stream_destroy, device, streams.first);
+  SUCCEED(stream_destroy, device, streams.second);
+}
+
+// The second stream reads what a slow kernel on the first writes: right only if the event orders
+// them.
+void check_events(int32_t device) {
+  constexpr uint64_t kNumel = 4096;
+  const Pair streams = make_streams(device);
+  void *event = nullptr, *data = nullptr, *host = nullptr;
+  SUCCEED(event_create, device, &event);
+  SUCCEED(allocate, device, kNumel * sizeof(float), &data);
+  SUCCEED(host_allocate, device, kNumel * sizeof(float), &host);
+
+  uint32_t done = 7;
+  SUCCEED(event_query, device, event, &done);
+  REQUIRE(done == 1);  // nothing was recorded
+
+  int before = -1;
+  REQUIRE(cudaGetDevice(&before) == cudaSuccess);
+  REQUIRE(cudaSetDevice(device) == cudaSuccess);
+  write_late<<<4, 128, 0, static_cast<cudaStream_t>(streams.first)>>>(static_cast<float*>(data),
+                                                                      kNumel, 3.0f, kLateCycles);
+  REQUIRE(cudaGetLastError() == cudaSuccess);
+  REQUIRE(cudaSetDevice(before) == cudaSuccess);
+
+  SUCCEED(event_record, device, event, streams.first);
+  SUCCEED(event_query, device, event, &done);
+  REQUIRE(done == 0);  // the kernel has just begun
+  SUCCEED(event_wait, device, streams.second, event);
+  SUCCEED(copy_to_host, device, host, data, kNumel * sizeof(float), streams.second);
+  SUCCEED(stream_wait, device, streams.second);
+  for (uint64_t i = 0; i < kNumel; ++i) REQUIRE(static_cast<float*>(host)[i] == 3.0f);
+  SUCCEED(event_query, device, event, &done);
+  REQUIRE(done == 1);
+
+  SUCCEED(host_free, device, host);
+  SUCCEED(free, device, data);
+  SUCCEED(event_destroy, device, event);
+  SUCCEED(stream_destroy, device, streams.first);
+  SUCCEED(stream_destroy, device, streams.second);
+}
+
+// Errors come back as numbers with a text, and do not stick to the next call.
+void check_errors(int32_t device, int32_t count) {
+  void* stream = nullptr;
+  const int32_t error = table->stream_create(count + 100, 0, &stream);
+  REQUIRE(error != 0);
+  REQUIRE(std::strlen(table->error_text(error)) > 0);
+  SUCCEED(stream_create, device, 0, &stream);
+  SUCCEED(stream_destroy, device, stream);
+}
+
+void print(int32_t device) {
+  penstock_device_properties found{};
+  found.struct_size = sizeof found;
+  SUCCEED(properties, device, &found);
+  std::printf(
+      "device %d: %s, compute capability %d.%d, %d multiprocessors, %.1f GiB, %d copy engines\n",
+      device, found.name, found.major, found.minor, found.n_multiprocessors,
+      static_cast<double>(found.memory_bytes) / (1 << 30), found.n_copy_engines);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: device_cuda_check LIBRARY.so\n");
+    return 2;
+  }
+  void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    return 1;
+  }
+  table = static_cast<const penstock_device_table*>(dlsym(library, "penstock_device"));
+  REQUIRE(table != nullptr);
+  REQUIRE(table->struct_size == sizeof(penstock_device_table));
+
+  int32_t count = -1;
+  const char* why_none = nullptr;
+  SUCCEED(device_count, &count, &why_none);
+  if (count == 0) {
+    REQUIRE(why_none != nullptr);
+    std::printf("skipped: no CUDA device (%s)\n", why_none);
+    return 0;
+  }
+  for (int32_t device = 0; device < count; ++device) {
+    print(device);
+    check_copies(device);
+    check_events(device);
+    check_errors(device, count);
+    std::printf("device %d: copies, events, streams and errors are right\n", device);
+  }
+  return 0;
+}

@@ -1,0 +1,83 @@
+/* The table through which the core touches a device. libpenstock_device_cuda.so exports one, as
+ * `penstock_device`; without the file the core knows the CPU only.
+ *
+ * Internal to Penstock: plugins never see it. Results are native error numbers of the device's
+ * runtime, 0 for success; error_text names them. A machine without a driver or without a device is
+ * no error: device_count then gives 0 and says why. Nothing here waits for a device unless its name
+ * says so.
+ *
+ * Threads: every function may be called from any thread; each leaves the calling thread's current
+ * device as it found it. */
+#ifndef PENSTOCK_DEVICE_TABLE_H
+#define PENSTOCK_DEVICE_TABLE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct penstock_device_properties {
+  uint64_t struct_size;
+  uint64_t memory_bytes;
+  char name[256];
+  int32_t major; /* of the compute capability */
+  int32_t minor;
+  int32_t n_multiprocessors;
+  int32_t n_copy_engines;
+} penstock_device_properties;
+
+typedef struct penstock_device_table {
+  uint64_t struct_size;
+  int32_t device_type; /* PENSTOCK_DEVICE_CUDA */
+  int32_t reserved;
+
+  /* What an error number means; the text lives for ever. */
+  const char* (*error_text)(int32_t error);
+  /* *why_none tells, where *count is 0, what is missing; the text lives for ever. */
+  int32_t (*device_count)(int32_t* count, const char** why_none);
+  int32_t (*properties)(int32_t device, penstock_device_properties* properties);
+
+  /* Streams do not synchronise with the legacy default stream. `priority`: 1 for a stream that goes
+   * before others (communication), else 0. The maker destroys; destroying waits for nothing. */
+  int32_t (*stream_create)(int32_t device, int32_t priority, void** stream);
+  int32_t (*stream_destroy)(int32_t device, void* stream);
+  /* Blocks the caller until all work queued on `stream` is done. Never on a step's path. */
+  int32_t (*stream_wait)(int32_t device, void* stream);
+
+  /* Events order streams and tell the host what is done; they carry no time. */
+  int32_t (*event_create)(int32_t device, void** event);
+  int32_t (*event_destroy)(int32_t device, void* event);
+  int32_t (*event_record)(int32_t device, void* event, void* stream);
+  /* *done: 1 when all work before the last record is done, or nothing was recorded. */
+  int32_t (*event_query)(int32_t device, void* event, uint32_t* done);
+  /* Work queued on `stream` from now on starts after the event's last record. The host goes on. */
+  int32_t (*event_wait)(int32_t device, void* stream, void* event);
+
+  /* Queued on `stream`. Host memory must come from host_allocate, or the call may block. */
+  int32_t (*copy_to_device)(int32_t device, void* target, const void* source, uint64_t bytes,
+                            void* stream);
+  int32_t (*copy_to_host)(int32_t device, void* target, const void* source, uint64_t bytes,
+                          void* stream);
+  int32_t (*copy_on_device)(int32_t device, void* target, const void* source, uint64_t bytes,
+                            void* stream);
+
+  /* At plan time only: they may synchronise the device. Freeing null is fine. */
+  int32_t (*allocate)(int32_t device, uint64_t bytes, void** memory);
+  int32_t (*free)(int32_t device, void* memory);
+  int32_t (*host_allocate)(int32_t device, uint64_t bytes, void** memory);
+  int32_t (*host_free)(int32_t device, void* memory);
+} penstock_device_table;
+
+#if defined(_WIN32)
+#define PENSTOCK_DEVICE_EXPORT __declspec(dllexport)
+#else
+#define PENSTOCK_DEVICE_EXPORT __attribute__((visibility("default")))
+#endif
+
+extern PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* PENSTOCK_DEVICE_TABLE_H */

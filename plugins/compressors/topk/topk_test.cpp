@@ -1,0 +1,166 @@
+// Top-k with a residual against full sorts in plain loops: equal to the bit over 100 steps.
+#include <support/conservation.hpp>
+#include <support/sparse_oracle.hpp>
+
+namespace penstock::test {
+namespace {
+
+const std::vector<Shape> kShapes{{10, 16}, {0}, {1}, {31}, {7, 3, 3}};
+const std::vector<uint64_t> kNumels{160, 0, 1, 31, 63};
+
+LoadedPlugin topk() {
+  return load_plugin(PENSTOCK_PLUGIN_FILE);
+}
+LoadedPlugin residual() {
+  return load_plugin("memory", "residual");
+}
+
+// x = e + g; the k largest |x| go; e = the rest. One step on all ranks; returns the mean.
+Tensors oracle_step(RankTensors& kept, const RankTensors& gradients, double density,
+                    bool across_bucket) {
+  const size_t ranks = kept.size();
+  Tensors total;
+  for (const auto& of_item : kept[0]) total.emplace_back(of_item.size());
+  for (size_t r = 0; r < ranks; ++r) {
+    std::vector<float> bucket;
+    uint64_t budget = 0;
+    for (size_t i = 0; i < total.size(); ++i) {
+      std::vector<float>& work = kept[r][i];
+      for (size_t e = 0; e < work.size(); ++e) work[e] += gradients[r][i][e];
+      budget += kept_of(work.size(), density);
+      bucket.insert(bucket.end(), work.begin(), work.end());
+      if (!across_bucket) send(largest(work, kept_of(work.size(), density)), work, total[i]);
+    }
+    if (!across_bucket) continue;
+    for (const uint32_t position : largest(bucket, budget)) {
+      size_t item = 0;
+      uint64_t begins = 0;
+      while (position - begins >= total[item].size()) begins += total[item++].size();
+      send({static_cast<uint32_t>(position - begins)}, kept[r][item], total[item]);
+    }
+  }
+  for (auto& of_item : total)
+    for (float& value : of_item) value /= static_cast<float>(ranks);
+  return total;
+}
+
+void expect_equals_oracle(const char* scope) {
+  for (const Distribution& distribution : distributions())
+    for (uint32_t ranks = 1; ranks <= 4; ++ranks) {
+      CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true}, kShapes,
+                        topk(), {{"density", 0.05}, {"scope", scope}}, residual());
+      RankTensors kept(ranks);
+      for (auto& of_rank : kept)
+        for (const uint64_t numel : kNumels) of_rank.emplace_back(numel);
+      for (uint64_t step = 0; step < 100; ++step) {
+        const RankTensors gradients = draw_gradients(distribution.draw, ranks, kNumels, step);
+        const Tensors expected = oracle_step(kept, gradients, 0.05, std::string(scope) == "bucket");
+        ASSERT_EQ(rig.step(gradients), expected) << distribution.name << ", step " << step;
+        for (uint32_t r = 0; r < ranks; ++r)
+          for (uint64_t i = 0; i < kNumels.size(); ++i) ASSERT_EQ(rig.work(r, i), kept[r][i]);
+      }
+    }
+}
+
+TEST(TopK, EqualsTheOracleOver100Steps) {
+  expect_equals_oracle("item");
+}
+
+TEST(TopK, ChosenAcrossTheBucketEqualsTheOracleOver100Steps) {
+  expect_equals_oracle("bucket");
+}
+
+TEST(TopK, AwkwardSizesEqualTheOracle) {
+  std::vector<Shape> shapes;
+  for (const uint64_t n : awkward_sizes()) shapes.push_back({static_cast<int64_t>(n)});
+  for (const char* scope : {"item", "bucket"})
+    for (const double density : {0.001, 0.01, 0.3}) {
+      CompressorRig rig({.ranks = 2, .check_mass = true}, shapes, topk(),
+                        {{"density", density}, {"scope", scope}}, residual());
+      RankTensors kept(2);
+      for (auto& of_rank : kept)
+        for (const uint64_t numel : awkward_sizes()) of_rank.emplace_back(numel);
+      for (uint64_t step = 0; step < 3; ++step) {
+        const RankTensors gradients = draw_gradients(heavy_tailed, 2, awkward_sizes(), step);
+        const Tensors expected =
+            oracle_step(kept, gradients, density, std::string(scope) == "bucket");
+        ASSERT_EQ(rig.step(gradients), expected) << scope << ", density " << density;
+      }
+    }
+}
+
+TEST(TopK, NothingIsLostOver100StepsOfEveryKind) {
+  for (const char* scope : {"item", "bucket"})
+    for (const Distribution& distribution : distributions()) {
+      CompressorRig rig({.ranks = 3, .check_mass = true}, kShapes, topk(),
+                        {{"density", 0.1}, {"scope", scope}}, residual());
+      expect_conservation(rig, distribution);
+    }
+}
+
+TEST(TopK, DensityOneIsTheDenseMean) {
+  for (const char* scope : {"item", "bucket"}) {
+    CompressorRig rig({.ranks = 3}, kShapes, topk(), {{"density", 1}, {"scope", scope}},
+                      residual());
+    for (uint64_t step = 0; step < 3; ++step) {
+      const RankTensors gradients = draw_gradients(heavy_tailed, 3, kNumels, step);
+      const Tensors mean = rig.step(gradients);
+      for (uint64_t i = 0; i < kNumels.size(); ++i)
+        for (uint64_t e = 0; e < kNumels[i]; ++e)
+          ASSERT_EQ(mean[i][e], (gradients[0][i][e] + gradients[1][i][e] + gradients[2][i][e]) / 3);
+    }
+  }
+}
+
+TEST(TopK, KeepsAtLeastOneAndRoundsSharesUp) {
+  const std::vector<std::pair<int64_t, uint64_t>> expected{
+      {0, 0}, {1, 1}, {99, 1}, {100, 1}, {101, 2}, {700, 7}, {701, 8}, {70000, 700}};
+  for (const auto& [numel, k] : expected) {
+    CompressorRig rig({.ranks = 1}, {{numel}}, topk());
+    EXPECT_EQ(rig.need(0).rounds[0].sections[0].capacity, k) << numel;
+  }
+}
+
+TEST(TopK, WithoutAMemoryWorkIsLeftAlone) {
+  CompressorRig rig({.ranks = 2}, {{5}}, topk(), {{"density", 0.4}});
+  EXPECT_EQ(rig.step({{{3, -7, 1, 0.5, 2}}, {{0, 1, 0, 0, 4}}}), (Tensors{{1.5, -3, 0, 0, 2}}));
+}
+
+TEST(TopK, PayloadsAreInput) {
+  CompressorRig rig({.ranks = 2}, {{16}}, topk(), {{"density", 0.5}});
+  expect_sparse_payloads_are_input(rig);
+}
+
+TEST(TopK, RefusesMoreEntriesThanIndicesCanName) {
+  const LoadedPlugin plugin = topk();
+  const CompressorInstance instance(plugin.compressor(), *plugin.module);
+  penstock_item item{};
+  item.struct_size = sizeof item;
+  item.name = {"huge", 4};
+  item.numel = uint64_t{1} << 32;
+  penstock_compressor_need need{};
+  need.struct_size = sizeof need;
+  const penstock_item* items[] = {&item};
+  penstock_compressor_need* needs[] = {&need};
+  EXPECT_TRUE(fails_with(instance.table().plan(instance.self(), 0, 2, items, 1, needs),
+                         PENSTOCK_INVALID_ARGUMENT, "'huge' has 4294967296 entries"));
+  item.numel -= 1;
+  PENSTOCK_EXPECT_OK(instance.table().plan(instance.self(), 0, 2, items, 1, needs));
+}
+
+TEST(TopK, EveryCodePathSendsTheSame) {
+  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {70001}, 5);
+  Tensors first;
+  for (const char* path :
+       {"portable", "avx2", "avx512"}) {  // a path that does not run here is replaced
+    set_code_path(path);
+    CompressorRig rig({.ranks = 2}, {{70001}}, topk(), {}, residual());
+    const Tensors mean = rig.step(gradients);
+    if (first.empty()) first = mean;
+    EXPECT_EQ(mean, first) << path;
+  }
+  set_code_path("");
+}
+
+}  // namespace
+}  // namespace penstock::test

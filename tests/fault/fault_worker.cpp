@@ -1,0 +1,131 @@
+// One rank of a job in which something goes wrong, for tests/fault/run_faults.py. Uses the C door
+// only.
+//
+//   fault_worker MODE DEADLINE_S
+//
+// Every rank makes a set of three gradients and steps. In step 3 rank 1 misbehaves as MODE says. A
+// rank that gets an error prints one line "rank R error CODE: MESSAGE" and exits with 3; one that
+// gets through prints "rank R done".
+#include <penstock/runtime.h>
+#include <penstock/scheduler.h>
+
+#include <unistd.h>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+uint32_t my_rank = 0;
+
+penstock_str text(const std::string& value) {
+  return {value.data(), value.size()};
+}
+
+// Prints an error and ends the process without waiting for anybody, as a training script's
+// traceback would.
+void check(penstock_status* error) {
+  if (error == nullptr) return;
+  const penstock_str message = penstock_error_message(error);
+  std::printf("rank %u error %u: %.*s\n", my_rank, penstock_error_code(error), int(message.size),
+              message.data);
+  std::fflush(stdout);
+  std::_Exit(3);
+}
+
+struct Gradients {
+  std::vector<std::vector<float>> values{std::vector<float>(4096), std::vector<float>(64),
+                                         std::vector<float>(100000)};
+  std::vector<std::string> names{"first", "second", "third"};
+  std::vector<int64_t> extents{4096, 64, 100000};
+};
+
+penstock_set* make_set(penstock_runtime* runtime, Gradients& gradients) {
+  std::vector<penstock_gradient_declaration> declarations(gradients.values.size());
+  std::vector<const penstock_gradient_declaration*> pointers;
+  for (size_t i = 0; i < declarations.size(); ++i) {
+    penstock_gradient_declaration& c = declarations[i];
+    c = {};
+    c.struct_size = sizeof c;
+    c.name = text(gradients.names[i]);
+    c.shape = &gradients.extents[i];
+    c.n_dims = 1;
+    c.dtype = PENSTOCK_FLOAT32;
+    c.device_type = PENSTOCK_DEVICE_CPU;
+    c.given_bucket = PENSTOCK_NO_BUCKET;
+    pointers.push_back(&c);
+  }
+  const std::string name = "model";
+  penstock_set_declaration declaration{};
+  declaration.struct_size = sizeof declaration;
+  declaration.name = text(name);
+  declaration.gradients = pointers.data();
+  declaration.n_gradients = pointers.size();
+  penstock_set* set = nullptr;
+  check(penstock_set_create(runtime, &declaration, &set));
+  return set;
+}
+
+void ready(penstock_set* set, Gradients& gradients, size_t i) {
+  penstock_tensor tensor{};
+  tensor.struct_size = sizeof tensor;
+  tensor.data = gradients.values[i].data();
+  tensor.shape = &gradients.extents[i];
+  tensor.n_dims = 1;
+  tensor.numel = gradients.values[i].size();
+  tensor.dtype = PENSTOCK_FLOAT32;
+  tensor.device_type = PENSTOCK_DEVICE_CPU;
+  check(penstock_gradient_ready(set, i, &tensor, nullptr));
+}
+
+void misbehave(const std::string& mode, penstock_runtime* runtime) {
+  if (mode == "killed") kill(getpid(), SIGKILL);
+  if (mode == "stopped") kill(getpid(), SIGSTOP);
+  if (mode == "exits") std::_Exit(0);
+  if (mode == "aborts") {
+    const std::string reason = "the disk is full";
+    penstock_abort(runtime, text(reason));
+  }
+  if (mode == "silent") sleep(1000);  // alive, but never goes on
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const std::string mode = argv[1];
+  std::string config =
+      std::string(
+          "[scheme]\nscheduler = \"wfbp\"\n[runtime]\nlog_level = \"error\"\ndeadline_s = ") +
+      argv[2] + "\n";
+  if (mode == "differs" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
+      std::strcmp(std::getenv("OMPI_COMM_WORLD_RANK"), "1") == 0)
+    config =
+        "[scheme]\nscheduler = \"fusion\"\n[runtime]\ndeadline_s = " + std::string(argv[2]) + "\n";
+  penstock_runtime_options options{};
+  options.struct_size = sizeof options;
+  options.config_text = text(config);
+  penstock_runtime* runtime = nullptr;
+  check(penstock_runtime_open(&options, &runtime));
+  penstock_topology topology{};
+  topology.struct_size = sizeof topology;
+  check(penstock_runtime_topology(runtime, &topology));
+  my_rank = topology.rank;
+  Gradients gradients;
+  penstock_set* set = make_set(runtime, gradients);
+  for (int step = 0; step < 6; ++step) {
+    ready(set, gradients, 2);
+    if (step == 3 && my_rank == 1) misbehave(mode, runtime);
+    ready(set, gradients, 1);
+    ready(set, gradients, 0);
+    check(penstock_wait_all(set));
+    check(penstock_step_end(set, 1));
+  }
+  penstock_set_destroy(set);
+  penstock_runtime_close(runtime);
+  std::printf("rank %u done\n", my_rank);
+  return 0;
+}

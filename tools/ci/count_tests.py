@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Adds up what test runners have reported.
+
+    count_tests.py [--ctest JUNIT GTEST_FOLDER] ... [--pytest JUNIT] ... [--step NAME STATUS] ...
+
+prints "PASSED FAILED SKIPPED", then one line per failed test. A GoogleTest program counts with each of its tests where it
+left a report (GTEST_FOLDER/NAME.xml); one that died before it could write counts as one failed test. A step (a check, a
+build) counts as one test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, name: str, outcome: str) -> None:
+        if outcome == "failed":
+            self.failures.append(name)
+        elif outcome == "skipped":
+            self.skipped += 1
+        else:
+            self.passed += 1
+
+
+def cases(report: Path) -> Iterator[tuple[str, ElementTree.Element]]:
+    """Name and element of each test of a JUnit report."""
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        owner = case.get("classname", "")
+        yield (f"{owner}.{case.get('name')}" if owner else case.get("name", "?")), case
+
+
+def outcome_of(case: ElementTree.Element) -> str:
+    """passed, skipped or failed, in the words of ctest, pytest and GoogleTest."""
+    if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
+        return "failed"
+    skipped = case.find("skipped")
+    # What ctest could not start was not left out on purpose.
+    if skipped is not None and skipped.get("message", "").startswith("Unable to"):
+        return "failed"
+    if skipped is not None or case.get("status") in ("disabled", "notrun") or case.get("result") == "skipped":
+        return "skipped"
+    return "passed"
+
+
+def add_gtest(count: Count, report: Path) -> bool:
+    """Adds the tests of one program; whether any failed."""
+    any_failed = False
+    for name, case in cases(report):
+        outcome = outcome_of(case)
+        any_failed |= outcome == "failed"
+        count.add(f"{report.stem}: {name}", outcome)
+    return any_failed
+
+
+def add_ctest(count: Count, report: Path, folder: Path) -> None:
+    for _, case in cases(report):
+        name = case.get("name", "?")
+        outcome = outcome_of(case)
+        program = folder / f"{name}.xml"
+        if not program.exists():
+            count.add(name, outcome)
+        elif not add_gtest(count, program) and outcome == "failed":
+            count.add(f"{name}: failed after its tests had passed", "failed")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ctest", nargs=2, action="append", default=[], type=Path, metavar=("JUNIT", "GTEST_FOLDER"))
+    parser.add_argument("--pytest", action="append", default=[], type=Path, metavar="JUNIT")
+    parser.add_argument("--step", nargs=2, action="append", default=[], metavar=("NAME", "STATUS"))
+    options = parser.parse_args()
+    count = Count()
+    for report, folder in options.ctest:
+        add_ctest(count, report, folder)
+    for report in options.pytest:
+        for name, case in cases(report):
+            count.add(name, outcome_of(case))
+    for name, status in options.step:
+        count.add(name, "passed" if status == "0" else "failed")
+    print(count.passed, len(count.failures), count.skipped)
+    print("\n".join(count.failures), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

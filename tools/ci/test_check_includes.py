@@ -1,0 +1,125 @@
+"""The include rules, one by one, and what counts as a test, a long file and a header of ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import check_includes as ci  # noqa: E402
+
+SDK = {
+    "sdk/include/penstock/base.h": "",
+    "sdk/kernels/select.hpp": "",
+    "sdk/planning/timeline.hpp": "",
+    "core/include/penstock/runtime.h": "",
+    "core/base/status.hpp": "",
+    "core/plan/plan.hpp": "",
+    "core/pipeline/engine.hpp": "",
+    "plugins/compressors/topk/topk.hpp": "",
+    "tests/support/rig.hpp": "",
+    "core/comm/control_testing.hpp": "",
+}
+
+
+def violations(path: str, line: str) -> list[str]:
+    """Of a file with a single include, among a few files of each room."""
+    return ci.check({**SDK, path: f"{line}\n"})
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("core/comm/channel.cpp", '#include "core/base/status.hpp"'),
+        ("core/comm/channel.cpp", '#include "core/plan/plan.hpp"'),
+        ("core/comm/channel.cpp", "#include <penstock/runtime.h>"),
+        ("core/comm/channel.cpp", "#include <kernels/select.hpp>"),
+        ("core/library/door.cpp", '#include "core/pipeline/engine.hpp"'),
+        ("core/comm/channel_test.cpp", '#include "core/pipeline/engine.hpp"'),
+        ("core/comm/channel_test.cpp", '#include "core/comm/control_testing.hpp"'),
+        ("sdk/planning/timeline.cpp", '#include "planning/timeline.hpp"'),
+        ("sdk/kernels/cpu/select.cpp", "#include <penstock/base.h>"),
+        ("plugins/compressors/topk/topk.cpp", '#include "topk.hpp"'),
+        ("plugins/compressors/topk/topk.cpp", "#include <planning/timeline.hpp>"),
+        ("plugins/compressors/topk/topk_test.cpp", "#include <support/rig.hpp>"),
+        ("plugins/collectives/mpi/library.hpp", "#include <mpi.h>"),
+        ("frontends/libtorch/optimizer.cpp", "#include <penstock/runtime.h>"),
+        ("frontends/libtorch/optimizer.cpp", "#include <torch/torch.h>"),
+        ("tools/penstock/run.cpp", '#include "core/pipeline/engine.hpp"'),
+        ("tests/abi/layout.cpp", '#include "core/pipeline/engine.hpp"'),
+        ("core/base/status.cpp", "#include <vector>"),
+    ],
+)
+def test_what_is_allowed_passes(path: str, line: str) -> None:
+    assert violations(path, line) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "reason"),
+    [
+        ("core/base/status.cpp", '#include "core/plan/plan.hpp"', "plan comes after base"),
+        ("core/plan/plan.cpp", '#include "core/pipeline/engine.hpp"', "pipeline comes after plan"),
+        ("core/strange/new.cpp", '#include "core/base/status.hpp"', "not both rooms"),
+        ("core/comm/channel.cpp", '#include "plugins/compressors/topk/topk.hpp"', "core and sdk only"),
+        ("core/comm/channel.cpp", '#include "core/comm/control_testing.hpp"', "only tests include tests"),
+        ("core/comm/channel.cpp", "#include <support/rig.hpp>", "only tests include tests"),
+        ("core/comm/channel.cpp", "#include <boost/dll/shared_library.hpp>", "core/plugin only"),
+        ("core/comm/channel.cpp", '#include "nowhere.hpp"', "no such file"),
+        ("sdk/planning/timeline.cpp", '#include "core/base/status.hpp"', "nothing outside itself"),
+        ("sdk/include/penstock/item.h", "#include <kernels/select.hpp>", "stands alone"),
+        ("plugins/memories/dgc/dgc.cpp", '#include "../../compressors/topk/topk.hpp"', "own folder only"),
+        ("plugins/memories/dgc/dgc.cpp", '#include "core/base/status.hpp"', "own folder only"),
+        ("plugins/memories/dgc/dgc.cpp", "#include <penstock/runtime.h>", "own folder only"),
+        ("plugins/memories/dgc/dgc.cpp", "#include <torch/torch.h>", "frontends/libtorch only"),
+        ("frontends/libtorch/optimizer.cpp", '#include "core/base/status.hpp"', "core/include and sdk/include only"),
+        ("frontends/libtorch/optimizer.cpp", "#include <kernels/select.hpp>", "core/include only"),
+        ("tools/penstock/run.cpp", '#include "plugins/compressors/topk/topk.hpp"', "core and sdk only"),
+    ],
+)
+def test_what_is_not_allowed_is_named_with_file_and_line(path: str, line: str, reason: str) -> None:
+    found = violations(path, f"// first line\n{line}")
+    assert len(found) == 1
+    assert found[0].startswith(f"{path}:2: includes ")
+    assert reason in found[0]
+
+
+def test_every_room_of_the_core_may_use_exactly_those_before_it() -> None:
+    files = {f"core/{room}/a.hpp": "" for room in ci.CORE_ROOMS}
+    for i, source in enumerate(ci.CORE_ROOMS):
+        for j, target in enumerate(ci.CORE_ROOMS):
+            text = {**files, f"core/{source}/b.cpp": f'#include "core/{target}/a.hpp"\n'}
+            assert (ci.check(text) == []) == (j <= i), (source, target)
+
+
+def test_files_may_have_400_lines_and_no_more() -> None:
+    assert ci.check({"core/base/long.cpp": "//\n" * 400}) == []
+    assert "has 401 lines" in ci.check({"core/base/long.cpp": "//\n" * 401})[0]
+    assert "has 401 lines" in ci.check({"tools/long.py": "#\n" * 401})[0]
+    assert ci.check({"docs/long.md": "text\n" * 4000}) == []
+
+
+def test_generated_files_may_be_long() -> None:
+    assert ci.check({"tests/abi/lock.c": "/* Written by tools/ci/make.py. */\n" + "//\n" * 1000}) == []
+    assert len(ci.check({"tests/abi/lock.c": "//\n" * 1000 + "/* Written by tools/ci/make.py. */\n"})) == 1
+
+
+def test_the_command_fails_on_a_tree_with_a_violation_and_passes_without(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "core/base").mkdir(parents=True)
+    (tmp_path / "core/plan").mkdir()
+    (tmp_path / "core/plan/plan.hpp").write_text("#pragma once\n", encoding="utf-8")
+    source = tmp_path / "core/base/status.cpp"
+    command = [sys.executable, ci.__file__, "--root", str(tmp_path)]
+
+    source.write_text('#include "core/plan/plan.hpp"\n', encoding="utf-8")
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert "core/base/status.cpp:1: includes core/plan/plan.hpp" in failed.stdout
+
+    source.write_text("#include <vector>\n", encoding="utf-8")
+    passed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert passed.returncode == 0
+    assert "2 files, 0 violations" in passed.stdout

@@ -1,0 +1,64 @@
+"""Counting: every way in which a test can fail is counted as a failure, whoever reports it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).with_name("count_tests.py")
+
+
+def count(*arguments: object) -> list[str]:
+    line = [sys.executable, SCRIPT, *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def ctest_report(folder: Path, *cases: str) -> Path:
+    path = folder / "ctest.xml"
+    path.write_text(f"<testsuite>{''.join(cases)}</testsuite>")
+    return path
+
+
+def test_a_program_counts_with_each_of_its_tests(tmp_path: Path) -> None:
+    report = ctest_report(tmp_path, '<testcase name="kernels_test" status="run"/>')
+    (tmp_path / "kernels_test.xml").write_text(
+        '<testsuites><testsuite><testcase name="A" classname="Select" status="run" result="completed"/>'
+        '<testcase name="B" classname="Select" status="run" result="completed"><failure/></testcase>'
+        '<testcase name="C" classname="Select" status="run" result="skipped"><skipped/></testcase>'
+        '<testcase name="D" classname="Select" status="notrun" result="suppressed"/></testsuite></testsuites>'
+    )
+    assert count("--ctest", report, tmp_path) == ["1 1 2", "kernels_test: Select.B"]
+
+
+def test_a_program_that_died_counts_as_one_failure(tmp_path: Path) -> None:
+    report = ctest_report(tmp_path, '<testcase name="dies_test" status="fail"><failure message=""/></testcase>')
+    assert count("--ctest", report, tmp_path) == ["0 1 0", "dies_test"]
+
+
+def test_a_program_that_fails_after_its_tests_passed_counts_as_a_failure(tmp_path: Path) -> None:
+    report = ctest_report(tmp_path, '<testcase name="leaks_test" status="fail"><failure message=""/></testcase>')
+    (tmp_path / "leaks_test.xml").write_text('<testsuites><testcase name="A" classname="B" status="run"/></testsuites>')
+    assert count("--ctest", report, tmp_path)[0] == "1 1 0"
+
+
+def test_a_program_that_is_not_there_counts_as_a_failure(tmp_path: Path) -> None:
+    case = '<testcase name="gone_test" status="notrun"><skipped message="Unable to find executable"/></testcase>'
+    assert count("--ctest", ctest_report(tmp_path, case), tmp_path) == ["0 1 0", "gone_test"]
+
+
+def test_a_test_that_skips_itself_counts_as_skipped(tmp_path: Path) -> None:
+    case = (
+        '<testcase name="cuda" status="notrun">'
+        '<skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>'
+    )
+    assert count("--ctest", ctest_report(tmp_path, case), tmp_path) == ["0 0 1"]
+
+
+def test_pytest_reports_and_steps_are_added(tmp_path: Path) -> None:
+    report = tmp_path / "pytest.xml"
+    report.write_text(
+        '<testsuites><testsuite><testcase classname="t" name="a"/><testcase classname="t" name="b"><error/></testcase>'
+        '<testcase classname="t" name="c"><skipped/></testcase></testsuite></testsuites>'
+    )
+    assert count("--pytest", report, "--step", "format check", 0, "--step", "build", 2) == ["2 2 1", "t.b", "build"]
