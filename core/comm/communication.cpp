@@ -190,8 +190,7 @@ bool Communication::take_work(unsigned idle_polls) {
 void Communication::start(const Submission& submission) {
   Channel* channel = submission.channel;
   const bool ordered = (channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0;
-  if (!ordered || submission.sequence == Exchange::kAtOnce)
-    return go(channel, submission.exchange);
+  if (!ordered || submission.sequence == Exchange::kAtOnce) return go(channel, submission.exchange);
   held_[{channel, submission.sequence}] = submission.exchange;
   for (auto next = held_.find({channel, channel->next_sequence}); next != held_.end();
        next = held_.find({channel, channel->next_sequence})) {

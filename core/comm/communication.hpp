@@ -46,7 +46,8 @@ struct Channel {
 // finished is called.
 struct Exchange {
   penstock_message message{};
-  // ORDERED channels: position in the plan's sequence, without gaps; or kAtOnce, when nothing else is under way.
+  // ORDERED channels: position in the plan's sequence, without gaps; or kAtOnce, when nothing else
+  // is under way.
   static constexpr uint64_t kAtOnce = UINT64_MAX;
   uint64_t sequence = 0;
   // [comm] Called once. `ticket` is valid during the call only (for penstock_collective::returned);

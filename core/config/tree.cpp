@@ -21,8 +21,8 @@
 #pragma pop_macro("TOML_UNREACHABLE")
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace penstock {
 

@@ -16,4 +16,14 @@ Status lay_out(BucketRun& bucket);
 // [control]
 uint64_t scratch_bytes(const BucketRun& bucket, const std::vector<uint64_t>& per_item);
 
+// ---- layout_messages.cpp ----
+
+// A message of a bucket with the fields that every kind has. [control]
+std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kind, Channel* channel,
+                                         uint32_t pattern, uint32_t dtype);
+// The messages of one round; payloads have been shaped. [control]
+Status lay_out_round(BucketRun& bucket, uint32_t round);
+// Route split: one summed message in two halves. [control]
+void lay_out_split(BucketRun& bucket);
+
 }  // namespace penstock

@@ -245,13 +245,14 @@ TEST_P(DenseEquivalents, SendEverythingAndGiveTheMean) {
     for (uint64_t step = 0; step < 4; ++step) {
       Values gradients = gradients_of(rank, step);
       ASSERT_OK(run_step(*set.value(), gradients));
+      std::vector<Values> all;
+      for (uint32_t r = 0; r < size; ++r) all.push_back(gradients_of(r, step));
       for (size_t g = 0; g < gradients.size(); ++g)
         for (size_t i = 0; i < gradients[g].size(); ++i) {
           double mean = 0, scale = 0;
-          for (uint32_t r = 0; r < size; ++r) {
-            const float value = gradients_of(r, step)[g][i];
-            mean += value / size;
-            scale += std::abs(value);
+          for (const Values& one : all) {
+            mean += one[g][i] / size;
+            scale += std::abs(one[g][i]);
           }
           // A full-rank factorisation mixes a row of up to 40 entries, each up to a few hundred.
           const double tolerance =

@@ -73,7 +73,7 @@ class Set final : public SetContext {
   void bucket_ended(BucketRun& bucket, const Status& status) override;
   void first_leg_arrived(BucketRun& bucket) override;
 
-  // set_plan.cpp and set_items.cpp
+  // set_declare.cpp, set_plan.cpp and set_items.cpp
   Status declare(const penstock_set_declaration& declaration);
   Status agree_on_declaration();
   Status open_channels();

@@ -169,9 +169,14 @@ Status Set::measure_links() {
     median_us = times[kRepeats / 2];
     return {};
   };
+  const uint64_t bytes_before = channel->bytes_sent.load(),
+                 messages_before = channel->messages_sent.load();
   double small = 0, large = 0;
   PENSTOCK_TRY(median(kSmall, small));
   PENSTOCK_TRY(median(kLarge, large));
+  // What measuring took is not the training's traffic.
+  bytes_at_start_ += channel->bytes_sent.load() - bytes_before;
+  messages_at_start_ += channel->messages_sent.load() - messages_before;
   LinkFacts link;
   link.beta_us_per_byte =
       std::max(0.0, (large - small) / double((kLarge - kSmall) * sizeof(float)));

@@ -5,7 +5,6 @@
 
 #include <penstock/option.h>
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>

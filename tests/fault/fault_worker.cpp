@@ -20,6 +20,9 @@
 namespace {
 
 uint32_t my_rank = 0;
+penstock_set* my_set = nullptr;  // both closed before the end where the mode is "aborts":
+penstock_runtime* closing_runtime =
+    nullptr;  // an interpreter that ends in a traceback does the same
 
 penstock_str text(const std::string& value) {
   return {value.data(), value.size()};
@@ -33,6 +36,10 @@ void check(penstock_status* error) {
   std::printf("rank %u error %u: %.*s\n", my_rank, penstock_error_code(error), int(message.size),
               message.data);
   std::fflush(stdout);
+  if (closing_runtime != nullptr) {
+    penstock_set_destroy(my_set);
+    penstock_runtime_close(closing_runtime);
+  }
   std::_Exit(3);
 }
 
@@ -87,6 +94,7 @@ void misbehave(const std::string& mode, penstock_runtime* runtime) {
   if (mode == "exits") std::_Exit(0);
   if (mode == "aborts") {
     const std::string reason = "the disk is full";
+    closing_runtime = runtime;
     penstock_abort(runtime, text(reason));
   }
   if (mode == "silent") sleep(1000);  // alive, but never goes on
@@ -97,12 +105,12 @@ void misbehave(const std::string& mode, penstock_runtime* runtime) {
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::string mode = argv[1];
+  if (const char* rank = std::getenv("OMPI_COMM_WORLD_RANK")) my_rank = uint32_t(std::atoi(rank));
   std::string config =
       std::string(
           "[scheme]\nscheduler = \"wfbp\"\n[runtime]\nlog_level = \"error\"\ndeadline_s = ") +
       argv[2] + "\n";
-  if (mode == "differs" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
-      std::strcmp(std::getenv("OMPI_COMM_WORLD_RANK"), "1") == 0)
+  if (mode == "differs" && my_rank == 1)
     config =
         "[scheme]\nscheduler = \"fusion\"\n[runtime]\ndeadline_s = " + std::string(argv[2]) + "\n";
   penstock_runtime_options options{};
@@ -115,7 +123,7 @@ int main(int argc, char** argv) {
   check(penstock_runtime_topology(runtime, &topology));
   my_rank = topology.rank;
   Gradients gradients;
-  penstock_set* set = make_set(runtime, gradients);
+  penstock_set* set = my_set = make_set(runtime, gradients);
   for (int step = 0; step < 6; ++step) {
     ready(set, gradients, 2);
     if (step == 3 && my_rank == 1) misbehave(mode, runtime);

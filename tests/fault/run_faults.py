@@ -21,7 +21,7 @@ CASES = {
     "stopped": (r"rank 1", (0, 2)),
     "exits": (r"rank 1", (0, 2)),
     "aborts": (r"the disk is full", (0, 1, 2)),
-    "silent": (r"has waited|rank 1", (0, 2)),
+    "silent": (r"waits for ranks? .*\b1\b|rank 1", (0, 2)),
     "differs": (r"scheduler", (0, 1, 2)),
 }
 

@@ -41,11 +41,11 @@ class _LowRank(Method):
     """Matrices, their error E_r and factors; the rest is averaged densely."""
 
     def __init__(
-        self, items: Sequence[Item], ranks: int, rank: int, min_compression_rate: float, seed: int
+        self, items: Sequence[Item], ranks: int, rank: int, minimum_compression_rate: float, seed: int
     ) -> None:
         super().__init__(items, ranks)
         self.max_rank = rank
-        self.factored = [item for item in self.items if self._worth(item, min_compression_rate)]
+        self.factored = [item for item in self.items if self._worth(item, minimum_compression_rate)]
         names = {item.name for item in self.factored}
         self.dense = [item for item in self.items if item.name not in names]
         self.error = [{i.name: torch.zeros(i.rows, i.cols) for i in self.factored} for _ in range(ranks)]
@@ -84,9 +84,9 @@ class PowerSgd(_LowRank):
     """
 
     def __init__(
-        self, items: Sequence[Item], ranks: int, rank: int, min_compression_rate: float = 2.0, seed: int = 1
+        self, items: Sequence[Item], ranks: int, rank: int, minimum_compression_rate: float = 2.0, seed: int = 1
     ) -> None:
-        super().__init__(items, ranks, rank, min_compression_rate, seed)
+        super().__init__(items, ranks, rank, minimum_compression_rate, seed)
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update = self.dense_part(grads)
@@ -111,9 +111,9 @@ class AcpSgd(_LowRank):
     """
 
     def __init__(
-        self, items: Sequence[Item], ranks: int, rank: int, min_compression_rate: float = 0.0, seed: int = 1
+        self, items: Sequence[Item], ranks: int, rank: int, minimum_compression_rate: float = 0.0, seed: int = 1
     ) -> None:
-        super().__init__(items, ranks, rank, min_compression_rate, seed)
+        super().__init__(items, ranks, rank, minimum_compression_rate, seed)
         self.p: Gradients = {}
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:

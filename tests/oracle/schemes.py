@@ -98,8 +98,20 @@ def _same(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
+def _dgc_memory(instance: Table) -> dict[str, Any]:
+    """Options of the dgc memory; of its clippings, those by norm."""
+    names = _same("momentum", "nesterov", "clipping", "clip") | {"momentum_masking": "masking"}
+    options = _options(instance, names)
+    clipping, clip = options.pop("clipping", "none"), options.pop("clip", 1.0)
+    if clipping not in ("none", "norm", "norm_global"):
+        raise ValueError(f"clipping is {clipping!r}, which this oracle does not simulate")
+    if clipping != "none":
+        options |= {"clip_norm": clip, "clip_global": clipping == "norm_global"}
+    return options
+
+
 def _dgc_options(choice: Choice, seed: int) -> DgcOptions:
-    memory = _options(choice.memory, _same("momentum", "nesterov", "masking", "clip_norm", "clip_global"))
+    memory = _dgc_memory(choice.memory)
     if choice.compressor["plugin"] != "dgc":
         return DgcOptions(seed=seed, **memory)
     return DgcOptions(seed=seed, **memory, **_options(choice.compressor, _same("density", "sample_ratio")))
@@ -120,7 +132,7 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         return [Dgc(items, ranks, _dgc_options(choice, seed))]
     if name in ("powersgd", "acpsgd"):
         kind = PowerSgd if name == "powersgd" else AcpSgd
-        return [kind(items, ranks, seed=seed, **_options(choice.compressor, _same("rank", "min_compression_rate")))]
+        return [kind(items, ranks, seed=seed, **_options(choice.compressor, _same("rank", "minimum_compression_rate")))]
     if name != "topk":
         raise ValueError(f"compressor is {name!r}, which this oracle does not simulate")
     options = _options(choice.compressor, _same("density", "scope"))

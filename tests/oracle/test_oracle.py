@@ -173,7 +173,7 @@ def test_dgc_clips_by_the_own_norm_or_by_the_norm_of_all_ranks() -> None:
 
 def test_low_rank_at_full_rank_is_the_dense_mean() -> None:
     dense = DenseMean(ITEMS, RANKS)
-    method = PowerSgd(ITEMS, RANKS, 1000, min_compression_rate=0.0)
+    method = PowerSgd(ITEMS, RANKS, 1000, minimum_compression_rate=0.0)
     for step in range(5):
         grads = gradients(step)
         # Two float32 products of length up to 75 and a growing local error that cancels in the sum.

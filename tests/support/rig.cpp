@@ -35,7 +35,7 @@ Tensors CompressorRig::step(const RankTensors& gradients, const StepSettings& se
   const bool is_void = settings.void_rank.has_value();
   if (is_void) sends[*settings.void_rank] = false;
   load_gradients(gradients, settings);
-  compensate(settings);
+  compensate(settings, sends);
 
   const auto& needs = needs_[index_ % needs_.size()];
   uint32_t n_rounds = 0;
@@ -71,13 +71,10 @@ void CompressorRig::load_gradients(const RankTensors& gradients, const StepSetti
     }
 }
 
-void CompressorRig::compensate(const StepSettings& settings) {
+void CompressorRig::compensate(const StepSettings& settings, const std::vector<bool>& sends) {
   if (!ranks_[0].memory || n_items() == 0) return;
   const uint64_t n_scalars = memory_needs_[0].n_scalars;
   std::vector<float> summed(n_items() * n_scalars, 0.0f);
-  std::vector<bool> sends(settings_.ranks, true);
-  for (uint32_t rank : settings.joined) sends[rank] = false;
-  if (settings.void_rank) sends[*settings.void_rank] = false;
   for (int pass = 0; pass < 2; ++pass) {  // all measure before anybody compensates
     for (uint32_t r = 0; r < settings_.ranks; ++r) {
       if (!sends[r]) continue;

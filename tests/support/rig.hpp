@@ -103,7 +103,7 @@ class CompressorRig {
   uint64_t sent_count(uint32_t rank, uint64_t item) const;
   // What the memory keeps for the item; it keeps nothing afterwards.
   std::vector<float> drain(uint32_t rank, uint64_t item);
-  // Everything drained and saved states are reached through these.
+  // What the plugins see, for calls that a test makes on its own.
   penstock_item* compressor_item(uint32_t rank, uint64_t item);
   penstock_item* memory_item(uint32_t rank, uint64_t item);
   const CompressorInstance& compressor(uint32_t rank) const { return *ranks_[rank].compressor; }
@@ -148,7 +148,7 @@ class CompressorRig {
                          std::deque<State>& states, std::vector<const penstock_tensor*>& pointers);
   // rig.cpp
   void load_gradients(const RankTensors& gradients, const StepSettings& settings);
-  void compensate(const StepSettings& settings);
+  void compensate(const StepSettings& settings, const std::vector<bool>& sends);
   void finish(const StepSettings& settings, const std::vector<bool>& sends);
   void give_back(uint32_t rank, uint64_t item, OwnedPayload& payload, const StepSettings& settings);
   void give_back_all(uint32_t rank, const StepSettings& settings);
@@ -169,7 +169,7 @@ class CompressorRig {
               const StepSettings& settings);
   void refuse_entries(uint32_t rank, const ItemList& items,
                       const std::vector<PayloadPointer>& payloads, const StepSettings& settings);
-  PayloadPointer sum(uint64_t item, const PlannedRound& round,
+  PayloadPointer sum(const PlannedRound& round,
                      const std::vector<std::vector<PayloadPointer>>& payloads, uint64_t position);
   std::vector<penstock_item*> compressor_items(uint32_t rank, const ItemList& items);
 

@@ -129,7 +129,7 @@ void CompressorRig::round(uint32_t round, const ItemList& items, const StepSetti
       group.push_back(items[p]);
       auto& of_item = received.emplace_back();
       if (combine == PENSTOCK_COMBINE_SUM) {
-        sums.push_back(sum(items[p], planned, payloads, p));
+        sums.push_back(sum(planned, payloads, p));
         of_item.push_back(sums.back().get());
       } else {
         for (auto& of_rank : payloads) of_item.push_back(of_rank[p].get());
@@ -306,7 +306,7 @@ void CompressorRig::refuse_entries(uint32_t rank, const ItemList& items,
   }
 }
 
-PayloadPointer CompressorRig::sum(uint64_t, const PlannedRound& round,
+PayloadPointer CompressorRig::sum(const PlannedRound& round,
                                   const std::vector<std::vector<PayloadPointer>>& payloads,
                                   uint64_t position) {
   auto total = std::make_unique<OwnedPayload>(round.sections, -1);

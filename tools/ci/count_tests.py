@@ -54,12 +54,12 @@ def outcome_of(case: ElementTree.Element) -> str:
 
 
 def add_gtest(count: Count, report: Path) -> bool:
-    """Adds the tests of one program; whether any failed."""
+    """Adds the tests of one program, under the name of the folder (the preset) too; whether any failed."""
     any_failed = False
     for name, case in cases(report):
         outcome = outcome_of(case)
         any_failed |= outcome == "failed"
-        count.add(f"{report.stem}: {name}", outcome)
+        count.add(f"{report.parent.name}: {report.stem}: {name}", outcome)
     return any_failed
 
 
@@ -69,9 +69,9 @@ def add_ctest(count: Count, report: Path, folder: Path) -> None:
         outcome = outcome_of(case)
         program = folder / f"{name}.xml"
         if not program.exists():
-            count.add(name, outcome)
+            count.add(f"{folder.name}: {name}", outcome)
         elif not add_gtest(count, program) and outcome == "failed":
-            count.add(f"{name}: failed after its tests had passed", "failed")
+            count.add(f"{folder.name}: {name}: failed after its tests had passed", "failed")
 
 
 def main() -> int:

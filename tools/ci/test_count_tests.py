@@ -28,12 +28,12 @@ def test_a_program_counts_with_each_of_its_tests(tmp_path: Path) -> None:
         '<testcase name="C" classname="Select" status="run" result="skipped"><skipped/></testcase>'
         '<testcase name="D" classname="Select" status="notrun" result="suppressed"/></testsuite></testsuites>'
     )
-    assert count("--ctest", report, tmp_path) == ["1 1 2", "kernels_test: Select.B"]
+    assert count("--ctest", report, tmp_path) == ["1 1 2", f"{tmp_path.name}: kernels_test: Select.B"]
 
 
 def test_a_program_that_died_counts_as_one_failure(tmp_path: Path) -> None:
     report = ctest_report(tmp_path, '<testcase name="dies_test" status="fail"><failure message=""/></testcase>')
-    assert count("--ctest", report, tmp_path) == ["0 1 0", "dies_test"]
+    assert count("--ctest", report, tmp_path) == ["0 1 0", f"{tmp_path.name}: dies_test"]
 
 
 def test_a_program_that_fails_after_its_tests_passed_counts_as_a_failure(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_program_that_fails_after_its_tests_passed_counts_as_a_failure(tmp_pat
 
 def test_a_program_that_is_not_there_counts_as_a_failure(tmp_path: Path) -> None:
     case = '<testcase name="gone_test" status="notrun"><skipped message="Unable to find executable"/></testcase>'
-    assert count("--ctest", ctest_report(tmp_path, case), tmp_path) == ["0 1 0", "gone_test"]
+    assert count("--ctest", ctest_report(tmp_path, case), tmp_path) == ["0 1 0", f"{tmp_path.name}: gone_test"]
 
 
 def test_a_test_that_skips_itself_counts_as_skipped(tmp_path: Path) -> None:

@@ -23,12 +23,14 @@ class Recipe:
     file: Path
     label: str
     changes: dict[str, Any] = field(default_factory=dict)
+    without: tuple[str, ...] = ()  # top-level tables left out
     learning_rate: float = 0.1
     momentum: float = 0.9  # of the optimizer; 0 where the scheme's memory has it
 
     def table(self) -> toml_text.Table:
         """The scheme as nested dictionaries, changes applied."""
-        return toml_text.replaced(toml_text.load(self.file), self.changes)
+        table = {key: value for key, value in toml_text.load(self.file).items() if key not in self.without}
+        return toml_text.replaced(table, self.changes)
 
     def text(self) -> str:
         """The scheme as TOML text for one optimizer: without [runtime], which belongs to the run."""
@@ -41,10 +43,10 @@ _RECIPES = (
     Recipe("fusion", CONF / "fusion.toml", "fusion"),
     Recipe("dear", CONF / "dear.toml", "dear"),
     Recipe("topk-residual", CONF / "topk-residual.toml", "top-k 1 %", {"compressor.topk.density": 0.01}),
-    Recipe("dgc", CONF / "dgc.toml", "dgc 1 %", {"compressor.dgc.density": 0.01}, momentum=0.0),
+    Recipe("dgc", CONF / "dgc.toml", "dgc 1 %", {"compressor.dgc.density": 0.01}, ("switch",), momentum=0.0),
     Recipe("power-sgd", CONF / "power-sgd.toml", "power-sgd rank 4", {"compressor.powersgd.rank": 4}),
     Recipe("acp-sgd", CONF / "acp-sgd.toml", "acp-sgd rank 4", {"compressor.acpsgd.rank": 4}),
-    Recipe("sign-sgd-majority", CONF / "sign-sgd-majority.toml", "sign-sgd majority", {}, 1e-3, 0.0),
+    Recipe("sign-sgd-majority", CONF / "sign-sgd-majority.toml", "sign-sgd majority", {}, (), 1e-3, 0.0),
     Recipe("ok-topk", CONF / "ok-topk.toml", "ok-topk 1 %", {"compressor.topk.density": 0.01}),
     Recipe("fgbuff", CONF / "fgbuff.toml", "fgbuff", {"compressor.topk.density": 0.01}),
 )
@@ -67,4 +69,4 @@ def recipe_of_file(path: Path) -> Recipe:
     scheme = toml_text.load(path).get("scheme", {})
     momentum = 0.0 if scheme.get("memory") == "dgc" or scheme.get("compressor") == "signsgd" else 0.9
     rate = 1e-3 if scheme.get("compressor") == "signsgd" else 0.1
-    return Recipe(path.stem, path, path.stem, {}, rate, momentum)
+    return Recipe(path.stem, path, path.stem, {}, (), rate, momentum)

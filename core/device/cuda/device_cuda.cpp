@@ -1,6 +1,6 @@
 // The device table over the CUDA runtime. The runtime is linked statically and libcuda never, so
 // this file loads on any machine; where there is no driver, device_count says so.
-#include "device_table.h"
+#include "core/device/device_table.h"
 
 #include <penstock/base.h>
 

@@ -3,7 +3,7 @@
 // "skipped: no CUDA device (reason)" and ends well where there is none.
 //
 //   device_cuda_check LIBRARY.so
-#include "device_table.h"
+#include "core/device/device_table.h"
 
 #include <dlfcn.h>
 

@@ -1,7 +1,9 @@
-"""Makes the package importable from the checkout."""
+"""Makes the package importable from the checkout, whatever the environment says."""
 
+import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+os.environ.pop("PENSTOCK_CONFIG", None)

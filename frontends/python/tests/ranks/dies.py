@@ -1,5 +1,5 @@
-"""One rank ends in an exception while the others wait for it: they get an error, and nobody
-hangs."""
+"""The last rank ends in an exception while the others wait for it: they get an error that says why,
+and nobody hangs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import torch
 import penstock.torch as hvd
 
 hvd.init()
-hvd.allreduce(torch.ones(3))
-if hvd.rank() == hvd.size() - 1:
-    raise KeyError("the reason it died of")
+last = hvd.size() - 1
 try:
+    hvd.allreduce(torch.ones(3), name="first")
+    if hvd.rank() == last:
+        raise KeyError("the reason it died of")
     hvd.allreduce(torch.ones(3), name="never")
 except hvd.HorovodInternalError as error:
+    # "first" may be the one that is cut off, for a rank may die before its neighbours have the sum.
     print(f"survivor {hvd.rank()}: {error}", flush=True)
     sys.exit(3)

@@ -1,0 +1,98 @@
+// What a frontend declares of a set: checked here, and compared with the other ranks.
+
+#include "core/pipeline/runtime.hpp"
+#include "core/pipeline/set.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+
+Status Set::declare(const penstock_set_declaration& declaration) {
+  name = view(declaration.name);
+  if (name.empty()) return invalid_argument("a set needs a name");
+  frontend_flags_ = declaration.flags;
+  const auto scheme = view(declaration.scheme);
+  if (scheme.empty()) {
+    config_ = runtime_.config();
+  } else {
+    LoadOptions options;
+    options.allow_runtime = false;
+    PENSTOCK_ASSIGN(
+        config_, load_config_text(scheme, fmt::format("scheme of set '{}'", name), "/", options));
+    PENSTOCK_TRY(check_config(config_, runtime_.registry()));
+  }
+  for (uint64_t i = 0; i < declaration.n_ranks; ++i) ranks_.push_back(declaration.ranks[i]);
+  if (ranks_.empty()) {
+    ranks_.resize(runtime_.world().size);
+    std::iota(ranks_.begin(), ranks_.end(), 0u);
+  }
+  if (!std::is_sorted(ranks_.begin(), ranks_.end()) || ranks_.back() >= runtime_.world().size)
+    return invalid_argument("the ranks of set '{}' must be ascending and below {}", name,
+                            runtime_.world().size);
+  const auto me = std::find(ranks_.begin(), ranks_.end(), runtime_.world().rank);
+  if (me == ranks_.end())
+    return invalid_argument("rank {} makes set '{}' but is not one of its ranks",
+                            runtime_.world().rank, name);
+  rank = static_cast<uint32_t>(me - ranks_.begin());
+  world = static_cast<uint32_t>(ranks_.size());
+
+  std::map<std::string_view, uint64_t> names;
+  for (uint64_t i = 0; i < declaration.n_gradients; ++i) {
+    const penstock_gradient_declaration& c = *declaration.gradients[i];
+    auto gradient = std::make_unique<Gradient>();
+    gradient->name = view(c.name);
+    gradient->index = i;
+    gradient->shape.assign(c.shape, c.shape + c.n_dims);
+    gradient->numel = 1;
+    for (int64_t extent : gradient->shape) {
+      if (extent < 0)
+        return invalid_argument("gradient '{}' has the negative extent {}", gradient->name, extent);
+      gradient->numel *= static_cast<uint64_t>(extent);
+    }
+    gradient->dtype = c.dtype;
+    gradient->given_bucket = c.given_bucket;
+    if (gradient->name.empty())
+      return invalid_argument("gradient {} of set '{}' has no name", i, name);
+    if (dtype_bytes(c.dtype) == 0)
+      return invalid_argument("gradient '{}' is of the unknown dtype {}", gradient->name, c.dtype);
+    if (c.device_type != PENSTOCK_DEVICE_CPU)
+      return unimplemented(
+          "gradient '{}' lies on device type {}; this version moves gradients on the CPU",
+          gradient->name, c.device_type);
+    gradients_.push_back(std::move(gradient));
+    if (!names.emplace(gradients_.back()->name, i).second)
+      return invalid_argument("two gradients of set '{}' are named '{}'", name,
+                              gradients_.back()->name);
+  }
+
+  communication = &runtime_.communication();
+  engine = &runtime_.engine();
+  timeline = &runtime_.timeline();
+  states = &store_;
+  deadline_us = runtime_.deadline_us();
+  result_is_sum = (frontend_flags_ & PENSTOCK_SET_SUM) != 0;
+  exec.struct_size = sizeof exec;
+  exec.device_type = PENSTOCK_DEVICE_CPU;
+  step.struct_size = sizeof step;
+  step.seed = runtime_.config().runtime().seed;
+  step.grad_scale = 1;
+  step.rank = rank;
+  step.world = world;
+  return {};
+}
+
+Status Set::agree_on_declaration() {
+  std::string text;
+  for (const auto& gradient : gradients_) {
+    text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,
+                        dtype_name(gradient->dtype));
+    for (int64_t extent : gradient->shape) text += fmt::format(" {}", extent);
+    text += fmt::format(" bucket {}\n", gradient->given_bucket);
+  }
+  text += fmt::format("frontend flags {:#x}\n", frontend_flags_);
+  PENSTOCK_ASSIGN(std::string scheme, agreement_text(config_, runtime_.registry()));
+  return runtime_.control().agree("set " + name, text + scheme, ranks_, deadline_us);
+}
+
+}  // namespace penstock
