@@ -59,8 +59,8 @@ class Operations {
     uint64_t first_group_id = 0;  // group ids from here on are free for the channels opened here
     uint64_t open_timeout_us = 60'000'000;
     uint64_t deadline_us = 0;  // of each message, from submission to the transport; 0: none
-    Channel* world_channel =
-        nullptr;  // for operations of the whole world, used by nothing else; null: opened at need
+    // For operations of the whole world; used by nothing else from here on. Null: opened at need.
+    Channel* world_channel = nullptr;
   };
 
   static Result<std::unique_ptr<Operations>> make(const Options& options);

@@ -232,6 +232,48 @@ TEST(OperationsEnd, ClosingEndsWhatIsPendingEvenInFlight) {
   });
 }
 
+TEST(OperationsChannel, AWorldChannelThatCarriedMessagesBeforeGoesOnCounting) {
+  ThreadHub hub(2, true);
+  const penstock_collective table = testing::thread_table();
+  const penstock_world world{sizeof world, hub.hosts.data(), 0, 2};
+  testing::run_world(2, [&](Control& control) {
+    Communication communication;
+    Communication::OpenRequest request{};
+    request.table = &table;
+    request.instance = &hub;
+    request.world_ranks = {0, 1};
+    request.my_world_rank = control.rank();
+    request.world = &world;
+    request.group_id = 7;
+    request.level = PENSTOCK_LEVEL_WORLD;
+    request.name = "world";
+    Channel* channel = communication.open_channel(request).value();
+    const Array array(PENSTOCK_FLOAT32, {4}, one);
+    penstock_message message{};
+    message.struct_size = sizeof message;
+    message.pattern = PENSTOCK_ALL_REDUCE;
+    message.reduction = PENSTOCK_REDUCE_SUM;
+    message.dtype = PENSTOCK_FLOAT32;
+    message.count = 4;
+    message.send = message.receive = array.tensor.data;
+    EXPECT_TRUE(communication.exchange_and_wait(channel, message).ok());
+
+    Operations::Options options;
+    options.control = &control;
+    options.communication = &communication;
+    options.table = &table;
+    options.instance = &hub;
+    options.world = &world;
+    options.world_channel = channel;
+    std::unique_ptr<Operations> operations = std::move(Operations::make(options).value());
+    const OperationsRank rank{control, communication, *operations};
+    EXPECT_TRUE(carry(rank, declare(PENSTOCK_ALL_REDUCE, "x", &array, &array)).ok());
+    EXPECT_EQ(array.values(), std::vector<double>(4, 4));
+    EXPECT_TRUE(control.agree("done", "", {}, testing::kLongUs).ok());
+  });
+  EXPECT_EQ(hub.opened.size(), 2u);  // the one channel of either rank
+}
+
 TEST(OperationsAlone, AWorldOfOneNeedsNoTransport) {
   testing::run_world(1, [](Control& control) {
     Operations::Options options;

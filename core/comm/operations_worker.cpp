@@ -32,7 +32,13 @@ Status OperationWorker::start() {
     PENSTOCK_TRY(from_c(options_.table->describe(options_.instance, &traits_)));
   }
   if (options_.world_channel != nullptr) {
-    groups_[options_.world_channel->world_ranks].channel = options_.world_channel;
+    Group& group = groups_[options_.world_channel->world_ranks];
+    group.channel = options_.world_channel;
+    // The channel may have carried messages of the set-up, the same on all ranks.
+    PENSTOCK_TRY(options_.communication->run([&] {
+      group.next_sequence = group.channel->next_sequence;
+      return Status();
+    }));
   }
   thread_ = std::thread([this] { loop(); });
   return {};

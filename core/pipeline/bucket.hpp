@@ -32,13 +32,14 @@ struct SetContext {
   uint64_t deadline_us = 0;
   uint32_t rank = 0;
   uint32_t world = 1;
-  bool result_is_sum = false;   // the frontend wants sums, not means
-  bool broadcast_sums = false;  // the transport's sums differ in bits between ranks
-  std::string name;             // of the set
-  std::string composite_id;     // plugin id of the composite collective
-  uint64_t tags_per_step = 1;   // messages of the phase that has most
-  uint64_t sequence_base = 0;   // ORDERED channels: of this step's first message
-  Buffer scratch;               // for plugin calls, on the engine thread
+  bool result_is_sum = false;        // the frontend wants sums, not means
+  bool broadcast_sums = false;       // the transport's sums differ in bits between ranks
+  bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
+  std::string name;                  // of the set
+  std::string composite_id;          // plugin id of the composite collective
+  uint64_t tags_per_step = 1;        // messages of the phase that has most
+  uint64_t sequence_base = 0;        // ORDERED channels: of this step's first message
+  Buffer scratch;                    // for plugin calls, on the engine thread
   penstock_exec exec{};
   penstock_step step{};  // of the current step; written between steps only
   std::atomic<uint64_t> void_buckets{0};

@@ -21,7 +21,10 @@ void lay_out_prologue(BucketRun& bucket) {
     call.scalars_first = count;
     count += call.items.size() * call.n_scalars;
   }
-  if (count == 0) return;
+  const bool travels_coded =
+      std::any_of(bucket.items.begin(), bucket.items.end(),
+                  [](const ItemRun& item) { return !item.passes_through && !item.rounds.empty(); });
+  if (count == 0 && !(bucket.context.nonfinite_is_strict && travels_coded)) return;
   bucket.prologue = make_message(bucket, MessageRun::Kind::prologue, bucket.context.channel,
                                  PENSTOCK_ALL_REDUCE, PENSTOCK_FLOAT32);
   MessageRun& message = *bucket.prologue;

@@ -274,6 +274,7 @@ Status Set::step_end(bool applied) {
   const auto next = config_.next_switch_after(step.index - 1);
   if (next && *next == step.index) PENSTOCK_TRY(replan());
   PENSTOCK_TRY(observe());
+  PENSTOCK_TRY(compare_replicated());
   arm();
   return {};
 }

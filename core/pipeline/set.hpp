@@ -101,6 +101,7 @@ class Set final : public SetContext {
   Status drain_replaced(const Scheme& before);
   bool becomes_lossless(const Choice& choice, const Gradient& gradient);
   Status observe();
+  Status compare_replicated();
   Status measure_links();
 
   Runtime& runtime_;

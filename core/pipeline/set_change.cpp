@@ -2,6 +2,7 @@
 // measured.
 
 #include "core/base/bytes.hpp"
+#include "core/base/hash.hpp"
 #include "core/pipeline/engine.hpp"
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
@@ -80,6 +81,16 @@ bool Set::becomes_lossless(const Choice& choice, const Gradient& gradient) {
   Status status = from_c(
       compressor.value()->table()->plan(compressor.value()->self(), 0, world, items, 1, needs));
   return status.ok() && (need.flags & PENSTOCK_NEED_LOSSLESS) != 0;
+}
+
+// Replicated state must have the same bits on all ranks; with runtime.hash_replicated_every that is
+// compared.
+Status Set::compare_replicated() {
+  const uint64_t every = runtime_.config().runtime().hash_replicated_every;
+  if (every == 0 || step.index % every != 0) return {};
+  return runtime_.control().agree(
+      fmt::format("replicated state of set {} at step {}", name, step.index),
+      hash_text(store_.hash_replicated()), ranks_, deadline_us);
 }
 
 // Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new

@@ -72,6 +72,7 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   states = &store_;
   deadline_us = runtime_.deadline_us();
   result_is_sum = (frontend_flags_ & PENSTOCK_SET_SUM) != 0;
+  nonfinite_is_strict = runtime_.config().runtime().nonfinite == Nonfinite::strict;
   exec.struct_size = sizeof exec;
   exec.device_type = PENSTOCK_DEVICE_CPU;
   step.struct_size = sizeof step;
@@ -83,6 +84,7 @@ Status Set::declare(const penstock_set_declaration& declaration) {
 }
 
 Status Set::agree_on_declaration() {
+  const Stage stage(timeline, "negotiate", "application", step.index);
   std::string text;
   for (const auto& gradient : gradients_) {
     text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,

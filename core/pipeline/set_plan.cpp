@@ -61,6 +61,9 @@ Status Set::adopt_scheme(uint64_t at) {
   memories_.clear();
   PENSTOCK_ASSIGN(scheduler_, make_instance<penstock_scheduler>(scheme_, scheme_.scheduler,
                                                                 runtime_.registry()));
+  // A scheduler that knows one route only needs none named.
+  const bool only_splits = scheduler_->traits().routes == uint64_t{1} << PENSTOCK_ROUTE_SPLIT;
+  if (scheme_.where.count("route") == 0 && only_splits) scheme_.route = PENSTOCK_ROUTE_SPLIT;
   return {};
 }
 
@@ -133,17 +136,15 @@ Result<Set::Option> Set::examine(const Gradient& gradient, const std::string& co
 
 Status Set::check_fit_of_set() {
   FitInput input;
-  std::map<std::pair<CompressorInstance*, MemoryInstance*>, bool> seen;
   for (size_t i = 0; i < options_.size(); ++i)
     for (const Option& option : options_[i])
-      if (!std::exchange(seen[{option.compressor, option.memory}], true))
-        input.groups.push_back({gradients_[i]->name, option.compressor_facts, option.memory_facts,
-                                PENSTOCK_DEVICE_CPU});
+      add_group(input, {gradients_[i]->name, option.compressor_facts, option.memory_facts,
+                        PENSTOCK_DEVICE_CPU});
   CollectiveInstance& transport = runtime_.transport();
   input.transport = collective_facts(transport.name(), transport.traits());
   input.collective =
       composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
-  input.has_transport = composite_ != nullptr;
+  input.has_transport = !scheme_.transport.empty();
   input.scheduler = scheduler_facts(scheduler_->name(), scheduler_->traits());
   input.frontend = frontend_flags_;
   input.route = scheme_.route;
@@ -229,6 +230,7 @@ PlanFacts Set::plan_facts() const {
 
 // Rank 0 plans; its bytes go to the others, who check them.
 Result<Plan> Set::agree_on_plan() {
+  const Stage stage(timeline, "negotiate", "application", step.index);
   std::string mine;
   Status status;
   if (rank == 0) {

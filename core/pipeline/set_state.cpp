@@ -64,7 +64,8 @@ Status Set::load(std::string_view bytes) {
   const std::string_view tensors = reader.text();
   if (!reader.at_end())
     return invalid_argument("the saved state of set '{}' is of another model", name);
-  if (saved_name != name || saved_rank != rank || saved_world != world)
+  // The name may differ: gradients are what state is kept for.
+  if (saved_rank != rank || saved_world != world)
     return mismatch(
         "this state was saved by rank {} of {} of set '{}', it cannot be loaded by rank {} of {} "
         "of set '{}'",

@@ -118,7 +118,8 @@ Status measure(BucketRun& bucket) {
 Status compensate(BucketRun& bucket) {
   const auto stage = span(bucket, "compensate");
   const uint64_t start = now_us();
-  if (!bucket.nonfinite) {
+  // Under `strict` no rank adds anything of a step that is not finite somewhere.
+  if (!bucket.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
     for (MemoryCall& call : bucket.memory_calls) {
       const float* summed =
           call.n_scalars == 0 ? nullptr : bucket.prologue->send.as<float>() + call.scalars_first;

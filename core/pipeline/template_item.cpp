@@ -2,8 +2,6 @@
 
 #include "core/tensor/dtype.hpp"
 
-#include <algorithm>
-
 namespace penstock {
 
 TemplateItem::TemplateItem(const Gradient& gradient, const PiecePlan& piece) : gradient_(gradient) {
@@ -72,18 +70,6 @@ std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need) {
   return rounds;
 }
 
-CompressorFacts join_facts(const CompressorFacts& a, const CompressorFacts& b) {
-  CompressorFacts joined = a;
-  joined.need_flags &= b.need_flags;
-  joined.n_rounds = std::max(a.n_rounds, b.n_rounds);
-  joined.sums = a.sums || b.sums;
-  joined.gathers = a.gathers || b.gathers;
-  joined.gathers_sparse = a.gathers_sparse || b.gathers_sparse;
-  joined.same_bits = a.same_bits || b.same_bits;
-  joined.final_result = a.final_result || b.final_result;
-  return joined;
-}
-
 Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
                                 MemoryInstance& memory, uint32_t world) {
   ItemNeeds needs;
@@ -112,7 +98,10 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
       const penstock_compressor_need* const_needs[] = {&need};
       const CompressorFacts facts =
           compressor_facts(compressor.name(), compressor.traits(), const_needs, 1);
-      needs.compressor_facts = phase == 0 ? facts : join_facts(needs.compressor_facts, facts);
+      if (phase == 0)
+        needs.compressor_facts = facts;
+      else
+        merge_phase(needs.compressor_facts, facts);
       if (phase > 0) continue;
       memory_need.struct_size = sizeof memory_need;
       penstock_memory_need* memory_needs[] = {&memory_need};

@@ -36,9 +36,6 @@ Result<uint32_t> working_dtype(const Gradient& gradient, const CompressorInstanc
 // Copies of the rounds a need states.
 std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need);
 
-// Facts of two phases of one method.
-CompressorFacts join_facts(const CompressorFacts& a, const CompressorFacts& b);
-
 // All that examining one gradient tells.
 struct ItemNeeds {
   uint32_t dtype = PENSTOCK_FLOAT32;

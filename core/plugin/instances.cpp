@@ -12,6 +12,11 @@ Status check_traits(const penstock_compressor*, const penstock_compressor_traits
   return {};
 }
 
+Status check_traits(const penstock_memory*, const penstock_memory_traits& traits) {
+  if (traits.device_types == 0) return invalid_argument("its traits name no device types");
+  return {};
+}
+
 Status check_traits(const penstock_collective* table, const penstock_collective_traits& traits) {
   const bool transport = (traits.flags & PENSTOCK_COLLECTIVE_TRANSPORT) != 0;
   const bool composite = (traits.flags & PENSTOCK_COLLECTIVE_COMPOSITE) != 0;
@@ -48,13 +53,14 @@ Status check_traits(const penstock_scheduler* table, const penstock_scheduler_tr
 
 template <typename Table, typename Traits>
 Status describe(const Table* table, void* self, Traits& traits) {
-  if constexpr (requires { table->describe; }) {
-    traits.struct_size = sizeof traits;
-    PENSTOCK_TRY(from_c(table->describe(self, &traits)).with_context("describe"));
-    return check_traits(table, traits);
-  } else {
-    return {};
+  traits.struct_size = sizeof traits;
+  if constexpr (std::is_same_v<Table, penstock_memory>) {
+    // The only table whose describe may be missing.
+    traits.device_types = uint64_t{1} << PENSTOCK_DEVICE_CPU;
+    if (!PENSTOCK_HAS_MEMBER(table, penstock_memory, describe)) return {};
   }
+  PENSTOCK_TRY(from_c(table->describe(self, &traits)).with_context("describe"));
+  return check_traits(table, traits);
 }
 
 }  // namespace

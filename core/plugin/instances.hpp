@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-// The traits struct of each table; memories describe themselves per item, in plan.
+// The traits struct of each table.
 template <typename Table>
 struct TableTraits;
 template <>
@@ -21,7 +21,7 @@ struct TableTraits<penstock_compressor> {
 };
 template <>
 struct TableTraits<penstock_memory> {
-  struct Traits {};
+  using Traits = penstock_memory_traits;
   static constexpr Kind kKind = Kind::memory;
 };
 template <>

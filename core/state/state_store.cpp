@@ -33,6 +33,10 @@ Result<StateTensor*> StateStore::claim(const StateKey& key,
     if (tensor.view.dtype == declaration.dtype && tensor.shape[0] == int64_t(declaration.rows) &&
         tensor.shape[1] == int64_t(declaration.cols)) {
       tensor.claimed = true;
+      // A method may keep the same numbers in another class now: momentum is local where entries
+      // are chosen, and the same everywhere where nothing is lost.
+      tensor.state_class = declaration.state_class;
+      tensor.on_resize = declaration.on_resize;
       return &tensor;
     }
   }

@@ -54,4 +54,9 @@ class Guarded {
   uint64_t offset_ = 0;
 };
 
+// memcmp, for which empty ranges may have null pointers.
+inline bool same_bytes(const void* one, const void* other, uint64_t size) {
+  return size == 0 || std::memcmp(one, other, size) == 0;
+}
+
 }  // namespace penstock::test

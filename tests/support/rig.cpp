@@ -168,8 +168,8 @@ Tensors CompressorRig::results(const StepSettings& settings) {
   for (uint64_t i = 0; i < n_items(); ++i) {
     const std::vector<float> first = ranks_[0].items[i]->grad.copy();
     for (uint32_t r = 1; r < settings_.ranks; ++r)
-      EXPECT_EQ(0, std::memcmp(first.data(), ranks_[r].items[i]->grad.data(),
-                               first.size() * sizeof(float)))
+      EXPECT_TRUE(
+          same_bytes(first.data(), ranks_[r].items[i]->grad.data(), first.size() * sizeof(float)))
           << "rank " << r << " has another result for item " << i << " in step " << index_;
     mean.push_back(first);
     // Work in true units gives a result in true units; the gradient itself is still scaled.
@@ -195,7 +195,7 @@ void CompressorRig::check_replicated() {
                            uint32_t rank) {
     for (uint64_t s = 0; s < ours.size(); ++s)
       if (ours[s].state_class == PENSTOCK_STATE_REPLICATED) {
-        EXPECT_EQ(0, std::memcmp(ours[s].bytes.data(), first[s].bytes.data(), ours[s].bytes.size()))
+        EXPECT_TRUE(same_bytes(ours[s].bytes.data(), first[s].bytes.data(), ours[s].bytes.size()))
             << "replicated state '" << ours[s].name << "' differs on rank " << rank;
       }
   };

@@ -110,6 +110,7 @@ void CompressorRig::plan_compressor(Rank& rank, bool first) {
     for (const auto& need : needs) period = std::max(period, need.period);
     if (!first) continue;
     auto& copies = needs_.emplace_back();
+    copies.reserve(needs.size());  // state names point into the copies
     for (const auto& need : needs) copies.push_back(copy_need(need));
   }
 }

@@ -86,8 +86,11 @@ class LoopbackRank {
     return opened;
   }
   Outcome exchange(const penstock_message& message) { return carry(table, self, channel, message); }
-  // Ends this rank without saying goodbye.
-  void die() { table.destroy(std::exchange(self, nullptr)); }
+  // Ends this rank without saying goodbye to the others.
+  void die() {
+    table.close(self, channel);
+    table.destroy(std::exchange(self, nullptr));
+  }
 
   const penstock_collective& table;
   void* self = nullptr;

@@ -1,146 +1,22 @@
-// The mpi transport under a real mpirun, loaded as a plugin: every rank runs the same tests. With
-// --native the algorithm is MPI's own, and sums are compared with a tolerance.
-#include <support/plugin.hpp>
+// The mpi transport under a real mpirun, loaded as a plugin: every rank runs the same tests.
+// What becomes of bad messages, late ranks and aborts is in mpi_failure_mpirun.cpp.
+#include "mpi_rank.hpp"
 
-#include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <thread>
+#include <string>
 
 namespace penstock::test {
 namespace {
 
-bool native = false;
-
-const LoadedPlugin& plugin() {
-  static const LoadedPlugin loaded = load_plugin(PENSTOCK_PLUGIN_FILE);
-  return loaded;
-}
-
-// This process as a rank; joined while it lives.
-class Rank {
- public:
-  explicit Rank(int small_bytes = 4096)
-      : table(plugin().collective()),
-        instance_(plugin().collective(), *plugin().module,
-                  {{"algorithm", native ? "native" : "auto"}, {"small_bytes", small_bytes}}) {
-    penstock_world world{};
-    world.struct_size = sizeof world;
-    require(table.join(self(), 30'000'000, &world));
-    rank = world.rank;
-    size = world.size;
-    hosts.assign(world.hosts, world.hosts + size);
-    std::vector<uint32_t> all(size);
-    std::iota(all.begin(), all.end(), 0u);
-    channel = open(all, 1);
-  }
-  ~Rank() {
-    table.close(self(), channel);
-    table.leave(self(), aborted ? 1 : 0);
-  }
-  penstock_channel* open(const std::vector<uint32_t>& members, uint64_t id) {
-    penstock_group group{};
-    group.struct_size = sizeof group;
-    group.id = id;
-    group.world_ranks = members.data();
-    const std::vector<uint32_t> all_on_one(members.size());
-    group.hosts = all_on_one.data();
-    group.size = static_cast<uint32_t>(members.size());
-    for (uint32_t r = 0; r < group.size; ++r)
-      if (members[r] == rank) group.rank = r;
-    penstock_channel* opened = nullptr;
-    require(table.open(self(), &group, nullptr, nullptr, 30'000'000, &opened));
-    return opened;
-  }
-  Outcome exchange(const penstock_message& message) { return exchange(message, channel); }
-  Outcome exchange(const penstock_message& message, penstock_channel* over) {
-    penstock_ticket* ticket = nullptr;
-    Outcome outcome = take(table.submit(self(), over, &message, &ticket));
-    if (!outcome.ok()) return outcome;
-    uint32_t state = PENSTOCK_PENDING;
-    while (outcome.ok() && state == PENSTOCK_PENDING) {
-      outcome = take(table.progress(self(), ticket, &state));
-      if (state == PENSTOCK_PENDING) std::this_thread::yield();
-    }
-    table.release(self(), ticket);
-    return outcome;
-  }
-  void* self() const { return instance_.self(); }
-
-  const penstock_collective& table;
-  uint32_t rank = 0;
-  uint32_t size = 1;
-  std::vector<uint32_t> hosts;
-  penstock_channel* channel = nullptr;
-  bool aborted = false;
-
- private:
-  static void require(penstock_status* status) {
-    const Outcome outcome = take(status);
-    if (!outcome.ok()) throw std::runtime_error(outcome.message);
-  }
-  Instance<penstock_collective> instance_;
-};
-
-std::unique_ptr<Rank> me;
-
-penstock_message message_of(uint32_t pattern, uint64_t tag, uint32_t dtype = PENSTOCK_FLOAT32) {
-  penstock_message message{};
-  message.struct_size = sizeof message;
-  message.id = tag + 1000;
-  message.tag = tag;
-  message.pattern = pattern;
-  message.dtype = dtype;
-  message.reduction = PENSTOCK_REDUCE_SUM;
-  message.deadline_us = 20'000'000;
-  return message;
-}
-
-// Values whose sum depends on the order of addition.
-float value(uint32_t rank, uint64_t i) {
-  static const std::vector<float> sines = [] {
-    std::vector<float> table(1009);
-    for (size_t j = 0; j < table.size(); ++j) table[j] = std::sin(static_cast<float>(j + 1));
-    return table;
-  }();
-  static const float scales[7] = {1, 10, 100, 1e3, 1e4, 1e5, 1e6};
-  return sines[(i * 31 + rank * 7) % 1009] * scales[(rank * 5 + i) % 7];
-}
-
-std::vector<float> values(uint32_t rank, uint64_t count) {
-  std::vector<float> all(count);
-  for (uint64_t i = 0; i < count; ++i) all[i] = value(rank, i);
-  return all;
-}
-
-std::vector<float> ordered_sum(uint64_t count) {
-  std::vector<float> sum(count);
-  for (uint64_t i = 0; i < count; ++i) {
-    float total = value(0, i);
-    for (uint32_t r = 1; r < me->size; ++r) total += value(r, i);
-    sum[i] = total;
-  }
-  return sum;
-}
-
-void expect_sum(const float* received, const std::vector<float>& expected) {
-  if (!native) {
-    EXPECT_EQ(std::memcmp(received, expected.data(), expected.size() * sizeof(float)), 0)
-        << "not the sum in ascending rank order, to the bit; " << expected.size() << " elements";
-    return;
-  }
-  // MPI adds in an order of its own: the error is bounded by the largest addend's rounding.
-  for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(received[i], expected[i], 4.0);
-}
-
 // 0, 1, odd, on both sides of small_bytes, of one opening, one segment per share, a full window.
-const std::vector<uint64_t> kCounts{0, 1, 7, 1024, 1025, 4001, 66'000, 300'001, 3'000'001};
+std::vector<uint64_t> counts_to_try() {
+  std::vector<uint64_t> counts{0, 1, 7, 1024, 1025, 4001, 66'000, 300'001};
+  if (me->size <= 4) counts.push_back(3'000'001);  // more ranks than cores make it slow
+  return counts;
+}
 
 TEST(MpiRun, AllReduceAddsInAscendingRankOrderToTheBit) {
-  for (uint64_t count : kCounts) {
+  for (uint64_t count : counts_to_try()) {
     const auto mine = values(me->rank, count);
     std::vector<float> received(count + 1, -5.0f);
     auto message = message_of(PENSTOCK_ALL_REDUCE, 3);
@@ -155,7 +31,7 @@ TEST(MpiRun, AllReduceAddsInAscendingRankOrderToTheBit) {
 }
 
 TEST(MpiRun, AllReduceWorksInPlace) {
-  for (uint64_t count : kCounts) {
+  for (uint64_t count : counts_to_try()) {
     auto data = values(me->rank, count);
     auto message = message_of(PENSTOCK_ALL_REDUCE, 3);
     message.send = message.receive = data.data();
@@ -289,7 +165,7 @@ TEST(MpiRun, AllToAllDeliversToEveryRankItsOwnElements) {
 
 TEST(MpiRun, BroadcastReachesEverybodyFromEveryRoot) {
   for (uint32_t root = 0; root < me->size; ++root)
-    for (uint64_t count : kCounts) {
+    for (uint64_t count : counts_to_try()) {
       auto data = values(me->rank, count);
       auto message = message_of(PENSTOCK_BROADCAST, 4);
       message.send = message.receive = data.data();
@@ -304,7 +180,7 @@ TEST(MpiRun, BroadcastReachesEverybodyFromEveryRoot) {
 TEST(MpiRun, SendReceiveAndBarrier) {
   const uint32_t next = (me->rank + 1) % me->size;
   const uint32_t before = (me->rank + me->size - 1) % me->size;
-  for (uint64_t count : kCounts) {
+  for (uint64_t count : counts_to_try()) {
     const auto mine = values(me->rank, count + me->rank);
     std::vector<float> room(count + 10);
     uint64_t came = 0;
@@ -381,136 +257,6 @@ TEST(MpiRun, GroupsMatchApartAndOutsidersAreNotNeeded) {
   me->table.close(me->self(), half);
 }
 
-TEST(MpiRun, RanksThatDisagreeAllGetAMismatchAndTheChannelLivesOn) {
-  if (native || me->size == 1) GTEST_SKIP() << "needs the direct algorithm and two ranks";
-  // The odd one has more; small and large, and one of each.
-  const std::vector<std::pair<uint64_t, uint64_t>> cases{
-      {8, 9}, {1000, 2000}, {500'000, 500'001}, {100'000, 2'000'000}, {0, 1}};
-  for (const auto& [usual, odd] : cases)
-    for (uint32_t pattern : {PENSTOCK_ALL_REDUCE, PENSTOCK_REDUCE_SCATTER}) {
-      const uint64_t count = me->rank == 1 ? odd : usual;
-      auto data = values(me->rank, count);
-      std::vector<float> received(count);
-      std::vector<uint64_t> counts(me->size, 0);
-      counts[0] = count;
-      auto message = message_of(pattern, 3);
-      message.send = data.data();
-      message.receive = received.data();
-      message.count = count;
-      message.receive_counts = counts.data();
-      const Outcome outcome = me->exchange(message);
-      EXPECT_EQ(outcome.code, PENSTOCK_MISMATCH) << outcome.message;
-      EXPECT_NE(outcome.message.find("tag 3"), std::string::npos) << outcome.message;
-      EXPECT_NE(outcome.message.find("rank 1 has " + std::to_string(odd)), std::string::npos)
-          << outcome.message;
-    }
-  auto message = message_of(me->rank == 0 ? PENSTOCK_BARRIER : PENSTOCK_ALL_REDUCE, 3);
-  float one = 1;
-  message.send = message.receive = &one;
-  message.count = 1;
-  EXPECT_EQ(me->exchange(message).code, PENSTOCK_MISMATCH);
-  message.pattern = PENSTOCK_ALL_REDUCE;
-  EXPECT_TRUE(me->exchange(message).ok());
-  EXPECT_EQ(one, static_cast<float>(me->size));
-}
-
-TEST(MpiRun, TooLittleRoomFailsOnlyWhereItIsAndNamesTheSender) {
-  if (me->size == 1) GTEST_SKIP() << "needs two ranks";
-  for (uint64_t count : {30, 1'500'000}) {
-    const auto mine = values(me->rank, count);
-    std::vector<float> received(me->size * count);
-    std::vector<uint64_t> counts(me->size, count), offsets(me->size);
-    for (uint32_t s = 0; s < me->size; ++s) offsets[s] = count * s;
-    if (me->rank == 0) counts[1] = count - 5;
-    auto message = message_of(PENSTOCK_ALL_GATHER, 6);
-    message.send = mine.data();
-    message.receive = received.data();
-    message.count = count;
-    message.receive_counts = counts.data();
-    message.receive_offsets = offsets.data();
-    const Outcome outcome = me->exchange(message);
-    EXPECT_EQ(outcome.code, me->rank == 0 ? PENSTOCK_MISMATCH : PENSTOCK_OK) << outcome.message;
-    const std::string expected = "rank 1 sent " + std::to_string(count) +
-                                 " elements, there is room for " + std::to_string(count - 5);
-    if (me->rank == 0) {
-      EXPECT_NE(outcome.message.find(expected), std::string::npos) << outcome.message;
-    }
-  }
-  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 6)).ok());
-}
-
-TEST(MpiRun, ABroadcastOfAnotherSizeFailsForItsReceivers) {
-  if (native || me->size == 1) GTEST_SKIP() << "needs the direct algorithm and two ranks";
-  std::vector<float> data(300'001);
-  auto message = message_of(PENSTOCK_BROADCAST, 6);
-  message.send = message.receive = data.data();
-  message.count = me->rank == 0 ? 300'001 : 300'000;
-  const Outcome outcome = me->exchange(message);
-  EXPECT_EQ(outcome.code, me->rank == 0 ? PENSTOCK_OK : PENSTOCK_MISMATCH) << outcome.message;
-  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 6)).ok());
-}
-
-TEST(MpiRun, AMessageThatIsNotDoneInTimeNamesTheSilentRanksAndDoesNoHarmLater) {
-  if (native || me->size < 3) GTEST_SKIP() << "needs the direct algorithm and three ranks";
-  if (me->rank != 1) {
-    std::vector<float> data(1000);
-    auto message = message_of(PENSTOCK_RECEIVE, 1);
-    message.deadline_us = 1000;
-    message.receive = data.data();
-    message.count = 1000;
-    message.peer = 1;
-    const Outcome outcome = me->exchange(message);
-    EXPECT_EQ(outcome.code, PENSTOCK_DEADLINE_EXCEEDED);
-    EXPECT_NE(outcome.message.find("ranks 1"), std::string::npos) << outcome.message;
-  }
-  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 2)).ok());
-}
-
-TEST(MpiRun, AnotherJoinIsRefusedWhileJoinedAndWorksAfterLeave) {
-  try {
-    const Rank second;
-    ADD_FAILURE() << "two instances joined at the same time";
-  } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("another instance"), std::string::npos);
-  }
-  me.reset();
-  me = std::make_unique<Rank>(0);  // no all-reduce is small from here on
-  for (uint64_t count : {0, 1, 9, 5000}) {
-    auto data = values(me->rank, count);
-    auto message = message_of(PENSTOCK_ALL_REDUCE, 3);
-    message.send = message.receive = data.data();
-    message.count = count;
-    ASSERT_TRUE(me->exchange(message).ok());
-    expect_sum(data.data(), ordered_sum(count));
-  }
-}
-
-// The last test: the world is unusable afterwards, and the process must end all the same.
-TEST(MpiRun, AbortEndsTicketsAndTheProcessStillEnds) {
-  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 2)).ok());
-  std::vector<float> data(1'000'000);
-  auto message = message_of(PENSTOCK_ALL_REDUCE, 3);
-  message.send = message.receive = data.data();
-  message.count = data.size();
-  penstock_ticket* ticket = nullptr;
-  const bool late = me->rank == 0 && me->size > 1;
-  if (!late) {
-    PENSTOCK_EXPECT_OK(me->table.submit(me->self(), me->channel, &message, &ticket));
-  }
-  me->table.abort(me->self(), me->channel);
-  me->aborted = true;
-  if (!late) {
-    uint32_t state = PENSTOCK_PENDING;
-    EXPECT_TRUE(
-        fails_with(me->table.progress(me->self(), ticket, &state), PENSTOCK_ABORTED, "aborted"));
-    me->table.release(me->self(), ticket);
-  } else {
-    EXPECT_TRUE(fails_with(me->table.submit(me->self(), me->channel, &message, &ticket),
-                           PENSTOCK_ABORTED, "aborted"));
-  }
-  me.reset();
-}
-
 // Rank 0 prints as usual, the others only what fails.
 class FailuresOnly : public ::testing::EmptyTestEventListener {
  public:
@@ -535,6 +281,9 @@ int run(int argc, char** argv) {
     listeners.Append(new FailuresOnly(me->rank));
   }
   const int failed = RUN_ALL_TESTS();
+  std::fflush(nullptr);
+  // mpirun ends everybody as soon as one ends without finalising: all have reported by then.
+  if (me->aborted) (void)me->exchange(message_of(PENSTOCK_BARRIER, 1));
   me.reset();  // leaves before the process ends: only then is MPI finalised
   return failed;
 }

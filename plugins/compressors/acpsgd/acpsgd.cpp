@@ -2,7 +2,7 @@
 // other, which all ranks know from the step before.
 // Source: Zhang, Zhang, Shi, Chu, Li, "Evaluation and Optimization of Gradient Compression for
 // Distributed Deep Learning", ICDCS 2023. See README.md for where this differs and why.
-#include "../low_rank/factored.hpp"
+#include <kernels/factored.hpp>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;

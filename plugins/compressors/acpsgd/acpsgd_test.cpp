@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "../low_rank/oracle.hpp"
+#include "support/low_rank_oracle.hpp"
 
 namespace penstock::test {
 namespace {

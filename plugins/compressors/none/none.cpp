@@ -25,17 +25,17 @@ class None {
 
   void encode(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload) {
     const uint64_t bytes = item.numel() * sdk::dtype_bytes(item.c().work.dtype);
-    std::memcpy(payload.room<char>(0).data(), item.c().work.data, bytes);
-    if (item.keeps()) std::memset(item.c().work.data, 0, bytes);  // all of it goes
+    if (bytes != 0) std::memcpy(payload.room<char>(0).data(), item.c().work.data, bytes);
+    if (bytes != 0 && item.keeps()) std::memset(item.c().work.data, 0, bytes);  // all of it goes
     payload.kind(PENSTOCK_PAYLOAD_DENSE);
     payload.count(0, item.numel());
   }
 
-  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    (void)call;
+  void decode(const sdk::Call&, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i) {
       const sdk::PayloadReader payload = payloads.at(i, 0);
       const uint64_t bytes = items[i].numel() * sdk::dtype_bytes(items[i].c().out.dtype);
+      if (bytes == 0) continue;
       if (payload.absent()) {
         std::memset(items[i].c().out.data, 0, bytes);
       } else if (payload.c().sections[0]->count != items[i].numel()) {

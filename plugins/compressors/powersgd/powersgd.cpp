@@ -2,7 +2,7 @@
 // found by one step of subspace iteration that starts from the Q of the step before. Source:
 // Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
 // Optimization", NeurIPS 2019. See README.md for where this differs and why.
-#include "../low_rank/factored.hpp"
+#include <kernels/factored.hpp>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "../low_rank/oracle.hpp"
+#include "support/low_rank_oracle.hpp"
 
 namespace penstock::test {
 namespace {

@@ -169,7 +169,7 @@ class CompressorTable {
         self.method.decode(call, all, PayloadReaders(payloads, all, n_ranks));
       } else {
         for (uint64_t i = 0; i < n_items; ++i) {
-          if ((flags & PENSTOCK_DECODE_FIRST) != 0)
+          if ((flags & PENSTOCK_DECODE_FIRST) != 0 && items[i]->out.numel != 0)
             std::memset(items[i]->out.data, 0,
                         items[i]->out.numel * dtype_bytes(items[i]->out.dtype));
           for (uint64_t r = 0; r < n_ranks; ++r) {

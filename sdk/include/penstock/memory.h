@@ -46,12 +46,21 @@ typedef struct penstock_memory_need {
   uint32_t flags;
 } penstock_memory_need;
 
+/* Facts about the memory that do not depend on an item. */
+typedef struct penstock_memory_traits {
+  uint64_t struct_size;
+  uint64_t device_types; /* bit per device type */
+  uint64_t flags;        /* 0 */
+} penstock_memory_traits;
+
 typedef struct penstock_memory {
   uint64_t struct_size;
 
   /* [control] As in penstock_compressor. */
   penstock_status* (*create)(const penstock_option_value* const* options, uint64_t n_options, void** instance);
   void (*destroy)(void* instance);
+  /* [control] Pure. May be null: a memory for the CPU. */
+  penstock_status* (*describe)(void* instance, penstock_memory_traits* traits);
 
   /* [control] Fills needs[i] for items[i]; compressor_needs[i] is what the item's compressor asked for. */
   penstock_status* (*plan)(void* instance, const penstock_item* const* items, uint64_t n_items,
@@ -78,7 +87,7 @@ typedef struct penstock_memory {
                                 const penstock_item* const* items, uint64_t n_items,
                                 const penstock_payload* const* payloads);
 
-  /* [step] May be null. `out` holds the mean and may be changed; the same bits on every rank. */
+  /* [step] May be null. `out` holds the mean in the units of work, and may be changed; the same bits on every rank. */
   penstock_status* (*finish)(void* instance, const penstock_exec* exec, const penstock_step* step,
                              const penstock_item* const* items, uint64_t n_items);
 

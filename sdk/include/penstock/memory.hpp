@@ -46,6 +46,7 @@ class MemoryTable {
     T memory;
     std::deque<MemoryNeed> needs;
     uint32_t n_scalars = 0;  // per item; equal for all items of an instance
+    bool planned = false;
     OneAtATime one_at_a_time;
   };
 
@@ -54,6 +55,14 @@ class MemoryTable {
     return guarded([&] { *instance = new Instance(Options(options, n_options)); });
   }
   static void destroy(void* instance) noexcept { delete static_cast<Instance*>(instance); }
+
+  static penstock_status* describe(void* instance, penstock_memory_traits* traits) noexcept {
+    return guarded([&] {
+      traits->device_types = 1u << PENSTOCK_DEVICE_CPU;
+      if constexpr (requires(const T& memory) { memory.describe(*traits); })
+        static_cast<Instance*>(instance)->memory.describe(*traits);
+    });
+  }
 
   static penstock_status* plan(void* instance, const penstock_item* const* items, uint64_t n_items,
                                const penstock_compressor_need* const* compressor_needs,
@@ -66,7 +75,11 @@ class MemoryTable {
         MemoryNeed& need = self.needs.emplace_back();
         self.memory.plan(Item(items[i]), *compressor_needs[i], need);
         need.publish(needs[i]);
+        if (self.planned && need.n_scalars != self.n_scalars)
+          throw internal("a memory asks for ", need.n_scalars, " scalars for one gradient and ",
+                         self.n_scalars, " for another; the number must be the same for all");
         self.n_scalars = need.n_scalars;
+        self.planned = true;
       }
     });
   }
@@ -164,6 +177,7 @@ class MemoryTable {
     table.struct_size = sizeof table;
     table.create = create;
     table.destroy = destroy;
+    table.describe = describe;
     table.plan = plan;
     table.compensate = compensate;
     table.extension = extension;

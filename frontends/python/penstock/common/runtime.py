@@ -169,6 +169,7 @@ class GradientSet:
         self.library = library
         self.name = name
         self._handle = c_void_p()
+        self._gradient_ready = library.gradient_ready
         self.in_flight: dict[int, Any] = {}  # gradient -> memory the core may still write to
         declared = []
         for spec in gradients:
@@ -202,17 +203,25 @@ class GradientSet:
 
     def _call(self, function: Callable[..., int | None], *arguments: Any) -> None:
         if not self._handle:
-            raise ValueError(
-                f"set {self.name} is gone: the runtime was shut down; make the optimizer anew "
-                "after init()"
-            )
+            raise self._gone()
         self.library.check(function(self._handle, *arguments))
+
+    def _gone(self) -> ValueError:
+        return ValueError(
+            f"set {self.name} is gone: the runtime was shut down; make the optimizer anew after "
+            "init()"
+        )
 
     def ready(self, index: int, view: TensorView) -> None:
         """Gradient `index` is complete in `view`, which stays valid and untouched until the wait
         for it."""
+        # Called once per gradient and step, often from autograd's threads: spelled out for speed.
         self.in_flight[index] = view.owner
-        self._call(self.library.gradient_ready, index, view.reference, None)
+        if not self._handle:
+            raise self._gone()
+        status = self._gradient_ready(self._handle, index, view.reference, None)
+        if status:
+            self.library.check(status)
 
     def absent(self, index: int, view: TensorView) -> None:
         """Gradient `index` was not computed here: it counts as zero; the result goes to `view`."""
@@ -276,7 +285,7 @@ class GradientSet:
     def report(self) -> dict[str, Any]:
         """The set's plan, and counters per gradient and step."""
         if not self._handle:
-            raise ValueError(f"set {self.name} is gone: the runtime was shut down")
+            raise self._gone()
         return _report(self.library, self.library.set_report, self._handle)
 
     def counters(self) -> dict[str, int]:

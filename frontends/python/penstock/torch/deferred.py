@@ -54,7 +54,7 @@ class DeferredUpdates:
         self._groups = groups
         self._apply_groups = apply
         self._options: list[dict[str, Any]] = []  # of each group, as they were at step()
-        self._outstanding: dict[
+        self.outstanding: dict[
             int, GradientSlot
         ] = {}  # not applied yet, in the order of registration
         self._under_way: dict[
@@ -109,13 +109,13 @@ class DeferredUpdates:
         ]
         for slot in exchange.slots:
             slot.parameter.grad = None  # the slot keeps it
-            self._outstanding[slot.index] = self._under_way[slot.index] = slot
-        self._apply([index for index in self._outstanding if index not in self._owned])
+            self.outstanding[slot.index] = self._under_way[slot.index] = slot
+        self._apply([index for index in self.outstanding if index not in self._owned])
 
     def check_unused(self, slot: GradientSlot) -> None:
         """Raises RuntimeError when a new gradient comes for a parameter whose update is still
         outstanding."""
-        if slot.index in self._outstanding:
+        if slot.index in self.outstanding:
             raise RuntimeError(
                 f"parameter {slot.name} was used in a forward without the forward of its module, "
                 "so with a stale value: its "
@@ -127,16 +127,16 @@ class DeferredUpdates:
     @torch.no_grad()
     def flush(self) -> None:
         """Applies all outstanding updates."""
-        if self._outstanding:
+        if self.outstanding:
             if self._under_way:
                 self._exchange.set.flush()
-            self._apply(list(self._outstanding))
+            self._apply(list(self.outstanding))
 
     def forget(self) -> None:
         """Drops outstanding updates after a failure."""
-        for slot in self._outstanding.values():
+        for slot in self.outstanding.values():
             slot.gradient = None
-        self._outstanding.clear()
+        self.outstanding.clear()
         self._under_way.clear()
 
     # ---- the next forward ----
@@ -145,12 +145,12 @@ class DeferredUpdates:
         slots = self._slots_of_module.get(module)
         if slots is None:
             slots = self._adopt(module)
-        if not self._outstanding:
+        if not self.outstanding:
             return
         if not module.training or not torch.is_grad_enabled():
             self.flush()  # evaluation may take short cuts through a module's inside
             return
-        wanted = [slot.index for slot in slots if slot.index in self._outstanding]
+        wanted = [slot.index for slot in slots if slot.index in self.outstanding]
         if wanted:
             self._apply(wanted)
 
@@ -191,7 +191,7 @@ class DeferredUpdates:
         parameters: dict[int, list[torch.Tensor]] = {}
         newer = []
         for index in indices:
-            slot = self._outstanding.pop(index)
+            slot = self.outstanding.pop(index)
             newer.append((slot.parameter, slot.parameter.grad))
             slot.parameter.grad, slot.gradient = slot.gradient, None
             parameters.setdefault(slot.group, []).append(slot.parameter)

@@ -36,6 +36,8 @@ class Phase(enum.Enum):
 class Deferral(Protocol):
     """What the exchange asks of DeferredUpdates."""
 
+    outstanding: dict[int, GradientSlot]
+
     def settle(self) -> None:
         """Before the first gradient of a step: the results of the one before arrive, and it
         ends."""
@@ -114,7 +116,7 @@ class GradientExchange:
                 "step(). "
                 "Increase backward_passes_per_step to accumulate gradients locally."
             )
-        if self.deferral is not None:
+        if self.deferral is not None and self.deferral.outstanding:
             self.deferral.check_unused(slot)
         gradient = slot.parameter.grad
         assert gradient is not None and not gradient.requires_grad, (
@@ -132,7 +134,8 @@ class GradientExchange:
         if self._error is not None:
             return
         try:
-            self.begin()
+            if self.phase is not Phase.OPEN:
+                self.begin()
             self._make_dense(slot)
             slot.submit(self.set)
         except Exception as error:  # noqa: BLE001 - raised by raise_error on the user's thread

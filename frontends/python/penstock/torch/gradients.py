@@ -22,7 +22,7 @@ class GradientSlot:
 
     __slots__ = (
         "index", "name", "parameter", "group", "passes_left", "submitted", "gradient", "predivide",
-        "compression", "wire_shape", "wire_dtype", "wire", "context", "staging", "view",
+        "compression", "direct", "wire_shape", "wire_dtype", "wire", "context", "staging", "view",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +49,8 @@ class GradientSlot:
         self.context: Any = None
         self.staging: torch.Tensor | None = None
         self.wire_shape, self.wire_dtype = self._wire_form(compression)
+        # True when only the gradient's layout or device can ask for a copy.
+        self.direct = self.compression is None and self.wire_dtype == parameter.dtype
         if self.wire_dtype not in DTYPES:
             raise ValueError(f"gradient {name}: element type {self.wire_dtype} is not supported")
         self.view = TensorView(tuple(self.wire_shape), DTYPES[self.wire_dtype])
@@ -74,7 +76,11 @@ class GradientSlot:
         assert gradient is not None
         if self.predivide != 1.0:
             gradient.mul_(1.0 / self.predivide)
-        self._load(gradient)
+        if self.direct and usable(gradient):
+            self.gradient = self.wire = gradient
+            self.view.point_at(gradient.data_ptr(), gradient)
+        else:
+            self._load(gradient)
         self.submitted = True
         gradients.ready(self.index, self.view)
 

@@ -44,7 +44,7 @@ def check_tensor(tensor: torch.Tensor, allowed: frozenset[torch.dtype]) -> None:
 
 def usable(tensor: torch.Tensor) -> bool:
     """True when the runtime can work in the tensor's own memory."""
-    return tensor.device.type == "cpu" and tensor.is_contiguous()
+    return tensor.is_cpu and tensor.is_contiguous()
 
 
 def host_copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -45,7 +45,7 @@ def wrap(model: torch.nn.Module, make: Callable = sgd, **options: Any) -> Any:
 
 
 def outstanding(optimizer: Any) -> int:
-    return len(optimizer._deferred._outstanding)
+    return len(optimizer._deferred.outstanding)
 
 
 def check_equals_updates_at_once() -> None:

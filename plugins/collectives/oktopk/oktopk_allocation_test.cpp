@@ -1,0 +1,56 @@
+// After the first steps neither oktopk nor the loopback transport below it allocates.
+#include "oktopk_member.hpp"
+
+#include <barrier>
+#include <cstdlib>
+#include <new>
+
+namespace {
+thread_local uint64_t n_allocations = 0;
+}
+
+// Replaces the program's allocator, for the plugins as well: they find operator new at run time.
+void* operator new(std::size_t size) {
+  ++n_allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace penstock::test {
+namespace {
+
+TEST(OkTopk, AllocatesNothingAfterTheFirstSteps) {
+  constexpr uint32_t kSize = 3;
+  const Shape shape{{3000}, {100}, 4, 64};
+  std::barrier all_ranks(kSize);
+  on_ranks(loopback(), kSize, [&](LoopbackRank& rank, uint32_t r) {
+    Member member(rank, shape);
+    std::vector<Entries> mine(1);
+    for (uint32_t i = 0; i < 100; ++i) {
+      mine[0].indices.push_back(30 * i + r * (i % 2));
+      mine[0].values.push_back(static_cast<float>(i % 17 + r + 1));
+    }
+    uint64_t in_warm_up = 0;
+    uint64_t afterwards = 0;
+    for (uint64_t step = 0; step < 20; ++step) {
+      // The same start for all: else a fast rank needs room for the next step before the last is
+      // over.
+      all_ranks.arrive_and_wait();
+      const uint64_t before = n_allocations;
+      const Outcome outcome = member.step(step, mine);
+      (step < 8 ? in_warm_up : afterwards) += n_allocations - before;
+      EXPECT_TRUE(outcome.ok()) << outcome.message;
+    }
+    EXPECT_GT(in_warm_up, 0u) << "the count does not see the plugins";
+    EXPECT_EQ(afterwards, 0u);
+  });
+}
+
+}  // namespace
+}  // namespace penstock::test

@@ -1,0 +1,137 @@
+"""tools/bench PART...: runs parts of the benchmark and prints a table; --json for programs, --output to keep the figures.
+
+overhead     what the runtime adds to direct MPI calls, on 1 and 2 ranks of this machine
+plugin-call  a call through a plugin's table against the same function linked statically
+overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
+select       exact top-k against memcpy, numpy and torch
+convergence  schemes against their simulations (its own options: tools/bench convergence --help)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = REPOSITORY / "build/release"
+PLUGINS = BUILD / "lib/penstock/plugins"
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
+PARTS = ("overhead", "plugin-call", "overlap", "select")
+
+sys.path.insert(0, str(REPOSITORY / "tools"))
+
+Rows = list[tuple[str, str, str]]  # what, figure, goal
+
+
+def run(command: list[str], timeout_s: float = 600.0) -> dict[str, Any]:
+    """Runs a program that prints one JSON line. Errors: SystemExit with what it said."""
+    environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
+    if done.returncode != 0:
+        raise SystemExit(f"bench: {' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def spread(values: list[float], unit: str = "") -> str:
+    median, least, most = values
+    return f"{median:.3g}{unit} ({least:.3g} to {most:.3g})"
+
+
+def overhead(rounds: int) -> tuple[dict[str, Any], Rows]:
+    build("bench_overhead")
+    figures: dict[str, Any] = {}
+    rows: Rows = []
+    for ranks in (1, 2):
+        result = run([*MPIRUN, "-np", str(ranks), str(BUILD / "benches/bench_overhead"), str(rounds)])
+        figures[f"{ranks}_ranks"] = result
+        for name, what in (("single_elements", "161 gradients of one element"), ("resnet50", "161 gradients of ResNet-50")):
+            part = result[name]
+            rows.append((f"{what}, P = {ranks}: step, ours / direct", f"{spread(part['ours_ms'], ' ms')} / {spread(part['direct_ms'], ' ms')}", ""))
+            rows.append((f"{what}, P = {ranks}: extra per gradient", spread(part["extra_us_per_gradient"], " us"), "<= 5 us"))
+            rows.append((f"{what}, P = {ranks}: allocations per step", f"{part['allocations_per_step']:.2f}", "0"))
+    return figures, rows
+
+
+def plugin_call(rounds: int) -> tuple[dict[str, Any], Rows]:
+    build("bench_plugin_call")
+    result = run([str(BUILD / "benches/bench_plugin_call"), str(PLUGINS), str(rounds)])
+    return result, [("call through a .so, extra over a static call", spread(result["extra_ns"], " ns"), "<= 200 ns")]
+
+
+def overlap(rounds: int) -> tuple[dict[str, Any], Rows]:
+    from benches.namespaces import Hosts
+
+    build("bench_overlap")
+    with Hosts(2, "1gbit") as hosts:
+        out = hosts.mpirun([str(BUILD / "benches/bench_overlap"), str(rounds)], exports=["PENSTOCK_PLUGIN_DIRECTORY"])
+    result = json.loads([line for line in out.splitlines() if line.startswith("{")][-1])
+    return result, [
+        ("16 MB exchange alone, ours / MPI_Iallreduce", f"{spread(result['ours_alone_ms'], ' ms')} / {spread(result['mpi_alone_ms'], ' ms')}", ""),
+        ("equal compute and exchange, ours over the longer", spread(result["ours_over_longer"]), "<= 1.15"),
+        ("the same with MPI_Iallreduce, over the longer", spread(result["mpi_over_longer"]), ""),
+        ("the same with MPI_Iallreduce, over the sum", spread(result["mpi_over_sum"]), "about 1"),
+    ]
+
+
+def select(rounds: int) -> tuple[dict[str, Any], Rows]:
+    build("bench_kernels")
+    figures: dict[str, Any] = {}
+    rows: Rows = []
+    for density, goals in ((0.001, ("", ">= 20 x")), (0.01, ("", ""))):
+        result = run([sys.executable, str(REPOSITORY / "tools/benches/select.py"), str(BUILD / "benches/bench_kernels.so"),
+                      "--density", str(density), "--rounds", str(rounds)])
+        figures[f"density_{density}"] = result
+        what = f"exact top-k, 16 Mi floats, {100 * density:g} %"
+        rows.append((f"{what}: over memcpy", spread(result["ours_over_memcpy"]), goals[0]))
+        rows.append((f"{what}: torch.topk over ours", spread(result["torch_over_ours"], " x"), goals[1]))
+        rows.append((f"{what}: numpy.partition over ours", spread(result["numpy_over_ours"], " x"), ""))
+    return figures, rows
+
+
+def build(target: str) -> None:
+    done = subprocess.run(["ninja", "-C", str(BUILD), target, "penstock-compressor-none", "penstock-memory-none",
+                           "penstock-collective-mpi", "penstock-scheduler-wfbp"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"bench: {target} does not build:\n{done.stdout[-2000:]}")
+
+
+def print_table(rows: Rows) -> None:
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    for what, figure, goal in rows:
+        print(f"{what:<{widths[0]}}  {figure:<{widths[1]}}  {goal}".rstrip())
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["convergence"]:
+        from benches import convergence
+
+        raise SystemExit(convergence.main(sys.argv[2:]))
+    parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "all", []], help="default: all but convergence")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds that count, after one that warms up")
+    parser.add_argument("--json", action="store_true", help="figures as JSON instead of a table")
+    parser.add_argument("--output", type=Path, help="also write the JSON here")
+    arguments = parser.parse_args()
+    os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
+    parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
+    functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "select": select}
+    figures: dict[str, Any] = {}
+    for part in parts:
+        print(f"[bench] {part} ...", file=sys.stderr)
+        figures[part], rows = functions[part](arguments.rounds)
+        if not arguments.json:
+            print_table(rows)
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+// penstock check: the first tier of tests for a plugin file.
+#include "core/plugin/trust.hpp"
+#include "tools/penstock/checks.hpp"
+#include "tools/penstock/commands.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+namespace penstock::command {
+
+namespace {
+
+constexpr double kSecondsPerTest = 20;
+
+struct CheckOptions {
+  std::string file;
+  bool json = false;
+};
+
+struct Finding {
+  std::string test;
+  Outcome outcome;
+};
+
+const char* word(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::ok:
+      return "ok";
+    case Verdict::warning:
+      return "warning";
+    case Verdict::failed:
+      return "fail";
+    case Verdict::skipped:
+      return "skip";
+  }
+  return "fail";
+}
+
+std::vector<Test> tests_of(Kind kind) {
+  switch (kind) {
+    case Kind::compressor:
+      return compressor_tests();
+    case Kind::memory:
+      return memory_tests();
+    case Kind::collective:
+      return collective_tests();
+    case Kind::scheduler:
+      return scheduler_tests();
+  }
+  return {};
+}
+
+// Each finding is handed over as soon as it is there. Where a file cannot be loaded, the rest of
+// the tests would say the same once more and is left out.
+void run_tests(const std::string& path, const std::function<void(Finding)>& found) {
+  bool loadable = true;
+  const auto note = [&](const std::string& name, Outcome outcome) {
+    const bool failed = outcome.verdict == Verdict::failed;
+    found({name, std::move(outcome)});
+    return !failed;
+  };
+  for (const StaticTest& test : static_tests()) {
+    const bool passed = note(test.name, test.body(path));
+    // An extra symbol or an executable stack is bad, but keeps nobody from looking further.
+    if (!passed && (test.name == "elf" || test.name == "record" || test.name == "abi"))
+      loadable = false;
+    if (!passed && test.name == "elf") break;
+  }
+  loadable = loadable && note("load", isolated([&] { return test_load(path); }, kSecondsPerTest));
+  if (!loadable) return found({"the other tests", {Verdict::skipped, "it cannot be loaded"}});
+
+  std::vector<Test> tests = option_tests();
+  Result<InspectedFile> inspected = inspect_plugin(path);
+  if (!inspected.ok()) return found({"record", inspected.status()});
+  for (Test& test : tests_of(inspected->record.kind)) tests.push_back(std::move(test));
+  for (const Test& test : tests) {
+    const auto body = [&]() -> Outcome {
+      Result<Subject> subject = load_subject(path);
+      return subject.ok() ? test.body(*subject) : Outcome(subject.status());
+    };
+    const bool passed = note(test.name, isolated(body, kSecondsPerTest));
+    if (!passed && test.name == "create and destroy")
+      return found({"the other tests", {Verdict::skipped, "no instance can be made"}});
+  }
+}
+
+int check(const CheckOptions& options) {
+  Result<std::string> path =
+      real_path(std::filesystem::absolute(options.file).lexically_normal().string());
+  if (!path.ok()) return fail(path.status().message());
+  Json tests = Json::array();
+  int failed = 0, warned = 0, skipped = 0;
+  run_tests(*path, [&](const Finding& finding) {
+    failed += finding.outcome.verdict == Verdict::failed;
+    warned += finding.outcome.verdict == Verdict::warning;
+    skipped += finding.outcome.verdict == Verdict::skipped;
+    const std::string_view result = word(finding.outcome.verdict);
+    tests.push_back(
+        Json{{"test", finding.test}, {"result", result}, {"reason", finding.outcome.reason}});
+    if (options.json) return;
+    print(fmt::format("{:<8} {}{}{}", result, finding.test,
+                      finding.outcome.reason.empty() ? "" : ": ", finding.outcome.reason));
+  });
+  if (options.json)
+    print_json(Json{{"file", *path}, {"ok", failed == 0}, {"tests", tests}});
+  else
+    print(fmt::format("{}: {} of {} tests failed, {} warnings, {} skipped", *path, failed,
+                      tests.size(), warned, skipped));
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App* check_app =
+      app.add_subcommand("check", "Test a plugin file: format, options, and what its kind must do");
+  check_app->footer(
+      "Each test runs in a process of its own. Exit status 0 only if none failed.\n"
+      "Example: penstock check build/plugins/compressor-mine.so");
+  check_app->add_option("FILE", options->file, "the plugin, KIND-NAME.so")->required();
+  add_json_flag(*check_app, options->json);
+  check_app->callback([options, &invocation] { invocation.status = check(*options); });
+}
+
+}  // namespace penstock::command

@@ -1,0 +1,275 @@
+#include "tools/penstock/check_memory_rank.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace penstock::command {
+
+namespace {
+
+constexpr uint64_t kMostScalars = 8;
+
+// Sums of a few float32 values, in another order than ours.
+bool near(double value, double expected, double magnitude) {
+  return std::abs(value - expected) <= 1e-5 * magnitude + 1e-6;
+}
+
+// What a sparse compressor, or one that loses nothing, says of an item.
+struct CompressorNeeds {
+  explicit CompressorNeeds(uint64_t numel, bool lossless) {
+    const uint32_t roles[] = {PENSTOCK_ROLE_INDICES, PENSTOCK_ROLE_VALUES};
+    const uint32_t dtypes[] = {PENSTOCK_UINT32, PENSTOCK_FLOAT32};
+    for (int s = 0; s < 2; ++s) {
+      bounds[s].struct_size = sizeof bounds[s];
+      bounds[s].capacity = numel;
+      bounds[s].role = roles[s];
+      bounds[s].dtype = dtypes[s];
+    }
+    round.struct_size = sizeof round;
+    round.sections = lossless ? sections + 1 : sections;
+    round.n_sections = lossless ? 1 : 2;
+    round.combine = lossless ? PENSTOCK_COMBINE_SUM : PENSTOCK_COMBINE_GATHER;
+    round.result = PENSTOCK_RESULT_MEAN;
+    need.struct_size = sizeof need;
+    need.rounds = rounds;
+    need.n_rounds = 1;
+    need.period = 1;
+    need.part_alignment = 1;
+    if (lossless) need.flags = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
+  }
+  penstock_section_bound bounds[2] = {};
+  const penstock_section_bound* sections[2] = {&bounds[0], &bounds[1]};
+  penstock_round round{};
+  const penstock_round* rounds[1] = {&round};
+  penstock_compressor_need need{};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<MemoryRank>> MemoryRank::make(const Subject& subject, const Shape& shape,
+                                                     bool lossless) {
+  auto rank = std::unique_ptr<MemoryRank>(new MemoryRank(shape));
+  PENSTOCK_ASSIGN(rank->instance_, make_default<penstock_memory>(subject));
+  describe_item(rank->item_, shape, "gradient", 0);
+  if (lossless) rank->item_.flags = PENSTOCK_ITEM_LOSSLESS;
+  const CompressorNeeds compressor(shape.numel(), lossless);
+  PENSTOCK_TRY(rank->plan(compressor.need));
+  return rank;
+}
+
+Status MemoryRank::plan(const penstock_compressor_need& compressor) {
+  need_.struct_size = sizeof need_;
+  penstock_memory_need* needs[] = {&need_};
+  const penstock_compressor_need* compressor_needs[] = {&compressor};
+  const penstock_memory& table = *instance_->table();
+  PENSTOCK_TRY(from_c(table.plan(instance_->self(), items_, 1, compressor_needs, needs))
+                   .with_context("plan"));
+  const uint64_t n = shape_.numel();
+  for (uint64_t s = 0; s < need_.n_states; ++s) {
+    const penstock_state_declaration& state = *need_.states[s];
+    states_.emplace_back(state.rows * state.cols * dtype_bytes(state.dtype));
+    classes_.push_back(state.state_class);
+    keeps_ |= state.state_class == PENSTOCK_STATE_MASS;
+    tensors_.push_back(float_tensor(shape_, states_.back().data()));
+    tensors_.back().numel = state.rows * state.cols;
+    tensors_.back().dtype = state.dtype;
+  }
+  for (const penstock_tensor& tensor : tensors_) pointers_.push_back(&tensor);
+  if (keeps_ && (!PENSTOCK_HAS_MEMBER(&table, penstock_memory, give_back) ||
+                 !PENSTOCK_HAS_MEMBER(&table, penstock_memory, drain)))
+    return internal("it keeps mass and must have give_back and drain");
+  if (need_.n_scalars > kMostScalars ||
+      (need_.n_scalars > 0 && !PENSTOCK_HAS_MEMBER(&table, penstock_memory, measure)))
+    return internal("it asks for {} scalars, expected at most {} and a member measure",
+                    need_.n_scalars, kMostScalars);
+  grad_ = GuardedBuffer(n * sizeof(float));
+  scratch_work_ = GuardedBuffer(n * sizeof(float));
+  item_.grad.data = item_.out.data = item_.work.data = grad_.data();
+  if (need_.work_is == PENSTOCK_WORK_IS_SCRATCH) item_.work.data = scratch_work_.data();
+  if (need_.work_is == PENSTOCK_WORK_IS_STATE) {
+    if (need_.work_state >= states_.size() || states_[need_.work_state].bytes() != grad_.bytes())
+      return internal("work is state {}, which is no float32 state of the gradient's size",
+                      need_.work_state);
+    item_.work.data = states_[need_.work_state].data();
+  }
+  const bool momentum =
+      need_.form == PENSTOCK_FORM_HEAVY_BALL || need_.form == PENSTOCK_FORM_NESTEROV;
+  if (momentum && (need_.momentum_state >= states_.size() ||
+                   states_[need_.momentum_state].bytes() != grad_.bytes()))
+    return internal("momentum is state {}, which is no float32 state of the gradient's size",
+                    need_.momentum_state);
+  if (need_.work_is != PENSTOCK_WORK_IS_GRAD) item_.flags |= PENSTOCK_ITEM_KEEP;
+  item_.states = pointers_.data();
+  item_.n_states = pointers_.size();
+  step_.struct_size = sizeof step_;
+  step_.seed = 1;
+  step_.world = 1;
+  exec_.struct_size = sizeof exec_;
+  exec_.device_type = PENSTOCK_DEVICE_CPU;
+  sparse_round_.combine = PENSTOCK_COMBINE_GATHER;
+  sparse_round_.sections = {{n, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false},
+                            {n, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false}};
+  dense_round_.sections = {{n, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, true}};
+  return {};
+}
+
+std::vector<double> MemoryRank::expected_work() const {
+  if (need_.form == PENSTOCK_FORM_NONE || need_.work_is != PENSTOCK_WORK_IS_STATE) return {};
+  const auto* grad = grad_.as<float>();
+  std::vector<double> expected(work(), work() + shape_.numel());
+  for (uint64_t e = 0; e < expected.size(); ++e) {
+    const double g = grad[e] / step_.grad_scale;
+    if (need_.form == PENSTOCK_FORM_AFFINE) {
+      expected[e] = need_.beta * expected[e] + need_.gamma * g;
+      continue;
+    }
+    const double u = states_[need_.momentum_state].as<float>()[e];
+    expected[e] +=
+        need_.form == PENSTOCK_FORM_HEAVY_BALL ? need_.beta * u + g : need_.beta * (u + g) + g;
+  }
+  return expected;
+}
+
+Status MemoryRank::compensate(uint64_t index, Input input, double grad_scale) {
+  step_.index = index;
+  step_.grad_scale = grad_scale;
+  auto* grad = grad_.as<float>();
+  fill_input(input, 0, index, 0, grad, shape_.numel());
+  for (uint64_t e = 0; e < shape_.numel(); ++e) grad[e] *= static_cast<float>(grad_scale);
+  const penstock_memory& table = *instance_->table();
+  doing(fmt::format("compensate: {} floats, {}, step {}", shape_.label, input_name(input), index));
+  GuardedBuffer scalars(need_.n_scalars * sizeof(float));
+  if (need_.n_scalars > 0)
+    PENSTOCK_TRY(
+        from_c(table.measure(instance_->self(), &exec_, &step_, items_, 1, scalars.as<float>())));
+  const std::vector<double> expected = expected_work();
+  PENSTOCK_TRY(from_c(table.compensate(instance_->self(), &exec_, &step_, items_, 1,
+                                       need_.n_scalars > 0 ? scalars.as<float>() : nullptr))
+                   .with_context("compensate"));
+  if (!scalars.intact()) return internal("measure wrote beyond {} scalars", need_.n_scalars);
+  PENSTOCK_TRY(check_walls().with_context("compensate"));
+  compressed_.assign(work(), work() + shape_.numel());
+  kept_ = compressed_;
+  for (uint64_t e = 0; e < expected.size(); ++e)
+    if (!near(compressed_[e], expected[e], std::max(std::abs(expected[e]), 1e3)))
+      return internal("compensate: work[{}] is {}, the published form {} gives {}", e,
+                      compressed_[e], need_.form, expected[e]);
+  return check_finite();
+}
+
+Status MemoryRank::take(bool dense) {
+  dense_ = dense;
+  taken_.plan(dense ? dense_round_ : sparse_round_, 0);
+  PayloadStorage& payload = taken_.storage();
+  payload.c()->kind = dense ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_SPARSE;
+  auto* values = static_cast<float*>(payload.section(dense ? 0 : 1).data);
+  uint64_t count = 0;
+  for (uint64_t e = dense ? 0 : step_.index % 3; e < shape_.numel(); e += dense ? 1 : 3) {
+    if (!dense) static_cast<uint32_t*>(payload.section(0).data)[count] = static_cast<uint32_t>(e);
+    const float sent = dense ? work()[e] / 2 : work()[e];  // half of everything, or all of a third
+    values[count++] = sent;
+    kept_[e] -= sent;
+    if (need_.work_is != PENSTOCK_WORK_IS_GRAD) work()[e] -= sent;
+  }
+  for (size_t s = 0; s < payload.size(); ++s) payload.section(s).count = count;
+  return {};
+}
+
+Status MemoryRank::record() {
+  if (!PENSTOCK_HAS_MEMBER(instance_->table(), penstock_memory, record)) return {};
+  doing(fmt::format("record: {} floats", shape_.label));
+  const penstock_payload* taken[] = {taken_.c()};
+  PENSTOCK_TRY(
+      from_c(instance_->table()->record(instance_->self(), &exec_, &step_, items_, 1, taken))
+          .with_context("record"));
+  return check_walls().with_context("record");
+}
+
+Status MemoryRank::give_back() {
+  if (!PENSTOCK_HAS_MEMBER(instance_->table(), penstock_memory, give_back)) return {};
+  doing(fmt::format("give_back: {} floats", shape_.label));
+  const penstock_payload* payloads[] = {taken_.c()};
+  PENSTOCK_TRY(
+      from_c(instance_->table()->give_back(instance_->self(), &exec_, &step_, items_, 1, payloads))
+          .with_context("give_back"));
+  kept_ = compressed_;
+  return check_walls().with_context("give_back");
+}
+
+Status MemoryRank::finish() {
+  if (!PENSTOCK_HAS_MEMBER(instance_->table(), penstock_memory, finish)) return {};
+  doing(fmt::format("finish: {} floats", shape_.label));
+  PENSTOCK_TRY(from_c(instance_->table()->finish(instance_->self(), &exec_, &step_, items_, 1))
+                   .with_context("finish"));
+  return check_walls().with_context("finish");
+}
+
+Status MemoryRank::check_kept() const {
+  if (need_.work_is != PENSTOCK_WORK_IS_STATE) return {};  // drain will tell
+  for (uint64_t e = 0; e < kept_.size(); ++e)
+    if (!near(work()[e], kept_[e], std::abs(compressed_[e])))
+      return internal("work[{}] is {} after step {}, {} was compressed and {} must be left", e,
+                      work()[e], step_.index, compressed_[e], kept_[e]);
+  return {};
+}
+
+Status MemoryRank::check_finite() const {
+  for (uint64_t e = 0; e < shape_.numel(); ++e)
+    if (!std::isfinite(work()[e]) || !std::isfinite(grad_.as<float>()[e]))
+      return internal("element {} of work or out is not finite", e);
+  return {};
+}
+
+Status MemoryRank::drain() {
+  if (!keeps_) return {};
+  auto* out = grad_.as<float>();
+  std::fill_n(out, shape_.numel(), 1.0f);  // drain adds to what is there
+  doing(fmt::format("drain: {} floats", shape_.label));
+  PENSTOCK_TRY(from_c(instance_->table()->drain(instance_->self(), &exec_, items_, 1))
+                   .with_context("drain"));
+  PENSTOCK_TRY(check_walls().with_context("drain"));
+  for (uint64_t e = 0; e < kept_.size(); ++e)
+    if (!near(out[e], 1 + kept_[e], std::abs(compressed_[e]) + 1))
+      return internal("drain: out[{}] grew by {}, kept was {}", e, out[e] - 1.0, kept_[e]);
+  for (size_t s = 0; s < states_.size(); ++s) {
+    const std::string bytes = states_[s].copy();
+    if (classes_[s] == PENSTOCK_STATE_MASS &&
+        std::any_of(bytes.begin(), bytes.end(), [](char c) { return c != 0; }))
+      return internal("drain leaves mass in state {}", s);
+  }
+  return {};
+}
+
+Status MemoryRank::faulty_give_back() {
+  if (!keeps_ || shape_.numel() == 0) return {};
+  PayloadStorage& payload = taken_.storage();
+  const penstock_payload* payloads[] = {taken_.c()};
+  const auto refused = [&](std::string_view what) -> Status {
+    doing(fmt::format("give_back of {}: {} floats", what, shape_.label));
+    const Status status = from_c(
+        instance_->table()->give_back(instance_->self(), &exec_, &step_, items_, 1, payloads));
+    PENSTOCK_TRY(check_walls().with_context(fmt::format("give_back of {}", what)));
+    return status.ok() ? internal("give_back accepts {}", what) : Status();
+  };
+  auto* index = static_cast<uint32_t*>(payload.section(0).data);
+  index[payload.section(0).count - 1] = static_cast<uint32_t>(shape_.numel());
+  PENSTOCK_TRY(refused("an index out of range"));
+  index[payload.section(0).count - 1] = static_cast<uint32_t>(shape_.numel() - 1);
+  payload.section(1).count = payload.section(0).count - 1;
+  PENSTOCK_TRY(refused("fewer values than indices"));
+  payload.absent();
+  return from_c(
+             instance_->table()->give_back(instance_->self(), &exec_, &step_, items_, 1, payloads))
+      .with_context("absent payloads are legal");
+}
+
+Status MemoryRank::check_walls() const {
+  for (const GuardedBuffer* buffer : {&grad_, &scratch_work_})
+    if (!buffer->intact()) return internal("wrote beside work or out");
+  for (size_t s = 0; s < states_.size(); ++s)
+    if (!states_[s].intact()) return internal("wrote beside state {}", s);
+  return {};
+}
+
+}  // namespace penstock::command

@@ -1,0 +1,66 @@
+// The sub-commands and what they share.
+#pragma once
+
+#include "core/plugin/host.hpp"
+#include "core/plugin/registry.hpp"
+#include "tools/penstock/output.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace penstock::command {
+
+// Filled by main before a sub-command runs; `status` is the exit status it leaves.
+struct Invocation {
+  std::vector<std::string> after_dashes;  // what followed "--"
+  int status = 0;
+};
+
+// Each adds its sub-command; the callback runs it and sets invocation.status.
+void add_run(CLI::App& app, Invocation& invocation);
+void add_plugins(CLI::App& app, Invocation& invocation);
+void add_config(CLI::App& app, Invocation& invocation);
+void add_check(CLI::App& app, Invocation& invocation);
+void add_new(CLI::App& app, Invocation& invocation);
+void add_doctor(CLI::App& app, Invocation& invocation);
+
+// Adds --json.
+void add_json_flag(CLI::App& app, bool& json);
+// Adds the repeatable --plugin-path.
+void add_plugin_path(CLI::App& app, std::vector<std::string>& directories);
+
+// A registry with the host it needs. `directories` as given by the user, relative ones counted from
+// the working directory; they come before the ones every run searches.
+class Plugins {
+ public:
+  explicit Plugins(const std::vector<std::string>& directories, bool allow_insecure = false);
+  // What the scan found wrong; the registry can be used all the same.
+  const Status& problem() const { return problem_; }
+  Registry& registry() { return registry_; }
+
+ private:
+  Log log_;
+  Host host_;
+  Registry registry_;
+  Status problem_;
+};
+
+// The folder this program lies in.
+std::string program_directory();
+// The full path of a program, as a shell would find it; empty where there is none.
+std::string find_program(std::string_view name);
+
+// What a program said on both of its outputs, and its exit status; -1 where it could not be
+// started.
+struct Ran {
+  int status = -1;
+  std::string output;
+};
+// Waits for at most `seconds`, then kills the program.
+Ran run_program(const std::vector<std::string>& arguments, double seconds);
+// Flags with which mpirun starts a run on this machine.
+std::vector<std::string> mpirun_flags();
+
+}  // namespace penstock::command

@@ -1,0 +1,235 @@
+// penstock doctor: what this machine has for a run, what is wrong, and how to mend it.
+#include "core/plugin/instances.hpp"
+#include "tools/penstock/checks.hpp"
+#include "tools/penstock/commands.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+namespace penstock::command {
+
+namespace {
+
+struct DoctorOptions {
+  std::vector<std::string> plugin_path;
+  bool json = false;
+};
+
+enum class Health { ok, warning, problem };
+
+struct Line {
+  std::string subject;
+  Health health = Health::ok;
+  std::string found;
+  std::string mend;  // empty where nothing is wrong
+};
+
+const char* word(Health health) {
+  return health == Health::ok ? "ok" : health == Health::warning ? "warning" : "problem";
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+Line cores() {
+  return {"processor", Health::ok, fmt::format("{} cores", std::thread::hardware_concurrency()),
+          ""};
+}
+
+Line memory() {
+  const double gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                     static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
+  const bool small = gib < 2;
+  return {"memory", small ? Health::warning : Health::ok, fmt::format("{:.1f} GiB", gib),
+          small ? "four ranks with a small model want about 2 GiB; run fewer ranks" : ""};
+}
+
+Line mpirun() {
+  if (find_program("mpirun").empty())
+    return {"mpirun", Health::problem, "not on the PATH",
+            "install Open MPI (Debian: apt-get install openmpi-bin), or run tools/setup"};
+  const Ran ran = run_program({"mpirun", "--version"}, 10);
+  if (ran.status != 0)
+    return {"mpirun", Health::problem, "does not start: " + first_line(ran.output),
+            "install Open MPI again (Debian: apt-get install --reinstall openmpi-bin)"};
+  const bool open_mpi = ran.output.find("Open MPI") != std::string::npos;
+  return {"mpirun", open_mpi ? Health::ok : Health::warning, first_line(ran.output),
+          open_mpi ? "" : "penstock run passes Open MPI's flags; put Open MPI first on the PATH"};
+}
+
+Line launch() {
+  std::vector<std::string> arguments = {"mpirun", "-np", "2"};
+  for (const std::string& flag : mpirun_flags()) arguments.push_back(flag);
+  arguments.push_back("true");
+  const Ran ran = run_program(arguments, 30);
+  if (ran.status == 0) return {"two processes", Health::ok, "mpirun starts them on this host", ""};
+  return {
+      "two processes", Health::problem,
+      ran.status < 0 ? "mpirun did not end within 30 s" : "mpirun says: " + first_line(ran.output),
+      "try `mpirun -np 2 true` by hand; a host name that resolves, and a writable TMPDIR are the "
+      "usual reasons"};
+}
+
+// In a process of its own: the plugin loads the MPI library.
+Line mpi_plugin(const std::vector<std::string>& plugin_path) {
+  const Outcome outcome = isolated(
+      [&]() -> Outcome {
+        Plugins plugins(plugin_path);
+        return plugins.registry().load(Kind::collective, "mpi").status();
+      },
+      20);
+  if (outcome.verdict == Verdict::ok)
+    return {"collective mpi", Health::ok, "it loads, and with it the MPI library", ""};
+  return {"collective mpi", Health::problem, outcome.reason,
+          "install the MPI library (Debian: apt-get install libopenmpi3), or build again"};
+}
+
+Line interfaces() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0)
+    return {"network", Health::warning, "interfaces cannot be listed", "run on this host only"};
+  std::string found;
+  bool outside = false;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET ||
+        (each->ifa_flags & IFF_UP) == 0)
+      continue;
+    char address[NI_MAXHOST] = "";
+    getnameinfo(each->ifa_addr, sizeof(sockaddr_in), address, sizeof address, nullptr, 0,
+                NI_NUMERICHOST);
+    found += fmt::format("{}{} {}", found.empty() ? "" : ", ", each->ifa_name, address);
+    outside |= (each->ifa_flags & IFF_LOOPBACK) == 0;
+  }
+  freeifaddrs(list);
+  if (found.empty())
+    return {"network", Health::problem, "no interface is up",
+            "bring up the loopback interface: ip link set lo up"};
+  return {"network", outside ? Health::ok : Health::warning, found,
+          outside ? "" : "only this host can take part in a run"};
+}
+
+Line cuda() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return {"cuda", Health::ok, "no driver; everything runs on the CPU", ""};
+  const auto initialise = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
+  int devices = 0;
+  if (initialise == nullptr || count == nullptr || initialise(0) != 0 || count(&devices) != 0)
+    return {"cuda", Health::warning, "the driver library is there but does not start",
+            "run nvidia-smi; the kernel module may be missing or older than the library"};
+  return {"cuda", Health::ok, fmt::format("{} device(s)", devices), ""};
+}
+
+Line torch() {
+  if (find_program("python3").empty())
+    return {"torch", Health::warning, "python3 is not on the PATH", "run tools/setup"};
+  // Finding is enough: importing takes seconds.
+  const Ran ran =
+      run_program({"python3", "-c",
+                   "import importlib.util as u, importlib.metadata as m, sys; "
+                   "print(sys.executable, m.version('torch') if u.find_spec('torch') else 'none')"},
+                  20);
+  const std::string said = first_line(ran.output);
+  const bool found = ran.status == 0 && !said.ends_with(" none");
+  if (found) return {"torch", Health::ok, said, ""};
+  return {"torch", Health::warning, "python3 finds no torch",
+          "activate Penstock's environment (. .venv/bin/activate), or run tools/setup"};
+}
+
+Line runtime() {
+  const std::filesystem::path beside = program_directory();
+  for (const auto& path : {beside / "../lib/libpenstock.so.0", beside / "libpenstock.so.0"}) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) continue;
+    const Outcome outcome = isolated(
+        [&]() -> Outcome {
+          if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return {};
+          const char* error = dlerror();
+          return {Verdict::failed, error != nullptr ? error : "it cannot be loaded"};
+        },
+        20);
+    if (outcome.verdict == Verdict::ok)
+      return {"libpenstock", Health::ok, path.lexically_normal().string(), ""};
+    return {"libpenstock", Health::problem, outcome.reason, "build again: tools/setup"};
+  }
+  return {"libpenstock", Health::problem, "not beside this command, in ../lib",
+          "build it: cmake --build build/release --target penstock"};
+}
+
+void plugins(const DoctorOptions& options, std::vector<Line>& lines) {
+  Plugins found(options.plugin_path);
+  Registry& registry = found.registry();
+  for (const Registry::Searched& searched : registry.searched())
+    lines.push_back({"plugin path", Health::ok, searched.directory + ": " + searched.note, ""});
+  for (const SkippedFile& skipped : registry.skipped())
+    lines.push_back({"plugin file", Health::warning, skipped.path + ": " + skipped.reason,
+                     "remove it from the folder, or build it again"});
+  for (const PluginFile& file : registry.files())
+    if (!file.usable.ok())
+      lines.push_back({"plugin " + file.record.id, Health::warning,
+                       std::string(file.usable.message()),
+                       "see what `penstock check " + file.path + "` says"});
+  if (!found.problem().ok())
+    lines.push_back({"plugins", Health::problem, std::string(found.problem().message()),
+                     "remove one of the two files, or leave one folder out"});
+  if (registry.files().empty())
+    lines.push_back({"plugins", Health::problem, "none found",
+                     "build them (tools/setup), or name their folder: --plugin-path DIR or "
+                     "PENSTOCK_PLUGIN_DIRECTORY"});
+  else
+    lines.push_back({"plugins", Health::ok, fmt::format("{} found", registry.files().size()), ""});
+}
+
+int doctor(const DoctorOptions& options) {
+  std::vector<Line> lines = {cores(), memory(), interfaces(), mpirun()};
+  if (lines.back().health != Health::problem) lines.push_back(launch());
+  lines.push_back(runtime());
+  plugins(options, lines);
+  lines.push_back(mpi_plugin(options.plugin_path));
+  lines.push_back(torch());
+  lines.push_back(cuda());
+
+  Json json = Json::array();
+  Table table({"STATE", "WHAT", "FOUND"});
+  int problems = 0;
+  for (const Line& line : lines) {
+    problems += line.health == Health::problem;
+    json.push_back(Json{{"subject", line.subject},
+                        {"state", word(line.health)},
+                        {"found", line.found},
+                        {"mend", line.mend}});
+    table.add({word(line.health), line.subject, line.found});
+    if (!line.mend.empty()) table.add({"", "", "mend: " + line.mend});
+  }
+  if (options.json) {
+    print_json(json);
+  } else {
+    print(table.text());
+    print(problems == 0 ? "ready to run" : fmt::format("{} problem(s) to mend first", problems));
+  }
+  return problems == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<DoctorOptions>();
+  CLI::App* doctor_app = app.add_subcommand(
+      "doctor", "What this machine has for a run, and how to mend what is wrong");
+  doctor_app->footer("Exit status 1 where a run could not start. Example: penstock doctor");
+  add_plugin_path(*doctor_app, options->plugin_path);
+  add_json_flag(*doctor_app, options->json);
+  doctor_app->callback([options, &invocation] { invocation.status = doctor(*options); });
+}
+
+}  // namespace penstock::command

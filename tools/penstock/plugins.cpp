@@ -1,0 +1,223 @@
+// penstock plugins: what there is, what each can do, what goes together.
+#include "core/base/nearest.hpp"
+#include "core/plugin/fit.hpp"
+#include "core/plugin/options.hpp"
+#include "tools/penstock/commands.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+
+namespace penstock::command {
+
+namespace {
+
+struct PluginsOptions {
+  std::vector<std::string> plugin_path;
+  std::string wanted;  // NAME or KIND/NAME
+  bool json = false;
+};
+
+Json default_value(const penstock_option& option) {
+  if ((option.flags & PENSTOCK_OPTION_REQUIRED) != 0) return nullptr;
+  switch (option.type) {
+    case PENSTOCK_OPTION_BOOL:
+      return option.default_integer != 0;
+    case PENSTOCK_OPTION_INTEGER:
+      return option.default_integer;
+    case PENSTOCK_OPTION_REAL:
+      return option.default_real;
+    default:
+      return std::string(view(option.default_text));
+  }
+}
+
+// JSON has no infinity: an open end is null.
+Json bound(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+Json to_json(const penstock_option& option) {
+  Json choices = Json::array();
+  for (uint64_t i = 0; i < option.n_choices; ++i)
+    choices.push_back(std::string(view(option.choices[i])));
+  Json flags = Json::array();
+  if ((option.flags & PENSTOCK_OPTION_REQUIRED) != 0) flags.push_back("required");
+  if ((option.flags & PENSTOCK_OPTION_RANK_LOCAL) != 0) flags.push_back("rank_local");
+  if ((option.flags & PENSTOCK_OPTION_OPEN_MINIMUM) != 0) flags.push_back("open_minimum");
+  const bool number = option.type == PENSTOCK_OPTION_INTEGER || option.type == PENSTOCK_OPTION_REAL;
+  return Json{{"name", view(option.name)},
+              {"type", option_type_name(option.type)},
+              {"default", default_value(option)},
+              {"range", option_range_text(option)},
+              {"minimum", number ? bound(option.minimum) : Json(nullptr)},
+              {"maximum", number ? bound(option.maximum) : Json(nullptr)},
+              {"choices", choices},
+              {"unit", view(option.unit)},
+              {"summary", view(option.summary)},
+              {"flags", flags}};
+}
+
+// One object per plugin; options and an empty "problem" where it could be loaded.
+Json to_json(const PluginFile& file, Registry& registry) {
+  const Record& record = file.record;
+  Json json{{"kind", kind_name(record.kind)},
+            {"name", record.name},
+            {"id", record.id},
+            {"version", record.version},
+            {"summary", record.summary},
+            {"options", Json::array()},
+            {"path", file.path},
+            {"abi", fmt::format("{}.{}", record.abi_major, record.abi_minor)},
+            {"license", record.license},
+            {"source", record.source},
+            {"problem", ""}};
+  const auto plugin = registry.load(record.kind, record.name);
+  if (!plugin.ok()) {
+    json["problem"] = plugin.status().message();
+    return json;
+  }
+  for (uint64_t i = 0; i < plugin.value()->n_options; ++i)
+    json["options"].push_back(to_json(*plugin.value()->options[i]));
+  return json;
+}
+
+int list(const PluginsOptions& options) {
+  Plugins plugins(options.plugin_path);
+  Registry& registry = plugins.registry();
+  Json json = Json::array();
+  for (const PluginFile& file : registry.files()) json.push_back(to_json(file, registry));
+  if (options.json) {
+    print_json(json);
+  } else {
+    Table table({"KIND", "NAME", "VERSION", "SUMMARY"});
+    for (const Json& plugin : json) {
+      const auto problem = plugin["problem"].get<std::string>();
+      const auto summary = plugin["summary"].get<std::string>();
+      table.add({plugin["kind"], plugin["name"], plugin["version"],
+                 problem.empty() ? summary : "not usable: " + problem});
+    }
+    print(table.text());
+    for (const SkippedFile& skipped : registry.skipped())
+      print(fmt::format("skipped {}: {}", skipped.path, skipped.reason));
+  }
+  if (!plugins.problem().ok()) return fail(plugins.problem().message());
+  if (registry.files().empty()) {
+    std::string searched;
+    for (const Registry::Searched& where : registry.searched())
+      searched += fmt::format("\n  {}: {}", where.directory, where.note);
+    return fail("no plugin was found; looked in:" + searched);
+  }
+  return 0;
+}
+
+void print_plugin(const Json& plugin) {
+  Table head({plugin["id"].get<std::string>(), plugin["summary"].get<std::string>()});
+  head.add({"version",
+            plugin["version"].get<std::string>() + ", ABI " + plugin["abi"].get<std::string>()});
+  for (const char* key : {"license", "source", "path", "problem"})
+    if (const auto text = plugin[key].get<std::string>(); !text.empty()) head.add({key, text});
+  print(head.text());
+  if (plugin["options"].empty()) return print("\nno options");
+  Table table({"OPTION", "TYPE", "DEFAULT", "RANGE", "UNIT", "SUMMARY"});
+  for (const Json& option : plugin["options"]) {
+    std::string summary = option["summary"];
+    for (const Json& flag : option["flags"])
+      if (flag == "rank_local") summary += " (may differ between ranks)";
+    const bool required = option["default"].is_null();
+    table.add({option["name"], option["type"], required ? "required" : option["default"].dump(),
+               option["range"], option["unit"], summary});
+  }
+  print("\n" + table.text());
+}
+
+int describe(const PluginsOptions& options) {
+  Plugins plugins(options.plugin_path);
+  Registry& registry = plugins.registry();
+  Json found = Json::array();
+  std::vector<std::string> known;
+  for (const PluginFile& file : registry.files()) {
+    known.push_back(file.record.id);
+    known.push_back(file.record.name);
+    if (file.record.id == options.wanted || file.record.name == options.wanted)
+      found.push_back(to_json(file, registry));
+  }
+  if (found.empty())
+    return fail(fmt::format("no plugin is called \"{}\"{}", options.wanted,
+                            did_you_mean(options.wanted, known)));
+  if (options.json) {
+    print_json(found);
+    return 0;
+  }
+  for (const Json& plugin : found) {
+    if (&plugin != &found.front()) print("");
+    print_plugin(plugin);
+  }
+  return 0;
+}
+
+int matrix(const PluginsOptions& options) {
+  Plugins plugins(options.plugin_path);
+  const std::vector<MatrixCell> cells = fit_matrix(plugins.registry());
+  if (options.json) {
+    Json json = Json::array();
+    for (const MatrixCell& cell : cells)
+      json.push_back(Json{{"compressor", cell.compressor},
+                          {"memory", cell.memory},
+                          {"fits", cell.fits},
+                          {"note", cell.note}});
+    print_json(json);
+    return 0;
+  }
+  // A cell shows a word or the number of its note below.
+  std::vector<std::string> notes, head{"COMPRESSOR"};
+  std::vector<std::vector<std::string>> rows;
+  for (const MatrixCell& cell : cells) {
+    if (rows.empty() || rows.back().front() != cell.compressor) rows.push_back({cell.compressor});
+    if (rows.size() == 1) head.push_back(cell.memory);
+    std::string word = cell.fits ? "ok" : "no";
+    if (cell.note != "ok") {
+      size_t number = 0;
+      while (number < notes.size() && notes[number] != cell.note) ++number;
+      if (number == notes.size()) notes.push_back(cell.note);
+      word += fmt::format(" [{}]", number + 1);
+    }
+    rows.back().push_back(word);
+  }
+  Table table(head);
+  for (auto& row : rows) table.add(std::move(row));
+  print(table.text());
+  for (size_t i = 0; i < notes.size(); ++i) print(fmt::format("[{}] {}", i + 1, notes[i]));
+  return 0;
+}
+
+}  // namespace
+
+void add_plugins(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<PluginsOptions>();
+  CLI::App* plugins = app.add_subcommand("plugins", "List and describe plugins");
+  plugins->require_subcommand(1);
+  plugins->footer("Example: penstock plugins describe compressor/topk");
+
+  CLI::App* list_app = plugins->add_subcommand("list", "All plugins that a run would find");
+  list_app->footer("Example: penstock plugins list --json");
+  list_app->callback([options, &invocation] { invocation.status = list(*options); });
+
+  CLI::App* describe_app = plugins->add_subcommand("describe", "A plugin and its options");
+  describe_app->footer("Example: penstock plugins describe compressor/topk");
+  describe_app->add_option("NAME", options->wanted, "NAME or KIND/NAME")->required();
+  describe_app->callback([options, &invocation] { invocation.status = describe(*options); });
+
+  CLI::App* matrix_app =
+      plugins->add_subcommand("matrix", "Which compressors go with which memories");
+  matrix_app->footer("Example: penstock plugins matrix");
+  matrix_app->callback([options, &invocation] { invocation.status = matrix(*options); });
+  for (CLI::App* each : {list_app, describe_app, matrix_app}) {
+    add_plugin_path(*each, options->plugin_path);
+    add_json_flag(*each, options->json);
+  }
+}
+
+}  // namespace penstock::command
