@@ -78,7 +78,7 @@ Status Communication::exchange_and_wait(Channel* channel, const penstock_message
     std::condition_variable signal;
     Status status;
     bool done = false;
-    void finished(Status ended, Channel&, penstock_ticket*) override {
+    void finished(Status ended) override {
       std::lock_guard lock(mutex);
       status = std::move(ended);
       done = true;
@@ -202,11 +202,11 @@ void Communication::start(const Submission& submission) {
 }
 
 void Communication::go(Channel* channel, Exchange* exchange) {
-  if (aborted_.load()) return exchange->finished(abort_reason(), *channel, nullptr);
+  if (aborted_.load()) return exchange->finished(abort_reason());
   penstock_ticket* ticket = nullptr;
   Status status = from_c(
       channel->table->submit(channel->instance, channel->handle, &exchange->message, &ticket));
-  if (!status.ok()) return exchange->finished(status, *channel, nullptr);
+  if (!status.ok()) return exchange->finished(status);
   count_sent(*channel, exchange->message);
   in_flight_.push_back({channel, exchange, ticket, now_us()});
 }
@@ -231,9 +231,9 @@ bool Communication::poll_once() {
     in_flight_[i] = in_flight_.back();
     in_flight_.pop_back();
     any = true;
-    const bool failed = !status.ok();
-    ended.exchange->finished(std::move(status), *ended.channel, failed ? nullptr : ended.ticket);
+    if (status.ok()) status = ended.exchange->collect(*ended.channel, ended.ticket);
     ended.channel->table->release(ended.channel->instance, ended.ticket);
+    ended.exchange->finished(std::move(status));
   }
   return any;
 }
@@ -243,12 +243,12 @@ void Communication::fail_everything(const Status& reason) {
   // A ticket is released only after its channel was aborted: from then on nobody writes into its
   // buffers.
   for (Pending& pending : in_flight_) {
-    pending.exchange->finished(reason, *pending.channel, nullptr);
     pending.channel->table->release(pending.channel->instance, pending.ticket);
+    pending.exchange->finished(reason);
   }
   in_flight_.clear();
   for (auto& [key, exchange] : held_)
-    if (exchange != nullptr) exchange->finished(reason, *key.first, nullptr);
+    if (exchange != nullptr) exchange->finished(reason);
   held_.clear();
 }
 

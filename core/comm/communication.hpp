@@ -50,9 +50,12 @@ struct Exchange {
   // is under way.
   static constexpr uint64_t kAtOnce = UINT64_MAX;
   uint64_t sequence = 0;
-  // [comm] Called once. `ticket` is valid during the call only (for penstock_collective::returned);
-  // null on error. Must not block; typically puts a job back into the engine's queue.
-  virtual void finished(Status status, Channel& channel, penstock_ticket* ticket) = 0;
+  // [comm] After a message that arrived well, while its ticket still is valid: for
+  // penstock_collective::returned.
+  virtual Status collect(Channel&, penstock_ticket*) { return {}; }
+  // [comm] Called once, last of all: from then on nobody touches the exchange or its buffers. Must
+  // not block; typically puts a job back into the engine's queue.
+  virtual void finished(Status status) = 0;
 
  protected:
   ~Exchange() = default;

@@ -164,7 +164,7 @@ Status NamedOperation::finish() {
       order_.name, order_.output_numel, layout_.receive_numel);
 }
 
-void NamedOperation::finished(Status status, Channel&, penstock_ticket*) {
+void NamedOperation::finished(Status status) {
   const std::shared_ptr<OperationWorker> worker = std::move(worker_);
   worker->exchanged(std::move(self_), std::move(status));
 }

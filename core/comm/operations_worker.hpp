@@ -42,7 +42,7 @@ class NamedOperation final : public Operation,
   void copy_to_itself();
   Status allocate(Buffer& buffer, uint64_t numel) const;
   // [comm]
-  void finished(Status status, Channel& channel, penstock_ticket* ticket) override;
+  void finished(Status status) override;
 
   const OperationOrder order_;
   OperationTask task_;                       // instead of an exchange: Operations::run_agreed

@@ -72,7 +72,8 @@ struct MessageRun final : Exchange {
   Buffer scratch;  // a composite's own
   penstock_exec exec{};
 
-  void finished(Status status, Channel& channel, penstock_ticket* ticket) override;
+  Status collect(Channel& channel, penstock_ticket* ticket) override;
+  void finished(Status status) override;
 };
 
 // A gradient, or a range of one, in a bucket.

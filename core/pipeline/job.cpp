@@ -86,13 +86,15 @@ void BucketRun::launch() {
   if (waits_for_launch.exchange(false)) context.engine->resume(*this);
 }
 
-void MessageRun::finished(Status status, Channel& channel, penstock_ticket* ticket) {
-  if (status.ok() && kind == Kind::sparse &&
-      PENSTOCK_HAS_MEMBER(channel.table, penstock_collective, returned)) {
-    for (size_t position : items) bucket->items[position].refused.absent();
-    status = from_c(channel.table->returned(channel.instance, ticket, refused_pointers.data(),
-                                            refused_pointers.size()));
-  }
+Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {
+  if (kind != Kind::sparse || !PENSTOCK_HAS_MEMBER(channel.table, penstock_collective, returned))
+    return {};
+  for (size_t position : items) bucket->items[position].refused.absent();
+  return from_c(channel.table->returned(channel.instance, ticket, refused_pointers.data(),
+                                        refused_pointers.size()));
+}
+
+void MessageRun::finished(Status status) {
   bucket->message_finished(std::move(status));
 }
 

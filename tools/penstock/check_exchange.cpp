@@ -45,7 +45,7 @@ bool Exchange::is_last(size_t item, uint32_t round) const {
 }
 
 std::string Exchange::label(size_t item) const {
-  return fmt::format("{} floats, {}, {} rank(s), {}, step {}", ranks_[0].items[item].shape->label,
+  return fmt::format("{} floats, {}, {} rank(s), {}, step {}", ranks_[0].items[item].shape.label,
                      input_, world_, keep_ ? "with a memory" : "without a memory", step_.index);
 }
 
@@ -189,7 +189,7 @@ Status Exchange::check_walls(const SimulatedRank& rank) const {
   for (const SimulatedItem& item : rank.items) {
     for (const GuardedBuffer* buffer : {&item.grad, &item.work, &item.own_out})
       if (!buffer->intact())
-        return internal("wrote beside work or out of a gradient of {} floats", item.shape->label);
+        return internal("wrote beside work or out of a gradient of {} floats", item.shape.label);
     for (size_t s = 0; s < item.states.size(); ++s)
       if (!item.states[s].intact()) return internal("wrote beside state {}", s);
   }

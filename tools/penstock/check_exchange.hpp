@@ -11,7 +11,7 @@ namespace penstock::command {
 
 // One gradient on one rank.
 struct SimulatedItem {
-  const Shape* shape = nullptr;
+  Shape shape;
   std::string name;
   penstock_item c{};
   GuardedBuffer grad, work, own_out;  // results land in grad

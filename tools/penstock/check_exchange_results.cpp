@@ -41,9 +41,9 @@ Result<std::unique_ptr<Exchange>> Exchange::make(const Subject& subject,
     PENSTOCK_ASSIGN(rank.instance, make_default<penstock_compressor>(subject));
     for (size_t i = 0; i < shapes.size(); ++i) {
       SimulatedItem& item = rank.items.emplace_back();
-      item.shape = &shapes[i];
+      item.shape = shapes[i];
       item.name = "gradient." + shapes[i].label;
-      describe_item(item.c, shapes[i], item.name, i);
+      describe_item(item.c, item.shape, item.name, i);
       item.c.flags = keep ? uint32_t{PENSTOCK_ITEM_KEEP} : 0u;
     }
     PENSTOCK_TRY(exchange->plan(rank));
@@ -62,7 +62,7 @@ Status Exchange::plan(SimulatedRank& rank) {
       need.struct_size = sizeof need;
       pointers.push_back(&need);
     }
-    doing(fmt::format("plan of phase {}: {} floats", phase, rank.items[0].shape->label));
+    doing(fmt::format("plan of phase {}: {} floats", phase, rank.items[0].shape.label));
     PENSTOCK_TRY(from_c(rank.instance->table()->plan(rank.instance->self(), phase, world_,
                                                      items.data(), items.size(), pointers.data()))
                      .with_context("plan"));
@@ -70,7 +70,7 @@ Status Exchange::plan(SimulatedRank& rank) {
     for (size_t i = 0; i < items.size(); ++i) {
       SimulatedItem& item = rank.items[i];
       const std::vector<RoundNeed> rounds = copy_rounds(needs[i]);
-      PENSTOCK_TRY(check_need(needs[i], rounds).with_context(item.shape->label + " floats"));
+      PENSTOCK_TRY(check_need(needs[i], rounds).with_context(item.shape.label + " floats"));
       const uint32_t period = std::max(needs[i].period, 1u);
       if (phase == 0 && i == 0) period_ = period;
       if (period != period_) return internal("the plan's period differs between items or phases");
@@ -85,7 +85,7 @@ Status Exchange::plan(SimulatedRank& rank) {
         item.states.emplace_back(elements * dtype_bytes(state.dtype));
         item.state_classes.push_back(state.state_class);
         penstock_tensor& tensor = item.state_tensors.emplace_back();
-        tensor = float_tensor(*item.shape, item.states.back().data());
+        tensor = float_tensor(item.shape, item.states.back().data());
         tensor.numel = elements;
         tensor.dtype = state.dtype;
         item.state_pointers.push_back(&tensor);

@@ -38,8 +38,9 @@ Status check_symbols(const std::string& path) {
       others, kSymbol);
 }
 
-Status check_stack(const std::string& path) {
-  PENSTOCK_ASSIGN(const std::string file, read_plugin_file(path));
+// Not inlined: gcc 12 would take a short file for one that lies within the string object itself,
+// and warn of reads beside it.
+[[gnu::noinline]] Status check_stack_flags(std::string_view file) {
   Elf64_Ehdr header;
   if (file.size() < sizeof header) return invalid_argument("the file is truncated");
   std::memcpy(&header, file.data(), sizeof header);
@@ -57,6 +58,11 @@ Status check_stack(const std::string& path) {
   return invalid_argument(
       "it does not say that its stack is not executable, so that loading it would make every stack "
       "executable; link with -Wl,-z,noexecstack");
+}
+
+Outcome test_stack(const std::string& path) {
+  Result<std::string> file = read_plugin_file(path);
+  return file.ok() ? check_stack_flags(*file) : file.status();
 }
 
 Outcome test_trust(const std::string& path) {
@@ -90,7 +96,7 @@ Outcome test_file_name(const std::string& path) {
 std::vector<StaticTest> static_tests() {
   return {{"elf", test_elf},
           {"one exported symbol", check_symbols},
-          {"no executable stack", check_stack},
+          {"no executable stack", test_stack},
           {"record", test_record},
           {"file name", test_file_name},
           {"trust", test_trust},

@@ -257,6 +257,8 @@ void lay_out(Ticket& ticket) {
       lay_out_pair(ticket);
   }
   for (const Peer& peer : ticket.peers) ticket.n_expected += peer.receives ? 1 : 0;
+  // Per peer an opening each way and, unless all fits there, four streams.
+  ticket.requests.reserve(channel.size * (ticket.small ? 2 : 2 + 4 * kWindow));
 }
 
 void expect_openings(Ticket& ticket) {

@@ -27,13 +27,21 @@ MPI_Request* Requests::add(const Event& event) {
     events_.push_back(event);
     indices_.resize(requests_.size());
     statuses_.resize(requests_.size());
-    finished_.reserve(requests_.size());
   }
   const auto slot = static_cast<size_t>(free_.back());
   free_.pop_back();
   events_[slot] = event;
   ++n_active_;
   return &requests_[slot];
+}
+
+void Requests::reserve(uint64_t n) {
+  requests_.reserve(n);
+  events_.reserve(n);
+  free_.reserve(n);
+  indices_.reserve(n);
+  statuses_.reserve(n);
+  finished_.reserve(n);
 }
 
 void Requests::collect() {

@@ -107,6 +107,8 @@ class Requests {
   template <typename Handle>
   void test(Handle&& handle);
   bool empty() const { return n_active_ == 0; }
+  // Makes room, so that add does not allocate up to `n` requests at a time.
+  void reserve(uint64_t n);
   // Takes back the receives that nothing has come for.
   void cancel();
   // Frees what can be freed; true when nothing is left.

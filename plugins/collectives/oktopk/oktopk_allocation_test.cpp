@@ -10,15 +10,16 @@ thread_local uint64_t n_allocations = 0;
 }
 
 // Replaces the program's allocator, for the plugins as well: they find operator new at run time.
-void* operator new(std::size_t size) {
+// Not inlined, or the compiler sees malloc's pointers freed by what it takes for another allocator.
+__attribute__((noinline)) void* operator new(std::size_t size) {
   ++n_allocations;
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+__attribute__((noinline)) void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
