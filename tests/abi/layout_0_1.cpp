@@ -599,29 +599,39 @@ LOCK_AT(penstock_memory_need, n_scalars, 56);
 typedef uint32_t lock_penstock_memory_need_flags;
 LOCK_AT(penstock_memory_need, flags, 60);
 
-LOCK_GROWING(penstock_memory, 88);
+LOCK_GROWING(penstock_memory_traits, 24);
+typedef uint64_t lock_penstock_memory_traits_struct_size;
+LOCK_AT(penstock_memory_traits, struct_size, 0);
+typedef uint64_t lock_penstock_memory_traits_device_types;
+LOCK_AT(penstock_memory_traits, device_types, 8);
+typedef uint64_t lock_penstock_memory_traits_flags;
+LOCK_AT(penstock_memory_traits, flags, 16);
+
+LOCK_GROWING(penstock_memory, 96);
 typedef uint64_t lock_penstock_memory_struct_size;
 LOCK_AT(penstock_memory, struct_size, 0);
 typedef penstock_status* (*lock_penstock_memory_create)(const penstock_option_value* const* options, uint64_t n_options, void** instance);
 LOCK_AT(penstock_memory, create, 8);
 typedef void (*lock_penstock_memory_destroy)(void* instance);
 LOCK_AT(penstock_memory, destroy, 16);
+typedef penstock_status* (*lock_penstock_memory_describe)(void* instance, penstock_memory_traits* traits);
+LOCK_AT(penstock_memory, describe, 24);
 typedef penstock_status* (*lock_penstock_memory_plan)(void* instance, const penstock_item* const* items, uint64_t n_items, const penstock_compressor_need* const* compressor_needs, penstock_memory_need* const* needs);
-LOCK_AT(penstock_memory, plan, 24);
+LOCK_AT(penstock_memory, plan, 32);
 typedef penstock_status* (*lock_penstock_memory_measure)(void* instance, const penstock_exec* exec, const penstock_step* step, const penstock_item* const* items, uint64_t n_items, float* scalars);
-LOCK_AT(penstock_memory, measure, 32);
+LOCK_AT(penstock_memory, measure, 40);
 typedef penstock_status* (*lock_penstock_memory_compensate)(void* instance, const penstock_exec* exec, const penstock_step* step, const penstock_item* const* items, uint64_t n_items, const float* summed);
-LOCK_AT(penstock_memory, compensate, 40);
+LOCK_AT(penstock_memory, compensate, 48);
 typedef penstock_status* (*lock_penstock_memory_record)(void* instance, const penstock_exec* exec, const penstock_step* step, const penstock_item* const* items, uint64_t n_items, const penstock_payload* const* taken);
-LOCK_AT(penstock_memory, record, 48);
+LOCK_AT(penstock_memory, record, 56);
 typedef penstock_status* (*lock_penstock_memory_give_back)(void* instance, const penstock_exec* exec, const penstock_step* step, const penstock_item* const* items, uint64_t n_items, const penstock_payload* const* payloads);
-LOCK_AT(penstock_memory, give_back, 56);
+LOCK_AT(penstock_memory, give_back, 64);
 typedef penstock_status* (*lock_penstock_memory_finish)(void* instance, const penstock_exec* exec, const penstock_step* step, const penstock_item* const* items, uint64_t n_items);
-LOCK_AT(penstock_memory, finish, 64);
+LOCK_AT(penstock_memory, finish, 72);
 typedef penstock_status* (*lock_penstock_memory_drain)(void* instance, const penstock_exec* exec, const penstock_item* const* items, uint64_t n_items);
-LOCK_AT(penstock_memory, drain, 72);
+LOCK_AT(penstock_memory, drain, 80);
 typedef const void* (*lock_penstock_memory_extension)(void* instance, penstock_str id);
-LOCK_AT(penstock_memory, extension, 80);
+LOCK_AT(penstock_memory, extension, 88);
 
 /* ---- option.h ---- */
 LOCK_VALUE(PENSTOCK_OPTION_BOOL, 1);

@@ -1,6 +1,6 @@
 // The loopback transport, loaded as a plugin: every pattern, and what becomes of bad messages and
 // dead ranks.
-#include "loopback_rank.hpp"
+#include "loopback_testing.hpp"
 
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // Part of mpi_collective_mpirun: after the first step the plugin allocates nothing.
-#include "mpi_rank.hpp"
+#include "mpi_testing.hpp"
 
 #include <cstdlib>
 #include <new>

@@ -1,6 +1,6 @@
 // The mpi transport under a real mpirun, loaded as a plugin: every rank runs the same tests.
 // What becomes of bad messages, late ranks and aborts is in mpi_failure_mpirun.cpp.
-#include "mpi_rank.hpp"
+#include "mpi_testing.hpp"
 
 #include <cstdio>
 #include <string>

@@ -1,5 +1,5 @@
 // Part of mpi_collective_mpirun: ranks that disagree, come late, join twice or abort.
-#include "mpi_rank.hpp"
+#include "mpi_testing.hpp"
 
 #include <string>
 #include <utility>

@@ -2,7 +2,7 @@
 // states as the core would keep them.
 #pragma once
 
-#include <loopback/loopback_rank.hpp>
+#include <loopback/loopback_testing.hpp>
 
 #include <algorithm>
 #include <deque>
