@@ -56,9 +56,9 @@ const std::vector<Member>& mandatory_members(Kind kind) {
 
 Status check_module(Kind kind, const penstock_module* module) {
   if (module == nullptr) return invalid_argument("load succeeded but gave no module");
-  if (module->struct_size < sizeof(penstock_module) || module->struct_size > kMostStructBytes) {
+  if (module->struct_size < kFirstModuleBytes || module->struct_size > kMostStructBytes) {
     return invalid_argument("its module's struct_size is {}, expected {} at least",
-                            module->struct_size, sizeof(penstock_module));
+                            module->struct_size, kFirstModuleBytes);
   }
   if (module->table == nullptr)
     return invalid_argument("its module has no {} table", kind_name(kind));

@@ -81,12 +81,12 @@ Result<Record> parse_record(std::string_view bytes) {
   if (record.abi_major != PENSTOCK_ABI_MAJOR) {
     // Another major may have moved the rest. Where it did not, the id helps to say which plugin is
     // meant.
-    if (raw.struct_size >= sizeof raw && !read_identity(raw, record).ok()) record.id.clear();
+    if (raw.struct_size >= kFirstRecordBytes && !read_identity(raw, record).ok()) record.id.clear();
     return record;
   }
-  if (raw.struct_size < sizeof raw) {
+  if (raw.struct_size < kFirstRecordBytes) {
     return invalid_argument("its record's struct_size is {}, expected {} at least", raw.struct_size,
-                            sizeof raw);
+                            kFirstRecordBytes);
   }
   PENSTOCK_TRY(read_identity(raw, record));
   PENSTOCK_ASSIGN(record.version, fixed_text(raw.version, "version"));

@@ -80,7 +80,8 @@ enum {
 /* Device types carry DLPack's numbers. */
 enum { PENSTOCK_DEVICE_CPU = 1, PENSTOCK_DEVICE_CUDA = 2 };
 
-/* A borrowed view of elements on one device. `strides` counts elements; null means contiguous, row-major. */
+/* A borrowed view of elements on one device. `strides` counts elements; null means contiguous, row-major. Held by value
+ * in items, so it never grows: what a later version adds to a tensor goes into the item. */
 typedef struct penstock_tensor {
   uint64_t struct_size;
   void* data;

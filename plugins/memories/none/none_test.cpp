@@ -1,0 +1,19 @@
+// A memory that keeps nothing: what top-k does not send is gone.
+#include <gtest/gtest.h>
+
+#include <support/plugin.hpp>
+#include <support/rig.hpp>
+
+namespace penstock::test {
+namespace {
+
+TEST(NoMemory, WhatIsNotSentInOneStepDoesNotComeInALaterOne) {
+  const LoadedPlugin memory = load_plugin(PENSTOCK_PLUGIN_FILE);
+  CompressorRig rig({.ranks = 1}, {{4}}, load_plugin("compressor", "topk"), {{"density", 0.25}},
+                    memory);
+  EXPECT_EQ(rig.step({{{4, 3, 2, 1}}}), (Tensors{{4, 0, 0, 0}}));
+  EXPECT_EQ(rig.step({{{0, 0, 0, 0.5}}}), (Tensors{{0, 0, 0, 0.5}}));
+}
+
+}  // namespace
+}  // namespace penstock::test
