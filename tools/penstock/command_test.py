@@ -8,7 +8,9 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -300,6 +302,14 @@ def test_new_refuses_bad_names_unknown_kinds_and_existing_folders(tmp_path):
 
 # ---- run, doctor, help ----
 
+
+def is_alive(pid):
+    try:
+        return pathlib.Path("/proc", pid, "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
 
 
@@ -313,8 +323,38 @@ def test_run_starts_as_many_ranks_with_the_configuration():
 
 
 @needs_mpirun
-def test_run_gives_back_the_exit_status():
-    assert penstock("run", "-np", 1, "--", "sh", "-c", "exit 7").returncode == 7
+@pytest.mark.parametrize("end, status", [("exit 7", 7), ("kill -9 $$", 137)])
+def test_run_tells_of_a_rank_that_failed_and_lets_the_other_finish(end, status, tmp_path):
+    # Rank 0 goes on only after rank 1 has written its process id and is gone; its output still arrives.
+    script = (f'if [ $OMPI_COMM_WORLD_RANK = 1 ]; then echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; '
+              f'{end}; fi; until [ -e {tmp_path}/pid ] && ! kill -0 $(cat {tmp_path}/pid) 2>/dev/null; do :; done; '
+              'echo survivor')
+    ran = penstock("run", "-np", 2, "--", "sh", "-c", script)
+    assert ran.returncode == status, ran.stderr
+    assert ran.stdout.splitlines() == ["survivor"]
+    assert f"status {status} (rank 1)" in ran.stderr
+
+
+@needs_mpirun
+def test_an_ended_run_leaves_no_rank_behind(tmp_path):
+    script = f"echo $$ > {tmp_path}/$OMPI_COMM_WORLD_RANK.new; mv {tmp_path}/$OMPI_COMM_WORLD_RANK.new {tmp_path}/"
+    script += "$OMPI_COMM_WORLD_RANK; echo up; exec sleep 100"
+    with subprocess.Popen([str(COMMAND), "run", "-np", "2", "--", "sh", "-c", script], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, start_new_session=True, text=True) as run:
+        assert [run.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
+        os.killpg(run.pid, signal.SIGTERM)  # as `timeout` and batch systems do
+        assert run.wait(30) != 0
+    pids = [(tmp_path / rank).read_text().strip() for rank in "01"]
+    deadline = time.monotonic() + 20  # the signal has been sent; the kernel may take a moment
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not any(map(is_alive, pids))
+
+
+@needs_mpirun
+def test_run_passes_arguments_on_as_they_are():
+    ran = penstock("run", "-np", 1, "--", "printf", "[%s]", "a b", "--json", "$HOME", "")
+    assert ran.returncode == 0 and ran.stdout == "[a b][--json][$HOME][]"
 
 
 def test_run_checks_the_configuration_first(tmp_path):
