@@ -132,7 +132,10 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         return [Dgc(items, ranks, _dgc_options(choice, seed))]
     if name in ("powersgd", "acpsgd"):
         kind = PowerSgd if name == "powersgd" else AcpSgd
-        return [kind(items, ranks, seed=seed, **_options(choice.compressor, _same("rank", "minimum_compression_rate")))]
+        if not choice.compressor.get("warm_start", True):
+            raise ValueError("warm_start is false, which this oracle does not simulate")
+        names = _same("rank", "minimum_compression_rate") | {"warm_start": ""}
+        return [kind(items, ranks, seed=seed, **_options(choice.compressor, names))]
     if name != "topk":
         raise ValueError(f"compressor is {name!r}, which this oracle does not simulate")
     options = _options(choice.compressor, _same("density", "scope"))
