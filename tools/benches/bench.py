@@ -3,7 +3,7 @@
 overhead     what the runtime adds to direct MPI calls, on 1 and 2 ranks of this machine
 plugin-call  a call through a plugin's table against the same function linked statically
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
-select       exact top-k against memcpy, numpy and torch
+top-k        exact top-k against memcpy, numpy and torch
 convergence  schemes against their simulations (its own options: tools/bench convergence --help)
 """
 
@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "plugin-call", "overlap", "select")
+PARTS = ("overhead", "plugin-call", "overlap", "top-k")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
@@ -78,12 +78,12 @@ def overlap(rounds: int) -> tuple[dict[str, Any], Rows]:
     ]
 
 
-def select(rounds: int) -> tuple[dict[str, Any], Rows]:
+def top_k(rounds: int) -> tuple[dict[str, Any], Rows]:
     build("bench_kernels")
     figures: dict[str, Any] = {}
     rows: Rows = []
     for density, goals in ((0.001, ("", ">= 20 x")), (0.01, ("", ""))):
-        result = run([sys.executable, str(REPOSITORY / "tools/benches/select.py"), str(BUILD / "benches/bench_kernels.so"),
+        result = run([sys.executable, str(REPOSITORY / "tools/benches/top_k.py"), str(BUILD / "benches/bench_kernels.so"),
                       "--density", str(density), "--rounds", str(rounds)])
         figures[f"density_{density}"] = result
         what = f"exact top-k, 16 Mi floats, {100 * density:g} %"
@@ -119,7 +119,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "select": select}
+    functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "top-k": top_k}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)

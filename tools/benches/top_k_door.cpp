@@ -1,4 +1,4 @@
-// A C door to the selection kernel and to memcpy for select.py, so that all contestants run in one
+// A C door to the selection kernel and to memcpy for top_k.py, so that all contestants run in one
 // process.
 #include <kernels/select.hpp>
 
