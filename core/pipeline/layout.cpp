@@ -120,13 +120,6 @@ uint64_t message_bytes(const BucketRun& bucket) {
   return total;
 }
 
-uint64_t scratch_bytes(const BucketRun& bucket, const std::vector<uint64_t>& per_item) {
-  (void)bucket;
-  uint64_t total = 0;
-  for (uint64_t bytes : per_item) total += (bytes + 63) / 64 * 64;
-  return total;
-}
-
 Status lay_out(BucketRun& bucket) {
   bucket.label = fmt::format("bucket {}", bucket.number);
   bucket.n_rounds = round_count(bucket);

@@ -12,10 +12,6 @@ uint64_t message_bytes(const BucketRun& bucket);
 // [control]
 Status lay_out(BucketRun& bucket);
 
-// Scratch the largest plugin call of this bucket needs, given each item's own need in order.
-// [control]
-uint64_t scratch_bytes(const BucketRun& bucket, const std::vector<uint64_t>& per_item);
-
 // ---- layout_messages.cpp ----
 
 // A message of a bucket with the fields that every kind has. [control]
