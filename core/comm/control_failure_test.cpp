@@ -2,6 +2,7 @@
 // processes.
 #include "core/comm/control.hpp"
 
+#include "core/comm/control_server.hpp"
 #include "core/comm/control_socket.hpp"
 #include "core/comm/control_testing.hpp"
 
@@ -20,6 +21,16 @@ using testing::quick_options;
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
+}
+
+// Waits for the next frame of a connection.
+control::Kind next_kind(control::Link& link) {
+  while (true) {
+    Result<std::optional<std::string>> body = link.next();
+    if (!body.ok()) return {};
+    if (body->has_value()) return static_cast<control::Kind>(control::Reader(**body).u8());
+    if (!control::wait_for(link.descriptor(), false, kLongUs) || !link.receive().ok()) return {};
+  }
 }
 
 // A pipe that carries rank 0's address, one line per reader.
@@ -172,6 +183,31 @@ TEST(ControlFailure, WhenRankZeroIsStoppedTheOthersNameItAfterTheDeadline) {
     EXPECT_TRUE(
         contains(status.message(), "rank 0 failed: its control server has been silent for 1."))
         << status.message();
+  }
+}
+
+// What rank 0 learns may end its process, and with it the server: the others' words must be on
+// their way by then.
+TEST(ControlFailure, RankZeroHearsOfAFailureAfterAllOthers) {
+  for (int round = 0; round < 50; ++round) {
+    control::State::Options options{.size = 3, .deadline_us = kLongUs, .pulse_us = kLongUs};
+    options.start_us = control::now_us();
+    Result<std::unique_ptr<control::Server>> server = control::Server::start(options, "token");
+    ASSERT_TRUE(server.ok());
+    std::vector<control::Link> links;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      Result<control::Handle> socket = control::connect_to("127.0.0.1", (*server)->port(), kLongUs);
+      ASSERT_TRUE(socket.ok());
+      links.emplace_back(std::move(*socket), control::kMaxFrameBytes);
+      links.back().send(control::encode(control::Hello{"token", rank, 3}));
+      ASSERT_TRUE(links.back().flush().ok());
+      ASSERT_EQ(next_kind(links[rank]), control::Kind::welcome);
+    }
+    for (control::Link& link : links) ASSERT_EQ(next_kind(link), control::Kind::ready);
+    links[1] = std::move(links[2]);  // ends the connection of rank 1
+    links.pop_back();
+    ASSERT_EQ(next_kind(links[0]), control::Kind::aborted);
+    EXPECT_TRUE(control::wait_for(links[1].descriptor(), false, 0)) << "round " << round;
   }
 }
 

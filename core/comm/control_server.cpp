@@ -54,14 +54,25 @@ void Server::loop() {
     state_.tick(now);
     const bool time_is_up = now >= stop_by_us_;
     if (time_is_up) state_.close();
-    for (Connection& connection : connections_) {
-      if (connection.closed) continue;
-      if (Status status = connection.link.flush(); !status.ok()) lose(connection, status.message());
-      if (connection.closing && !connection.link.wants_to_write()) connection.closed = true;
-    }
+    flush_all();
     std::erase_if(connections_, [](const Connection& connection) { return connection.closed; });
     if (time_is_up || has_served()) return;
   }
+}
+
+void Server::flush_all() {
+  // Rank 0 is told last: what it learns may end its process, and with it this server. A peer that
+  // fails while it is written to gives everyone something more to hear, hence the second round.
+  const auto flush = [this](bool own) {
+    for (Connection& connection : connections_) {
+      if (connection.closed || (connection.member && connection.rank == 0) != own) continue;
+      if (Status status = connection.link.flush(); !status.ok()) lose(connection, status.message());
+      if (connection.closing && !connection.link.wants_to_write()) connection.closed = true;
+    }
+  };
+  flush(false);
+  flush(false);
+  flush(true);
 }
 
 bool Server::has_served() const {

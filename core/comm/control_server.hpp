@@ -48,6 +48,7 @@ class Server {
   void reject(Connection& connection, std::string_view reason);
   void lose(Connection& connection, std::string_view how);
   void send(uint32_t rank, std::string_view frame);
+  void flush_all();
   bool has_served() const;
 
   const State::Options options_;

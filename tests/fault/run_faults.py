@@ -6,6 +6,7 @@ Every case: no hang, no silent end; each survivor prints one error that names th
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -32,17 +33,19 @@ def run(worker: str, mode: str) -> tuple[int, str, float]:
     command = ["mpirun", "-np", str(RANKS), "--oversubscribe", "--bind-to", "none", "--enable-recovery",
                "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1", worker, mode, str(DEADLINE_S)]
     start = time.monotonic()
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           start_new_session=True) as process:
         output = ""
         try:
             # A stopped or silent rank never ends by itself: the survivors' words are what counts.
             expected = CASES[mode][1]
-            while time.monotonic() - start < 6 * DEADLINE_S:
-                line = process.stdout.readline()
-                if not line:
+            while (left := start + 6 * DEADLINE_S - time.monotonic()) > 0:
+                if not select.select([process.stdout], [], [], left)[0]:
                     break
-                output += line
+                chunk = os.read(process.stdout.fileno(), 65536)
+                if not chunk:
+                    break
+                output += chunk.decode(errors="replace")
                 spoken = set(map(int, re.findall(r"^rank (\d+) (?:error|done)", output, re.M)))
                 if mode in ("stopped", "silent") and set(expected) <= spoken:
                     break

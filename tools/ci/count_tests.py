@@ -4,8 +4,8 @@
     count_tests.py [--ctest JUNIT GTEST_FOLDER] ... [--pytest JUNIT] ... [--step NAME STATUS] ...
 
 prints "PASSED FAILED SKIPPED", then one line per failed test. A GoogleTest program counts with each of its tests where it
-left a report (GTEST_FOLDER/NAME.xml); one that died before it could write counts as one failed test. A step (a check, a
-build) counts as one test.
+left a report (GTEST_FOLDER/NAME.xml); one that died before it could write, or wrote what cannot be read, counts as one
+failed test. A step (a check, a build) counts as one test.
 """
 
 from __future__ import annotations
@@ -70,7 +70,13 @@ def add_ctest(count: Count, report: Path, folder: Path) -> None:
         program = folder / f"{name}.xml"
         if not program.exists():
             count.add(f"{folder.name}: {name}", outcome)
-        elif not add_gtest(count, program) and outcome == "failed":
+            continue
+        try:
+            any_failed = add_gtest(count, program)
+        except ElementTree.ParseError:
+            count.add(f"{folder.name}: {name}: its report cannot be read", "failed")
+            continue
+        if outcome == "failed" and not any_failed:
             count.add(f"{folder.name}: {name}: failed after its tests had passed", "failed")
 
 

@@ -42,6 +42,15 @@ def test_a_program_that_fails_after_its_tests_passed_counts_as_a_failure(tmp_pat
     assert count("--ctest", report, tmp_path)[0] == "1 1 0"
 
 
+def test_a_report_that_cannot_be_read_is_one_failure_and_the_others_still_count(tmp_path: Path) -> None:
+    cases = ('<testcase name="torn_test" status="run"/>', '<testcase name="whole_test" status="run"/>')
+    report = ctest_report(tmp_path, *cases)
+    (tmp_path / "torn_test.xml").write_text('<testsuites></testsuites><testsuites></testsuites>')
+    assert count("--ctest", report, tmp_path) == [
+        "1 1 0", f"{tmp_path.name}: torn_test: its report cannot be read"
+    ]
+
+
 def test_a_program_that_is_not_there_counts_as_a_failure(tmp_path: Path) -> None:
     case = '<testcase name="gone_test" status="notrun"><skipped message="Unable to find executable"/></testcase>'
     assert count("--ctest", ctest_report(tmp_path, case), tmp_path) == ["0 1 0", f"{tmp_path.name}: gone_test"]
