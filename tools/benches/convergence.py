@@ -8,12 +8,15 @@ seeds. Results are cached by what they depend on, so an interrupted run continue
 from __future__ import annotations
 
 import argparse
+import functools
+import glob
 import hashlib
 import json
+import re
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,24 +99,64 @@ def _optimizer(chosen: Recipe) -> dict[str, float]:
     return {"learning_rate": chosen.learning_rate, "momentum": chosen.momentum}
 
 
+@functools.cache
+def _task(name: str) -> Any:
+    from quickstart_job.data import make_task
+
+    return make_task(name)
+
+
+def _scheme(chosen: Recipe, setting: Setting, model: Any) -> Any:
+    from oracle.schemes import items_of, make_scheme
+
+    return make_scheme(chosen.table(), items_of(model), setting.ranks)
+
+
+def _imported(path: Path, found: set[Path]) -> set[Path]:
+    """The module and what it imports from its own folder, at any remove."""
+    if path not in found:
+        found.add(path)
+        for name in re.findall(r"^from \.(\w+) import", path.read_text(), re.MULTILINE):
+            _imported(path.with_name(f"{name}.py"), found)
+    return found
+
+
+def _state(method: Any) -> str:
+    """What a method was made with: its settings, not its tensors."""
+    settings = {
+        name: value
+        for name, value in vars(method).items()
+        if isinstance(value, (bool, int, float, str, tuple)) or is_dataclass(value)
+    }
+    return repr((type(method).__name__, [repr(item) for item in method.items], sorted(settings.items())))
+
+
 def simulated_key(chosen: Recipe, setting: Setting, seed: int) -> str:
-    """Schedulers and transports do not change what is computed: schemes that differ only there share a simulation."""
-    table = chosen.table()
-    table.pop("runtime", None)
-    table.pop("scheduler", None)
-    scheme = dict(table.get("scheme", {}))
-    if scheme.get("compressor", "none") != "topk":  # buckets matter to selection across a bucket only
-        for name in ("scheduler", "route", "transport", "collective"):
-            scheme.pop(name, None)
-    table["scheme"] = scheme
-    facts = [json.dumps([table, _optimizer(chosen), vars(setting), seed], sort_keys=True).encode()]
-    return "simulated-" + _digest(facts + _shared_code() + _code("tests/oracle/*.py"))
+    """Methods with their settings and source: schemes that compute the same share a simulation, whatever schedules
+    and carries them."""
+    methods = _scheme(chosen, setting, _task(setting.task).make_model(seed)).methods
+    files = {REPOSITORY / "tests/oracle/training.py"}
+    for method in methods:
+        _imported(Path(sys.modules[type(method).__module__].__file__ or ""), files)
+    facts = [json.dumps([sorted(map(_state, methods)), _optimizer(chosen), vars(setting), seed]).encode()]
+    return "simulated-" + _digest(facts + _shared_code() + [path.read_bytes() for path in sorted(files)])
+
+
+def _words(table: Any) -> set[str]:
+    """Every text in a parsed file, keys and values."""
+    if isinstance(table, dict):
+        return set(table) | {word for value in table.values() for word in _words(value)}
+    if isinstance(table, list):
+        return {word for value in table for word in _words(value)}
+    return {table} if isinstance(table, str) else set()
 
 
 def real_key(chosen: Recipe, setting: Setting, seed: int) -> str:
-    """Scheme, job, frontend and everything that was built."""
+    """Scheme, job, frontend, the core as built and the plugins that the scheme names."""
     facts = [json.dumps([chosen.name, chosen.text(), _optimizer(chosen), vars(setting), seed], sort_keys=True).encode()]
-    built = _code("tools/quickstart_job/train.py", "frontends/python/penstock/**/*.py", "build/release/**/*.so*")
+    built = _code("tools/quickstart_job/train.py", "frontends/python/penstock/**/*.py", "build/release/lib/*.so")
+    for word in sorted(_words(chosen.table()) | {"mpi", "none"}):
+        built += _code(f"build/release/lib/penstock/plugins/*-{glob.escape(word)}.so")
     return "real-" + _digest(facts + _shared_code() + built)
 
 
@@ -123,17 +166,15 @@ def simulated(chosen: Recipe, setting: Setting, seed: int) -> dict[str, Any]:
     run = _cached(key)
     if run is None:
         import torch
-        from oracle.schemes import items_of, make_scheme
         from oracle.training import simulate
-        from quickstart_job.data import make_task
         from quickstart_job.report import Progress
 
         torch.set_num_threads(1)  # as every rank has: sums then have the same order
-        task = make_task(setting.task)
+        task = _task(setting.task)
         progress = Progress(f"{chosen.label} (sim)", setting.steps, task.unit, "auto")
         run = simulate(
             task,
-            lambda model: make_scheme(chosen.table(), items_of(model), setting.ranks),
+            lambda model: _scheme(chosen, setting, model),
             ranks=setting.ranks,
             steps=setting.steps,
             seed=seed,
