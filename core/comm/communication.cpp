@@ -1,8 +1,10 @@
 #include "core/comm/communication.hpp"
 
 #include "core/comm/channel.hpp"
+#include "core/comm/communication_slice.hpp"
 
 #include <chrono>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -17,12 +19,22 @@ uint64_t now_us() {
 // messages are quick.
 constexpr unsigned kYieldingPolls = 40;
 constexpr unsigned kYieldingPollsWhileWaiting = 200;
+constexpr size_t kUsualMessages = 1024;
 constexpr std::chrono::microseconds kShortSleep{20};
 constexpr std::chrono::microseconds kLongSleep{100};
+// Nobody waits: fewer and longer runs take less from the compute thread on this core. What a
+// transport keeps in flight, about 1 MB per peer, must outlast it.
+constexpr std::chrono::microseconds kLongSleepDuringCompute{500};
 
 }  // namespace
 
-Communication::Communication() : thread_([this] { loop(); }) {}
+Communication::Communication() {
+  // How many messages meet differs from step to step; this is more than most models have.
+  queue_.reserve(kUsualMessages);
+  taken_.reserve(kUsualMessages);
+  in_flight_.reserve(kUsualMessages);
+  thread_ = std::thread([this] { loop(); });
+}
 
 Communication::~Communication() {
   {
@@ -57,11 +69,20 @@ Status Communication::run(const std::function<Status()>& task) {
 }
 
 void Communication::submit(Channel* channel, Exchange* exchange) {
-  {
-    std::lock_guard lock(mutex_);
-    queue_.push_back({channel, exchange, exchange->sequence});
-  }
-  wake_.notify_one();
+  submit_quietly(channel, exchange);
+  announce();
+}
+
+void Communication::submit_quietly(Channel* channel, Exchange* exchange) {
+  std::lock_guard lock(mutex_);
+  queue_.push_back({channel, exchange, exchange->sequence});
+}
+
+void Communication::set_listener(Listener* listener) {
+  (void)run([&] {
+    listener_ = listener;
+    return Status();
+  });
 }
 
 void Communication::skip(Channel* channel, uint64_t sequence) {
@@ -140,6 +161,7 @@ void Communication::close_channel(Channel* channel) {
 // ---- the communication thread ----
 
 void Communication::loop() {
+  ask_for_short_slice();
   unsigned idle_polls = 0;
   for (;;) {
     if (!take_work(idle_polls)) break;
@@ -149,8 +171,10 @@ void Communication::loop() {
     for (const Submission& submission : taken_) start(submission);
     taken_.clear();
     idle_polls = poll_once() ? 0 : idle_polls + 1;
+    if (std::exchange(some_finished_, false) && listener_ != nullptr) listener_->polled();
   }
   fail_everything(Status(Code::aborted, "the runtime was closed"));
+  if (listener_ != nullptr) listener_->polled();
   // Composites before the transports they stand on.
   while (!channels_.empty()) {
     close_handle(*channels_.back());
@@ -165,14 +189,16 @@ bool Communication::take_work(unsigned idle_polls) {
     wake_.wait(lock,
                [&] { return stopping_ || abort_pending_ || !queue_.empty() || !tasks_.empty(); });
   } else if (queue_.empty() && tasks_.empty() && !stopping_ && !abort_pending_) {
-    const unsigned yielding =
-        waiting_.load(std::memory_order_relaxed) ? kYieldingPollsWhileWaiting : kYieldingPolls;
+    const bool waiting = waiting_.load(std::memory_order_relaxed);
+    const unsigned yielding = waiting ? kYieldingPollsWhileWaiting : kYieldingPolls;
     if (idle_polls <= yielding) {
       lock.unlock();
       std::this_thread::yield();
       lock.lock();
+    } else if (idle_polls < 4 * yielding) {
+      wake_.wait_for(lock, kShortSleep);
     } else {
-      wake_.wait_for(lock, idle_polls < 4 * yielding ? kShortSleep : kLongSleep);
+      wake_.wait_for(lock, waiting ? kLongSleep : kLongSleepDuringCompute);
     }
   }
   if (abort_pending_) {
@@ -202,39 +228,42 @@ void Communication::start(const Submission& submission) {
 }
 
 void Communication::go(Channel* channel, Exchange* exchange) {
-  if (aborted_.load()) return exchange->finished(abort_reason());
+  if (aborted_.load()) return finish(*exchange, abort_reason());
   penstock_ticket* ticket = nullptr;
   Status status = from_c(
       channel->table->submit(channel->instance, channel->handle, &exchange->message, &ticket));
-  if (!status.ok()) return exchange->finished(status);
+  if (!status.ok()) return finish(*exchange, std::move(status));
   count_sent(*channel, exchange->message);
   in_flight_.push_back({channel, exchange, ticket, now_us()});
 }
 
+void Communication::finish(Exchange& exchange, Status status) {
+  some_finished_ = true;
+  exchange.finished(std::move(status));
+}
+
 bool Communication::poll_once() {
-  bool any = false;
-  for (size_t i = 0; i < in_flight_.size();) {
-    Pending& pending = in_flight_[i];
+  const uint64_t now = in_flight_.empty() ? 0 : now_us();
+  size_t kept = 0;
+  for (const Pending& pending : in_flight_) {
     uint32_t state = PENSTOCK_PENDING;
     Status status =
         from_c(pending.channel->table->progress(pending.channel->instance, pending.ticket, &state));
     const uint64_t deadline = pending.exchange->message.deadline_us;
     if (status.ok() && state == PENSTOCK_PENDING && deadline != 0 &&
-        now_us() - pending.submitted_us > deadline) {
+        now > pending.submitted_us + deadline) {
       status = deadline_error(*pending.channel, pending.exchange->message);
     }
     if (status.ok() && state == PENSTOCK_PENDING) {
-      ++i;
+      in_flight_[kept++] = pending;  // in the order of submission: the earliest are asked first
       continue;
     }
-    const Pending ended = pending;
-    in_flight_[i] = in_flight_.back();
-    in_flight_.pop_back();
-    any = true;
-    if (status.ok()) status = ended.exchange->collect(*ended.channel, ended.ticket);
-    ended.channel->table->release(ended.channel->instance, ended.ticket);
-    ended.exchange->finished(std::move(status));
+    if (status.ok()) status = pending.exchange->collect(*pending.channel, pending.ticket);
+    pending.channel->table->release(pending.channel->instance, pending.ticket);
+    finish(*pending.exchange, std::move(status));
   }
+  const bool any = kept != in_flight_.size();
+  in_flight_.resize(kept);
   return any;
 }
 
@@ -244,11 +273,11 @@ void Communication::fail_everything(const Status& reason) {
   // buffers.
   for (Pending& pending : in_flight_) {
     pending.channel->table->release(pending.channel->instance, pending.ticket);
-    pending.exchange->finished(reason);
+    finish(*pending.exchange, reason);
   }
   in_flight_.clear();
   for (auto& [key, exchange] : held_)
-    if (exchange != nullptr) exchange->finished(reason);
+    if (exchange != nullptr) finish(*exchange, reason);
   held_.clear();
 }
 

@@ -92,6 +92,17 @@ class Communication {
 
   // [any] Hands over a message. Errors arrive in exchange->finished, also those of submit itself.
   void submit(Channel* channel, Exchange* exchange);
+  // [any] The same for one of many: it may lie until the next announce.
+  void submit_quietly(Channel* channel, Exchange* exchange);
+  void announce() { wake_.notify_one(); }  // [any]
+
+  // Told after each round in which exchanges may have finished.
+  struct Listener {
+    virtual void polled() = 0;  // [comm]
+    virtual ~Listener() = default;
+  };
+  // [control] Null: nobody.
+  void set_listener(Listener* listener);
 
   // [any] On an ORDERED channel nothing will be sent for `sequence`: its turn passes.
   void skip(Channel* channel, uint64_t sequence);
@@ -107,7 +118,10 @@ class Communication {
   Status abort_reason() const;
 
   // [any] A hint that application threads wait (true) or compute (false): how eagerly to poll.
-  void set_waiting(bool waiting) { waiting_.store(waiting, std::memory_order_relaxed); }
+  void set_waiting(bool waiting) {
+    waiting_.store(waiting, std::memory_order_relaxed);
+    if (waiting) announce();  // it may be in a long sleep
+  }
 
  private:
   struct Pending {
@@ -124,6 +138,7 @@ class Communication {
   void loop();
   void start(const Submission& submission);
   void go(Channel* channel, Exchange* exchange);
+  void finish(Exchange& exchange, Status status);
   bool poll_once();  // true when something ended
   void fail_everything(const Status& reason);
   bool take_work(unsigned idle_polls);
@@ -138,6 +153,8 @@ class Communication {
   std::atomic<bool> waiting_{false};
   std::atomic<bool> aborted_{false};
   // [comm] only from here on
+  Listener* listener_ = nullptr;
+  bool some_finished_ = false;  // since the listener was told
   std::vector<Submission> taken_;
   std::vector<const std::function<void()>*> taken_tasks_;
   std::vector<Pending> in_flight_;

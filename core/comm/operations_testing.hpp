@@ -37,69 +37,57 @@ class ThreadHub {
   static void carry_out(Slot& slot);
 };
 
-inline double element(uint32_t dtype, const void* data, uint64_t i) {
-  const auto as = [&](auto zero) {
-    return static_cast<double>(static_cast<const decltype(zero)*>(data)[i]);
-  };
-  float value = 0;
+// Calls `use` with a zero of the C++ type that `dtype` stands for; 16-bit floats have none, and
+// their bits are passed.
+template <typename Use>
+auto with_type(uint32_t dtype, Use&& use) {
   switch (dtype) {
     case PENSTOCK_FLOAT32:
-      return as(float{});
+      return use(float{});
     case PENSTOCK_FLOAT64:
-      return as(double{});
+      return use(double{});
     case PENSTOCK_INT8:
-      return as(int8_t{});
+      return use(int8_t{});
     case PENSTOCK_UINT8:
     case PENSTOCK_BOOL:
-      return as(uint8_t{});
+      return use(uint8_t{});
     case PENSTOCK_INT16:
-      return as(int16_t{});
-    case PENSTOCK_UINT16:
-      return as(uint16_t{});
+      return use(int16_t{});
     case PENSTOCK_INT32:
-      return as(int32_t{});
+      return use(int32_t{});
     case PENSTOCK_UINT32:
-      return as(uint32_t{});
+      return use(uint32_t{});
     case PENSTOCK_INT64:
-      return as(int64_t{});
+      return use(int64_t{});
     case PENSTOCK_UINT64:
-      return as(uint64_t{});
+      return use(uint64_t{});
     default:
-      to_float32(dtype, static_cast<const uint16_t*>(data) + i, &value, 1);
-      return value;
+      return use(uint16_t{});
   }
+}
+inline bool is_half(uint32_t dtype) {
+  return dtype == PENSTOCK_FLOAT16 || dtype == PENSTOCK_BFLOAT16;
+}
+
+inline double element(uint32_t dtype, const void* data, uint64_t i) {
+  if (is_half(dtype)) {
+    float value = 0;
+    to_float32(dtype, static_cast<const uint16_t*>(data) + i, &value, 1);
+    return value;
+  }
+  return with_type(dtype, [&](auto zero) {
+    return static_cast<double>(static_cast<const decltype(zero)*>(data)[i]);
+  });
 }
 
 inline void set_element(uint32_t dtype, void* data, uint64_t i, double value) {
-  const auto as = [&](auto zero) {
-    static_cast<decltype(zero)*>(data)[i] = static_cast<decltype(zero)>(value);
-  };
-  const auto narrow = static_cast<float>(value);
-  switch (dtype) {
-    case PENSTOCK_FLOAT32:
-      return as(float{});
-    case PENSTOCK_FLOAT64:
-      return as(double{});
-    case PENSTOCK_INT8:
-      return as(int8_t{});
-    case PENSTOCK_UINT8:
-    case PENSTOCK_BOOL:
-      return as(uint8_t{});
-    case PENSTOCK_INT16:
-      return as(int16_t{});
-    case PENSTOCK_UINT16:
-      return as(uint16_t{});
-    case PENSTOCK_INT32:
-      return as(int32_t{});
-    case PENSTOCK_UINT32:
-      return as(uint32_t{});
-    case PENSTOCK_INT64:
-      return as(int64_t{});
-    case PENSTOCK_UINT64:
-      return as(uint64_t{});
-    default:
-      return from_float32(dtype, &narrow, static_cast<uint16_t*>(data) + i, 1);
+  if (is_half(dtype)) {
+    const auto narrow = static_cast<float>(value);
+    return from_float32(dtype, &narrow, static_cast<uint16_t*>(data) + i, 1);
   }
+  with_type(dtype, [&](auto zero) {
+    static_cast<decltype(zero)*>(data)[i] = static_cast<decltype(zero)>(value);
+  });
 }
 
 inline double reduced(uint32_t reduction, double left, double right) {

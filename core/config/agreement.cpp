@@ -60,9 +60,9 @@ Status add_scheme_lines(const Scheme& scheme, const DescribeInstance& describe,
 
 Result<std::string> Config::agreement_text(const DescribeInstance& describe) const {
   std::string text = fmt::format(
-      "runtime.deterministic = {}\nruntime.hash_replicated_every = {}\n"
+      "runtime.code_path = {}\nruntime.deterministic = {}\nruntime.hash_replicated_every = {}\n"
       "runtime.nonfinite = {}\nruntime.seed = {}\n",
-      runtime_.deterministic, runtime_.hash_replicated_every,
+      runtime_.code_path, runtime_.deterministic, runtime_.hash_replicated_every,
       runtime_.nonfinite == Nonfinite::strict ? "strict" : "void", runtime_.seed);
   for (uint64_t stage : stages()) {
     std::vector<std::string> lines;

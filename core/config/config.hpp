@@ -132,9 +132,9 @@ struct Switch {
 
 enum class Nonfinite { void_bucket, strict };
 
-// `[runtime]`. `deterministic`, `seed`, `nonfinite` and `hash_replicated_every` must be equal on
-// all ranks, because they decide which messages are sent and what is in them; the rest is each
-// rank's own.
+// `[runtime]`. `deterministic`, `seed`, `nonfinite`, `hash_replicated_every` and `code_path` must
+// be equal on all ranks, because they decide which messages are sent and what is in them; the rest
+// is each rank's own.
 struct RuntimeConfig {
   std::vector<std::string> plugin_path;  // absolute
   bool allow_insecure_paths = false;
@@ -147,6 +147,7 @@ struct RuntimeConfig {
   std::string log_level = "warning";  // debug, info, warning, error
   std::string timeline;  // path as given, relative to the working directory; empty: none
   uint64_t hash_replicated_every = 0;  // steps; 0: never
+  std::string code_path = "auto";      // of kernels: measured, or portable, avx2, avx512
 };
 
 // Sorted lines that describe an instance's plugin and its resolved options, without RANK_LOCAL

@@ -162,10 +162,10 @@ Status ConfigReader::read_runtime(const Node& node) {
         node.where.text());
   }
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, "runtime"));
-  PENSTOCK_TRY(check_keys(
-      *table, "runtime",
-      {"plugin_path", "allow_insecure_paths", "deterministic", "seed", "deadline_s", "heartbeat_s",
-       "nonfinite", "arena_limit_mb", "log_level", "timeline", "hash_replicated_every"}));
+  PENSTOCK_TRY(check_keys(*table, "runtime",
+                          {"plugin_path", "allow_insecure_paths", "deterministic", "seed",
+                           "deadline_s", "heartbeat_s", "nonfinite", "arena_limit_mb", "log_level",
+                           "timeline", "hash_replicated_every", "code_path"}));
   RuntimeConfig& runtime = config_.runtime_;
   for (const auto& [key, value] : *table) {
     const std::string full = "runtime." + key;
@@ -199,6 +199,10 @@ Status ConfigReader::read_runtime(const Node& node) {
     if (key == "log_level") {
       PENSTOCK_ASSIGN(runtime.log_level,
                       read_one_of(value, full, {"debug", "info", "warning", "error"}));
+    }
+    if (key == "code_path") {
+      PENSTOCK_ASSIGN(runtime.code_path,
+                      read_one_of(value, full, {"auto", "portable", "avx2", "avx512"}));
     }
     if (key == "nonfinite") {
       PENSTOCK_ASSIGN(const std::string mode, read_one_of(value, full, {"void", "strict"}));

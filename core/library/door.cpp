@@ -3,6 +3,7 @@
 
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
+#include "core/plugin/c_struct.hpp"
 
 #include <exception>
 
@@ -10,6 +11,7 @@ using penstock::Operation;
 using penstock::Runtime;
 using penstock::Set;
 using penstock::Status;
+using penstock::take_struct;
 using penstock::to_c;
 using penstock::view;
 
@@ -37,48 +39,9 @@ penstock_status* door(Body&& body) noexcept {
   }
 }
 
-// A struct the caller filled: its size is sane and what lies beyond the fields we know is zero.
-template <typename T>
-Status check_struct(const T* given, std::string_view name) {
-  if (given == nullptr) return penstock::invalid_argument("{} is null", name);
-  if (const uint64_t size = given->struct_size; size < sizeof(uint64_t) || size > (1u << 20))
-    return penstock::invalid_argument("{}.struct_size is {}, expected sizeof({}) = {}", name,
-                                      given->struct_size, name, sizeof(T));
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  for (uint64_t i = sizeof(T); i < given->struct_size; ++i)
-    if (bytes[i] != 0)
-      return penstock::unimplemented(
-          "{} has a field beyond byte {} that this version does not know", name, i);
-  return {};
-}
-
-// The caller's struct as ours: fields it does not know are zero.
-template <typename T>
-T copy_struct(const T* given) {
-  T copy{};
-  std::memcpy(&copy, given, std::min<uint64_t>(given->struct_size, sizeof(T)));
-  return copy;
-}
-
-template <typename T>
-Status fill_struct(T* target, const T& values) {
-  if (target == nullptr || target->struct_size < sizeof(uint64_t))
-    return penstock::invalid_argument("the struct to fill has no size");
-  const uint64_t size = target->struct_size;
-  std::memcpy(target, &values, std::min<uint64_t>(size, sizeof(T)));
-  target->struct_size = size;
-  return {};
-}
-
 Status emit(penstock::Result<std::string> text, void* context, penstock_text_sink sink) {
   if (!text.ok()) return text.status();
   sink(context, penstock::str(text.value()));
-  return {};
-}
-
-Status copy_tensor(const penstock_tensor* tensor, penstock_tensor& copy) {
-  PENSTOCK_TRY(check_struct(tensor, "penstock_tensor"));
-  copy = copy_struct(tensor);
   return {};
 }
 
@@ -106,8 +69,9 @@ uint32_t penstock_abi_version(void) {
 penstock_status* penstock_runtime_open(const penstock_runtime_options* options,
                                        penstock_runtime** runtime) {
   return door([&]() -> Status {
-    PENSTOCK_TRY(check_struct(options, "penstock_runtime_options"));
-    PENSTOCK_ASSIGN(auto opened, Runtime::open(copy_struct(options)));
+    penstock_runtime_options copy{};
+    PENSTOCK_TRY(take_struct(options, "penstock_runtime_options", copy));
+    PENSTOCK_ASSIGN(auto opened, Runtime::open(copy));
     *runtime = new penstock_runtime{std::move(opened)};
     return {};
   });
@@ -121,7 +85,9 @@ void penstock_abort(penstock_runtime* runtime, penstock_str reason) {
 }
 
 penstock_status* penstock_runtime_topology(penstock_runtime* runtime, penstock_topology* topology) {
-  return door([&] { return fill_struct(topology, runtime->runtime->topology()); });
+  return door([&] {
+    return penstock::fill_struct(topology, "penstock_topology", runtime->runtime->topology());
+  });
 }
 penstock_status* penstock_runtime_report(penstock_runtime* runtime, void* context,
                                          penstock_text_sink sink) {
@@ -138,10 +104,9 @@ penstock_status* penstock_set_create(penstock_runtime* runtime,
                                      const penstock_set_declaration* declaration,
                                      penstock_set** set) {
   return door([&]() -> Status {
-    PENSTOCK_TRY(check_struct(declaration, "penstock_set_declaration"));
-    for (uint64_t i = 0; i < declaration->n_gradients; ++i)
-      PENSTOCK_TRY(check_struct(declaration->gradients[i], "penstock_gradient_declaration"));
-    PENSTOCK_ASSIGN(auto made, Set::create(*runtime->runtime, copy_struct(declaration)));
+    penstock_set_declaration copy{};
+    PENSTOCK_TRY(take_struct(declaration, "penstock_set_declaration", copy));
+    PENSTOCK_ASSIGN(auto made, Set::create(*runtime->runtime, copy));
     *set = new penstock_set{std::move(made)};
     return {};
   });
@@ -162,7 +127,7 @@ penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
   return door([&]() -> Status {
     (void)stream;  // CPU tensors only: checked with the tensor
     penstock_tensor copy{};
-    PENSTOCK_TRY(copy_tensor(tensor, copy));
+    PENSTOCK_TRY(take_struct(tensor, "penstock_tensor", copy));
     return set->set->gradient_ready(index, copy);
   });
 }
@@ -170,7 +135,7 @@ penstock_status* penstock_gradient_absent(penstock_set* set, uint64_t index,
                                           const penstock_tensor* tensor) {
   return door([&]() -> Status {
     penstock_tensor copy{};
-    PENSTOCK_TRY(copy_tensor(tensor, copy));
+    PENSTOCK_TRY(take_struct(tensor, "penstock_tensor", copy));
     return set->set->gradient_absent(index, copy);
   });
 }
@@ -223,7 +188,7 @@ penstock_status* penstock_set_counters(penstock_set* set, penstock_counters* cou
   return door([&]() -> Status {
     penstock_counters values{};
     set->set->counters(values);
-    return fill_struct(counters, values);
+    return penstock::fill_struct(counters, "penstock_counters", values);
   });
 }
 
@@ -231,9 +196,9 @@ penstock_status* penstock_operation_submit(penstock_runtime* runtime,
                                            const penstock_operation_declaration* declaration,
                                            penstock_operation** operation) {
   return door([&]() -> Status {
-    PENSTOCK_TRY(check_struct(declaration, "penstock_operation_declaration"));
-    PENSTOCK_ASSIGN(auto submitted,
-                    runtime->runtime->operations().submit(copy_struct(declaration)));
+    penstock_operation_declaration copy{};
+    PENSTOCK_TRY(take_struct(declaration, "penstock_operation_declaration", copy));
+    PENSTOCK_ASSIGN(auto submitted, runtime->runtime->operations().submit(copy));
     *operation = new penstock_operation{std::move(submitted)};
     return {};
   });

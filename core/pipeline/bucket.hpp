@@ -10,6 +10,8 @@
 #include "core/plugin/instances.hpp"
 #include "core/trace/timeline.hpp"
 
+#include <penstock/fold.h>
+
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -33,7 +35,6 @@ struct SetContext {
   uint32_t rank = 0;
   uint32_t world = 1;
   bool result_is_sum = false;        // the frontend wants sums, not means
-  bool broadcast_sums = false;       // the transport's sums differ in bits between ranks
   bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
   std::string name;                  // of the set
   std::string composite_id;          // plugin id of the composite collective
@@ -83,7 +84,6 @@ struct ItemRun {
   CompressorInstance* compressor = nullptr;
   MemoryInstance* memory = nullptr;
   std::vector<RoundNeed> rounds;  // none: only compensated
-  uint32_t need_flags = 0;        // PENSTOCK_NEED_*
   uint32_t work_is = 0;
   uint32_t n_scalars = 0;
   bool keeps = false;   // what encode takes out can be given back
@@ -104,6 +104,8 @@ struct ItemRun {
   PayloadStorage returned;  // decoded own payload, for give_back
   Buffer refused_data, taken_data, result_data, returned_data;
   bool on_composite = false;
+  bool folded = false;  // encode compensates in the same sweep, as `fold` says
+  penstock_fold fold{};
 
   void* storage() const;  // the piece within the gradient's own storage
   bool wants_mean() const { return rounds.empty() || rounds.back().result == PENSTOCK_RESULT_MEAN; }
@@ -118,7 +120,9 @@ struct CompressorCall {
   std::vector<size_t> positions;
   std::vector<const penstock_item*> items;
   std::vector<penstock_payload*> own;
-  std::vector<const penstock_payload*> received;  // [item * n_ranks + rank]
+  std::vector<const penstock_payload*> received;        // [item * n_ranks + rank]
+  const penstock_fold_encoder* fold_encoder = nullptr;  // where an item is folded
+  std::vector<const penstock_fold*> folds;              // null for items that are not
 };
 
 // One call to a memory.
@@ -128,12 +132,15 @@ struct MemoryCall {
   uint64_t scalars_first = 0;  // in the prologue message
   std::vector<size_t> positions;
   std::vector<const penstock_item*> items;
+  std::vector<const penstock_item*> unfolded;      // those that encode does not compensate
   std::vector<const penstock_payload*> taken;      // for record
   std::vector<const penstock_payload*> give_back;  // scratch for give_back calls
 };
 
 class BucketRun {
  public:
+  static constexpr uint64_t kSmallElements = 4096;
+
   BucketRun(SetContext& context, BucketPlan plan, uint32_t number)
       : context(context), plan(std::move(plan)), number(number) {}
 
@@ -191,6 +198,13 @@ class BucketRun {
   Launch next_forward() { return Launch{*this}; }
   void launch();  // [any]
 
+  // Its whole job takes microseconds.
+  bool is_small() const {
+    uint64_t elements = 0;
+    for (const ItemRun& item : items)
+      if ((elements += item.piece.numel) > kSmallElements) return false;
+    return true;
+  }
   bool splits() const { return plan.route == PENSTOCK_ROUTE_SPLIT; }
 };
 

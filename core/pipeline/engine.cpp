@@ -17,6 +17,7 @@ Engine::~Engine() {
 
 void Engine::start(BucketRun& bucket) {
   enqueue(bucket, true);
+  announce();
 }
 void Engine::resume(BucketRun& bucket) {
   enqueue(bucket, false);
@@ -29,7 +30,6 @@ void Engine::enqueue(BucketRun& bucket, bool fresh) {
     heap_.push_back({rank, next_ticket_++, &bucket, fresh});
     std::push_heap(heap_.begin(), heap_.end());
   }
-  wake_.notify_one();
 }
 
 Status Engine::run(const std::function<Status()>& task) {
@@ -56,6 +56,11 @@ Status Engine::run(const std::function<Status()>& task) {
 void Engine::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
+    if (heap_.empty() && unannounced_ != nullptr) {
+      lock.unlock();
+      announce_messages();
+      lock.lock();
+    }
     wake_.wait(lock, [&] { return stopping_ || !heap_.empty() || !tasks_.empty(); });
     if (!tasks_.empty()) {
       const auto* task = tasks_.back();
@@ -75,15 +80,29 @@ void Engine::loop() {
   }
 }
 
+// Messages of small buckets leave together: a wake-up costs more than such a bucket's whole job.
+// None waits for more than small jobs.
+void Engine::announce_messages() {
+  if (unannounced_ != nullptr) unannounced_->announce();
+  unannounced_ = nullptr;
+}
+
 void Engine::advance(const Entry& entry) {
   BucketRun& bucket = *entry.bucket;
+  const bool small = bucket.is_small();
+  Communication* communication = bucket.context.communication;
+  if (!small) announce_messages();
   if (entry.fresh) {
     const uint64_t before = bucket.frame.allocations();
     bucket.job = Job();  // gives the frame of the last step free
     bucket.job = run_bucket(bucket);
     allocations_ += bucket.frame.allocations() - before;
   }
-  if (bucket.job.resume()) bucket.context.bucket_ended(bucket, bucket.job.status());
+  // At its end the set may go: neither it nor the bucket is touched any more.
+  const bool ended = bucket.job.resume();
+  unannounced_ = communication;
+  if (!small) announce_messages();
+  if (ended) bucket.context.bucket_ended(bucket, bucket.job.status());
 }
 
 }  // namespace penstock

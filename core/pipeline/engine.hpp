@@ -13,15 +13,19 @@
 
 namespace penstock {
 
-class Engine {
+class Engine final : public Communication::Listener {
  public:
   Engine();
-  ~Engine();  // all jobs have ended
+  ~Engine() override;  // all jobs have ended
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void start(BucketRun& bucket);   // [any] a new job
-  void resume(BucketRun& bucket);  // [any] a parked one
+  void start(BucketRun& bucket);  // [any] a new job
+  // [any] A parked one; runs after the next announce at the latest. Many messages end in one poll:
+  // waking the engine for each would cost more than what it does for them.
+  void resume(BucketRun& bucket);
+  void announce() { wake_.notify_one(); }  // [any]
+  void polled() override { announce(); }
   // [control] Runs `task` on the engine thread between two jobs, and waits for it.
   Status run(const std::function<Status()>& task);
 
@@ -41,12 +45,14 @@ class Engine {
   void enqueue(BucketRun& bucket, bool fresh);
   void loop();
   void advance(const Entry& entry);
+  void announce_messages();
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Entry> heap_;
   std::vector<const std::function<void()>*> tasks_;
   uint64_t next_ticket_ = 0;
+  Communication* unannounced_ = nullptr;  // [engine] has messages that it may not know of
   bool stopping_ = false;
   std::atomic<uint64_t> allocations_{0};
   std::thread thread_;

@@ -30,6 +30,7 @@ struct Gradient {
   enum class Stage { open, ready, done };
   Stage stage = Stage::open;
   uint32_t pieces_left = 0;  // of this step that have not yet left their result
+  uint32_t waiters = 0;      // threads that wait for it
   double learning_rate = 0;
   uint64_t ready_us = 0;
 

@@ -83,7 +83,9 @@ bool BucketRun::Launch::await_suspend(std::coroutine_handle<>) noexcept {
 
 void BucketRun::launch() {
   launched.store(true);
-  if (waits_for_launch.exchange(false)) context.engine->resume(*this);
+  if (!waits_for_launch.exchange(false)) return;
+  context.engine->resume(*this);
+  context.engine->announce();
 }
 
 Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {

@@ -62,12 +62,16 @@ void list_compressor_calls(BucketRun& bucket) {
         return c.compressor == item.compressor && c.n_ranks == n_ranks;
       });
       if (call == calls.end()) {
-        calls.push_back({item.compressor, round, n_ranks, {}, {}, {}, {}});
-        call = calls.end() - 1;
+        call = calls.emplace(calls.end());
+        call->compressor = item.compressor;
+        call->round = round;
+        call->n_ranks = n_ranks;
       }
       call->positions.push_back(i);
       call->items.push_back(&item.for_compressor);
       call->own.push_back(item.own[round].c());
+      call->folds.push_back(item.folded ? &item.fold : nullptr);
+      if (item.folded) call->fold_encoder = fold_encoder(*item.compressor);
       for (PayloadStorage& payload : item.received[round]) call->received.push_back(payload.c());
     }
     for (CompressorCall& call : calls) {
@@ -92,6 +96,7 @@ void list_memory_calls(BucketRun& bucket) {
     }
     call->positions.push_back(i);
     call->items.push_back(&item.for_memory);
+    if (!item.folded) call->unfolded.push_back(&item.for_memory);
     const PayloadStorage* taken = item.rounds.empty() ? nullptr
                                   : item.on_composite ? &item.taken
                                                       : &item.own.back();
@@ -105,6 +110,16 @@ void list_memory_calls(BucketRun& bucket) {
 }
 
 }  // namespace
+
+const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor) {
+  if (!PENSTOCK_HAS_MEMBER(compressor.table(), penstock_compressor, extension)) return nullptr;
+  const penstock_str id{PENSTOCK_FOLD_EXTENSION, sizeof PENSTOCK_FOLD_EXTENSION - 1};
+  const auto* encoder =
+      static_cast<const penstock_fold_encoder*>(compressor->extension(compressor.self(), id));
+  return encoder != nullptr && PENSTOCK_HAS_MEMBER(encoder, penstock_fold_encoder, encode)
+             ? encoder
+             : nullptr;
+}
 
 uint64_t message_bytes(const BucketRun& bucket) {
   uint64_t total = 0;

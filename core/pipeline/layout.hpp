@@ -8,6 +8,9 @@ namespace penstock {
 // Bytes of message buffers a bucket will take, for the fit check before anything is allocated.
 uint64_t message_bytes(const BucketRun& bucket);
 
+// How the compressor compensates and encodes in one sweep; null where it cannot. [control]
+const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor);
+
 // Makes everything a step needs. Items are complete but for payloads; the channels are open.
 // [control]
 Status lay_out(BucketRun& bucket);

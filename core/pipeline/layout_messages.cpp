@@ -2,6 +2,7 @@
 
 #include "core/pipeline/layout.hpp"
 #include "core/pipeline/wire.hpp"
+#include "core/plugin/needs.hpp"
 #include "core/state/state_store.hpp"
 
 #include <algorithm>
@@ -149,15 +150,16 @@ Status lay_out_sparse(BucketRun& bucket, uint32_t round, std::vector<size_t> ite
   c.payloads = message->payload_pointers.data();
   c.n_items = message->item_pointers.size();
 
-  penstock_collective_need need{};
-  need.struct_size = sizeof need;
+  CollectiveNeed published;
   if (PENSTOCK_HAS_MEMBER(channel->table, penstock_collective, plan)) {
     const penstock_message* messages[] = {&c};
-    penstock_collective_need* needs[] = {&need};
+    penstock_collective_need* needs[] = {&published.c};
     PENSTOCK_TRY(bucket.context.communication->run([&] {
       return from_c(channel->table->plan(channel->instance, channel->handle, messages, 1, needs));
     }));
   }
+  PENSTOCK_TRY(published.adopt(bucket.context.composite_id));
+  const penstock_collective_need& need = published.c;
   PENSTOCK_TRY(claim_collective_states(bucket, *message, need));
   message->scratch = Buffer(need.scratch_bytes);
   message->exec = bucket.context.exec;

@@ -3,6 +3,7 @@
 
 #include "core/tensor/dtype.hpp"
 
+#include <penstock/collective.h>
 #include <penstock/compressor.h>
 
 #include <vector>

@@ -86,6 +86,7 @@ Status Runtime::meet(const penstock_runtime_options& options) {
   log_.set_rank(world_.rank, world_.size);
   timeline_.set_rank(world_.rank);
   engine_ = std::make_unique<Engine>();
+  communication_->set_listener(engine_.get());
 
   Communication::OpenRequest request{};
   request.table = transport_->table();
@@ -147,10 +148,22 @@ Status Runtime::agree() {
   text += fmt::format("\npenstock {}, ABI {}.{}, frontend {}\n", PENSTOCK_VERSION,
                       PENSTOCK_ABI_MAJOR, PENSTOCK_ABI_MINOR, frontend_);
   PENSTOCK_TRY(control_->agree("configuration", text, {}, deadline_us()));
+  PENSTOCK_TRY(agree_on_code_paths());
   const std::string& timeline = config_.runtime().timeline;
   if (!timeline.empty())
     PENSTOCK_TRY(timeline_.start(world_.size > 1 ? fmt::format("{}.rank{}", timeline, world_.rank)
                                                  : timeline));
+  return {};
+}
+
+// Before the sets make instances of compressors and memories, which ask the host for their path.
+Status Runtime::agree_on_code_paths() {
+  const std::string& wanted = config_.runtime().code_path;
+  const bool measures = world_.rank == 0 && wanted == "auto";
+  PENSTOCK_ASSIGN(const auto offers,
+                  control_->gather("code paths", code_path_offer(measures), {}, deadline_us()));
+  PENSTOCK_ASSIGN(code_paths_, choose_code_paths(offers, wanted));
+  for (const auto& [family, path] : code_paths_) host_->set_code_path(family, path);
   return {};
 }
 
@@ -159,6 +172,7 @@ Runtime::~Runtime() {
   operations_.reset();
   const bool aborted = control_ != nullptr && control_->aborted();
   if (control_ != nullptr) control_->stop();
+  if (engine_ != nullptr) communication_->set_listener(nullptr);
   engine_.reset();
   if (joined_ && PENSTOCK_HAS_MEMBER(transport_->table(), penstock_collective, leave)) {
     if (world_channel_ != nullptr) communication_->close_channel(world_channel_);
@@ -258,6 +272,7 @@ Result<std::string> Runtime::report() {
                                 {"route", route_name(scheme.route)}}},
                               {"seed", config_.runtime().seed},
                               {"deterministic", config_.runtime().deterministic},
+                              {"code_paths", code_paths_},
                               {"plugins", plugins},
                               {"searched", searched}};
   return report.dump(2);

@@ -7,6 +7,7 @@
 #include "core/comm/operations.hpp"
 #include "core/config/load.hpp"
 #include "core/pipeline/engine.hpp"
+#include "core/plugin/code_paths.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/resolve.hpp"
 #include "core/trace/timeline.hpp"
@@ -43,6 +44,8 @@ class Runtime {
   const penstock_world& world() const { return world_; }
   uint64_t deadline_us() const { return static_cast<uint64_t>(config_.runtime().deadline_s * 1e6); }
   penstock_topology topology() const;
+  const CodePaths& code_paths() const { return code_paths_; }
+  const penstock_host* host() const { return host_->table(); }
   Result<std::string> report();
 
   // [any] Gives the run up for a failure of this rank: the others are told.
@@ -63,12 +66,14 @@ class Runtime {
   Status load(const penstock_runtime_options& options);
   Status meet(const penstock_runtime_options& options);
   Status agree();
+  Status agree_on_code_paths();
   Result<std::string> exchange_address(const std::string& mine);
   void on_abort(const Status& reason);
 
   Log log_;
   Timeline timeline_;
   std::unique_ptr<Host> host_;
+  CodePaths code_paths_;  // the host's, for the report
   Config config_;
   std::unique_ptr<Registry> registry_;
   std::string frontend_;

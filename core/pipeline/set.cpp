@@ -56,7 +56,7 @@ Status Set::check_ready(const Gradient& gradient, const penstock_tensor& tensor)
 }
 
 // Called with the lock held.
-Status Set::make_ready(Gradient& gradient, void* data, std::unique_lock<std::mutex>& lock) {
+void Set::make_ready(Gradient& gradient, void* data) {
   gradient.stage = Gradient::Stage::ready;
   gradient.data = data;
   gradient.ready_us = now_us();
@@ -79,8 +79,6 @@ Status Set::make_ready(Gradient& gradient, void* data, std::unique_lock<std::mut
       engine->start(*bucket);
     }
   }
-  (void)lock;
-  return {};
 }
 
 Status Set::gradient_ready(uint64_t index, const penstock_tensor& tensor) {
@@ -100,7 +98,8 @@ Status Set::gradient_ready(uint64_t index, const penstock_tensor& tensor) {
         "gradient '{}' became ready twice in step {}: one backward pass per step, or accumulate "
         "before",
         gradient.name, step.index);
-  return make_ready(gradient, tensor.data, lock);
+  make_ready(gradient, tensor.data);
+  return {};
 }
 
 Status Set::gradient_absent(uint64_t index, const penstock_tensor& tensor) {
@@ -140,7 +139,7 @@ Status Set::close() {
     const uint64_t bytes = gradient->numel * dtype_bytes(gradient->dtype);
     if (gradient->unclaimed.bytes() != bytes) gradient->unclaimed = Buffer(bytes);
     if (bytes != 0) std::memset(gradient->unclaimed.data(), 0, bytes);
-    PENSTOCK_TRY(make_ready(*gradient, gradient->unclaimed.data(), lock));
+    make_ready(*gradient, gradient->unclaimed.data());
   }
   return {};
 }
@@ -157,8 +156,7 @@ void Set::launch_deferred() {
 
 void Set::first_leg_arrived(BucketRun&) {
   std::lock_guard lock(mutex_);
-  --first_legs_left_;
-  if (waiters_ > 0) changed_.notify_all();
+  if (--first_legs_left_ == 0) changed_.notify_all();
 }
 
 void Set::bucket_ended(BucketRun& bucket, const Status& status) {
@@ -171,11 +169,16 @@ void Set::bucket_ended(BucketRun& bucket, const Status& status) {
   if (!status.ok() && torn_.ok())
     torn_ =
         status.with_context(fmt::format("set '{}', step {}, {}", name, step.index, bucket.label));
-  for (ItemRun& item : bucket.items)
-    if (--item.gradient->pieces_left == 0) item.gradient->stage = Gradient::Stage::done;
+  // Who waits is woken by what it waits for, not by every bucket.
+  bool awaited = !status.ok();
+  for (ItemRun& item : bucket.items) {
+    if (--item.gradient->pieces_left != 0) continue;
+    item.gradient->stage = Gradient::Stage::done;
+    awaited |= item.gradient->waiters != 0;
+  }
   --buckets_left_;
   --running_;
-  if (waiters_ > 0 || running_ == 0) changed_.notify_all();
+  if (awaited || buckets_left_ == 0 || running_ == 0) changed_.notify_all();
 }
 
 void Set::fail(const Status& reason) {
@@ -186,14 +189,17 @@ void Set::fail(const Status& reason) {
 
 // ---- waiting ----
 
-Status Set::wait_until(const std::function<bool()>& finished, std::string_view what) {
+Status Set::wait_until(const std::function<bool()>& finished, std::string_view what,
+                       Gradient* awaited) {
   const uint64_t start = now_us();
   const Stage stage(timeline, what, "application", step.index);
   std::unique_lock lock(mutex_);
   if (!finished() && torn_.ok()) {
     ++waiters_;
+    if (awaited != nullptr) ++awaited->waiters;
     communication->set_waiting(true);
     changed_.wait(lock, [&] { return finished() || !torn_.ok(); });
+    if (awaited != nullptr) --awaited->waiters;
     if (--waiters_ == 0) communication->set_waiting(false);
   }
   totals_.wait_us += now_us() - start;
@@ -205,10 +211,11 @@ Status Set::wait(uint64_t index) {
     return invalid_argument("set '{}' has no gradient {}", name, index);
   PENSTOCK_TRY(close());
   launch_deferred();
-  Gradient& gradient = *gradients_[index];
-  return wait_until(
-      [&] { return gradient.stage == Gradient::Stage::done || where_[step.phase][index].empty(); },
-      "wait");
+  // Two words of capture: std::function keeps them without allocating.
+  const auto finished = [this, index] {
+    return gradients_[index]->stage == Gradient::Stage::done || where_[step.phase][index].empty();
+  };
+  return wait_until(finished, "wait", gradients_[index].get());
 }
 
 Status Set::wait_all() {

@@ -64,10 +64,12 @@ class Set final : public SetContext {
 
   // set.cpp
   Status check_ready(const Gradient& gradient, const penstock_tensor& tensor) const;
-  Status make_ready(Gradient& gradient, void* data, std::unique_lock<std::mutex>& lock);
+  void make_ready(Gradient& gradient, void* data);
   Status close();
   void launch_deferred();
-  Status wait_until(const std::function<bool()>& finished, std::string_view what);
+  // `awaited` null: what is waited for concerns all buckets.
+  Status wait_until(const std::function<bool()>& finished, std::string_view what,
+                    Gradient* awaited = nullptr);
   void arm();
   Status usable() const;  // with the mutex held
   void bucket_ended(BucketRun& bucket, const Status& status) override;
@@ -92,6 +94,7 @@ class Set final : public SetContext {
   Status plan_items(BucketRun& bucket);
   Status complete_item(BucketRun& bucket, ItemRun& item, const penstock_compressor_need& compressor,
                        const penstock_memory_need& memory);
+  static void fold_item(ItemRun& item, const penstock_memory_need& memory);
   Status claim_states(ItemRun& item, const penstock_compressor_need& compressor,
                       const penstock_memory_need& memory);
   void number_messages(const Plan& plan);

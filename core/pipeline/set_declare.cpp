@@ -2,6 +2,7 @@
 
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
+#include "core/plugin/c_struct.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -39,7 +40,8 @@ Status Set::declare(const penstock_set_declaration& declaration) {
 
   std::map<std::string_view, uint64_t> names;
   for (uint64_t i = 0; i < declaration.n_gradients; ++i) {
-    const penstock_gradient_declaration& c = *declaration.gradients[i];
+    penstock_gradient_declaration c{};
+    PENSTOCK_TRY(take_struct(declaration.gradients[i], "penstock_gradient_declaration", c));
     auto gradient = std::make_unique<Gradient>();
     gradient->name = view(c.name);
     gradient->index = i;

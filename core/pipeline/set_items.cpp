@@ -4,6 +4,7 @@
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
 #include "core/pipeline/template_item.hpp"
+#include "core/plugin/needs.hpp"
 
 #include <algorithm>
 
@@ -34,21 +35,19 @@ Status Set::plan_items(BucketRun& bucket) {
   for (auto& [instances, items] : groups) {
     auto& [compressor, memory] = instances;
     const size_t n = items.size();
-    std::vector<penstock_compressor_need> compressor_needs(n);
-    std::vector<penstock_memory_need> memory_needs(n);
+    std::deque<CompressorNeed> compressor_needs;
+    std::deque<MemoryNeed> memory_needs;
     std::vector<const penstock_item*> pointers(n);
     std::vector<penstock_compressor_need*> compressor_pointers(n);
     std::vector<penstock_memory_need*> memory_pointers(n);
     // A second time with float32 where a memory keeps state for a gradient of another dtype.
     for (bool again = true; again;) {
       again = false;
+      compressor_needs.clear();
+      memory_needs.clear();
       for (size_t i = 0; i < n; ++i) {
-        compressor_needs[i] = {};
-        compressor_needs[i].struct_size = sizeof compressor_needs[i];
-        memory_needs[i] = {};
-        memory_needs[i].struct_size = sizeof memory_needs[i];
-        compressor_pointers[i] = &compressor_needs[i];
-        memory_pointers[i] = &memory_needs[i];
+        compressor_pointers[i] = &compressor_needs.emplace_back().c;
+        memory_pointers[i] = &memory_needs.emplace_back().c;
         describe_item(items[i]->for_compressor, *items[i]->gradient, items[i]->piece,
                       items[i]->dtype);
         pointers[i] = &items[i]->for_compressor;
@@ -57,19 +56,21 @@ Status Set::plan_items(BucketRun& bucket) {
                               ->plan(compressor->self(), bucket.plan.phase, world, pointers.data(),
                                      n, compressor_pointers.data()))
                        .with_context(fmt::format("compressor '{}'", compressor->name())));
+      for (CompressorNeed& need : compressor_needs) PENSTOCK_TRY(need.adopt(compressor->name()));
       PENSTOCK_TRY(from_c((*memory)->plan(memory->self(), pointers.data(), n,
                                           compressor_pointers.data(), memory_pointers.data()))
                        .with_context(fmt::format("memory '{}'", memory->name())));
+      for (MemoryNeed& need : memory_needs) PENSTOCK_TRY(need.adopt(memory->name()));
       for (size_t i = 0; i < n; ++i) {
-        if (!needs_staging(memory_needs[i], items[i]->dtype)) continue;
+        if (!needs_staging(memory_needs[i].c, items[i]->dtype)) continue;
         items[i]->dtype = PENSTOCK_FLOAT32;
         again = true;
       }
     }
     uint64_t scratch_of_call = 0;
     for (size_t i = 0; i < n; ++i) {
-      PENSTOCK_TRY(complete_item(bucket, *items[i], compressor_needs[i], memory_needs[i]));
-      scratch_of_call += (compressor_needs[i].scratch_bytes + 63) / 64 * 64;
+      PENSTOCK_TRY(complete_item(bucket, *items[i], compressor_needs[i].c, memory_needs[i].c));
+      scratch_of_call += (compressor_needs[i].c.scratch_bytes + 63) / 64 * 64;
     }
     scratch_wanted = std::max(scratch_wanted, scratch_of_call);
   }
@@ -81,7 +82,6 @@ Status Set::complete_item(BucketRun& bucket, ItemRun& item,
                           const penstock_compressor_need& compressor,
                           const penstock_memory_need& memory) {
   item.rounds = copy_rounds(compressor);
-  item.need_flags = compressor.flags;
   item.work_is = memory.work_is;
   item.n_scalars = memory.n_scalars;
   item.staged = item.dtype != item.gradient->dtype;
@@ -113,8 +113,27 @@ Status Set::complete_item(BucketRun& bucket, ItemRun& item,
       one_dense_sum && (compressor.flags & plain) == plain && bucket.plan.pieces.size() == 1 &&
       bucket.plan.route == PENSTOCK_ROUTE_FLAT && item.work_is == PENSTOCK_WORK_IS_GRAD &&
       !item.staged && item.n_scalars == 0;
+  fold_item(item, memory);
   item.on_composite = composite != nullptr && !item.rounds.empty() && item.rounds.back().sparse();
   return {};
+}
+
+// Compensate and encode become one sweep where the memory publishes a form that the compressor
+// knows.
+void Set::fold_item(ItemRun& item, const penstock_memory_need& memory) {
+  if (memory.form == PENSTOCK_FORM_NONE || memory.form > PENSTOCK_FORM_NESTEROV) return;
+  const bool has_momentum = memory.form != PENSTOCK_FORM_AFFINE;
+  if ((item.compressor->traits().folds & (1u << (memory.form - 1))) == 0 ||
+      item.rounds.size() != 1 || item.work_is != PENSTOCK_WORK_IS_STATE || item.n_scalars != 0 ||
+      fold_encoder(*item.compressor) == nullptr ||
+      (has_momentum && memory.momentum_state >= item.memory_states.size()))
+    return;
+  item.folded = true;
+  item.fold.struct_size = sizeof item.fold;
+  item.fold.form = memory.form;
+  item.fold.beta = memory.beta;
+  item.fold.gamma = memory.gamma;
+  if (has_momentum) item.fold.momentum = item.memory_states[memory.momentum_state];
 }
 
 Status Set::claim_states(ItemRun& item, const penstock_compressor_need& compressor,

@@ -159,12 +159,6 @@ Status Set::check_fit_of_set() {
       input.arena_bytes += most * (gathered ? 1 + world : 2);
     }
   PENSTOCK_ASSIGN(FitAdvice advice, check_fit(input));
-  if (advice.broadcast_sums)
-    return unimplemented(
-        "set '{}' has a compressor whose sums must have the same bits on all ranks, which '{}' "
-        "does not promise; use an "
-        "algorithm of the transport that adds in rank order (mpi: algorithm = \"direct\")",
-        name, transport.name());
   if (rank == 0)
     for (const std::string& warning : advice.warnings)
       runtime_.log().write(LogLevel::warning, "fit", warning);

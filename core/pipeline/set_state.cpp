@@ -126,7 +126,8 @@ Result<std::string> Set::report() {
                          {"bytes_before", item.piece.numel * dtype_bytes(item.gradient->dtype)},
                          {"bytes_after", bytes},
                          {"compressor", item.compressor->name()},
-                         {"memory", item.memory->name()}});
+                         {"memory", item.memory->name()},
+                         {"one_sweep", item.folded}});
       }
       buckets.push_back({{"phase", phase},
                          {"number", bucket->number},

@@ -54,6 +54,16 @@ Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
   return {};
 }
 
+Status call_encode(BucketRun& bucket, CompressorCall& call) {
+  if (call.fold_encoder != nullptr)
+    return from_c(call.fold_encoder->encode(call.compressor->self(), &bucket.context.exec,
+                                            &bucket.context.step, call.round, call.items.data(),
+                                            call.items.size(), call.own.data(), call.folds.data()));
+  return from_c(call.compressor->table()->encode(
+      call.compressor->self(), &bucket.context.exec, &bucket.context.step, call.round,
+      call.items.data(), call.items.size(), call.own.data()));
+}
+
 void set_flag(BucketRun& bucket, MessageRun& message) {
   if (!message.has_flag) return;
   const float flag = bucket.nonfinite ? 1 : 0;
@@ -75,7 +85,8 @@ void submit(BucketRun& bucket, MessageRun& message) {
   // Eight steps apart a tag comes again; by then every message of the older step has ended.
   message.message.tag = step % 8 * bucket.context.tags_per_step + message.order;
   message.sequence = bucket.context.sequence_base + message.order;
-  bucket.context.communication->submit(message.channel, &message);
+  // The engine announces it.
+  bucket.context.communication->submit_quietly(message.channel, &message);
 }
 
 }  // namespace
@@ -123,9 +134,12 @@ Status compensate(BucketRun& bucket) {
     for (MemoryCall& call : bucket.memory_calls) {
       const float* summed =
           call.n_scalars == 0 ? nullptr : bucket.prologue->send.as<float>() + call.scalars_first;
+      // Folded items are left to encode, which a bucket that is known to be void never reaches.
+      const auto& items = bucket.is_void ? call.items : call.unfolded;
+      if (items.empty()) continue;
       PENSTOCK_TRY(from_c(call.memory->table()->compensate(
-          call.memory->self(), &bucket.context.exec, &bucket.context.step, call.items.data(),
-          call.items.size(), summed)));
+          call.memory->self(), &bucket.context.exec, &bucket.context.step, items.data(),
+          items.size(), summed)));
     }
   }
   bucket.encode_us = now_us() - start;
@@ -147,9 +161,7 @@ Status encode(BucketRun& bucket, uint32_t round) {
       for (size_t position : call.positions) bucket.items[position].own[round].absent();
       continue;
     }
-    PENSTOCK_TRY(from_c(call.compressor->table()->encode(
-        call.compressor->self(), &bucket.context.exec, &bucket.context.step, round,
-        call.items.data(), call.items.size(), call.own.data())));
+    PENSTOCK_TRY(call_encode(bucket, call));
     for (size_t position : call.positions)
       PENSTOCK_TRY(check_own(bucket, bucket.items[position], round));
   }

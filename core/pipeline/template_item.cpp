@@ -1,5 +1,6 @@
 #include "core/pipeline/template_item.hpp"
 
+#include "core/plugin/needs.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace penstock {
@@ -78,24 +79,24 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
     item.set_dtype(needs.dtype);
     needs.phase_bytes.clear();
     uint32_t period = 1;
-    penstock_memory_need memory_need{};
+    MemoryNeed memory_need;
     for (uint32_t phase = 0; phase < period; ++phase) {
-      penstock_compressor_need need{};
-      need.struct_size = sizeof need;
-      penstock_compressor_need* compressor_needs[] = {&need};
+      CompressorNeed need;
+      penstock_compressor_need* compressor_needs[] = {&need.c};
       const penstock_item* items[] = {item.c()};
       PENSTOCK_TRY(
           from_c(compressor->plan(compressor.self(), phase, world, items, 1, compressor_needs))
               .with_context(fmt::format("compressor '{}'", compressor.name())));
-      period = need.period == 0 ? 1 : need.period;
+      PENSTOCK_TRY(need.adopt(compressor.name()));
+      period = need.c.period == 0 ? 1 : need.c.period;
       uint64_t bytes = 0;
-      for (const RoundNeed& round : copy_rounds(need)) {
+      for (const RoundNeed& round : copy_rounds(need.c)) {
         needs.combine = round.combine;
         for (const SectionNeed& section : round.sections) bytes += section.bytes();
       }
       needs.phase_bytes.push_back(bytes);
-      needs.part_alignment = need.part_alignment;
-      const penstock_compressor_need* const_needs[] = {&need};
+      needs.part_alignment = need.c.part_alignment;
+      const penstock_compressor_need* const_needs[] = {&need.c};
       const CompressorFacts facts =
           compressor_facts(compressor.name(), compressor.traits(), const_needs, 1);
       if (phase == 0)
@@ -103,13 +104,13 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
       else
         merge_phase(needs.compressor_facts, facts);
       if (phase > 0) continue;
-      memory_need.struct_size = sizeof memory_need;
-      penstock_memory_need* memory_needs[] = {&memory_need};
+      penstock_memory_need* memory_needs[] = {&memory_need.c};
       PENSTOCK_TRY(from_c(memory->plan(memory.self(), items, 1, const_needs, memory_needs))
                        .with_context(fmt::format("memory '{}'", memory.name())));
-      needs.memory_facts = memory_facts(memory.name(), *memory.table(), memory_need);
+      PENSTOCK_TRY(memory_need.adopt(memory.name()));
+      needs.memory_facts = memory_facts(memory.name(), *memory.table(), memory_need.c);
     }
-    if (!needs_staging(memory_need, needs.dtype)) return needs;
+    if (!needs_staging(memory_need.c, needs.dtype)) return needs;
     if (item.gradient().dtype == PENSTOCK_FLOAT64)
       return invalid_argument(
           "gradient '{}' is float64, which memory '{}' does not keep; add a rule with memory = "

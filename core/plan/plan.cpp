@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 namespace penstock {
 namespace {
@@ -35,6 +37,29 @@ Status check_piece(const PiecePlan& piece, const PlanFacts& facts, std::string_v
     return internal("scheduler '{}' cut gradient '{}' at element {}, but its compressor allows {}",
                     scheduler, name, piece.first,
                     alignment == 0 ? "no cuts" : fmt::format("multiples of {}", alignment));
+  return {};
+}
+
+// A message that no bucket sends would never go out; one that is listed twice has no one place.
+Status check_sequence(const Plan& plan, std::string_view scheduler) {
+  std::vector<std::vector<uint32_t>> routes(plan.period);  // per phase, of its buckets
+  for (const BucketPlan& bucket : plan.buckets) routes[bucket.phase].push_back(bucket.route);
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> listed;
+  for (const MessagePlan& message : plan.sequence) {
+    const auto text = [&] {
+      return fmt::format("leg {}, round {} of bucket {} in phase {}", message.leg, message.round,
+                         message.bucket, message.phase);
+    };
+    if (message.phase >= plan.period || message.bucket >= routes[message.phase].size())
+      return internal("scheduler '{}' lists a message of {}, which its plan does not have",
+                      scheduler, text());
+    const uint32_t route = routes[message.phase][message.bucket];
+    if (message.leg > (route == PENSTOCK_ROUTE_SPLIT ? 1u : 0u))
+      return internal("scheduler '{}' lists a message of {}, but that bucket's route has {}",
+                      scheduler, text(), route == PENSTOCK_ROUTE_SPLIT ? "two legs" : "one leg");
+    if (!listed.insert({message.phase, message.bucket, message.leg, message.round}).second)
+      return internal("scheduler '{}' lists the message of {} twice", scheduler, text());
+  }
   return {};
 }
 
@@ -141,7 +166,7 @@ Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view sch
     if (!seen[i])
       return internal("scheduler '{}' left gradient '{}' out of every phase", scheduler,
                       facts.names[i]);
-  return {};
+  return check_sequence(plan, scheduler);
 }
 
 }  // namespace penstock

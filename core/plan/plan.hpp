@@ -58,7 +58,8 @@ struct PlanFacts {
 };
 
 // Whether every gradient is in at most one place per phase and in at least one phase, ranges are
-// legal and aligned, and nothing is empty or unknown. Errors name `scheduler` and the gradient.
+// legal and aligned, nothing is empty or unknown, and the sequence lists messages that there are,
+// once each. Errors name `scheduler` and the gradient.
 Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view scheduler);
 
 }  // namespace penstock

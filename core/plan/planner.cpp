@@ -1,5 +1,6 @@
 #include "core/plan/planner.hpp"
 
+#include "core/plugin/c_struct.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <algorithm>
@@ -87,7 +88,7 @@ class Collector {
     sink_.struct_size = sizeof sink_;
     sink_.context = this;
     sink_.add_bucket = [](void* context, const penstock_bucket* bucket) {
-      return to_c(static_cast<Collector*>(context)->add(*bucket));
+      return to_c(static_cast<Collector*>(context)->add(bucket));
     };
     sink_.add_message = [](void* context, uint32_t phase, uint32_t bucket, uint32_t leg,
                            uint32_t round) -> penstock_status* {
@@ -101,7 +102,9 @@ class Collector {
   const penstock_plan_sink* c() const { return &sink_; }
 
  private:
-  Status add(const penstock_bucket& bucket) {
+  Status add(const penstock_bucket* theirs) {
+    penstock_bucket bucket{};
+    PENSTOCK_TRY(take_struct(theirs, "penstock_bucket", bucket));
     if (bucket.n_legs != 0)
       return unimplemented(
           "a scheduler spelled out the legs of a route; this version runs the routes flat and "
@@ -113,7 +116,8 @@ class Collector {
     if (plan.launch == PENSTOCK_LAUNCH_NEXT_FORWARD)
       return unimplemented("a scheduler launches the first leg of a route in the next forward");
     for (uint64_t i = 0; i < bucket.n_pieces; ++i) {
-      const penstock_piece& piece = *bucket.pieces[i];
+      penstock_piece piece{};
+      PENSTOCK_TRY(take_struct(bucket.pieces[i], "penstock_piece", piece));
       plan.pieces.push_back({piece.gradient, piece.first, piece.numel, piece.choice});
     }
     return {};

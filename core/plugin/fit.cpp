@@ -186,8 +186,15 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
                     "its result",
                     who(group, "compressor", compressor.name)));
   }
-  if (compressor.same_bits && !has(base_of(input).flags, PENSTOCK_COLLECTIVE_SAME_BITS))
-    advice.broadcast_sums = true;
+  // One rank's sum is that of all ranks.
+  const bool bits_may_differ =
+      input.world > 1 && !has(base_of(input).flags, PENSTOCK_COLLECTIVE_SAME_BITS);
+  if (compressor.same_bits && bits_may_differ) {
+    return failed_precondition(
+        "{} needs sums with the same bits on all ranks, which collective \"{}\" does not promise "
+        "(SAME_BITS); use an algorithm of it that adds in rank order (mpi: algorithm = \"direct\")",
+        who(group, "compressor", compressor.name), base_of(input).name);
+  }
   return {};
 }
 

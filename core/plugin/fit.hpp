@@ -77,10 +77,8 @@ struct FitInput {
 // Power-SGD's facts of a matrix and of a vector differ.
 void add_group(FitInput& input, FitGroup group);
 
-// What the core has to do, or to say, although everything fits.
+// What the core has to say although everything fits.
 struct FitAdvice {
-  bool broadcast_sums =
-      false;  // SAME_BITS is needed and the transport lacks it: rank 0's sum is broadcast
   std::vector<std::string> warnings;  // for the log
 };
 

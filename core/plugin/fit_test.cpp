@@ -87,7 +87,6 @@ TEST(Fit, WhatBelongsTogetherPasses) {
   for (const FitInput& input : {good_input(), oktopk_input(), dear_input()}) {
     const Result<FitAdvice> advice = check_fit(input);
     ASSERT_TRUE(advice.ok()) << advice.status().message();
-    EXPECT_FALSE(advice.value().broadcast_sums);
     EXPECT_TRUE(advice.value().warnings.empty());
   }
 }
@@ -253,15 +252,17 @@ TEST(Fit, AVoteIsNoSum) {
   EXPECT_EQ(advice.value().warnings.size(), 1u);
 }
 
-TEST(Fit, SumsThatFeedReplicatedStateAreBroadcastWhereBitsMayDiffer) {
+TEST(Fit, SumsThatFeedReplicatedStateWantTheSameBitsOnAllRanks) {
   FitInput input = good_input();
   input.groups[0].compressor.same_bits = true;
-  EXPECT_FALSE(check_fit(input).value().broadcast_sums);
+  EXPECT_TRUE(check_fit(input).ok());
   input.collective.flags &= ~uint32_t{PENSTOCK_COLLECTIVE_SAME_BITS};
-  ASSERT_TRUE(check_fit(input).ok());
-  EXPECT_TRUE(check_fit(input).value().broadcast_sums);
+  expect_refused(input, {"compressor \"none\"", "SAME_BITS", "algorithm = \"direct\""});
+  input.world = 1;
+  EXPECT_TRUE(check_fit(input).ok()) << "a rank alone agrees with itself";
+  input.world = 4;
   input.groups[0].compressor.same_bits = false;
-  EXPECT_FALSE(check_fit(input).value().broadcast_sums);
+  EXPECT_TRUE(check_fit(input).ok());
 }
 
 TEST(Fit, AGradientsDeviceIsOneTheCompressorKnows) {

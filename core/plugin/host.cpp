@@ -1,10 +1,23 @@
 #include "core/plugin/host.hpp"
 
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
 namespace penstock {
 
 // Plugins may call these from any thread and must never see an exception.
 struct Host::Services {
-  static Host& of(void* context) { return *static_cast<Host*>(context); }
+  penstock_host table{};
+  std::mutex mutex;
+  Log* log = nullptr;  // null once the host is gone
+  std::map<std::string, const std::string*, std::less<>> code_paths;
+  std::deque<std::string> texts;  // never shrinks: plugins hold on to what code_path gave
+  std::map<std::string, const void*, std::less<>> extensions;
+
+  static Services& of(void* context) { return *static_cast<Services*>(context); }
 
   static penstock_status* status_new(void*, uint32_t code, penstock_str message) noexcept {
     // A status stands for an error: null would say that all is well.
@@ -20,49 +33,73 @@ struct Host::Services {
   }
   static void status_free(void*, penstock_status* status) noexcept { (void)from_c(status); }
 
-  static void log(void* context, uint32_t level, penstock_str component,
-                  penstock_str message) noexcept {
+  static void write_log(void* context, uint32_t level, penstock_str component,
+                        penstock_str message) noexcept {
+    Services& self = of(context);
     const uint32_t known = level <= PENSTOCK_LOG_ERROR ? level : uint32_t{PENSTOCK_LOG_ERROR};
-    of(context).log_.write(static_cast<LogLevel>(known), view(component), view(message));
+    const std::lock_guard lock(self.mutex);
+    if (self.log != nullptr)
+      self.log->write(static_cast<LogLevel>(known), view(component), view(message));
   }
   static penstock_str code_path(void* context, penstock_str family) noexcept {
-    Host& host = of(context);
-    const std::lock_guard lock(host.mutex_);
-    const auto found = host.code_paths_.find(view(family));
-    return found == host.code_paths_.end() ? penstock_str{nullptr, 0} : str(*found->second);
+    Services& self = of(context);
+    const std::lock_guard lock(self.mutex);
+    auto found = self.code_paths.find(view(family));
+    if (found == self.code_paths.end()) found = self.code_paths.find(std::string_view());
+    return found == self.code_paths.end() ? penstock_str{nullptr, 0} : str(*found->second);
   }
   static const void* extension(void* context, penstock_str id) noexcept {
-    Host& host = of(context);
-    const std::lock_guard lock(host.mutex_);
-    const auto found = host.extensions_.find(view(id));
-    return found == host.extensions_.end() ? nullptr : found->second;
+    Services& self = of(context);
+    const std::lock_guard lock(self.mutex);
+    const auto found = self.extensions.find(view(id));
+    return found == self.extensions.end() ? nullptr : found->second;
+  }
+
+  explicit Services(Log& to) : log(&to) {
+    table.struct_size = sizeof table;
+    table.context = this;
+    table.abi_major = PENSTOCK_ABI_MAJOR;
+    table.abi_minor = PENSTOCK_ABI_MINOR;
+    table.version = str(PENSTOCK_VERSION);
+    table.status_new = status_new;
+    table.status_code = status_code;
+    table.status_message = status_message;
+    table.status_free = status_free;
+    table.log = write_log;
+    table.code_path = code_path;
+    table.extension = extension;
+  }
+
+  // Kept until the process ends, and beyond the end of static objects: no destructor runs.
+  static Services& make_for_ever(Log& log) {
+    static std::mutex all_mutex;
+    static auto& all = *new std::deque<std::unique_ptr<Services>>;
+    const std::lock_guard lock(all_mutex);
+    return *all.emplace_back(std::make_unique<Services>(log));
   }
 };
 
-Host::Host(Log& log) : log_(log) {
-  table_.struct_size = sizeof table_;
-  table_.context = this;
-  table_.abi_major = PENSTOCK_ABI_MAJOR;
-  table_.abi_minor = PENSTOCK_ABI_MINOR;
-  table_.version = str(PENSTOCK_VERSION);
-  table_.status_new = Services::status_new;
-  table_.status_code = Services::status_code;
-  table_.status_message = Services::status_message;
-  table_.status_free = Services::status_free;
-  table_.log = Services::log;
-  table_.code_path = Services::code_path;
-  table_.extension = Services::extension;
+Host::Host(Log& log) : services_(Services::make_for_ever(log)) {}
+
+Host::~Host() {
+  const std::lock_guard lock(services_.mutex);
+  services_.log = nullptr;
+  services_.extensions.clear();
+}
+
+const penstock_host* Host::table() const {
+  return &services_.table;
 }
 
 void Host::set_code_path(std::string_view family, std::string_view path) {
-  const std::lock_guard lock(mutex_);
-  texts_.emplace_back(path);
-  code_paths_.insert_or_assign(std::string(family), &texts_.back());
+  const std::lock_guard lock(services_.mutex);
+  services_.texts.emplace_back(path);
+  services_.code_paths.insert_or_assign(std::string(family), &services_.texts.back());
 }
 
 void Host::set_extension(std::string_view id, const void* table) {
-  const std::lock_guard lock(mutex_);
-  extensions_.insert_or_assign(std::string(id), table);
+  const std::lock_guard lock(services_.mutex);
+  services_.extensions.insert_or_assign(std::string(id), table);
 }
 
 }  // namespace penstock

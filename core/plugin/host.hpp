@@ -6,37 +6,32 @@
 
 #include <penstock/host.h>
 
-#include <deque>
-#include <map>
-#include <mutex>
-#include <string>
+#include <string_view>
 
 namespace penstock {
 
-// Must outlive every plugin instance made with its table. `log` must outlive it.
+// `log` must outlive it. The table itself stays for ever: a plugin file is never unmapped and holds
+// on to the table of the runtime that loaded it last, also for its instances in another runtime.
+// After the end of its host a table still makes and reads statuses; it logs nothing.
 class Host {
  public:
   explicit Host(Log& log);
+  ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  const penstock_host* table() const { return &table_; }
+  const penstock_host* table() const;
 
-  // The code path that the ranks agreed on for a kernel family. [any] Set before plugins plan; a
-  // later one replaces it for those who ask again.
+  // The code path that the ranks agreed on for a kernel family; the family "" stands for all that
+  // are not named. [any] Set before plugins plan; a later one replaces it for those who ask again.
   void set_code_path(std::string_view family, std::string_view path);
   // A further service, found by its id "penstock.<name>/<revision>"; `table` must outlive the host.
   // [any]
   void set_extension(std::string_view id, const void* table);
 
  private:
-  struct Services;  // the C functions of the table
-  Log& log_;
-  penstock_host table_{};
-  mutable std::mutex mutex_;
-  std::map<std::string, const std::string*, std::less<>> code_paths_;
-  std::deque<std::string> texts_;  // never shrinks: plugins hold on to what code_path gave
-  std::map<std::string, const void*, std::less<>> extensions_;
+  struct Services;  // the table, its functions and what they need
+  Services& services_;
 };
 
 }  // namespace penstock

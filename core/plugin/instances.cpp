@@ -60,6 +60,9 @@ Status describe(const Table* table, void* self, Traits& traits) {
     if (!PENSTOCK_HAS_MEMBER(table, penstock_memory, describe)) return {};
   }
   PENSTOCK_TRY(from_c(table->describe(self, &traits)).with_context("describe"));
+  if (traits.struct_size != sizeof traits)
+    return invalid_argument("describe changed the struct_size of its traits from {} to {}",
+                            sizeof traits, traits.struct_size);
   return check_traits(table, traits);
 }
 

@@ -47,17 +47,15 @@ Result<InspectedBytes> inspect_bytes(const std::string& path) {
                         std::string(bytes.value().substr(0, sizeof(penstock_plugin_record)))};
 }
 
-// Opens the file, or finds it open. The map lives as long as the process and so do its handles: it
-// belongs to the dynamic loader's own global state, which two runtimes in one process share in any
-// case.
+// Opens the file, or finds it open; with loading() held. The map lives as long as the process and
+// so do its handles: it belongs to the dynamic loader's own global state, which two runtimes in one
+// process share in any case.
 Result<const boost::dll::shared_library*> open_for_ever(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return not_found("{}: cannot be examined", path);
   using Handles = std::map<std::pair<dev_t, ino_t>, std::unique_ptr<boost::dll::shared_library>>;
-  static std::mutex& mutex = *new std::mutex;
   static Handles& handles = *new Handles;
 
-  // Outside of the lock: constructors of the plugin run here.
   auto library = std::make_unique<boost::dll::shared_library>();
   boost::dll::fs::error_code error;
   library->load(path, error, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
@@ -66,9 +64,15 @@ Result<const boost::dll::shared_library*> open_for_ever(const std::string& path)
     return invalid_argument("{}: the dynamic loader refuses it: {}", path,
                             reason != nullptr ? reason : "no reason given");
   }
-  const std::lock_guard lock(mutex);
   // If it was open already, ours only counted up the loader's own reference, and goes.
   return handles.try_emplace({info.st_dev, info.st_ino}, std::move(library)).first->second.get();
+}
+
+// One plugin at a time in the whole process: what constructors of one thread have written is then
+// seen by the next. Recursive, for a constructor that loads another.
+std::recursive_mutex& loading() {
+  static std::recursive_mutex& mutex = *new std::recursive_mutex;
+  return mutex;
 }
 
 // The loaded record must be the one that was read from the file: else another file was mapped than
@@ -97,6 +101,7 @@ Result<std::shared_ptr<const Plugin>> load_plugin(const LoadRequest& request) {
   PENSTOCK_ASSIGN(InspectedBytes inspected, inspect_bytes(path));
   PENSTOCK_TRY(check_abi(inspected.file.record).with_context(path));
   // From here on code of the plugin runs.
+  const std::lock_guard lock(loading());
   PENSTOCK_ASSIGN(const boost::dll::shared_library* library, open_for_ever(path));
   boost::dll::fs::error_code error;
   const auto* record =

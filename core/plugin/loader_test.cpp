@@ -214,10 +214,29 @@ TEST(Host, LogsCodePathsAndExtensions) {
   host.host.set_code_path("select", "scalar");
   EXPECT_EQ(view(path), "avx2");  // lives as long as the host
   EXPECT_EQ(view(table->code_path(table->context, str("select"))), "scalar");
+  host.host.set_code_path("", "portable");
+  EXPECT_EQ(view(table->code_path(table->context, str("select"))), "scalar");
+  EXPECT_EQ(view(table->code_path(table->context, str("unheard of"))), "portable");
   const int service = 0;
   host.host.set_extension("penstock.test/1", &service);
   EXPECT_EQ(table->extension(table->context, str("penstock.test/1")), &service);
   EXPECT_EQ(table->extension(table->context, str("penstock.test/2")), nullptr);
+}
+
+// A plugin file is loaded once and knows the host that came last, also after that one's end.
+TEST(Host, ATableServesBeyondTheEndOfItsHost) {
+  const penstock_host* table = nullptr;
+  {
+    TestHost host;
+    table = host.host.table();
+    host.host.set_code_path("select", "avx2");
+  }
+  table->log(table->context, PENSTOCK_LOG_ERROR, str("x"), str("nobody hears this"));
+  EXPECT_EQ(view(table->code_path(table->context, str("select"))), "avx2");
+  penstock_status* status =
+      table->status_new(table->context, PENSTOCK_INVALID_ARGUMENT, str("still an error"));
+  EXPECT_EQ(view(table->status_message(table->context, status)), "still an error");
+  table->status_free(table->context, status);
 }
 
 // ---- Instances ----
@@ -277,6 +296,7 @@ TEST(Instance, APluginOfAnotherKindIsRefused) {
 penstock_collective_traits lent_traits;
 penstock_status* describe_lent(void*, penstock_collective_traits* traits) {
   *traits = lent_traits;
+  traits->struct_size = sizeof *traits;
   return nullptr;
 }
 
@@ -301,9 +321,25 @@ TEST(Instance, ALentTableIsCheckedLikeAPlugins) {
   EXPECT_FALSE(CollectiveInstance::borrow("lent", nullptr, nullptr).ok());
 }
 
+// It is the size of our struct, which a plugin of another age would get wrong.
+TEST(Instance, DescribeLeavesTheSizeOfTheTraitsAlone) {
+  penstock_collective table{};
+  table.struct_size = sizeof table;
+  table.describe = [](void*, penstock_collective_traits* traits) -> penstock_status* {
+    traits->struct_size += 8;
+    traits->flags = PENSTOCK_COLLECTIVE_COMPOSITE;
+    return nullptr;
+  };
+  const auto made = CollectiveInstance::borrow("lent", &table, nullptr);
+  ASSERT_FALSE(made.ok());
+  EXPECT_TRUE(contains(made.status().message(), "changed the struct_size"))
+      << made.status().message();
+}
+
 penstock_scheduler_traits scheduler_traits;
 penstock_status* describe_scheduler(void*, penstock_scheduler_traits* traits) {
   *traits = scheduler_traits;
+  traits->struct_size = sizeof *traits;
   return nullptr;
 }
 

@@ -1,6 +1,7 @@
 // `penstock plugins matrix`: every compressor with every memory, asked the way the engine asks.
 #include "core/plugin/fit.hpp"
 #include "core/plugin/instances.hpp"
+#include "core/plugin/needs.hpp"
 
 #include <penstock/runtime.h>
 
@@ -79,22 +80,23 @@ using Samples = std::array<const penstock_item*, kSamples>;
 // Plans both samples with the pair; the facts of each become a group of `input`.
 Status add_groups(const CompressorInstance& compressor, const MemoryInstance& memory,
                   const Samples& items, FitInput& input) {
-  std::array<penstock_compressor_need, kSamples> needs{};
-  std::array<penstock_compressor_need*, kSamples> need_pointers = {&needs[0], &needs[1]};
+  std::deque<CompressorNeed> needs;
+  std::array<penstock_compressor_need*, kSamples> need_pointers{};
   std::array<CompressorFacts, kSamples> facts;
   uint32_t period = 1;
   // The plan of phase 0 says how many phases there are. Last comes phase 0 again, whose needs the
   // memory sees.
   for (uint32_t i = 0; i <= period; ++i) {
     const uint32_t phase = i % period;
-    needs = {};
-    for (penstock_compressor_need& need : needs) need.struct_size = sizeof need;
+    needs.clear();
+    for (penstock_compressor_need*& pointer : need_pointers) pointer = &needs.emplace_back().c;
     PENSTOCK_TRY(from_c(compressor->plan(compressor.self(), phase, input.world, items.data(),
                                          kSamples, need_pointers.data()))
                      .with_context(fmt::format("compressor {}: plan", compressor.name())));
-    if (i == 0) period = std::clamp<uint32_t>(needs[0].period, 1, 16);
+    for (CompressorNeed& need : needs) PENSTOCK_TRY(need.adopt(compressor.name()));
+    if (i == 0) period = std::clamp<uint32_t>(needs[0].c.period, 1, 16);
     for (size_t item = 0; item < kSamples; ++item) {
-      const penstock_compressor_need* need = &needs[item];
+      const penstock_compressor_need* need = &needs[item].c;
       const CompressorFacts next =
           compressor_facts(compressor.name(), compressor.traits(), &need, 1);
       if (i == 0) {
@@ -104,17 +106,17 @@ Status add_groups(const CompressorInstance& compressor, const MemoryInstance& me
       }
     }
   }
-  std::array<penstock_memory_need, kSamples> memory_needs{};
-  std::array<penstock_memory_need*, kSamples> memory_pointers = {&memory_needs[0],
-                                                                 &memory_needs[1]};
-  for (penstock_memory_need& need : memory_needs) need.struct_size = sizeof need;
+  std::array<MemoryNeed, kSamples> memory_needs;
+  std::array<penstock_memory_need*, kSamples> memory_pointers = {&memory_needs[0].c,
+                                                                 &memory_needs[1].c};
   PENSTOCK_TRY(from_c(memory->plan(memory.self(), items.data(), kSamples, need_pointers.data(),
                                    memory_pointers.data()))
                    .with_context(fmt::format("memory {}: plan", memory.name())));
+  for (MemoryNeed& need : memory_needs) PENSTOCK_TRY(need.adopt(memory.name()));
   for (size_t item = 0; item < kSamples; ++item) {
     FitGroup group;
     group.compressor = facts[item];
-    group.memory = memory_facts(memory.name(), *memory.table(), memory_needs[item]);
+    group.memory = memory_facts(memory.name(), *memory.table(), memory_needs[item].c);
     input.groups.push_back(std::move(group));
   }
   return {};

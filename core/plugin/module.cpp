@@ -1,5 +1,5 @@
 // What a table must hold, kind by kind.
-#include "core/plugin/check_size.hpp"
+#include "core/plugin/c_struct.hpp"
 #include "core/plugin/loader.hpp"
 #include "core/plugin/options.hpp"
 
@@ -56,9 +56,10 @@ const std::vector<Member>& mandatory_members(Kind kind) {
 
 Status check_module(Kind kind, const penstock_module* module) {
   if (module == nullptr) return invalid_argument("load succeeded but gave no module");
-  if (module->struct_size < kFirstModuleBytes || module->struct_size > kMostStructBytes) {
+  if (module->struct_size < kFirstBytes<penstock_module> ||
+      module->struct_size > kMostStructBytes) {
     return invalid_argument("its module's struct_size is {}, expected {} at least",
-                            module->struct_size, kFirstModuleBytes);
+                            module->struct_size, kFirstBytes<penstock_module>);
   }
   if (module->table == nullptr)
     return invalid_argument("its module has no {} table", kind_name(kind));

@@ -1,7 +1,7 @@
 #include "core/plugin/options.hpp"
 
 #include "core/base/nearest.hpp"
-#include "core/plugin/check_size.hpp"
+#include "core/plugin/c_struct.hpp"
 
 #include <fmt/ranges.h>
 
@@ -189,9 +189,10 @@ Status check_option_declarations(const penstock_option* const* options, uint64_t
   std::set<std::string_view> names;
   for (uint64_t i = 0; i < n_options; ++i) {
     if (options[i] == nullptr) return invalid_argument("option {} is a null pointer", i);
-    if (options[i]->struct_size < kFirstOptionBytes || options[i]->struct_size > kMostStructBytes) {
+    if (options[i]->struct_size < kFirstBytes<penstock_option> ||
+        options[i]->struct_size > kMostStructBytes) {
       return invalid_argument("option {}: its struct_size is {}, expected {} at least", i,
-                              options[i]->struct_size, kFirstOptionBytes);
+                              options[i]->struct_size, kFirstBytes<penstock_option>);
     }
     PENSTOCK_TRY(check_declaration(*options[i]));
     if (!names.insert(view(options[i]->name)).second) {

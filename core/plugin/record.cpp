@@ -1,6 +1,6 @@
 #include "core/plugin/record.hpp"
 
-#include "core/plugin/check_size.hpp"
+#include "core/plugin/c_struct.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -81,12 +81,13 @@ Result<Record> parse_record(std::string_view bytes) {
   if (record.abi_major != PENSTOCK_ABI_MAJOR) {
     // Another major may have moved the rest. Where it did not, the id helps to say which plugin is
     // meant.
-    if (raw.struct_size >= kFirstRecordBytes && !read_identity(raw, record).ok()) record.id.clear();
+    if (raw.struct_size >= kFirstBytes<penstock_plugin_record> && !read_identity(raw, record).ok())
+      record.id.clear();
     return record;
   }
-  if (raw.struct_size < kFirstRecordBytes) {
+  if (raw.struct_size < kFirstBytes<penstock_plugin_record>) {
     return invalid_argument("its record's struct_size is {}, expected {} at least", raw.struct_size,
-                            kFirstRecordBytes);
+                            kFirstBytes<penstock_plugin_record>);
   }
   PENSTOCK_TRY(read_identity(raw, record));
   PENSTOCK_ASSIGN(record.version, fixed_text(raw.version, "version"));

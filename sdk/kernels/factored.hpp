@@ -1,5 +1,5 @@
-// What Power-SGD and ACP-SGD share: which gradients are factored, and the dense round of the
-// others. Not a plugin: each of the two compiles it into itself.
+// What Power-SGD and its relatives share: which gradients are factored, and the dense round of the
+// others. Not a plugin: each method compiles it into itself.
 #pragma once
 
 #include <penstock/compressor.hpp>

@@ -16,7 +16,14 @@ constexpr uint64_t splitmix64(uint64_t z) noexcept {
 
 // Streams of one gradient. Those from kStreamsPerStep on are for numbers that differ from step to
 // step: see stream_of_step.
-enum RandomStream : uint64_t { kStreamRightFactor = 1, kStreamLeftFactor = 2 };
+enum RandomStream : uint64_t {
+  kStreamRightFactor = 1,
+  kStreamLeftFactor = 2,
+  kStreamSampling = 3,   // starts of samples
+  kStreamRounding = 4,   // stochastic rounding of what is sent
+  kStreamSelection = 5,  // positions that are chosen at random
+  kStreamHashing = 6     // hash functions
+};
 inline constexpr uint64_t kStreamsPerStep = 16;
 
 // The stream that takes the place of `stream` in step `index`.

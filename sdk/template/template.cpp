@@ -13,7 +13,7 @@ class Template {
  public:
   // From this list come the TOML's checks, `penstock plugins describe` and the docs.
   static inline const sdk::OptionList options{
-      sdk::integer_option("stride", 4)
+      sdk::integer_option("stride", 2)
           .at_least(1)
           .at_most(65536)
           .unit("entries")

@@ -5,8 +5,8 @@
  * tables are ignored, unknown fields of arguments are zero. Whatever the plugin writes beyond a
  * struct that this host made shows in the guard behind it.
  *
- *   growth_driver PLUGIN.so [refuses]    refuses: an unknown non-zero argument must give
- * UNIMPLEMENTED */
+ *   growth_driver PLUGIN.so [refuses]    refuses: a non-zero field that the plugin does not know,
+ *                                        in any argument, must give UNIMPLEMENTED */
 #include <dlfcn.h>
 #include <penstock/plugin.h>
 #include <stdio.h>
@@ -144,8 +144,9 @@ static const penstock_module* load(const char* path) {
 }
 
 /* Every option at its default. */
+static const penstock_option_value** values;
 static void* create(const penstock_compressor* table, const penstock_module* module) {
-  const penstock_option_value** values = guarded(sizeof *values * (module->n_options + 1));
+  values = guarded(sizeof *values * (module->n_options + 1));
   for (uint64_t i = 0; i < module->n_options; ++i) {
     const penstock_option* option = module->options[i];
     MAKE(penstock_option_value, value);
@@ -237,6 +238,53 @@ static void fill(float* work, int rank) {
   for (int i = 0; i < kNumel; ++i) work[i] = (float)((i * 7919 + rank * 104729) % 2003 - 1001) / 64;
 }
 
+#ifdef GROWN
+/* One call for each struct that the plugin reads, with a field set that it cannot know. */
+static void expect_refusals(const penstock_compressor* table, void* instance, penstock_exec* exec,
+                            penstock_step* step, penstock_item* item, penstock_payload* payload,
+                            penstock_compressor_need* need) {
+  const struct {
+    const char* name;
+    uint64_t* field;
+    int planned; /* plan reads it too */
+  } unknown[] = {{"penstock_exec", &exec->future, 0},
+                 {"penstock_step", &step->future, 0},
+                 {"penstock_item", &item->future, 1},
+                 {"penstock_payload", &payload->future, 0},
+                 {"penstock_section", &payload->sections[0]->future, 0}};
+  const penstock_item* const items[] = {item};
+  penstock_payload* const payloads[] = {payload};
+  penstock_compressor_need* const needs[] = {need};
+  const penstock_payload* const received[] = {payload};
+  float before[kNumel];
+  memcpy(before, item->work.data, sizeof before);
+  for (size_t i = 0; i < sizeof unknown / sizeof *unknown; ++i) {
+    *unknown[i].field = 1;
+    expect(table->encode(instance, exec, step, 0, items, 1, payloads), PENSTOCK_UNIMPLEMENTED,
+           unknown[i].name);
+    expect(table->decode(instance, exec, step, 0, items, 1, received, 1, PENSTOCK_DECODE_LAST),
+           PENSTOCK_UNIMPLEMENTED, unknown[i].name);
+    if (unknown[i].planned)
+      expect(table->plan(instance, 0, kRanks, items, 1, needs), PENSTOCK_UNIMPLEMENTED,
+             unknown[i].name);
+    *unknown[i].field = 0;
+  }
+  REQUIRE(memcmp(before, item->work.data, sizeof before) == 0, "a refused encode changed work");
+  expect(table->encode(instance, exec, step, 0, items, 1, payloads), PENSTOCK_OK,
+         "encode after the refusals");
+}
+
+static void expect_refused_option(const penstock_compressor* table, const penstock_module* module) {
+  if (module->n_options == 0) return;
+  penstock_option_value* last = (penstock_option_value*)values[module->n_options - 1];
+  last->future = 1;
+  void* instance = &last;
+  expect(table->create(values, module->n_options, &instance), PENSTOCK_UNIMPLEMENTED, "create");
+  REQUIRE(instance == &last, "a refused create touched *instance");
+  last->future = 0;
+}
+#endif
+
 int main(int argc, char** argv) {
   REQUIRE(argc == 2 || argc == 3, "usage: growth_driver PLUGIN.so [refuses]");
   const penstock_module* module = load(argv[1]);
@@ -300,9 +348,8 @@ int main(int argc, char** argv) {
 
 #ifdef GROWN
   if (argc == 3) {
-    step->future = 1;
-    expect(table->encode(instance, exec, step, 0, items, 1, payloads), PENSTOCK_UNIMPLEMENTED,
-           "encode with a field that the plugin does not know");
+    expect_refused_option(table, module);
+    expect_refusals(table, instance, exec, step, item, payloads[1], need);
   }
 #endif
   table->destroy(instance);

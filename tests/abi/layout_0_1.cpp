@@ -4,7 +4,16 @@
  * line that no longer compiles means that plugins already built would break. Append a field, take a
  * new name, or open a new major. */
 /* clang-format off */
+#include <penstock/base.h>
+#include <penstock/collective.h>
+#include <penstock/compressor.h>
+#include <penstock/fold.h>
+#include <penstock/host.h>
+#include <penstock/item.h>
+#include <penstock/memory.h>
+#include <penstock/option.h>
 #include <penstock/plugin.h>
+#include <penstock/scheduler.h>
 #include <penstock/runtime.h>
 
 #include <type_traits>
@@ -416,6 +425,28 @@ typedef penstock_status* (*lock_penstock_compressor_decode)(void* instance, cons
 LOCK_AT(penstock_compressor, decode, 48);
 typedef const void* (*lock_penstock_compressor_extension)(void* instance, penstock_str id);
 LOCK_AT(penstock_compressor, extension, 56);
+
+/* ---- fold.h ---- */
+
+LOCK_GROWING(penstock_fold, 40);
+typedef uint64_t lock_penstock_fold_struct_size;
+LOCK_AT(penstock_fold, struct_size, 0);
+typedef const penstock_tensor* lock_penstock_fold_momentum;
+LOCK_AT(penstock_fold, momentum, 8);
+typedef double lock_penstock_fold_beta;
+LOCK_AT(penstock_fold, beta, 16);
+typedef double lock_penstock_fold_gamma;
+LOCK_AT(penstock_fold, gamma, 24);
+typedef uint32_t lock_penstock_fold_form;
+LOCK_AT(penstock_fold, form, 32);
+typedef uint32_t lock_penstock_fold_reserved;
+LOCK_AT(penstock_fold, reserved, 36);
+
+LOCK_GROWING(penstock_fold_encoder, 16);
+typedef uint64_t lock_penstock_fold_encoder_struct_size;
+LOCK_AT(penstock_fold_encoder, struct_size, 0);
+typedef penstock_status* (*lock_penstock_fold_encoder_encode)(void* instance, const penstock_exec* exec, const penstock_step* step, uint32_t round, const penstock_item* const* items, uint64_t n_items, penstock_payload* const* payloads, const penstock_fold* const* folds);
+LOCK_AT(penstock_fold_encoder, encode, 8);
 
 /* ---- host.h ---- */
 LOCK_VALUE(PENSTOCK_LOG_DEBUG, 0);

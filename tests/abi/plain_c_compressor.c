@@ -41,14 +41,28 @@ static int tail_is_zero(const void* arguments, uint64_t struct_size, uint64_t kn
 }
 #define KNOWN(pointer) tail_is_zero(pointer, (pointer)->struct_size, sizeof *(pointer))
 
-static penstock_status* check_call(const penstock_exec* exec, const penstock_step* step,
-                                   const penstock_item* const* items, uint64_t n_items) {
-  int known = KNOWN(exec) && KNOWN(step);
-  for (uint64_t i = 0; i < n_items; ++i) known = known && KNOWN(items[i]);
-  if (known) return NULL;
+static penstock_status* refuse(void) {
   return error(
       PENSTOCK_UNIMPLEMENTED,
       "compressor/bf16_c: the host set a field that ABI 0.1 does not have; rebuild this plugin");
+}
+
+static int items_known(const penstock_item* const* items, uint64_t n_items) {
+  int known = 1;
+  for (uint64_t i = 0; i < n_items; ++i) known = known && KNOWN(items[i]);
+  return known;
+}
+
+static penstock_status* check_call(const penstock_exec* exec, const penstock_step* step,
+                                   const penstock_item* const* items, uint64_t n_items,
+                                   const penstock_payload* const* payloads, uint64_t n_payloads) {
+  int known = KNOWN(exec) && KNOWN(step) && items_known(items, n_items);
+  for (uint64_t i = 0; i < n_payloads; ++i) {
+    known = known && KNOWN(payloads[i]);
+    for (uint64_t s = 0; s < payloads[i]->n_sections; ++s)
+      known = known && KNOWN(payloads[i]->sections[s]);
+  }
+  return known ? NULL : refuse();
 }
 
 /* ---- Create and destroy ---- */
@@ -76,6 +90,7 @@ static penstock_status* create(const penstock_option_value* const* options, uint
   /* One value per declared option, in the order of declaration, in range: the host has looked. */
   if (n_options != 1)
     return error(PENSTOCK_INTERNAL, "compressor/bf16_c: expected one option value");
+  if (!KNOWN(options[0])) return refuse();
   instance* self = calloc(1, sizeof *self);
   if (self == NULL) return error(PENSTOCK_OUT_OF_MEMORY, "compressor/bf16_c: out of memory");
   self->mask = (uint16_t)(0xffffu << (7 - options[0]->integer));
@@ -110,6 +125,9 @@ static void plan_item(instance* self, uint64_t i, const penstock_item* item,
   round->n_sections = 1;
   round->combine = PENSTOCK_COMBINE_GATHER;
   round->result = PENSTOCK_RESULT_MEAN;
+#ifdef ASKS_FOR_THE_FUTURE /* headers with one more field: a host without it must refuse us */
+  round->future = 1;
+#endif
   self->round_pointers[i] = round;
 
   /* Field by field: the host's struct may be longer than ours, and its size is the host's to say.
@@ -130,6 +148,7 @@ static penstock_status* plan(void* instance_, uint32_t phase, uint32_t world,
                              penstock_compressor_need* const* needs) {
   (void)phase;
   (void)world;
+  if (!items_known(items, n_items)) return refuse();
   instance* self = instance_;
   forget_plan(self);
   const size_t n = n_items == 0 ? 1 : (size_t)n_items;
@@ -167,7 +186,8 @@ static penstock_status* encode(void* instance_, const penstock_exec* exec,
                                penstock_payload* const* payloads) {
   (void)round;
   const instance* self = instance_;
-  penstock_status* status = check_call(exec, step, items, n_items);
+  penstock_status* status =
+      check_call(exec, step, items, n_items, (const penstock_payload* const*)payloads, n_items);
   if (status != NULL) return status;
   for (uint64_t i = 0; i < n_items; ++i) {
     float* work = items[i]->work.data;
@@ -203,7 +223,7 @@ static penstock_status* decode(void* instance_, const penstock_exec* exec,
                                uint32_t flags) {
   (void)instance_;
   (void)round;
-  penstock_status* status = check_call(exec, step, items, n_items);
+  penstock_status* status = check_call(exec, step, items, n_items, payloads, n_items * n_ranks);
   if (status != NULL) return status;
   for (uint64_t i = 0; i < n_items; ++i) {
     float* out = items[i]->out.data;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -10,16 +10,49 @@ from typing import Any
 import torch
 from torch import nn
 
+from .coded import Inceptionn, Int8, MaxMin, Sketch, Tbq
 from .dense import DenseMean, MajorityVote, RoundedMean
 from .dgc import DenseWithMomentum, Dgc, DgcOptions
 from .low_rank import AcpSgd, PowerSgd
 from .method import Item, Method, Scheme
 from .ok_topk import OkTopK
+from .quantised import Quantised, Send, Signum, ef_sign, natural, one_bit, qsgd, tern_grad
+from .threshold import AdaComp, AdaQ, FixedThreshold, GaussianK, RedSync, Sidco
+from .sparse_more import AdTopK, AlternatingPowerSgd, ChunkTopK, RandomK
 from .top_k import TopK
 
 Table = Mapping[str, Any]
 
 FUSION_BYTES = 25 * 1024 * 1024
+
+
+# Methods of threshold.py and the options they simulate.
+THRESHOLDS: dict[str, tuple[type[FixedThreshold], tuple[str, ...]]] = {
+    "threshold": (FixedThreshold, ("threshold", "capacity")),
+    "gaussiank": (GaussianK, ("density", "reuse_period")),
+    "redsync": (RedSync, ("density", "reuse_period", "search", "quantised")),
+    "sidco": (Sidco, ("density", "reuse_period", "law", "stages", "first_ratio")),
+    "adaq": (AdaQ, ("density",)),
+    "adacomp": (AdaComp, ("bin_length", "capacity")),
+}
+
+
+# Methods of quantised.py: what they send, made from the options they simulate.
+QUANTISED: dict[str, tuple[Callable[..., Send], tuple[str, ...]]] = {
+    "efsign": (lambda: ef_sign, ()),
+    "onebit": (one_bit, ("bucket",)),
+    "qsgd": (qsgd, ("bits", "bucket", "norm")),
+    "terngrad": (tern_grad, ("clip",)),
+    "natural": (lambda: natural, ()),
+}
+
+
+# Methods of sparse_more.py and the options they simulate.
+SPARSE_MORE: dict[str, tuple[type[RandomK | ChunkTopK | AdTopK], tuple[str, ...]]] = {
+    "randomk": (RandomK, ("density", "unbiased")),
+    "chunktopk": (ChunkTopK, ("density", "chunk")),
+    "adtopk": (AdTopK, ("density", "mode", "warm_up_steps", "reuse_steps", "total_steps")),
+}
 
 
 def items_of(model: nn.Module) -> list[Item]:
@@ -117,6 +150,39 @@ def _dgc_options(choice: Choice, seed: int) -> DgcOptions:
     return DgcOptions(seed=seed, **memory, **_options(choice.compressor, _same("density", "sample_ratio")))
 
 
+def _coded(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
+    """Methods that send codes of few bits, with a plain residual or none; and the count sketch, which needs one."""
+    name, memory = choice.compressor["plugin"], choice.memory["plugin"]
+    if memory not in ("none", "residual") or (name == "sketch" and memory == "none"):
+        raise ValueError(f"{name} goes with memory {memory!r}, which this oracle does not simulate")
+    if choice.memory.get("beta", 1.0) != 1.0 or choice.memory.get("gamma", 1.0) != 1.0:
+        raise ValueError(f"{name} goes with a residual that decays, which this oracle does not simulate")
+    if name == "sketch":
+        names = _same("density", "rows", "columns_per_entry")
+        return Sketch(items, ranks, seed=seed, **_options(choice.compressor, names))
+    keeps = memory == "residual"
+    if name == "maxmin":
+        return MaxMin(items, ranks, keeps, seed=seed, **_options(choice.compressor, _same("bits", "block", "rounding")))
+    if name == "int8":
+        return Int8(items, ranks, keeps, **_options(choice.compressor, _same("block")))
+    if name == "tbq":
+        return Tbq(items, ranks, keeps, **_options(choice.compressor, _same("threshold")))
+    return Inceptionn(items, ranks, keeps, **_options(choice.compressor, _same("bound_bits")))
+
+
+def _sparse_more(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
+    """Random-k, chunks and ADTopk in float32, with a plain residual or none."""
+    memory = choice.memory
+    if memory["plugin"] not in ("none", "residual") or memory.get("beta", 1.0) != 1.0 or memory.get("gamma", 1.0) != 1.0:
+        raise ValueError(f"the memory is {dict(memory)}, which this oracle does not simulate; a plain residual or none")
+    if choice.compressor.get("value_type", "fp32") != "fp32":
+        raise ValueError("value_type is not fp32, which this oracle does not simulate")
+    method, names = SPARSE_MORE[choice.compressor["plugin"]]
+    options = _options(choice.compressor, _same(*names) | {"value_type": ""})
+    seeds = {"seed": seed} if method is RandomK else {}
+    return method(items, ranks, memory["plugin"] == "residual", **options, **seeds)
+
+
 def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: int) -> list[Method]:
     """The methods that serve `items`, one for each bucket where the bucket matters."""
     name = choice.compressor["plugin"]
@@ -128,6 +194,8 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         return [RoundedMean(items, ranks, torch.float16 if name == "fp16" else torch.bfloat16)]
     if name == "signsgd":
         return [MajorityVote(items, ranks)]
+    if name in ("maxmin", "int8", "tbq", "inceptionn", "sketch"):
+        return [_coded(choice, items, ranks, seed)]
     if name == "dgc":
         return [Dgc(items, ranks, _dgc_options(choice, seed))]
     if name in ("powersgd", "acpsgd"):
@@ -136,6 +204,26 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
             raise ValueError("warm_start is false, which this oracle does not simulate")
         names = _same("rank", "minimum_compression_rate") | {"warm_start": ""}
         return [kind(items, ranks, seed=seed, **_options(choice.compressor, names))]
+    if name == "signum":
+        if choice.memory["plugin"] != "momentum":
+            raise ValueError(f"signum has the memory {choice.memory['plugin']}, this oracle simulates momentum")
+        return [Signum(items, ranks, **_options(choice.memory, _same("momentum")))]
+    if name in QUANTISED:
+        if choice.memory["plugin"] not in ("none", "residual") or set(choice.memory) > {"plugin"}:
+            raise ValueError(f"{name} has the memory {dict(choice.memory)}, this oracle simulates none or a plain residual")
+        make_send, names = QUANTISED[name]
+        send = make_send(**_options(choice.compressor, _same(*names)))
+        return [Quantised(items, ranks, choice.memory["plugin"] == "residual", send, seed)]
+    if name in THRESHOLDS:
+        method, names = THRESHOLDS[name]
+        if choice.memory["plugin"] != "residual" or set(choice.memory) > {"plugin"}:
+            raise ValueError(f"{name} has the memory {dict(choice.memory)}, this oracle simulates a plain residual")
+        return [method(items, ranks, **_options(choice.compressor, _same(*names)))]
+    if name == "powersgd-alternating":
+        names = _same("rank", "minimum_compression_rate")
+        return [AlternatingPowerSgd(items, ranks, seed=seed, **_options(choice.compressor, names))]
+    if name in SPARSE_MORE:
+        return [_sparse_more(choice, items, ranks, seed)]
     if name != "topk":
         raise ValueError(f"compressor is {name!r}, which this oracle does not simulate")
     options = _options(choice.compressor, _same("density", "scope"))

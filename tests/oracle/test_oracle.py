@@ -221,7 +221,7 @@ def test_scheme_files_become_the_methods_they_name() -> None:
     with pytest.raises(ValueError, match="not simulate"):
         make_scheme(table | {"compressor": {"topk": {"densitty": 0.1}}}, ITEMS, RANKS)
     with pytest.raises(ValueError, match="not simulate"):
-        make_scheme({"scheme": {"compressor": "qsgd"}}, ITEMS, RANKS)
+        make_scheme({"scheme": {"compressor": "unheard-of"}}, ITEMS, RANKS)
 
 
 def test_buckets_are_cut_greedily_in_backward_order() -> None:

@@ -1,7 +1,14 @@
 /* A scheduler in plain C11: one bucket for each gradient, in the order in which backward produces
- * them. */
+ * them. Under another id, with BACKWARDS, it also lists the messages: those of the last bucket
+ * first. */
 #include <penstock/plugin.h>
 #include <stddef.h>
+
+#ifdef BACKWARDS
+#define ID "scheduler/backwards"
+#else
+#define ID "scheduler/each-c"
+#endif
 
 static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
                                void** instance) {
@@ -44,6 +51,12 @@ static penstock_status* plan(void* instance, const penstock_model* model,
       status = sink->add_bucket(sink->context, &bucket);
       if (status != NULL) return status;
     }
+#ifdef BACKWARDS
+    for (i = model->n_gradients; i > 0; --i) {
+      penstock_status* status = sink->add_message(sink->context, phase, (uint32_t)(i - 1), 0, 0);
+      if (status != NULL) return status;
+    }
+#endif
   }
   return NULL;
 }
@@ -68,7 +81,7 @@ const penstock_plugin_record penstock_plugin = {
     .abi_minor = PENSTOCK_ABI_MINOR,
     .min_host_minor = 0,
     .kind = PENSTOCK_KIND_SCHEDULER,
-    .id = "scheduler/each-c",
+    .id = ID,
     .version = "1.0.0",
     .summary = "A bucket for each gradient, in plain C.",
     .license = "Apache-2.0",

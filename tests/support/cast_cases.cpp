@@ -1,6 +1,7 @@
 // See cast_cases.hpp.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <support/cast_cases.hpp>
 #include <support/conservation.hpp>
 
@@ -99,6 +100,12 @@ void expect_cast_reads_payloads_as_input(const CastFormat& format) {
   payload.c()->kind = PENSTOCK_PAYLOAD_ABSENT;
   PENSTOCK_EXPECT_OK(decode());
   for (int e = 0; e < 4; ++e) EXPECT_EQ(static_cast<const float*>(item->out.data)[e], 0.0f);
+}
+
+void expect_cast_overflows_without_memory(const CastFormat& format) {
+  CompressorRig rig({.ranks = 2}, {{1}}, load_plugin(format.plugin_file));
+  const float largest_float = std::numeric_limits<float>::max();
+  EXPECT_TRUE(std::isinf(rig.step({{{largest_float}}, {{0}}})[0][0]));
 }
 
 }  // namespace penstock::test

@@ -1,4 +1,4 @@
-// What a compressor that casts to a 16-bit float must do, for fp16 and bf16 alike.
+// What a compressor that casts to a 16-bit float must do, for every such format alike.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,7 @@ void expect_cast_keeps_rounding(const CastFormat& format);
 void expect_cast_overflow_is_kept(const CastFormat& format);
 // A section of another length is INVALID_PAYLOAD, an absent payload counts as zeros.
 void expect_cast_reads_payloads_as_input(const CastFormat& format);
+// Without a memory a value too large for the format becomes infinite, which no one can overlook.
+void expect_cast_overflows_without_memory(const CastFormat& format);
 
 }  // namespace penstock::test

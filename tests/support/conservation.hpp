@@ -12,7 +12,12 @@ namespace penstock::test {
 // rank, item and element, that the gradients that were added equal what was sent and took effect
 // plus what is drained. For memories whose kept mass is the gradients' plain sum (no factors, no
 // momentum).
-void expect_conservation(CompressorRig& rig, const Distribution& distribution,
-                         uint64_t steps = 100);
+//
+// What is kept of an element is at most a sum of its own magnitudes where a method sends elements
+// as they are, and rounds accordingly. Where a scale or a range is shared, what is sent and kept
+// goes by the largest element that shares it.
+enum class KeptSize { kByElement, kByLargest };
+void expect_conservation(CompressorRig& rig, const Distribution& distribution, uint64_t steps = 100,
+                         KeptSize kept_size = KeptSize::kByElement);
 
 }  // namespace penstock::test

@@ -30,6 +30,8 @@ struct RigSettings {
   bool check_mass = false;       // what encode took out of work must be what its payload decodes to
   double mass_tolerance = 0;     // of that, relative to the largest magnitude in work before
   bool keep = false;             // set ITEM_KEEP even without a memory that keeps anything
+  bool fold = false;  // the compressor compensates in its encode (fold.h); forms all items'
+                      // memories must publish and it must offer
 };
 
 struct StepSettings {
@@ -161,6 +163,10 @@ class CompressorRig {
              const std::vector<bool>& sends, bool is_void);
   std::vector<PayloadPointer> encode(uint32_t rank, uint32_t round, const ItemList& items,
                                      const StepSettings& settings, bool sends);
+  // rig_fold.cpp
+  void encode_folded(uint32_t rank, uint32_t round, const ItemList& items,
+                     const StepSettings& settings, penstock_payload* const* payloads);
+  std::vector<float> compensated(uint32_t rank, uint64_t item, const StepSettings& settings) const;
   void check_payload(OwnedPayload& payload, const PlannedRound& round, const std::string& whose);
   void decode_own(uint32_t rank, uint32_t round, const ItemList& items,
                   const StepSettings& settings);

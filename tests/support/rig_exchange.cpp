@@ -154,7 +154,8 @@ std::vector<PayloadPointer> CompressorRig::encode(uint32_t rank, uint32_t round,
     payloads.push_back(std::make_unique<OwnedPayload>(needs[i].rounds[round].sections,
                                                       static_cast<int32_t>(rank)));
     pointers.push_back(payloads.back()->c());
-    ranks_[rank].items[i]->before = work(rank, i);
+    ranks_[rank].items[i]->before =
+        settings_.fold && sends ? compensated(rank, i, settings) : work(rank, i);
   }
   if (!sends) {
     for (auto& payload : payloads) {
@@ -167,8 +168,12 @@ std::vector<PayloadPointer> CompressorRig::encode(uint32_t rank, uint32_t round,
   const std::vector<penstock_item*> views = compressor_items(rank, items);
   const penstock_step step = step_facts(rank, settings);
   const penstock_exec call = exec();
-  PENSTOCK_EXPECT_OK(compressor.table().encode(compressor.self(), &call, &step, round, views.data(),
-                                               views.size(), pointers.data()));
+  if (settings_.fold) {
+    encode_folded(rank, round, items, settings, pointers.data());
+  } else {
+    PENSTOCK_EXPECT_OK(compressor.table().encode(compressor.self(), &call, &step, round,
+                                                 views.data(), views.size(), pointers.data()));
+  }
   ItemList last;
   for (uint64_t p = 0; p < items.size(); ++p) {
     RigItem& item = *ranks_[rank].items[items[p]];
@@ -282,7 +287,10 @@ void CompressorRig::refuse_entries(uint32_t rank, const ItemList& items,
   if (!settings.refuse) return;
   for (uint64_t p = 0; p < items.size(); ++p) {
     OwnedPayload& payload = *payloads[p];
-    if (payload.c()->kind != PENSTOCK_PAYLOAD_SPARSE) continue;
+    // Only pairs with float32 values go to a collective that could refuse any.
+    if (payload.c()->kind != PENSTOCK_PAYLOAD_SPARSE || payload.n_sections() != 2 ||
+        payload.section(1).dtype != PENSTOCK_FLOAT32)
+      continue;
     auto* indices = static_cast<uint32_t*>(payload.section(0).data);
     auto* values = static_cast<float*>(payload.section(1).data);
     std::vector<uint32_t> refused_indices;

@@ -56,7 +56,7 @@ class Faulty {
 };
 
 LoadedPlugin faulty() {
-  sdk::host() = test_host();
+  sdk::host_slot() = test_host();
   static const penstock_plugin_record record = [] {
     penstock_plugin_record made{};
     made.kind = PENSTOCK_KIND_COMPRESSOR;

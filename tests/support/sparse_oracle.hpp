@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <support/rig.hpp>
 #include <vector>
 
@@ -17,6 +18,25 @@ uint64_t kept_of(uint64_t n, double share);
 
 // Moves the chosen entries out of `work` into `total`.
 void send(const std::vector<uint32_t>& chosen, std::vector<float>& work, std::vector<float>& total);
+
+// What values of `value_type` ("fp32", "fp16", "bf16", "int8") stand for when these are sent
+// together: the nearest of the type that is finite; for int8 the nearest multiple of max |value| /
+// 127.
+std::vector<float> rounded_to(const std::string& value_type, const std::vector<float>& values);
+
+// Moves what the wire can carry of the chosen entries out of `work` into `total`.
+void send_as(const std::string& value_type, const std::vector<uint32_t>& chosen,
+             std::vector<float>& work, std::vector<float>& total);
+
+// Feeds the rig's compressor narrow payloads that are wrong, as expect_sparse_payloads_are_input
+// does for float32. The rig's first item has exactly `count` indices planned, at least 3.
+void expect_narrow_payloads_are_input(CompressorRig& rig);
+
+// A compressor that compensates in its encode against the same with a separate compensate: equal
+// results, work and momentum to the bit, over 20 steps of every distribution, for residual and both
+// forms of dgc, with a loss scale, void and skipped steps.
+void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionSettings& options,
+                                   const std::vector<Shape>& shapes);
 
 // Feeds `compressor` payloads whose count, index, kind or section lengths are wrong: each gives
 // INVALID_PAYLOAD that names rank and gradient. The item has at least 4 entries of room.

@@ -3,7 +3,7 @@
 overhead     what the runtime adds to direct MPI calls, on 1 and 2 ranks of this machine
 plugin-call  a call through a plugin's table against the same function linked statically
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
-top-k        exact top-k against memcpy, numpy and torch
+kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
 convergence  schemes against their simulations (its own options: tools/bench convergence --help)
 """
 
@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "plugin-call", "overlap", "top-k")
+PARTS = ("overhead", "plugin-call", "overlap", "kernels")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
@@ -78,19 +78,16 @@ def overlap(rounds: int) -> tuple[dict[str, Any], Rows]:
     ]
 
 
-def top_k(rounds: int) -> tuple[dict[str, Any], Rows]:
+def kernels(rounds: int) -> tuple[dict[str, Any], Rows]:
     build("bench_kernels")
-    figures: dict[str, Any] = {}
+    os.environ["PYTHONPATH"] = str(REPOSITORY / "tools")
+    result = run([sys.executable, "-m", "benches.kernels", str(BUILD / "benches/bench_kernels.so"), "--rounds", str(rounds)], timeout_s=1800.0)
     rows: Rows = []
-    for density, goals in ((0.001, ("", ">= 20 x")), (0.01, ("", ""))):
-        result = run([sys.executable, str(REPOSITORY / "tools/benches/top_k.py"), str(BUILD / "benches/bench_kernels.so"),
-                      "--density", str(density), "--rounds", str(rounds)])
-        figures[f"density_{density}"] = result
-        what = f"exact top-k, 16 Mi floats, {100 * density:g} %"
-        rows.append((f"{what}: over memcpy", spread(result["ours_over_memcpy"]), goals[0]))
-        rows.append((f"{what}: torch.topk over ours", spread(result["torch_over_ours"], " x"), goals[1]))
-        rows.append((f"{what}: numpy.partition over ours", spread(result["numpy_over_ours"], " x"), ""))
-    return figures, rows
+    for row in result["rows"]:
+        for ratio in row["ratios"]:
+            verdict = f"{ratio['goal']}{'' if ratio['met'] else ' (missed)'}"
+            rows.append((f"{row['what']}: {ratio['ratio']}", spread(ratio["value"], " x"), verdict))
+    return result, rows
 
 
 def build(target: str) -> None:
@@ -119,7 +116,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "top-k": top_k}
+    functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "kernels": kernels}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)

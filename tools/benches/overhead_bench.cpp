@@ -118,6 +118,7 @@ void print(const char* name, const Outcome& outcome, bool last) {
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
   int provided = 0;
+  penstock::bench::go_before_other_sessions();
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   {
     auto runtime =

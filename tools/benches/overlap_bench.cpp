@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 7;
   const int64_t count = (argc > 2 ? std::atoi(argv[2]) : 16) * (int64_t{1} << 18);
   int provided = 0;
+  penstock::bench::go_before_other_sessions();
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   {
     auto runtime =

@@ -34,9 +34,7 @@ PREAMBLE = """\
  * line that no longer compiles means that plugins already built would break. Append a field, take a
  * new name, or open a new major. */
 /* clang-format off */
-#include <penstock/plugin.h>
-#include <penstock/runtime.h>
-"""
+{includes}"""
 
 C_MACROS = """
 #define LOCK_THAT(condition, text) _Static_assert(condition, text)
@@ -82,7 +80,7 @@ def measure(headers: list[Header]) -> dict[str, int]:
         wanted |= {name: name for name in header.constants}
     wanted |= {expression: expression for expression in EXPRESSIONS}
     lines = [f'  printf("%s %lld\\n", "{key.replace(" ", "")}", (long long)({text}));' for key, text in wanted.items()]
-    source = "#include <stdio.h>\n#include <penstock/plugin.h>\n#include <penstock/runtime.h>\n"
+    source = "#include <stdio.h>\n" + include_lines(headers)
     source += "int main(void) {\n" + "\n".join(lines) + "\n  return 0;\n}\n"
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "measure")
@@ -90,6 +88,10 @@ def measure(headers: list[Header]) -> dict[str, int]:
         subprocess.run(["cc", "-std=c11", *includes, "-x", "c", "-", "-o", program], input=source, text=True, check=True)
         output = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     return {key: int(value) for key, value in (line.split() for line in output.splitlines())}
+
+
+def include_lines(headers: list[Header]) -> str:
+    return "".join(f"#include <penstock/{header.path.name}>\n" for header in headers)
 
 
 def typedef(declaration: str, name: str, alias: str) -> str:
@@ -112,7 +114,7 @@ def make_lock(headers: list[Header], cxx: bool) -> str:
     major, minor = abi_version()
     numbers = measure(headers)
     embedded = embedded_structs(headers)
-    text = PREAMBLE.format(major=major, minor=minor) + (CXX_MACROS if cxx else C_MACROS)
+    text = PREAMBLE.format(major=major, minor=minor, includes=include_lines(headers)) + (CXX_MACROS if cxx else C_MACROS)
     text += COMMON_MACROS.replace("{minor}", str(minor))
     lines = ["", "LOCK_THAT(PENSTOCK_ABI_MINOR >= %d, \"the minor version never goes back\");" % minor]
     for header in headers:

@@ -2,6 +2,7 @@
 #include "tools/penstock/check_exchange.hpp"
 
 #include "core/pipeline/template_item.hpp"
+#include "core/plugin/needs.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -56,12 +57,9 @@ Status Exchange::plan(SimulatedRank& rank) {
   for (const SimulatedItem& item : rank.items) items.push_back(&item.c);
   uint64_t scratch = 0;
   for (uint32_t phase = 0; phase < period_; ++phase) {
-    std::vector<penstock_compressor_need> needs(items.size());
+    std::deque<CompressorNeed> needs;
     std::vector<penstock_compressor_need*> pointers;
-    for (penstock_compressor_need& need : needs) {
-      need.struct_size = sizeof need;
-      pointers.push_back(&need);
-    }
+    for (size_t i = 0; i < items.size(); ++i) pointers.push_back(&needs.emplace_back().c);
     doing(fmt::format("plan of phase {}: {} floats", phase, rank.items[0].shape.label));
     PENSTOCK_TRY(from_c(rank.instance->table()->plan(rank.instance->self(), phase, world_,
                                                      items.data(), items.size(), pointers.data()))
@@ -69,18 +67,20 @@ Status Exchange::plan(SimulatedRank& rank) {
     uint64_t phase_scratch = 0;
     for (size_t i = 0; i < items.size(); ++i) {
       SimulatedItem& item = rank.items[i];
-      const std::vector<RoundNeed> rounds = copy_rounds(needs[i]);
-      PENSTOCK_TRY(check_need(needs[i], rounds).with_context(item.shape.label + " floats"));
-      const uint32_t period = std::max(needs[i].period, 1u);
+      PENSTOCK_TRY(needs[i].adopt(rank.instance->name()));
+      const penstock_compressor_need& need = needs[i].c;
+      const std::vector<RoundNeed> rounds = copy_rounds(need);
+      PENSTOCK_TRY(check_need(need, rounds).with_context(item.shape.label + " floats"));
+      const uint32_t period = std::max(need.period, 1u);
       if (phase == 0 && i == 0) period_ = period;
       if (period != period_) return internal("the plan's period differs between items or phases");
-      if (phase > 0 && needs[i].n_states != item.states.size())
+      if (phase > 0 && need.n_states != item.states.size())
         return internal("the plan's states differ between phases");
       item.rounds.push_back(rounds);
-      item.flags = needs[i].flags;
-      phase_scratch += (needs[i].scratch_bytes + 63) / 64 * 64;
-      for (uint64_t s = 0; phase == 0 && s < needs[i].n_states; ++s) {
-        const penstock_state_declaration& state = *needs[i].states[s];
+      item.flags = need.flags;
+      phase_scratch += (need.scratch_bytes + 63) / 64 * 64;
+      for (uint64_t s = 0; phase == 0 && s < need.n_states; ++s) {
+        const penstock_state_declaration& state = *need.states[s];
         const uint64_t elements = state.rows * state.cols;
         item.states.emplace_back(elements * dtype_bytes(state.dtype));
         item.state_classes.push_back(state.state_class);

@@ -9,6 +9,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <unistd.h>
+#include <kernels/fastest_path.hpp>
 
 #include <cstdlib>
 #include <filesystem>
@@ -44,6 +45,15 @@ std::string first_line(const std::string& text) {
 Line cores() {
   return {"processor", Health::ok, fmt::format("{} cores", std::thread::hardware_concurrency()),
           ""};
+}
+
+// What a run on this machine would take; between machines rank 0 decides.
+Line code_paths() {
+  std::string found;
+  for (const std::string_view family : kernels::code_path_families())
+    found += fmt::format("{}{} {}", found.empty() ? "" : ", ", family.empty() ? "others" : family,
+                         kernels::code_path_name(kernels::fastest_code_path(family)));
+  return {"code paths", Health::ok, "fastest here: " + found, ""};
 }
 
 Line memory() {
@@ -191,7 +201,7 @@ void plugins(const DoctorOptions& options, std::vector<Line>& lines) {
 }
 
 int doctor(const DoctorOptions& options) {
-  std::vector<Line> lines = {cores(), memory(), interfaces(), mpirun()};
+  std::vector<Line> lines = {cores(), code_paths(), memory(), interfaces(), mpirun()};
   if (lines.back().health != Health::problem) lines.push_back(launch());
   lines.push_back(runtime());
   plugins(options, lines);

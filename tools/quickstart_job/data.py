@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import math
 import os
 import subprocess
@@ -122,6 +123,22 @@ class TextTask(Task):
         return self._windows(self.tail, np.linspace(0, last, self.validation_windows).astype(np.int64))
 
 
+def load_digits() -> np.ndarray:
+    """float64[1797, 65]: 64 pixels of 0 to 16 and a label, as scikit-learn's load_digits() reads them. Its file is read
+    without it: the import alone takes every rank two seconds."""
+    package = importlib.util.find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise DataError("the digits are scikit-learn's, which is not installed; run tools/setup")
+    path = Path(package.submodule_search_locations[0]) / "datasets/data/digits.csv.gz"
+    try:
+        rows = np.loadtxt(path, delimiter=",")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {error}; install scikit-learn again") from error
+    if rows.shape != (1797, 65):
+        raise DataError(f"{path} has the shape {rows.shape}, expected (1797, 65); install scikit-learn again")
+    return rows
+
+
 class DigitsTask(Task):
     """scikit-learn's digits, 8 by 8 pixels: 32 images per rank and step, the last 297 of 1797 held out."""
 
@@ -130,11 +147,9 @@ class DigitsTask(Task):
     images = 32
 
     def __init__(self) -> None:
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        self.pixels = torch.from_numpy((digits.data / 16.0).astype(np.float32))
-        self.labels = torch.from_numpy(digits.target.astype(np.int64))
+        rows = load_digits()
+        self.pixels = torch.from_numpy((rows[:, :-1] / 16.0).astype(np.float32))
+        self.labels = torch.from_numpy(rows[:, -1].astype(np.int64))
 
     def make_model(self, seed: int) -> nn.Module:
         return initialise(DigitsNet(), seed)

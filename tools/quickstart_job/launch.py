@@ -23,8 +23,8 @@ class LaunchError(RuntimeError):
 
 
 def command(ranks: int, arguments: Sequence[str]) -> list[str]:
-    """The command line that runs `python -m quickstart_job.train ARGUMENTS` on `ranks` ranks."""
-    job = [sys.executable, "-m", "quickstart_job.train", *arguments]
+    """The command line that runs `python ARGUMENTS` on `ranks` ranks."""
+    job = [sys.executable, *arguments]
     if PENSTOCK.exists():
         return [str(PENSTOCK), "run", "-np", str(ranks), "--", *job]
     if shutil.which("mpirun") is None:
@@ -51,7 +51,7 @@ def run_job(
     summary = out / "summary.json"
     summary.unlink(missing_ok=True)
     arguments = ["--task", task, "--schemes", ",".join(schemes), "--steps", str(steps), "--seed", str(seed)]
-    line = command(ranks, [*arguments, "--out", str(out), "--progress", "lines"])
+    line = command(ranks, ["-m", "quickstart_job.train", *arguments, "--out", str(out), "--progress", "lines"])
     log = out / "log.txt"
     with log.open("w") as file:
         try:

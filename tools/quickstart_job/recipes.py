@@ -46,9 +46,34 @@ _RECIPES = (
     Recipe("dgc", CONF / "dgc.toml", "dgc 1 %", {"compressor.dgc.density": 0.01}, ("switch",), momentum=0.0),
     Recipe("power-sgd", CONF / "power-sgd.toml", "power-sgd rank 4", {"compressor.powersgd.rank": 4}),
     Recipe("acp-sgd", CONF / "acp-sgd.toml", "acp-sgd rank 4", {"compressor.acpsgd.rank": 4}),
+    Recipe(
+        "power-sgd-alternating",
+        CONF / "power-sgd-alternating.toml",
+        "power-sgd alternating rank 4",
+        {"compressor.powersgd-alternating.rank": 4},
+    ),
+    Recipe("random-k", CONF / "random-k.toml", "random-k 1 %", {"compressor.randomk.density": 0.01}),
+    Recipe("chunk-top-k", CONF / "chunk-top-k.toml", "chunk top-k 1 %", {"compressor.chunktopk.density": 0.01}),
+    Recipe("adtopk", CONF / "adtopk.toml", "adtopk 1 %", {"compressor.adtopk.density": 0.01}),
     Recipe("sign-sgd-majority", CONF / "sign-sgd-majority.toml", "sign-sgd majority", {}, (), 1e-3, 0.0),
+    Recipe("signum", CONF / "signum.toml", "signum", {}, (), 1e-3, 0.0),
+    Recipe("ef-sign", CONF / "ef-sign.toml", "ef-sign"),
+    Recipe("one-bit", CONF / "one-bit.toml", "one-bit"),
+    Recipe("qsgd", CONF / "qsgd.toml", "qsgd 4 bits", {}, ("rule",)),
+    Recipe("terngrad", CONF / "terngrad.toml", "terngrad"),
+    Recipe("natural", CONF / "natural.toml", "natural"),
+    Recipe("cgx", CONF / "cgx.toml", "cgx 4 bits"),
+    Recipe("int8", CONF / "int8.toml", "int8"),
+    Recipe("tbq", CONF / "tbq.toml", "tbq", {"compressor.tbq.threshold": 0.01}, ("rule",)),
+    Recipe("inceptionn", CONF / "inceptionn.toml", "inceptionn"),
+    Recipe("sketch", CONF / "sketch.toml", "sketch 1 %", {"compressor.sketch.density": 0.01}),
     Recipe("ok-topk", CONF / "ok-topk.toml", "ok-topk 1 %", {"compressor.topk.density": 0.01}),
     Recipe("fgbuff", CONF / "fgbuff.toml", "fgbuff", {"compressor.topk.density": 0.01}),
+    Recipe("gaussian-k", CONF / "gaussian-k.toml", "gaussian-k 1 %", {"compressor.gaussiank.density": 0.01}),
+    Recipe("redsync", CONF / "redsync.toml", "redsync 1 %", {"compressor.redsync.density": 0.01}),
+    Recipe("sidco", CONF / "sidco.toml", "sidco 1 %", {"compressor.sidco.density": 0.01}),
+    Recipe("adacomp", CONF / "adacomp.toml", "adacomp"),
+    Recipe("adaq", CONF / "adaq.toml", "adaq 1 %"),
 )
 
 QUICKSTART = ("s-sgd", "dgc", "power-sgd", "acp-sgd", "sign-sgd-majority", "ok-topk")
@@ -64,9 +89,14 @@ def recipe(name: str) -> Recipe:
 
 
 def recipe_of_file(path: Path) -> Recipe:
-    """One scheme from a file of the user's, as it stands. An optimizer momentum of 0.9 unless the memory has its own;
-    a tenth of a percent as learning rate for votes, whose entries are all of size one."""
+    """One scheme from a file of the user's, as it stands. The optimizer of the recipe where the file is one of conf/;
+    else a momentum of 0.9 unless the memory has its own, and a rate of 1e-3 for votes, whose entries are all of size
+    one."""
+    for known in _RECIPES:
+        if known.file == path.resolve():
+            return Recipe(path.stem, path, path.stem, {}, (), known.learning_rate, known.momentum)
     scheme = toml_text.load(path).get("scheme", {})
-    momentum = 0.0 if scheme.get("memory") == "dgc" or scheme.get("compressor") == "signsgd" else 0.9
-    rate = 1e-3 if scheme.get("compressor") == "signsgd" else 0.1
+    vote = scheme.get("compressor") in ("signsgd", "signum")
+    momentum = 0.0 if scheme.get("memory") in ("dgc", "momentum") or vote else 0.9
+    rate = 1e-3 if vote else 0.1
     return Recipe(path.stem, path, path.stem, {}, (), rate, momentum)

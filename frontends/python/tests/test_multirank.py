@@ -1,6 +1,7 @@
 """Several ranks under mpirun: each test runs one script of tests/ranks, whose checks are functions
 with names that say what they check."""
 
+import pytest
 from launch import run_ranks, succeed
 
 
@@ -27,6 +28,18 @@ def test_saved_and_restored_a_run_goes_on_bit_for_bit(tmp_path):
 
 def test_deferred_updates_equal_updates_at_once():
     succeed("deferred.py", 2)
+
+
+@pytest.mark.parametrize("ranks", (3, 4))
+def test_a_deterministic_run_gives_the_same_bits_again(ranks):
+    succeed("repeat.py", ranks)
+
+
+def test_two_deterministic_launches_give_the_same_bits(tmp_path):
+    prints = tmp_path / "fingerprints.json"
+    succeed("repeat.py", 2, str(prints))
+    assert prints.exists()
+    succeed("repeat.py", 2, str(prints))
 
 
 def test_a_rank_that_dies_leaves_nobody_waiting():

@@ -6,55 +6,85 @@
 #include <kernels/message.hpp>
 #include <kernels/reduce.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 namespace penstock::mpi {
 
 namespace {
 
-constexpr uint64_t kCopyBytes = uint64_t(1) << 20;  // of the own part, in one call of progress
-constexpr int kReducedSegments = 4;                 // in one call of progress
+constexpr uint64_t kCopyBytes = uint64_t(1) << 20;    // of the own part, in one call of progress
+constexpr uint64_t kReduceBytes = uint64_t(1) << 20;  // of each rank, in one call of progress
 
 bool reduces(const Ticket& ticket) {
   return sdk::is_reduction(ticket.message.pattern);
 }
 
+// What peers send to a reduction beyond their openings goes through a ring.
+bool uses_ring(const Ticket& ticket) {
+  return reduces(ticket) && !ticket.small && ticket.share.bytes > kInlineBytes &&
+         ticket.channel->size > 1;
+}
+
 // Where segment `s` of what `rank` sends to a reduction is kept until it is added up.
 char* ring_place(Ticket& ticket, uint32_t rank, uint64_t s) {
-  return ticket.ring.data() + ((s % kWindow) * ticket.channel->size + rank) * ticket.ring_slot;
+  const Channel& channel = *ticket.channel;
+  const uint64_t column = rank - (rank > channel.rank ? 1 : 0);
+  const uint64_t row = s % window(channel.segment);
+  return ticket.ring.data() + (row * (channel.size - 1) + column) * channel.ring_slot();
+}
+
+void receive(Ticket& ticket, uint32_t r, const Event& event, char* to) {
+  const Channel& channel = *ticket.channel;
+  start(ticket, event, "MPI_Irecv", [&](MPI_Request* request) {
+    return MPI_Irecv(to, static_cast<int>(event.bytes), MPI_BYTE, static_cast<int>(r),
+                     channel.tag(ticket.message, event.kind), channel.communicator, request);
+  });
 }
 
 void receive_segment(Ticket& ticket, uint32_t r) {
-  const Channel& channel = *ticket.channel;
   Peer& peer = ticket.peers[r];
   const uint64_t s = peer.in.posted++;
   const uint64_t bytes = peer.in.end(s) - peer.in.begin(s);
   char* to;
   if (peer.trash) {
-    peer.waste.resize(kSegment);
+    peer.waste.resize(peer.in.segment);
     to = peer.waste.data();
   } else if (reduces(ticket)) {
     to = ring_place(ticket, r, s) + (s == 0 ? peer.inline_bytes : 0);
   } else {
     to = peer.in.data + peer.in.begin(s);
   }
-  check(MPI_Irecv(to, static_cast<int>(bytes), MPI_BYTE, static_cast<int>(r),
-                  channel.tag(ticket.message, Kind::kIn), channel.communicator,
-                  ticket.requests.add({Kind::kIn, r, s, bytes})),
-        "MPI_Irecv");
+  receive(ticket, r, {Kind::kIn, r, s, bytes}, to);
 }
 
 void send_segment(Ticket& ticket, uint32_t r, Stream& stream, Kind kind) {
   const Channel& channel = *ticket.channel;
   const uint64_t s = stream.posted++;
-  check(MPI_Isend(stream.data + stream.begin(s), static_cast<int>(stream.end(s) - stream.begin(s)),
-                  MPI_BYTE, static_cast<int>(r), channel.tag(ticket.message, kind),
-                  channel.communicator, ticket.requests.add({kind, r, s, 0})),
-        "MPI_Isend");
+  start(ticket, {kind, r, s, 0}, "MPI_Isend", [&](MPI_Request* request) {
+    return MPI_Isend(
+        stream.data + stream.begin(s), static_cast<int>(stream.end(s) - stream.begin(s)), MPI_BYTE,
+        static_cast<int>(r), channel.tag(ticket.message, kind), channel.communicator, request);
+  });
 }
 
 bool may_post(const Stream& stream) {
-  return stream.posted < stream.n_segments && stream.posted - stream.done < kWindow;
+  return stream.posted < stream.n_segments && stream.posted - stream.done < window(stream.segment);
+}
+
+// Whether the peer is ready for what follows the opening; what it is not ready for, MPI would have
+// to keep. Up to one segment goes ahead.
+bool may_send(const Peer& peer) {
+  return peer.granted && (peer.opened || !peer.receives || peer.out.n_segments <= 1);
+}
+
+bool may_receive(const Ticket& ticket, const Peer& peer) {
+  // One waste buffer per peer: one segment at a time.
+  if (peer.trash) return peer.in.posted == peer.in.done;
+  // A place in the ring is free again when its segment has been added up.
+  if (reduces(ticket))
+    return ticket.has_ring && peer.in.posted < ticket.share.done + window(ticket.channel->segment);
+  return true;
 }
 
 // Posts whatever may go on, for one peer.
@@ -63,34 +93,92 @@ void post(Ticket& ticket, uint32_t r) {
   const Channel& channel = *ticket.channel;
   const bool relays =
       ticket.message.pattern == PENSTOCK_BROADCAST && channel.rank != ticket.message.peer;
-  while (may_post(peer.out) && (!relays || ticket.arrived[peer.out.posted] != 0))
+  const auto relayed = [&] {
+    const auto from = std::find_if(ticket.peers.begin(), ticket.peers.end(),
+                                   [](const Peer& parent) { return parent.receives; });
+    return from->in.done;
+  };
+  while (may_post(peer.out) && may_send(peer) && (!relays || peer.out.posted < relayed()))
     send_segment(ticket, r, peer.out, Kind::kOut);
-  // One waste buffer per peer: one segment at a time. A ring place is free again when its segment
-  // has been added up.
-  while (may_post(peer.in) && (!peer.trash || peer.in.posted == peer.in.done) &&
-         (peer.trash || !reduces(ticket) || peer.in.posted < ticket.share.done + kWindow))
-    receive_segment(ticket, r);
+  while (may_post(peer.in) && may_receive(ticket, peer)) receive_segment(ticket, r);
   while (may_post(peer.result_out) && peer.result_out.posted < ticket.share.done)
     send_segment(ticket, r, peer.result_out, Kind::kResultOut);
-  // In place the result overwrites what was sent to its owner: that must have left.
-  while (may_post(peer.result_in) && peer.out.complete() && ticket.n_opened == ticket.n_expected) {
+  // In place the result overwrites what was sent to its owner: that must have left. Segments of
+  // both end at the same places.
+  while (may_post(peer.result_in) && ticket.n_opened == ticket.n_expected &&
+         (peer.out.complete() || peer.result_in.posted < peer.out.done)) {
     const uint64_t s = peer.result_in.posted++;
     const uint64_t bytes = peer.result_in.end(s) - peer.result_in.begin(s);
-    check(MPI_Irecv(peer.result_in.data + peer.result_in.begin(s), static_cast<int>(bytes),
-                    MPI_BYTE, static_cast<int>(r), channel.tag(ticket.message, Kind::kResultIn),
-                    channel.communicator, ticket.requests.add({Kind::kResultIn, r, s, bytes})),
-          "MPI_Irecv");
+    receive(ticket, r, {Kind::kResultIn, r, s, bytes},
+            peer.result_in.data + peer.result_in.begin(s));
   }
+}
+
+// Runs `work` for a ticket; what goes wrong ends this ticket and nothing else.
+template <typename Work>
+void guarded(Ticket& ticket, Work&& work) {
+  ticket.touched = true;
+  try {
+    work();
+  } catch (...) {
+    if (ticket.thrown == nullptr) ticket.thrown = std::current_exception();
+  }
+}
+
+// The ring that a reduction has got: what came with the openings moves there, and peers may send.
+void use_ring(Ticket& ticket) {
+  ticket.has_ring = true;
+  const Channel& channel = *ticket.channel;
+  for (uint32_t r = 0; r < channel.size; ++r) {
+    if (r == channel.rank) continue;
+    std::memcpy(ring_place(ticket, r, 0),
+                ticket.openings_in.data() + r * channel.slot_bytes() + sizeof(Header),
+                kInlineBytes);
+    if (ticket.peers[r].owed_grant) send_grant(ticket, r);
+  }
+}
+
+void hand_out_rings(Channel& channel) {
+  while (!channel.rings.empty() && !channel.waiting.empty()) {
+    Ticket& ticket = *channel.waiting.front();
+    channel.waiting.erase(channel.waiting.begin());
+    std::swap(ticket.ring, channel.rings.back());
+    channel.rings.pop_back();
+    guarded(ticket, [&] { use_ring(ticket); });
+  }
+}
+
+void await_ring(Ticket& ticket) {
+  Channel& channel = *ticket.channel;
+  if (!channel.has_rings) {
+    channel.has_rings = true;
+    channel.rings.resize(kRings);
+    // Memory that is never touched costs nothing.
+    for (Buffer& ring : channel.rings)
+      ring.resize(window(channel.segment) * (channel.size - 1) * channel.ring_slot());
+  }
+  std::fill(std::begin(ticket.arrived), std::end(ticket.arrived), 0u);
+  channel.waiting.push_back(&ticket);
+  hand_out_rings(channel);
+}
+
+void return_ring(Ticket& ticket) {
+  Channel& channel = *ticket.channel;
+  std::erase(channel.waiting, &ticket);
+  if (!ticket.has_ring) return;
+  ticket.has_ring = false;
+  channel.rings.push_back(std::move(ticket.ring));
+  hand_out_rings(channel);
 }
 
 // A reduction that fails does so on all ranks, since every rank has an opening of every other: no
 // results will travel, and what still comes is thrown away.
 void give_up_reduction(Ticket& ticket) {
-  ticket.share.set(nullptr, 0, 0);
+  ticket.share.clear();
   for (Peer& peer : ticket.peers) {
     peer.trash = true;
-    peer.result_out.set(nullptr, 0, 0);
-    peer.result_in.set(nullptr, 0, 0);
+    peer.result_out.clear();
+    peer.result_in.clear();
   }
 }
 
@@ -98,42 +186,50 @@ void opened(Ticket& ticket, uint32_t from, uint64_t bytes) {
   take_opening(ticket, from, bytes);
   const bool failed = ticket.failure_code != PENSTOCK_OK;
   if (failed && reduces(ticket)) give_up_reduction(ticket);
+  for (uint32_t r = 0; r < ticket.channel->size; ++r)
+    if (ticket.peers[r].owed_grant && (ticket.peers[r].trash || !reduces(ticket)))
+      send_grant(ticket, r);
+  if (!failed && uses_ring(ticket) && ticket.n_opened == ticket.n_expected) await_ring(ticket);
   if (ticket.message.pattern != PENSTOCK_BROADCAST) return;
   for (uint32_t r = 0; r < ticket.channel->size; ++r)
     if (ticket.peers[r].sends) send_opening(ticket, r, failed);
 }
 
-void handle(Ticket& ticket, const Event& event, uint64_t expected) {
+void handle(Ticket& ticket, const Ended& ended) {
+  const Event& event = ended.event;
   Peer& peer = ticket.peers[event.peer];
+  check(ended.code, "a request of MPI");
   switch (event.kind) {
     case Kind::kOpeningIn:
-      return opened(ticket, event.peer, event.bytes);
+      return opened(ticket, event.peer, ended.bytes);
+    case Kind::kGrantIn:
+      peer.granted = true;
+      return;
     case Kind::kOut:
-      ++peer.out.done;
-      break;
+      return peer.out.finish(event.segment);
     case Kind::kResultOut:
-      ++peer.result_out.done;
-      break;
+      return peer.result_out.finish(event.segment);
     case Kind::kIn:
-      ++peer.in.done;
-      if (!peer.trash && event.segment < ticket.arrived.size()) ++ticket.arrived[event.segment];
+      peer.in.finish(event.segment);
+      if (!peer.trash && reduces(ticket))
+        ++ticket.arrived[event.segment % window(ticket.channel->segment)];
       break;
     case Kind::kResultIn:
-      ++peer.result_in.done;
+      peer.result_in.finish(event.segment);
       break;
     default:
       return;
   }
-  const bool receives = event.kind == Kind::kIn || event.kind == Kind::kResultIn;
-  if (receives && event.bytes != expected)
+  if (ended.bytes != event.bytes)
     throw sdk::message_error(PENSTOCK_MISMATCH, ticket.message, "rank ", event.peer, " sent ",
-                             event.bytes, " bytes in a segment, expected ", expected);
+                             ended.bytes, " bytes in a segment, expected ", event.bytes);
 }
 
 bool all_here(const Ticket& ticket, uint64_t s) {
   if (ticket.n_opened != ticket.n_expected) return false;
-  const bool in_openings = ticket.small || ticket.share.bytes <= kInlineBytes;
-  return in_openings || ticket.arrived[s] == ticket.channel->size - 1;
+  const Channel& channel = *ticket.channel;
+  return !uses_ring(ticket) ||
+         (ticket.has_ring && ticket.arrived[s % window(channel.segment)] == channel.size - 1);
 }
 
 void reduce_segment(Ticket& ticket, uint64_t s) {
@@ -143,17 +239,17 @@ void reduce_segment(Ticket& ticket, uint64_t s) {
   for (uint32_t r = 0; r < channel.size; ++r) {
     if (r == channel.rank)
       ticket.sources[r] = ticket.own_share + begin;
-    else if (ticket.small)
-      ticket.sources[r] =
-          ticket.openings_in.data() + r * (sizeof(Header) + channel.opening_bytes) + sizeof(Header);
-    else
+    else if (ticket.has_ring)
       ticket.sources[r] = ring_place(ticket, r, s);
+    else
+      ticket.sources[r] = ticket.openings_in.data() + r * channel.slot_bytes() + sizeof(Header);
   }
   const uint64_t count = (ticket.share.end(s) - begin) / sdk::dtype_bytes(message.dtype);
   if (!kernels::reduce_in_order(message.dtype, message.reduction, ticket.sources.data(),
                                 channel.size, ticket.share.data + begin, count))
     throw sdk::internal("dtype ", message.dtype, " was checked but cannot be reduced");
-  ++ticket.share.done;
+  ticket.arrived[s % window(channel.segment)] = 0;
+  ticket.share.finish(s);
 }
 
 void copy_own(Ticket& ticket) {
@@ -163,13 +259,19 @@ void copy_own(Ticket& ticket) {
   ticket.own_copied += n;
 }
 
+// A bounded amount of work. What is left over needs no further message: it keeps the ticket
+// touched.
 void step(Ticket& ticket) {
-  for (int i = 0; i < kReducedSegments && !ticket.share.complete(); ++i) {
+  const uint64_t most = std::max<uint64_t>(1, kReduceBytes / ticket.share.segment);
+  for (uint64_t i = 0; i < most && !ticket.share.complete(); ++i) {
     if (!all_here(ticket, ticket.share.done)) break;
     reduce_segment(ticket, ticket.share.done);
   }
+  if (ticket.share.complete()) return_ring(ticket);
   copy_own(ticket);
   for (uint32_t r = 0; r < ticket.channel->size; ++r) post(ticket, r);
+  ticket.touched = ticket.own_copied != ticket.own_bytes ||
+                   (!ticket.share.complete() && all_here(ticket, ticket.share.done));
 }
 
 }  // namespace
@@ -187,16 +289,43 @@ void start_direct(Ticket& ticket) {
     send_opening(ticket, r);
     post(ticket, r);
   }
+  ticket.touched = true;
 }
 
 bool progress_direct(Ticket& ticket) {
-  ticket.requests.test(
-      [&](const Event& event, uint64_t expected) { handle(ticket, event, expected); });
-  step(ticket);
+  if (ticket.touched) step(ticket);
   if (!ticket.finished()) return false;
   if (ticket.failure_code != PENSTOCK_OK)
     throw sdk::message_error(ticket.failure_code, ticket.message, ticket.failure);
   return true;
+}
+
+void collect(Channel& channel) {
+  ++channel.round;
+  channel.now = std::chrono::steady_clock::now();
+  for (const Ended& ended : channel.requests.test()) {
+    Ticket& ticket = *ended.ticket;
+    --ticket.n_requests;
+    if (!ticket.lost) {
+      guarded(ticket, [&] { handle(ticket, ended); });
+    } else if (ticket.n_requests == 0) {
+      std::erase(channel.lost, &ticket);
+      give_back(ticket);
+    }
+  }
+}
+
+void give_back(Ticket& ticket) {
+  Channel& channel = *ticket.channel;
+  ticket.lost = ticket.n_requests != 0;
+  if (!ticket.lost) {
+    return_ring(ticket);
+    channel.free.push_back(&ticket);
+    return;
+  }
+  std::erase(channel.waiting, &ticket);
+  if (!channel.aborted) channel.requests.cancel(ticket);
+  channel.lost.push_back(&ticket);
 }
 
 std::string silent_ranks(const Ticket& ticket) {

@@ -18,6 +18,13 @@ void start_direct(Ticket& ticket);
 // Bounded work; true at the end. Throws when the message has failed.
 bool progress_direct(Ticket& ticket);
 
+// What has ended among the channel's requests goes to its tickets. Errors stay with the ticket they
+// belong to.
+void collect(Channel& channel);
+
+// Ends the use of a ticket, whatever MPI still does for it.
+void give_back(Ticket& ticket);
+
 // "ranks 1, 3": from whom something is still to come.
 std::string silent_ranks(const Ticket& ticket);
 

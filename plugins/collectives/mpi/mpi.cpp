@@ -7,13 +7,11 @@
 
 #include <kernels/message.hpp>
 
-#include <bit>
+#include <algorithm>
 #include <optional>
 
 namespace penstock::mpi {
 namespace {
-
-constexpr int kFreeTickets = 64;  // kept for a message of their own tag before others may take them
 
 class Mpi {
  public:
@@ -28,11 +26,17 @@ class Mpi {
           .at_least(0)
           .at_most(1 << 20)
           .unit("bytes")
-          .summary("all-reduces up to this size take one step instead of two")};
+          .summary("all-reduces up to this size take one step instead of two"),
+      sdk::integer_option("segment_bytes", 0)
+          .at_least(0)
+          .at_most(static_cast<int64_t>(kLongSegment))
+          .unit("bytes")
+          .summary("what travels at a time; 0: 262144 within a host, 61440 between hosts")};
 
   explicit Mpi(const sdk::Options& values)
       : native_(values.choice("algorithm") == "native"),
-        small_bytes_(static_cast<uint64_t>(values.integer("small_bytes"))) {}
+        small_bytes_(static_cast<uint64_t>(values.integer("small_bytes"))),
+        segment_bytes_(static_cast<uint64_t>(values.integer("segment_bytes"))) {}
   Mpi(const Mpi&) = delete;
   Mpi& operator=(const Mpi&) = delete;
 
@@ -85,6 +89,11 @@ class Mpi {
     channel->small_bytes = (small_bytes_ + 7) / 8 * 8;
     channel->opening_bytes = std::max(channel->small_bytes, kInlineBytes);
     channel->native = native_;
+    const bool one_host = std::all_of(call.group.hosts, call.group.hosts + call.group.size,
+                                      [&](uint32_t host) { return host == call.group.hosts[0]; });
+    channel->segment = segment_bytes_ != 0 ? (segment_bytes_ + 7) / 8 * 8
+                       : one_host          ? kLongSegment
+                                           : kShortSegment;
     const std::vector<int> members(call.group.world_ranks,
                                    call.group.world_ranks + call.group.size);
     MPI_Group world = MPI_GROUP_NULL;
@@ -108,52 +117,49 @@ class Mpi {
   Ticket* submit(Channel& channel, const penstock_message& message) {
     sdk::check_message(message, channel.size);
     refuse_if_aborted(channel, message);
-    Ticket* ticket = take_ticket(channel, message.tag);
-    ticket->channel = &channel;
-    ticket->message = message;
-    ticket->submitted = std::chrono::steady_clock::now();
-    ticket->done = ticket->small = ticket->native = false;
-    ticket->failure_code = PENSTOCK_OK;
-    ticket->n_expected = ticket->n_opened = 0;
-    ticket->own_bytes = ticket->own_copied = 0;
+    Ticket& ticket = take_ticket(channel);
+    ticket.channel = &channel;
+    ticket.message = message;
+    ticket.submitted = std::chrono::steady_clock::now();
+    ticket.done = ticket.small = ticket.native = false;
+    ticket.asked = channel.round;
+    ticket.failure_code = PENSTOCK_OK;
+    ticket.thrown = nullptr;
+    ticket.n_expected = ticket.n_opened = 0;
+    ticket.own_bytes = ticket.own_copied = 0;
     try {
-      ticket->native = channel.native && start_native(*ticket);
-      if (!ticket->native) start_direct(*ticket);
+      ticket.native = channel.native && start_native(ticket);
+      if (!ticket.native) start_direct(ticket);
     } catch (...) {
-      release(ticket);
+      give_back(ticket);
       throw;
     }
-    return ticket;
+    return &ticket;
   }
 
   bool progress(Ticket& ticket) {
     if (ticket.done) return true;
+    Channel& channel = *ticket.channel;
     const penstock_message& message = ticket.message;
-    refuse_if_aborted(*ticket.channel, message);
+    refuse_if_aborted(channel, message);
+    // Who comes a second time asks MPI, for all messages.
+    if (ticket.asked == channel.round) collect(channel);
+    ticket.asked = channel.round;
+    if (ticket.thrown != nullptr) std::rethrow_exception(ticket.thrown);
     ticket.done = ticket.native ? progress_native(ticket) : progress_direct(ticket);
     if (ticket.done || message.deadline_us == 0) return ticket.done;
-    const auto waited = std::chrono::steady_clock::now() - ticket.submitted;
-    if (waited > std::chrono::microseconds(message.deadline_us))
+    if (channel.now - ticket.submitted > std::chrono::microseconds(message.deadline_us))
       throw sdk::message_error(PENSTOCK_DEADLINE_EXCEEDED, message, "not done within ",
                                message.deadline_us, " us; it waits for ", silent_ranks(ticket));
     return false;
   }
 
-  void release(Ticket* ticket) {
-    Channel& channel = *ticket->channel;
-    if (ticket->requests.empty()) {
-      channel.free.push_back(ticket);
-      return;
-    }
-    if (!channel.aborted) ticket->requests.cancel();
-    channel.lost.push_back(ticket);
-    recover_lost(channel);
-  }
+  void release(Ticket* ticket) { give_back(*ticket); }
 
   void abort(Channel& channel) { channel.aborted = true; }
 
   void close(std::unique_ptr<Channel> channel) {
-    recover_lost(*channel);
+    if (!channel->aborted) collect(*channel);
     // What MPI may still write to must outlive it.
     for (Ticket* lost : channel->lost)
       for (auto& ticket : channel->tickets)
@@ -184,35 +190,9 @@ class Mpi {
                                sdk::kTagLimit * 8);
   }
 
-  // One that last had the same tag has buffers of the right size: nothing is allocated then.
-  static Ticket* take_ticket(Channel& channel, uint64_t tag) {
-    recover_lost(channel);
-    auto& free = channel.free;
-    auto found = std::find_if(free.begin(), free.end(),
-                              [&](const Ticket* t) { return t->message.tag == tag; });
-    if (found == free.end() && free.size() >= kFreeTickets) found = free.end() - 1;
-    if (found == free.end()) {
-      channel.tickets.push_back(std::make_unique<Ticket>());
-      free.reserve(channel.tickets.size());
-      return channel.tickets.back().get();
-    }
-    Ticket* ticket = *found;
-    *found = free.back();
-    free.pop_back();
-    return ticket;
-  }
-
-  static void recover_lost(Channel& channel) {
-    if (channel.lost.empty() || channel.aborted) return;
-    std::erase_if(channel.lost, [&](Ticket* ticket) {
-      if (!ticket->requests.drain()) return false;
-      channel.free.push_back(ticket);
-      return true;
-    });
-  }
-
   bool native_;
   uint64_t small_bytes_;
+  uint64_t segment_bytes_;
   std::optional<Library> library_;
   std::vector<uint32_t> hosts_;
 };

@@ -274,6 +274,7 @@ class FailuresOnly : public ::testing::EmptyTestEventListener {
 int run(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   native = argc > 1 && std::string(argv[1]) == "--native";
+  if (argc > 1 && std::string(argv[1]) == "--short-segments") segment_bytes = 5000;
   me = std::make_unique<Rank>();
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   if (me->rank != 0) {

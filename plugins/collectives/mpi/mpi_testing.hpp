@@ -19,13 +19,18 @@ inline const LoadedPlugin& plugin() {
   return loaded;
 }
 
+// Set by --short-segments: bytes per segment, so that small messages have many.
+inline int segment_bytes = 0;
+
 // This process as a rank; joined while it lives.
 class Rank {
  public:
   explicit Rank(int small_bytes = 4096)
       : table(plugin().collective()),
         instance_(plugin().collective(), *plugin().module,
-                  {{"algorithm", native ? "native" : "auto"}, {"small_bytes", small_bytes}}) {
+                  {{"algorithm", native ? "native" : "auto"},
+                   {"small_bytes", small_bytes},
+                   {"segment_bytes", segment_bytes}}) {
     penstock_world world{};
     world.struct_size = sizeof world;
     require(table.join(self(), 30'000'000, &world));

@@ -69,16 +69,17 @@ bool start_native(Ticket& ticket) {
   const Event event{Kind::kNative, 0, 0, 0};
   switch (message.pattern) {
     case PENSTOCK_ALL_REDUCE:
-      check(MPI_Iallreduce(send, message.receive, count, datatype, operation, channel.communicator,
-                           ticket.requests.add(event)),
-            "MPI_Iallreduce");
+      start(ticket, event, "MPI_Iallreduce", [&](MPI_Request* request) {
+        return MPI_Iallreduce(send, message.receive, count, datatype, operation,
+                              channel.communicator, request);
+      });
       return true;
     case PENSTOCK_REDUCE_SCATTER:
       ticket.native_counts.assign(message.receive_counts, message.receive_counts + channel.size);
-      check(
-          MPI_Ireduce_scatter(message.send, message.receive, ticket.native_counts.data(), datatype,
-                              operation, channel.communicator, ticket.requests.add(event)),
-          "MPI_Ireduce_scatter");
+      start(ticket, event, "MPI_Ireduce_scatter", [&](MPI_Request* request) {
+        return MPI_Ireduce_scatter(message.send, message.receive, ticket.native_counts.data(),
+                                   datatype, operation, channel.communicator, request);
+      });
       return true;
     case PENSTOCK_BROADCAST: {
       const bool root = message.peer == channel.rank;
@@ -87,14 +88,15 @@ bool start_native(Ticket& ticket) {
         ticket.own_to = static_cast<char*>(message.receive);
         ticket.own_bytes = message.count * sdk::dtype_bytes(message.dtype);
       }
-      check(MPI_Ibcast(root ? const_cast<void*>(message.send) : message.receive, count, datatype,
-                       static_cast<int>(message.peer), channel.communicator,
-                       ticket.requests.add(event)),
-            "MPI_Ibcast");
+      start(ticket, event, "MPI_Ibcast", [&](MPI_Request* request) {
+        return MPI_Ibcast(root ? const_cast<void*>(message.send) : message.receive, count, datatype,
+                          static_cast<int>(message.peer), channel.communicator, request);
+      });
       return true;
     }
     case PENSTOCK_BARRIER:
-      check(MPI_Ibarrier(channel.communicator, ticket.requests.add(event)), "MPI_Ibarrier");
+      start(ticket, event, "MPI_Ibarrier",
+            [&](MPI_Request* request) { return MPI_Ibarrier(channel.communicator, request); });
       return true;
     default:
       return false;
@@ -102,8 +104,7 @@ bool start_native(Ticket& ticket) {
 }
 
 bool progress_native(Ticket& ticket) {
-  ticket.requests.test([](const Event&, uint64_t) {});
-  if (!ticket.requests.empty()) return false;
+  if (ticket.n_requests != 0) return false;
   if (ticket.own_bytes != 0) std::memcpy(ticket.own_to, ticket.own_from, ticket.own_bytes);
   return true;
 }

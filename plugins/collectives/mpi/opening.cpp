@@ -30,6 +30,14 @@ uint64_t hash_of(const uint64_t* counts, uint32_t size) {
   return hash;
 }
 
+// One-way messages have no traffic against them that an announcement could queue behind.
+uint64_t segment_of(const Ticket& ticket) {
+  const uint32_t pattern = ticket.message.pattern;
+  const bool one_way =
+      pattern == PENSTOCK_BROADCAST || pattern == PENSTOCK_SEND || pattern == PENSTOCK_RECEIVE;
+  return one_way ? kLongSegment : ticket.channel->segment;
+}
+
 // What rank `rank` must find in an opening from this rank; the reverse is compared in take_opening.
 Header header_for(const Ticket& ticket, uint32_t rank) {
   const penstock_message& message = ticket.message;
@@ -44,6 +52,7 @@ Header header_for(const Ticket& ticket, uint32_t rank) {
   if (message.pattern == PENSTOCK_REDUCE_SCATTER)
     header.counts = hash_of(message.receive_counts, ticket.channel->size);
   if (message.pattern == PENSTOCK_BROADCAST) header.root = message.peer;
+  header.segment = static_cast<uint32_t>(segment_of(ticket));
   return header;
 }
 
@@ -51,20 +60,6 @@ void fail(Ticket& ticket, const std::string& text) {
   if (ticket.failure_code != PENSTOCK_OK) return;
   ticket.failure_code = PENSTOCK_MISMATCH;
   ticket.failure = text;
-}
-
-// Room for the parts that the peers send to this rank's share, and their sum's place.
-void lay_out_share(Ticket& ticket, const char* own, char* target, uint64_t bytes) {
-  const Channel& channel = *ticket.channel;
-  ticket.share.set(target, bytes, ticket.small ? bytes : kInlineBytes);
-  ticket.own_share = own;
-  ticket.ring_slot =
-      ticket.small ? bytes : std::min<uint64_t>(bytes + 7, kSegment + kInlineBytes) & ~uint64_t(7);
-  const uint64_t slots = std::min(ticket.share.n_segments, kWindow);
-  if (!ticket.small && channel.size > 1)
-    ticket.ring.resize(slots * ticket.ring_slot * channel.size);
-  ticket.sources.resize(channel.size);
-  ticket.arrived.assign(ticket.share.n_segments, 0);
 }
 
 void lay_out_reduction(Ticket& ticket) {
@@ -87,16 +82,20 @@ void lay_out_reduction(Ticket& ticket) {
     Peer& peer = ticket.peers[r];
     peer.send = send + first * width;
     peer.send_bytes = count * width;
-    if (r == channel.rank)
-      lay_out_share(ticket, peer.send, all ? receive + first * width : receive, peer.send_bytes);
-    else if (all && !ticket.small)
-      peer.result_in.set(receive + first * width, peer.send_bytes, kInlineBytes);
+    if (r == channel.rank) {
+      ticket.own_share = peer.send;
+      ticket.share.set(all ? receive + first * width : receive, peer.send_bytes,
+                       ticket.small ? peer.send_bytes : kInlineBytes, channel.segment);
+    } else if (all && !ticket.small) {
+      peer.result_in.set(receive + first * width, peer.send_bytes, kInlineBytes, channel.segment);
+    }
     peer.sends = peer.receives = r != channel.rank;
   }
   if (!all || ticket.small) return;
   for (uint32_t r = 0; r < channel.size; ++r)
     if (r != channel.rank)
-      ticket.peers[r].result_out.set(ticket.share.data, ticket.share.bytes, kInlineBytes);
+      ticket.peers[r].result_out.set(ticket.share.data, ticket.share.bytes, kInlineBytes,
+                                     channel.segment);
 }
 
 void lay_out_gather(Ticket& ticket) {
@@ -167,10 +166,11 @@ void lay_out_pair(Ticket& ticket) {
   peer.send_bytes = peer.sends ? message.count * width_of(message) : 0;
 }
 
-// Where the data of `rank` goes, its opening's part first.
-char* place_for(Ticket& ticket, uint32_t rank) {
+// Where the data of `rank` goes, its opening's part first. Null for reductions: they keep it in the
+// opening until they have a ring.
+char* place_for(const Ticket& ticket, uint32_t rank) {
   const penstock_message& message = ticket.message;
-  if (sdk::is_reduction(message.pattern)) return ticket.ring.data() + rank * ticket.ring_slot;
+  if (sdk::is_reduction(message.pattern)) return nullptr;
   char* receive = static_cast<char*>(message.receive);
   if (message.pattern != PENSTOCK_ALL_GATHER && message.pattern != PENSTOCK_ALL_TO_ALL)
     return receive;
@@ -202,6 +202,7 @@ std::string disagreement(const Ticket& ticket, uint32_t rank, const Header& thei
     if (theirs.count != mine.count) return differ("count", mine.count, theirs.count);
     if (theirs.counts != mine.counts) return differ("counts of the ranks", "others", "its own");
     if (theirs.bytes != bytes) return differ("bytes", bytes, theirs.bytes);
+    if (theirs.segment != mine.segment) return differ("segment", mine.segment, theirs.segment);
     return "";
   }
   if (expected == PENSTOCK_BARRIER) return "";
@@ -228,15 +229,14 @@ void tell_count(const Ticket& ticket, uint32_t rank, uint64_t count) {
 
 void lay_out(Ticket& ticket) {
   const Channel& channel = *ticket.channel;
-  ticket.peers.resize(channel.size);
   for (uint32_t r = 0; r < channel.size; ++r) {
     Peer& peer = ticket.peers[r];
     peer.send_bytes = peer.inline_bytes = 0;
     peer.sends = peer.receives = peer.opened = peer.trash = false;
-    for (Stream* stream : {&peer.out, &peer.in, &peer.result_out, &peer.result_in})
-      stream->set(nullptr, 0, 0);
+    peer.granted = peer.owed_grant = false;
+    for (Stream* stream : {&peer.out, &peer.in, &peer.result_out, &peer.result_in}) stream->clear();
   }
-  ticket.share.set(nullptr, 0, 0);
+  ticket.share.clear();
   switch (ticket.message.pattern) {
     case PENSTOCK_ALL_REDUCE:
     case PENSTOCK_REDUCE_SCATTER:
@@ -257,44 +257,57 @@ void lay_out(Ticket& ticket) {
       lay_out_pair(ticket);
   }
   for (const Peer& peer : ticket.peers) ticket.n_expected += peer.receives ? 1 : 0;
-  // Per peer an opening each way and, unless all fits there, four streams.
-  ticket.requests.reserve(channel.size * (ticket.small ? 2 : 2 + 4 * kWindow));
 }
 
 void expect_openings(Ticket& ticket) {
   const Channel& channel = *ticket.channel;
-  const uint64_t slot = sizeof(Header) + channel.opening_bytes;
-  if (ticket.n_expected == 0) return;
-  ticket.openings_in.resize(channel.size * slot);
+  const uint64_t slot = channel.slot_bytes();
   for (uint32_t r = 0; r < channel.size; ++r) {
     if (!ticket.peers[r].receives) continue;
-    check(MPI_Irecv(ticket.openings_in.data() + r * slot, static_cast<int>(slot), MPI_BYTE,
-                    static_cast<int>(r), channel.tag(ticket.message, Kind::kOpeningIn),
-                    channel.communicator, ticket.requests.add({Kind::kOpeningIn, r, 0, slot})),
-          "MPI_Irecv");
+    start(ticket, {Kind::kOpeningIn, r, 0, slot}, "MPI_Irecv", [&](MPI_Request* request) {
+      return MPI_Irecv(ticket.openings_in.data() + r * slot, static_cast<int>(slot), MPI_BYTE,
+                       static_cast<int>(r), channel.tag(ticket.message, Kind::kOpeningIn),
+                       channel.communicator, request);
+    });
   }
 }
 
 void send_opening(Ticket& ticket, uint32_t rank, bool failed) {
   const Channel& channel = *ticket.channel;
   Peer& peer = ticket.peers[rank];
-  const uint64_t slot = sizeof(Header) + channel.opening_bytes;
-  ticket.openings_out.resize(channel.size * slot);
-  char* opening = ticket.openings_out.data() + rank * slot;
+  char* opening = ticket.openings_out.data() + rank * channel.slot_bytes();
   if (failed) peer.send_bytes = 0;
   Header header = header_for(ticket, rank);
   header.failed = failed ? 1 : 0;
   const uint64_t here =
       std::min(peer.send_bytes, ticket.small ? channel.small_bytes : kInlineBytes);
+  const uint64_t rest = peer.send_bytes - here;
+  // Up to a segment goes at once, for latency.
+  peer.granted = !sdk::is_reduction(ticket.message.pattern) || rest <= header.segment;
+  header.awaits_grant = peer.granted ? 0 : 1;
   std::memcpy(opening, &header, sizeof header);
   if (here != 0) std::memcpy(opening + sizeof header, peer.send, here);
-  check(MPI_Isend(opening, static_cast<int>(sizeof header + here), MPI_BYTE, static_cast<int>(rank),
-                  channel.tag(ticket.message, Kind::kOpeningOut), channel.communicator,
-                  ticket.requests.add({Kind::kOpeningOut, rank, 0, 0})),
-        "MPI_Isend");
+  start(ticket, {Kind::kOpeningOut, rank, 0, 0}, "MPI_Isend", [&](MPI_Request* request) {
+    return MPI_Isend(opening, static_cast<int>(sizeof header + here), MPI_BYTE,
+                     static_cast<int>(rank), channel.tag(ticket.message, Kind::kOpeningOut),
+                     channel.communicator, request);
+  });
   // The stream only reads; MPI_Isend takes it back as const.
-  if (here < peer.send_bytes)
-    peer.out.set(const_cast<char*>(peer.send) + here, peer.send_bytes - here, 0);
+  if (rest != 0) peer.out.set(const_cast<char*>(peer.send) + here, rest, 0, header.segment);
+  if (peer.granted) return;
+  start(ticket, {Kind::kGrantIn, rank, 0, 0}, "MPI_Irecv", [&](MPI_Request* request) {
+    return MPI_Irecv(nullptr, 0, MPI_BYTE, static_cast<int>(rank),
+                     channel.tag(ticket.message, Kind::kGrantIn), channel.communicator, request);
+  });
+}
+
+void send_grant(Ticket& ticket, uint32_t rank) {
+  const Channel& channel = *ticket.channel;
+  ticket.peers[rank].owed_grant = false;
+  start(ticket, {Kind::kGrantOut, rank, 0, 0}, "MPI_Isend", [&](MPI_Request* request) {
+    return MPI_Isend(nullptr, 0, MPI_BYTE, static_cast<int>(rank),
+                     channel.tag(ticket.message, Kind::kGrantOut), channel.communicator, request);
+  });
 }
 
 void take_opening(Ticket& ticket, uint32_t rank, uint64_t bytes) {
@@ -302,12 +315,14 @@ void take_opening(Ticket& ticket, uint32_t rank, uint64_t bytes) {
   Peer& peer = ticket.peers[rank];
   peer.opened = true;
   ++ticket.n_opened;
-  const char* opening = ticket.openings_in.data() + rank * (sizeof(Header) + channel.opening_bytes);
+  const char* opening = ticket.openings_in.data() + rank * channel.slot_bytes();
   Header header{};
   std::memcpy(&header, opening, std::min<uint64_t>(bytes, sizeof header));
   peer.inline_bytes = bytes < sizeof header ? 0 : bytes - sizeof header;
   const uint64_t most = ticket.small ? channel.small_bytes : kInlineBytes;
-  if (bytes < sizeof header || header.bytes < peer.inline_bytes) {
+  peer.owed_grant = header.awaits_grant != 0;
+  if (bytes < sizeof header || header.bytes < peer.inline_bytes || header.segment == 0 ||
+      header.segment > kLongSegment) {
     peer.trash = true;
     return fail(ticket, sdk::text("rank ", rank, " sent ", bytes, " bytes that are no message"));
   }
@@ -319,16 +334,16 @@ void take_opening(Ticket& ticket, uint32_t rank, uint64_t bytes) {
   if (!wrong.empty()) {
     fail(ticket, wrong);
     peer.trash = true;
-    peer.in.set(nullptr, rest, 0);
+    peer.in.set(nullptr, rest, 0, header.segment);
     return;
   }
   tell_count(ticket, rank, header.count);
   // A small all-reduce adds up from the opening itself.
   if (ticket.small) return;
   char* place = place_for(ticket, rank);
-  if (peer.inline_bytes != 0) std::memcpy(place, opening + sizeof header, peer.inline_bytes);
-  peer.in.set(place == nullptr ? nullptr : place + peer.inline_bytes, rest, 0);
-  if (ticket.message.pattern == PENSTOCK_BROADCAST) ticket.arrived.assign(peer.in.n_segments, 0);
+  if (place != nullptr && peer.inline_bytes != 0)
+    std::memcpy(place, opening + sizeof header, peer.inline_bytes);
+  peer.in.set(place == nullptr ? nullptr : place + peer.inline_bytes, rest, 0, header.segment);
 }
 
 }  // namespace penstock::mpi

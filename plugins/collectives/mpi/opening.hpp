@@ -14,6 +14,9 @@ void expect_openings(Ticket& ticket);
 // Posts the opening to `rank`.
 void send_opening(Ticket& ticket, uint32_t rank, bool failed = false);
 
+// Tells `rank` that what follows its opening is welcome.
+void send_grant(Ticket& ticket, uint32_t rank);
+
 // Takes the opening of `bytes` bytes that came from `rank`: checks it, places its data, and sets up
 // what follows. What is wrong is kept in ticket.failure.
 void take_opening(Ticket& ticket, uint32_t rank, uint64_t bytes);

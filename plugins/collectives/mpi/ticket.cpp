@@ -5,90 +5,35 @@ namespace penstock::mpi {
 
 namespace {
 
-bool is_receive(Kind kind) {
-  return kind == Kind::kOpeningIn || kind == Kind::kIn || kind == Kind::kResultIn;
-}
+constexpr size_t kFirstTickets = 256;
 
 }  // namespace
 
-void Stream::set(char* first, uint64_t n_bytes, uint64_t n_lead) {
+void Stream::set(char* first, uint64_t n_bytes, uint64_t n_lead, uint64_t segment_bytes) {
   data = first;
   bytes = n_bytes;
   lead = std::min(n_lead, n_bytes);
+  segment = segment_bytes;
   posted = 0;
   done = 0;
-  n_segments = bytes == 0 ? 0 : std::max<uint64_t>(1, (bytes - lead + kSegment - 1) / kSegment);
+  later = 0;
+  n_segments = bytes == 0 ? 0 : std::max<uint64_t>(1, (bytes - lead + segment - 1) / segment);
 }
 
-MPI_Request* Requests::add(const Event& event) {
-  if (free_.empty()) {
-    free_.push_back(static_cast<int>(requests_.size()));
-    requests_.push_back(MPI_REQUEST_NULL);
-    events_.push_back(event);
-    indices_.resize(requests_.size());
-    statuses_.resize(requests_.size());
-  }
-  const auto slot = static_cast<size_t>(free_.back());
-  free_.pop_back();
-  events_[slot] = event;
-  ++n_active_;
-  return &requests_[slot];
+void Stream::finish(uint64_t s) {
+  later |= uint32_t(1) << (s - done);
+  for (; (later & 1) != 0; later >>= 1) ++done;
 }
 
-void Requests::reserve(uint64_t n) {
-  requests_.reserve(n);
-  events_.reserve(n);
-  free_.reserve(n);
-  indices_.reserve(n);
-  statuses_.reserve(n);
-  finished_.reserve(n);
-}
-
-void Requests::collect() {
-  finished_.clear();
-  if (n_active_ == 0) return;
-  int n_done = 0;
-  const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &n_done,
-                                indices_.data(), statuses_.data());
-  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
-  if (n_done == MPI_UNDEFINED) n_done = 0;
-  int failure = MPI_SUCCESS;
-  for (int i = 0; i < n_done; ++i) {
-    const auto slot = static_cast<size_t>(indices_[static_cast<size_t>(i)]);
-    const MPI_Status& status = statuses_[static_cast<size_t>(i)];
-    Finished finished{events_[slot], events_[slot].bytes};
-    finished.event.bytes = 0;
-    if (is_receive(finished.event.kind)) {
-      int bytes = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-      finished.event.bytes = bytes < 0 ? 0 : static_cast<uint64_t>(bytes);
-    }
-    if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) failure = status.MPI_ERROR;
-    finished_.push_back(finished);
-    free_.push_back(static_cast<int>(slot));
-    --n_active_;
-  }
-  check(failure, "a request of MPI");
-}
-
-void Requests::cancel() {
-  for (size_t slot = 0; slot < requests_.size(); ++slot)
-    if (requests_[slot] != MPI_REQUEST_NULL && is_receive(events_[slot].kind))
-      MPI_Cancel(&requests_[slot]);
-}
-
-bool Requests::drain() {
-  try {
-    collect();
-  } catch (const std::exception&) {
-    // The ticket has ended already; what matters is which requests are over.
-  }
-  finished_.clear();
-  return n_active_ == 0;
+// Everything whose size the channel decides is made here, so that a ticket that has rested since
+// the channel grew does not allocate on its first use.
+Ticket::Ticket(const Channel& channel) : peers(channel.size), sources(channel.size) {
+  openings_out.resize(channel.size * channel.slot_bytes());
+  openings_in.resize(channel.size * channel.slot_bytes());
 }
 
 bool Ticket::finished() const {
-  if (n_opened != n_expected || !requests.empty() || own_copied != own_bytes) return false;
+  if (n_opened != n_expected || n_requests != 0 || own_copied != own_bytes) return false;
   for (const Peer& peer : peers)
     if (!peer.out.complete() || !peer.in.complete() || !peer.result_out.complete() ||
         !peer.result_in.complete())
@@ -96,11 +41,41 @@ bool Ticket::finished() const {
   return share.complete();
 }
 
+// How many messages meet in flight differs from step to step: the number of tickets doubles, so
+// that it soon is enough for good.
+Ticket& take_ticket(Channel& channel) {
+  if (channel.free.empty()) {
+    const size_t n = std::max(kFirstTickets, channel.tickets.size());
+    for (size_t i = 0; i < n; ++i) channel.tickets.push_back(std::make_unique<Ticket>(channel));
+    channel.free.reserve(channel.tickets.size());
+    channel.waiting.reserve(channel.tickets.size());
+    for (size_t i = 0; i < n; ++i)
+      channel.free.push_back(channel.tickets[channel.tickets.size() - 1 - i].get());
+  }
+  Ticket* ticket = channel.free.back();
+  channel.free.pop_back();
+  return *ticket;
+}
+
 // A tag of MPI: the message's own, and the stage, so that openings and segments never mix.
 int Channel::tag(const penstock_message& message, Kind kind) const {
-  const uint64_t stage = kind == Kind::kOpeningOut || kind == Kind::kOpeningIn ? 0
-                         : kind == Kind::kOut || kind == Kind::kIn             ? 1
-                                                                               : 2;
+  uint64_t stage = 0;
+  switch (kind) {
+    case Kind::kOut:
+    case Kind::kIn:
+      stage = 1;
+      break;
+    case Kind::kResultOut:
+    case Kind::kResultIn:
+      stage = 2;
+      break;
+    case Kind::kGrantOut:
+    case Kind::kGrantIn:
+      stage = 3;
+      break;
+    default:
+      break;
+  }
   return static_cast<int>(message.tag * 8 + stage);
 }
 

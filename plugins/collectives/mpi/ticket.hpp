@@ -1,19 +1,24 @@
-// One message over MPI: what is exchanged with each peer, and the requests in flight.
+// One message over MPI: what is exchanged with each peer.
 //
 // Every pair of ranks that exchange anything in a message starts with an opening: a header that
 // says what the sender believes the message to be, and the first bytes of the data. What does not
 // fit follows in segments. So counts need not be known in advance, and ranks that disagree learn it
 // from the headers instead of waiting for data that nobody sends. A rank whose message has failed
 // still takes what the others send, and throws it away: the channel stays usable.
+//
+// Who sends a long part to a reduction waits for its receiver's grant, which comes when all ranks
+// have opened and the receiver has a ring of buffers for it. A sender needs no ring, so rings,
+// however few, never make ranks wait for each other in a circle.
 #pragma once
 
-#include "library.hpp"
+#include "requests.hpp"
 
 #include <penstock/collective.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,8 +27,15 @@ namespace penstock::mpi {
 
 struct Channel;
 
-constexpr uint64_t kSegment = uint64_t(256) << 10;  // bytes
-constexpr uint64_t kWindow = 4;                     // segments in flight per stream
+// Segments between ranks of one host, and of one-way messages: copies and requests are what costs.
+constexpr uint64_t kLongSegment = uint64_t(256) << 10;
+// Segments between hosts: below MPI's usual eager limit over TCP. A longer one is announced first,
+// and the answer queues behind the data that the other side sends over the same connection: two
+// ranks that both send get half of their link.
+constexpr uint64_t kShortSegment = uint64_t(60) << 10;
+constexpr uint64_t kWindowBytes = uint64_t(1) << 20;  // in flight per stream
+constexpr uint64_t kMostSegments = 16;                // in flight per stream
+constexpr size_t kRings = 8;                          // reductions that receive at a time
 // Data bytes in an opening: with its header it stays below MPI's usual eager limits. A multiple of
 // 8, so that no element is cut.
 constexpr uint64_t kInlineBytes = 1984;
@@ -53,23 +65,29 @@ struct Header {
   uint32_t dtype;
   uint32_t reduction;
   uint32_t root;
-  uint32_t failed;  // 1: the sender cannot pass the message on
-  uint32_t reserved[3];
+  uint32_t failed;        // 1: the sender cannot pass the message on
+  uint32_t segment;       // bytes; what follows is cut into these
+  uint32_t awaits_grant;  // 1: what follows comes after a grant
+  uint32_t reserved;
 };
 static_assert(sizeof(Header) == 64);
 
-// Bytes that go one way in segments: [0, lead + kSegment), and kSegment each from there.
+// Bytes that go one way in segments: [0, lead + segment), and `segment` bytes each from there.
 struct Stream {
   char* data = nullptr;
   uint64_t bytes = 0;
   uint64_t lead = 0;
+  uint64_t segment = kLongSegment;
   uint64_t n_segments = 0;
   uint64_t posted = 0;
-  uint64_t done = 0;
+  uint64_t done = 0;   // the first `done` segments are over
+  uint32_t later = 0;  // bit i: so is segment done + i
 
-  void set(char* first, uint64_t n_bytes, uint64_t n_lead);
-  uint64_t begin(uint64_t segment) const { return segment == 0 ? 0 : lead + segment * kSegment; }
-  uint64_t end(uint64_t segment) const { return std::min(bytes, lead + (segment + 1) * kSegment); }
+  void set(char* first, uint64_t n_bytes, uint64_t n_lead, uint64_t segment_bytes);
+  void clear() { set(nullptr, 0, 0, kLongSegment); }
+  void finish(uint64_t s);
+  uint64_t begin(uint64_t s) const { return s == 0 ? 0 : lead + s * segment; }
+  uint64_t end(uint64_t s) const { return std::min(bytes, lead + (s + 1) * segment); }
   bool complete() const { return done == n_segments; }
 };
 
@@ -80,6 +98,8 @@ struct Peer {
   bool receives = false;      // an opening comes from it
   bool opened = false;        // and has come
   bool trash = false;         // what it sends is thrown away
+  bool granted = false;       // it takes what follows the opening
+  bool owed_grant = false;    // it waits for this rank's grant
   uint64_t inline_bytes = 0;  // of its opening
   Stream out;                 // the rest of what it is sent
   Stream in;                  // the rest of what it sends
@@ -88,58 +108,23 @@ struct Peer {
   Buffer waste;
 };
 
-enum class Kind : uint8_t { kOpeningOut, kOpeningIn, kOut, kIn, kResultOut, kResultIn, kNative };
-
-// What a finished request was for.
-struct Event {
-  Kind kind;
-  uint32_t peer;
-  uint64_t segment;
-  uint64_t bytes;  // received
-};
-
-// The requests of a ticket; slots are reused.
-class Requests {
- public:
-  // Where MPI may put a request that stands for `event`; event.bytes is what is expected.
-  MPI_Request* add(const Event& event);
-  // Tests all once and calls handle(event, expected_bytes) for each that has finished.
-  template <typename Handle>
-  void test(Handle&& handle);
-  bool empty() const { return n_active_ == 0; }
-  // Makes room, so that add does not allocate up to `n` requests at a time.
-  void reserve(uint64_t n);
-  // Takes back the receives that nothing has come for.
-  void cancel();
-  // Frees what can be freed; true when nothing is left.
-  bool drain();
-
- private:
-  struct Finished {
-    Event event;
-    uint64_t expected;
-  };
-  void collect();
-  std::vector<MPI_Request> requests_;
-  std::vector<Event> events_;
-  std::vector<int> free_;
-  std::vector<int> indices_;
-  std::vector<MPI_Status> statuses_;
-  std::vector<Finished> finished_;
-  uint64_t n_active_ = 0;
-};
-
 struct Ticket {
+  explicit Ticket(const Channel& channel);
+
   Channel* channel = nullptr;
   penstock_message message{};
   std::chrono::steady_clock::time_point submitted;
   bool done = false;
   bool small = false;                   // all-reduce in one step, all of it in the openings
+  bool touched = false;                 // there may be something to do
+  bool lost = false;                    // released while MPI still used its buffers
+  uint64_t asked = 0;                   // the channel's round when it was last asked after
+  uint64_t n_requests = 0;              // in flight
   uint32_t failure_code = PENSTOCK_OK;  // thrown when everything has been taken
   std::string failure;
+  std::exception_ptr thrown;  // ends the message at once
 
   std::vector<Peer> peers;  // by rank in the group
-  Requests requests;
   Buffer openings_out;
   Buffer openings_in;
   uint32_t n_expected = 0;  // openings
@@ -151,13 +136,13 @@ struct Ticket {
   uint64_t own_bytes = 0;
   uint64_t own_copied = 0;
 
-  // Reductions: the share this rank adds up, and the peers' parts of it, kWindow segments of each.
+  // Reductions: the share this rank adds up, and the peers' parts of it, a window of each.
   Stream share;  // target; `done` segments are added up
   const char* own_share = nullptr;
   Buffer ring;
-  uint64_t ring_slot = 0;  // bytes
+  bool has_ring = false;
   std::vector<const void*> sources;
-  std::vector<uint32_t> arrived;  // by segment: from how many peers; broadcast: 1 when it is here
+  uint32_t arrived[kMostSegments] = {};  // by segment in the window: from how many peers
 
   bool native = false;
   std::vector<int> native_counts;
@@ -171,20 +156,40 @@ struct Channel {
   uint32_t size = 1;
   uint64_t opening_bytes = 0;  // room for the data of one opening
   uint64_t small_bytes = 0;
+  uint64_t segment = kLongSegment;
   bool native = false;
   std::atomic<bool> aborted{false};
+  Requests requests;
+  uint64_t round = 0;                            // how often `requests` was tested
+  std::chrono::steady_clock::time_point now;     // at the last test
   std::vector<std::unique_ptr<Ticket>> tickets;  // all that were ever made
   std::vector<Ticket*> free;
-  std::vector<Ticket*> lost;  // released while MPI still uses their buffers
+  std::vector<Ticket*> lost;
+  std::vector<Buffer> rings;     // free ones
+  std::vector<Ticket*> waiting;  // for a ring; first come, first served
+  bool has_rings = false;
 
   int tag(const penstock_message& message, Kind kind) const;
+  uint64_t slot_bytes() const { return sizeof(Header) + opening_bytes; }
+  // Of a ring, for one segment of one peer.
+  uint64_t ring_slot() const { return segment + kInlineBytes; }
 };
 
-template <typename Handle>
-void Requests::test(Handle&& handle) {
-  collect();
-  // A handler may add requests, which reuse slots: `finished_` holds copies.
-  for (const Finished& finished : finished_) handle(finished.event, finished.expected);
+// Segments of a stream that may be in flight.
+inline uint64_t window(uint64_t segment) {
+  return std::clamp<uint64_t>(kWindowBytes / segment, 1, kMostSegments);
+}
+
+// A ticket that is ready for a message; makes more when all are in use.
+Ticket& take_ticket(Channel& channel);
+
+// Posts an MPI operation for `ticket`: `post` fills the request it is given.
+template <typename Post>
+void start(Ticket& ticket, const Event& event, const char* what, Post&& post) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(post(&request), what);
+  ticket.channel->requests.add(ticket, event, request);
+  ++ticket.n_requests;
 }
 
 }  // namespace penstock::mpi

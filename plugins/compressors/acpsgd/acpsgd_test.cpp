@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "support/low_rank_oracle.hpp"
+#include "support/low_rank_cases.hpp"
 
 namespace penstock::test {
 namespace {
@@ -86,28 +86,7 @@ TEST(AcpSgd, WhatIsSentAndWhatIsKeptAddUpToAllGradientsOver100Steps) {
   const std::vector<Shape> shapes = {{20, 33}, {40, 3, 3}, {2, 2}};
   const uint32_t ranks = 3;
   CompressorRig rig({.ranks = ranks}, shapes, acpsgd(), {{"rank", 2}}, residual());
-  std::vector<std::vector<double>> balance;  // gradients less updates
-  for (uint64_t i = 0; i < shapes.size(); ++i) balance.emplace_back(rig.numel(i), 0.0);
-  for (uint64_t step = 0; step < 100; ++step) {
-    StepSettings settings;
-    if (step % 10 == 3) settings.applied = false;
-    if (step % 10 == 6) settings.void_rank = step / 10 % ranks;
-    const RankTensors gradients = oracle::layered_gradients(shapes, ranks, step);
-    const Tensors mean = rig.step(gradients, settings);
-    for (uint64_t i = 0; i < shapes.size(); ++i)
-      for (uint64_t e = 0; e < balance[i].size(); ++e) {
-        for (uint32_t r = 0; r < ranks; ++r)
-          if (settings.void_rank != r) balance[i][e] += gradients[r][i][e];
-        if (settings.applied && !settings.void_rank) balance[i][e] -= ranks * mean[i][e];
-      }
-  }
-  for (uint64_t i = 0; i < shapes.size(); ++i)
-    for (uint64_t e = 0; e < balance[i].size(); ++e) {
-      double kept = 0;
-      for (uint32_t r = 0; r < ranks; ++r) kept += rig.work(r, i)[e];
-      // 300 float additions of terms up to 10, each rounded to 1e-6 at most.
-      ASSERT_NEAR(kept, balance[i][e], 2e-4) << "item " << i << " element " << e;
-    }
+  low_rank::expect_balance(rig, shapes, ranks);
 }
 
 TEST(AcpSgd, EachPhaseSendsItsFactorAndBothKeepTheSameStates) {
@@ -143,9 +122,7 @@ TEST(AcpSgd, AFactorAsWideAsTheMatrixLosesNothing) {
     const Tensors mean = rig.step(gradients);
     for (uint64_t i = 0; i < 2; ++i) {
       if (i == 0 && step > 0) continue;
-      const std::vector<double> sum = oracle::sum_of(gradients, i);
-      for (uint64_t e = 0; e < sum.size(); ++e)
-        ASSERT_NEAR(mean[i][e], sum[e] / 3, 1e-5 * oracle::largest(sum)) << i << " " << step;
+      low_rank::expect_mean(mean, gradients, i, 3e-5, "step " + std::to_string(step));
     }
   }
 }
@@ -162,71 +139,33 @@ TEST(AcpSgd, AllZeroGradientsGiveZerosInBothPhasesAndTheMethodRecovers) {
       const Tensors mean = rig.step(gradients);
       for (uint64_t e = 0; e < 1200; ++e) sum[0][e] += mean[0][e];
     }
-    double difference = 0, square = 0;
-    for (uint64_t e = 0; e < 1200; ++e) {
-      difference += std::pow(sum[0][e] / steps - gradients[0][0][e], 2);
-      square += std::pow(gradients[0][0][e], 2);
-    }
-    EXPECT_LT(difference, 0.05 * square) << zero_steps;
+    EXPECT_LT(low_rank::squared_error(sum[0], gradients[0][0], 1.0 / steps), 0.05) << zero_steps;
   }
 }
 
 TEST(AcpSgd, ASumOfZerosKeepsTheFactors) {
-  CompressorRig rig({.ranks = 2}, {{40, 40}}, acpsgd());
-  const RankTensors zeros(2, Tensors{std::vector<float>(1600, 0.0f)});
-  for (uint64_t step = 0; step < 2; ++step) rig.step(draw_gradients(heavy_tailed, 2, {1600}, step));
-  const std::vector<float> p = rig.compressor_state(0, 0, "p");
-  const std::vector<float> q = rig.compressor_state(0, 0, "q");
-  StepSettings silent;  // no rank has data: the sum is absent
-  silent.joined = {0, 1};
-  for (const bool data : {true, false, false, true}) {  // zeros and silence in both phases
-    EXPECT_EQ(rig.step(zeros, data ? StepSettings{} : silent)[0], zeros[0][0]);
-  }
-  EXPECT_NE(q, std::vector<float>(q.size(), 0.0f));
-  EXPECT_EQ(rig.compressor_state(0, 0, "p"), p);
-  EXPECT_EQ(rig.compressor_state(0, 0, "q"), q);
+  low_rank::expect_zeros_keep_factors(acpsgd(), {"p", "q"});
 }
 
 TEST(AcpSgd, GradientsThatGoDenseAreTakenOutWhole) {
-  CompressorRig rig({.ranks = 2, .check_mass = true, .keep = true}, {{9}, {1}, {0, 3}}, acpsgd());
-  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {9, 1, 0}, 0);
-  rig.step(gradients);  // the rig compares what was taken out with what the payload decodes to
-  EXPECT_EQ(rig.sent(1, 0), gradients[1][0]);
+  low_rank::expect_dense_is_taken_out(acpsgd());
 }
 
 TEST(AcpSgd, AGradientOfLowRankLeavesNoDeadColumnBehind) {
   const uint64_t rows = 24, cols = 50, rank = 4;
   CompressorRig rig({.ranks = 2}, {{rows, cols}}, acpsgd(), {}, residual());
-  std::vector<float> thin(rows * cols);  // rank 1
-  for (uint64_t e = 0; e < thin.size(); ++e)
-    thin[e] = std::cos(static_cast<float>(e / cols)) * std::sin(static_cast<float>(e % cols));
+  const std::vector<float> thin = low_rank::thin_matrix(rows, cols);
   for (int step = 0; step < 4; ++step) rig.step(RankTensors(2, Tensors{thin}));
-  for (const char* name : {"p", "q"}) {
-    const std::vector<float> factor = rig.compressor_state(1, 0, name);
-    for (uint64_t j = 0; j < rank; ++j)
-      for (uint64_t k = 0; k <= j; ++k) {
-        double dot = 0;
-        for (uint64_t i = 0; i < factor.size() / rank; ++i)
-          dot += double{factor[i * rank + j]} * factor[i * rank + k];
-        EXPECT_NEAR(dot, j == k ? 1 : 0, 1e-5) << name << ": " << j << " and " << k;
-      }
-  }
+  for (const char* name : {"p", "q"})
+    low_rank::expect_orthonormal(rig.compressor_state(1, 0, name), rank, name);
 }
 
 TEST(AcpSgd, ASumOfTheOtherPhaseIsRefusedAndChangesNoState) {
   CompressorRig rig({.ranks = 2}, {{40, 30}}, acpsgd());
   rig.step(draw_gradients(heavy_tailed, 2, {1200}, 0));  // the next step has phase 1
   const std::vector<float> q = rig.compressor_state(0, 0, "q");
-  const penstock_item* item = rig.compressor_item(0, 0);
   const PayloadPointer left = dense_payload(std::vector<float>(160, 1.0f), -1);
-  const penstock_payload* payload = left->c();
-  const penstock_step step = rig.step_facts(0);
-  const penstock_exec exec = rig.exec();
-  const CompressorInstance& compressor = rig.compressor(0);
-  EXPECT_TRUE(
-      fails_with(compressor.table().decode(compressor.self(), &exec, &step, 0, &item, 1, &payload,
-                                           1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST),
-                 PENSTOCK_INVALID_PAYLOAD, "gradient0"));
+  low_rank::expect_sum_refused(rig, {rig.compressor_item(0, 0)}, {left->c()}, "gradient0");
   EXPECT_EQ(rig.compressor_state(0, 0, "q"), q);
 }
 

@@ -1,10 +1,10 @@
 // Deep Gradient Compression, the selection: a threshold from a sample, corrected if it misses, and
 // a second selection where too many pass. Momentum and clipping are in the memory of the same name.
 // Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
-#include <kernels/payload.hpp>
+#include <kernels/folded.hpp>
 #include <kernels/random_normal.hpp>
 #include <kernels/select.hpp>
-#include <penstock/compressor.hpp>
+#include <kernels/sparse_values.hpp>
 
 #include <array>
 
@@ -48,7 +48,8 @@ class Dgc {
           .summary("most corrections of the threshold in one step"),
       sdk::bool_option("resample", true)
           .summary("where more than k entries pass, send the k largest of them; otherwise correct "
-                   "the threshold and send up to upper times k")};
+                   "the threshold and send up to upper times k"),
+      sdk::SparseValues::option()};
 
   explicit Dgc(const sdk::Options& values)
       : density_(values.real("density")),
@@ -57,10 +58,12 @@ class Dgc {
         lower_(values.real("lower")),
         max_rounds_(static_cast<uint64_t>(values.integer("max_rounds"))),
         resample_(values.boolean("resample")),
+        values_(values),
         path_(kernels::select_code_path(sdk::code_path("select"))) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
   }
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -72,34 +75,38 @@ class Dgc {
                                   "; add a rule that sends it with another compressor");
     const uint64_t capacity = capacity_of(n);
     // How many entries pass differs from rank to rank, so counts travel.
-    need.round(PENSTOCK_COMBINE_GATHER)
-        .section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, capacity, false, PENSTOCK_SPLIT_BY_INDEX)
-        .section(PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, capacity, false, PENSTOCK_SPLIT_BY_INDEX);
+    values_.plan(need, capacity, false);
     need.scratch_bytes = sample_bytes(dgc::geometry_of(n, density_, sample_ratio_)) +
                          kernels::select_scratch_bytes(n, capacity);
   }
 
-  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
-    const std::span<float> work = item.work();
-    const Target target{work, payload.room<uint32_t>(0).data(), payload.room<float>(1).data()};
-    const uint64_t count = select(call, item, target);
-    payload.sparse(count);
-    if (item.keeps())
-      for (uint64_t j = 0; j < count; ++j) work[target.indices[j]] = 0;
+  void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
+    encode_folded(call, items, payloads, nullptr);
+  }
+
+  void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
+                     const penstock_fold* const* folds) {
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const std::span<float> work = items[i].work();
+      sdk::PayloadWriter payload = payloads[i];
+      kernels::Fold fold;
+      kernels::SelectSegment target{work.data(), work.size(), payload.room<uint32_t>(0).data(),
+                                    nullptr};
+      if (folds != nullptr && folds[i] != nullptr) {
+        fold = sdk::fold_of(*folds[i], items[i], call);
+        target.fold = &fold;
+      }
+      select(call, items[i], target);
+      values_.write(items[i], payload, target.count);
+    }
   }
 
   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
-      throw payload.error("is of kind ", payload.kind(), ", expected sparse");
-    sdk::add_payload(payload, item.out());
+    values_.add(payload, item.out());
   }
 
  private:
-  struct Target {
-    std::span<const float> work;
-    uint32_t* indices;
-    float* values;
-  };
+  using Target = kernels::SelectSegment;
 
   uint64_t capacity_of(uint64_t n) const {
     const uint64_t k = dgc::kept_count(n, density_);
@@ -107,9 +114,10 @@ class Dgc {
     return std::min(n, static_cast<uint64_t>(std::ceil(upper_ * static_cast<double>(k) - 1e-9)));
   }
 
+  // The sample and its keys.
   static uint64_t sample_bytes(const dgc::Geometry& geometry) {
     if (geometry.exact) return 0;
-    return (geometry.most_samples() * sizeof(uint32_t) + 63) / 64 * 64;
+    return (geometry.most_samples() * sizeof(uint32_t) + 63) / 64 * 64 * 2;
   }
 
   // Counter hash of (seed, step, gradient): the same on every rank and in every run, another in
@@ -120,64 +128,73 @@ class Dgc {
            stride;
   }
 
-  // Chooses entries of target.work, writes them, returns their number.
-  uint64_t select(const sdk::Call& call, const sdk::Item& item, const Target& target) const {
-    const uint64_t n = target.work.size();
-    const dgc::Geometry geometry = dgc::geometry_of(n, density_, sample_ratio_);
+  // Compensates where the target has a fold, chooses entries, and writes them to the target.
+  void select(const sdk::Call& call, const sdk::Item& item, Target& target) const {
+    const dgc::Geometry geometry = dgc::geometry_of(target.n, density_, sample_ratio_);
     const uint64_t offset = sample_bytes(geometry);
     const kernels::SelectScratch scratch{static_cast<char*>(call.exec->scratch) + offset,
                                          call.exec->scratch_bytes - offset};
     if (geometry.exact) return select_exactly(geometry.kept, target, scratch);
-
-    const uint64_t start = sampling_start(*call.step, item.c().gradient, geometry.stride);
-    const uint64_t samples = (n - start + geometry.stride - 1) / geometry.stride;
-    uint32_t* keys = call.scratch<uint32_t>(samples).data();
-    const float threshold =
-        kernels::kth_magnitude(target.work.data() + start, samples, geometry.stride,
-                               std::min(geometry.sampled_kept, samples), keys, scratch);
-    return resample_ ? select_hierarchically(geometry.kept, threshold, target, scratch)
-                     : select_by_threshold(geometry.kept, threshold, target, scratch);
+    const float threshold = sampled_threshold(call, item, geometry, target, scratch);
+    if (resample_)
+      select_hierarchically(geometry.kept, threshold, target, scratch);
+    else
+      select_by_threshold(geometry.kept, threshold, target, scratch);
   }
 
-  uint64_t select_exactly(uint64_t k, const Target& target, kernels::SelectScratch scratch) const {
-    kernels::select_largest(target.work.data(), target.work.size(), k, target.indices,
-                            target.values, scratch, path_);
-    return k;
+  static float sampled_threshold(const sdk::Call& call, const sdk::Item& item,
+                                 const dgc::Geometry& geometry, const Target& target,
+                                 kernels::SelectScratch scratch) {
+    const uint64_t stride = geometry.stride;
+    const uint64_t start = sampling_start(*call.step, item.c().gradient, stride);
+    const uint64_t samples = (target.n - start + stride - 1) / stride;
+    const auto sample = call.scratch<float>(samples);
+    const auto keys = call.scratch<uint32_t>(samples, sample_bytes(geometry) / 2);
+    for (uint64_t j = 0; j < samples; ++j) {
+      const uint64_t i = start + j * stride;
+      sample[j] = target.fold == nullptr ? target.x[i] : kernels::compensated(*target.fold, i);
+    }
+    return kernels::kth_magnitude(sample.data(), samples, 1,
+                                  std::min(geometry.sampled_kept, samples), keys.data(), scratch);
+  }
+
+  void select_exactly(uint64_t k, Target& target, kernels::SelectScratch scratch) const {
+    kernels::select_largest({&target, 1}, k, scratch, path_);
   }
 
   // All that reach the threshold or, of more than `most`, the largest. A threshold of zero is
   // reached by every entry, zeros included.
-  uint64_t take_above(float threshold, uint64_t most, const Target& target,
-                      kernels::SelectScratch scratch) const {
+  void choose_above(float threshold, uint64_t most, Target& target,
+                    kernels::SelectScratch scratch) const {
     if (threshold == 0) return select_exactly(most, target, scratch);
-    return kernels::select_above(target.work.data(), target.work.size(), threshold, most,
-                                 target.indices, target.values, scratch, path_);
+    kernels::select_above(target, threshold, most, scratch, path_);
   }
 
   // At most k. Where too few pass, one counting pass serves all thresholds that may follow.
-  uint64_t select_hierarchically(uint64_t k, float threshold, const Target& target,
-                                 kernels::SelectScratch scratch) const {
-    const uint64_t first = take_above(threshold, k, target, scratch);
+  void select_hierarchically(uint64_t k, float threshold, Target& target,
+                             kernels::SelectScratch scratch) const {
+    choose_above(threshold, k, target, scratch);
     const double enough = lower_ * static_cast<double>(k);
-    if (static_cast<double>(first) >= enough || max_rounds_ == 0) return first;
+    if (static_cast<double>(target.count) >= enough || max_rounds_ == 0) return;
     std::array<float, kMostRounds> thresholds;
     std::array<uint64_t, kMostRounds> counts;
     for (uint64_t j = 0; j < max_rounds_; ++j)
       thresholds[j] = threshold = threshold * static_cast<float>(lower_);
-    kernels::count_above(target.work.data(), target.work.size(), {thresholds.data(), max_rounds_},
-                         counts.data());
+    kernels::count_above(target.x, target.n, {thresholds.data(), max_rounds_}, counts.data());
     uint64_t chosen = 0;
     while (chosen + 1 < max_rounds_ && static_cast<double>(counts[chosen]) < enough) ++chosen;
-    return take_above(thresholds[chosen], k, target, scratch);
+    choose_above(thresholds[chosen], k, target, scratch);
   }
 
   // Up to upper * k; should the corrections run out, the largest of those that pass.
-  uint64_t select_by_threshold(uint64_t k, float threshold, const Target& target,
-                               kernels::SelectScratch scratch) const {
+  void select_by_threshold(uint64_t k, float threshold, Target& target,
+                           kernels::SelectScratch scratch) const {
     const double wanted = static_cast<double>(k);
+    if (target.fold != nullptr) kernels::compensate(*target.fold, target.n, path_);
+    target.fold = nullptr;
     for (uint64_t j = 0; j < max_rounds_; ++j) {
       uint64_t count = 0;
-      kernels::count_above(target.work.data(), target.work.size(), {&threshold, 1}, &count);
+      kernels::count_above(target.x, target.n, {&threshold, 1}, &count);
       if (static_cast<double>(count) > upper_ * wanted)
         threshold *= static_cast<float>(upper_);
       else if (static_cast<double>(count) < lower_ * wanted)
@@ -185,7 +202,7 @@ class Dgc {
       else
         break;
     }
-    return take_above(threshold, capacity_of(target.work.size()), target, scratch);
+    choose_above(threshold, capacity_of(target.n), target, scratch);
   }
 
   double density_;
@@ -194,6 +211,7 @@ class Dgc {
   double lower_;
   uint64_t max_rounds_;
   bool resample_;
+  sdk::SparseValues values_;
   kernels::CodePath path_;
 };
 

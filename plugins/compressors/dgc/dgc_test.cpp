@@ -176,6 +176,28 @@ TEST(Dgc, NothingIsLostOver100StepsOfEveryKind) {
     }
 }
 
+TEST(Dgc, CompensatingInTheSameSweepChangesNoBit) {
+  for (const bool resample : {true, false})
+    expect_folding_changes_no_bit(plugin(), {{"density", 0.05}, {"resample", resample}},
+                                  {{30, 40}, {0}, {1}, {57}});
+}
+
+TEST(Dgc, NarrowValuesLoseNothing) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions()) {
+      CompressorRig rig({.ranks = 3, .check_mass = true}, {{30, 40}, {0}, {5}}, plugin(),
+                        {{"density", 0.05}, {"value_type", type}}, residual());
+      expect_conservation(rig, distribution);
+    }
+}
+
+TEST(Dgc, NarrowPayloadsAreInput) {
+  for (const char* type : {"fp16", "bf16", "int8"}) {
+    CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}, {"value_type", type}});
+    expect_narrow_payloads_are_input(rig);
+  }
+}
+
 TEST(Dgc, PayloadsAreInput) {
   CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}});
   expect_sparse_payloads_are_input(rig);

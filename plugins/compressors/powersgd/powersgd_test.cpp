@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "support/low_rank_oracle.hpp"
+#include "support/low_rank_cases.hpp"
 
 namespace penstock::test {
 namespace {
@@ -82,32 +82,11 @@ TEST(PowerSgd, FollowsThePaperOverManySteps) {
 }
 
 TEST(PowerSgd, WhatIsSentAndWhatIsKeptAddUpToAllGradientsOver100Steps) {
-  const std::vector<Shape> shapes = {{20, 33}, {40, 3, 3}, {11}};
+  const std::vector<Shape> shapes = {{20, 33}, {40, 3, 3}};  // a dense one keeps nothing
   const uint32_t ranks = 3;
   CompressorRig rig({.ranks = ranks}, shapes, powersgd(),
                     {{"rank", 2}, {"minimum_compression_rate", 1.0}}, residual());
-  std::vector<std::vector<double>> balance;  // gradients less updates
-  for (uint64_t i = 0; i < shapes.size(); ++i) balance.emplace_back(rig.numel(i), 0.0);
-  for (uint64_t step = 0; step < 100; ++step) {
-    StepSettings settings;
-    if (step % 10 == 3) settings.applied = false;
-    if (step % 10 == 7) settings.void_rank = step / 10 % ranks;
-    const RankTensors gradients = oracle::layered_gradients(shapes, ranks, step);
-    const Tensors mean = rig.step(gradients, settings);
-    for (uint64_t i = 0; i + 1 < shapes.size(); ++i)  // the last one is dense and keeps nothing
-      for (uint64_t e = 0; e < balance[i].size(); ++e) {
-        for (uint32_t r = 0; r < ranks; ++r)
-          if (settings.void_rank != r) balance[i][e] += gradients[r][i][e];
-        if (settings.applied && !settings.void_rank) balance[i][e] -= ranks * mean[i][e];
-      }
-  }
-  for (uint64_t i = 0; i + 1 < shapes.size(); ++i)
-    for (uint64_t e = 0; e < balance[i].size(); ++e) {
-      double kept = 0;
-      for (uint32_t r = 0; r < ranks; ++r) kept += rig.work(r, i)[e];
-      // 300 float additions of terms up to 10, each rounded to 1e-6 at most.
-      ASSERT_NEAR(kept, balance[i][e], 2e-4) << "item " << i << " element " << e;
-    }
+  low_rank::expect_balance(rig, shapes, ranks);
 }
 
 TEST(PowerSgd, FullRankWithRateZeroIsDense) {
@@ -119,12 +98,8 @@ TEST(PowerSgd, FullRankWithRateZeroIsDense) {
       const RankTensors gradients =
           draw_gradients(heavy_tailed, ranks, {66, 66, 64, 5, 5, 1, 24}, step);
       const Tensors mean = rig.step(gradients);
-      for (uint64_t i = 0; i < shapes.size(); ++i) {
-        const std::vector<double> sum = oracle::sum_of(gradients, i);
-        for (uint64_t e = 0; e < sum.size(); ++e)
-          ASSERT_NEAR(mean[i][e], sum[e] / ranks, 1e-5 * oracle::largest(sum) / ranks + 1e-6)
-              << "item " << i << " step " << step;
-      }
+      for (uint64_t i = 0; i < shapes.size(); ++i)
+        low_rank::expect_mean(mean, gradients, i, 2e-5, "step " + std::to_string(step));
     }
   }
 }
@@ -157,56 +132,30 @@ TEST(PowerSgd, AllZeroGradientsGiveZerosAndTheMethodRecovers) {
   Tensors mean;
   for (int step = 0; step < 4; ++step) mean = rig.step(gradients);
   // A few steps are enough to see nearly all of a gradient of three strong directions.
-  double difference = 0, square = 0;
-  for (uint64_t e = 0; e < 1200; ++e) {
-    difference += std::pow(mean[0][e] - gradients[0][0][e], 2);
-    square += std::pow(gradients[0][0][e], 2);
-  }
-  EXPECT_LT(difference, 0.02 * square);
+  EXPECT_LT(low_rank::squared_error(mean[0], gradients[0][0]), 0.02);
   const std::vector<float> q = rig.compressor_state(0, 0, "q");
   EXPECT_EQ(rig.step(zeros)[0].size(), 1200u);  // residuals are sent now
   EXPECT_NE(q, std::vector<float>(q.size(), 0.0f));
 }
 
 TEST(PowerSgd, ASumOfZerosKeepsTheFactors) {
-  CompressorRig rig({.ranks = 2}, {{40, 40}}, powersgd());
-  const RankTensors zeros(2, Tensors{std::vector<float>(1600, 0.0f)});
-  for (uint64_t step = 0; step < 2; ++step) rig.step(draw_gradients(heavy_tailed, 2, {1600}, step));
-  const std::vector<float> q = rig.compressor_state(0, 0, "q");
-  StepSettings silent;  // no rank has data: the sum is absent
-  silent.joined = {0, 1};
-  for (int step = 0; step < 2; ++step) {
-    EXPECT_EQ(rig.step(zeros)[0], zeros[0][0]);
-    EXPECT_EQ(rig.step(zeros, silent)[0], zeros[0][0]);
-  }
-  EXPECT_NE(q, std::vector<float>(q.size(), 0.0f));
-  EXPECT_EQ(rig.compressor_state(0, 0, "q"), q);
+  low_rank::expect_zeros_keep_factors(powersgd(), {"q"});
 }
 
 TEST(PowerSgd, GradientsThatGoDenseAreTakenOutWhole) {
-  CompressorRig rig({.ranks = 2, .check_mass = true, .keep = true}, {{9}, {1}, {0, 3}}, powersgd());
-  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {9, 1, 0}, 0);
-  rig.step(gradients);  // the rig compares what was taken out with what the payload decodes to
-  EXPECT_EQ(rig.sent(1, 0), gradients[1][0]);
+  low_rank::expect_dense_is_taken_out(powersgd());
 }
 
 TEST(PowerSgd, AGradientOfLowRankLeavesNoDeadColumnBehind) {
   const uint64_t rows = 24, cols = 50, rank = 4;
   CompressorRig rig({.ranks = 2}, {{rows, cols}}, powersgd(), {}, residual());
-  std::vector<float> thin(rows * cols);  // rank 1
-  for (uint64_t e = 0; e < thin.size(); ++e)
-    thin[e] = std::cos(static_cast<float>(e / cols)) * std::sin(static_cast<float>(e % cols));
+  const std::vector<float> thin = low_rank::thin_matrix(rows, cols);
   std::vector<float> before;
   for (int step = 0; step < 3; ++step) {
     const Tensors mean = rig.step(RankTensors(2, Tensors{thin}));
     for (uint64_t e = 0; e < thin.size(); ++e) ASSERT_NEAR(mean[0][e], thin[e], 1e-5) << step;
     const std::vector<float> q = rig.compressor_state(0, 0, "q");
-    for (uint64_t j = 0; j < rank; ++j)
-      for (uint64_t k = 0; k <= j; ++k) {
-        double dot = 0;
-        for (uint64_t i = 0; i < cols; ++i) dot += double{q[i * rank + j]} * q[i * rank + k];
-        EXPECT_NEAR(dot, j == k ? 1 : 0, 1e-5) << j << " and " << k << " in step " << step;
-      }
+    low_rank::expect_orthonormal(q, rank, "q in step " + std::to_string(step));
     double change = 0;  // of what is drawn; the rest stays but for rounding
     for (uint64_t e = 0; e < before.size(); ++e)
       change = std::max(change, std::fabs(double{q[e]} - before[e]));
@@ -254,14 +203,7 @@ TEST(PowerSgd, ASumOfTheWrongSizeIsRefusedAndChangesNoState) {
   std::vector<const penstock_item*> items = {rig.compressor_item(0, 0), rig.compressor_item(0, 1)};
   const PayloadPointer good = dense_payload(std::vector<float>(160, 1.0f), -1);
   const PayloadPointer short_one = dense_payload(std::vector<float>(4, 1.0f), -1);
-  const std::vector<const penstock_payload*> payloads = {good->c(), short_one->c()};
-  const penstock_step step = rig.step_facts(0);
-  const penstock_exec exec = rig.exec();
-  const CompressorInstance& compressor = rig.compressor(0);
-  EXPECT_TRUE(fails_with(
-      compressor.table().decode(compressor.self(), &exec, &step, 0, items.data(), 2,
-                                payloads.data(), 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST),
-      PENSTOCK_INVALID_PAYLOAD, "gradient1"));
+  low_rank::expect_sum_refused(rig, items, {good->c(), short_one->c()}, "gradient1");
   EXPECT_EQ(rig.compressor_state(0, 0, "p"), p);
 }
 

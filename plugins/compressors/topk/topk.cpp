@@ -1,8 +1,8 @@
 // Top-k: sends the entries of largest magnitude; a memory keeps the rest.
 // Source: Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017.
-#include <kernels/payload.hpp>
+#include <kernels/folded.hpp>
 #include <kernels/select.hpp>
-#include <penstock/compressor.hpp>
+#include <kernels/sparse_values.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -23,15 +23,18 @@ class TopK {
       sdk::choice_option("scope", "item", {"item", "bucket"})
           .summary(
               "item: the largest of each gradient; bucket: as many, chosen among all gradients "
-              "of a bucket together")};
+              "of a bucket together"),
+      sdk::SparseValues::option()};
 
   explicit TopK(const sdk::Options& values)
       : density_(values.real("density")),
         across_bucket_(values.choice("scope") == "bucket"),
+        values_(values),
         path_(kernels::select_code_path(sdk::code_path("select"))) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
   }
 
   // Ranks choose different entries, so payloads are gathered; adding them up would be wrong.
@@ -43,41 +46,45 @@ class TopK {
                                   kMostEntries,
                                   "; add a rule that sends it with another compressor");
     const uint64_t capacity = across_bucket_ ? n : kept(n);
-    need.round(PENSTOCK_COMBINE_GATHER)
-        .section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, capacity, !across_bucket_,
-                 PENSTOCK_SPLIT_BY_INDEX)
-        .section(PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, capacity, !across_bucket_,
-                 PENSTOCK_SPLIT_BY_INDEX);
+    values_.plan(need, capacity, !across_bucket_);
     need.scope = across_bucket_ ? PENSTOCK_SCOPE_BUCKET : PENSTOCK_SCOPE_ITEM;
     need.part_alignment = 1;
-    need.scratch_bytes = kSegmentBytes + kernels::select_scratch_bytes(n, kept(n));
+    need.scratch_bytes = kBytesPerItem + kernels::select_scratch_bytes(n, kept(n));
   }
 
   void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
-    if (across_bucket_) return encode_bucket(call, items, payloads);
+    encode_folded(call, items, payloads, nullptr);
+  }
+
+  void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
+                     const penstock_fold* const* folds) {
+    if (across_bucket_) return encode_bucket(call, items, payloads, folds);
     for (uint64_t i = 0; i < items.size(); ++i) {
-      const std::span<float> work = items[i].work();
+      kernels::Fold fold;
+      kernels::SelectSegment segment = segment_of(items[i], payloads[i]);
+      if (folds != nullptr && folds[i] != nullptr) {
+        fold = sdk::fold_of(*folds[i], items[i], call);
+        segment.fold = &fold;
+      }
+      kernels::select_largest({&segment, 1}, kept(segment.n), scratch(call, 0), path_);
       sdk::PayloadWriter payload = payloads[i];
-      const uint64_t k = kept(work.size());
-      const auto select = items[i].keeps() ? kernels::take_largest : select_only;
-      select(work.data(), work.size(), k, payload.room<uint32_t>(0).data(),
-             payload.room<float>(1).data(), scratch(call, 0), path_);
-      payload.sparse(k);
+      values_.write(items[i], payload, segment.count);
     }
   }
 
   // Duplicates of several ranks add up; the core divides by their number.
   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
-      throw payload.error("is of kind ", payload.kind(), ", expected sparse");
-    sdk::add_payload(payload, item.out());
+    values_.add(payload, item.out());
   }
 
  private:
   static constexpr uint64_t kMostEntries = uint64_t{1} << 32;
-  static constexpr uint64_t kSegmentBytes =
-      64;  // per item, and a multiple of the scratch's alignment
-  static_assert(sizeof(kernels::SelectSegment) <= kSegmentBytes);
+  // Scratch of a call begins with a segment and a fold per item; both sizes are multiples of the
+  // scratch's alignment.
+  static constexpr uint64_t kFoldOffset = 64;
+  static constexpr uint64_t kBytesPerItem = 128;
+  static_assert(sizeof(kernels::SelectSegment) <= kFoldOffset &&
+                sizeof(kernels::Fold) <= kBytesPerItem - kFoldOffset);
 
   // The small term keeps 0.01 of 700 at 7 although 0.01 is no binary fraction.
   uint64_t kept(uint64_t n) const {
@@ -89,41 +96,44 @@ class TopK {
     return {static_cast<char*>(call.exec->scratch) + offset, call.exec->scratch_bytes - offset};
   }
 
-  static void select_only(float* work, uint64_t n, uint64_t k, uint32_t* indices, float* values,
-                          kernels::SelectScratch scratch, kernels::CodePath path) noexcept {
-    kernels::select_largest(work, n, k, indices, values, scratch, path);
+  static kernels::SelectSegment segment_of(const sdk::Item& item,
+                                           const sdk::PayloadWriter& payload) {
+    const std::span<float> work = item.work();
+    return {work.data(), work.size(), payload.room<uint32_t>(0).data(), nullptr};
   }
 
-  void encode_bucket(const sdk::Call& call, const sdk::Items& items,
-                     sdk::PayloadWriters& payloads) {
+  void encode_bucket(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
+                     const penstock_fold* const* folds) {
     if (items.size() == 0) return;
-    const auto segments = call.scratch<kernels::SelectSegment>(items.size());
     uint64_t n = 0;
     uint64_t budget = 0;
     for (uint64_t i = 0; i < items.size(); ++i) {
-      const std::span<float> work = items[i].work();
-      n += work.size();
-      budget += kept(work.size());
-      segments[i] = {work.data(), work.size(), payloads[i].room<uint32_t>(0).data(),
-                     payloads[i].room<float>(1).data(), 0};
+      n += items[i].numel();
+      budget += kept(items[i].numel());
     }
     if (n >= kMostEntries)
       throw sdk::invalid_argument("a bucket has ", n,
                                   " entries; with scope = \"bucket\" top-k numbers "
                                   "them with 32 bits, expected fewer than ",
                                   kMostEntries, "; make buckets smaller or set scope = \"item\"");
-    kernels::select_largest(segments, budget, scratch(call, items.size() * kSegmentBytes), path_);
+    const auto segments = call.scratch<kernels::SelectSegment>(items.size());
+    const auto all_folds = call.scratch<kernels::Fold>(items.size(), items.size() * kFoldOffset);
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      segments[i] = segment_of(items[i], payloads[i]);
+      if (folds == nullptr || folds[i] == nullptr) continue;
+      all_folds[i] = sdk::fold_of(*folds[i], items[i], call);
+      segments[i].fold = &all_folds[i];
+    }
+    kernels::select_largest(segments, budget, scratch(call, items.size() * kBytesPerItem), path_);
     for (uint64_t i = 0; i < items.size(); ++i) {
       sdk::PayloadWriter payload = payloads[i];
-      payload.sparse(segments[i].count);
-      if (!items[i].keeps()) continue;
-      const std::span<float> work = items[i].work();
-      for (uint64_t j = 0; j < segments[i].count; ++j) work[segments[i].indices[j]] = 0;
+      values_.write(items[i], payload, segments[i].count);
     }
   }
 
   double density_;
   bool across_bucket_;
+  sdk::SparseValues values_;
   kernels::CodePath path_;
 };
 

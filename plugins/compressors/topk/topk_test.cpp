@@ -131,6 +131,62 @@ TEST(TopK, PayloadsAreInput) {
   expect_sparse_payloads_are_input(rig);
 }
 
+TEST(TopK, EveryValueTypeEqualsTheOracleOver100Steps) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions()) {
+      CompressorRig rig({.ranks = 3, .ranks_per_slice = 2, .check_mass = true}, kShapes, topk(),
+                        {{"density", 0.05}, {"value_type", type}}, residual());
+      RankTensors kept(3);
+      for (auto& of_rank : kept)
+        for (const uint64_t numel : kNumels) of_rank.emplace_back(numel);
+      for (uint64_t step = 0; step < 100; ++step) {
+        const RankTensors gradients = draw_gradients(distribution.draw, 3, kNumels, step);
+        Tensors expected;
+        for (uint64_t i = 0; i < kNumels.size(); ++i) {
+          std::vector<float>& total = expected.emplace_back(kNumels[i]);
+          for (uint64_t r = 0; r < 3; ++r) {
+            std::vector<float>& work = kept[r][i];
+            for (size_t e = 0; e < work.size(); ++e) work[e] += gradients[r][i][e];
+            send_as(type, largest(work, kept_of(work.size(), 0.05)), work, total);
+          }
+          for (float& value : total) value /= 3;
+        }
+        ASSERT_EQ(rig.step(gradients), expected) << type << ", " << distribution.name;
+        for (uint32_t r = 0; r < 3; ++r)
+          for (uint64_t i = 0; i < kNumels.size(); ++i) ASSERT_EQ(rig.work(r, i), kept[r][i]);
+      }
+    }
+}
+
+TEST(TopK, NarrowValuesLoseNothing) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const char* scope : {"item", "bucket"})
+      for (const Distribution& distribution : distributions()) {
+        CompressorRig rig({.ranks = 2, .check_mass = true}, {{10, 16}, {0}, {31}}, topk(),
+                          {{"density", 0.1}, {"scope", scope}, {"value_type", type}}, residual());
+        expect_conservation(rig, distribution);
+      }
+}
+
+TEST(TopK, WhatDoesNotFitAHalfStaysInTheResidual) {
+  CompressorRig rig({.ranks = 2}, {{3}}, topk(), {{"density", 1}, {"value_type", "fp16"}},
+                    residual());
+  EXPECT_EQ(rig.step({{{1e6f, -7e4f, 1}}, {{0, 0, 0}}}), (Tensors{{32752, -32752, 0.5}}));
+  EXPECT_EQ(rig.work(0, 0), (std::vector<float>{1e6f - 65504, -7e4f + 65504, 0}));
+}
+
+TEST(TopK, NarrowPayloadsAreInput) {
+  for (const char* type : {"fp16", "bf16", "int8"}) {
+    CompressorRig rig({.ranks = 2}, {{16}}, topk(), {{"density", 0.5}, {"value_type", type}});
+    expect_narrow_payloads_are_input(rig);
+  }
+}
+
+TEST(TopK, CompensatingInTheSameSweepChangesNoBit) {
+  for (const char* scope : {"item", "bucket"})
+    expect_folding_changes_no_bit(topk(), {{"density", 0.1}, {"scope", scope}}, kShapes);
+}
+
 TEST(TopK, RefusesMoreEntriesThanIndicesCanName) {
   const LoadedPlugin plugin = topk();
   const CompressorInstance instance(plugin.compressor(), *plugin.module);

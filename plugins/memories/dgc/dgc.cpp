@@ -1,6 +1,7 @@
 // The memory of Deep Gradient Compression: momentum before selection, masked where entries were
 // sent, and clipping of the local gradient. Gradients that are sent whole get their momentum after
 // averaging. Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
+#include <kernels/fold.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/payload.hpp>
 #include <penstock/memory.hpp>
@@ -85,6 +86,11 @@ class Dgc {
     const std::span<float> v = item.work();
     const auto unscale = static_cast<float>(1 / call.step->grad_scale);
     const auto m = static_cast<float>(momentum_);
+    if (clipping_ == Clipping::kNone)
+      return kernels::compensate(
+          {nesterov_ ? uint32_t{PENSTOCK_FORM_NESTEROV} : uint32_t{PENSTOCK_FORM_HEAVY_BALL}, m, 1,
+           unscale, grad.data(), v.data(), u.data()},
+          v.size());
     double norm = 0;
     if (clipping_ == Clipping::kNorm) norm = std::sqrt(square_norm(call, grad));
     if (global()) norm = std::sqrt(double{summed[0]} / call.step->world);

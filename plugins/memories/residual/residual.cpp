@@ -1,12 +1,14 @@
 // Error feedback: what was not sent is added to the next gradient.
 // Source: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy et al.,
 // "Error Feedback Fixes SignSGD", ICML 2019.
+#include <kernels/fold.hpp>
 #include <kernels/payload.hpp>
 #include <penstock/memory.hpp>
 
 #include <algorithm>
 
 namespace sdk = penstock::sdk;
+namespace kernels = penstock::kernels;
 
 namespace {
 
@@ -34,13 +36,10 @@ class Residual {
   // work = beta * work + gamma * grad, in true units
   void compensate(const sdk::Call& call, const sdk::Item& item, std::span<const float>) {
     if (item.lossless()) return;
-    const std::span<const float> grad = item.grad();
-    const std::span<float> work = item.work();
-    const auto unscale = static_cast<float>(1 / call.step->grad_scale);
-    const auto beta = static_cast<float>(beta_);
-    const auto gamma = static_cast<float>(gamma_);
-    for (uint64_t i = 0; i < work.size(); ++i)
-      work[i] = beta * work[i] + gamma * (grad[i] * unscale);
+    kernels::compensate({PENSTOCK_FORM_AFFINE, static_cast<float>(beta_),
+                         static_cast<float>(gamma_), static_cast<float>(1 / call.step->grad_scale),
+                         item.grad().data(), item.work().data(), nullptr},
+                        item.numel());
   }
 
   void give_back(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {

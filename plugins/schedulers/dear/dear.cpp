@@ -50,21 +50,18 @@ class Dear {
     traits.flags = PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD;
   }
 
-  // Returns the number of buckets of each phase.
-  std::vector<uint32_t> plan(const penstock_model& model, sdk::PlanSink& sink) const {
+  void plan(const penstock_model& model, sdk::PlanSink& sink) const {
     const std::string problem = planning::find_problem(model, kRoutes);
     if (!problem.empty()) throw sdk::invalid_argument("scheduler/dear: ", problem);
-    std::vector<uint32_t> counts;
-    if (model.n_gradients == 0) return counts;
+    if (model.n_gradients == 0) return;
     for (uint32_t phase = 0; phase < model.period; ++phase) {
       const auto buckets = in_order_of_completion(model, groups(model, phase));
       for (const Gradients& bucket : buckets)
         sink.add_bucket(model, phase, bucket, PENSTOCK_ROUTE_SPLIT, PENSTOCK_LAUNCH_READY);
       sink.explain(sdk::text("dear: phase ", phase, ": ", buckets.size(),
                              " groups, reduced in backward and gathered in the next forward"));
-      counts.push_back(static_cast<uint32_t>(buckets.size()));
+      add_messages(sink, phase, static_cast<uint32_t>(buckets.size()));
     }
-    return counts;
   }
 
  private:
@@ -109,44 +106,23 @@ class Dear {
     return groups;
   }
 
+  // The order of messages on a channel that keeps one: all reduce-scatters as backward completes
+  // them, then all all-gathers as forward needs them. Bucket after bucket would make the second
+  // reduce-scatter wait for an all-gather that starts in the next forward, which waits for the
+  // reduce-scatter.
+  static void add_messages(sdk::PlanSink& sink, uint32_t phase, uint32_t n_buckets) {
+    constexpr uint32_t kReduceScatter = 0, kAllGather = 1;  // legs
+    for (uint32_t bucket = 0; bucket < n_buckets; ++bucket)
+      sink.add_message(phase, bucket, kReduceScatter);
+    for (uint32_t bucket = n_buckets; bucket > 0; --bucket)
+      sink.add_message(phase, bucket - 1, kAllGather);
+  }
+
   uint64_t threshold_;
 };
 
-// The order of messages on a channel that keeps one: all reduce-scatters as backward completes
-// them, then all all-gathers as forward needs them. Bucket after bucket would make the second
-// reduce-scatter wait for an all-gather that starts in the next forward, which waits for the
-// reduce-scatter.
-void add_messages(const penstock_plan_sink& sink, uint32_t phase, uint32_t n_buckets) {
-  if (sink.add_message == nullptr) return;
-  constexpr uint32_t kReduceScatter = 0, kAllGather = 1;  // legs
-  for (uint32_t bucket = 0; bucket < n_buckets; ++bucket)
-    sdk::check(sink.add_message(sink.context, phase, bucket, kReduceScatter, 0));
-  for (uint32_t bucket = n_buckets; bucket > 0; --bucket)
-    sdk::check(sink.add_message(sink.context, phase, bucket - 1, kAllGather, 0));
-}
-
-penstock_status* plan_with_messages(void* instance, const penstock_model* model,
-                                    const penstock_plan_sink* sink) noexcept {
-  return sdk::guarded([&] {
-    sdk::PlanSink buckets(sink);
-    const auto counts = static_cast<const Dear*>(instance)->plan(*model, buckets);
-    for (uint32_t phase = 0; phase < counts.size(); ++phase)
-      add_messages(*sink, phase, counts[phase]);
-  });
-}
-
-// The SDK's table, except that plan sees the whole sink.
-constexpr penstock_scheduler kTable = [] {
-  penstock_scheduler table = sdk::SchedulerTable<Dear>::table;
-  table.plan = plan_with_messages;
-  return table;
-}();
-
 }  // namespace
 
-extern "C" PENSTOCK_EXPORT const penstock_plugin_record penstock_plugin =
-    sdk::make_record(PENSTOCK_KIND_SCHEDULER,
-                     sdk::About{"scheduler/dear", "0.1.0",
-                                "reduce-scatter in backward, all-gather in the next forward",
-                                "Zhang et al., DeAR, ICDCS 2023"},
-                     &sdk::load<Dear, kTable>);
+PENSTOCK_SCHEDULER(Dear, "scheduler/dear", "0.1.0",
+                   "reduce-scatter in backward, all-gather in the next forward",
+                   "Zhang et al., DeAR, ICDCS 2023");

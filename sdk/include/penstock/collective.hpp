@@ -24,6 +24,7 @@
 //   PENSTOCK_COLLECTIVE(Transport, "collective/mpi", "0.1.0", "one sentence", "");
 #pragma once
 
+#include <penstock/arguments.hpp>
 #include <penstock/need.hpp>
 #include <penstock/record.hpp>
 
@@ -88,7 +89,10 @@ class CollectiveTable {
 
   static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
                                  void** instance) noexcept {
-    return guarded([&] { *instance = new Instance(Options(options, n_options)); });
+    return guarded([&] {
+      check_options(options, n_options);
+      *instance = new Instance(Options(options, n_options));
+    });
   }
   static void destroy(void* instance) noexcept { delete static_cast<Instance*>(instance); }
   static penstock_status* describe(void* instance, penstock_collective_traits* traits) noexcept {
@@ -114,6 +118,8 @@ class CollectiveTable {
                                const penstock_key_value_store* store, uint64_t timeout_us,
                                penstock_channel** channel) noexcept {
     return guarded([&] {
+      refuse_unknown(group, "penstock_group");
+      refuse_unknown(base, "penstock_base_channel");
       *channel = reinterpret_cast<penstock_channel*>(
           self(instance).open(OpenCall{*group, base, store, timeout_us}).release());
     });
@@ -129,6 +135,7 @@ class CollectiveTable {
       auto& published = static_cast<Instance*>(instance)->needs;
       published.clear();
       for (uint64_t i = 0; i < n_messages; ++i) {
+        check_message(*messages[i]);
         CollectiveNeed& need = published.emplace_back();
         self(instance).plan(*own(channel), *messages[i], need);
         need.publish(needs[i]);
@@ -139,6 +146,7 @@ class CollectiveTable {
                                  const penstock_message* message,
                                  penstock_ticket** ticket) noexcept {
     return guarded([&] {
+      check_message(*message);
       *ticket = reinterpret_cast<penstock_ticket*>(self(instance).submit(*own(channel), *message));
     });
   }
@@ -153,7 +161,10 @@ class CollectiveTable {
     c.returned(t, static_cast<penstock_payload* const*>(nullptr), uint64_t());
   }
   {
-    return guarded([&] { self(instance).returned(*own(ticket), payloads, n_items); });
+    return guarded([&] {
+      check_payloads(payloads, n_items);
+      self(instance).returned(*own(ticket), payloads, n_items);
+    });
   }
   static void release(void* instance, penstock_ticket* ticket) noexcept {
     self(instance).release(own(ticket));

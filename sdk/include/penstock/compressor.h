@@ -80,7 +80,7 @@ typedef struct penstock_compressor_need {
 } penstock_compressor_need;
 
 enum {
-  PENSTOCK_DECODE_FIRST = 1u << 0, /* clears `out` before adding */
+  PENSTOCK_DECODE_FIRST = 1u << 0, /* in the last round: clears `out` before adding */
   PENSTOCK_DECODE_LAST = 1u << 1,  /* no further payloads of this round follow: finish the round */
   PENSTOCK_DECODE_OWN = 1u << 2    /* what this rank alone sent, into `out`: must change no state */
 };
@@ -117,8 +117,8 @@ typedef struct penstock_compressor {
                            uint64_t n_items, penstock_compressor_need* const* needs);
 
   /* [step] All items of a bucket in one call. Reads work, fills payloads[i] for items[i]: writes sections, sets counts
-   * and kind. In the last round, where ITEM_KEEP is set, takes out of work exactly what the payload stands for.
-   * After an error work must be unchanged. */
+   * and kind. In the last round, where ITEM_KEEP is set, takes out of work exactly what the payload stands for;
+   * otherwise, and after an error, work must be unchanged. */
   penstock_status* (*encode)(void* instance, const penstock_exec* exec, const penstock_step* step, uint32_t round,
                              const penstock_item* const* items, uint64_t n_items, penstock_payload* const* payloads);
 

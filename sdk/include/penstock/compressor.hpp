@@ -15,13 +15,18 @@
 //     payloads);
 //     // optional
 //     void describe(penstock_compressor_traits& traits) const;
+//     // with traits.folds: compensate and encode in one sweep, see fold.h
+//     void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters&
+//     payloads, const penstock_fold* const* folds);
 //   };
 //   PENSTOCK_COMPRESSOR(Method, "compressor/method", "0.1.0", "one sentence", "paper");
 //
-// With decode_add the layer clears `out` on the first slice, skips absent payloads and adds rank
-// after rank.
+// With decode_add, which is for methods of one round, the layer clears `out` on the first slice,
+// skips absent payloads and adds rank after rank.
 #pragma once
 
+#include <penstock/fold.h>
+#include <penstock/arguments.hpp>
 #include <penstock/need.hpp>
 #include <penstock/record.hpp>
 
@@ -83,6 +88,11 @@ concept DecodesOneItem = requires(T method, const Call& call, const Item& item,
   method.decode_add(call, item, payload);
 };
 template <typename T>
+concept EncodesFolded = requires(T method, const Call& call, const Items& items,
+                                 PayloadWriters& payloads, const penstock_fold* const* folds) {
+  method.encode_folded(call, items, payloads, folds);
+};
+template <typename T>
 concept CompressorClass = requires(T method, const PlanCall& call, const Item& item,
                                    CompressorNeed& need) {
   T::options;
@@ -107,7 +117,10 @@ class CompressorTable {
 
   static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
                                  void** instance) noexcept {
-    return guarded([&] { *instance = new Instance(Options(options, n_options)); });
+    return guarded([&] {
+      check_options(options, n_options);
+      *instance = new Instance(Options(options, n_options));
+    });
   }
   static void destroy(void* instance) noexcept { delete static_cast<Instance*>(instance); }
 
@@ -126,10 +139,14 @@ class CompressorTable {
     return guarded([&] {
       Instance& self = *static_cast<Instance*>(instance);
       OneAtATime::Guard guard(self.one_at_a_time);
+      check_items(items, n_items);
       self.needs.clear();
       for (uint64_t i = 0; i < n_items; ++i) {
         CompressorNeed& need = self.needs.emplace_back();
         self.method.plan(PlanCall{phase, world}, Item(items[i]), need);
+        if (!DecodesItems<T> && need.n_rounds() > 1)
+          throw internal("a compressor with ", need.n_rounds(),
+                         " rounds needs decode(): decode_add() clears `out` in every round");
         need.publish(needs[i]);
       }
     });
@@ -142,6 +159,8 @@ class CompressorTable {
     return guarded([&] {
       Instance& self = *static_cast<Instance*>(instance);
       OneAtATime::Guard guard(self.one_at_a_time);
+      check_call(exec, step, items, n_items);
+      check_payloads(payloads, n_items);
       const Call call{exec, step, round, 0};
       if constexpr (EncodesItems<T>) {
         PayloadWriters writers(payloads, n_items);
@@ -163,6 +182,8 @@ class CompressorTable {
     return guarded([&] {
       Instance& self = *static_cast<Instance*>(instance);
       OneAtATime::Guard guard(self.one_at_a_time);
+      check_call(exec, step, items, n_items);
+      check_payloads(payloads, n_items * n_ranks);
       const Call call{exec, step, round, flags};
       const Items all(items, n_items);
       if constexpr (DecodesItems<T>) {
@@ -181,7 +202,30 @@ class CompressorTable {
     });
   }
 
-  static const void* extension(void*, penstock_str) noexcept { return nullptr; }
+  static penstock_status* encode_folded(void* instance, const penstock_exec* exec,
+                                        const penstock_step* step, uint32_t round,
+                                        const penstock_item* const* items, uint64_t n_items,
+                                        penstock_payload* const* payloads,
+                                        const penstock_fold* const* folds) noexcept {
+    return guarded([&] {
+      Instance& self = *static_cast<Instance*>(instance);
+      OneAtATime::Guard guard(self.one_at_a_time);
+      check_call(exec, step, items, n_items);
+      check_payloads(payloads, n_items);
+      for (uint64_t i = 0; i < n_items; ++i)
+        if (folds[i] != nullptr) refuse_unknown(folds[i], "penstock_fold");
+      if constexpr (EncodesFolded<T>) {
+        PayloadWriters writers(payloads, n_items);
+        self.method.encode_folded(Call{exec, step, round, 0}, Items(items, n_items), writers,
+                                  folds);
+      }
+    });
+  }
+  static constexpr penstock_fold_encoder fold_encoder{sizeof(penstock_fold_encoder), encode_folded};
+
+  static const void* extension(void*, penstock_str id) noexcept {
+    return EncodesFolded<T> && view(id) == PENSTOCK_FOLD_EXTENSION ? &fold_encoder : nullptr;
+  }
 
  public:
   static constexpr penstock_compressor table{

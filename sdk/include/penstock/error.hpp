@@ -6,6 +6,7 @@
 
 #include <penstock/host.h>
 
+#include <atomic>
 #include <new>
 #include <sstream>
 #include <stdexcept>
@@ -57,10 +58,14 @@ inline penstock_str str(std::string_view text) {
   return {text.data(), text.size()};
 }
 
-// The host that loaded this plugin: set by load, before any instance exists. One per plugin file.
-inline const penstock_host*& host() {
-  static const penstock_host* host = nullptr;
-  return host;
+// One per plugin file. Atomic: two runtimes of a process may load the file at the same time.
+inline std::atomic<const penstock_host*>& host_slot() {
+  static std::atomic<const penstock_host*> slot{nullptr};
+  return slot;
+}
+// The host that loaded this plugin: set by load, before any instance exists.
+inline const penstock_host* host() {
+  return host_slot().load(std::memory_order_acquire);
 }
 
 inline penstock_status* make_status(uint32_t code, std::string_view message) noexcept {

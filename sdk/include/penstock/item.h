@@ -36,7 +36,9 @@ typedef struct penstock_state_declaration {
 
 enum {
   /* The memory keeps what is not sent: the last round's encode must take out of `work` exactly what its payload
-   * stands for, the rounding of values included. Without it `work` may be left as it is. */
+   * stands for, the rounding of values included. Without this flag, and in every round before the last with or
+   * without it, encode must leave `work` bit for bit as it was: work may be the gradient itself, which the core may
+   * send out of its own storage, and which the next round reads again. */
   PENSTOCK_ITEM_KEEP = 1u << 0,
   /* Seen by memories: the compressor of this item loses nothing (compressor `none`). */
   PENSTOCK_ITEM_LOSSLESS = 1u << 1
@@ -57,7 +59,8 @@ typedef struct penstock_item {
   const int64_t* shape;
   penstock_tensor grad; /* the local gradient as the frontend gave it (staged to float32 where the plugin wants that) */
   penstock_tensor work; /* what is compressed: the gradient itself, a memory's state, or scratch */
-  penstock_tensor out;  /* where decode leaves the result; may share storage with grad, never with work unless work is grad */
+  penstock_tensor out;  /* where the last round's decode leaves the result; may share storage with grad, never with work
+                           unless work is grad. Decode of an earlier round must not touch it */
   const penstock_tensor* const* states; /* [n_states] */
   uint64_t n_states;
   double learning_rate; /* of the optimizer for this gradient, 0 when the frontend does not tell */

@@ -20,6 +20,7 @@
 // Absent payloads never reach record and give_back.
 #pragma once
 
+#include <penstock/arguments.hpp>
 #include <penstock/need.hpp>
 #include <penstock/record.hpp>
 
@@ -52,7 +53,10 @@ class MemoryTable {
 
   static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
                                  void** instance) noexcept {
-    return guarded([&] { *instance = new Instance(Options(options, n_options)); });
+    return guarded([&] {
+      check_options(options, n_options);
+      *instance = new Instance(Options(options, n_options));
+    });
   }
   static void destroy(void* instance) noexcept { delete static_cast<Instance*>(instance); }
 
@@ -70,8 +74,10 @@ class MemoryTable {
     return guarded([&] {
       Instance& self = *static_cast<Instance*>(instance);
       OneAtATime::Guard guard(self.one_at_a_time);
+      check_items(items, n_items);
       self.needs.clear();
       for (uint64_t i = 0; i < n_items; ++i) {
+        check_need(*compressor_needs[i]);
         MemoryNeed& need = self.needs.emplace_back();
         self.memory.plan(Item(items[i]), *compressor_needs[i], need);
         need.publish(needs[i]);
@@ -91,6 +97,7 @@ class MemoryTable {
     return guarded([&] {
       Instance& self = *static_cast<Instance*>(instance);
       OneAtATime::Guard guard(self.one_at_a_time);
+      check_call(exec, step, items, n_items);
       const Call call{exec, step};
       for (uint64_t i = 0; i < n_items; ++i) body(self, call, Item(items[i]), i);
     });
@@ -128,6 +135,7 @@ class MemoryTable {
   {
     return each(instance, exec, step, items, n_items,
                 [&](Instance& self, const Call& call, const Item& item, uint64_t i) {
+                  check_payloads(&taken[i], 1);
                   const PayloadReader reader(taken[i], item);
                   if (!reader.absent()) self.memory.record(call, item, reader);
                 });
@@ -142,6 +150,7 @@ class MemoryTable {
   {
     return each(instance, exec, step, items, n_items,
                 [&](Instance& self, const Call& call, const Item& item, uint64_t i) {
+                  check_payloads(&payloads[i], 1);
                   const PayloadReader reader(payloads[i], item);
                   if (!reader.absent()) self.memory.give_back(call, item, reader);
                 });

@@ -87,6 +87,7 @@ class CompressorNeed {
   uint32_t flags = 0;
 
   Round& round(uint32_t combine) { return rounds_.emplace_back(combine); }
+  uint64_t n_rounds() const { return rounds_.size(); }
 
   // Fills the C struct; it points into this object.
   void publish(penstock_compressor_need* need) {

@@ -51,7 +51,7 @@ constexpr penstock_plugin_record make_record(uint32_t kind, const About& about,
 // `T::options`.
 template <typename T, const auto& table>
 penstock_status* load(const penstock_host* from, const penstock_module** module) {
-  host() = from;
+  host_slot() = from;
   return guarded([&] {
     static const penstock_module loaded{sizeof(penstock_module), &table, T::options.data(),
                                         T::options.size()};

@@ -125,8 +125,10 @@ typedef struct penstock_plan_sink {
   uint64_t struct_size;
   void* context;
   penstock_status* (*add_bucket)(void* context, const penstock_bucket* bucket);
-  /* Optional: the order in which messages go out on an ORDERED channel. Without it: bucket after bucket, and within a
-   * bucket leg after leg, round after round. */
+  /* Optional: the order in which messages go out on an ORDERED channel, one call per message. `bucket` counts within the
+   * phase; `leg` is 0, or on route SPLIT 0 for the reduce-scatter and 1 for the all-gather. What is not listed follows
+   * behind, bucket after bucket, within a bucket leg after leg, round after round. A message listed twice or one that
+   * no bucket has is an error of the plan. */
   penstock_status* (*add_message)(void* context, uint32_t phase, uint32_t bucket, uint32_t leg, uint32_t round);
   /* Optional: one line for people about why the plan is as it is. */
   void (*explain)(void* context, penstock_str text);

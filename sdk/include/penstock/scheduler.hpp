@@ -12,6 +12,7 @@
 //   PENSTOCK_SCHEDULER(Planner, "scheduler/wfbp", "0.1.0", "one sentence", "paper");
 #pragma once
 
+#include <penstock/arguments.hpp>
 #include <penstock/record.hpp>
 
 #include <span>
@@ -48,6 +49,13 @@ class PlanSink {
   void add_bucket(const penstock_bucket& bucket) {
     check(sink_->add_bucket(sink_->context, &bucket));
   }
+  // The next message in the order of ORDERED channels; see penstock_plan_sink. A host without such
+  // an order lacks the member, and then nothing is lost.
+  void add_message(uint32_t phase, uint32_t bucket, uint32_t leg, uint32_t round = 0) {
+    if (!PENSTOCK_HAS_FIELD(sink_, penstock_plan_sink, add_message)) return;
+    if (sink_->add_message == nullptr) return;
+    check(sink_->add_message(sink_->context, phase, bucket, leg, round));
+  }
   void explain(std::string_view line) {
     if (sink_->explain != nullptr) sink_->explain(sink_->context, str(line));
   }
@@ -73,7 +81,10 @@ class SchedulerTable {
 
   static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
                                  void** instance) noexcept {
-    return guarded([&] { *instance = new T(Options(options, n_options)); });
+    return guarded([&] {
+      check_options(options, n_options);
+      *instance = new T(Options(options, n_options));
+    });
   }
   static void destroy(void* instance) noexcept { delete static_cast<T*>(instance); }
   static penstock_status* describe(void* instance, penstock_scheduler_traits* traits) noexcept {
@@ -82,6 +93,7 @@ class SchedulerTable {
   static penstock_status* plan(void* instance, const penstock_model* model,
                                const penstock_plan_sink* sink) noexcept {
     return guarded([&] {
+      check_model(*model);
       PlanSink plan_sink(sink);
       static_cast<T*>(instance)->plan(*model, plan_sink);
     });
@@ -92,7 +104,10 @@ class SchedulerTable {
     s.observe(m);
   }
   {
-    return guarded([&] { *decision = static_cast<T*>(instance)->observe(*measurement); });
+    return guarded([&] {
+      refuse_unknown(measurement, "penstock_measurement");
+      *decision = static_cast<T*>(instance)->observe(*measurement);
+    });
   }
   static const void* extension(void*, penstock_str) noexcept { return nullptr; }
 

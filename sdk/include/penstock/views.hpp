@@ -123,7 +123,6 @@ struct Call {
   const penstock_step* step = nullptr;
   uint32_t round = 0;
   uint32_t flags = 0;  // PENSTOCK_DECODE_*
-  bool last_round = true;
 
   // `count` elements of the call's scratch, starting `offset_bytes` into it; undefined contents.
   template <typename T>

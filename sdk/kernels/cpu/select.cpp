@@ -18,6 +18,7 @@ namespace penstock::kernels {
 namespace {
 
 constexpr uint64_t kSamples = 16 * 1024;
+constexpr uint64_t kFoldTile = 2048;        // gradient, work and momentum in the first-level cache
 constexpr uint64_t kAlwaysAll = 16 * 1024;  // up to here a sample would not pay
 
 static_assert(kRadixBytes <= kSelectFixedBytes);
@@ -70,7 +71,9 @@ uint32_t sampled_threshold(std::span<const SelectSegment> segments, uint64_t n, 
     const uint64_t scattered = ((j * 0x9E3779B97F4A7C15u) >> 32) * stride >> 32;
     const uint64_t position = j * stride + scattered;
     while (position - begins >= segments[segment].n) begins += segments[segment++].n;
-    work.sample()[j] = magnitude_key(segments[segment].x[position - begins]);
+    const SelectSegment& at = segments[segment];
+    const uint64_t i = position - begins;
+    work.sample()[j] = magnitude_key(at.fold == nullptr ? at.x[i] : compensated(*at.fold, i));
   }
   const auto keys = [&](auto&& body) {
     for (uint64_t j = 0; j < samples; ++j) body(j, work.sample()[j]);
@@ -78,15 +81,28 @@ uint32_t sampled_threshold(std::span<const SelectSegment> segments, uint64_t n, 
   return std::max(1u, select_exactly(keys, samples, rank, work.histogram).threshold);
 }
 
-uint64_t compact_all(std::span<const SelectSegment> segments, uint32_t threshold,
-                     const Workspace& work, CodePath path) {
+void compensate_all(std::span<SelectSegment> segments, CodePath path) {
+  for (SelectSegment& segment : segments)
+    if (segment.fold != nullptr) compensate(*segment.fold, segment.n, path);
+  for (SelectSegment& segment : segments) segment.fold = nullptr;
+}
+
+// Compensates on the way where a segment wants it, to the end even where too many pass.
+uint64_t compact_all(std::span<SelectSegment> segments, uint32_t threshold, const Workspace& work,
+                     CodePath path) {
   const Compact compact = compact_on(path);
   uint64_t count = 0;
   uint64_t offset = 0;
-  for (const SelectSegment& segment : segments) {
-    count = compact(segment.x, segment.n, static_cast<uint32_t>(offset), threshold, work.indices,
-                    work.keys, count, work.capacity);
-    if (count > work.capacity) break;
+  for (SelectSegment& segment : segments) {
+    const uint64_t tile = segment.fold == nullptr ? segment.n : kFoldTile;
+    for (uint64_t begin = 0; begin < segment.n; begin += tile) {
+      const uint64_t size = std::min(tile, segment.n - begin);
+      if (segment.fold != nullptr) compensate(segment.fold->from(begin), size, path);
+      if (count > work.capacity) continue;
+      count = compact(segment.x + begin, size, static_cast<uint32_t>(offset + begin), threshold,
+                      work.indices, work.keys, count, work.capacity);
+    }
+    segment.fold = nullptr;
     offset += segment.n;
   }
   return count;
@@ -103,7 +119,7 @@ class Emitter {
     SelectSegment& segment = segments_[current_];
     const uint64_t index = position - begins_;
     segment.indices[segment.count] = static_cast<uint32_t>(index);
-    segment.values[segment.count] = segment.x[index];
+    if (segment.values != nullptr) segment.values[segment.count] = segment.x[index];
     ++segment.count;
   }
 
@@ -170,17 +186,10 @@ void emit_from_all(std::span<SelectSegment> segments, uint64_t k, const Workspac
 void emit_everything(std::span<SelectSegment> segments) {
   for (SelectSegment& segment : segments) {
     for (uint64_t i = 0; i < segment.n; ++i) segment.indices[i] = static_cast<uint32_t>(i);
-    if (segment.n > 0) std::memcpy(segment.values, segment.x, segment.n * sizeof(float));
+    if (segment.n > 0 && segment.values != nullptr)
+      std::memcpy(segment.values, segment.x, segment.n * sizeof(float));
     segment.count = segment.n;
   }
-}
-
-// By bits, as subnormal thresholds vanish in comparisons of floats where they are flushed to zero.
-uint32_t threshold_key(float threshold) {
-  const uint32_t bits = std::bit_cast<uint32_t>(threshold);
-  if ((bits & 0x7fffffffu) > kInfinityKey) return kInfinityKey + 1;  // NaN: nothing passes
-  const bool negative = (bits & 0x80000000u) != 0;
-  return negative || bits == 0 ? 1 : bits;
 }
 
 CodePath measure() noexcept {
@@ -235,11 +244,13 @@ CodePath select_code_path(std::string_view name) noexcept {
 void select_largest(std::span<SelectSegment> segments, uint64_t k, SelectScratch scratch,
                     CodePath path) noexcept {
   for (SelectSegment& segment : segments) segment.count = 0;
-  if (k == 0) return;
   const uint64_t n = total(segments);
-  if (k >= n) return emit_everything(segments);
   const Workspace work(scratch);
-  if (work.capacity < std::max(k, sample_size(n) / 2)) return emit_from_all(segments, k, work);
+  const bool samples = work.capacity >= std::max(k, sample_size(n) / 2);
+  if (k == 0 || k >= n || !samples) compensate_all(segments, path);
+  if (k == 0) return;
+  if (k >= n) return emit_everything(segments);
+  if (!samples) return emit_from_all(segments, k, work);
   const uint32_t threshold = sampled_threshold(segments, n, k, work);
   const uint64_t count = compact_all(segments, threshold, work, path);
   if (count > work.capacity || (count < k && threshold > 1)) {
@@ -253,7 +264,7 @@ void select_largest(std::span<SelectSegment> segments, uint64_t k, SelectScratch
 
 void select_largest(const float* x, uint64_t n, uint64_t k, uint32_t* indices, float* values,
                     SelectScratch scratch, CodePath path) noexcept {
-  SelectSegment segment{x, n, indices, values, 0};
+  SelectSegment segment{x, n, indices, values};
   select_largest({&segment, 1}, k, scratch, path);
 }
 
@@ -264,46 +275,38 @@ void take_largest(float* work, uint64_t n, uint64_t k, uint32_t* indices, float*
   for (uint64_t j = 0; j < chosen; ++j) work[indices[j]] = 0;
 }
 
+void select_above(SelectSegment& segment, float threshold, uint64_t capacity, SelectScratch scratch,
+                  CodePath path) noexcept {
+  const uint32_t key = threshold_key(threshold);
+  const std::span<SelectSegment> segments{&segment, 1};
+  segment.count = 0;
+  if (segment.n == 0 || capacity == 0 || key > kInfinityKey) return compensate_all(segments, path);
+  const Workspace work(scratch);
+  const uint64_t count = compact_all(segments, key, work, path);
+  if (count <= work.capacity) {
+    if (count > 0) emit_collected(segments, std::min(count, capacity), count, work);
+  } else if (work.capacity >= capacity) {  // more than `capacity` pass
+    select_largest(segments, capacity, scratch, path);
+  } else {  // the scratch is smaller than planned
+    uint64_t passed = 0;
+    count_above(segment.x, segment.n, {&threshold, 1}, &passed);
+    emit_from_all(segments, std::min(passed, capacity), work);
+  }
+}
+
 uint64_t select_above(const float* x, uint64_t n, float threshold, uint64_t capacity,
                       uint32_t* indices, float* values, SelectScratch scratch,
                       CodePath path) noexcept {
-  const uint32_t key = threshold_key(threshold);
-  if (n == 0 || capacity == 0 || key > kInfinityKey) return 0;
-  const Workspace work(scratch);
-  SelectSegment segment{x, n, indices, values, 0};
-  const std::span<SelectSegment> segments{&segment, 1};
-  const uint64_t count = compact_all(segments, key, work, path);
-  if (count > work.capacity) {  // more than `capacity` pass, or the scratch is smaller than planned
-    if (work.capacity >= capacity) {
-      select_largest(segments, capacity, scratch, path);
-      return segment.count;
-    }
-    uint64_t passed = 0;
-    count_above(x, n, {&threshold, 1}, &passed);
-    emit_from_all(segments, std::min(passed, capacity), work);
-  } else if (count > 0) {
-    emit_collected(segments, std::min(count, capacity), count, work);
-  }
+  SelectSegment segment{x, n, indices, values};
+  select_above(segment, threshold, capacity, scratch, path);
   return segment.count;
 }
 
-void count_above(const float* x, uint64_t n, std::span<const float> thresholds,
-                 uint64_t* counts) noexcept {
-  constexpr uint64_t kTile =
-      4096;  // stays in the first-level cache while all thresholds look at it
-  std::fill(counts, counts + thresholds.size(), 0);
-  uint32_t keys[kTile];
-  for (uint64_t begin = 0; begin < n; begin += kTile) {
-    const uint64_t size = std::min(kTile, n - begin);
-    for (uint64_t i = 0; i < size; ++i) keys[i] = magnitude_key(x[begin + i]);
-    for (uint64_t j = 0; j < thresholds.size(); ++j) {
-      const auto threshold = static_cast<int32_t>(threshold_key(thresholds[j]));
-      uint32_t passed = 0;
-      for (uint64_t i = 0; i < size; ++i)
-        passed += static_cast<int32_t>(keys[i]) >= threshold ? 1 : 0;
-      counts[j] += passed;
-    }
-  }
+uint64_t take_above(float* work, uint64_t n, float threshold, uint64_t capacity, uint32_t* indices,
+                    float* values, SelectScratch scratch, CodePath path) noexcept {
+  const uint64_t count = select_above(work, n, threshold, capacity, indices, values, scratch, path);
+  for (uint64_t j = 0; j < count; ++j) work[indices[j]] = 0;
+  return count;
 }
 
 float kth_magnitude(const float* x, uint64_t n, uint64_t stride, uint64_t k, uint32_t* keys,

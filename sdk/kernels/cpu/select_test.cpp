@@ -204,14 +204,15 @@ TEST(Select, SegmentsCompeteAsOneArray) {
 TEST(Select, AboveTakesAllThatPassOrTheLargest) {
   for (const uint64_t n : {0, 1, 2, 31, 1000, 30001})
     for (const Input& input : inputs(n))
-      for (const float threshold : {0.0f, -1.0f, 1e-42f, 0.5f, 2.0f, 1e9f})
-        for (const uint64_t capacity : {uint64_t{0}, uint64_t{1}, n / 10, n})
+      for (const float threshold : {0.0f, -1.0f, 1e-42f, 0.5f, 2.0f, 1e9f}) {
+        std::vector<uint32_t> passing;
+        for (uint64_t i = 0; i < n; ++i)
+          if (magnitude(input.x[i]) >= threshold && magnitude(input.x[i]) > 0)
+            passing.push_back(static_cast<uint32_t>(i));
+        for (const uint64_t capacity : {uint64_t{0}, uint64_t{1}, n / 10, n}) {
+          const std::vector<uint32_t> expected =
+              passing.size() > capacity ? largest_by_sorting(input.x, capacity) : passing;
           for (const CodePath path : paths()) {
-            std::vector<uint32_t> expected;
-            for (uint64_t i = 0; i < n; ++i)
-              if (magnitude(input.x[i]) >= threshold && magnitude(input.x[i]) > 0)
-                expected.push_back(static_cast<uint32_t>(i));
-            if (expected.size() > capacity) expected = largest_by_sorting(input.x, capacity);
             std::vector<uint32_t> indices(capacity);
             std::vector<float> values(capacity);
             Scratch scratch(select_scratch_bytes(n, capacity));
@@ -221,6 +222,31 @@ TEST(Select, AboveTakesAllThatPassOrTheLargest) {
             ASSERT_EQ(indices, expected) << input.name << ", n " << n << ", threshold " << threshold
                                          << ", capacity " << capacity;
           }
+        }
+      }
+}
+
+TEST(Select, TakingAboveZeroesWhatItTookAndNothingElse) {
+  for (const uint64_t n : {0, 1, 1000, 30001})
+    for (const Input& input : inputs(n))
+      for (const uint64_t capacity : {uint64_t{1}, n / 10, n})
+        for (const CodePath path : paths()) {
+          std::vector<uint32_t> indices(capacity), without_values(capacity);
+          std::vector<float> values(capacity), work = input.x;
+          Scratch scratch(select_scratch_bytes(n, capacity));
+          without_values.resize(select_above(work.data(), n, 0.5f, capacity, without_values.data(),
+                                             nullptr, scratch.get(), path));
+          indices.resize(take_above(work.data(), n, 0.5f, capacity, indices.data(), values.data(),
+                                    scratch.get(), path));
+          ASSERT_EQ(indices, without_values);
+          std::vector<float> expected = input.x;
+          for (uint64_t j = 0; j < indices.size(); ++j) {
+            ASSERT_EQ(values[j], input.x[indices[j]]);
+            expected[indices[j]] = 0;
+          }
+          for (uint64_t i = 0; i < n; ++i)  // NaN is not equal to itself
+            ASSERT_TRUE(work[i] == expected[i] || expected[i] != expected[i]) << input.name;
+        }
 }
 
 TEST(Select, AboveNaNTakesNothing) {
@@ -231,21 +257,6 @@ TEST(Select, AboveNaNTakesNothing) {
   EXPECT_EQ(select_above(x.data(), 3, std::nanf(""), 3, indices, values, scratch.get(),
                          CodePath::kPortable),
             0u);
-}
-
-TEST(Select, CountsForSeveralThresholdsInOnePass) {
-  const std::vector<float> thresholds{0.0f, 1e-42f, 0.25f, 1.0f, 7.0f, std::nanf("")};
-  for (const uint64_t n : {0, 1, 4095, 4096, 4097, 20000})
-    for (const Input& input : inputs(n)) {
-      std::vector<uint64_t> counts(thresholds.size(), 7);
-      count_above(input.x.data(), n, thresholds, counts.data());
-      for (uint64_t j = 0; j < thresholds.size(); ++j) {
-        uint64_t expected = 0;
-        for (const float value : input.x)
-          expected += magnitude(value) > 0 && magnitude(value) >= thresholds[j] ? 1 : 0;
-        EXPECT_EQ(counts[j], expected) << input.name << ", threshold " << thresholds[j];
-      }
-    }
 }
 
 TEST(Select, KthMagnitudeEqualsTheSortedOne) {

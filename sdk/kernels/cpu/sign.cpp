@@ -1,10 +1,9 @@
-// Signs as planes of bits. The vote counts with bit-sliced counters: 64 elements at a time, plane k
-// of a counter holding bit k of 64 counts, so that adding a voter is a ripple of word operations.
+// Packing of signs into planes of bits, and what is done to values by their sign.
 #include <kernels/sign.hpp>
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cmath>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -28,24 +27,6 @@ WordBits word_portable(const float* values, uint64_t count) {
   return bits;
 }
 
-// Adds the positions of the zeros of word `word` to the list.
-void list_zeros(uint64_t zero, uint64_t word, uint32_t* zeros, uint64_t capacity,
-                uint64_t& n_zeros) {
-  for (; zero != 0; zero &= zero - 1, ++n_zeros)
-    if (n_zeros < capacity)
-      zeros[n_zeros] = static_cast<uint32_t>(word * 64 + std::countr_zero(zero));
-}
-
-// The whole words; `read(values)` gives the bits of 64 elements.
-#define PENSTOCK_PACK_WORDS(read)                                           \
-  uint64_t n_zeros = 0;                                                     \
-  for (uint64_t w = 0; w < words; ++w) {                                    \
-    const WordBits bits = read(values + w * 64);                            \
-    negative[w] = bits.negative;                                            \
-    if (bits.zero != 0) list_zeros(bits.zero, w, zeros, capacity, n_zeros); \
-  }                                                                         \
-  return n_zeros
-
 inline WordBits read_portable(const float* values) {
 #if defined(__x86_64__)  // SSE2 is part of every such processor
   WordBits bits{0, 0};
@@ -59,10 +40,6 @@ inline WordBits read_portable(const float* values) {
 #else
   return word_portable(values, 64);
 #endif
-}
-uint64_t pack_portable(const float* values, uint64_t words, uint64_t* negative, uint32_t* zeros,
-                       uint64_t capacity) {
-  PENSTOCK_PACK_WORDS(read_portable);
 }
 
 #if defined(__x86_64__)
@@ -78,11 +55,6 @@ __attribute__((target("avx2"))) inline WordBits read_avx2(const float* values) {
   }
   return bits;
 }
-__attribute__((target("avx2"))) uint64_t pack_avx2(const float* values, uint64_t words,
-                                                   uint64_t* negative, uint32_t* zeros,
-                                                   uint64_t capacity) {
-  PENSTOCK_PACK_WORDS(read_avx2);
-}
 
 __attribute__((target("avx512f"))) inline WordBits read_avx512(const float* values) {
   WordBits bits{0, 0};
@@ -94,180 +66,171 @@ __attribute__((target("avx512f"))) inline WordBits read_avx512(const float* valu
   }
   return bits;
 }
-__attribute__((target("avx512f"))) uint64_t pack_avx512(const float* values, uint64_t words,
-                                                        uint64_t* negative, uint32_t* zeros,
-                                                        uint64_t capacity) {
-  PENSTOCK_PACK_WORDS(read_avx512);
+#endif
+
+// Where bits go: a plane of negative elements and a list of zeros.
+struct PlaneAndList {
+  uint64_t* negative;
+  uint32_t* zeros;
+  uint64_t capacity;
+  uint64_t n_zeros = 0;
+
+  [[gnu::always_inline]] void put(uint64_t word, WordBits bits) {
+    negative[word] = bits.negative;
+    if (bits.zero != 0) list(word, bits.zero);
+  }
+  void list(uint64_t word, uint64_t zero) {
+    for (; zero != 0; zero &= zero - 1, ++n_zeros)
+      if (n_zeros < capacity)
+        zeros[n_zeros] = static_cast<uint32_t>(word * 64 + std::countr_zero(zero));
+  }
+};
+
+// Where bits go: a plane of elements that are not zero.
+struct NonzeroPlane {
+  uint64_t* nonzero;
+  [[gnu::always_inline]] void put(uint64_t word, WordBits bits) { nonzero[word] = ~bits.zero; }
+};
+
+template <typename Sink>
+void pack_portable(const float* values, uint64_t words, Sink& sink) {
+  for (uint64_t w = 0; w < words; ++w) sink.put(w, read_portable(values + w * 64));
+}
+#if defined(__x86_64__)
+template <typename Sink>
+__attribute__((target("avx2"))) void pack_avx2(const float* values, uint64_t words, Sink& sink) {
+  for (uint64_t w = 0; w < words; ++w) sink.put(w, read_avx2(values + w * 64));
+}
+template <typename Sink>
+__attribute__((target("avx512f"))) void pack_avx512(const float* values, uint64_t words,
+                                                    Sink& sink) {
+  for (uint64_t w = 0; w < words; ++w) sink.put(w, read_avx512(values + w * 64));
 }
 #endif
-#undef PENSTOCK_PACK_WORDS
 
-uint64_t pack_words(const float* values, uint64_t words, uint64_t* negative, uint32_t* zeros,
-                    uint64_t capacity, CodePath path) {
+// The whole words.
+template <typename Sink>
+void pack_words(const float* values, uint64_t words, Sink& sink, CodePath path) {
 #if defined(__x86_64__)
-  if (path == CodePath::kAvx2) return pack_avx2(values, words, negative, zeros, capacity);
-  if (path == CodePath::kAvx512) return pack_avx512(values, words, negative, zeros, capacity);
+  if (path == CodePath::kAvx2) return pack_avx2(values, words, sink);
+  if (path == CodePath::kAvx512) return pack_avx512(values, words, sink);
 #endif
   (void)path;
-  return pack_portable(values, words, negative, zeros, capacity);
+  pack_portable(values, words, sink);
 }
 
-constexpr uint64_t kTileWords = 32;  // 2048 elements: counters and planes stay in the first cache
-constexpr uint64_t kMaxPlanes = 16;  // kMaxVoters < 2^16
+// ---- By sign ----
 
-// Plane by plane, so that every loop over the words of a tile is a plain vector loop.
-struct Counters {
-  uint64_t plane[kMaxPlanes][kTileWords];
+constexpr uint64_t kLanes = 16;
 
-  void clear(uint64_t planes) { std::memset(plane, 0, planes * sizeof plane[0]); }
-
-  // Adds 2^first to the elements whose bit is set; overwrites `bits`.
-  void add(uint64_t* bits, uint64_t first, uint64_t planes) {
-    for (uint64_t k = first; k < planes; ++k)
-      for (uint64_t w = 0; w < kTileWords; ++w) {
-        const uint64_t carry = plane[k][w] & bits[w];
-        plane[k][w] ^= bits[w];
-        bits[w] = carry;
-      }
-  }
-  // Adds `count` to every element.
-  void add_to_all(uint64_t count, uint64_t planes) {
-    for (uint64_t k = 0; k < planes; ++k) {
-      if (((count >> k) & 1) == 0) continue;
-      uint64_t ones[kTileWords];
-      std::memset(ones, 0xff, sizeof ones);
-      add(ones, k, planes);
-    }
-  }
+struct SignCounts {
+  uint64_t positive;
+  uint64_t negative;
 };
-
-struct Tile {
-  uint64_t first_word;
-  uint64_t words;
-};
-
-// The plane of nonzero elements of one voter in this tile. False, without writing it, when the
-// voter has no zero here.
-bool nonzero_of(const Signs& voter, const Tile& tile, uint64_t* nonzero) {
-  if (voter.nonzero != nullptr) {
-    std::memcpy(nonzero, voter.nonzero + tile.first_word, tile.words * sizeof(uint64_t));
-    return true;
-  }
-  const uint64_t begin = tile.first_word * 64, end = begin + tile.words * 64;
-  const uint32_t* const last = voter.zeros + voter.n_zeros;
-  const uint32_t* at = std::lower_bound(voter.zeros, last, begin);
-  if (at == last || *at >= end) return false;
-  std::memset(nonzero, 0xff, tile.words * sizeof(uint64_t));
-  for (; at != last && *at < end; ++at) nonzero[(*at - begin) / 64] &= ~(uint64_t{1} << (*at % 64));
-  return true;
-}
-
-// Four floats per value of four bits.
-struct Quads {
-  alignas(16) float one_where_set[16][4];
-};
-constexpr Quads make_quads() {
-  Quads quads{};
-  for (unsigned bits = 0; bits < 16; ++bits)
-    for (unsigned k = 0; k < 4; ++k) quads.one_where_set[bits][k] = (bits >> k) & 1 ? 1.0f : 0.0f;
-  return quads;
-}
-constexpr Quads kQuads = make_quads();
-
-// out[k] = 1 where bit k of positive is set, -1 where that of negative is, else 0.
-void expand_word(uint64_t positive, uint64_t negative, float* out, uint64_t count) {
-  uint64_t k = 0;
-  for (; k + 4 <= count; k += 4, positive >>= 4, negative >>= 4) {
-    const float* const plus = kQuads.one_where_set[positive & 15];
-    const float* const minus = kQuads.one_where_set[negative & 15];
-    for (uint64_t l = 0; l < 4; ++l) out[k + l] = plus[l] - minus[l];
-  }
-  for (uint64_t l = 0; k + l < count; ++l)
-    out[k + l] = kQuads.one_where_set[positive & 15][l] - kQuads.one_where_set[negative & 15][l];
-}
-
-// Compares the number of votes with twice the number of nays: bits set in `positive` where it is
-// larger, in `negative` where it is smaller.
-void compare(const Counters& votes, const Counters& nays, uint64_t planes, uint64_t* positive,
-             uint64_t* negative) {
-  static constexpr uint64_t kNone[kTileWords] = {};
-  uint64_t open[kTileWords];  // elements on which all higher planes agree
-  std::memset(open, 0xff, sizeof open);
-  std::memset(positive, 0, sizeof open);
-  std::memset(negative, 0, sizeof open);
-  for (uint64_t k = planes + 1; k-- > 0;) {
-    const uint64_t* const vote = k < planes ? votes.plane[k] : kNone;
-    const uint64_t* const nay = k > 0 ? nays.plane[k - 1] : kNone;  // twice: one plane up
-    for (uint64_t w = 0; w < kTileWords; ++w) {
-      const uint64_t differ = open[w] & (vote[w] ^ nay[w]);
-      positive[w] |= differ & vote[w];
-      negative[w] |= differ & nay[w];
-      open[w] &= ~differ;
+[[gnu::always_inline]] inline SignCounts count_signs(const float* values, uint64_t numel) {
+  SignCounts counts{0, 0};
+  for (uint64_t tile = 0; tile < numel; tile += 4096) {
+    const uint64_t end = std::min(tile + 4096, numel);
+    int32_t above = 0, below = 0;  // as wide as the values, for full vectors
+    for (uint64_t i = tile; i < end; ++i) {
+      above += values[i] > 0.0f ? 1 : 0;
+      below += values[i] < 0.0f ? 1 : 0;
     }
+    counts.positive += static_cast<uint64_t>(above);
+    counts.negative += static_cast<uint64_t>(below);
+  }
+  return counts;
+}
+
+// x + |x| is 2 x above zero and 0 below, without a comparison, which would keep the compiler from
+// using vectors; exact in double.
+[[gnu::always_inline]] inline SumsBySign sums_in_lanes(const float* values, uint64_t numel) {
+  double above[kLanes] = {}, below[kLanes] = {};
+  const auto add = [&](uint64_t lane, double x) {
+    above[lane] += x + std::fabs(x);
+    below[lane] += x - std::fabs(x);
+  };
+  uint64_t i = 0;
+  for (; i + kLanes <= numel; i += kLanes)
+    for (uint64_t lane = 0; lane < kLanes; ++lane) add(lane, values[i + lane]);
+  for (uint64_t lane = 0; i < numel; ++i, ++lane) add(lane, values[i]);
+  for (uint64_t width = kLanes / 2; width > 0; width /= 2)
+    for (uint64_t lane = 0; lane < width; ++lane) {
+      above[lane] += above[lane + width];
+      below[lane] += below[lane + width];
+    }
+  const SignCounts counts = count_signs(values, numel);
+  return {above[0] / 2, below[0] / 2, counts.positive, counts.negative};
+}
+
+[[gnu::always_inline]] inline void take_out(float* values, uint64_t numel, float plus,
+                                            float minus) {
+  for (uint64_t i = 0; i < numel; ++i) {
+    const float x = values[i];
+    values[i] = x - (x > 0.0f ? plus : x < 0.0f ? minus : 0.0f);
   }
 }
 
-// Counts the voters of one tile.
-void count_tile(const Signs* voters, uint64_t n_voters, const Tile& tile, uint64_t planes,
-                Counters& votes, Counters& nays) {
-  votes.clear(planes);
-  nays.clear(planes);
-  uint64_t without_zeros = 0;
-  for (uint64_t r = 0; r < n_voters; ++r) {
-    uint64_t nonzero[kTileWords] = {}, nay[kTileWords] = {};
-    std::memcpy(nay, voters[r].negative + tile.first_word, tile.words * sizeof(uint64_t));
-    if (nonzero_of(voters[r], tile, nonzero)) {
-      for (uint64_t w = 0; w < kTileWords; ++w) nay[w] &= nonzero[w];
-      votes.add(nonzero, 0, planes);
-    } else {
-      ++without_zeros;
-    }
-    nays.add(nay, 0,
-             static_cast<uint64_t>(std::bit_width(r + 1)));  // r + 1 counted: no more planes
-  }
-  votes.add_to_all(without_zeros, planes);
+SumsBySign sums_portable(const float* values, uint64_t numel) {
+  return sums_in_lanes(values, numel);
 }
+void take_out_portable(float* values, uint64_t numel, float plus, float minus) {
+  take_out(values, numel, plus, minus);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) SumsBySign sums_avx2(const float* values, uint64_t numel) {
+  return sums_in_lanes(values, numel);
+}
+__attribute__((target("avx512f"))) SumsBySign sums_avx512(const float* values, uint64_t numel) {
+  return sums_in_lanes(values, numel);
+}
+__attribute__((target("avx2"))) void take_out_avx2(float* values, uint64_t numel, float plus,
+                                                   float minus) {
+  take_out(values, numel, plus, minus);
+}
+__attribute__((target("avx512f"))) void take_out_avx512(float* values, uint64_t numel, float plus,
+                                                        float minus) {
+  take_out(values, numel, plus, minus);
+}
+#endif
 
 }  // namespace
 
 uint64_t pack_signs(const float* values, uint64_t numel, uint64_t* negative, uint32_t* zeros,
                     uint64_t capacity, CodePath path) noexcept {
+  PlaneAndList sink{negative, zeros, capacity};
   const uint64_t words = numel / 64;
-  uint64_t n_zeros = pack_words(values, words, negative, zeros, capacity, path);
-  if (numel % 64 != 0) {
-    const WordBits bits = word_portable(values + words * 64, numel % 64);
-    negative[words] = bits.negative;
-    list_zeros(bits.zero, words, zeros, capacity, n_zeros);
-  }
-  return n_zeros;
+  pack_words(values, words, sink, path);
+  if (numel % 64 != 0) sink.put(words, word_portable(values + words * 64, numel % 64));
+  return sink.n_zeros;
 }
 
-void pack_nonzero(const float* values, uint64_t numel, uint64_t* nonzero) noexcept {
-  for (uint64_t w = 0; w < sign_words(numel); ++w) {
-    const uint64_t count = std::min<uint64_t>(64, numel - w * 64);
-    const uint64_t live = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
-    nonzero[w] = live & ~word_portable(values + w * 64, count).zero;
-  }
+void pack_nonzero(const float* values, uint64_t numel, uint64_t* nonzero, CodePath path) noexcept {
+  NonzeroPlane sink{nonzero};
+  const uint64_t words = numel / 64;
+  pack_words(values, words, sink, path);
+  if (numel % 64 == 0) return;
+  const uint64_t live = (uint64_t{1} << numel % 64) - 1;
+  nonzero[words] = live & ~word_portable(values + words * 64, numel % 64).zero;
 }
 
-void take_out_signs(float* values, uint64_t numel) noexcept {
-  for (uint64_t i = 0; i < numel; ++i)
-    values[i] -= static_cast<float>((values[i] > 0.0f) - (values[i] < 0.0f));
+SumsBySign sums_by_sign(const float* values, uint64_t numel, CodePath path) noexcept {
+#if defined(__x86_64__)
+  if (path == CodePath::kAvx2) return sums_avx2(values, numel);
+  if (path == CodePath::kAvx512) return sums_avx512(values, numel);
+#endif
+  (void)path;
+  return sums_portable(values, numel);
 }
 
-void majority_vote(const Signs* voters, uint64_t n_voters, uint64_t numel, float* out) noexcept {
-  const uint64_t planes = std::max(1, static_cast<int>(std::bit_width(n_voters)));
-  Counters votes, nays;
-  for (Tile tile{0, 0}; tile.first_word < sign_words(numel); tile.first_word += tile.words) {
-    tile.words = std::min(kTileWords, sign_words(numel) - tile.first_word);
-    count_tile(voters, n_voters, tile, planes, votes, nays);
-    uint64_t positive[kTileWords], negative[kTileWords];
-    compare(votes, nays, planes, positive, negative);
-    for (uint64_t w = 0; w < tile.words; ++w) {
-      const uint64_t first = (tile.first_word + w) * 64;
-      expand_word(positive[w], negative[w], out + first, std::min<uint64_t>(64, numel - first));
-    }
-  }
+void take_out_by_sign(float* values, uint64_t numel, float plus, float minus,
+                      CodePath path) noexcept {
+#if defined(__x86_64__)
+  if (path == CodePath::kAvx2) return take_out_avx2(values, numel, plus, minus);
+  if (path == CodePath::kAvx512) return take_out_avx512(values, numel, plus, minus);
+#endif
+  (void)path;
+  take_out_portable(values, numel, plus, minus);
 }
 
 }  // namespace penstock::kernels

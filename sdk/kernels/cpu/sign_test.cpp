@@ -139,10 +139,95 @@ TEST(Sign, ANegativeBitOfAZeroDoesNotCount) {
   EXPECT_EQ(out, (Floats{-1, 0}));
 }
 
-TEST(Sign, TakingOutSubtractsTheSign) {
-  Floats values = {2.5f, -0.25f, 0.0f, -0.0f, -1.0f};
-  take_out_signs(values.data(), values.size());
-  EXPECT_EQ(values, (Floats{1.5f, 0.75f, 0.0f, 0.0f, 0.0f}));
+TEST(Sign, MajorityPlanesAreTheVoteInBits) {
+  const uint64_t n = 5000;
+  std::vector<Packed> packed;
+  std::vector<Signs> signs;
+  for (unsigned r = 0; r < 4; ++r) packed.emplace_back(draw(n, 10, r));
+  for (const Packed& one : packed) signs.push_back(one.signs());
+  for (const CodePath path : kAllCodePaths) {
+    if (!code_path_supported(path)) continue;
+    Floats out(n);
+    majority_vote(signs.data(), signs.size(), n, out.data(), path);
+    std::vector<uint64_t> positive(sign_words(n)), negative(sign_words(n));
+    majority_planes(signs.data(), signs.size(), n, positive.data(), negative.data(), path);
+    for (uint64_t i = 0; i < n; ++i) {
+      ASSERT_EQ(positive[i / 64] >> (i % 64) & 1, out[i] > 0 ? 1u : 0u) << code_path_name(path);
+      ASSERT_EQ(negative[i / 64] >> (i % 64) & 1, out[i] < 0 ? 1u : 0u) << code_path_name(path);
+    }
+  }
+}
+
+TEST(Sign, TakingOutSubtractsTheNumberOfTheSign) {
+  for (const CodePath path : kAllCodePaths) {
+    if (!code_path_supported(path)) continue;
+    Floats values = {2.5f, -0.25f, 0.0f, -0.0f, -1.0f};
+    take_out_by_sign(values.data(), values.size(), 1.0f, -0.5f, path);
+    EXPECT_EQ(values, (Floats{1.5f, 0.25f, 0.0f, 0.0f, -0.5f})) << code_path_name(path);
+    for (const uint64_t n : kSizes) {
+      const Floats before = draw(n, 5, 4);
+      Floats after = before;
+      take_out_by_sign(after.data(), n, 0.3f, -0.7f, path);
+      for (uint64_t i = 0; i < n; ++i) {
+        const float number = before[i] > 0 ? 0.3f : before[i] < 0 ? -0.7f : 0.0f;
+        ASSERT_EQ(after[i], before[i] - number) << i;
+      }
+    }
+  }
+}
+
+TEST(Sign, SumsBySignAreThoseOfAPlainLoopAndEqualOnEveryCodePath) {
+  for (const uint64_t n : kSizes) {
+    const Floats values = draw(n, 7, 5);
+    double above = 0, below = 0;
+    uint64_t n_above = 0, n_below = 0;
+    for (const float value : values) {
+      (value > 0 ? above : below) += double{value};
+      n_above += value > 0;
+      n_below += value < 0;
+    }
+    const SumsBySign expected = sums_by_sign(values.data(), n, CodePath::kPortable);
+    EXPECT_NEAR(expected.positive, above, 1e-12 * above);  // 2^-53 per addition
+    EXPECT_NEAR(expected.negative, below, -1e-12 * below);
+    for (const CodePath path : kAllCodePaths) {
+      if (!code_path_supported(path)) continue;
+      const SumsBySign sums = sums_by_sign(values.data(), n, path);
+      EXPECT_EQ(sums.positive, expected.positive) << code_path_name(path);
+      EXPECT_EQ(sums.negative, expected.negative) << code_path_name(path);
+      EXPECT_EQ(sums.n_positive, n_above) << code_path_name(path);
+      EXPECT_EQ(sums.n_negative, n_below) << code_path_name(path);
+    }
+  }
+}
+
+TEST(Sign, NumbersOfSendersAddUpInOrderRunByRun) {
+  for (const uint64_t n : kSizes)
+    for (const uint64_t run : {uint64_t{64}, uint64_t{640}, uint64_t{1} << 20})
+      for (const unsigned senders : {0u, 1u, 3u}) {
+        const uint64_t runs = n / run + 1;
+        std::vector<Floats> values, numbers;
+        std::vector<Packed> packed;
+        for (unsigned r = 0; r < senders; ++r) {
+          values.push_back(draw(n, r == 0 ? 0 : r * 40, 9 + r));
+          packed.emplace_back(values.back());
+          numbers.push_back(draw(2 * runs, 0, 50 + r));
+        }
+        std::vector<ValuedSigns> valued;
+        for (unsigned r = 0; r < senders; ++r)
+          valued.push_back({packed[r].signs(), numbers[r].data()});
+        for (const bool clear : {true, false})
+          for (const CodePath path : kAllCodePaths) {
+            if (!code_path_supported(path)) continue;
+            Floats out(n, 0.125f);
+            sum_valued_signs(valued.data(), senders, n, run, clear, out.data(), path);
+            for (uint64_t i = 0; i < n; ++i) {
+              float sum = clear ? 0.0f : 0.125f;
+              for (unsigned r = 0; r < senders; ++r)
+                if (values[r][i] != 0) sum += numbers[r][i / run * 2 + (values[r][i] < 0 ? 1 : 0)];
+              ASSERT_EQ(out[i], sum) << i << " of " << n << " on " << code_path_name(path);
+            }
+          }
+      }
 }
 
 }  // namespace

@@ -64,6 +64,51 @@ def check_optimizers_of_different_models() -> None:
         )
 
 
+MISFITS = {
+    # Two that would both apply momentum, and what else cannot work together: who, and what to do.
+    'compressor = "dgc"\nmemory = "dgc"': ("momentum", "dgc"),
+    'compressor = "topk"\nmemory = "residual"\nscheduler = "dear"\nroute = "split"': (
+        "topk",
+        "split",
+    ),
+    'compressor = "none"\nscheduler = "fusion"\nroute = "split"': ("fusion", "split"),
+    'collective = "oktopk"\ntransport = "mpi"': ("oktopk", "none"),
+    'collective = "oktopk"\ncompressor = "topk"\nmemory = "residual"': ("oktopk", "transport"),
+}
+
+
+def check_parties_that_do_not_fit_are_named_on_every_rank() -> None:
+    for scheme, words in MISFITS.items():
+        layer = torch.nn.Linear(40, 50)
+        inner = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9)
+        with expect(hvd.HorovodInternalError, *words):
+            hvd.DistributedOptimizer(
+                inner, layer.named_parameters(), scheme=f"[scheme]\n{scheme}\n"
+            )
+
+
+def check_a_nan_on_one_rank_reaches_all_and_leaves_nothing_behind() -> None:
+    for scheme in ("", 'compressor = "topk"\nmemory = "residual"', 'compressor = "signsgd"'):
+        layer = torch.nn.Linear(40, 50)
+        hvd.broadcast_parameters(layer.state_dict(), root_rank=0)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(layer.parameters(), lr=0.1),
+            layer.named_parameters(),
+            scheme=f"[scheme]\n{scheme}\n",
+        )
+        for bad in (True, False):
+            optimizer.zero_grad()
+            x = torch.randn(4, 40)
+            if bad and hvd.rank() == 1:
+                x[2, 7] = float("nan")
+            layer(x).square().mean().backward()
+            optimizer.synchronize()
+            for p in layer.parameters():
+                assert bool(torch.isnan(p.grad).all() if bad else torch.isfinite(p.grad).all())
+            optimizer.skip_step()
+        optimizer.close()
+
+
 if __name__ == "__main__":
     hvd.init()
     run_checks(globals())

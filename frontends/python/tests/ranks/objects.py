@@ -112,6 +112,12 @@ def check_state_the_root_lacks_is_dropped_and_weights_stay() -> None:
         hvd.broadcast_optimizer_state(torch.optim.LBFGS(model.parameters()), root_rank=0)
 
 
+def check_every_rank_runs_the_same_code_paths() -> None:
+    paths = hvd.allgather_object(hvd.report()["code_paths"])
+    assert "" in paths[0] and "select" in paths[0], paths[0]
+    assert all(other == paths[0] for other in paths), paths
+
+
 if __name__ == "__main__":
     hvd.init()
     run_checks(globals())

@@ -1,0 +1,102 @@
+// What is a legal plan, and its way to the other ranks as bytes.
+#include "core/plan/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace penstock {
+namespace {
+
+// Three gradients of 10, 4 and 0 elements; the first may be cut at multiples of 2, the others not.
+PlanFacts facts() {
+  return {{10, 4, 0}, {"a", "b", "empty"}, {1, 2, 1}, {{2}, {0, 0}, {0}}, 1};
+}
+
+// Two buckets: half of a; the other half, b and the empty one. Messages in reverse.
+Plan good_plan() {
+  Plan plan;
+  plan.buckets.push_back({{{0, 0, 4, 0}}, 0, PENSTOCK_ROUTE_FLAT, PENSTOCK_LAUNCH_READY});
+  plan.buckets.push_back(
+      {{{0, 4, 6, 0}, {1, 0, 4, 1}, {2, 0, 0, 0}}, 0, PENSTOCK_ROUTE_SPLIT, PENSTOCK_LAUNCH_READY});
+  plan.sequence = {{0, 1, 0, 0}, {0, 1, 1, 0}, {0, 0, 0, 0}, {0, 0, 0, 1}};
+  plan.explanation = {"why", "because"};
+  return plan;
+}
+
+struct Fault {
+  const char* expected;
+  std::function<void(Plan&)> make;
+};
+
+TEST(CheckPlan, TakesWhatIsLegal) {
+  const Status status = check_plan(good_plan(), facts(), "test");
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(CheckPlan, NamesTheSchedulerAndWhatIsWrong) {
+  const Fault faults[] = {
+      {"planned 2 phases, the compressors have 1", [](Plan& p) { p.period = 2; }},
+      {"bucket for phase 1 of 1", [](Plan& p) { p.buckets[0].phase = 1; }},
+      {"empty bucket", [](Plan& p) { p.buckets[0].pieces.clear(); }},
+      {"gradient 3, but there are only 3", [](Plan& p) { p.buckets[0].pieces[0].gradient = 3; }},
+      {"candidate 2 for gradient 'b'", [](Plan& p) { p.buckets[1].pieces[1].choice = 2; }},
+      {"elements [8, +4) of gradient 'a', which has 10",
+       [](Plan& p) { p.buckets[0].pieces[0].first = 8; }},
+      {"allows multiples of 2",
+       [](Plan& p) {
+         p.buckets[1].pieces[0] = {0, 5, 5, 0};
+       }},
+      {"allows no cuts",
+       [](Plan& p) {
+         p.buckets[1].pieces[1] = {1, 1, 3, 0};
+       }},
+      {"element 2 of gradient 'a' twice",
+       [](Plan& p) {
+         p.buckets[1].pieces[0] = {0, 2, 8, 0};
+       }},
+      {"element 4 of gradient 'a' nowhere",
+       [](Plan& p) {
+         p.buckets[1].pieces[0] = {0, 6, 4, 0};
+       }},
+      {"only 8 of 10 elements", [](Plan& p) { p.buckets[1].pieces[0].numel = 4; }},
+      {"empty gradient 'empty' twice",
+       [](Plan& p) {
+         p.buckets[0].pieces.push_back({2, 0, 0, 0});
+       }},
+      {"left gradient 'b' out",
+       [](Plan& p) { p.buckets[1].pieces.erase(++p.buckets[1].pieces.begin()); }},
+      {"bucket 2 in phase 0, which its plan does not have",
+       [](Plan& p) { p.sequence[0].bucket = 2; }},
+      {"in phase 1, which its plan does not have", [](Plan& p) { p.sequence[0].phase = 1; }},
+      {"that bucket's route has one leg", [](Plan& p) { p.sequence[2].leg = 1; }},
+      {"that bucket's route has two legs", [](Plan& p) { p.sequence[1].leg = 2; }},
+      {"leg 1, round 0 of bucket 1 in phase 0 twice",
+       [](Plan& p) { p.sequence.push_back(p.sequence[1]); }},
+  };
+  for (const Fault& fault : faults) {
+    Plan plan = good_plan();
+    fault.make(plan);
+    const Status status = check_plan(plan, facts(), "test");
+    EXPECT_EQ(status.code(), Code::internal) << fault.expected;
+    EXPECT_NE(status.message().find(fault.expected), std::string_view::npos) << status.message();
+    EXPECT_TRUE(status.message().starts_with("scheduler 'test'")) << status.message();
+  }
+}
+
+TEST(PlanBytes, GiveThePlanBack) {
+  const Plan plan = good_plan();
+  const Result<Plan> again = Plan::from_bytes(plan.to_bytes());
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again.value(), plan);
+}
+
+TEST(PlanBytes, CutOffAnywhereAreRefused) {
+  const std::string bytes = good_plan().to_bytes();
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(Plan::from_bytes(bytes.substr(0, size)).ok()) << size;
+  EXPECT_FALSE(Plan::from_bytes(bytes + '\0').ok());
+}
+
+}  // namespace
+}  // namespace penstock

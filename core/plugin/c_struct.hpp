@@ -1,0 +1,73 @@
+// Structs that somebody else made, a plugin or a frontend, perhaps against older or newer headers.
+//
+// The core reads none of them directly: it takes a copy. What an older maker did not know is zero
+// in the copy, which always means "as before"; what a newer one set and we do not know is refused.
+#pragma once
+
+#include "core/base/status.hpp"
+
+#include <penstock/plugin.h>
+#include <penstock/runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace penstock {
+
+// No struct of the ABI comes near it: a larger struct_size is a mistake or garbage.
+inline constexpr uint64_t kMostStructBytes = 65536;
+
+// The size a struct had when it was first published: the end of its last field then. A host whose
+// own struct has grown must go on taking those that were made before.
+template <typename T>
+inline constexpr uint64_t kFirstBytes = 0;
+
+#define PENSTOCK_FIRST_BYTES(type, last) \
+  template <>                            \
+  inline constexpr uint64_t kFirstBytes<type> = offsetof(type, last) + sizeof(type::last)
+
+// ABI 0.1.
+PENSTOCK_FIRST_BYTES(penstock_plugin_record, load);
+PENSTOCK_FIRST_BYTES(penstock_module, n_options);
+PENSTOCK_FIRST_BYTES(penstock_option, flags);
+PENSTOCK_FIRST_BYTES(penstock_state_declaration, flags);
+PENSTOCK_FIRST_BYTES(penstock_section_bound, flags);
+PENSTOCK_FIRST_BYTES(penstock_round, flags);
+PENSTOCK_FIRST_BYTES(penstock_piece, device_type);
+PENSTOCK_FIRST_BYTES(penstock_bucket, flags);
+PENSTOCK_FIRST_BYTES(penstock_tensor, flags);
+PENSTOCK_FIRST_BYTES(penstock_runtime_options, lent_instance);
+PENSTOCK_FIRST_BYTES(penstock_gradient_declaration, given_bucket);
+PENSTOCK_FIRST_BYTES(penstock_set_declaration, reserved);
+PENSTOCK_FIRST_BYTES(penstock_operation_declaration, average);
+
+#undef PENSTOCK_FIRST_BYTES
+
+// The copy: `known` bytes at `ours`, which become theirs as far as they go and zero behind.
+// INVALID_ARGUMENT for a null or senseless struct, UNIMPLEMENTED where a field that we do not know
+// is set. `name` begins the message.
+Status take_bytes(const void* theirs, std::string_view name, uint64_t first_bytes, uint64_t known,
+                  void* ours);
+
+// [any] `ours` becomes a copy of `theirs`, with a struct_size of ours. Unchanged after an error.
+template <typename T>
+Status take_struct(const T* theirs, std::string_view name, T& ours) {
+  static_assert(kFirstBytes<T> != 0, "name the struct's last field of its first version above");
+  return take_bytes(theirs, name, kFirstBytes<T>, sizeof(T), &ours);
+}
+
+// The other direction: fills a struct that its owner made and sized.
+template <typename T>
+Status fill_struct(T* theirs, std::string_view name, const T& values) {
+  if (theirs == nullptr) return invalid_argument("{} is null", name);
+  const uint64_t size = theirs->struct_size;
+  if (size < sizeof(uint64_t) || size > kMostStructBytes)
+    return invalid_argument("{}.struct_size is {}, expected {}", name, size, sizeof(T));
+  std::memcpy(theirs, &values, size < sizeof(T) ? size : sizeof(T));
+  theirs->struct_size = size;
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,73 @@
+// See requests.hpp.
+#include "requests.hpp"
+
+#include <algorithm>
+
+namespace penstock::mpi {
+
+namespace {
+
+constexpr size_t kUsualRequests = 1024;
+
+bool is_receive(Kind kind) {
+  return kind == Kind::kOpeningIn || kind == Kind::kIn || kind == Kind::kResultIn ||
+         kind == Kind::kGrantIn;
+}
+
+}  // namespace
+
+void Requests::add(Ticket& ticket, const Event& event, MPI_Request request) {
+  if (requests_.capacity() == 0) {
+    requests_.reserve(kUsualRequests);
+    owners_.reserve(kUsualRequests);
+  }
+  requests_.push_back(request);
+  owners_.push_back({&ticket, event});
+  // Room for all that may end at once, so that testing never allocates.
+  if (indices_.size() < requests_.size()) {
+    indices_.resize(requests_.capacity());
+    statuses_.resize(requests_.capacity());
+    ended_.reserve(requests_.capacity());
+  }
+}
+
+const std::vector<Ended>& Requests::test() {
+  ended_.clear();
+  if (requests_.empty()) return ended_;
+  int n_ended = 0;
+  const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &n_ended,
+                                indices_.data(), statuses_.data());
+  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+  if (n_ended == MPI_UNDEFINED) n_ended = 0;
+  for (int i = 0; i < n_ended; ++i) {
+    const Owner& owner = owners_[static_cast<size_t>(indices_[static_cast<size_t>(i)])];
+    const MPI_Status& status = statuses_[static_cast<size_t>(i)];
+    Ended ended{owner.ticket, owner.event, 0, MPI_SUCCESS};
+    if (is_receive(owner.event.kind)) {
+      int bytes = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+      ended.bytes = bytes < 0 ? 0 : static_cast<uint64_t>(bytes);
+    }
+    if (code == MPI_ERR_IN_STATUS) ended.code = status.MPI_ERROR;
+    ended_.push_back(ended);
+  }
+  // From the highest slot down: what replaces a gap has not ended.
+  std::sort(indices_.begin(), indices_.begin() + n_ended, std::greater<int>());
+  for (int i = 0; i < n_ended; ++i) forget(static_cast<size_t>(indices_[static_cast<size_t>(i)]));
+  return ended_;
+}
+
+void Requests::forget(size_t slot) {
+  requests_[slot] = requests_.back();
+  owners_[slot] = owners_.back();
+  requests_.pop_back();
+  owners_.pop_back();
+}
+
+void Requests::cancel(const Ticket& ticket) {
+  for (size_t slot = 0; slot < requests_.size(); ++slot)
+    if (owners_[slot].ticket == &ticket && is_receive(owners_[slot].event.kind))
+      MPI_Cancel(&requests_[slot]);
+}
+
+}  // namespace penstock::mpi

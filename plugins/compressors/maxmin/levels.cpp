@@ -1,0 +1,101 @@
+// See levels.hpp.
+#include "levels.hpp"
+
+#include <kernels/on_code_path.hpp>
+
+namespace penstock::maxmin {
+namespace {
+
+using kernels::CodePath;
+
+constexpr uint64_t kLanes = 16;
+
+// Minimum and maximum lane by lane, as a compiler may not reorder float comparisons by itself.
+[[gnu::always_inline]] inline Range range_body(const float* x, uint64_t count) {
+  float low[kLanes], high[kLanes];
+  for (uint64_t k = 0; k < kLanes; ++k) low[k] = high[k] = x[0];
+  uint64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (uint64_t k = 0; k < kLanes; ++k) {
+      low[k] = x[i + k] < low[k] ? x[i + k] : low[k];
+      high[k] = x[i + k] > high[k] ? x[i + k] : high[k];
+    }
+  for (uint64_t k = 0; i < count; ++i, ++k) {
+    low[k] = x[i] < low[k] ? x[i] : low[k];
+    high[k] = x[i] > high[k] ? x[i] : high[k];
+  }
+  for (uint64_t k = 1; k < kLanes; ++k) {
+    low[0] = low[k] < low[0] ? low[k] : low[0];
+    high[0] = high[k] > high[0] ? high[k] : high[0];
+  }
+  return {low[0], high[0]};
+}
+
+[[gnu::always_inline]] inline void round_body(const float* x, uint64_t count, const Levels& levels,
+                                              uint32_t n_steps, const float* draws,
+                                              uint8_t* codes) {
+  const float low = levels.low, step = levels.step;
+  const auto top = static_cast<float>(n_steps);
+  for (uint64_t i = 0; i < count; ++i) {
+    const float wanted = (x[i] - low) / step;
+    const float at = wanted < top ? wanted : top;  // also where the difference has no float
+    const auto below = static_cast<int32_t>(at);
+    const float share = at - static_cast<float>(below);
+    codes[i] = static_cast<uint8_t>(below + (draws[i] < share ? 1 : 0));
+  }
+}
+
+[[gnu::always_inline]] inline void add_body(const uint8_t* codes, uint64_t count,
+                                            const Levels& levels, float* out) {
+  const float low = levels.low, step = levels.step;
+  for (uint64_t i = 0; i < count; ++i) out[i] += low + static_cast<float>(codes[i]) * step;
+}
+
+[[gnu::always_inline]] inline void subtract_body(const uint8_t* codes, uint64_t count,
+                                                 const Levels& levels, float* x) {
+  const float low = levels.low, step = levels.step;
+  for (uint64_t i = 0; i < count; ++i) x[i] -= low + static_cast<float>(codes[i]) * step;
+}
+
+}  // namespace
+
+Range range_of(const float* x, uint64_t count, CodePath path) noexcept {
+  PENSTOCK_ON_CODE_PATH(path, Range, range_body, (const float* x, uint64_t count), (x, count));
+}
+
+Levels levels_of(const Range& range, uint32_t n_steps) noexcept {
+  constexpr float kWidest = 0x1.fffp127f;
+  const float width = range.high - range.low;
+  Levels levels{range.low, (width < kWidest ? width : kWidest) / static_cast<float>(n_steps)};
+  // The last level may lie a rounding above the greatest element, and that beyond all floats.
+  if (!usable(levels, n_steps)) levels.step *= 1 - 0x1p-20f;
+  return levels;
+}
+
+void round_to_levels(const float* x, uint64_t count, const Levels& levels, uint32_t n_steps,
+                     const float* draws, uint8_t* codes, CodePath path) noexcept {
+  if (levels.step == 0) {
+    for (uint64_t i = 0; i < count; ++i) codes[i] = 0;
+    return;
+  }
+  PENSTOCK_ON_CODE_PATH(path, void, round_body,
+                        (const float* x, uint64_t count, const Levels& levels, uint32_t n_steps,
+                         const float* draws, uint8_t* codes),
+                        (x, count, levels, n_steps, draws, codes));
+}
+
+void add_levels(const uint8_t* codes, uint64_t count, const Levels& levels, float* out,
+                CodePath path) noexcept {
+  PENSTOCK_ON_CODE_PATH(path, void, add_body,
+                        (const uint8_t* codes, uint64_t count, const Levels& levels, float* out),
+                        (codes, count, levels, out));
+}
+
+void subtract_levels(const uint8_t* codes, uint64_t count, const Levels& levels, float* x,
+                     CodePath path) noexcept {
+  PENSTOCK_ON_CODE_PATH(path, void, subtract_body,
+                        (const uint8_t* codes, uint64_t count, const Levels& levels, float* x),
+                        (codes, count, levels, x));
+}
+
+}  // namespace penstock::maxmin

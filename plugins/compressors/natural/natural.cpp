@@ -1,0 +1,96 @@
+// Natural compression: each element is rounded by chance to one of the two powers of two next to
+// it, so that a sign and an exponent, 8 bits, are all that is sent.
+// Source: Horvath, Ho, Horvath, Sahu, Canini, Richtarik, "Natural Compression for Distributed Deep
+// Learning", MSML 2022 (arXiv 1905.10988). See README.md for where this differs and why.
+#include <kernels/rounding_key.hpp>
+#include <kernels/stochastic.hpp>
+#include <penstock/compressor.hpp>
+
+#include <algorithm>
+
+namespace sdk = penstock::sdk;
+namespace kernels = penstock::kernels;
+namespace plugins = penstock::plugins;
+
+namespace {
+
+class Natural {
+ public:
+  static inline const sdk::OptionList options{};
+  explicit Natural(const sdk::Options&)
+      : path_(kernels::code_path_named(sdk::code_path("stochastic"))) {}
+
+  void describe(penstock_compressor_traits& traits) const {
+    traits.flags = PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM;
+  }
+
+  // Sums of powers of two are no powers of two, so payloads are gathered and added here.
+  void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
+    need.round(PENSTOCK_COMBINE_GATHER)
+        .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT8, item.numel(), true, PENSTOCK_SPLIT_BY_ELEMENT)
+        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_UINT8, n_buckets(item.numel()));
+    need.part_alignment = kBucket;
+  }
+
+  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
+    const std::span<float> work = item.work();
+    const std::span<uint8_t> codes = payload.room<uint8_t>(kCodes);
+    const std::span<uint8_t> bases = payload.room<uint8_t>(kBases);
+    const kernels::RandomKey key = plugins::rounding_key(call, item);
+    for (uint64_t b = 0; b < bases.size(); ++b) {
+      const uint64_t at = b * kBucket, count = std::min(kBucket, work.size() - at);
+      const uint32_t base =
+          kernels::power_base(kernels::largest_magnitude(work.data() + at, count, path_));
+      bases[b] = static_cast<uint8_t>(base);
+      kernels::round_to_powers(work.data() + at, count, base, key, item.c().first + at,
+                               item.keeps(), codes.data() + at, path_);
+    }
+    payload.kind(PENSTOCK_PAYLOAD_CODED);
+    payload.count(kCodes, codes.size());
+    payload.count(kBases, bases.size());
+  }
+
+  // Bucket by bucket, so that a bucket of the result is written once however many ranks there are.
+  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
+    const bool first = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const std::span<float> out = items[i].out();
+      for (uint64_t r = 0; r < payloads.n_ranks(); ++r) check(payloads.at(i, r), out.size());
+      for (uint64_t b = 0; b < n_buckets(out.size()); ++b) {
+        const uint64_t at = b * kBucket, count = std::min(kBucket, out.size() - at);
+        if (first) std::fill_n(out.data() + at, count, 0.0f);
+        for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
+          const sdk::PayloadReader payload = payloads.at(i, r);
+          if (payload.absent()) continue;
+          kernels::add_powers(payload.section<uint8_t>(kCodes).data() + at, count,
+                              payload.section<uint8_t>(kBases)[b], false, out.data() + at, path_);
+        }
+      }
+    }
+  }
+
+ private:
+  enum Section : uint64_t { kCodes = 0, kBases = 1 };
+  static constexpr uint64_t kBucket = 1024;  // elements that share a base
+
+  static uint64_t n_buckets(uint64_t numel) { return (numel + kBucket - 1) / kBucket; }
+
+  static void check(const sdk::PayloadReader& payload, uint64_t numel) {
+    if (payload.absent()) return;
+    payload.section<uint8_t>(kCodes, numel);
+    const auto bases = payload.section<uint8_t>(kBases, n_buckets(numel));
+    for (uint64_t b = 0; b < bases.size(); ++b)
+      if (bases[b] > kernels::kPowerCodes)
+        throw payload.error("has base ", uint32_t{bases[b]}, " in bucket ", b,
+                            ", expected at most ", kernels::kPowerCodes);
+  }
+
+  kernels::CodePath path_;
+};
+
+}  // namespace
+
+PENSTOCK_COMPRESSOR(Natural, "compressor/natural", "0.1.0",
+                    "stochastic rounding to powers of two, 8 bits",
+                    "Horvath et al., Natural Compression for Distributed Deep Learning, "
+                    "MSML 2022");

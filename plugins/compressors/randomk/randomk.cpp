@@ -1,0 +1,165 @@
+// Random-k: sends entries at random positions that all ranks draw alike, so that only values
+// travel, and are summed on the way.
+// Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018. See README.md for
+// how positions are drawn.
+#include <kernels/random_uniform.hpp>
+#include <kernels/summed_values.hpp>
+
+namespace sdk = penstock::sdk;
+namespace kernels = penstock::kernels;
+
+namespace {
+
+constexpr uint64_t kMostEntries = uint64_t{1} << 32;
+
+// k of n positions. The n entries, seen as a ring that starts at a random place, are cut into k
+// strata, the first n mod k of them longer by one entry; each stratum gives one position. Over the
+// starts every entry is chosen with probability k / n, exactly.
+class Positions {
+ public:
+  // A part of a gradient draws words of its own: those of its elements.
+  Positions(const sdk::Call& call, const sdk::Item& item, uint64_t k)
+      : n_(item.numel()),
+        stratum_(n_ / k),
+        longer_(n_ % k),
+        first_(item.c().first),
+        key_(kernels::random_key(
+            {call.step->seed, item.c().gradient,
+             kernels::stream_of_step(kernels::kStreamSelection, call.step->index)})) {
+    uint32_t word;
+    kernels::random_words(key_, first_ + k, 1, &word);
+    start_ = share(word, n_);
+  }
+
+  // The positions of draws [draw, draw + count), count at most SummedValues::kTile.
+  void fill(uint64_t draw, uint64_t count, uint32_t* positions) const {
+    kernels::random_words(key_, first_ + draw, count, positions);
+    for (uint64_t j = 0; j < count; ++j) {
+      const uint64_t stratum = draw + j;
+      const uint64_t begins = stratum * stratum_ + std::min(stratum, longer_);
+      const uint64_t size = stratum_ + (stratum < longer_ ? 1 : 0);
+      const uint64_t position = start_ + begins + share(positions[j], size);
+      positions[j] = static_cast<uint32_t>(position < n_ ? position : position - n_);
+    }
+  }
+
+ private:
+  // A number below `size`, each equally likely but for 2^-32 of size.
+  static uint64_t share(uint32_t word, uint64_t size) { return word * size >> 32; }
+
+  uint64_t n_;
+  uint64_t stratum_;
+  uint64_t longer_;
+  uint64_t first_;
+  kernels::RandomKey key_;
+  uint64_t start_;
+};
+
+class RandomK {
+ public:
+  static inline const sdk::OptionList options{
+      sdk::real_option("density", 0.01)
+          .above(0)
+          .at_most(1)
+          .unit("fraction")
+          .summary("share of the entries that is sent"),
+      sdk::bool_option("unbiased", true)
+          .summary("where no memory keeps the rest, multiply what was sent by n / k"),
+      sdk::SummedValues::option()};
+
+  explicit RandomK(const sdk::Options& values)
+      : density_(values.real("density")), unbiased_(values.boolean("unbiased")), values_(values) {}
+
+  void describe(penstock_compressor_traits& traits) const {
+    traits.flags = PENSTOCK_COMPRESSOR_RANDOM;
+    traits.flags |= unbiased_ ? PENSTOCK_COMPRESSOR_UNBIASED : PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+  }
+
+  void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
+    if (item.numel() >= kMostEntries)
+      throw sdk::invalid_argument("gradient '", item.name(), "' has ", item.numel(),
+                                  " entries; random-k numbers them with 32 bits, expected fewer "
+                                  "than ",
+                                  kMostEntries,
+                                  "; add a rule that sends it with another compressor");
+    need.round(PENSTOCK_COMBINE_SUM)
+        .section(PENSTOCK_ROLE_VALUES, values_.dtype(), kept(item.numel()));
+    need.part_alignment = 1;
+    if (values_.dtype() == PENSTOCK_FLOAT32) need.flags = PENSTOCK_NEED_LINEAR;
+  }
+
+  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
+    const std::span<float> work = item.work();
+    const uint64_t k = kept(work.size());
+    float values[sdk::SummedValues::kTile];
+    each_tile(call, item, [&](uint64_t draw, uint64_t count, const uint32_t* positions) {
+      for (uint64_t j = 0; j < count; ++j) values[j] = work[positions[j]];
+      values_.pack(values, count, payload, draw, call.step->world);
+      if (!item.keeps()) return;
+      for (uint64_t j = 0; j < count; ++j) {
+        float& entry = work[positions[j]];
+        entry = sdk::SummedValues::left_over(entry, values[j]);
+      }
+    });
+    payload.kind(PENSTOCK_PAYLOAD_CODED);
+    payload.count(0, k);
+  }
+
+  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const std::span<float> out = items[i].out();
+      const sdk::PayloadReader payload = payloads.at(i, 0);
+      if (payload.absent() || out.empty()) {
+        std::fill(out.begin(), out.end(), 0.0f);
+        continue;
+      }
+      const sdk::SummedValues::Sum sum(values_, payload, kept(out.size()));
+      std::fill(out.begin(), out.end(), 0.0f);
+      const float scale = scale_of(items[i]);
+      float values[sdk::SummedValues::kTile];
+      each_tile(call, items[i], [&](uint64_t draw, uint64_t count, const uint32_t* positions) {
+        sum.read(draw, count, values);
+        for (uint64_t j = 0; j < count; ++j) out[positions[j]] = values[j] * scale;
+      });
+    }
+  }
+
+ private:
+  // The small term keeps 0.01 of 700 at 7 although 0.01 is no binary fraction.
+  uint64_t kept(uint64_t n) const {
+    const double wanted = std::ceil(density_ * static_cast<double>(n) - 1e-9);
+    return std::min(n, static_cast<uint64_t>(std::max(wanted, 1.0)));
+  }
+
+  // Where a memory keeps the rest, what is sent is taken out as it is: times n / k more would leave
+  // than there was.
+  float scale_of(const sdk::Item& item) const {
+    if (item.keeps() || !unbiased_) return 1;
+    return static_cast<float>(static_cast<double>(item.numel()) /
+                              static_cast<double>(kept(item.numel())));
+  }
+
+  // body(first draw, number of draws, their positions)
+  template <typename Body>
+  void each_tile(const sdk::Call& call, const sdk::Item& item, Body&& body) const {
+    const uint64_t k = kept(item.numel());
+    if (k == 0) return;
+    const Positions drawn(call, item, k);
+    uint32_t positions[sdk::SummedValues::kTile];
+    for (uint64_t draw = 0; draw < k; draw += sdk::SummedValues::kTile) {
+      const uint64_t count = std::min(sdk::SummedValues::kTile, k - draw);
+      drawn.fill(draw, count, positions);
+      body(draw, count, positions);
+    }
+  }
+
+  double density_;
+  bool unbiased_;
+  sdk::SummedValues values_;
+};
+
+}  // namespace
+
+PENSTOCK_COMPRESSOR(RandomK, "compressor/randomk", "0.1.0",
+                    "sends entries at random positions that all ranks draw alike, values only",
+                    "Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018");

@@ -1,0 +1,174 @@
+// RedSync: a threshold between the mean and the largest magnitude, found by bisection or from above
+// in fixed steps; with a quantised form that sends entries of one sign as positions and a mean.
+// Source: Fang, Fu, Yang, Hsieh, "RedSync: Reducing Synchronization Bandwidth for Distributed Deep
+// Learning Training System", Journal of Parallel and Distributed Computing 133, 2019.
+#include <kernels/sign_mean.hpp>
+#include <kernels/statistics.hpp>
+#include <kernels/steered_selection.hpp>
+
+#include <array>
+
+namespace sdk = penstock::sdk;
+namespace kernels = penstock::kernels;
+
+namespace {
+
+class RedSync {
+ public:
+  static inline const sdk::OptionList options{
+      sdk::SteeredSelection::density_option(0.001), sdk::SteeredSelection::reuse_option(5),
+      sdk::choice_option("search", "bisection", {"bisection", "trimmed"})
+          .summary("bisection: all above a threshold found by halving; trimmed: exactly the "
+                   "largest, out of all above a low threshold"),
+      sdk::bool_option("quantised", false)
+          .summary("send entries of one sign, the other in the next step, as positions and a mean"),
+      sdk::SparseValues::option()};
+
+  explicit RedSync(const sdk::Options& values)
+      : selection_(values, "redsync"),
+        trimmed_(values.choice("search") == "trimmed"),
+        quantised_(values.boolean("quantised")),
+        values_(values) {
+    if (quantised_ && values.choice("value_type") != "fp32")
+      throw sdk::invalid_argument(
+          "value_type is '", values.choice("value_type"),
+          "' and quantised is true, but a quantised payload has no values: leave value_type at "
+          "'fp32' or set quantised = false");
+  }
+
+  void describe(penstock_compressor_traits& traits) const {
+    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+  }
+
+  void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
+    // The quantised form has a threshold for each sign and keeps magnitudes of one in the scratch.
+    const uint64_t numbers = quantised_ ? 2 * kNumbers : kNumbers;
+    const sdk::KeptBand band =
+        selection_.plan(item, need, numbers - sdk::SteeredSelection::kOwnNumbers,
+                        quantised_ ? item.numel() * sizeof(float) : 0);
+    const uint64_t capacity = trimmed_ ? band.target : band.most;
+    if (!quantised_) {
+      values_.plan(need, capacity, false);
+      return;
+    }
+    need.round(PENSTOCK_COMBINE_GATHER)
+        .section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, capacity, false, PENSTOCK_SPLIT_BY_INDEX)
+        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1, true, PENSTOCK_SPLIT_COPY);
+  }
+
+  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
+    const std::span<float> state = item.state(sdk::SteeredSelection::kState);
+    if (!quantised_)
+      return values_.write(item, payload, choose(call, item, item.work(), state, payload, 0));
+    const bool negative = call.step->index % 2 == 1;
+    const std::span<float> y = call.scratch<float>(item.numel());
+    sdk::magnitudes_of_sign(item.work(), negative, y.data());
+    const uint64_t count = choose(call, item, y, state.subspan(negative ? kNumbers : 0, kNumbers),
+                                  payload, y.size_bytes());
+    payload.kind(PENSTOCK_PAYLOAD_CODED);
+    payload.count(0, count);
+    payload.count(1, 1);
+    payload.room<float>(1)[0] = sdk::take_mean(item, payload.room<uint32_t>(0).subspan(0, count));
+  }
+
+  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
+    if (!quantised_) return values_.add(payload, item.out());
+    if (payload.kind() != PENSTOCK_PAYLOAD_CODED)
+      throw payload.error("is of kind ", payload.kind(), ", expected coded");
+    const float mean = sdk::checked_means(payload, 1, 1)[0];
+    sdk::add_mean(sdk::checked_indices(payload, 0, item.numel()), mean, item.out());
+  }
+
+ private:
+  // Of a state: what the selection keeps, then whether a position is known, and the position.
+  static constexpr uint64_t kNumbers = sdk::SteeredSelection::kOwnNumbers + 2;
+  static constexpr uint64_t kProbes = 15;  // counted in one pass: four halvings
+  static constexpr int kMostPasses = 2;
+
+  // Positions are shares of the way from the mean magnitude to the largest.
+  struct Range {
+    double mean;
+    double largest;
+    float at(double position) const {
+      return static_cast<float>(mean + position * (largest - mean));
+    }
+    double position_of(double threshold) const {
+      return largest > mean ? (threshold - mean) / (largest - mean) : 0;
+    }
+  };
+
+  uint64_t choose(const sdk::Call& call, const sdk::Item& item, std::span<const float> x,
+                  std::span<float> state, const sdk::PayloadWriter& payload,
+                  uint64_t own_bytes) const {
+    sdk::KeptBand band = sdk::kept_band(x.size(), selection_.density());
+    if (trimmed_) band = sdk::exact_band(band);
+    Range range{};
+    const auto estimate = [&](std::span<float> learned) {
+      range = range_of(x);
+      if (learned[0] > 0) return range.at(learned[1]);
+      return trimmed_ ? from_above(x, range, band) : by_bisection(x, range, band);
+    };
+    const auto learn = [&](std::span<float> learned, const sdk::Settled& settled) {
+      learned[0] = settled.hit ? 1 : 0;
+      learned[1] = static_cast<float>(range.position_of(settled.threshold));
+    };
+    return selection_
+        .choose(call, x, sdk::work_unit(call, item), band, state, payload.room<uint32_t>(0).data(),
+                own_bytes, estimate, learn)
+        .count;
+  }
+
+  static Range range_of(std::span<const float> x) {
+    if (x.empty()) return {0, 0};
+    const kernels::Statistics facts = kernels::statistics(x.data(), x.size());
+    return {facts.sum_of_magnitudes / static_cast<double>(x.size()), facts.largest};
+  }
+
+  // Halves [0, 1] until the number that passes is inside the band, at most eight times; then the
+  // lower end, where more pass than wanted and the largest of them go. One pass counts all
+  // thresholds that the next four halvings may ask for.
+  static float by_bisection(std::span<const float> x, const Range& range,
+                            const sdk::KeptBand& band) {
+    double low = 0, width = 1;
+    for (int pass = 0; pass < kMostPasses; ++pass) {
+      const double step = width / (kProbes + 1);
+      std::array<float, kProbes> thresholds;
+      std::array<uint64_t, kProbes> counts;
+      for (uint64_t j = 0; j < kProbes; ++j)
+        thresholds[j] = range.at(low + static_cast<double>(j + 1) * step);
+      kernels::count_above(x.data(), x.size(), thresholds, counts.data());
+      uint64_t below = 0;  // probes at or below the lower end
+      for (uint64_t half = (kProbes + 1) / 2; half > 0; half /= 2) {
+        const uint64_t count = counts[below + half - 1];
+        if (count >= band.least && count <= band.most) return thresholds[below + half - 1];
+        if (count > band.most) below += half;
+      }
+      low += static_cast<double>(below) * step;
+      width = step;
+    }
+    return range.at(low);
+  }
+
+  // The highest of 0.8, 0.6, 0.4, 0.2, 0 that enough entries reach, all counted in one pass; 0
+  // where none does.
+  static float from_above(std::span<const float> x, const Range& range, const sdk::KeptBand& band) {
+    std::array<float, 5> thresholds;
+    std::array<uint64_t, 5> counts;
+    for (uint64_t j = 0; j < 5; ++j) thresholds[j] = range.at(0.2 * static_cast<double>(4 - j));
+    kernels::count_above(x.data(), x.size(), thresholds, counts.data());
+    for (uint64_t j = 0; j < 5; ++j)
+      if (counts[j] >= band.target) return thresholds[j] / band.slack;
+    return 0;
+  }
+
+  sdk::SteeredSelection selection_;
+  bool trimmed_;
+  bool quantised_;
+  sdk::SparseValues values_;
+};
+
+}  // namespace
+
+PENSTOCK_COMPRESSOR(RedSync, "compressor/redsync", "0.1.0",
+                    "sends the entries above a threshold between the mean and the largest",
+                    "Fang et al., RedSync, Journal of Parallel and Distributed Computing, 2019");

@@ -1,0 +1,176 @@
+// RedSync against plain loops with full sorts: both searches, and the quantised form.
+#include <support/steered_oracle.hpp>
+
+namespace penstock::test {
+namespace {
+
+LoadedPlugin plugin() {
+  return load_plugin(PENSTOCK_PLUGIN_FILE);
+}
+LoadedPlugin residual() {
+  return load_plugin("memory", "residual");
+}
+
+uint64_t reached(const std::vector<float>& x, float threshold) {
+  return SteeredOracle::reaching(x, threshold, x.size()).size();
+}
+
+// Halves [0, 1] eight times at most, until the number is within a tenth.
+float bisected(const std::vector<float>& x, double mean, double largest, double k) {
+  double low = 0, high = 1;
+  for (int halving = 0; halving < 8; ++halving) {
+    const double middle = (low + high) / 2;
+    const auto threshold = static_cast<float>(mean + middle * (largest - mean));
+    const auto count = static_cast<double>(reached(x, threshold));
+    if (std::fabs(count - k) <= std::floor(k / 10)) return threshold;
+    (count > k ? low : high) = middle;
+  }
+  return static_cast<float>(mean + low * (largest - mean));
+}
+
+float estimate(SteeredOracle& oracle, const std::vector<float>& x) {
+  auto& learned = oracle.learned;
+  double sum = 0, largest = 0;
+  for (const float value : x) {
+    sum += std::fabs(double{value});
+    largest = std::max(largest, std::fabs(double{value}));
+  }
+  const double mean = x.empty() ? 0 : sum / static_cast<double>(x.size());
+  learned["mean"] = mean;
+  learned["width"] = largest - mean;
+  if (learned["known"] > 0)
+    return static_cast<float>(mean + learned["position"] * (largest - mean));
+  const uint64_t k = x.empty() ? 0 : kept_of(x.size(), oracle.density);
+  if (!oracle.exact) return bisected(x, mean, largest, static_cast<double>(k));
+  for (const double position : {0.8, 0.6, 0.4, 0.2, 0.0}) {
+    const auto threshold = static_cast<float>(mean + position * (largest - mean));
+    if (reached(x, threshold) >= k) return threshold / 0.9f;
+  }
+  return 0;
+}
+void learn(SteeredOracle& oracle, float settled) {
+  auto& learned = oracle.learned;
+  learned["known"] = oracle.hit ? 1 : 0;
+  learned["position"] =
+      static_cast<float>(learned["width"] > 0 ? (settled - learned["mean"]) / learned["width"] : 0);
+}
+
+TEST(RedSync, SendsWithinATenthOfTheShareAndExactlyTheLargest) {
+  // Which of several thresholds inside the band a search meets first is not the method: the number
+  // is within the band, the entries are the largest, and nothing else has changed.
+  for (const Distribution& distribution : distributions())
+    for (const uint32_t ranks : {1, 3}) {
+      const std::vector<uint64_t> numels{300, 0, 1, 57};
+      CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true},
+                        {{300}, {0}, {1}, {57}}, plugin(), {{"density", 0.05}}, residual());
+      RankTensors kept(ranks);
+      for (auto& of_rank : kept)
+        for (const uint64_t numel : numels) of_rank.emplace_back(numel);
+      for (uint64_t step = 0; step < 100; ++step) {
+        const RankTensors gradients = draw_gradients(distribution.draw, ranks, numels, step);
+        const Tensors mean = rig.step(gradients);
+        for (uint64_t i = 0; i < numels.size(); ++i) {
+          std::vector<float> total(numels[i]);
+          for (uint32_t r = 0; r < ranks; ++r) {
+            std::vector<float>& work = kept[r][i];
+            uint64_t nonzero = 0;
+            for (uint64_t e = 0; e < numels[i]; ++e)
+              nonzero += (work[e] += gradients[r][i][e]) != 0 ? 1 : 0;
+            const uint64_t k = numels[i] == 0 ? 0 : kept_of(numels[i], 0.05);
+            const uint64_t count = rig.sent_count(r, i);
+            ASSERT_LE(count, std::min(nonzero, k + k / 10));
+            ASSERT_GE(count, std::min(nonzero, k - k / 10));
+            send(SteeredOracle::reaching(work, 0, count), work, total);
+            ASSERT_EQ(rig.work(r, i), work) << distribution.name << ", step " << step;
+          }
+          for (float& value : total) value /= static_cast<float>(ranks);
+          ASSERT_EQ(mean[i], total) << distribution.name << ", step " << step;
+        }
+      }
+    }
+}
+
+TEST(RedSync, BisectionFindsTheThresholdOfPlainHalving) {
+  for (const Distribution& distribution : distributions())
+    for (const double density : {0.01, 0.05})
+      expect_equals_steered_oracle(plugin(), {{"density", density}, {"reuse_period", 3}},
+                                   {.density = density, .reuse_period = 3}, estimate, learn,
+                                   {1000, 64, 3}, 12, distribution, 1);
+}
+
+TEST(RedSync, TrimmedSendsExactlyTheLargestOver100Steps) {
+  for (const Distribution& distribution : distributions()) {
+    expect_equals_steered_oracle(plugin(), {{"density", 0.05}, {"search", "trimmed"}},
+                                 {.density = 0.05, .reuse_period = 5, .exact = true}, estimate,
+                                 learn, {300, 0, 1, 57}, 100, distribution, 2);
+    expect_equals_steered_oracle(plugin(), {{"density", 0.01}, {"search", "trimmed"}},
+                                 {.density = 0.01, .reuse_period = 5, .exact = true}, estimate,
+                                 learn, awkward_sizes(), 2, distribution, 1);
+  }
+}
+
+TEST(RedSync, KeepsTheShareWithinATenthOnDistinctMagnitudes) {
+  expect_kept_within_a_tenth(plugin(), {});
+  expect_kept_within_a_tenth(plugin(), {{"search", "trimmed"}});
+}
+
+TEST(RedSync, QuantisedSendsOneSignAndTheOtherInTheNextStep) {
+  CompressorRig rig({.ranks = 1, .check_mass = true, .mass_tolerance = 0x1p-23}, {{6}}, plugin(),
+                    {{"density", 0.5}, {"search", "trimmed"}, {"quantised", true}}, residual());
+  EXPECT_EQ(rig.step({{{4, -8, 2, -1, 6, 0}}}), (Tensors{{4, 0, 4, 0, 4, 0}}));
+  EXPECT_EQ(rig.work(0, 0), (std::vector<float>{0, -8, -2, -1, 2, 0}));
+  EXPECT_EQ(rig.step({{{0, 0, 0, 0, 0, 0}}}),
+            (Tensors{{0, -3.6666667f, -3.6666667f, -3.6666667f, 0, 0}}));
+  const penstock_section_bound& scale = rig.need(0).rounds[0].sections[1];
+  EXPECT_EQ(scale.capacity, 1u);
+  EXPECT_EQ(scale.dtype, uint32_t{PENSTOCK_FLOAT32});
+}
+
+TEST(RedSync, QuantisedEqualsPlainLoopsOver100Steps) {
+  for (const Distribution& distribution : distributions()) {
+    CompressorRig rig({.ranks = 2, .check_mass = true, .mass_tolerance = 0x1p-23}, {{500}},
+                      plugin(), {{"density", 0.04}, {"search", "trimmed"}, {"quantised", true}},
+                      residual());
+    RankTensors kept(2, Tensors(1, std::vector<float>(500)));
+    for (uint64_t step = 0; step < 100; ++step) {
+      const RankTensors gradients = draw_gradients(distribution.draw, 2, {500}, step);
+      std::vector<float> total(500);
+      for (uint32_t r = 0; r < 2; ++r) {
+        std::vector<float>& work = kept[r][0];
+        std::vector<float> one_sign(500);
+        for (uint64_t e = 0; e < 500; ++e) {
+          work[e] += gradients[r][0][e];
+          if (step % 2 == 0 ? work[e] > 0 : work[e] < 0) one_sign[e] = work[e];
+        }
+        double sum = 0;
+        const std::vector<uint32_t> chosen = SteeredOracle::reaching(one_sign, 0, 20);
+        for (const uint32_t i : chosen) sum += double{work[i]};
+        const auto mean = static_cast<float>(sum / static_cast<double>(chosen.size()));
+        for (const uint32_t i : chosen) {
+          total[i] += mean;
+          work[i] -= mean;
+        }
+      }
+      for (float& value : total) value /= 2;
+      ASSERT_EQ(rig.step(gradients)[0], total) << distribution.name << ", step " << step;
+    }
+  }
+}
+
+TEST(RedSync, NothingIsLostOver100StepsOfEveryKindAndValueType) {
+  expect_nothing_is_lost(plugin(), {{"density", 0.05}});
+  expect_nothing_is_lost(plugin(), {{"density", 0.05}, {"quantised", true}}, false);
+}
+
+TEST(RedSync, RefusesATypeForValuesThatAreNotSent) {
+  EXPECT_THROW(CompressorRig({}, {{4}}, plugin(), {{"quantised", true}, {"value_type", "fp16"}}),
+               std::runtime_error);
+}
+
+TEST(RedSync, PayloadsAreInput) {
+  CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}});
+  expect_sparse_payloads_are_input(rig);
+}
+
+}  // namespace
+}  // namespace penstock::test

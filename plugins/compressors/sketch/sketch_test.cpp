@@ -1,0 +1,171 @@
+// Sketches, medians and selection against plain loops; heavy entries are found; nothing is lost.
+#include <support/coded.hpp>
+#include <support/conservation.hpp>
+
+#include <cmath>
+
+namespace penstock::test {
+namespace {
+
+constexpr uint64_t kStreamHashing = 6;
+
+LoadedPlugin sketch() {
+  return load_plugin(PENSTOCK_PLUGIN_FILE);
+}
+LoadedPlugin residual() {
+  return load_plugin("memory", "residual");
+}
+
+struct Method {
+  uint64_t k;
+  uint64_t rows = 5;
+  uint64_t columns;
+  DrawnBy by;
+
+  uint32_t word(uint64_t row, uint64_t element) const {
+    DrawnBy of_row = by;
+    of_row.rank = row;
+    return drawn_word(of_row, element);
+  }
+  uint64_t cell(uint64_t row, uint64_t element) const {
+    return row * columns + (word(row, element) / 2 * columns) / 2147483648u;
+  }
+  float sign(uint64_t row, uint64_t element) const {
+    return word(row, element) % 2 == 1 ? -1.0f : 1.0f;
+  }
+  // The k entries of largest estimate, ties to the lower index, ascending.
+  std::vector<uint32_t> chosen(const std::vector<std::vector<float>>& works) const {
+    std::vector<float> total(rows * columns);
+    for (const auto& work : works) {
+      std::vector<float> table(rows * columns);
+      for (uint64_t r = 0; r < rows; ++r)
+        for (uint64_t e = 0; e < work.size(); ++e) table[cell(r, e)] += sign(r, e) * work[e];
+      for (uint64_t c = 0; c < table.size(); ++c) total[c] += table[c];
+    }
+    std::vector<float> estimates;
+    for (uint64_t e = 0; e < works[0].size(); ++e) {
+      std::vector<float> of_rows;
+      for (uint64_t r = 0; r < rows; ++r) of_rows.push_back(sign(r, e) * total[cell(r, e)]);
+      std::sort(of_rows.begin(), of_rows.end());
+      estimates.push_back(std::fabs(of_rows[rows / 2]));
+    }
+    std::vector<uint32_t> order(estimates.size());
+    for (uint32_t e = 0; e < order.size(); ++e) order[e] = e;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return estimates[a] > estimates[b]; });
+    order.resize(k);
+    std::sort(order.begin(), order.end());
+    return order;
+  }
+};
+
+TEST(Sketch, EqualsTheOracleOnEveryDistribution) {
+  const std::vector<uint64_t> numels{4000, 1500};  // k = 8 and 3, columns 200 and 75
+  for (const Distribution& distribution : distributions())
+    for (const uint32_t ranks : {1u, 3u}) {
+      CompressorRig rig({.ranks = ranks, .seed = 5, .check_mass = true}, {{40, 100}, {1500}},
+                        sketch(), {{"density", 0.002}}, residual());
+      RankTensors kept(ranks, Tensors{std::vector<float>(4000), std::vector<float>(1500)});
+      for (uint64_t step = 0; step < 3; ++step) {
+        const RankTensors gradients = draw_gradients(distribution.draw, ranks, numels, step);
+        const Tensors mean = rig.step(gradients);
+        for (uint64_t i = 0; i < numels.size(); ++i) {
+          std::vector<std::vector<float>> works;
+          for (uint32_t r = 0; r < ranks; ++r) {
+            for (uint64_t e = 0; e < numels[i]; ++e) kept[r][i][e] += gradients[r][i][e];
+            works.push_back(kept[r][i]);
+          }
+          const uint64_t k = i == 0 ? 8 : 3;
+          const Method method{k, 5, 25 * k, {5, i, stream_in_step(kStreamHashing, step), 0}};
+          std::vector<float> expected(numels[i]);
+          for (const uint32_t e : method.chosen(works)) {
+            for (uint32_t r = 0; r < ranks; ++r) {
+              expected[e] += kept[r][i][e];
+              kept[r][i][e] = 0;
+            }
+            expected[e] /= static_cast<float>(ranks);
+          }
+          ASSERT_EQ(mean[i], expected) << distribution.name << ", step " << step;
+          for (uint32_t r = 0; r < ranks; ++r) ASSERT_EQ(rig.work(r, i), kept[r][i]);
+        }
+      }
+    }
+}
+
+TEST(Sketch, NothingIsLostOver100StepsOfEveryKind) {
+  for (const Distribution& distribution : distributions())
+    for (const uint32_t ranks : {1u, 2u, 3u, 4u}) {
+      CompressorRig rig({.ranks = ranks, .check_mass = true}, {{10, 20}}, sketch(),
+                        {{"density", 0.01}, {"rows", 3}, {"columns_per_entry", 10}}, residual());
+      ASSERT_EQ(rig.need(0).rounds.size(), 2u);
+      expect_conservation(rig, distribution);
+    }
+}
+
+// A light entry looks heavy where it shares its column with heavy ones of equal sign in 5 of 9
+// rows: of 20 000 entries with 20 in 1000 columns, one in 3000 steps.
+TEST(Sketch, HeavyEntriesOfTheSumAreFound) {
+  const uint64_t n = 20000, k = 20;
+  CompressorRig rig({.ranks = 2}, {{static_cast<int64_t>(n)}}, sketch(),
+                    {{"rows", 9}, {"columns_per_entry", 50}});
+  for (uint64_t step = 0; step < 10; ++step) {
+    RankTensors gradients = draw_gradients(distributions()[0].draw, 2, {n}, step);
+    for (auto& of_rank : gradients)
+      for (uint64_t j = 0; j < k; ++j) of_rank[0][j * 977 + step] = j % 2 == 0 ? 200.0f : -200.0f;
+    const Tensors mean = rig.step(gradients);
+    for (uint64_t j = 0; j < k; ++j)
+      ASSERT_EQ(mean[0][j * 977 + step], j % 2 == 0 ? 200.0f : -200.0f) << step;
+  }
+}
+
+TEST(Sketch, SmallGradientsTravelAsTheyAre) {
+  std::vector<Shape> shapes;
+  for (const uint64_t n : awkward_sizes()) shapes.push_back({static_cast<int64_t>(n)});
+  CompressorRig rig({.ranks = 3}, shapes, sketch(), {}, residual());
+  for (uint64_t i = 0; i < shapes.size(); ++i)
+    EXPECT_EQ(rig.need(i).rounds.size(), rig.numel(i) > 126 ? 2u : 1u) << rig.numel(i);
+  const RankTensors gradients = draw_gradients(heavy_tailed, 3, awkward_sizes(), 0);
+  const Tensors mean = rig.step(gradients);
+  for (uint64_t i = 0; i < shapes.size(); ++i)
+    for (uint64_t e = 0; e < mean[i].size() && mean[i].size() <= 126; ++e)
+      ASSERT_EQ(mean[i][e], (gradients[0][i][e] + gradients[1][i][e] + gradients[2][i][e]) / 3);
+}
+
+TEST(Sketch, SendsTheTableAndTheChosenValues) {
+  CompressorRig rig({.ranks = 1}, {{100, 100}}, sketch(), {{"rows", 7}});
+  ASSERT_EQ(rig.need(0).rounds.size(), 2u);
+  const PlannedNeed& need = rig.need(0);
+  EXPECT_EQ(need.rounds[0].sections[0].capacity, 7u * 250);
+  EXPECT_EQ(need.rounds[1].sections[0].capacity, 10u);
+  EXPECT_EQ(need.rounds[0].c.combine, uint32_t{PENSTOCK_COMBINE_SUM});
+  EXPECT_NE(need.rounds[0].c.flags & PENSTOCK_ROUND_SAME_BITS, 0u);
+}
+
+TEST(Sketch, EveryCodePathSendsTheSame) {
+  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {70001}, 5);
+  Tensors first;
+  for (const char* path : {"portable", "avx2", "avx512"}) {  // one that does not run is replaced
+    set_code_path(path);
+    CompressorRig rig({.ranks = 2}, {{70001}}, sketch(), {}, residual());
+    const Tensors mean = rig.step(gradients);
+    if (first.empty()) first = mean;
+    EXPECT_EQ(mean, first) << path;
+  }
+  set_code_path("");
+}
+
+TEST(Sketch, SumsOfAWrongSizeAreRefusedByRankAndGradient) {
+  CompressorRig rig({.ranks = 1}, {{1000}}, sketch());
+  const std::vector<float> x = distributions()[0].draw(1000, 1);
+  expect_refused(
+      rig, x, [](OwnedPayload& p) { p.section(0).count = 49; }, "expected 125");
+  expect_refused(
+      rig, x, [](OwnedPayload& p) { p.section(0).count = UINT64_MAX; }, "at most 125");
+}
+
+TEST(Sketch, AnEvenNumberOfRowsHasNoMiddle) {
+  EXPECT_THROW(CompressorRig({.ranks = 1}, {{1}}, sketch(), {{"rows", 4}}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace penstock::test

@@ -1,0 +1,68 @@
+// See fold.hpp. One body, compiled for several instruction sets; contraction is off, so all give
+// the same bits.
+#include <kernels/fold.hpp>
+
+#include <penstock/memory.h>
+
+namespace penstock::kernels {
+namespace {
+
+#define PENSTOCK_INLINE [[gnu::always_inline]] inline
+
+// What a form leaves in work, and in u for those that have momentum.
+PENSTOCK_INLINE float affine(const Fold& fold, float work, float grad) {
+  return fold.beta * work + fold.gamma * (grad * fold.unscale);
+}
+PENSTOCK_INLINE float heavy_ball(const Fold& fold, float work, float grad, float& u) {
+  u = fold.beta * u + grad * fold.unscale;
+  return work + u;
+}
+PENSTOCK_INLINE float nesterov(const Fold& fold, float work, float grad, float& u) {
+  const float g = grad * fold.unscale;
+  u = fold.beta * (u + g);
+  return work + u + g;
+}
+
+// Copies of the fields, so that the compiler need not fear that work overlaps them.
+PENSTOCK_INLINE void sweep(const Fold& all, uint64_t n) {
+  const Fold fold = all;
+  float* __restrict work = fold.work;
+  const float* __restrict grad = fold.grad;
+  float* __restrict u = fold.momentum;
+  if (fold.form == PENSTOCK_FORM_AFFINE) {
+    for (uint64_t i = 0; i < n; ++i) work[i] = affine(fold, work[i], grad[i]);
+  } else if (fold.form == PENSTOCK_FORM_HEAVY_BALL) {
+    for (uint64_t i = 0; i < n; ++i) work[i] = heavy_ball(fold, work[i], grad[i], u[i]);
+  } else if (fold.form == PENSTOCK_FORM_NESTEROV) {
+    for (uint64_t i = 0; i < n; ++i) work[i] = nesterov(fold, work[i], grad[i], u[i]);
+  }
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) void sweep_avx2(const Fold& fold, uint64_t n) {
+  sweep(fold, n);
+}
+__attribute__((target("avx512f"))) void sweep_avx512(const Fold& fold, uint64_t n) {
+  sweep(fold, n);
+}
+#endif
+
+}  // namespace
+
+void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept {
+#if defined(__x86_64__)
+  if (path == CodePath::kAvx2) return sweep_avx2(fold, n);
+  if (path == CodePath::kAvx512) return sweep_avx512(fold, n);
+#endif
+  (void)path;
+  sweep(fold, n);
+}
+
+float compensated(const Fold& fold, uint64_t i) noexcept {
+  if (fold.form == PENSTOCK_FORM_AFFINE) return affine(fold, fold.work[i], fold.grad[i]);
+  float u = fold.momentum[i];
+  if (fold.form == PENSTOCK_FORM_HEAVY_BALL) return heavy_ball(fold, fold.work[i], fold.grad[i], u);
+  return nesterov(fold, fold.work[i], fold.grad[i], u);
+}
+
+}  // namespace penstock::kernels

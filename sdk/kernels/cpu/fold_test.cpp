@@ -1,0 +1,171 @@
+// One sweep against two: compensate in plain loops, then the selection of select.hpp.
+#include <gtest/gtest.h>
+
+#include <penstock/memory.h>
+#include <kernels/fold.hpp>
+#include <kernels/select.hpp>
+#include <support/data.hpp>
+#include <vector>
+
+namespace penstock::kernels {
+namespace {
+
+constexpr uint32_t kForms[] = {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL,
+                               PENSTOCK_FORM_NESTEROV};
+
+std::vector<CodePath> paths() {
+  std::vector<CodePath> all;
+  for (const CodePath path : kAllCodePaths)
+    if (code_path_supported(path)) all.push_back(path);
+  return all;
+}
+
+// The arrays of one compensation, and the fold over them.
+struct Arrays {
+  Arrays(const test::Distribution& distribution, uint64_t n, uint32_t form, float beta, float gamma)
+      : Arrays(distribution.draw(n, 1), distribution.draw(n, 2), distribution.draw(n, 3), form,
+               beta, gamma) {}
+  Arrays(std::vector<float> g, std::vector<float> w, std::vector<float> momentum, uint32_t form,
+         float beta, float gamma)
+      : grad(std::move(g)), work(std::move(w)), u(std::move(momentum)) {
+    fold = {form,
+            beta,
+            gamma,
+            0.25f,
+            grad.data(),
+            work.data(),
+            form == PENSTOCK_FORM_AFFINE ? nullptr : u.data()};
+  }
+  Arrays(const Arrays&) = delete;
+
+  // The equations of memory.h, one element at a time.
+  void compensate_plainly() {
+    for (size_t i = 0; i < work.size(); ++i) {
+      const float g = grad[i] * fold.unscale;
+      if (fold.form == PENSTOCK_FORM_AFFINE) {
+        work[i] = fold.beta * work[i] + fold.gamma * g;
+      } else if (fold.form == PENSTOCK_FORM_HEAVY_BALL) {
+        u[i] = fold.beta * u[i] + g;
+        work[i] = work[i] + u[i];
+      } else {
+        u[i] = fold.beta * (u[i] + g);
+        work[i] = work[i] + u[i];
+        work[i] = work[i] + g;
+      }
+    }
+  }
+  std::vector<float> grad, work, u;
+  Fold fold;
+};
+
+TEST(Fold, CompensateFollowsTheFormsOnEveryCodePath) {
+  for (const uint32_t form : kForms)
+    for (const uint64_t n : test::awkward_sizes())
+      for (const CodePath path : paths()) {
+        Arrays expected({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
+        Arrays found({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
+        expected.compensate_plainly();
+        for (uint64_t i = 0; i < std::min<uint64_t>(n, 100); ++i)
+          ASSERT_EQ(compensated(found.fold, i), expected.work[i]);
+        compensate(found.fold, n, path);
+        ASSERT_EQ(found.work, expected.work) << "form " << form << ", n " << n;
+        ASSERT_EQ(found.u, expected.u);
+      }
+}
+
+struct Chosen {
+  std::vector<uint32_t> indices;
+  std::vector<float> values;
+};
+
+// The same selection of a segment with a fold and of one that was compensated before.
+template <typename Select>
+void expect_one_sweep_equals_two(const std::vector<std::vector<float>>& drawn, uint64_t n,
+                                 uint64_t room, uint64_t scratch_bytes, Select&& select) {
+  for (const uint32_t form : kForms) {
+    Arrays expected(drawn[0], drawn[1], drawn[2], form, 0.9f, 1.0f);
+    expected.compensate_plainly();
+    std::vector<uint64_t> scratch(scratch_bytes / 8 + 8);
+    void* data = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) & ~63);
+    const auto run = [&](Arrays& arrays, const Fold* fold, CodePath path) {
+      Chosen chosen{std::vector<uint32_t>(room), std::vector<float>(room)};
+      SelectSegment segment{arrays.work.data(),   n, chosen.indices.data(),
+                            chosen.values.data(), 0, fold};
+      select(segment, SelectScratch{data, scratch_bytes}, path);
+      EXPECT_EQ(segment.fold, nullptr);
+      chosen.indices.resize(segment.count);
+      chosen.values.resize(segment.count);
+      return chosen;
+    };
+    const Chosen two_sweeps = run(expected, nullptr, CodePath::kPortable);
+    for (const CodePath path : paths()) {
+      Arrays found(drawn[0], drawn[1], drawn[2], form, 0.9f, 1.0f);
+      const Chosen one_sweep = run(found, &found.fold, path);
+      ASSERT_EQ(one_sweep.indices, two_sweeps.indices) << "n " << n << ", form " << form;
+      ASSERT_EQ(one_sweep.values, two_sweeps.values);
+      ASSERT_EQ(found.work, expected.work);
+      ASSERT_EQ(found.u, expected.u);
+    }
+  }
+}
+
+std::vector<std::vector<float>> draw(const test::Distribution& distribution, uint64_t n) {
+  return {distribution.draw(n, 1), distribution.draw(n, 2), distribution.draw(n, 3)};
+}
+
+TEST(Fold, SelectingTheLargestInTheSameSweepEqualsTwoSweeps) {
+  for (const auto& distribution : test::distributions())
+    for (const uint64_t n : {0, 1, 31, 1000, 20001}) {
+      SCOPED_TRACE(distribution.name);
+      const auto drawn = draw(distribution, n);
+      for (const uint64_t k : {uint64_t{0}, uint64_t{1}, n / 100, n})
+        for (const bool roomy : {true, false})  // too little scratch: three more passes
+          expect_one_sweep_equals_two(
+              drawn, n, std::min(n, k), roomy ? select_scratch_bytes(n, k) : kSelectFixedBytes,
+              [&](SelectSegment& segment, SelectScratch scratch, CodePath path) {
+                select_largest({&segment, 1}, k, scratch, path);
+              });
+    }
+}
+
+TEST(Fold, SelectingAboveInTheSameSweepEqualsTwoSweeps) {
+  for (const auto& distribution : test::distributions())
+    for (const uint64_t n : {0, 1, 31, 1000, 5000}) {
+      SCOPED_TRACE(distribution.name);
+      const auto drawn = draw(distribution, n);
+      for (const float threshold : {0.0f, 0.5f, 3.0f})
+        for (const uint64_t capacity : {uint64_t{0}, n / 50, n})
+          expect_one_sweep_equals_two(
+              drawn, n, capacity, select_scratch_bytes(n, capacity),
+              [&](SelectSegment& segment, SelectScratch scratch, CodePath path) {
+                select_above(segment, threshold, capacity, scratch, path);
+              });
+    }
+}
+
+TEST(Fold, SegmentsWithAndWithoutAFoldCompete) {
+  const test::Distribution distribution{"heavy_tailed", test::heavy_tailed};
+  for (const CodePath path : paths()) {
+    Arrays folded(distribution, 30000, PENSTOCK_FORM_NESTEROV, 0.9f, 1.0f);
+    Arrays before(distribution, 30000, PENSTOCK_FORM_NESTEROV, 0.9f, 1.0f);
+    before.compensate_plainly();
+    const std::vector<float> other = test::heavy_tailed(20000, 8);
+    std::vector<uint32_t> indices(4 * 500);
+    std::vector<uint64_t> scratch(select_scratch_bytes(50000, 500) / 8 + 8);
+    const SelectScratch room{
+        reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) & ~63),
+        select_scratch_bytes(50000, 500)};
+    SelectSegment one[] = {{folded.work.data(), 30000, indices.data(), nullptr, 0, &folded.fold},
+                           {other.data(), 20000, indices.data() + 500, nullptr}};
+    SelectSegment two[] = {{before.work.data(), 30000, indices.data() + 1000, nullptr},
+                           {other.data(), 20000, indices.data() + 1500, nullptr}};
+    select_largest(one, 500, room, path);
+    select_largest(two, 500, room, path);
+    EXPECT_EQ(one[0].count, two[0].count);
+    EXPECT_EQ(folded.work, before.work);
+    EXPECT_TRUE(std::equal(indices.begin(), indices.begin() + 1000, indices.begin() + 1000));
+  }
+}
+
+}  // namespace
+}  // namespace penstock::kernels

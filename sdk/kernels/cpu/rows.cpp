@@ -1,0 +1,120 @@
+// See rows.hpp.
+//
+// A row is cut into groups, and the k-th largest of the groups' maxima is a bound that at least k
+// entries reach, with certainty, and few more do: of n groups about n ln(n / (n - k)). One
+// compaction collects them, in order, and the exact k are found among these.
+#include <kernels/rows.hpp>
+
+#include <algorithm>
+
+#include <kernels/cpu/compact.hpp>
+
+namespace penstock::kernels {
+namespace {
+
+constexpr int32_t kInfinity = static_cast<int32_t>(kInfinityKey);
+constexpr uint64_t kFewestGroups = 64;
+constexpr uint64_t kMostGroups = 4096;
+constexpr uint64_t kSweep = 16;  // keys are compared so many at a time
+static_assert(kSweep <= kCompactPad);
+
+struct Job {
+  const float* x;
+  uint64_t rows;
+  uint64_t width;
+  uint64_t k;
+  uint32_t* indices;
+};
+
+struct Workspace {
+  int32_t* groups;    // [kMostGroups]
+  uint32_t* indices;  // [width + kCompactPad]
+  int32_t* keys;      // [width + kCompactPad]
+};
+
+// Twice to four times k, so that few entries more than k reach the bound; none where that would be
+// most of the row: then all entries but zeros are candidates.
+uint64_t groups_for(uint64_t width, uint64_t k) {
+  uint64_t n_groups = kFewestGroups;
+  while (n_groups < 4 * k && n_groups < kMostGroups && 4 * n_groups <= width) n_groups *= 2;
+  return n_groups <= width && 2 * k <= n_groups ? n_groups : 0;
+}
+
+// All `count` < k entries that are not zero, and zeros from the front of the row to make k.
+void fill_with_zeros(const uint32_t* indices, uint64_t count, uint32_t offset, uint64_t k,
+                     uint32_t* chosen) {
+  uint64_t zeros = k - count;
+  uint32_t position = offset;
+  uint64_t n = 0;
+  for (uint64_t j = 0; j < count; ++j) {
+    for (; position < indices[j] && zeros > 0; --zeros) chosen[n++] = position++;
+    chosen[n++] = indices[j];
+    position = indices[j] + 1;
+  }
+  for (; zeros > 0; --zeros) chosen[n++] = position++;
+}
+
+namespace portable {
+constexpr uint64_t kWidth = 4;
+#include "rows_body.inc"
+}  // namespace portable
+
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2")
+namespace avx2 {
+constexpr uint64_t kWidth = 8;
+#include "rows_body.inc"
+}  // namespace avx2
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx2,avx512f")
+namespace avx512 {
+constexpr uint64_t kWidth = 16;
+#include "rows_body.inc"
+}  // namespace avx512
+#pragma GCC pop_options
+#endif
+
+using Select = void (*)(const Job& job, const Workspace& work, Compact compact);
+
+Select select_on(CodePath path) {
+#if defined(__x86_64__)
+  if (path == CodePath::kAvx2) return avx2::select;
+  if (path == CodePath::kAvx512) return avx512::select;
+#endif
+  (void)path;
+  return portable::select;
+}
+
+}  // namespace
+
+uint64_t select_rows_scratch_bytes(uint64_t width) noexcept {
+  const uint64_t entries = kMostGroups + 2 * (width + kCompactPad);
+  return (entries * sizeof(uint32_t) + 63) / 64 * 64;
+}
+
+void select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k, uint32_t* indices,
+                 float* values, SelectScratch scratch, CodePath path) noexcept {
+  if (k == 0 || width == 0) return;
+  auto* groups = static_cast<int32_t*>(scratch.data);
+  auto* candidates = reinterpret_cast<uint32_t*>(groups + kMostGroups);
+  const Workspace work{groups, candidates,
+                       reinterpret_cast<int32_t*>(candidates + width + kCompactPad)};
+  // Blocks of rows, so that the values are read while they are in the cache.
+  constexpr uint64_t kBlockEntries = 16 * 1024;
+  const uint64_t block = std::max<uint64_t>(1, kBlockEntries / width);
+  const Select select = select_on(path);
+  for (uint64_t row = 0; row < rows; row += block) {
+    const uint64_t size = std::min(block, rows - row);
+    uint32_t* const chosen = indices + row * k;
+    select({x + row * width, size, width, k, chosen}, work, compact_on(path));
+    const auto offset = static_cast<uint32_t>(row * width);
+    for (uint64_t j = 0; j < size * k; ++j) chosen[j] += offset;
+    if (values != nullptr)
+      for (uint64_t j = 0; j < size * k; ++j) values[row * k + j] = x[chosen[j]];
+  }
+}
+
+}  // namespace penstock::kernels

@@ -1,0 +1,122 @@
+// See statistics.hpp. The array is read in tiles that stay in the first-level cache while sums,
+// counts and logarithms are taken from them one after the other. The order of additions is in the
+// source and contraction is off, so only the width of the registers differs between code paths.
+#include <kernels/statistics.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+#include <kernels/cpu/count.hpp>
+#include <kernels/select.hpp>
+
+namespace penstock::kernels {
+namespace {
+
+constexpr uint64_t kTile = 4096;
+constexpr uint64_t kLanes = 16;
+constexpr int32_t kBitsOfOne = 0x3f800000;
+
+#define PENSTOCK_INLINE [[gnu::always_inline]] static inline
+
+// 16 lanes of each sum, in doubles; integers are exact in any order.
+struct Lanes {
+  alignas(64) double magnitudes[kLanes] = {};
+  alignas(64) double squares[kLanes] = {};
+  alignas(64) float largest[kLanes] = {};
+  alignas(64) float products[kLanes];  // of mantissas, in [1, 2)
+  int64_t nonzero = 0;
+  int64_t exponents = 0;
+  Lanes() { std::fill_n(products, kLanes, 1.0f); }
+};
+
+double join(double* lanes) {
+  for (uint64_t width = kLanes / 2; width > 0; width /= 2)
+    for (uint64_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  return lanes[0];
+}
+
+// ln of m in [1, 2), by the series of the inverse hyperbolic tangent: the bits of std::log may
+// differ between processors.
+double log_of_mantissa(double m) {
+  const double s = (m - 1) / (m + 1);
+  double sum = 0;
+  for (int power = 35; power > 0; power -= 2) sum = sum * s * s + 1.0 / power;
+  return 2 * s * sum;
+}
+
+double log_of(const Lanes& lanes) {
+  double sum = 0;
+  for (const float product : lanes.products) sum += log_of_mantissa(double{product});
+  return sum + 0.6931471805599453 * static_cast<double>(lanes.exponents);
+}
+
+namespace portable {
+constexpr uint64_t kWidth = 4;
+#include "statistics_body.inc"
+}  // namespace portable
+
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2")
+namespace avx2 {
+constexpr uint64_t kWidth = 8;
+#include "statistics_body.inc"
+}  // namespace avx2
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx2,avx512f")
+namespace avx512 {
+constexpr uint64_t kWidth = 16;
+#include "statistics_body.inc"
+}  // namespace avx512
+#pragma GCC pop_options
+#endif
+
+using Tile = void (*)(const float* x, uint64_t n, bool logs, Lanes& lanes);
+
+Tile tile_on(CodePath path) {
+#if defined(__x86_64__)
+  if (path == CodePath::kAvx2) return avx2::tile;
+  if (path == CodePath::kAvx512) return avx512::tile;
+#endif
+  (void)path;
+  return portable::tile;
+}
+
+}  // namespace
+
+Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& request,
+                      CodePath path) noexcept {
+  const Tile tile = tile_on(path);
+  Counter counter(request.thresholds, request.counts, path);
+  Lanes lanes;
+  for (uint64_t begin = 0; begin < n; begin += kTile) {
+    const uint64_t size = std::min(kTile, n - begin);
+    const uint64_t whole = size / kLanes * kLanes;
+    tile(x + begin, whole, request.logs, lanes);
+    if (whole < size) {  // zeros change nothing
+      alignas(64) float rest[kLanes] = {};
+      std::memcpy(rest, x + begin + whole, (size - whole) * sizeof(float));
+      tile(rest, kLanes, request.logs, lanes);
+    }
+    counter.count(x + begin, size);
+  }
+  Statistics result;
+  result.sum_of_magnitudes = join(lanes.magnitudes);
+  result.sum_of_squares = join(lanes.squares);
+  if (request.logs) result.sum_of_logs = log_of(lanes);
+  result.nonzero = static_cast<uint64_t>(lanes.nonzero);
+  for (uint64_t lane = 0; lane < kLanes; ++lane)
+    result.largest = std::max(result.largest, lanes.largest[lane]);
+  return result;
+}
+
+void count_above(const float* x, uint64_t n, std::span<const float> thresholds, uint64_t* counts,
+                 CodePath path) noexcept {
+  Counter counter(thresholds, counts, path);
+  for (uint64_t begin = 0; begin < n; begin += kTile)
+    counter.count(x + begin, std::min(kTile, n - begin));
+}
+
+}  // namespace penstock::kernels

@@ -1,0 +1,61 @@
+// Sending entries of one sign as their positions and one mean: the quantised form of RedSync and
+// AdaQ. What an entry has beyond the mean stays in work.
+#pragma once
+
+#include <kernels/scatter.hpp>
+#include <penstock/views.hpp>
+
+#include <cmath>
+
+namespace penstock::sdk {
+
+// y[i] = |x[i]| where x[i] has this sign, else 0. Returns how many have it.
+inline uint64_t magnitudes_of_sign(std::span<const float> x, bool negative, float* y) {
+  uint64_t count = 0;
+  const float sign = negative ? -1.0f : 1.0f;
+  for (uint64_t i = 0; i < x.size(); ++i) {
+    const float magnitude = sign * x[i];
+    y[i] = magnitude > 0 ? magnitude : 0.0f;
+    count += magnitude > 0 ? 1 : 0;
+  }
+  return count;
+}
+
+// The mean of work at these entries, 0 for none; taken out of each of them where the item keeps.
+inline float take_mean(const Item& item, std::span<const uint32_t> indices) {
+  const std::span<float> work = item.work();
+  double sum = 0;
+  for (const uint32_t i : indices) sum += work[i];
+  if (indices.empty()) return 0;
+  const auto mean = static_cast<float>(sum / static_cast<double>(indices.size()));
+  if (item.keeps())
+    for (const uint32_t i : indices) work[i] -= mean;
+  return mean;
+}
+
+// The entries of section `index` of a payload. Throws INVALID_PAYLOAD for one that is not below n.
+inline std::span<const uint32_t> checked_indices(const PayloadReader& payload, uint64_t index,
+                                                 uint64_t n) {
+  const std::span<const uint32_t> indices = payload.section<uint32_t>(index);
+  const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), n);
+  if (good != indices.size())
+    throw payload.error("has index ", indices[good], " at entry ", good, ", expected one below ",
+                        n);
+  return indices;
+}
+
+// The `expected` means of section `index`. Throws INVALID_PAYLOAD for one that is not finite.
+inline std::span<const float> checked_means(const PayloadReader& payload, uint64_t index,
+                                            uint64_t expected) {
+  const std::span<const float> means = payload.section<float>(index, expected);
+  for (const float mean : means)
+    if (!std::isfinite(mean)) throw payload.error("has the mean ", mean, ", expected a finite one");
+  return means;
+}
+
+// out[i] += mean for every index.
+inline void add_mean(std::span<const uint32_t> indices, float mean, std::span<float> out) {
+  for (const uint32_t i : indices) out[i] += mean;
+}
+
+}  // namespace penstock::sdk

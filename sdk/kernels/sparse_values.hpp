@@ -1,0 +1,160 @@
+// Values of sparse payloads in four types: float32, float16, bfloat16, and int8 with one scale.
+//
+// What is taken out of `work` is what the receiver will add: the rounding error, and what a narrow
+// type cannot hold, stay in `work`, so no mass is lost. How a compressor uses it:
+//
+//   static inline const sdk::OptionList options{..., sdk::SparseValues::option()};
+//   explicit Method(const sdk::Options& values) : values_(values) {}
+//   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
+//     values_.plan(need, capacity, exact);      // one gathered round: indices, values, the scale
+//   }
+//   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
+//     const uint64_t count = choose(item.work(), payload.room<uint32_t>(0));  // ascending indices
+//     values_.write(item, payload, count);      // reads work there, narrows, takes out of work
+//   }
+//   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
+//     values_.add(payload, item.out());         // checks everything, then adds
+//   }
+//
+// Kernels that choose entries take a null `values` where only indices are wanted.
+#pragma once
+
+#include <kernels/scatter.hpp>
+#include <penstock/compressor.hpp>
+#include <penstock/options.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::kernels {
+
+enum class ValueType { kFloat32, kFloat16, kBfloat16, kInt8 };
+
+// The scale of int8 values: the largest |value| over 127, so that it is hit exactly but for
+// rounding; 0 where all are zero (or the quotient is), and finite always. NaN counts as zero.
+// `largest` is the largest |value|. [any]
+float int8_scale(float largest) noexcept;
+
+// Rounds values[count] to nearest even in `type`, writes them to target[count] and puts back what
+// they stand for. Beyond the largest finite number of a type comes that number. int8: multiples of
+// `scale`, within 127; zeros for scale 0. Other types ignore `scale`. [any]
+void narrow_values(ValueType type, float* values, uint64_t count, void* target,
+                   float scale) noexcept;
+
+// source[count] in `type` -> values[count]. [any]
+void widen_values(ValueType type, const void* source, uint64_t count, float* values,
+                  float scale) noexcept;
+
+}  // namespace penstock::kernels
+
+namespace penstock::sdk {
+
+class SparseValues {
+ public:
+  static Option option() {
+    return choice_option("value_type", "fp32", {"fp32", "fp16", "bf16", "int8"})
+        .summary("type of the values on the wire; what rounding leaves over stays in the memory");
+  }
+  explicit SparseValues(const Options& options)
+      : SparseValues(type_named(options.choice("value_type"))) {}
+  explicit SparseValues(kernels::ValueType type) : type_(type) {}
+
+  kernels::ValueType type() const { return type_; }
+  uint32_t dtype() const {
+    if (type_ == kernels::ValueType::kFloat16) return PENSTOCK_FLOAT16;
+    if (type_ == kernels::ValueType::kBfloat16) return PENSTOCK_BFLOAT16;
+    return type_ == kernels::ValueType::kInt8 ? PENSTOCK_INT8 : PENSTOCK_FLOAT32;
+  }
+
+  // A gathered round with room for `capacity` entries: section 0 indices, section 1 values, and for
+  // int8 section 2, one scale. `exact`: there are always that many.
+  Round& plan(CompressorNeed& need, uint64_t capacity, bool exact) const {
+    Round& round = need.round(PENSTOCK_COMBINE_GATHER);
+    round.section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, capacity, exact, PENSTOCK_SPLIT_BY_INDEX)
+        .section(PENSTOCK_ROLE_VALUES, dtype(), capacity, exact, PENSTOCK_SPLIT_BY_INDEX);
+    if (type_ == kernels::ValueType::kInt8)
+      round.section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1, true, PENSTOCK_SPLIT_COPY);
+    return round;
+  }
+
+  // Completes the payload whose first `count` indices are written: values as they are in work and,
+  // where the item keeps, out of work with them.
+  void write(const Item& item, PayloadWriter& payload, uint64_t count) const {
+    const std::span<float> work = item.work();
+    const uint32_t* indices = payload.room<uint32_t>(0).data();
+    payload.sparse(count);
+    float scale = 0;
+    if (type_ == kernels::ValueType::kInt8) {
+      float largest = 0;
+      for (uint64_t j = 0; j < count; ++j) largest = std::max(largest, std::fabs(work[indices[j]]));
+      payload.room<float>(2)[0] = scale = kernels::int8_scale(largest);
+      payload.count(2, 1);
+    }
+    auto* target = payload.room<char>(1).data();
+    float exact[kChunk], rounded[kChunk];
+    for (uint64_t begin = 0; begin < count; begin += kChunk) {
+      const uint64_t size = std::min(kChunk, count - begin);
+      for (uint64_t j = 0; j < size; ++j) exact[j] = rounded[j] = work[indices[begin + j]];
+      kernels::narrow_values(type_, rounded, size, target + begin * dtype_bytes(dtype()), scale);
+      if (!item.keeps()) continue;
+      if (type_ == kernels::ValueType::kFloat32) {
+        for (uint64_t j = 0; j < size; ++j) work[indices[begin + j]] = 0;
+      } else {
+        for (uint64_t j = 0; j < size; ++j) work[indices[begin + j]] = exact[j] - rounded[j];
+      }
+    }
+  }
+
+  // out += payload. Throws INVALID_PAYLOAD, with out unchanged, for a kind, count, type, scale or
+  // index that does not fit.
+  void add(const PayloadReader& payload, std::span<float> out) const {
+    if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
+      throw payload.error("is of kind ", payload.kind(), ", expected sparse");
+    const std::span<const uint32_t> indices = payload.section<uint32_t>(0);
+    const char* source = bytes_of_values(payload, indices.size());
+    const float scale = scale_of(payload);
+    const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), out.size());
+    if (good != indices.size())
+      throw payload.error("has index ", indices[good], " at entry ", good, ", expected one below ",
+                          out.size());
+    float values[kChunk];
+    for (uint64_t begin = 0; begin < indices.size(); begin += kChunk) {
+      const uint64_t size = std::min(kChunk, indices.size() - begin);
+      kernels::widen_values(type_, source + begin * dtype_bytes(dtype()), size, values, scale);
+      for (uint64_t j = 0; j < size; ++j) out[indices[begin + j]] += values[j];
+    }
+  }
+
+ private:
+  static constexpr uint64_t kChunk = 512;
+
+  static kernels::ValueType type_named(std::string_view name) {
+    if (name == "fp16") return kernels::ValueType::kFloat16;
+    if (name == "bf16") return kernels::ValueType::kBfloat16;
+    return name == "int8" ? kernels::ValueType::kInt8 : kernels::ValueType::kFloat32;
+  }
+
+  const char* bytes_of_values(const PayloadReader& payload, uint64_t count) const {
+    switch (type_) {
+      case kernels::ValueType::kFloat32:
+        return reinterpret_cast<const char*>(payload.section<float>(1, count).data());
+      case kernels::ValueType::kInt8:
+        return reinterpret_cast<const char*>(payload.section<int8_t>(1, count).data());
+      default:
+        return reinterpret_cast<const char*>(payload.section<uint16_t>(1, count).data());
+    }
+  }
+
+  float scale_of(const PayloadReader& payload) const {
+    if (type_ != kernels::ValueType::kInt8) return 0;
+    const float scale = payload.section<float>(2, 1)[0];
+    if (!(scale >= 0) || !std::isfinite(scale * 127))
+      throw payload.error("has the scale ", scale,
+                          ", expected one of at least 0 that makes finite values of all codes");
+    return scale;
+  }
+
+  kernels::ValueType type_;
+};
+
+}  // namespace penstock::sdk

@@ -1,0 +1,40 @@
+// Facts about the magnitudes of an array, gathered in one pass over memory: what threshold methods
+// (Gaussian-k, RedSync, SIDCo) estimate their threshold from, and how many entries reach several
+// candidates at once.
+//
+//   uint64_t counts[8];
+//   const Statistics facts = statistics(x, n, {.thresholds = candidates, .counts = counts});
+//   const double mean = facts.sum_of_magnitudes / n;
+//
+// Sums have one fixed order, so every code path gives the same bits: element i goes to lane
+// i mod 16, in double, and lanes are joined by halving.
+#pragma once
+
+#include <kernels/code_path.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace penstock::kernels {
+
+struct Statistics {
+  double sum_of_magnitudes = 0;
+  double sum_of_squares = 0;
+  double sum_of_logs = 0;  // of ln |x| over entries that are not zero; only where asked for
+  uint64_t nonzero = 0;    // entries that are not zero
+  float largest = 0;       // |x|
+};
+
+struct StatisticsRequest {
+  // counts[j] = entries with |x| >= thresholds[j], as count_above of select.hpp gives them.
+  std::span<const float> thresholds = {};
+  uint64_t* counts = nullptr;
+  // Each entry's logarithm is right to about 1e-7.
+  bool logs = false;
+};
+
+// x[n] is finite. A NaN counts for no threshold, and makes sums NaN. Does not allocate. [any]
+Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& request = {},
+                      CodePath path = widest_code_path()) noexcept;
+
+}  // namespace penstock::kernels

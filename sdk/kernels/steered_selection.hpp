@@ -1,0 +1,174 @@
+// Selection by an estimated threshold that learns from what it selected: the part that Gaussian-k,
+// RedSync and SIDCo share. They differ in how they estimate.
+//
+// Published estimators miss the wanted number of entries by factors. Here each gradient remembers,
+// in a soft state, which threshold would have been right, and a step whose threshold still misses
+// the band around the wanted number sends the wanted number of largest entries, exactly. The state
+// is the rank's own: nothing that ranks share depends on it.
+#pragma once
+
+#include <kernels/select.hpp>
+#include <kernels/sparse_values.hpp>
+
+#include <bit>
+#include <cmath>
+
+namespace penstock::sdk {
+
+inline constexpr uint64_t kMostIndexedEntries = uint64_t{1} << 32;
+
+// Throws INVALID_ARGUMENT for an item whose entries 32 bits cannot number.
+inline void check_indexable(const Item& item, std::string_view method) {
+  if (item.numel() < kMostIndexedEntries) return;
+  throw invalid_argument("gradient '", item.name(), "' has ", item.numel(), " entries; ", method,
+                         " numbers them with 32 bits, expected fewer than ", kMostIndexedEntries,
+                         "; add a rule that sends it with another compressor");
+}
+
+// How many entries a step should send, and what it may send instead.
+struct KeptBand {
+  uint64_t target;
+  uint64_t least;
+  uint64_t most;
+  float slack = 1;  // thresholds are lowered by this factor before use
+};
+
+// Exactly the target: thresholds only have to let enough pass, and are lowered so that they do.
+inline KeptBand exact_band(const KeptBand& band) {
+  return {band.target, band.target, band.target, 0.9f};
+}
+
+// ceil(density n), at least 1, at most n; the small term keeps 0.01 of 700 at 7 although 0.01 is no
+// binary fraction. The band is a tenth of it to either side.
+inline KeptBand kept_band(uint64_t n, double density) {
+  const double wanted = std::ceil(density * static_cast<double>(n) - 1e-9);
+  const uint64_t target = std::min(n, static_cast<uint64_t>(std::max(wanted, 1.0)));
+  return {target, target - target / 10, std::min(n, target + target / 10), 1};
+}
+
+// What came of a threshold.
+struct Settled {
+  uint64_t count;   // entries chosen
+  float threshold;  // the one that would have passed about the wanted number
+  bool hit;         // the number that passed was inside the band
+};
+
+// Chooses the entries of x with |x| >= threshold. If fewer than band.least pass, or the threshold
+// is not positive and finite, it is the band.target largest instead; if more than band.most pass,
+// the band.most largest. Zeros are never chosen; between equal magnitudes the lower index goes.
+inline Settled select_near(std::span<const float> x, float threshold, const KeptBand& band,
+                           uint32_t* indices, kernels::SelectScratch scratch,
+                           kernels::CodePath path) {
+  Settled settled{0, threshold, true};
+  if (std::isfinite(threshold) && threshold > 0)
+    settled.count = kernels::select_above(x.data(), x.size(), threshold, band.most, indices,
+                                          nullptr, scratch, path);
+  if (settled.count < band.least) {
+    settled.hit = false;
+    settled.count =
+        kernels::select_above(x.data(), x.size(), 0, band.target, indices, nullptr, scratch, path);
+  }
+  if (settled.count == 0) return {0, 0, false};
+  if (!settled.hit || settled.count == band.most) {  // the threshold says nothing about the number
+    float lowest = std::fabs(x[indices[0]]);
+    for (uint64_t j = 1; j < settled.count; ++j)
+      lowest = std::min(lowest, std::fabs(x[indices[j]]));
+    settled.hit = settled.hit && lowest < settled.threshold * 1.25f;
+    settled.threshold = lowest;
+  }
+  // A gentle pull to the middle of the band, and a firmer one where the capacity was reached: how
+  // steeply numbers fall with the threshold is not known, about its 3rd power for heavy tails, its
+  // 11th for normal ones at 0.1 %.
+  const double excess = static_cast<double>(settled.count) / static_cast<double>(band.target);
+  const double pull = settled.count == band.most ? 8 : 16;
+  settled.threshold *= static_cast<float>(std::exp2(std::log2(excess) / pull));
+  return settled;
+}
+
+// The units of work over those of the true gradient: work that is the gradient itself carries the
+// loss scale, all else does not.
+inline double work_unit(const Call& call, const Item& item) {
+  return item.c().work.data == item.c().grad.data ? call.step->grad_scale : 1;
+}
+
+class SteeredSelection {
+ public:
+  static constexpr uint32_t kState = 0;       // index of the soft state
+  static constexpr uint64_t kOwnNumbers = 2;  // of a state, before what the method learned
+
+  static Option density_option(double value) {
+    return real_option("density", value)
+        .above(0)
+        .at_most(1)
+        .unit("fraction")
+        .summary("share of the entries that is sent, within a tenth");
+  }
+  static Option reuse_option(int64_t steps) {
+    return integer_option("reuse_period", steps)
+        .at_least(1)
+        .at_most(1024)
+        .unit("steps")
+        .summary("a threshold is estimated in one step of so many and reused in the others");
+  }
+
+  SteeredSelection(const Options& options, std::string_view method)
+      : method_(method),
+        density_(options.real("density")),
+        reuse_period_(static_cast<float>(options.integer("reuse_period"))),
+        path_(selection_path()) {}
+
+  // A method that makes an estimate in every step.
+  SteeredSelection(double density, std::string_view method)
+      : method_(method), density_(density), reuse_period_(1), path_(selection_path()) {}
+
+  double density() const { return density_; }
+
+  // Declares the state, with `n_learned` numbers of the method's own behind ours, and the scratch,
+  // with `own_bytes` of the method's own in front of ours. Throws INVALID_ARGUMENT for an item that
+  // 32 bits cannot number.
+  KeptBand plan(const Item& item, CompressorNeed& need, uint64_t n_learned,
+                uint64_t own_bytes = 0) const {
+    check_indexable(item, method_);
+    const uint64_t n = item.numel();
+    const KeptBand band = kept_band(n, density_);
+    need.states.add("threshold", 1, kOwnNumbers + n_learned, PENSTOCK_STATE_SOFT);
+    need.scratch_bytes = aligned(own_bytes) + kernels::select_scratch_bytes(n, band.most);
+    return band;
+  }
+
+  // Chooses entries of x for a payload. `state` holds the numbers that plan declared.
+  //   float estimate(std::span<float> learned)              a fresh threshold, in units of x
+  //   void learn(std::span<float> learned, const Settled&)  after a fresh one
+  template <typename Estimate, typename Learn>
+  Settled choose(const Call& call, std::span<const float> x, double unit, const KeptBand& band,
+                 std::span<float> state, uint32_t* indices, uint64_t own_bytes, Estimate&& estimate,
+                 Learn&& learn) const {
+    float& last = state[0];  // in true units; 0: none
+    float& age = state[1];   // steps since the last estimate
+    const std::span<float> learned = state.subspan(kOwnNumbers);
+    const kernels::SelectScratch scratch{
+        static_cast<char*>(call.exec->scratch) + aligned(own_bytes),
+        call.exec->scratch_bytes - aligned(own_bytes)};
+    const auto scale = static_cast<float>(unit);
+    const bool reuse = last > 0 && age < reuse_period_;
+    const float threshold = reuse ? last * scale : estimate(learned);
+    const Settled settled = select_near(x, threshold * band.slack, band, indices, scratch, path_);
+    if (!reuse) learn(learned, settled);
+    last = settled.threshold / scale;
+    age = settled.hit ? (reuse ? age + 1 : 1) : reuse_period_;
+    return settled;
+  }
+
+ private:
+  static kernels::CodePath selection_path() {
+    return kernels::select_code_path(code_path("select"));
+  }
+  static uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  std::string_view method_;
+  double density_;
+  float reuse_period_;
+  kernels::CodePath path_;
+};
+
+}  // namespace penstock::sdk

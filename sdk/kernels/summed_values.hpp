@@ -1,0 +1,80 @@
+// Values of entries that all ranks choose alike, so that they are summed on the way: float32, or
+// rounded to 16 bits.
+//
+// There is no int8 here. A byte means something only times a scale; ranks would have to agree on
+// one first, which is a round of its own, and a sum of bytes does not fit a byte.
+#pragma once
+
+#include <kernels/sparse_values.hpp>
+
+#include <bit>
+
+namespace penstock::sdk {
+
+class SummedValues {
+ public:
+  static constexpr uint64_t kTile = 1024;  // most values in one call of pack
+
+  static Option option() {
+    return choice_option("value_type", "fp32", {"fp32", "fp16", "bf16"})
+        .summary("type of the values on the wire; what rounding leaves over stays in the memory");
+  }
+  explicit SummedValues(const Options& options) {
+    if (options.choice("value_type") == "fp16") type_ = kernels::ValueType::kFloat16;
+    if (options.choice("value_type") == "bf16") type_ = kernels::ValueType::kBfloat16;
+  }
+  uint32_t dtype() const {
+    if (type_ == kernels::ValueType::kFloat16) return PENSTOCK_FLOAT16;
+    return type_ == kernels::ValueType::kBfloat16 ? PENSTOCK_BFLOAT16 : PENSTOCK_FLOAT32;
+  }
+
+  // Writes entries [first, first + count) of section 0 and leaves in `values` what they stand for.
+  // In 16 bits that is at most the largest number that `world` ranks may send without their sum
+  // overflowing.
+  void pack(float* values, uint64_t count, const PayloadWriter& payload, uint64_t first,
+            uint32_t world) const {
+    char* const target = payload.room<char>(0).data() + first * dtype_bytes(dtype());
+    if (type_ != kernels::ValueType::kFloat32) {
+      const float limit = limit_among(world);
+      for (uint64_t i = 0; i < count; ++i) values[i] = std::clamp(values[i], -limit, limit);
+    }
+    kernels::narrow_values(type_, values, count, target, 0);
+  }
+
+  // What stays of an entry: nothing where all of it was sent, infinity included.
+  static float left_over(float before, float sent) { return before == sent ? 0 : before - sent; }
+
+  // Section 0 of a sum. Throws INVALID_PAYLOAD unless it has `expected` entries of this type.
+  class Sum {
+   public:
+    Sum(const SummedValues& values, const PayloadReader& payload, uint64_t expected)
+        : type_(values.type_), bytes_(dtype_bytes(values.dtype())) {
+      if (type_ == kernels::ValueType::kFloat32)
+        data_ = reinterpret_cast<const char*>(payload.section<float>(0, expected).data());
+      else
+        data_ = reinterpret_cast<const char*>(payload.section<uint16_t>(0, expected).data());
+    }
+    void read(uint64_t first, uint64_t count, float* values) const {
+      kernels::widen_values(type_, data_ + first * bytes_, count, values, 0);
+    }
+
+   private:
+    kernels::ValueType type_;
+    uint64_t bytes_;
+    const char* data_;
+  };
+
+ private:
+  // A share of the largest number, its fraction cut to the bits that the type has.
+  float limit_among(uint32_t world) const {
+    const bool half = type_ == kernels::ValueType::kFloat16;
+    const float largest = half ? 65504.0f : 0x1.fep127f;
+    const uint32_t cut = half ? 0x1fffu : 0xffffu;
+    const auto bits = std::bit_cast<uint32_t>(largest / static_cast<float>(world));
+    return std::bit_cast<float>(bits & ~cut);
+  }
+
+  kernels::ValueType type_ = kernels::ValueType::kFloat32;
+};
+
+}  // namespace penstock::sdk

@@ -1,0 +1,294 @@
+// Every compressor that was built decodes payloads that a peer has damaged: counts, kinds, bytes,
+// missing sections. Each gives INVALID_PAYLOAD that names rank and gradient, or decodes to finite
+// numbers; no state that all ranks share changes when a rank decodes what it sent itself.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fuzz/mutate.hpp>
+#include <memory>
+#include <penstock/views.hpp>
+#include <support/half.hpp>
+#include <support/rig.hpp>
+
+namespace penstock::test {
+namespace {
+
+constexpr uint64_t kMutationsPerRound = 40;
+constexpr int32_t kPeer = 3;
+// Numbers below this can be scaled, added and multiplied by a factor without leaving float.
+constexpr double kHarmless = 1e9;
+
+const std::vector<Shape> kShapes{{0}, {1}, {2}, {31}, {70}, {7, 9}, {24, 40}, {2100}};
+
+// A payload of its own: every section lies in a block of exactly its count, so that a sanitizer
+// sees each read behind it.
+class LoosePayload {
+ public:
+  explicit LoosePayload(OwnedPayload& from) : payload_(*from.c()) {
+    for (uint64_t s = 0; s < from.n_sections(); ++s) {
+      sections_.push_back(from.section(s));
+      contents_.emplace_back(bytes_of(sections_[s]));
+      if (!contents_[s].empty())
+        std::memcpy(contents_[s].data(), sections_[s].data, contents_[s].size());
+    }
+  }
+  penstock_payload& payload() { return payload_; }
+  std::vector<penstock_section>& sections() { return sections_; }
+  std::vector<unsigned char>& contents(uint64_t section) { return contents_[section]; }
+
+  // To be called after the last change. A count above the capacity keeps the bytes it had.
+  const penstock_payload* c() {
+    pointers_.clear();
+    blocks_.clear();
+    for (uint64_t s = 0; s < sections_.size(); ++s) {
+      if (sections_[s].count <= sections_[s].capacity) contents_[s].resize(bytes_of(sections_[s]));
+      const uint64_t size = contents_[s].size();
+      blocks_.emplace_back(new unsigned char[size]);
+      if (size != 0) std::memcpy(blocks_[s].get(), contents_[s].data(), size);
+      sections_[s].data = blocks_[s].get();
+      pointers_.push_back(&sections_[s]);
+    }
+    payload_.sections = pointers_.data();
+    payload_.n_sections = std::min<uint64_t>(payload_.n_sections, pointers_.size());
+    return &payload_;
+  }
+
+ private:
+  static uint64_t bytes_of(const penstock_section& section) {
+    return section.count * sdk::dtype_bytes(section.dtype);
+  }
+  penstock_payload payload_;
+  std::vector<penstock_section> sections_;
+  std::vector<std::vector<unsigned char>> contents_;
+  std::vector<std::unique_ptr<unsigned char[]>> blocks_;
+  std::vector<penstock_section*> pointers_;
+};
+
+uint64_t awkward_count(const penstock_section& section, Random& random) {
+  const uint64_t counts[] = {0,
+                             1,
+                             section.count - 1,  // wraps below 0
+                             section.count + 1,
+                             section.capacity,
+                             section.capacity + 1,
+                             random.below(section.capacity + 1),
+                             uint64_t{1} << 32,
+                             uint64_t{1} << 61,  // times 8 is 0
+                             UINT64_MAX};
+  return counts[random.below(std::size(counts))];
+}
+
+void damage(LoosePayload& loose, uint64_t n, Random& random) {
+  for (uint64_t k = 1 + random.below(3); k > 0; --k) {
+    const uint64_t s = loose.sections().empty() ? 0 : random.below(loose.sections().size());
+    switch (random.below(8)) {
+      case 0:
+        loose.payload().kind = static_cast<uint32_t>(random.below(7));
+        break;
+      case 1:  // sums have no sections but those of the plan
+        if (loose.payload().rank == kPeer)
+          loose.payload().n_sections = random.below(loose.sections().size() + 1);
+        break;
+      case 2:
+      case 3:
+        if (!loose.sections().empty())
+          loose.sections()[s].count = awkward_count(loose.sections()[s], random);
+        break;
+      default:
+        if (!loose.sections().empty())
+          mutate_bytes(loose.contents(s).data(), loose.contents(s).size(), n, random);
+    }
+  }
+}
+
+// True where values that stand for elements or factors are all of a size that cannot overflow. A
+// peer may send any number as a value; whatever else it sends must not make one.
+bool values_are_harmless(const penstock_payload& payload) {
+  for (uint64_t s = 0; s < payload.n_sections; ++s) {
+    const penstock_section& section = *payload.sections[s];
+    if (section.role != PENSTOCK_ROLE_VALUES && section.role != PENSTOCK_ROLE_FACTOR) continue;
+    if (section.count > section.capacity) continue;
+    for (uint64_t i = 0; i < section.count; ++i) {
+      double value = 0;
+      if (section.dtype == PENSTOCK_FLOAT32)
+        value = static_cast<const float*>(section.data)[i];
+      else if (section.dtype == PENSTOCK_FLOAT16)
+        value = from_float16(static_cast<const uint16_t*>(section.data)[i]);
+      else if (section.dtype == PENSTOCK_BFLOAT16)
+        value = from_bfloat16(static_cast<const uint16_t*>(section.data)[i]);
+      if (!(std::fabs(value) < kHarmless)) return false;
+    }
+  }
+  return true;
+}
+
+// One item on one rank of a rig, decoding by itself.
+class Decoder {
+ public:
+  Decoder(CompressorRig& rig, uint64_t item) : rig_(rig), item_(item) {}
+
+  const PlannedNeed& need() const { return rig_.need(item_, rig_.step_facts(0).phase); }
+  const penstock_item& view() const { return *rig_.compressor_item(0, item_); }
+
+  PayloadPointer encode(uint32_t round, const std::vector<float>& values) {
+    const penstock_item* const item = rig_.compressor_item(0, item_);
+    std::copy(values.begin(), values.end(), static_cast<float*>(item->work.data));
+    auto payload = std::make_unique<OwnedPayload>(need().rounds[round].sections, 0);
+    penstock_payload* pointer = payload->c();
+    const penstock_step step = rig_.step_facts(0);
+    const penstock_exec exec = rig_.exec();
+    PENSTOCK_EXPECT_OK(
+        table().encode(rig_.compressor(0).self(), &exec, &step, round, &item, 1, &pointer));
+    return payload;
+  }
+  Outcome decode(uint32_t round, const std::vector<const penstock_payload*>& payloads,
+                 uint32_t flags) {
+    const penstock_item* const item = rig_.compressor_item(0, item_);
+    const penstock_step step = rig_.step_facts(0);
+    const penstock_exec exec = rig_.exec();
+    return take(table().decode(rig_.compressor(0).self(), &exec, &step, round, &item, 1,
+                               payloads.data(), payloads.size(), flags));
+  }
+  std::vector<std::string> replicated_states() const {
+    std::vector<std::string> states;
+    for (uint64_t s = 0; s < view().n_states; ++s) {
+      const penstock_tensor& tensor = *view().states[s];
+      if (need().states[s].state_class == PENSTOCK_STATE_REPLICATED)
+        states.emplace_back(static_cast<const char*>(tensor.data),
+                            tensor.numel * sdk::dtype_bytes(tensor.dtype));
+    }
+    return states;
+  }
+
+ private:
+  const penstock_compressor& table() const { return rig_.compressor(0).table(); }
+  CompressorRig& rig_;
+  uint64_t item_;
+};
+
+struct Tally {
+  uint64_t refused = 0;
+  uint64_t decoded = 0;
+};
+
+void expect_one(Decoder& decoder, uint32_t round, OwnedPayload& valid, Random& random,
+                Tally& tally) {
+  const penstock_round& facts = decoder.need().rounds[round].c;
+  const bool gathered = facts.combine == PENSTOCK_COMBINE_GATHER;
+  const int32_t rank = gathered ? kPeer : -1;
+  LoosePayload loose(valid);
+  loose.payload().rank = rank;
+  damage(loose, decoder.view().numel, random);
+  std::vector<const penstock_payload*> payloads{loose.c()};
+  uint32_t flags = PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST;
+  const bool own = random.below(4) == 0;
+  if (own) flags |= PENSTOCK_DECODE_OWN;
+  if (!own && gathered && random.below(2) == 0) payloads.insert(payloads.begin(), valid.c());
+  const std::vector<std::string> states = decoder.replicated_states();
+  const Outcome outcome = decoder.decode(round, payloads, flags);
+  if (own) {
+    ASSERT_EQ(decoder.replicated_states(), states) << "changed by its own payload";
+  }
+  if (!outcome.ok()) {
+    ++tally.refused;
+    ASSERT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << outcome.message;
+    const std::string name(decoder.view().name.data, decoder.view().name.size);
+    ASSERT_NE(outcome.message.find("rank " + std::to_string(rank)), std::string::npos)
+        << outcome.message;
+    ASSERT_NE(outcome.message.find(name), std::string::npos) << outcome.message;
+    return;
+  }
+  ++tally.decoded;
+  if (round + 1 < decoder.need().rounds.size() || !values_are_harmless(*payloads.back())) return;
+  const auto* const out = static_cast<const float*>(decoder.view().out.data);
+  for (uint64_t e = 0; e < decoder.view().numel; ++e)
+    ASSERT_TRUE(std::isfinite(out[e])) << "element " << e << " is " << out[e];
+}
+
+// All rounds of one item in one step. Every round ends with the payload as it was, so that states
+// are what the next round expects.
+void expect_item(CompressorRig& rig, uint64_t item, Random& random, Tally& tally) {
+  Decoder decoder(rig, item);
+  for (uint32_t round = 0; round < decoder.need().rounds.size(); ++round) {
+    const PayloadPointer valid =
+        decoder.encode(round, heavy_tailed(decoder.view().numel, random.bits()));
+    for (uint64_t m = 0; m < kMutationsPerRound; ++m) {
+      ASSERT_NO_FATAL_FAILURE(expect_one(decoder, round, *valid, random, tally))
+          << "mutation " << m << " of round " << round << ", " << decoder.view().numel
+          << " elements";
+    }
+    if (decoder.need().rounds[round].c.combine == PENSTOCK_COMBINE_SUM) valid->c()->rank = -1;
+    const Outcome outcome =
+        decoder.decode(round, {valid->c()}, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
+    ASSERT_TRUE(outcome.ok()) << outcome.message;
+  }
+}
+
+// The defaults, and each choice and switch the other way, one at a time.
+std::vector<OptionSettings> settings_of(const LoadedPlugin& plugin) {
+  std::vector<OptionSettings> all{{}};
+  for (uint64_t o = 0; o < plugin.module->n_options; ++o) {
+    const penstock_option& option = *plugin.module->options[o];
+    const std::string name(option.name.data, option.name.size);
+    if (option.type == PENSTOCK_OPTION_BOOL) all.push_back({{name, option.default_integer == 0}});
+    for (uint64_t c = 0; option.type == PENSTOCK_OPTION_CHOICE && c < option.n_choices; ++c)
+      all.push_back({{name, option.choices[c].data}});  // choices are literals
+  }
+  return all;
+}
+
+std::vector<std::filesystem::path> compressors() {
+  const char* const folder = std::getenv("PENSTOCK_PLUGIN_DIRECTORY");
+  std::vector<std::filesystem::path> found;
+  if (folder == nullptr) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with("compressor-")) found.push_back(entry.path());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+class DecodeFuzz : public ::testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(DecodeFuzz, DamagedPayloadsAreRefusedOrDecodeToFiniteNumbers) {
+  const LoadedPlugin plugin = load_plugin(GetParam().string());
+  Tally tally;
+  for (const OptionSettings& settings : settings_of(plugin)) {
+    const auto label = settings.empty() ? std::string("defaults") : settings[0].first;
+    Random random(42);
+    std::unique_ptr<CompressorRig> rig;
+    try {
+      rig = std::make_unique<CompressorRig>(RigSettings{.ranks = 2, .keep = true}, kShapes, plugin,
+                                            settings);
+    } catch (const std::runtime_error&) {
+      continue;  // a choice that goes only with another option
+    }
+    std::vector<uint64_t> numels;
+    for (uint64_t i = 0; i < rig->n_items(); ++i) numels.push_back(rig->numel(i));
+    // Two steps: states that the first one left, and both phases of methods that alternate.
+    for (uint64_t step = 0; step < 2; ++step) {
+      for (uint64_t i = 0; i < rig->n_items(); ++i)
+        ASSERT_NO_FATAL_FAILURE(expect_item(*rig, i, random, tally)) << "with other " << label;
+      rig->step(draw_gradients(heavy_tailed, 2, numels, step));  // looks at all guards
+    }
+  }
+  EXPECT_GT(tally.refused, 0u) << "no damage was noticed";
+  EXPECT_GT(tally.decoded, 0u) << "nothing was decoded";
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::filesystem::path>& info) {
+  std::string name = info.param.stem().string().substr(std::strlen("compressor-"));
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryCompressor, DecodeFuzz, ::testing::ValuesIn(compressors()), name_of);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DecodeFuzz);  // the next test says so
+
+TEST(DecodeFuzzFolder, HasCompressors) {
+  EXPECT_GE(compressors().size(), 8u) << "PENSTOCK_PLUGIN_DIRECTORY names a folder without plugins";
+}
+
+}  // namespace
+}  // namespace penstock::test

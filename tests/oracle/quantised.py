@@ -1,0 +1,140 @@
+"""Quantising methods of equal steps, signs and powers: what a rank sends of its gradient.
+
+Each `send` function takes what is to be sent, flat, and whose random words to use, and gives what arrives, decoded; the
+Quantiser around it has the residual, if any. Chance is that of the plugins, so runs agree draw by draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .coded import STREAM_ROUNDING, Quantiser, words
+from .method import Gradients, Item, Method
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Whose random words: those of one gradient in one step on one rank."""
+
+    seed: int
+    gradient: int
+    step: int
+    rank: int
+
+    def words(self, count: int) -> torch.Tensor:
+        """int64[count] below 2**32, the words of stochastic rounding of elements 0, 1, ..."""
+        drawn = words(self.seed, self.gradient, STREAM_ROUNDING, self.step, self.rank, count)
+        return torch.from_numpy(drawn.astype(np.int64))
+
+    def uniform(self, count: int) -> torch.Tensor:
+        """float64[count] in (0, 1)."""
+        return (self.words(count).double() + 0.5) / 2.0**32
+
+
+Send = Callable[[torch.Tensor, Draw], torch.Tensor]  # flat float32 -> what is sent, decoded
+
+
+class Quantised(Quantiser):
+    """The mean over ranks of what `send` makes of each gradient, with or without error feedback."""
+
+    def __init__(self, items: Sequence[Item], ranks: int, residual: bool, send: Send, seed: int = 1) -> None:
+        super().__init__(items, ranks, residual)
+        self.send_flat = send
+        self.seed = seed
+
+    def quantise(self, x: torch.Tensor, item: Item, step: int, rank: int) -> torch.Tensor:
+        return self.send_flat(x, Draw(self.seed, item.index, step, rank))
+
+
+class Signum(Method):
+    """m_r = beta m_r + (1 - beta) g_r; update = sign(sum_r sign(m_r)). Zeros do not vote, a tie is 0."""
+
+    def __init__(self, items: Sequence[Item], ranks: int, momentum: float = 0.9) -> None:
+        super().__init__(items, ranks)
+        self.momentum = momentum
+        self.average = self.zeros()
+
+    def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
+        update: Gradients = {}
+        for item in self.items:
+            votes = torch.zeros(item.numel)
+            for rank in range(self.ranks):
+                old = self.average[rank][item.name]
+                new = self.momentum * old + (1.0 - self.momentum) * grads[rank][item.name].reshape(-1)
+                self.average[rank][item.name] = new
+                votes += new.sign()
+            update[item.name] = votes.sign().reshape(item.shape)
+        return update
+
+
+def runs(x: torch.Tensor, length: int) -> list[torch.Tensor]:
+    """x cut into runs of `length`, the last one shorter; 0: one run."""
+    return list(torch.split(x, length if length > 0 else max(1, x.numel())))
+
+
+def ef_sign(x: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """|x|_1 / n * sign(x)."""
+    del draw
+    return x.double().abs().mean().float() * x.sign()
+
+
+def one_bit(bucket: int = 0) -> Send:
+    """The mean of the positive and that of the negative elements of each bucket; zeros are in neither class."""
+
+    def of_run(x: torch.Tensor) -> torch.Tensor:
+        sent = torch.zeros_like(x)
+        for members in (x > 0, x < 0):
+            if bool(members.any()):
+                sent[members] = x[members].double().mean().float()
+        return sent
+
+    return lambda x, draw: torch.cat([of_run(run) for run in runs(x, bucket)])
+
+
+def qsgd(bits: int = 4, bucket: int = 512, norm: str = "l2") -> Send:
+    """sign(x) * floor(|x| / step + u) * step with step = norm / s and s = 2^(bits-1) - 1; u from 16 bits."""
+    levels = 2 ** (bits - 1) - 1
+
+    def send(x: torch.Tensor, draw: Draw) -> torch.Tensor:
+        chance = (draw.words(x.numel()) >> 16).double()
+        sent = []
+        for run, u in zip(runs(x, bucket), runs(chance, bucket)):
+            magnitude = run.double().abs()
+            reach = magnitude.square().sum().sqrt() if norm == "l2" else magnitude.max()
+            step = float(reach / levels)
+            if step == 0.0:
+                sent.append(torch.zeros_like(run))
+                continue
+            fixed = torch.floor(magnitude / step * 65536.0 + 0.5)
+            level = torch.floor((fixed + u) / 65536.0).clamp(max=levels)
+            sent.append((level * step).float() * run.sign())
+        return torch.cat(sent)
+
+    return send
+
+
+def tern_grad(clip: float = 2.5) -> Send:
+    """sign(x) * s with probability min(|x| / s, 1), s = min(max |x|, clip * root of the mean square)."""
+
+    def send(x: torch.Tensor, draw: Draw) -> torch.Tensor:
+        magnitude = x.double().abs()
+        scale = magnitude.max()
+        if clip > 0.0:
+            scale = torch.minimum(scale, clip * magnitude.square().mean().sqrt())
+        if float(scale) == 0.0:
+            return torch.zeros_like(x)
+        return torch.where(draw.uniform(x.numel()) < magnitude / scale, scale.float() * x.sign(), torch.zeros_like(x))
+
+    return send
+
+
+def natural(x: torch.Tensor, draw: Draw) -> torch.Tensor:
+    """|x| = 2^e (1 + m) becomes 2^(e+1) with probability m, else 2^e. Numbers that are not normal become 0."""
+    mantissa, exponent = torch.frexp(x.double().abs())  # x = mantissa * 2^exponent, mantissa in [1/2, 1)
+    up = draw.uniform(x.numel()) < 2.0 * mantissa - 1.0
+    power = torch.ldexp(torch.ones_like(mantissa), exponent - 1 + up.int())
+    return torch.where(x.abs() < 2.0**-126, torch.zeros_like(x), power.float() * x.sign())

@@ -1,0 +1,252 @@
+"""Sparse methods whose positions are drawn, agreed on or taken row by row, and alternating Power-SGD.
+
+Work of rank r is x_r = e_r + g_r, and e_r is what of it was not sent; without a memory e_r stays zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .low_rank import _LowRank, orthogonalise
+from .method import Gradients, Item, Method, ascending_sum, kept_count, largest
+from .random import GOLDEN, MASK, STREAM_P, normals, splitmix64
+
+STREAM_SELECTION = 5
+STREAMS_PER_STEP = 16
+
+
+def words(seed: int, gradient: int, stream: int, first: int, count: int) -> np.ndarray:
+    """Words `first` to `first + count` of a stream, all below 2**32: a counter through a keyed permutation."""
+    key = splitmix64(splitmix64((seed ^ splitmix64((gradient * GOLDEN + stream) & MASK)) & MASK))
+    half = splitmix64(key)
+    x = np.arange(first, first + count, dtype=np.uint64) + np.uint64(half & 0xFFFFFFFF)
+    low = np.uint64(0xFFFFFFFF)
+    x &= low
+    x = ((x ^ (x >> np.uint64(16))) * np.uint64(0x7FEB352D)) & low
+    x ^= np.uint64(half >> 32)
+    x = ((x ^ (x >> np.uint64(15))) * np.uint64(0x846CA68B)) & low
+    return x ^ (x >> np.uint64(16))
+
+
+def drawn_positions(n: int, k: int, seed: int, gradient: int, step: int) -> torch.Tensor:
+    """One position of each of k strata of a ring of n entries that starts at a random place."""
+    stream = STREAM_SELECTION + STREAMS_PER_STEP * (step + 1)
+    drawn = words(seed, gradient, stream, 0, k + 1)
+    start = (int(drawn[k]) * n) >> 32
+    sizes = np.full(k, n // k, dtype=np.uint64)
+    sizes[: n % k] += np.uint64(1)
+    begins = np.cumsum(sizes) - sizes
+    positions = np.uint64(start) + begins + ((drawn[:k] * sizes) >> np.uint64(32))
+    return torch.from_numpy((positions % np.uint64(n)).astype(np.int64))
+
+
+class _Sparse(Method):
+    """Methods that choose positions; `keeps`: what is not sent stays in a residual."""
+
+    def __init__(self, items: Sequence[Item], ranks: int, density: float, keeps: bool = True, seed: int = 1) -> None:
+        super().__init__(items, ranks)
+        self.density = density
+        self.keeps = keeps
+        self.seed = seed
+        self.residual = self.zeros()
+
+    def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Positions that each rank sends."""
+        raise NotImplementedError
+
+    def scale(self, item: Item) -> float:
+        del item
+        return 1.0
+
+    def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
+        update: Gradients = {}
+        for item in self.items:
+            works = [self.residual[r][item.name] + grads[r][item.name].reshape(-1) for r in range(self.ranks)]
+            total = torch.zeros(item.numel)
+            if item.numel:
+                for rank, positions in enumerate(self.choose(step, item, works)):
+                    total[positions] += works[rank][positions]
+                    works[rank][positions] = 0.0
+            if self.keeps:
+                for rank in range(self.ranks):
+                    self.residual[rank][item.name] = works[rank]
+            update[item.name] = (total * self.scale(item) / self.ranks).reshape(item.shape)
+        return update
+
+    def kept(self, rank: int) -> Gradients:
+        return self.residual[rank] if self.keeps else {}
+
+
+class RandomK(_Sparse):
+    """Random-k (Stich et al., NeurIPS 2018): all ranks draw the same k of n; times n / k where nothing is kept."""
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        keeps: bool,
+        density: float = 0.01,
+        unbiased: bool = True,
+        seed: int = 1,
+    ) -> None:
+        super().__init__(items, ranks, density, keeps, seed)
+        self.unbiased = unbiased
+
+    def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
+        k = kept_count(item.numel, self.density)
+        return [drawn_positions(item.numel, k, self.seed, item.index, step)] * len(works)
+
+    def scale(self, item: Item) -> float:
+        if self.keeps or not self.unbiased or not item.numel:
+            return 1.0
+        return item.numel / kept_count(item.numel, self.density)
+
+
+class ChunkTopK(_Sparse):
+    """The chunks whose L1 norms, summed over ranks, are largest; ties to the lower chunk."""
+
+    def __init__(
+        self, items: Sequence[Item], ranks: int, keeps: bool, density: float = 0.01, chunk: int = 256
+    ) -> None:
+        super().__init__(items, ranks, density, keeps)
+        self.chunk = chunk
+
+    def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
+        chunks = -(-item.numel // self.chunk)
+        norms = ascending_sum(
+            [
+                torch.stack([part.double().abs().sum().float() for part in work.split(self.chunk)])
+                for work in works
+            ]
+        )
+        chosen = torch.zeros(chunks, dtype=torch.bool)
+        chosen[largest(norms, kept_count(chunks, self.density))] = True
+        positions = torch.nonzero(chosen.repeat_interleave(self.chunk)[: item.numel]).flatten()
+        return [positions] * len(works)
+
+
+@dataclass
+class _Reuse:
+    """What ADTopk's threshold mode remembers of one gradient on one rank."""
+
+    threshold: float = 0.0
+    tolerance: float = 0.0
+    interval: int = 0
+    age: int = 0
+    settled: bool = False
+
+    def found(self, smallest: float) -> None:
+        self.threshold, self.tolerance, self.age = smallest, smallest / 10, 0
+
+    def adapt(self, smallest: float) -> None:
+        change, shortest = abs(self.threshold - smallest), min(5, self.interval)
+        if change < self.tolerance:
+            self.interval += 2 if change < self.tolerance / 2 else 1
+            self.settled = True
+        elif change > self.tolerance:
+            self.interval = max(self.interval - (2 if change > 2 * self.tolerance else 1), shortest)
+            self.settled = False
+        self.found(smallest)
+
+
+class AdTopK(_Sparse):
+    """ADTopk (HPDC 2024): the largest along axis 1 for every index of the other axes.
+
+    plain: in every step. interleaved: in even steps; in odd steps the largest of the whole. threshold: the same, but in
+    odd steps after the warm-up all entries that reach the last exact threshold, as long as it serves.
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        keeps: bool,
+        density: float = 0.01,
+        mode: str = "interleaved",
+        warm_up_steps: int = 15,
+        reuse_steps: int = 5,
+        total_steps: int = 0,
+    ) -> None:
+        super().__init__(items, ranks, density, keeps)
+        self.mode = mode
+        self.warm_up_steps = warm_up_steps
+        self.reuse_steps = reuse_steps
+        self.total_steps = total_steps
+        self.reuse = [{item.name: _Reuse() for item in self.items} for _ in range(ranks)]
+
+    def count(self, n: int) -> int:
+        """max(1, floor(density * n))."""
+        return min(n, max(1, int(self.density * n + 1e-9)))
+
+    def along_axis(self, item: Item, work: torch.Tensor) -> torch.Tensor:
+        shape = (item.shape[0], item.shape[1], -1) if len(item.shape) > 1 else (1, item.numel, 1)
+        lanes = work.reshape(shape).movedim(1, 2)  # [blocks, lanes, length]
+        positions = torch.arange(item.numel).reshape(shape).movedim(1, 2)
+        k = self.count(lanes.shape[2])
+        # A stable descending sort gives ties to the lower index.
+        order = lanes.abs().sort(dim=2, descending=True, stable=True).indices[:, :, :k]
+        return positions.gather(2, order).reshape(-1).sort().values
+
+    def by_threshold(self, step: int, item: Item, work: torch.Tensor, reuse: _Reuse) -> torch.Tensor:
+        late = self.total_steps > 0 and step > self.total_steps - self.total_steps // 4
+        if late and reuse.settled:
+            return self.along_axis(item, work)
+        k = self.count(item.numel)
+        reuse.age += 2
+        fresh = step < self.warm_up_steps or reuse.interval == 0
+        if not fresh and reuse.age < reuse.interval:
+            passed = int(((work.abs() >= reuse.threshold) & (work != 0)).sum())
+            count = min(passed, k + k // 10, item.numel)
+            if 10 * count >= 9 * k:
+                return largest(work, count)
+        due = not fresh and reuse.age >= reuse.interval
+        chosen = largest(work, k)
+        smallest = float(work[chosen].abs().min())
+        if fresh:
+            reuse.interval = self.reuse_steps
+        reuse.adapt(smallest) if due else reuse.found(smallest)
+        return chosen
+
+    def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
+        if self.mode == "plain" or step % 2 == 0:
+            return [self.along_axis(item, work) for work in works]
+        if self.mode == "interleaved":
+            return [largest(work, self.count(item.numel)) for work in works]
+        return [self.by_threshold(step, item, work, self.reuse[r][item.name]) for r, work in enumerate(works)]
+
+
+class AlternatingPowerSgd(_LowRank):
+    """Power-SGD as its authors' package has it: one factor per step, the right one first.
+
+        even steps:  P = orth(P);  Q_r = X_r^T P;  Q = sum_r Q_r;  E_r = X_r - P Q_r^T
+        odd steps:   Q = orth(Q);  P_r = X_r Q;    P = sum_r P_r;  E_r = X_r - P_r Q^T
+        update = (1/P) P Q^T
+
+    A step sends half of both factors on average, so the rate is judged by half of them.
+    """
+
+    def __init__(
+        self, items: Sequence[Item], ranks: int, rank: int = 4, minimum_compression_rate: float = 2.0, seed: int = 1
+    ) -> None:
+        super().__init__(items, ranks, rank, minimum_compression_rate / 2, seed)
+        self.input = {i.name: normals(seed, i.index, STREAM_P, i.rows, self.width(i)) for i in self.factored}
+
+    def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
+        update = self.dense_part(grads)
+        for item in self.factored:
+            known = orthogonalise(self.input[item.name])
+            x = self.compensated(item, grads)
+            own = [x_r.T @ known if step % 2 == 0 else x_r @ known for x_r in x]
+            self.input[item.name] = total = ascending_sum(own)
+
+            def product(sent: torch.Tensor, known: torch.Tensor = known) -> torch.Tensor:
+                return known @ sent.T if step % 2 == 0 else sent @ known.T
+
+            for rank in range(self.ranks):
+                self.error[rank][item.name] = x[rank] - product(own[rank])
+            update[item.name] = (product(total) / self.ranks).reshape(item.shape)
+        return update

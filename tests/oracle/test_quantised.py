@@ -1,0 +1,85 @@
+"""The quantising methods against hand-made cases, their expectations and conservation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from .method import Item
+from .quantised import Draw, Quantised, Send, Signum, ef_sign, natural, one_bit, qsgd, tern_grad
+from .random import GOLDEN, MASK, splitmix64
+
+RANKS = 3
+ITEMS = [Item("weight", 0, (40, 33)), Item("bias", 1, (40,)), Item("one", 2, (1,))]
+SENDS: dict[str, Send] = {
+    "efsign": ef_sign,
+    "onebit": one_bit(),
+    "onebit in buckets": one_bit(64),
+    "qsgd of 8 bits": qsgd(8),
+    "qsgd by maximum": qsgd(8, 0, "max"),
+    "natural": natural,
+}
+
+
+def gradients(step: int) -> list[dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(1000 + step)
+    return [{i.name: torch.randn(i.shape, generator=generator) for i in ITEMS} for _ in range(RANKS)]
+
+
+def test_words_follow_the_formula_element_by_element() -> None:
+    drawn = Draw(7, 3, 5, 2).words(50)
+    base = splitmix64(7 ^ splitmix64((3 * GOLDEN + 4 + 16 * 6) & MASK))
+    k = splitmix64(splitmix64((base + 2 * GOLDEN) & MASK))
+    for element in range(50):
+        x = (element + k) % 2**32
+        x = (x ^ (x >> 16)) * 0x7FEB352D % 2**32
+        x ^= k >> 32
+        x = (x ^ (x >> 15)) * 0x846CA68B % 2**32
+        assert int(drawn[element]) == x ^ (x >> 16)
+
+
+def test_sent_values_follow_the_definitions() -> None:
+    x = torch.tensor([3.0, -1.0, 0.0, 0.0])
+    draw = Draw(1, 0, 0, 0)
+    assert ef_sign(x, draw).tolist() == [1.0, -1.0, 0.0, 0.0]
+    assert one_bit()(torch.tensor([3.0, 1.0, -5.0, 0.0]), draw).tolist() == [2.0, 2.0, -5.0, 0.0]
+    assert qsgd(8, 0, "max")(torch.tensor([127.0, -3.0, 0.0]), draw).tolist() == [127.0, -3.0, 0.0]
+    assert tern_grad()(torch.tensor([-0.5, -0.5]), draw).tolist() == [-0.5, -0.5]
+    powers = torch.tensor([1.0, -0.25, 0.0, 2.0**100])
+    assert torch.equal(natural(powers, draw), powers)
+
+
+@pytest.mark.parametrize("name", ["qsgd", "qsgd by maximum", "natural", "terngrad"])
+def test_expectations_are_the_input(name: str) -> None:
+    send = {"qsgd": qsgd(), "terngrad": tern_grad(0.0)}.get(name) or SENDS[name]
+    x = torch.randn(200, generator=torch.Generator().manual_seed(3))
+    draws = torch.stack([send(x, Draw(1, 0, step, 0)).double() for step in range(2000)])
+    # 5.5 deviations of the mean of what was drawn: one in 20 million per element.
+    assert bool(((draws.mean(0) - x).abs() <= 5.5 * draws.std(0) / np.sqrt(2000) + 1e-5).all())
+
+
+# Of the unbiased methods only those whose rounding is smaller than the input: others let a residual grow without bound.
+@pytest.mark.parametrize("name", SENDS)
+def test_mass_is_conserved_over_a_hundred_steps(name: str) -> None:
+    method = Quantised(ITEMS, RANKS, True, SENDS[name])
+    given = {i.name: torch.zeros(i.numel, dtype=torch.float64) for i in ITEMS}
+    received = {i.name: torch.zeros(i.numel, dtype=torch.float64) for i in ITEMS}
+    for step in range(100):
+        grads = gradients(step)
+        for item_name, update in method.step(step, grads).items():
+            received[item_name] += RANKS * update.reshape(-1).double()
+            given[item_name] += sum(g[item_name].reshape(-1).double() for g in grads)
+    for item in ITEMS:
+        kept = sum(method.kept(rank)[item.name].double() for rank in range(RANKS))
+        gap = float((given[item.name] - received[item.name] - kept).abs().max())
+        assert gap < 2e-3, f"{item.name}: {gap}"  # 100 steps of float32 sums of a few hundred
+
+
+def test_signum_votes_over_momenta() -> None:
+    item = [Item("w", 0, (3,))]
+    method = Signum(item, 2, momentum=0.5)
+    grads = [{"w": torch.tensor([4.0, 1.0, 0.0])}, {"w": torch.tensor([1.0, -1.0, 0.0])}]
+    assert method.step(0, grads)["w"].tolist() == [1.0, 0.0, 0.0]
+    grads = [{"w": torch.tensor([-1.0, 1.0, 0.0])}, {"w": torch.tensor([1.0, 2.0, -1.0])}]
+    assert method.step(1, grads)["w"].tolist() == [1.0, 1.0, -1.0]  # the first rank's momentum is still positive

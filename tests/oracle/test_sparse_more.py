@@ -1,0 +1,93 @@
+"""The simulations of sparse_more.py against hand-made cases and conservation laws."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from .dense import DenseMean
+from .method import Item, Method
+from .schemes import make_scheme
+from .sparse_more import AdTopK, AlternatingPowerSgd, ChunkTopK, RandomK, drawn_positions
+
+RANKS = 3
+ITEMS = [Item("weight", 0, (40, 33)), Item("bias", 1, (40,)), Item("kernel", 2, (8, 3, 5, 5)), Item("one", 3, (1,))]
+
+
+def gradients(step: int) -> list[dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(100 + step)
+    return [{i.name: torch.randn(i.shape, generator=generator) for i in ITEMS} for _ in range(RANKS)]
+
+
+KEEPING = {
+    "random-k": lambda: RandomK(ITEMS, RANKS, True, 0.1),
+    "chunks": lambda: ChunkTopK(ITEMS, RANKS, True, 0.1, 8),
+    "adtopk plain": lambda: AdTopK(ITEMS, RANKS, True, 0.1, "plain"),
+    "adtopk interleaved": lambda: AdTopK(ITEMS, RANKS, True, 0.1),
+    "adtopk threshold": lambda: AdTopK(ITEMS, RANKS, True, 0.1, "threshold", 5),
+    "alternating": lambda: AlternatingPowerSgd(ITEMS, RANKS, 2),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_mass_is_conserved_over_a_hundred_steps(name: str) -> None:
+    method: Method = KEEPING[name]()
+    balance = {i.name: torch.zeros(i.numel, dtype=torch.float64) for i in ITEMS}
+    for step in range(100):
+        grads = gradients(step)
+        for item_name, sent in method.step(step, grads).items():
+            balance[item_name] += sum(g[item_name].reshape(-1).double() for g in grads)
+            balance[item_name] -= RANKS * sent.reshape(-1).double()
+    for item in ITEMS:
+        kept = sum(method.kept(r).get(item.name, torch.zeros(item.numel)).reshape(-1).double() for r in range(RANKS))
+        assert float((balance[item.name] - kept).abs().max()) < 2e-3  # 100 steps of float32 sums of a few hundred
+
+
+def test_density_one_is_the_dense_mean() -> None:
+    for method in (RandomK(ITEMS, RANKS, False, 1.0), ChunkTopK(ITEMS, RANKS, True, 1.0, 7), AdTopK(ITEMS, RANKS, True, 1.0)):
+        dense = DenseMean(ITEMS, RANKS)
+        for step in range(2):
+            ours, expected = method.step(step, gradients(step)), dense.step(step, gradients(step))
+            assert all(torch.equal(ours[i.name], expected[i.name]) for i in ITEMS)
+
+
+def test_drawn_positions_are_distinct_and_equally_likely() -> None:
+    hits = torch.zeros(31)
+    for step in range(1000):
+        positions = drawn_positions(31, 7, 1, 0, step)
+        assert positions.unique().numel() == 7
+        hits[positions] += 1
+    # A share p scatters by sqrt(p (1 - p) / 1000); five of that.
+    assert float((hits / 1000 - 7 / 31).abs().max()) < 5 * (7 / 31 * 24 / 31 / 1000) ** 0.5
+
+
+def test_chunks_are_chosen_by_all_ranks_together_and_ties_go_to_the_lower() -> None:
+    item = [Item("w", 0, (6,))]
+    grads = [{"w": torch.tensor([5.0, 0, 2, -2, 0, 0])}, {"w": torch.tensor([0, 0, 2.0, 2, 0, 5])}]
+    assert ChunkTopK(item, 2, True, 0.3, 2).step(0, grads)["w"].tolist() == [0, 0, 2, 0, 0, 0]
+    ones = [{"w": torch.ones(6)}]
+    assert ChunkTopK(item, 1, True, 0.3, 2).step(0, ones)["w"].tolist() == [1, 1, 0, 0, 0, 0]
+
+
+def test_adtopk_takes_the_largest_of_every_row_and_of_every_place_of_a_window() -> None:
+    matrix = [Item("w", 0, (2, 3))]
+    grads = [{"w": torch.tensor([[1.0, -9, 2], [0.1, 0.1, 0.05]])}]
+    assert AdTopK(matrix, 1, True, 0.3).step(0, grads)["w"].tolist() == [[0, -9, 0], [torch.tensor(0.1).item(), 0, 0]]
+    window = [Item("w", 0, (1, 2, 1, 2))]
+    grads = [{"w": torch.tensor([[[[1.0, 5]], [[2, 4]]]])}]
+    assert AdTopK(window, 1, True, 0.5).step(0, grads)["w"].tolist() == [[[[0, 5]], [[2, 0]]]]
+
+
+def test_alternating_counts_half_of_the_factors() -> None:
+    method = AlternatingPowerSgd([Item("a", 0, (8, 8)), Item("b", 1, (9, 9))], 1)
+    assert [item.name for item in method.factored] == ["b"]
+
+
+def test_scheme_files_become_the_methods_they_name() -> None:
+    for plugin, kind in (("randomk", RandomK), ("chunktopk", ChunkTopK), ("adtopk", AdTopK)):
+        scheme = make_scheme({"scheme": {"compressor": plugin, "memory": "residual"}}, ITEMS, RANKS)
+        assert isinstance(scheme.methods[0], kind) and scheme.methods[0].keeps
+    scheme = make_scheme({"scheme": {"compressor": "powersgd-alternating", "memory": "residual"}}, ITEMS, RANKS)
+    assert isinstance(scheme.methods[0], AlternatingPowerSgd)
+    with pytest.raises(ValueError, match="not simulate"):
+        make_scheme({"scheme": {"compressor": "adtopk", "memory": "dgc"}}, ITEMS, RANKS)

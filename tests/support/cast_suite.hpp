@@ -1,0 +1,35 @@
+// The cases of cast_cases.hpp as a test suite, for the test program of one format: it registers its
+// tests where it is included.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <support/cast_cases.hpp>
+
+namespace penstock::test {
+
+// Printed by gtest.
+inline void PrintTo(const CastFormat& format, std::ostream* out) {
+  *out << format.plugin_file;
+}
+
+// Instantiated with a format; the cases come with it.
+class CastCases : public ::testing::TestWithParam<CastFormat> {};
+
+TEST_P(CastCases, SumsRoundedValues) {
+  expect_cast_sums(GetParam());
+}
+TEST_P(CastCases, WhatRoundingLosesStaysInTheResidual) {
+  expect_cast_keeps_rounding(GetParam());
+}
+TEST_P(CastCases, ValuesTooLargeStayInTheResidual) {
+  expect_cast_overflow_is_kept(GetParam());
+}
+TEST_P(CastCases, PayloadsAreInput) {
+  expect_cast_reads_payloads_as_input(GetParam());
+}
+TEST_P(CastCases, WithoutAMemoryAValueTooLargeIsInfinite) {
+  expect_cast_overflows_without_memory(GetParam());
+}
+
+}  // namespace penstock::test

@@ -1,0 +1,120 @@
+// What the tests of every low-rank compressor share: inputs and the checks that do not depend on
+// which factor travels when.
+#pragma once
+
+#include <support/low_rank_oracle.hpp>
+
+#include <string>
+
+namespace penstock::test::low_rank {
+
+// A matrix of rank 1: the columns of a wider factor depend on each other.
+inline std::vector<float> thin_matrix(uint64_t rows, uint64_t cols) {
+  std::vector<float> thin(rows * cols);
+  for (uint64_t e = 0; e < thin.size(); ++e)
+    thin[e] = std::cos(static_cast<float>(e / cols)) * std::sin(static_cast<float>(e % cols));
+  return thin;
+}
+
+// The squared distance as a share of the square of `expected`.
+inline double squared_error(const std::vector<float>& got, const std::vector<float>& expected,
+                            double scale = 1) {
+  double difference = 0, square = 0;
+  for (uint64_t e = 0; e < expected.size(); ++e) {
+    difference += std::pow(scale * got[e] - expected[e], 2);
+    square += std::pow(expected[e], 2);
+  }
+  return difference / square;
+}
+
+// The columns of factor[n x rank] have length 1 and no product with each other, up to the rounding
+// of the orthogonalisation.
+inline void expect_orthonormal(const std::vector<float>& factor, uint64_t rank,
+                               const std::string& what) {
+  for (uint64_t j = 0; j < rank; ++j)
+    for (uint64_t k = 0; k <= j; ++k) {
+      double dot = 0;
+      for (uint64_t i = 0; i < factor.size() / rank; ++i)
+        dot += double{factor[i * rank + j]} * factor[i * rank + k];
+      EXPECT_NEAR(dot, j == k ? 1 : 0, 1e-5) << what << ": columns " << j << " and " << k;
+    }
+}
+
+// The mean of gradient `i`, to `relative` of its largest entry.
+inline void expect_mean(const Tensors& mean, const RankTensors& gradients, uint64_t i,
+                        double relative, const std::string& what) {
+  const std::vector<double> sum = oracle::sum_of(gradients, i);
+  const auto ranks = static_cast<double>(gradients.size());
+  for (uint64_t e = 0; e < sum.size(); ++e)
+    ASSERT_NEAR(mean[i][e], sum[e] / ranks, relative * (oracle::largest(sum) + 1e-2) / ranks)
+        << what << ", item " << i << ", element " << e;
+}
+
+// Over 100 steps, some not applied and some void on one rank, what is sent and what the memories
+// keep add up to all gradients. `shapes`: of the rig's items, those that keep something.
+inline void expect_balance(CompressorRig& rig, const std::vector<Shape>& shapes, uint32_t ranks) {
+  std::vector<std::vector<double>> balance;  // gradients less updates
+  for (uint64_t i = 0; i < shapes.size(); ++i) balance.emplace_back(rig.numel(i), 0.0);
+  for (uint64_t step = 0; step < 100; ++step) {
+    StepSettings settings;
+    if (step % 10 == 3) settings.applied = false;
+    if (step % 10 == 6) settings.void_rank = step / 10 % ranks;
+    const RankTensors gradients = oracle::layered_gradients(shapes, ranks, step);
+    const Tensors mean = rig.step(gradients, settings);
+    for (uint64_t i = 0; i < shapes.size(); ++i)
+      for (uint64_t e = 0; e < balance[i].size(); ++e) {
+        for (uint32_t r = 0; r < ranks; ++r)
+          if (settings.void_rank != r) balance[i][e] += gradients[r][i][e];
+        if (settings.applied && !settings.void_rank) balance[i][e] -= ranks * mean[i][e];
+      }
+  }
+  for (uint64_t i = 0; i < shapes.size(); ++i)
+    for (uint64_t e = 0; e < balance[i].size(); ++e) {
+      double kept = 0;
+      for (uint32_t r = 0; r < ranks; ++r) kept += rig.work(r, i)[e];
+      // 300 float additions of terms up to 10, each rounded to 1e-6 at most.
+      ASSERT_NEAR(kept, balance[i][e], 2e-4) << "item " << i << " element " << e;
+    }
+}
+
+// Gradients that are not factored travel whole: encode takes out what it sends, and that is all.
+inline void expect_dense_is_taken_out(const LoadedPlugin& plugin) {
+  CompressorRig rig({.ranks = 2, .check_mass = true, .keep = true}, {{9}, {1}, {0, 3}}, plugin);
+  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {9, 1, 0}, 0);
+  rig.step(gradients);  // the rig compares what was taken out with what the payload decodes to
+  EXPECT_EQ(rig.sent(1, 0), gradients[1][0]);
+}
+
+// Steps of zeros and steps in which no rank has data give zeros and change none of the factors
+// called `names`, whatever order they come in.
+inline void expect_zeros_keep_factors(const LoadedPlugin& plugin,
+                                      const std::vector<std::string>& names) {
+  CompressorRig rig({.ranks = 2}, {{40, 40}}, plugin);
+  const RankTensors zeros(2, Tensors{std::vector<float>(1600, 0.0f)});
+  for (uint64_t step = 0; step < 2; ++step) rig.step(draw_gradients(heavy_tailed, 2, {1600}, step));
+  Tensors before;
+  for (const std::string& name : names) before.push_back(rig.compressor_state(0, 0, name.c_str()));
+  StepSettings silent;  // no rank has data: the sum is absent
+  silent.joined = {0, 1};
+  for (const bool data : {true, false, false, true})
+    EXPECT_EQ(rig.step(zeros, data ? StepSettings{} : silent)[0], zeros[0][0]);
+  for (uint64_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(rig.compressor_state(0, 0, names[i].c_str()), before[i]) << names[i];
+    EXPECT_NE(before[i], std::vector<float>(before[i].size(), 0.0f)) << names[i];
+  }
+}
+
+// `payload` as the sum of round 0 for `item`: refused as no payload of this method.
+inline void expect_sum_refused(CompressorRig& rig, const std::vector<const penstock_item*>& items,
+                               const std::vector<const penstock_payload*>& payloads,
+                               const char* gradient) {
+  const penstock_step step = rig.step_facts(0);
+  const penstock_exec exec = rig.exec();
+  const CompressorInstance& compressor = rig.compressor(0);
+  EXPECT_TRUE(fails_with(
+      compressor.table().decode(compressor.self(), &exec, &step, 0, items.data(), items.size(),
+                                payloads.data(), 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST),
+      PENSTOCK_INVALID_PAYLOAD, gradient));
+}
+
+}  // namespace penstock::test::low_rank

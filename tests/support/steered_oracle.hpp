@@ -1,0 +1,160 @@
+// Plain loops for methods that estimate a threshold and learn from what it selected, and what is
+// promised of all of them.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <support/conservation.hpp>
+#include <support/sparse_oracle.hpp>
+
+namespace penstock::test {
+
+// One gradient of one rank: what it remembers, and one step of the rule.
+struct SteeredOracle {
+  double density = 0.001;
+  int reuse_period = 1;
+  bool exact = false;  // exactly the wanted number goes
+
+  float last = 0;
+  int age = 0;
+  bool hit = false;
+  std::map<std::string, double> learned = {};
+
+  using Estimate = std::function<float(SteeredOracle&, const std::vector<float>&)>;
+  using Learn = std::function<void(SteeredOracle&, float settled)>;
+
+  // Ascending indices of what goes.
+  std::vector<uint32_t> choose(const std::vector<float>& x, const Estimate& estimate,
+                               const Learn& learn) {
+    const uint64_t n = x.size();
+    const uint64_t k = n == 0 ? 0 : kept_of(n, density);
+    const uint64_t least = exact ? k : k - k / 10;
+    const uint64_t most = exact ? k : std::min(n, k + k / 10);
+    const bool reuse = last > 0 && age < reuse_period;
+    float threshold = reuse ? last : estimate(*this, x);
+    if (exact) threshold *= 0.9f;
+    hit = true;
+    std::vector<uint32_t> chosen;
+    if (std::isfinite(threshold) && threshold > 0) chosen = reaching(x, threshold, most);
+    if (chosen.size() < least) {
+      hit = false;
+      chosen = reaching(x, 0, k);
+    }
+    float settled = 0;
+    if (chosen.empty()) {
+      hit = false;
+    } else {
+      settled = threshold;
+      if (!hit || chosen.size() == most) {
+        settled = INFINITY;
+        for (const uint32_t i : chosen) settled = std::min(settled, std::fabs(x[i]));
+        hit = hit && settled < threshold * 1.25f;
+      }
+      const double excess = static_cast<double>(chosen.size()) / static_cast<double>(k);
+      settled *=
+          static_cast<float>(std::exp2(std::log2(excess) / (chosen.size() == most ? 8 : 16)));
+    }
+    if (!reuse) learn(*this, settled);
+    last = settled;
+    age = !hit ? reuse_period : reuse ? age + 1 : 1;
+    return chosen;
+  }
+
+  // The entries that reach the threshold and are not zero; of more than `most`, the largest.
+  static std::vector<uint32_t> reaching(const std::vector<float>& x, float threshold,
+                                        uint64_t most) {
+    std::vector<float> only(x.size());
+    uint64_t passed = 0;
+    for (size_t i = 0; i < x.size(); ++i)
+      if (x[i] != 0 && std::fabs(x[i]) >= threshold) {
+        only[i] = x[i];
+        ++passed;
+      }
+    return largest(only, std::min(passed, most));
+  }
+};
+
+// Runs `steps` steps with a residual and compares every mean and every residual with the oracle, to
+// the bit. `fresh` is the oracle of a gradient before its first step.
+inline void expect_equals_steered_oracle(const LoadedPlugin& plugin, const OptionSettings& options,
+                                         const SteeredOracle& fresh,
+                                         const SteeredOracle::Estimate& estimate,
+                                         const SteeredOracle::Learn& learn,
+                                         const std::vector<uint64_t>& numels, uint64_t steps,
+                                         const Distribution& distribution, uint32_t ranks) {
+  std::vector<Shape> shapes;
+  for (const uint64_t numel : numels) shapes.push_back({static_cast<int64_t>(numel)});
+  CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true}, shapes,
+                    plugin, options, load_plugin("memory", "residual"));
+  RankTensors kept(ranks);
+  std::vector<std::vector<SteeredOracle>> oracles(ranks);
+  for (uint32_t r = 0; r < ranks; ++r)
+    for (const uint64_t numel : numels) {
+      kept[r].emplace_back(numel);
+      oracles[r].push_back(fresh);
+    }
+  for (uint64_t step = 0; step < steps; ++step) {
+    const RankTensors gradients = draw_gradients(distribution.draw, ranks, numels, step);
+    Tensors expected;
+    for (uint64_t i = 0; i < numels.size(); ++i) {
+      std::vector<float>& total = expected.emplace_back(numels[i]);
+      for (uint32_t r = 0; r < ranks; ++r) {
+        std::vector<float>& work = kept[r][i];
+        for (uint64_t e = 0; e < numels[i]; ++e) work[e] += gradients[r][i][e];
+        send(oracles[r][i].choose(work, estimate, learn), work, total);
+      }
+      for (float& value : total) value /= static_cast<float>(ranks);
+    }
+    ASSERT_EQ(rig.step(gradients), expected)
+        << distribution.name << ", step " << step << ", " << numels.size() << " items";
+    for (uint32_t r = 0; r < ranks; ++r)
+      for (uint64_t i = 0; i < numels.size(); ++i) ASSERT_EQ(rig.work(r, i), kept[r][i]);
+  }
+}
+
+// The number sent is within a tenth of the wanted one in every step, for every distribution whose
+// magnitudes are distinct, with fresh gradients in every step.
+inline void expect_kept_within_a_tenth(const LoadedPlugin& plugin, OptionSettings options) {
+  for (const Distribution& distribution : distributions()) {
+    const std::string& name = distribution.name;
+    if (name == "constant" || name == "zero" || name == "sparse" || name == "alternating") continue;
+    for (const double density : {0.001, 0.01}) {
+      OptionSettings all = options;
+      all.push_back({"density", density});
+      const std::vector<uint64_t> numels{64, 1000, 20001};
+      CompressorRig rig({.ranks = 1}, {{64}, {1000}, {20001}}, plugin, all,
+                        load_plugin("memory", "residual"));
+      for (uint64_t step = 0; step < 8; ++step) {
+        rig.step(draw_gradients(distribution.draw, 1, numels, step));
+        for (uint64_t i = 0; i < numels.size(); ++i) {
+          const auto k = static_cast<double>(kept_of(numels[i], density));
+          EXPECT_LE(std::fabs(static_cast<double>(rig.sent_count(0, i)) - k), 0.1 * k)
+              << name << ", density " << density << ", " << numels[i] << " entries, step " << step;
+        }
+      }
+    }
+  }
+}
+
+// Nothing is lost over 100 steps of every kind, and whatever the type of the values. Methods
+// without such types send one number for many entries; where a spike makes it a million times
+// larger than an entry, taking it out rounds by more than that entry's own bound. There the rig's
+// look at each step is what counts.
+inline void expect_nothing_is_lost(const LoadedPlugin& plugin, const OptionSettings& options,
+                                   bool value_types = true) {
+  for (const Distribution& distribution : distributions())
+    for (const char* type : {"fp32", "fp16", "bf16", "int8"}) {
+      const bool narrow = std::string(type) != "fp32";
+      if (narrow && (!value_types || distribution.name != "laplace")) continue;
+      if (!value_types && distribution.name == "spike") continue;
+      OptionSettings all = options;
+      if (value_types) all.push_back({"value_type", type});
+      // A mean or a rounded value is taken out with one rounding.
+      CompressorRig rig({.ranks = 3, .check_mass = true, .mass_tolerance = 0x1p-23},
+                        {{30, 20}, {0}, {5}}, plugin, all, load_plugin("memory", "residual"));
+      expect_conservation(rig, distribution);
+    }
+}
+
+}  // namespace penstock::test

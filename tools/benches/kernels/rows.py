@@ -1,0 +1,106 @@
+"""What the families of tools/bench kernels share: rows, their data, and the timing of contestants in turn.
+
+A family is NAME.py beside this file with `def rows(world: World) -> Iterator[Row]`, and NAME.cpp with the functions it calls
+through `world.door`. Both are found by themselves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass
+class Goal:
+    """`numerator` over `denominator`, names of contestants, is to be at most or at least `limit`."""
+
+    numerator: str
+    denominator: str
+    relation: str = "<="
+    limit: float | None = None  # none: shown, not asked for
+
+    def met(self, ratio: float) -> bool:
+        return self.limit is None or (ratio <= self.limit if self.relation == "<=" else ratio >= self.limit)
+
+
+@dataclass
+class Row:
+    """One kernel against others on the same data. `check` runs first and raises AssertionError where a result is wrong."""
+
+    what: str
+    contestants: dict[str, Callable[[], object]]  # "memcpy" of n floats is added
+    check: Callable[[], None]
+    goals: list[Goal] = field(default_factory=list)
+
+
+class World:
+    """Data and the library: everything a family needs to make its rows."""
+
+    def __init__(self, library: str, elements: int) -> None:
+        self.door = ctypes.CDLL(library)
+        self.n = elements
+        self._source = np.ones(elements, np.float32)
+        self._target = np.zeros(elements, np.float32)
+
+    def memcpy(self) -> None:
+        self.door.bench_memcpy(pointer(self._target), pointer(self._source), ctypes.c_uint64(4 * self.n))
+
+    def heavy_tailed(self, seed: int = 1, elements: int | None = None) -> np.ndarray:
+        """Normal times exp(normal), as gradients look."""
+        random = np.random.default_rng(seed)
+        shape = self.n if elements is None else elements
+        return (random.standard_normal(shape, dtype=np.float32) * np.exp(random.standard_normal(shape, dtype=np.float32))).astype(np.float32)
+
+
+def pointer(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def aligned(count: int, dtype: Any = np.uint8) -> np.ndarray:
+    """`count` zeros that begin at a multiple of 64 bytes."""
+    raw = np.zeros(count * np.dtype(dtype).itemsize + 64, np.uint8)
+    offset = -raw.ctypes.data % 64
+    return raw[offset : offset + count * np.dtype(dtype).itemsize].view(dtype)
+
+
+def spread(values: list[float]) -> list[float]:
+    return [float(f"{v:.4g}") for v in (statistics.median(values), min(values), max(values))]
+
+
+def run(row: Row, world: World, rounds: int) -> dict[str, Any]:
+    """Checks, then times all contestants in turn; the first round warms up. Ratios are taken round by round.
+
+    All run in this thread, and its processor time is what counts: other processes disturb less.
+    """
+    row.check()
+    contestants = {"memcpy": world.memcpy, **row.contestants}
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(rounds + 1):
+        for name, contestant in contestants.items():
+            start = time.thread_time()
+            contestant()
+            if number > 0:
+                times[name].append(time.thread_time() - start)
+    ratios = []
+    for goal in row.goals:
+        ratio = spread([a / b for a, b in zip(times[goal.numerator], times[goal.denominator])])
+        ratios.append({"ratio": f"{goal.numerator} / {goal.denominator}", "value": ratio, "met": goal.met(ratio[0]),
+                       "goal": "" if goal.limit is None else f"{goal.relation} {goal.limit:g}"})
+    return {"what": row.what, "ms": {name: spread([1e3 * t for t in series]) for name, series in times.items()}, "ratios": ratios}
+
+
+def families() -> Iterator[tuple[str, Callable[[World], Iterator[Row]]]]:
+    import importlib
+    import pkgutil
+
+    import benches.kernels as package
+
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        if module.name not in ("rows", "__main__"):
+            yield module.name, importlib.import_module(f"benches.kernels.{module.name}").rows

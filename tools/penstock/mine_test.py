@@ -1,0 +1,53 @@
+"""From `penstock new compressor mine` to a trained model: made and built outside the tree, checked, trained with."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from command_test import BUILD, ROOT, needs_mpirun, penstock, sdk  # noqa: F401 - sdk is a fixture
+
+RANKS = 2
+STEPS = 120
+
+
+@pytest.fixture(scope="module")
+def mine(sdk, tmp_path_factory):  # noqa: F811
+    """The folder of a compressor as `penstock new` leaves it, built against the installed SDK."""
+    where = tmp_path_factory.mktemp("outside")
+    made = penstock("new", "compressor", "mine", "--directory", where)
+    assert made.returncode == 0, made.stderr
+    folder = where / "mine"
+    subprocess.run(["cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={sdk}"], check=True,
+                   capture_output=True)
+    subprocess.run(["cmake", "--build", folder / "build"], check=True, capture_output=True)
+    return folder
+
+
+def test_id_options_and_readme_are_filled_in(mine):
+    checked = penstock("check", mine / "build/plugins/compressor-mine.so", "--json")
+    assert checked.returncode == 0, checked.stdout
+    where = str(mine / "build/plugins")
+    described = penstock("plugins", "describe", "compressor/mine", PENSTOCK_PLUGIN_DIRECTORY=where)
+    assert described.returncode == 0, described.stderr
+    assert "compressor/mine" in described.stdout and "stride" in described.stdout
+    readme = (mine / "README.md").read_text()
+    assert "mine" in readme and "stride" in readme and "template" not in readme.lower()
+
+
+@needs_mpirun
+def test_a_new_compressor_trains_the_digits(mine, tmp_path):
+    job = [sys.executable, "-m", "quickstart_job.train", "--task", "digits", "--config", mine / "mine.toml",
+           "--steps", STEPS, "--out", tmp_path, "--progress", "none"]
+    paths = [str(ROOT / "tools"), str(ROOT / "frontends/python")]
+    ran = penstock("run", "-np", RANKS, "--", *job, PYTHONPATH=os.pathsep.join(paths), OMP_NUM_THREADS="1",
+                   PENSTOCK_LIBRARY=str(BUILD / "lib/libpenstock.so"))
+    assert ran.returncode == 0, ran.stdout + ran.stderr  # 1 too where ranks end with different weights
+    (scheme,) = json.loads((tmp_path / "summary.json").read_text())["schemes"]
+    losses = scheme["losses"]
+    assert len(losses) == STEPS
+    # Ten digits: log 10 = 2.3 at the start, and for as long as nothing is learnt.
+    assert losses[0] > 2.0 and sum(losses[-10:]) / 10 < 1.0, losses
+    # Every second entry is sent, rounded up for each gradient.
+    assert scheme["payload_bytes_per_step"] < 0.51 * scheme["gradient_bytes_per_step"]
