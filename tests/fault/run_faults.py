@@ -4,6 +4,7 @@ Every case: no hang, no silent end; each survivor prints one error that names th
     run_faults.py WORKER [MODE ...]
 """
 
+import contextlib
 import os
 import re
 import select
@@ -61,10 +62,12 @@ def stop(process: subprocess.Popen) -> None:
     parents = dict(zip(map(int, children[::2]), map(int, children[1::2])))
     if process.poll() is None:
         for pid in [p for p, parent in parents.items() if parent == process.pid]:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may end by itself at any moment
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.2)
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=30)
 
 
