@@ -97,7 +97,8 @@ std::vector<std::vector<float>> results_of(const std::string& keys, const std::s
     }
     const auto report = set.value()->report();
     ASSERT_OK(report.status());
-    for (const auto& bucket : nlohmann::json::parse(report.value()).at("buckets"))
+    const nlohmann::json parsed = nlohmann::json::parse(report.value());
+    for (const auto& bucket : parsed.at("buckets"))
       for (const auto& item : bucket.at("items")) EXPECT_EQ(item.at("one_sweep"), one_sweep);
   });
   return all;

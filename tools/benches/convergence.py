@@ -32,8 +32,9 @@ FIRST_LOSSES = 20
 FIRST_TOLERANCE = 1e-3  # relative
 FINAL_TOLERANCE = 0.02  # bits, or the spread over seeds where that is larger
 
-# Schemes whose selection rests on a sample: single losses may differ, the curve may not.
-SAMPLING = {"dgc"}
+# Schemes whose selection rests on a sample, or that round by chance to a neighbour twice as large: a difference in the
+# last bit of a gradient changes what is sent. Single losses may differ, the curve may not.
+SAMPLING = {"dgc", "natural"}
 
 
 @dataclass(frozen=True)
@@ -121,13 +122,18 @@ def _imported(path: Path, found: set[Path]) -> set[Path]:
     return found
 
 
+def _setting(value: Any) -> Any:
+    """What tells one setting from another; of a function, its name and what it closes over."""
+    if callable(value) and hasattr(value, "__qualname__"):
+        cells = getattr(value, "__closure__", None) or ()
+        return value.__qualname__, [_setting(cell.cell_contents) for cell in cells]
+    plain = isinstance(value, (bool, int, float, str, tuple)) or is_dataclass(value)
+    return repr(value) if plain else None
+
+
 def _state(method: Any) -> str:
     """What a method was made with: its settings, not its tensors."""
-    settings = {
-        name: value
-        for name, value in vars(method).items()
-        if isinstance(value, (bool, int, float, str, tuple)) or is_dataclass(value)
-    }
+    settings = {name: _setting(value) for name, value in vars(method).items()}
     return repr((type(method).__name__, [repr(item) for item in method.items], sorted(settings.items())))
 
 
