@@ -103,8 +103,8 @@ Status Runtime::meet(const penstock_runtime_options& options) {
   Control::Options control;
   control.rank = world_.rank;
   control.size = world_.size;
-  // Before the messages' own deadline: whoever waits for a silent rank, perhaps through others, then
-  // hears its name instead of only missing its data.
+  // Before the messages' own deadline: whoever waits for a silent rank, perhaps through others,
+  // then hears its name instead of only missing its data.
   control.deadline_us = deadline_us() / 10 * 9;
   control.heartbeat_us = static_cast<uint64_t>(config_.runtime().heartbeat_s * 1e6);
   control.exchange_address = [this](std::string mine) { return exchange_address(mine); };
