@@ -61,7 +61,9 @@ def test_the_runtime_trains_like_the_simulation(name: str, real_runs: dict[str, 
     allowed = LAST_TOLERANCE if name in convergence.SAMPLING else convergence.FIRST_TOLERANCE
     assert gap <= allowed, f"first losses differ by {gap:.2e} of their size, expected at most {allowed:g}"
     tails = [sum(losses[-10:]) / 10 for losses in (real, simulated)]
-    assert abs(tails[0] - tails[1]) <= LAST_TOLERANCE * tails[1], f"last ten losses: {tails}"
+    # Where training has brought the loss near zero, what is left of it is the noise of single batches.
+    scale = max(tails[1], simulated[0] / 4)
+    assert abs(tails[0] - tails[1]) <= LAST_TOLERANCE * scale, f"last ten losses: {tails}"
 
 
 @pytest.mark.parametrize("name", KNOWN)
