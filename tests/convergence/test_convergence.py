@@ -63,7 +63,8 @@ def test_the_runtime_trains_like_the_simulation(name: str, real_runs: dict[str, 
     tails = [sum(losses[-10:]) / 10 for losses in (real, simulated)]
     # Where training has brought the loss near zero, what is left of it is the noise of single batches.
     scale = max(tails[1], simulated[0] / 4)
-    assert abs(tails[0] - tails[1]) <= LAST_TOLERANCE * scale, f"last ten losses: {tails}"
+    tolerance = LAST_TOLERANCE * (2 if name in convergence.SAMPLING else 1)
+    assert abs(tails[0] - tails[1]) <= tolerance * scale, f"last ten losses: {tails}"
 
 
 @pytest.mark.parametrize("name", KNOWN)
