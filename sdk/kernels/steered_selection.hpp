@@ -7,6 +7,7 @@
 // is the rank's own: nothing that ranks share depends on it.
 #pragma once
 
+#include <kernels/density.hpp>
 #include <kernels/select.hpp>
 #include <kernels/sparse_values.hpp>
 
@@ -14,16 +15,6 @@
 #include <cmath>
 
 namespace penstock::sdk {
-
-inline constexpr uint64_t kMostIndexedEntries = uint64_t{1} << 32;
-
-// Throws INVALID_ARGUMENT for an item whose entries 32 bits cannot number.
-inline void check_indexable(const Item& item, std::string_view method) {
-  if (item.numel() < kMostIndexedEntries) return;
-  throw invalid_argument("gradient '", item.name(), "' has ", item.numel(), " entries; ", method,
-                         " numbers them with 32 bits, expected fewer than ", kMostIndexedEntries,
-                         "; add a rule that sends it with another compressor");
-}
 
 // How many entries a step should send, and what it may send instead.
 struct KeptBand {
@@ -38,11 +29,9 @@ inline KeptBand exact_band(const KeptBand& band) {
   return {band.target, band.target, band.target, 0.9f};
 }
 
-// ceil(density n), at least 1, at most n; the small term keeps 0.01 of 700 at 7 although 0.01 is no
-// binary fraction. The band is a tenth of it to either side.
+// What the density asks for, and a tenth of it to either side.
 inline KeptBand kept_band(uint64_t n, double density) {
-  const double wanted = std::ceil(density * static_cast<double>(n) - 1e-9);
-  const uint64_t target = std::min(n, static_cast<uint64_t>(std::max(wanted, 1.0)));
+  const uint64_t target = kept_count(n, density);
   return {target, target - target / 10, std::min(n, target + target / 10), 1};
 }
 
@@ -97,11 +86,7 @@ class SteeredSelection {
   static constexpr uint64_t kOwnNumbers = 2;  // of a state, before what the method learned
 
   static Option density_option(double value) {
-    return real_option("density", value)
-        .above(0)
-        .at_most(1)
-        .unit("fraction")
-        .summary("share of the entries that is sent, within a tenth");
+    return sdk::density_option(value, "share of the entries that is sent, within a tenth");
   }
   static Option reuse_option(int64_t steps) {
     return integer_option("reuse_period", steps)

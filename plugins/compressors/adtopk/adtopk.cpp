@@ -2,6 +2,7 @@
 // layer starves; optionally in turn with a selection over the whole, whose threshold may be reused.
 // Source: "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel DNN
 // Training", HPDC 2024. See README.md for where this differs and why.
+#include <kernels/density.hpp>
 #include <kernels/sparse_values.hpp>
 
 #include "axis.hpp"
@@ -10,8 +11,6 @@ namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
 
 namespace {
-
-constexpr uint64_t kMostEntries = uint64_t{1} << 32;
 
 enum class Mode { kPlain, kInterleaved, kThreshold };
 
@@ -60,11 +59,8 @@ struct Reuse {
 class AdTopK {
  public:
   static inline const sdk::OptionList options{
-      sdk::real_option("density", 0.01)
-          .above(0)
-          .at_most(1)
-          .unit("fraction")
-          .summary("share of the entries of each row that is sent, rounded down, at least one"),
+      sdk::density_option(
+          0.01, "share of the entries of each row that is sent, rounded down, at least one"),
       sdk::choice_option("mode", "interleaved", {"plain", "interleaved", "threshold"})
           .summary("plain: always row by row; interleaved: even steps row by row, odd steps over "
                    "the whole gradient; threshold: interleaved, with thresholds that are reused"),
@@ -99,12 +95,7 @@ class AdTopK {
 
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
-    if (n >= kMostEntries)
-      throw sdk::invalid_argument("gradient '", item.name(), "' has ", n,
-                                  " entries; adtopk numbers them with 32 bits, expected fewer "
-                                  "than ",
-                                  kMostEntries,
-                                  "; add a rule that sends it with another compressor");
+    sdk::check_indexable(item, "adtopk");
     const adtopk::Axis axis = adtopk::axis_of(item.c(), density_);
     const uint64_t whole = whole_capacity(axis, n);
     const bool by_rows = selects_rows(call.phase);

@@ -1,6 +1,7 @@
 // Chunked top-k: ranks agree on the chunks of a gradient whose L1 norms, summed over ranks, are
 // largest, and sum the values of those. Two all-reduces, so the bytes do not grow with the ranks.
 // Source: proposed in the notes to the code of Lin et al., "Deep Gradient Compression", ICLR 2018.
+#include <kernels/density.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/select.hpp>
 #include <kernels/summed_values.hpp>
@@ -18,11 +19,7 @@ constexpr uint64_t kMostChunks = uint64_t{1} << 32;
 class ChunkTopK {
  public:
   static inline const sdk::OptionList options{
-      sdk::real_option("density", 0.01)
-          .above(0)
-          .at_most(1)
-          .unit("fraction")
-          .summary("share of the chunks that is sent"),
+      sdk::density_option(0.01, "share of the chunks that is sent"),
       sdk::integer_option("chunk", 256)
           .at_least(1)
           .at_most(1 << 20)
@@ -103,12 +100,9 @@ class ChunkTopK {
     uint64_t size(uint64_t index) const { return std::min(chunk, n - index * chunk); }
   };
 
-  // The small term keeps 0.01 of 700 at 7 although 0.01 is no binary fraction.
   Cut cut_of(const sdk::Item& item) const {
     const uint64_t chunks = (item.numel() + chunk_ - 1) / chunk_;
-    const double wanted = std::ceil(density_ * static_cast<double>(chunks) - 1e-9);
-    return {item.numel(), chunk_, chunks,
-            std::min(chunks, static_cast<uint64_t>(std::max(wanted, 1.0)))};
+    return {item.numel(), chunk_, chunks, sdk::kept_count(chunks, density_)};
   }
 
   bool decodes_norms(const sdk::Call& call, const sdk::Item& item) const {

@@ -1,6 +1,7 @@
 // Deep Gradient Compression, the selection: a threshold from a sample, corrected if it misses, and
 // a second selection where too many pass. Momentum and clipping are in the memory of the same name.
 // Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
+#include <kernels/density.hpp>
 #include <kernels/folded.hpp>
 #include <kernels/random_normal.hpp>
 #include <kernels/select.hpp>
@@ -16,18 +17,12 @@ namespace kernels = penstock::kernels;
 namespace {
 
 constexpr uint64_t kMostRounds = 32;
-constexpr uint64_t kMostEntries = uint64_t{1} << 32;
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
-constexpr uint64_t kStreamSampling = 3;  // streams 1 and 2 are the factors of low-rank methods
 
 class Dgc {
  public:
   static inline const sdk::OptionList options{
-      sdk::real_option("density", 0.001)
-          .above(0)
-          .at_most(1)
-          .unit("fraction")
-          .summary("share of the entries that is sent"),
+      sdk::density_option(0.001, "share of the entries that is sent"),
       sdk::real_option("sample_ratio", 0.01)
           .at_least(0.01)
           .at_most(1)
@@ -68,11 +63,7 @@ class Dgc {
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
-    if (n >= kMostEntries)
-      throw sdk::invalid_argument("gradient '", item.name(), "' has ", n,
-                                  " entries; dgc numbers them with 32 bits, expected fewer than ",
-                                  kMostEntries,
-                                  "; add a rule that sends it with another compressor");
+    sdk::check_indexable(item, "dgc");
     const uint64_t capacity = capacity_of(n);
     // How many entries pass differs from rank to rank, so counts travel.
     values_.plan(need, capacity, false);
@@ -109,7 +100,7 @@ class Dgc {
   using Target = kernels::SelectSegment;
 
   uint64_t capacity_of(uint64_t n) const {
-    const uint64_t k = dgc::kept_count(n, density_);
+    const uint64_t k = sdk::kept_count(n, density_);
     if (resample_) return k;
     return std::min(n, static_cast<uint64_t>(std::ceil(upper_ * static_cast<double>(k) - 1e-9)));
   }
@@ -123,7 +114,7 @@ class Dgc {
   // Counter hash of (seed, step, gradient): the same on every rank and in every run, another in
   // every step, so that over time each entry is sampled.
   static uint64_t sampling_start(const penstock_step& step, uint64_t gradient, uint64_t stride) {
-    const uint64_t stream = kernels::splitmix64(gradient * kGolden + kStreamSampling);
+    const uint64_t stream = kernels::splitmix64(gradient * kGolden + kernels::kStreamSampling);
     return kernels::splitmix64(kernels::splitmix64(step.seed ^ stream) + step.index * kGolden) %
            stride;
   }

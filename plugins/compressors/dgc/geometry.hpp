@@ -1,18 +1,15 @@
 // How many entries DGC sends of a gradient, and which ones it samples for the threshold.
 #pragma once
 
+#include <kernels/density.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 
 namespace dgc {
 
-// ceil(share * n), at least 1 and at most n (0 for n = 0). The small term keeps 0.01 of 700 at 7
-// although 0.01 is no binary fraction.
-inline uint64_t kept_count(uint64_t n, double share) {
-  const double wanted = std::max(1.0, std::ceil(share * static_cast<double>(n) - 1e-9));
-  return std::min(n, static_cast<uint64_t>(wanted));
-}
+using penstock::sdk::kept_count;
 
 struct Geometry {
   uint64_t numel;

@@ -2,6 +2,7 @@
 // travel, and are summed on the way.
 // Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018. See README.md for
 // how positions are drawn.
+#include <kernels/density.hpp>
 #include <kernels/random_uniform.hpp>
 #include <kernels/summed_values.hpp>
 
@@ -9,8 +10,6 @@ namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
 
 namespace {
-
-constexpr uint64_t kMostEntries = uint64_t{1} << 32;
 
 // k of n positions. The n entries, seen as a ring that starts at a random place, are cut into k
 // strata, the first n mod k of them longer by one entry; each stratum gives one position. Over the
@@ -58,11 +57,7 @@ class Positions {
 class RandomK {
  public:
   static inline const sdk::OptionList options{
-      sdk::real_option("density", 0.01)
-          .above(0)
-          .at_most(1)
-          .unit("fraction")
-          .summary("share of the entries that is sent"),
+      sdk::density_option(0.01, "share of the entries that is sent"),
       sdk::bool_option("unbiased", true)
           .summary("where no memory keeps the rest, multiply what was sent by n / k"),
       sdk::SummedValues::option()};
@@ -76,12 +71,7 @@ class RandomK {
   }
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
-    if (item.numel() >= kMostEntries)
-      throw sdk::invalid_argument("gradient '", item.name(), "' has ", item.numel(),
-                                  " entries; random-k numbers them with 32 bits, expected fewer "
-                                  "than ",
-                                  kMostEntries,
-                                  "; add a rule that sends it with another compressor");
+    sdk::check_indexable(item, "random-k");
     need.round(PENSTOCK_COMBINE_SUM)
         .section(PENSTOCK_ROLE_VALUES, values_.dtype(), kept(item.numel()));
     need.part_alignment = 1;
@@ -125,11 +115,7 @@ class RandomK {
   }
 
  private:
-  // The small term keeps 0.01 of 700 at 7 although 0.01 is no binary fraction.
-  uint64_t kept(uint64_t n) const {
-    const double wanted = std::ceil(density_ * static_cast<double>(n) - 1e-9);
-    return std::min(n, static_cast<uint64_t>(std::max(wanted, 1.0)));
-  }
+  uint64_t kept(uint64_t n) const { return sdk::kept_count(n, density_); }
 
   // Where a memory keeps the rest, what is sent is taken out as it is: times n / k more would leave
   // than there was.

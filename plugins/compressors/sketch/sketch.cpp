@@ -4,6 +4,7 @@
 // SGD with Sketching", NeurIPS 2019. See README.md for where this differs and why.
 #include "count_sketch.hpp"
 
+#include <kernels/density.hpp>
 #include <kernels/factored.hpp>
 #include <kernels/select.hpp>
 
@@ -19,11 +20,7 @@ namespace {
 class Sketch {
  public:
   static inline const sdk::OptionList options{
-      sdk::real_option("density", 0.001)
-          .above(0)
-          .at_most(1)
-          .unit("fraction")
-          .summary("share of the entries whose sum over ranks is sent"),
+      sdk::density_option(0.001, "share of the entries whose sum over ranks is sent"),
       sdk::integer_option("rows", 5)
           .at_least(1)
           .at_most(sketch::kMostRows)
@@ -51,11 +48,7 @@ class Sketch {
   // numbers as it has elements travels as it is.
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
-    if (n >= kMostEntries)
-      throw sdk::invalid_argument(
-          "gradient '", item.name(), "' has ", n,
-          " entries; sketch numbers them with 32 bits, expected fewer than ", kMostEntries,
-          "; add a rule that sends it with another compressor");
+    sdk::check_indexable(item, "sketch", kMostEntries);
     if (!sketched(n)) return plugins::plan_dense(item, need);
     need.round(PENSTOCK_COMBINE_SUM)
         .section(PENSTOCK_ROLE_OTHER, PENSTOCK_FLOAT32, shape_of(n).entries())
@@ -100,10 +93,7 @@ class Sketch {
   static constexpr uint64_t kMostEntries = uint64_t{1} << 31;
   static uint64_t whole_lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-  uint64_t kept(uint64_t n) const {
-    const double wanted = std::ceil(density_ * static_cast<double>(n) - 1e-9);
-    return n == 0 ? 0 : std::clamp<uint64_t>(static_cast<uint64_t>(std::max(wanted, 1.0)), 1, n);
-  }
+  uint64_t kept(uint64_t n) const { return sdk::kept_count(n, density_); }
   sketch::Shape shape_of(uint64_t n) const {
     const double columns = std::ceil(columns_per_entry_ * static_cast<double>(kept(n)));
     return {rows_, static_cast<uint64_t>(std::min(columns, static_cast<double>(n)))};

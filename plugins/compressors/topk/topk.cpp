@@ -1,5 +1,6 @@
 // Top-k: sends the entries of largest magnitude; a memory keeps the rest.
 // Source: Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017.
+#include <kernels/density.hpp>
 #include <kernels/folded.hpp>
 #include <kernels/select.hpp>
 #include <kernels/sparse_values.hpp>
@@ -15,11 +16,7 @@ namespace {
 class TopK {
  public:
   static inline const sdk::OptionList options{
-      sdk::real_option("density", 0.01)
-          .above(0)
-          .at_most(1)
-          .unit("fraction")
-          .summary("share of the entries that is sent"),
+      sdk::density_option(0.01, "share of the entries that is sent"),
       sdk::choice_option("scope", "item", {"item", "bucket"})
           .summary(
               "item: the largest of each gradient; bucket: as many, chosen among all gradients "
@@ -40,11 +37,7 @@ class TopK {
   // Ranks choose different entries, so payloads are gathered; adding them up would be wrong.
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
-    if (n >= kMostEntries)
-      throw sdk::invalid_argument("gradient '", item.name(), "' has ", n,
-                                  " entries; top-k numbers them with 32 bits, expected fewer than ",
-                                  kMostEntries,
-                                  "; add a rule that sends it with another compressor");
+    sdk::check_indexable(item, "top-k");
     const uint64_t capacity = across_bucket_ ? n : kept(n);
     values_.plan(need, capacity, !across_bucket_);
     need.scope = across_bucket_ ? PENSTOCK_SCOPE_BUCKET : PENSTOCK_SCOPE_ITEM;
@@ -78,7 +71,6 @@ class TopK {
   }
 
  private:
-  static constexpr uint64_t kMostEntries = uint64_t{1} << 32;
   // Scratch of a call begins with a segment and a fold per item; both sizes are multiples of the
   // scratch's alignment.
   static constexpr uint64_t kFoldOffset = 64;
@@ -86,11 +78,7 @@ class TopK {
   static_assert(sizeof(kernels::SelectSegment) <= kFoldOffset &&
                 sizeof(kernels::Fold) <= kBytesPerItem - kFoldOffset);
 
-  // The small term keeps 0.01 of 700 at 7 although 0.01 is no binary fraction.
-  uint64_t kept(uint64_t n) const {
-    const double wanted = std::ceil(density_ * static_cast<double>(n) - 1e-9);
-    return n == 0 ? 0 : std::clamp<uint64_t>(static_cast<uint64_t>(std::max(wanted, 1.0)), 1, n);
-  }
+  uint64_t kept(uint64_t n) const { return sdk::kept_count(n, density_); }
 
   static kernels::SelectScratch scratch(const sdk::Call& call, uint64_t offset) {
     return {static_cast<char*>(call.exec->scratch) + offset, call.exec->scratch_bytes - offset};
@@ -111,11 +99,12 @@ class TopK {
       n += items[i].numel();
       budget += kept(items[i].numel());
     }
-    if (n >= kMostEntries)
+    if (n >= sdk::kMostIndexedEntries)
       throw sdk::invalid_argument("a bucket has ", n,
                                   " entries; with scope = \"bucket\" top-k numbers "
                                   "them with 32 bits, expected fewer than ",
-                                  kMostEntries, "; make buckets smaller or set scope = \"item\"");
+                                  sdk::kMostIndexedEntries,
+                                  "; make buckets smaller or set scope = \"item\"");
     const auto segments = call.scratch<kernels::SelectSegment>(items.size());
     const auto all_folds = call.scratch<kernels::Fold>(items.size(), items.size() * kFoldOffset);
     for (uint64_t i = 0; i < items.size(); ++i) {
