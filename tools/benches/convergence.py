@@ -8,15 +8,18 @@ seeds. Results are cached by what they depend on, so an interrupted run continue
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import functools
 import glob
 import hashlib
 import json
+import multiprocessing
+import os
 import re
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from quickstart_job import launch  # noqa: E402
 from quickstart_job.recipes import KNOWN, Recipe, recipe  # noqa: E402
 
 CACHE = REPOSITORY / "build/bench/convergence"
+STEPS_PER_LAUNCH = 2000  # what an interruption may lose
 FIRST_LOSSES = 20
 FIRST_TOLERANCE = 1e-3  # relative
 FINAL_TOLERANCE = 0.02  # bits, or the spread over seeds where that is larger
@@ -52,10 +56,12 @@ class Comparison:
 
     name: str
     label: str
+    payload_bytes: float  # per rank and step, as handed to the transport
     first_gap: float  # largest relative difference among the first losses, any seed
     real_bits: float  # means over seeds
     simulated_bits: float
-    spread: float  # largest difference between two seeds of one side
+    seeds: int
+    spread: float  # largest difference between two seeds of one side; of one seed, that of the dense scheme's seeds
 
     @property
     def first_agrees(self) -> bool:
@@ -166,7 +172,7 @@ def real_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     return "real-" + _digest(facts + _shared_code() + built)
 
 
-def simulated(chosen: Recipe, setting: Setting, seed: int) -> dict[str, Any]:
+def simulated(chosen: Recipe, setting: Setting, seed: int, progress_style: str = "auto") -> dict[str, Any]:
     """The simulation's losses and validation, from the cache or made now."""
     key = simulated_key(chosen, setting, seed)
     run = _cached(key)
@@ -177,7 +183,7 @@ def simulated(chosen: Recipe, setting: Setting, seed: int) -> dict[str, Any]:
 
         torch.set_num_threads(1)  # as every rank has: sums then have the same order
         task = _task(setting.task)
-        progress = Progress(f"{chosen.label} (sim)", setting.steps, task.unit, "auto")
+        progress = Progress(f"{chosen.label} (sim)", setting.steps, task.unit, progress_style)
         run = simulate(
             task,
             lambda model: _scheme(chosen, setting, model),
@@ -192,17 +198,40 @@ def simulated(chosen: Recipe, setting: Setting, seed: int) -> dict[str, Any]:
     return run
 
 
+def _simulate_quietly(name: str, setting: Setting, seed: int) -> None:
+    simulated(recipe(name), setting, seed, "none")
+
+
+def simulate_missing(wanted: Iterable[tuple[Recipe, int]], setting: Setting) -> None:
+    """Fills the cache, one process per core: a simulation has one thread. Each is kept as soon as it is done."""
+    missing = {simulated_key(chosen, setting, seed): (chosen, seed) for chosen, seed in wanted}
+    missing = {key: run for key, run in missing.items() if _cached(key) is None}
+    if not missing:
+        return
+    from tqdm import tqdm
+
+    workers = min(len(missing), len(os.sched_getaffinity(0)))
+    context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+    with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
+        runs = [pool.submit(_simulate_quietly, chosen.name, setting, seed) for chosen, seed in missing.values()]
+        for run in tqdm(concurrent.futures.as_completed(runs), "simulations", len(runs), unit="run"):
+            run.result()
+
+
 def real(recipes: Sequence[Recipe], setting: Setting, seed: int) -> dict[str, dict[str, Any]]:
-    """Runs of the job by scheme name; those not in the cache are made in one launch."""
+    """Runs of the job by scheme name; those not in the cache are made, several in a launch, which saves the start."""
     keys = {chosen.name: real_key(chosen, setting, seed) for chosen in recipes}
     missing = [name for name, key in keys.items() if _cached(key) is None]
-    if missing:
+    together = max(1, STEPS_PER_LAUNCH // setting.steps)
+    for first in range(0, len(missing), together):
         out = CACHE / "runs" / f"{setting.task}-{setting.steps}-{seed}"
+        launched = missing[first : first + together]
         summary = launch.run_job(
-            ranks=setting.ranks, task=setting.task, schemes=missing, steps=setting.steps, seed=seed, out=out
+            ranks=setting.ranks, task=setting.task, schemes=launched, steps=setting.steps, seed=seed, out=out
         )
         for entry in summary["schemes"]:
             _store(keys[entry["name"]], entry)
+        print(f"seed {seed}: {first + len(launched)} of {len(missing)} runs done", file=sys.stderr, flush=True)
     return {name: _cached(key) or {} for name, key in keys.items()}
 
 
@@ -211,53 +240,66 @@ def first_gap(a: Sequence[float], b: Sequence[float]) -> float:
     return max(abs(x - y) / abs(y) for x, y in zip(a[:FIRST_LOSSES], b[:FIRST_LOSSES], strict=True))
 
 
-def compare(names: Sequence[str], setting: Setting, seeds: Sequence[int]) -> list[Comparison]:
-    """Both sides of every scheme over every seed."""
-    recipes = [recipe(name) for name in names]
-    by_seed = {seed: real(recipes, setting, seed) for seed in seeds}
+def compare(
+    names: Sequence[str], setting: Setting, seeds: Sequence[int], one_seed: Sequence[str] = ()
+) -> list[Comparison]:
+    """Both sides of every scheme over every seed; over the first seed alone for those in `one_seed`."""
+    seeds_of = {name: seeds[:1] if name in one_seed else seeds for name in names}
+    recipes = {name: recipe(name) for name in names}
+    simulate_missing([(recipes[name], seed) for name in names for seed in seeds_of[name]], setting)
+    by_seed = {
+        seed: real([recipes[name] for name in names if seed in seeds_of[name]], setting, seed) for seed in seeds
+    }
     comparisons = []
-    for chosen in recipes:
-        ours = [by_seed[seed][chosen.name] for seed in seeds]
-        theirs = [simulated(chosen, setting, seed) for seed in seeds]
+    for name, chosen in recipes.items():
+        ours = [by_seed[seed][name] for seed in seeds_of[name]]
+        theirs = [simulated(chosen, setting, seed) for seed in seeds_of[name]]
         sides = [[run["bits"] for run in side] for side in (ours, theirs)]
         comparisons.append(
             Comparison(
-                name=chosen.name,
+                name=name,
                 label=chosen.label,
                 first_gap=max(first_gap(a["losses"], b["losses"]) for a, b in zip(ours, theirs)),
                 real_bits=statistics.mean(sides[0]),
                 simulated_bits=statistics.mean(sides[1]),
+                seeds=len(ours),
                 spread=max(max(side) - min(side) for side in sides),
+                payload_bytes=statistics.mean(run["payload_bytes_per_step"] for run in ours),
             )
         )
-    return comparisons
+    return _with_spread_of_dense(comparisons)
 
 
-def markdown(comparisons: Sequence[Comparison], setting: Setting, seeds: Sequence[int]) -> str:
+def _with_spread_of_dense(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """One seed has no spread; the dense scheme's says what seeds do to this task."""
+    dense = next((c.spread for c in comparisons if c.name == "s-sgd"), 0.0)
+    return [replace(c, spread=dense) if c.seeds == 1 else c for c in comparisons]
+
+
+def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) -> str:
     """The comparison as a page of docs/."""
-    listed = ",".join(map(str, seeds))
-    command = f"tools/bench convergence --task {setting.task} --steps {setting.steps} --seeds {listed}"
     dense = next((c for c in comparisons if c.name == "s-sgd"), None)
     lines = [
         "# Convergence",
         "",
-        f"Every scheme on {setting.ranks} ranks against a single-process simulation of its method (`tests/oracle`)",
-        f"with the same weights and data order: task {setting.task}, {setting.steps} steps, seeds {listed}.",
-        f"Validation loss in bits per target, mean over seeds. Made by `{command} --write`.",
+        f"Every scheme on {setting.ranks} ranks against a single-process simulation of its method (`tests/oracle`) with",
+        f"the same weights and data order: task {setting.task}, {setting.steps} steps. Validation loss in bits per target,",
+        "mean over seeds. Spread is the largest difference between two seeds; where there is one seed, that of s-sgd.",
+        f"Bytes are those of one rank and step. Made by `{command}`.",
         "",
         f"Wanted: the first {FIRST_LOSSES} losses to {FIRST_TOLERANCE:g} relative where nothing is sampled; final",
         f"means within their spread or {FINAL_TOLERANCE} bits.",
         "",
-        "| scheme | first losses, largest gap | runtime | simulation | difference | spread | gap to dense | verdict |",
-        "|---|---|---|---|---|---|---|---|",
+        "| scheme | seeds | first losses, largest gap | runtime | simulation | difference | spread | bytes | gap to dense | verdict |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for c in comparisons:
         first = f"{c.first_gap:.1e}" + (" (samples)" if c.name in SAMPLING else "")
         gap = f"{c.real_bits - dense.real_bits:+.3f}" if dense else "-"
         verdict = "agrees" if c.first_agrees and c.final_agrees else "**differs**"
         lines.append(
-            f"| {c.label} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
-            f" {c.real_bits - c.simulated_bits:+.4f} | {c.spread:.4f} | {gap} | {verdict} |"
+            f"| {c.label} | {c.seeds} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
+            f" {c.real_bits - c.simulated_bits:+.4f} | {c.spread:.4f} | {c.payload_bytes:,.0f} | {gap} | {verdict} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -269,16 +311,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--seeds", default="1,2,3", help="comma-separated")
     parser.add_argument("--schemes", default=",".join(KNOWN), help="comma-separated names of files in conf/")
+    parser.add_argument("--one-seed", default="", help="comma-separated names: these with the first seed alone")
     parser.add_argument("--write", action="store_true", help="write docs/convergence.md")
     options = parser.parse_args(arguments)
     setting = Setting(options.task, options.steps, options.ranks)
     seeds = [int(seed) for seed in options.seeds.split(",")]
+    names = [name for name in options.schemes.split(",") if name]
+    one_seed = [name for name in options.one_seed.split(",") if name]
     try:
-        comparisons = compare(options.schemes.split(","), setting, seeds)
+        comparisons = compare(list(dict.fromkeys(names + one_seed)), setting, seeds, one_seed)
     except (ValueError, launch.LaunchError) as error:
         print(f"convergence: {error}", file=sys.stderr)
         return 2
-    text = markdown(comparisons, setting, seeds)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    text = markdown(comparisons, setting, " ".join(["tools/bench convergence", *words]))
     print(text)
     if options.write:
         (REPOSITORY / "docs/convergence.md").write_text(text)
