@@ -101,7 +101,7 @@ TEST(Sign, EveryCodePathPacksTheSame) {
 
 TEST(Sign, AMajorityWinsAndTiesAreZero) {
   for (const uint64_t n : kSizes)
-    for (const unsigned voters : {0u, 1u, 2u, 3u, 4u, 7u, 8u, 33u})
+    for (const unsigned voters : {0u, 1u, 2u, 3u, 4u, 7u, 8u, 15u, 16u, 33u})
       for (const unsigned zeros_in : {0u, 60u, 3u}) {
         std::vector<Floats> values;
         std::vector<Packed> packed;
@@ -112,13 +112,18 @@ TEST(Sign, AMajorityWinsAndTiesAreZero) {
           packed.emplace_back(values.back());
         }
         for (const Packed& one : packed) signs.push_back(one.signs());
-        Floats out(n, 7.0f);
-        majority_vote(signs.data(), signs.size(), n, out.data());
+        Floats expected(n);
         for (uint64_t i = 0; i < n; ++i) {
           int sum = 0;
           for (const Floats& of_voter : values) sum += sign(of_voter[i]);
-          ASSERT_EQ(out[i], static_cast<float>((sum > 0) - (sum < 0)))
-              << "element " << i << " of " << n << ", voters " << voters;
+          expected[i] = static_cast<float>(sign(static_cast<float>(sum)));
+        }
+        for (const CodePath path : kAllCodePaths) {
+          if (!code_path_supported(path)) continue;
+          Floats out(n, 7.0f);
+          majority_vote(signs.data(), signs.size(), n, out.data(), path);
+          ASSERT_EQ(out, expected) << n << " elements, voters " << voters << ", one zero in "
+                                   << zeros_in << ", " << code_path_name(path);
         }
       }
 }

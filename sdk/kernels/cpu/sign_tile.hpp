@@ -15,6 +15,16 @@ struct Tile {
   uint64_t words;
 };
 
+// Whether the sender may have a zero in this tile; a plane of zeros counts as one.
+inline bool may_have_zero(const Signs& sender, const Tile& tile) {
+  if (sender.nonzero != nullptr) return true;
+  if (sender.n_zeros == 0) return false;
+  const uint64_t begin = tile.first_word * 64, end = begin + tile.words * 64;
+  const uint32_t* const last = sender.zeros + sender.n_zeros;
+  const uint32_t* const at = std::lower_bound(sender.zeros, last, begin);
+  return at != last && *at < end;
+}
+
 // The plane of nonzero elements of one sender in this tile. False, without writing it, when the
 // sender has no zero here.
 [[gnu::always_inline]] inline bool nonzero_of(const Signs& sender, const Tile& tile,

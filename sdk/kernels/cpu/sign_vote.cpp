@@ -1,5 +1,6 @@
 // The majority vote. It counts with bit-sliced counters: 64 elements at a time, plane k of a
-// counter holding bit k of 64 counts, so that adding a voter is a ripple of word operations.
+// counter holding bit k of 64 counts, so that adding a voter is a ripple of word operations. Where
+// the voters are few and none has a zero, which is nearly always, the counters stay in registers.
 #include "sign_tile.hpp"
 
 #include <bit>
@@ -8,6 +9,11 @@ namespace penstock::kernels {
 namespace {
 
 constexpr uint64_t kMaxPlanes = 16;  // kMaxVoters < 2^16
+
+struct Planes {
+  uint64_t positive[kTileWords];
+  uint64_t negative[kTileWords];
+};
 
 // Plane by plane, so that every loop over the words of a tile is a plain vector loop.
 struct Counters {
@@ -81,11 +87,6 @@ struct Counters {
   votes.add_to_all(without_zeros, planes);
 }
 
-struct Planes {
-  uint64_t positive[kTileWords];
-  uint64_t negative[kTileWords];
-};
-
 // The result of one tile; voters are counted in planes enough for all of them.
 [[gnu::always_inline]] inline void vote_in_tile(const Signs* voters, uint64_t n_voters,
                                                 const Tile& tile, Planes& result) {
@@ -95,6 +96,43 @@ struct Planes {
   count_tile(voters, n_voters, tile, planes, votes, nays);
   compare(votes, nays, planes, result.positive, result.negative);
 }
+
+// ---- Few voters ----
+
+constexpr uint64_t kFewPlanes = 4;
+constexpr uint64_t kFewVoters = 15;  // counted in kFewPlanes
+
+bool are_few_without_zeros(const Signs* voters, uint64_t n_voters, const Tile& tile) {
+  if (n_voters > kFewVoters || tile.words != kTileWords) return false;
+  for (uint64_t r = 0; r < n_voters; ++r)
+    if (may_have_zero(voters[r], tile)) return false;
+  return true;
+}
+
+namespace portable {
+constexpr uint64_t kWidth = 2;
+#include "sign_vote_body.inc"
+}  // namespace portable
+
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2")
+namespace avx2 {
+constexpr uint64_t kWidth = 4;
+#include "sign_vote_body.inc"
+}  // namespace avx2
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx2,avx512f")
+namespace avx512 {
+constexpr uint64_t kWidth = 8;
+#include "sign_vote_body.inc"
+}  // namespace avx512
+#pragma GCC pop_options
+#endif
+
+// ---- Any number ----
 
 void vote_portable(const Signs* voters, uint64_t n_voters, const Tile& tile, Planes& result) {
   vote_in_tile(voters, n_voters, tile, result);
@@ -110,19 +148,28 @@ __attribute__((target("avx512f"))) void vote_avx512(const Signs* voters, uint64_
 }
 #endif
 
+struct Vote {
+  void (*any)(const Signs*, uint64_t, const Tile&, Planes&);
+  void (*few)(const Signs*, uint64_t, const Tile&, Planes&);
+};
+Vote vote_on(CodePath path) {
+#if defined(__x86_64__)
+  if (path == CodePath::kAvx2) return {vote_avx2, avx2::vote_of_few};
+  if (path == CodePath::kAvx512) return {vote_avx512, avx512::vote_of_few};
+#endif
+  (void)path;
+  return {vote_portable, portable::vote_of_few};
+}
+
 // Calls use(tile, planes) with the result of tile after tile.
 template <typename Use>
 void vote_tiles(const Signs* voters, uint64_t n_voters, uint64_t numel, CodePath path, Use use) {
-  auto* vote = vote_portable;
-#if defined(__x86_64__)
-  if (path == CodePath::kAvx2) vote = vote_avx2;
-  if (path == CodePath::kAvx512) vote = vote_avx512;
-#endif
-  (void)path;
+  const Vote vote = vote_on(path);
   Planes result;
   for (Tile tile{0, 0}; tile.first_word < sign_words(numel); tile.first_word += tile.words) {
     tile.words = std::min(kTileWords, sign_words(numel) - tile.first_word);
-    vote(voters, n_voters, tile, result);
+    const bool few = are_few_without_zeros(voters, n_voters, tile);
+    (few ? vote.few : vote.any)(voters, n_voters, tile, result);
     use(tile, result);
   }
 }

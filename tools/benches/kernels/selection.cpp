@@ -1,5 +1,6 @@
 // Selection, alone and in one sweep with a memory's compensate: the functions behind selection.py.
 #include <penstock/memory.h>
+#include <kernels/rows.hpp>
 #include <kernels/select.hpp>
 #include <kernels/statistics.hpp>
 
@@ -20,6 +21,16 @@ BENCH uint64_t bench_select_scratch(uint64_t n, uint64_t k) {
 BENCH void bench_select_largest(const float* x, uint64_t n, uint64_t k, uint32_t* indices,
                                 float* values, void* scratch, uint64_t scratch_bytes) {
   kernels::select_largest(x, n, k, indices, values, {scratch, scratch_bytes}, fastest());
+}
+
+BENCH uint64_t bench_select_rows_scratch(uint64_t width) {
+  return kernels::select_rows_scratch_bytes(width);
+}
+
+BENCH void bench_select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k,
+                             uint32_t* indices, float* values, void* scratch,
+                             uint64_t scratch_bytes) {
+  kernels::select_rows(x, rows, width, k, indices, values, {scratch, scratch_bytes}, fastest());
 }
 
 // work = work + grad, or with u: u = m u + grad, work = work + u; the k largest of work go, and u

@@ -1,4 +1,4 @@
-"""Exact top-k, top-k and DGC in one sweep with their memories, a known threshold, and statistics."""
+"""Exact top-k, whole and by rows, top-k and DGC in one sweep with their memories, a known threshold, and statistics."""
 
 from __future__ import annotations
 
@@ -50,6 +50,28 @@ def top_k(world: World, density: float) -> Row:
     return Row(f"exact top-k with indices, {100 * density:g} %",
                {"ours": ours, "numpy.partition": lambda: np.partition(np.abs(x), n - k), "torch.topk": lambda: torch.topk(tensor.abs(), k, sorted=False)},
                check, [Goal("ours", "memcpy", "<=", over_memcpy), Goal("torch.topk", "ours", ">=", over_torch), Goal("numpy.partition", "ours")])
+
+
+def by_rows(world: World, width: int, density: float) -> Row:
+    """ADTopk's selection: of each row of a matrix as many, at least one."""
+    height, k = world.n // width, max(1, int(width * density))
+    x = world.heavy_tailed(1, height * width)
+    indices, values = np.zeros(height * k, np.uint32), np.zeros(height * k, np.float32)
+    world.door.bench_select_rows_scratch.restype = count
+    scratch = aligned(world.door.bench_select_rows_scratch(count(width)))
+    tensor = torch.from_numpy(x).view(height, width)
+
+    def ours() -> None:
+        world.door.bench_select_rows(pointer(x), count(height), count(width), count(k), pointer(indices), pointer(values), pointer(scratch), count(scratch.size))
+
+    def check() -> None:
+        ours()
+        order = np.argsort(-np.abs(x.reshape(height, width)), axis=1, kind="stable")[:, :k]
+        expected = (np.sort(order, axis=1) + width * np.arange(height)[:, None]).astype(np.uint32).ravel()
+        assert np.array_equal(indices, expected) and np.array_equal(values, x[expected])
+
+    return Row(f"top-k of each row of {width}, {100 * density:g} %", {"ours": ours, "torch.topk": lambda: torch.topk(tensor.abs(), k, dim=1, sorted=False)},
+               check, [Goal("ours", "memcpy", "<=", 0.6), Goal("torch.topk", "ours")])
 
 
 def folded(world: World, what: str, density: float, momentum: bool, reused: bool, limit: float) -> Row:
@@ -133,5 +155,7 @@ def rows(world: World) -> Iterator[Row]:
     yield folded(world, "residual and exact top-k in one sweep, 1 %", 0.01, momentum=False, reused=False, limit=1.0)
     yield folded(world, "DGC: momentum and exact top-k in one sweep, masked, 0.1 %", 0.001, momentum=True, reused=False, limit=1.8)
     yield folded(world, "residual and all above a known threshold in one sweep, 0.1 %", 0.001, momentum=False, reused=True, limit=1.1)
+    for width in (64, 1024):
+        yield by_rows(world, width, 0.01)
     yield statistics(world, logs=False)
     yield statistics(world, logs=True)
