@@ -70,8 +70,9 @@ void list_compressor_calls(BucketRun& bucket) {
       call->positions.push_back(i);
       call->items.push_back(&item.for_compressor);
       call->own.push_back(item.own[round].c());
-      call->folds.push_back(item.folded ? &item.fold : nullptr);
-      if (item.folded) call->fold_encoder = fold_encoder(*item.compressor);
+      const bool folds = item.folded && round == 0;  // later rounds find it compensated
+      call->folds.push_back(folds ? &item.fold : nullptr);
+      if (folds) call->fold_encoder = fold_encoder(*item.compressor);
       for (PayloadStorage& payload : item.received[round]) call->received.push_back(payload.c());
     }
     for (CompressorCall& call : calls) {

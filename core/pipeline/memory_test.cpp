@@ -108,16 +108,22 @@ std::vector<std::vector<float>> results_of(const std::string& keys, const std::s
 TEST(Memories, CompensateInTheSameSweepAsEncodeWithTheSameBits) {
   struct Case {
     const char* compressor;
+    const char* option;
     const char* nesterov;
     const char* nonfinite;
   };
-  for (const Case& c : {Case{"topk", "false", "void"}, Case{"topk", "true", "strict"},
-                        Case{"dgc", "true", "void"}, Case{"dgc", "false", "strict"}}) {
+  for (const Case& c :
+       {Case{"topk", "density = 0.02", "false", "void"},
+        Case{"topk", "density = 0.02", "true", "strict"},
+        Case{"dgc", "density = 0.02", "true", "void"},
+        Case{"dgc", "density = 0.02", "false", "strict"},
+        Case{"powersgd", "rank = 2\nminimum_compression_rate = 0", "false", "void"},
+        Case{"acpsgd", "rank = 3\nminimum_compression_rate = 0", "true", "strict"}}) {
     const std::string keys =
         fmt::format("compressor = \"{}\"\nmemory = \"dgc\"\nscheduler = \"fusion\"", c.compressor);
-    const std::string tables = fmt::format(
-        "nonfinite = \"{}\"\n[compressor.{}]\ndensity = 0.02\n[memory.dgc]\nnesterov = {}\n",
-        c.nonfinite, c.compressor, c.nesterov);
+    const std::string tables =
+        fmt::format("nonfinite = \"{}\"\n[compressor.{}]\n{}\n[memory.dgc]\nnesterov = {}\n",
+                    c.nonfinite, c.compressor, c.option, c.nesterov);
     const auto folded = results_of(keys, tables, true);
     const auto separate = results_of(keys, tables + "clipping = \"value\"\nclip = 1e30\n", false);
     ASSERT_EQ(folded.size(), 20u);

@@ -118,13 +118,13 @@ Status Set::complete_item(BucketRun& bucket, ItemRun& item,
   return {};
 }
 
-// Compensate and encode become one sweep where the memory publishes a form that the compressor
-// knows.
+// Compensate and the encode of the first round become one sweep where the memory publishes a form
+// that the compressor knows.
 void Set::fold_item(ItemRun& item, const penstock_memory_need& memory) {
   if (memory.form == PENSTOCK_FORM_NONE || memory.form > PENSTOCK_FORM_NESTEROV) return;
   const bool has_momentum = memory.form != PENSTOCK_FORM_AFFINE;
-  if ((item.compressor->traits().folds & (1u << (memory.form - 1))) == 0 ||
-      item.rounds.size() != 1 || item.work_is != PENSTOCK_WORK_IS_STATE || item.n_scalars != 0 ||
+  if ((item.compressor->traits().folds & (1u << (memory.form - 1))) == 0 || item.rounds.empty() ||
+      item.work_is != PENSTOCK_WORK_IS_STATE || item.n_scalars != 0 ||
       fold_encoder(*item.compressor) == nullptr ||
       (has_momentum && memory.momentum_state >= item.memory_states.size()))
     return;

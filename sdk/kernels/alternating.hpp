@@ -16,6 +16,7 @@ class AlternatingFactors {
  public:
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = sdk::kAllFolds;
   }
 
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -31,13 +32,20 @@ class AlternatingFactors {
   }
 
   void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
+    encode_folded(call, items, payloads, nullptr);
+  }
+
+  void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
+                     const penstock_fold* const* folds) {
     for (uint64_t i = 0; i < items.size(); ++i) {
       sdk::PayloadWriter payload = payloads[i];
       const uint64_t rank = rule_.rank_of(items[i]);
+      kernels::Fold room;
+      const kernels::Fold* const fold = sdk::fold_at(folds, i, items[i], call, room);
       if (rank == 0)
-        encode_dense(items[i], payload);
+        encode_dense(items[i], payload, fold);
       else
-        encode_factor(call, items[i], rank, payload.room<float>(0).data());
+        encode_factor(call, items[i], rank, payload.room<float>(0).data(), fold);
       payload.kind(rank == 0 ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
       payload.count(0, payload.room<float>(0).size());
     }
@@ -81,20 +89,20 @@ class AlternatingFactors {
                          path_);
   }
 
-  void encode_factor(const sdk::Call& call, const sdk::Item& item, uint64_t rank,
-                     float* sent) const {
+  void encode_factor(const sdk::Call& call, const sdk::Item& item, uint64_t rank, float* sent,
+                     const kernels::Fold* fold) const {
     const low_rank::Shape shape = shape_of(item, rank);
     const FactorScratch scratch(call, shape);
     const float* const known = known_factor(call, item, rank, scratch);
     float* const work = item.work().data();
     float* const room = scratch.kernels();
     if (!sends_left(call.step->phase)) {
-      low_rank::multiply_transposed(shape, work, known, sent, room, path_);
+      low_rank::multiply_transposed(shape, work, known, sent, room, path_, fold);
       if (item.keeps()) low_rank::take_out(shape, work, known, sent, room, path_);
     } else if (item.keeps()) {
-      low_rank::multiply_and_take_out(shape, work, known, sent, room, path_);
+      low_rank::multiply_and_take_out(shape, work, known, sent, room, path_, fold);
     } else {
-      low_rank::multiply(shape, work, known, sent, room, path_);
+      low_rank::multiply(shape, work, known, sent, room, path_, fold);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <penstock/compressor.hpp>
 
 #include <kernels/factor.hpp>
+#include <kernels/folded.hpp>
 #include <kernels/low_rank.hpp>
 
 #include <algorithm>
@@ -108,8 +109,10 @@ inline void plan_dense(const sdk::Item& item, sdk::CompressorNeed& need) {
   need.flags = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
 }
 
-inline void encode_dense(const sdk::Item& item, const sdk::PayloadWriter& payload) {
+inline void encode_dense(const sdk::Item& item, const sdk::PayloadWriter& payload,
+                         const kernels::Fold* fold = nullptr) {
   const std::span<float> work = item.work();
+  if (fold != nullptr) kernels::compensate(*fold, work.size());
   std::copy(work.begin(), work.end(), payload.room<float>(0).begin());
   if (item.keeps()) clear(work);  // all of it goes
 }

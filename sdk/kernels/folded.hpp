@@ -22,4 +22,15 @@ inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const 
           has_momentum ? elements<float>(*fold.momentum).data() : nullptr};
 }
 
+// The fold of item i, made in `room`; null where there is none to make.
+inline const kernels::Fold* fold_at(const penstock_fold* const* folds, uint64_t i, const Item& item,
+                                    const Call& call, kernels::Fold& room) {
+  if (folds == nullptr || folds[i] == nullptr) return nullptr;
+  room = fold_of(*folds[i], item, call);
+  return &room;
+}
+
+inline constexpr uint32_t kAllFolds =
+    PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
+
 }  // namespace penstock::sdk

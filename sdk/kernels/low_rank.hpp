@@ -12,6 +12,7 @@
 #pragma once
 
 #include <kernels/code_path.hpp>
+#include <kernels/fold.hpp>
 
 #include <cstdint>
 
@@ -26,17 +27,21 @@ struct Shape {
 // Floats of scratch, aligned to 64 bytes, that any function below needs for this shape.
 uint64_t scratch_floats(const Shape& shape) noexcept;
 
+// The next three with a `fold`, whose work is m: m is compensated first (fold.hpp), block by block
+// of its rows, so that it is read from memory once. The bits are those of compensate before it.
+
 // p = m q.
 void multiply(const Shape& shape, const float* m, const float* q, float* p, float* scratch,
-              CodePath path = widest_code_path()) noexcept;
+              CodePath path = widest_code_path(), const Fold* fold = nullptr) noexcept;
 
 // p = m q, then m -= p q^T, with the bits of multiply followed by take_out, in one pass over m.
 void multiply_and_take_out(const Shape& shape, float* m, const float* q, float* p, float* scratch,
-                           CodePath path = widest_code_path()) noexcept;
+                           CodePath path = widest_code_path(), const Fold* fold = nullptr) noexcept;
 
 // q = m^T p.
 void multiply_transposed(const Shape& shape, const float* m, const float* p, float* q,
-                         float* scratch, CodePath path = widest_code_path()) noexcept;
+                         float* scratch, CodePath path = widest_code_path(),
+                         const Fold* fold = nullptr) noexcept;
 
 // m -= p q^T. What is subtracted has the bits that expand(..., scale 1) gives.
 void take_out(const Shape& shape, float* m, const float* p, const float* q, float* scratch,

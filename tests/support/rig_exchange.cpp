@@ -148,14 +148,14 @@ std::vector<PayloadPointer> CompressorRig::encode(uint32_t rank, uint32_t round,
                                                   const ItemList& items,
                                                   const StepSettings& settings, bool sends) {
   const auto& needs = needs_[index_ % needs_.size()];
+  const bool folds = settings_.fold && round == 0;
   std::vector<PayloadPointer> payloads;
   std::vector<penstock_payload*> pointers;
   for (uint64_t i : items) {
     payloads.push_back(std::make_unique<OwnedPayload>(needs[i].rounds[round].sections,
                                                       static_cast<int32_t>(rank)));
     pointers.push_back(payloads.back()->c());
-    ranks_[rank].items[i]->before =
-        settings_.fold && sends ? compensated(rank, i, settings) : work(rank, i);
+    ranks_[rank].items[i]->before = folds && sends ? compensated(rank, i, settings) : work(rank, i);
   }
   if (!sends) {
     for (auto& payload : payloads) {
@@ -168,7 +168,7 @@ std::vector<PayloadPointer> CompressorRig::encode(uint32_t rank, uint32_t round,
   const std::vector<penstock_item*> views = compressor_items(rank, items);
   const penstock_step step = step_facts(rank, settings);
   const penstock_exec call = exec();
-  if (settings_.fold) {
+  if (folds) {
     encode_folded(rank, round, items, settings, pointers.data());
   } else {
     PENSTOCK_EXPECT_OK(compressor.table().encode(compressor.self(), &call, &step, round,

@@ -71,7 +71,7 @@ void send_as(const std::string& value_type, const std::vector<uint32_t>& chosen,
 }
 
 void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionSettings& options,
-                                   const std::vector<Shape>& shapes) {
+                                   const std::vector<Shape>& shapes, double mass_tolerance) {
   struct Memory {
     const char* name;
     OptionSettings options;
@@ -83,7 +83,7 @@ void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionS
       {"dgc", {{"nesterov", true}}, {"velocity", "momentum"}}};
   for (const Memory& memory : memories)
     for (const Distribution& distribution : distributions()) {
-      RigSettings settings{.ranks = 2, .check_mass = true};
+      RigSettings settings{.ranks = 2, .check_mass = true, .mass_tolerance = mass_tolerance};
       const LoadedPlugin plugin = load_plugin("memory", memory.name);
       CompressorRig two_sweeps(settings, shapes, compressor, options, plugin, memory.options);
       settings.fold = true;

@@ -34,9 +34,9 @@ void expect_narrow_payloads_are_input(CompressorRig& rig);
 
 // A compressor that compensates in its encode against the same with a separate compensate: equal
 // results, work and momentum to the bit, over 20 steps of every distribution, for residual and both
-// forms of dgc, with a loss scale, void and skipped steps.
+// forms of dgc, with a loss scale, void and skipped steps. `mass_tolerance` as in RigSettings.
 void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionSettings& options,
-                                   const std::vector<Shape>& shapes);
+                                   const std::vector<Shape>& shapes, double mass_tolerance = 0);
 
 // Feeds `compressor` payloads whose count, index, kind or section lengths are wrong: each gives
 // INVALID_PAYLOAD that names rank and gradient. The item has at least 4 entries of room.

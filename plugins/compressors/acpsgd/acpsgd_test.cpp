@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "support/low_rank_cases.hpp"
+#include "support/sparse_oracle.hpp"
 
 namespace penstock::test {
 namespace {
@@ -167,6 +168,10 @@ TEST(AcpSgd, ASumOfTheOtherPhaseIsRefusedAndChangesNoState) {
   const PayloadPointer left = dense_payload(std::vector<float>(160, 1.0f), -1);
   low_rank::expect_sum_refused(rig, {rig.compressor_item(0, 0)}, {left->c()}, "gradient0");
   EXPECT_EQ(rig.compressor_state(0, 0, "q"), q);
+}
+
+TEST(AcpSgd, CompensatingInTheSameSweepChangesNoBit) {
+  expect_folding_changes_no_bit(acpsgd(), {{"rank", 3}}, {{37, 20}, {64, 64}}, 1e-6);
 }
 
 }  // namespace

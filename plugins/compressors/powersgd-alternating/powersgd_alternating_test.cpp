@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/low_rank_cases.hpp"
+#include "support/sparse_oracle.hpp"
 
 namespace penstock::test {
 namespace {
@@ -172,6 +173,10 @@ TEST(PowerSgdAlternating, ASumOfTheOtherPhaseIsRefusedAndChangesNoState) {
                                            1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST),
                  PENSTOCK_INVALID_PAYLOAD, "gradient0"));
   EXPECT_EQ(rig.compressor_state(0, 0, "p"), p);
+}
+
+TEST(PowerSgdAlternating, CompensatingInTheSameSweepChangesNoBit) {
+  expect_folding_changes_no_bit(alternating(), {{"rank", 3}}, {{37, 20}, {64, 64}}, 1e-6);
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ class PowerSgd {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = sdk::kAllFolds;
   }
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -50,16 +51,23 @@ class PowerSgd {
     need.scratch_bytes = plugins::FactorScratch::bytes(plugins::shape_of(item, rank));
   }
 
+  void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
+    encode_folded(call, items, payloads, nullptr);
+  }
+
   // Products of tall, thin factors are bound by reading the matrix, so on the CPU equal shapes gain
   // nothing from being stacked: a bucket is a plain loop.
-  void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
+  void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
+                     const penstock_fold* const* folds) {
     for (uint64_t i = 0; i < items.size(); ++i) {
       sdk::PayloadWriter payload = payloads[i];
       const uint64_t rank = rule_.rank_of(items[i]);
+      kernels::Fold room;
+      const kernels::Fold* const fold = sdk::fold_at(folds, i, items[i], call, room);
       if (rank == 0)
-        plugins::encode_dense(items[i], payload);
+        plugins::encode_dense(items[i], payload, fold);
       else if (call.round == 0)
-        encode_left(call, items[i], rank, payload.room<float>(0));
+        encode_left(call, items[i], rank, payload.room<float>(0), fold);
       else
         encode_right(call, items[i], rank, payload.room<float>(0));
       payload.kind(rank == 0 ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
@@ -92,8 +100,8 @@ class PowerSgd {
   }
 
   // P_i = M_i Q
-  void encode_left(const sdk::Call& call, const sdk::Item& item, uint64_t rank,
-                   std::span<float> p) const {
+  void encode_left(const sdk::Call& call, const sdk::Item& item, uint64_t rank, std::span<float> p,
+                   const kernels::Fold* fold) const {
     const low_rank::Shape shape = plugins::shape_of(item, rank);
     const plugins::FactorScratch scratch(call, shape);
     const float* q = scratch.factor();
@@ -103,7 +111,7 @@ class PowerSgd {
     else
       kernels::draw_factor(scratch.factor(), shape.cols, rank, fresh_right(call, item),
                            scratch.kernels(), path_);
-    low_rank::multiply(shape, item.work().data(), q, p.data(), scratch.kernels(), path_);
+    low_rank::multiply(shape, item.work().data(), q, p.data(), scratch.kernels(), path_, fold);
   }
 
   // Q_i = M_i^T P, and what this payload stands for leaves work: P Q_i^T, of this rank alone.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "support/low_rank_cases.hpp"
+#include "support/sparse_oracle.hpp"
 
 namespace penstock::test {
 namespace {
@@ -205,6 +206,10 @@ TEST(PowerSgd, ASumOfTheWrongSizeIsRefusedAndChangesNoState) {
   const PayloadPointer short_one = dense_payload(std::vector<float>(4, 1.0f), -1);
   low_rank::expect_sum_refused(rig, items, {good->c(), short_one->c()}, "gradient1");
   EXPECT_EQ(rig.compressor_state(0, 0, "p"), p);
+}
+
+TEST(PowerSgd, CompensatingInTheSameSweepChangesNoBit) {
+  expect_folding_changes_no_bit(powersgd(), {{"rank", 3}}, {{37, 20}, {64, 64}}, 1e-6);
 }
 
 }  // namespace

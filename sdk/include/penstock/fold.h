@@ -1,7 +1,8 @@
 /* Folding: a compressor that compensates in the same sweep as it encodes, for a memory that publishes its form.
  *
  * An extension of compressors. The core calls `encode` of this table instead of the memory's compensate and the
- * compressor's encode, for items of one round whose memory has a form that traits.folds names. */
+ * compressor's encode in round 0, for items whose memory has a form that traits.folds names; later rounds are encoded as
+ * ever. */
 #ifndef PENSTOCK_FOLD_H
 #define PENSTOCK_FOLD_H
 

@@ -18,30 +18,29 @@ constexpr uint64_t kBlock = 64;
 // Entries [begin, end) one by one, without branches on the data. At most kBlock of them, so that
 // the writes stay inside the pad.
 inline uint64_t compact_block(const float* x, uint64_t begin, uint64_t end, uint32_t offset,
-                              uint32_t threshold, uint32_t* indices, uint32_t* keys,
+                              uint32_t threshold, uint32_t* indices, uint32_t* bits,
                               uint64_t count) {
   for (uint64_t i = begin; i < end; ++i) {
-    const uint32_t key = magnitude_key(x[i]);
     indices[count] = offset + static_cast<uint32_t>(i);
-    keys[count] = key;
-    count += key >= threshold ? 1 : 0;
+    bits[count] = std::bit_cast<uint32_t>(x[i]);
+    count += magnitude_key(x[i]) >= threshold ? 1 : 0;
   }
   return count;
 }
 
 uint64_t compact_portable(const float* x, uint64_t n, uint32_t offset, uint32_t threshold,
-                          uint32_t* indices, uint32_t* keys, uint64_t count, uint64_t capacity) {
+                          uint32_t* indices, uint32_t* bits, uint64_t count, uint64_t capacity) {
   for (uint64_t begin = 0; begin < n; begin += kBlock) {
     const uint64_t end = begin + kBlock < n ? begin + kBlock : n;
     if (end - begin == kBlock) {
-      uint32_t bits[kBlock];
-      std::memcpy(bits, x + begin, sizeof bits);
+      uint32_t block[kBlock];
+      std::memcpy(block, x + begin, sizeof block);
       int32_t any = 0;  // signed, so that the compiler finds a vector compare
       for (uint64_t i = 0; i < kBlock; ++i)
-        any |= static_cast<int32_t>(bits[i] & 0x7fffffffu) >= static_cast<int32_t>(threshold);
+        any |= static_cast<int32_t>(block[i] & 0x7fffffffu) >= static_cast<int32_t>(threshold);
       if (any == 0) continue;
     }
-    count = compact_block(x, begin, end, offset, threshold, indices, keys, count);
+    count = compact_block(x, begin, end, offset, threshold, indices, bits, count);
     if (count > capacity) return count;
   }
   return count;
@@ -50,11 +49,11 @@ uint64_t compact_portable(const float* x, uint64_t n, uint32_t offset, uint32_t 
 #if defined(__x86_64__)
 
 inline uint64_t append_bits(const float* x, uint64_t begin, uint64_t mask, uint32_t offset,
-                            uint32_t* indices, uint32_t* keys, uint64_t count) {
+                            uint32_t* indices, uint32_t* bits, uint64_t count) {
   while (mask != 0) {
     const uint64_t i = begin + static_cast<uint64_t>(std::countr_zero(mask));
     indices[count] = offset + static_cast<uint32_t>(i);
-    keys[count] = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
+    bits[count] = std::bit_cast<uint32_t>(x[i]);
     ++count;
     mask &= mask - 1;
   }
@@ -63,7 +62,7 @@ inline uint64_t append_bits(const float* x, uint64_t begin, uint64_t mask, uint3
 
 __attribute__((target("avx2"))) uint64_t compact_avx2(const float* x, uint64_t n, uint32_t offset,
                                                       uint32_t threshold, uint32_t* indices,
-                                                      uint32_t* keys, uint64_t count,
+                                                      uint32_t* bits, uint64_t count,
                                                       uint64_t capacity) {
   const __m256i below = _mm256_set1_epi32(static_cast<int>(threshold - 1));
   const __m256i infinity = _mm256_set1_epi32(static_cast<int>(kInfinityKey));
@@ -72,24 +71,24 @@ __attribute__((target("avx2"))) uint64_t compact_avx2(const float* x, uint64_t n
   for (; begin + kBlock <= n; begin += kBlock) {
     uint64_t mask = 0;
     for (int part = 0; part < 8; ++part) {
-      const __m256i bits =
+      const __m256i raw =
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + begin + 8 * part));
-      const __m256i key = _mm256_and_si256(bits, magnitude);
+      const __m256i key = _mm256_and_si256(raw, magnitude);
       const __m256i pass =
           _mm256_andnot_si256(_mm256_cmpgt_epi32(key, infinity), _mm256_cmpgt_epi32(key, below));
       const auto eight = static_cast<uint8_t>(_mm256_movemask_ps(_mm256_castsi256_ps(pass)));
       mask |= static_cast<uint64_t>(eight) << (8 * part);
     }
     if (mask == 0) continue;
-    count = append_bits(x, begin, mask, offset, indices, keys, count);
+    count = append_bits(x, begin, mask, offset, indices, bits, count);
     if (count > capacity) return count;
   }
-  return compact_block(x, begin, n, offset, threshold, indices, keys, count);
+  return compact_block(x, begin, n, offset, threshold, indices, bits, count);
 }
 
 __attribute__((target("avx512f,popcnt"))) uint64_t compact_avx512(
     const float* x, uint64_t n, uint32_t offset, uint32_t threshold, uint32_t* indices,
-    uint32_t* keys, uint64_t count, uint64_t capacity) {
+    uint32_t* bits, uint64_t count, uint64_t capacity) {
   constexpr int kManyPass = 12;  // from here on compressing is cheaper than scanning bits
   const __m512i lowest = _mm512_set1_epi32(static_cast<int>(threshold));
   const __m512i range = _mm512_set1_epi32(static_cast<int>(kInfinityKey - threshold));
@@ -97,30 +96,31 @@ __attribute__((target("avx512f,popcnt"))) uint64_t compact_avx512(
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   uint64_t begin = 0;
   for (; begin + kBlock <= n; begin += kBlock) {
-    __m512i key[4];
+    __m512i raw[4];
     uint64_t mask = 0;
     for (int part = 0; part < 4; ++part) {
-      key[part] = _mm512_and_si512(_mm512_loadu_si512(x + begin + 16 * part), magnitude);
+      raw[part] = _mm512_loadu_si512(x + begin + 16 * part);
+      const __m512i key = _mm512_and_si512(raw[part], magnitude);
       // threshold <= key <= infinity in one unsigned compare
-      const __mmask16 pass = _mm512_cmple_epu32_mask(_mm512_sub_epi32(key[part], lowest), range);
+      const __mmask16 pass = _mm512_cmple_epu32_mask(_mm512_sub_epi32(key, lowest), range);
       mask |= static_cast<uint64_t>(pass) << (16 * part);
     }
     if (mask == 0) continue;
     if (std::popcount(mask) < kManyPass) {
-      count = append_bits(x, begin, mask, offset, indices, keys, count);
+      count = append_bits(x, begin, mask, offset, indices, bits, count);
     } else {
       for (int part = 0; part < 4; ++part) {
         const auto pass = static_cast<__mmask16>(mask >> (16 * part));
         const auto first = offset + static_cast<uint32_t>(begin) + 16 * static_cast<uint32_t>(part);
         const __m512i index = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(first)), lanes);
         _mm512_storeu_si512(indices + count, _mm512_maskz_compress_epi32(pass, index));
-        _mm512_storeu_si512(keys + count, _mm512_maskz_compress_epi32(pass, key[part]));
+        _mm512_storeu_si512(bits + count, _mm512_maskz_compress_epi32(pass, raw[part]));
         count += static_cast<uint64_t>(std::popcount(static_cast<uint32_t>(pass)));
       }
     }
     if (count > capacity) return count;
   }
-  return compact_block(x, begin, n, offset, threshold, indices, keys, count);
+  return compact_block(x, begin, n, offset, threshold, indices, bits, count);
 }
 
 #endif

@@ -18,6 +18,11 @@ inline uint32_t magnitude_key(float value) {
   return key > kInfinityKey ? 0 : key;
 }
 
+// The key of what a compaction appended, which is never NaN.
+inline uint32_t key_of_bits(uint32_t bits) {
+  return bits & 0x7fffffffu;
+}
+
 // The key that stands for a threshold: 1, which all but zeros reach, for one that is not positive.
 // Compared by bits, as subnormal thresholds vanish in comparisons of floats where they are flushed
 // to zero.
@@ -28,11 +33,11 @@ inline uint32_t threshold_key(float threshold) {
   return negative || bits == 0 ? 1 : bits;
 }
 
-// Appends (offset + i, key of x[i]) for every i in [0, n) whose key is at least `threshold` >= 1,
+// Appends (offset + i, bits of x[i]) for every i in [0, n) whose key is at least `threshold` >= 1,
 // behind the `count` entries there are, and returns the new count. Stops early, with a result above
 // `capacity`, when more would be written; both arrays have room for capacity + kCompactPad.
 using Compact = uint64_t (*)(const float* x, uint64_t n, uint32_t offset, uint32_t threshold,
-                             uint32_t* indices, uint32_t* keys, uint64_t count, uint64_t capacity);
+                             uint32_t* indices, uint32_t* bits, uint64_t count, uint64_t capacity);
 
 Compact compact_on(CodePath path) noexcept;
 

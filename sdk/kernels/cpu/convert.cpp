@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include <kernels/cpu/stream.hpp>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -55,7 +57,34 @@ void portable_to_floats(const uint16_t* source, float* target, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) target[i] = half_to_float(source[i]);
 }
 
+[[gnu::always_inline]] inline void narrow_all(const float* source, uint16_t* target,
+                                              uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i)
+    target[i] = bfloat16_bits(std::bit_cast<uint32_t>(source[i]));
+}
+
+[[gnu::always_inline]] inline void widen_all(const uint16_t* source, float* target,
+                                             uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i)
+    target[i] = std::bit_cast<float>(static_cast<uint32_t>(source[i]) << 16);
+}
+
 #if defined(__x86_64__)
+__attribute__((target("avx2"))) void avx2_to_bfloat16s(const float* source, uint16_t* target,
+                                                       uint64_t count) {
+  narrow_all(source, target, count);
+}
+
+__attribute__((target("avx2"))) void avx2_from_bfloat16s(const uint16_t* source, float* target,
+                                                         uint64_t count) {
+  widen_all(source, target, count);
+}
+
+bool has_avx2() {
+  static const bool has = __builtin_cpu_supports("avx2");
+  return has;
+}
+
 __attribute__((target("f16c,avx"))) void f16c_to_halves(const float* source, uint16_t* target,
                                                         uint64_t count) {
   uint64_t i = 0;
@@ -81,6 +110,20 @@ bool has_f16c() {
   return has;
 }
 #endif
+
+void from_halves(const uint16_t* source, float* target, uint64_t count) {
+#if defined(__x86_64__)
+  if (has_f16c()) return f16c_to_floats(source, target, count);
+#endif
+  portable_to_floats(source, target, count);
+}
+
+void from_bfloat16s(const uint16_t* source, float* target, uint64_t count) {
+#if defined(__x86_64__)
+  if (has_avx2()) return avx2_from_bfloat16s(source, target, count);
+#endif
+  widen_all(source, target, count);
+}
 
 }  // namespace
 
@@ -108,20 +151,22 @@ void floats_to_halves(const float* source, uint16_t* target, uint64_t count) noe
 }
 
 void halves_to_floats(const uint16_t* source, float* target, uint64_t count) noexcept {
-#if defined(__x86_64__)
-  if (has_f16c()) return f16c_to_floats(source, target, count);
-#endif
-  portable_to_floats(source, target, count);
+  compute_streamed(target, count, [&](float* to, uint64_t first, uint64_t some) {
+    from_halves(source + first, to, some);
+  });
 }
 
 void floats_to_bfloat16s(const float* source, uint16_t* target, uint64_t count) noexcept {
-  for (uint64_t i = 0; i < count; ++i)
-    target[i] = bfloat16_bits(std::bit_cast<uint32_t>(source[i]));
+#if defined(__x86_64__)
+  if (has_avx2()) return avx2_to_bfloat16s(source, target, count);
+#endif
+  narrow_all(source, target, count);
 }
 
 void bfloat16s_to_floats(const uint16_t* source, float* target, uint64_t count) noexcept {
-  for (uint64_t i = 0; i < count; ++i)
-    target[i] = std::bit_cast<float>(static_cast<uint32_t>(source[i]) << 16);
+  compute_streamed(target, count, [&](float* to, uint64_t first, uint64_t some) {
+    from_bfloat16s(source + first, to, some);
+  });
 }
 
 }  // namespace penstock::kernels

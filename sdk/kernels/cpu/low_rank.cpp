@@ -2,23 +2,77 @@
 #include <kernels/low_rank.hpp>
 
 #include "low_rank_paths.hpp"
+#include "stream.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace penstock::kernels::low_rank {
+// In blocks of rows that stay in the first-level cache, so that a line is read once.
+constexpr uint64_t kBlock = 64;
+
+void to_columns(const float* factor, uint64_t length, uint64_t rank, float* columns,
+                uint64_t stride) noexcept {
+  for (uint64_t begin = 0; begin < length; begin += kBlock)
+    for (uint64_t c = 0; c < rank; ++c)
+      for (uint64_t i = begin; i < std::min(begin + kBlock, length); ++i)
+        columns[c * stride + i] = factor[i * rank + c];
+  for (uint64_t c = 0; c < rank; ++c)
+    std::memset(columns + c * stride + length, 0, (stride - length) * sizeof(float));
+}
+
+void from_columns(const float* columns, uint64_t stride, uint64_t length, uint64_t rank,
+                  float* factor) noexcept {
+  for (uint64_t begin = 0; begin < length; begin += kBlock)
+    for (uint64_t c = 0; c < rank; ++c)
+      for (uint64_t i = begin; i < std::min(begin + kBlock, length); ++i)
+        factor[i * rank + c] = columns[c * stride + i];
+}
+
 namespace {
 
-// q[length x rank] -> columns, `stride` apart, zeros behind the end of each.
-void to_columns(const float* q, uint64_t length, uint64_t rank, float* columns, uint64_t stride) {
-  for (uint64_t c = 0; c < rank; ++c) {
-    for (uint64_t j = 0; j < length; ++j) columns[c * stride + j] = q[j * rank + c];
-    std::memset(columns + c * stride + length, 0, (stride - length) * sizeof(float));
+// Elements that are compensated before they are multiplied: they stay in the second-level cache.
+constexpr uint64_t kFoldElements = 16 * 1024;
+
+// Calls body(first row, rows) for blocks of whole groups of rows, compensated; without a fold for
+// all rows at once.
+template <typename Body>
+void for_blocks(const Shape& shape, const Fold* fold, CodePath path, Body body) {
+  if (fold == nullptr) return body(0, shape.rows);
+  const uint64_t groups = kFoldElements / (shape.cols * kRowGroup + 1) + 1;
+  for (uint64_t first = 0; first < shape.rows; first += groups * kRowGroup) {
+    const uint64_t rows = std::min(groups * kRowGroup, shape.rows - first);
+    compensate(fold->from(first * shape.cols), rows * shape.cols, path);
+    body(first, rows);
   }
 }
 
-void from_columns(const float* columns, uint64_t stride, uint64_t length, uint64_t rank, float* q) {
-  for (uint64_t c = 0; c < rank; ++c)
-    for (uint64_t j = 0; j < length; ++j) q[j * rank + c] = columns[c * stride + j];
+void multiply_blocks(const Shape& shape, float* m, const float* q, float* p, float* scratch,
+                     CodePath path, const Fold* fold, bool take_out) {
+  const uint64_t stride = padded(shape.cols);
+  to_columns(q, shape.cols, shape.rank, scratch, stride);
+  for_blocks(shape, fold, path, [&](uint64_t first, uint64_t rows) {
+    path_table(path).multiply(rows, shape.cols, shape.rank, m + first * shape.cols, scratch, stride,
+                              p + first * shape.rank, take_out);
+  });
+}
+
+// In tiles of a few rows, as many as share the loads of a factor.
+void expand_streamed(const Shape& shape, const float* p, const float* q_columns, float scale,
+                     float* out, CodePath path) {
+  constexpr uint64_t kRows = 4, kCols = 2 * kStreamTile / kRows;
+  alignas(64) float tile[kRows * kCols];
+  for (uint64_t i = 0; i < shape.rows; i += kRows) {
+    const uint64_t rows = std::min(kRows, shape.rows - i);
+    for (uint64_t j = 0; j < shape.cols; j += kCols) {
+      const uint64_t cols = std::min(kCols, shape.cols - j);
+      path_table(path).expand(rows, cols, shape.rank, tile, p + i * shape.rank, q_columns + j,
+                              padded(shape.cols), scale);
+      for (uint64_t r = 0; r < rows; ++r)
+        stream(out + (i + r) * shape.cols + j, tile + r * cols, cols);
+    }
+  }
+  end_stream();
 }
 
 }  // namespace
@@ -28,25 +82,24 @@ uint64_t scratch_floats(const Shape& shape) noexcept {
 }
 
 void multiply(const Shape& shape, const float* m, const float* q, float* p, float* scratch,
-              CodePath path) noexcept {
-  const uint64_t stride = padded(shape.cols);
-  to_columns(q, shape.cols, shape.rank, scratch, stride);
+              CodePath path, const Fold* fold) noexcept {
   // Without take_out the loops only read m.
-  path_table(path).multiply(shape.rows, shape.cols, shape.rank, const_cast<float*>(m), scratch,
-                            stride, p, false);
+  multiply_blocks(shape, const_cast<float*>(m), q, p, scratch, path, fold, false);
 }
 
 void multiply_and_take_out(const Shape& shape, float* m, const float* q, float* p, float* scratch,
-                           CodePath path) noexcept {
-  const uint64_t stride = padded(shape.cols);
-  to_columns(q, shape.cols, shape.rank, scratch, stride);
-  path_table(path).multiply(shape.rows, shape.cols, shape.rank, m, scratch, stride, p, true);
+                           CodePath path, const Fold* fold) noexcept {
+  multiply_blocks(shape, m, q, p, scratch, path, fold, true);
 }
 
 void multiply_transposed(const Shape& shape, const float* m, const float* p, float* q,
-                         float* scratch, CodePath path) noexcept {
+                         float* scratch, CodePath path, const Fold* fold) noexcept {
   const uint64_t stride = padded(shape.cols);
-  path_table(path).multiply_transposed(shape.rows, shape.cols, shape.rank, m, p, scratch, stride);
+  std::memset(scratch, 0, shape.rank * stride * sizeof(float));
+  for_blocks(shape, fold, path, [&](uint64_t first, uint64_t rows) {
+    path_table(path).multiply_transposed(rows, shape.cols, shape.rank, m + first * shape.cols,
+                                         p + first * shape.rank, scratch, stride);
+  });
   from_columns(scratch, stride, shape.cols, shape.rank, q);
 }
 
@@ -61,6 +114,8 @@ void expand(const Shape& shape, const float* p, const float* q, float scale, flo
             float* scratch, CodePath path) noexcept {
   const uint64_t stride = padded(shape.cols);
   to_columns(q, shape.cols, shape.rank, scratch, stride);
+  if (shape.rows * shape.cols * sizeof(float) >= kStreamedBytes)
+    return expand_streamed(shape, p, scratch, scale, out, path);
   path_table(path).expand(shape.rows, shape.cols, shape.rank, out, p, scratch, stride, scale);
 }
 

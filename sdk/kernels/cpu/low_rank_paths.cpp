@@ -6,9 +6,9 @@
 
 namespace penstock::kernels::low_rank {
 
-// The tile is what fits the registers: 16 of 4 floats, 16 of 8, 32 of 16.
+// The tiles are what fits the registers: 16 of 4 floats, 16 of 8, 32 of 16.
 namespace portable {
-constexpr uint64_t kWidth = 4, kTileRows = 1, kTileCols = 2;
+constexpr uint64_t kWidth = 4, kTileRows = 1, kTileCols = 2, kDotRows = 1, kDotCols = 1;
 #include "low_rank_body.inc"
 }  // namespace portable
 
@@ -16,7 +16,7 @@ constexpr uint64_t kWidth = 4, kTileRows = 1, kTileCols = 2;
 #pragma GCC push_options
 #pragma GCC target("avx2")
 namespace avx2 {
-constexpr uint64_t kWidth = 8, kTileRows = 2, kTileCols = 2;
+constexpr uint64_t kWidth = 8, kTileRows = 2, kTileCols = 2, kDotRows = 2, kDotCols = 1;
 #include "low_rank_body.inc"
 }  // namespace avx2
 #pragma GCC pop_options
@@ -24,7 +24,7 @@ constexpr uint64_t kWidth = 8, kTileRows = 2, kTileCols = 2;
 #pragma GCC push_options
 #pragma GCC target("avx2,avx512f")
 namespace avx512 {
-constexpr uint64_t kWidth = 16, kTileRows = 4, kTileCols = 4;
+constexpr uint64_t kWidth = 16, kTileRows = 4, kTileCols = 4, kDotRows = 4, kDotCols = 2;
 #include "low_rank_body.inc"
 }  // namespace avx512
 #pragma GCC pop_options

@@ -12,6 +12,9 @@
 namespace penstock::kernels::low_rank {
 
 inline constexpr uint64_t kLanes = 16;
+inline constexpr uint64_t kSolvedRows = 32;  // at a time: a subtraction does not wait for the last
+
+inline constexpr uint64_t kRowGroup = 8;  // rows summed pairwise before they join the running sum
 
 constexpr uint64_t padded(uint64_t length) {
   return (length + kLanes - 1) / kLanes * kLanes;
@@ -21,7 +24,8 @@ struct PathTable {
   // p[rows x rank] = m[rows x cols] q; with take_out also m -= p q^T, row by row.
   void (*multiply)(uint64_t rows, uint64_t cols, uint64_t rank, float* m, const float* q_columns,
                    uint64_t stride, float* p, bool take_out);
-  // q = m^T p into q_columns, which need not be cleared.
+  // q += m^T p: called for blocks of whole groups of rows, one after the other, it adds in the
+  // order of one call for all.
   void (*multiply_transposed)(uint64_t rows, uint64_t cols, uint64_t rank, const float* m,
                               const float* p, float* q_columns, uint64_t stride);
   // m -= p q^T.
@@ -32,15 +36,24 @@ struct PathTable {
                  const float* q_columns, uint64_t stride, float scale);
   // The sum of a[i] * b[i] in double; `padded_count` is a multiple of 16.
   double (*dot)(const float* a, const float* b, uint64_t padded_count);
+  // gram[j * rank + k], k <= j < rank: the same sum of columns j and k; entries with k > j are
+  // undefined.
+  void (*gram)(const float* columns, uint64_t stride, uint64_t rank, double* gram);
   // target[i] -= factor * direction[i], computed in double and rounded to float.
   void (*subtract)(float* target, const float* direction, double factor, uint64_t padded_count);
   // columns <- columns * transpose(inverse(lower)): per entry i, with lower[rank x rank] row-major,
-  // x_j = (columns_j[i] - sum_k<j lower[j][k] x_k) / lower[j][j] in double.
+  // x_j = (columns_j[i] - sum_k<j lower[j][k] x_k) * (1 / lower[j][j]) in double.
   void (*solve)(float* columns, uint64_t stride, uint64_t rank, const double* lower,
-                double* temporary /* [rank * 16] */);
+                double* temporary /* [rank * kSolvedRows] */);
 };
 
 // `path` must be supported by this processor.
 const PathTable& path_table(CodePath path) noexcept;
+
+// factor[length x rank] -> columns, `stride` apart, zeros behind the end of each.
+void to_columns(const float* factor, uint64_t length, uint64_t rank, float* columns,
+                uint64_t stride) noexcept;
+void from_columns(const float* columns, uint64_t stride, uint64_t length, uint64_t rank,
+                  float* factor) noexcept;
 
 }  // namespace penstock::kernels::low_rank

@@ -1,5 +1,6 @@
 // Low-rank products against sums in double, and every code path against the portable one.
 #include <gtest/gtest.h>
+#include <penstock/memory.h>
 #include <kernels/low_rank.hpp>
 
 #include <cstring>
@@ -131,6 +132,64 @@ TEST(LowRank, MultiplyAndTakeOutHasTheBitsOfBothSteps) {
     EXPECT_TRUE(same_bits(together.m, apart.m)) << named(shape);
     EXPECT_TRUE(same_bits(together.p, apart.p)) << named(shape);
   }
+}
+
+// A matrix whose compensation is folded into a product, and one that is compensated before.
+struct FoldedCase {
+  FoldedCase(const Shape& shape, uint32_t form, CodePath path)
+      : together(shape),
+        apart(shape),
+        grad(gauss(together.m.size(), 4)),
+        momentum(gauss(together.m.size(), 5)),
+        momentum_apart(momentum) {
+    const bool has_momentum = form != PENSTOCK_FORM_AFFINE;
+    fold = {form,
+            0.9f,
+            0.7f,
+            0.5f,
+            grad.data(),
+            together.m.data(),
+            has_momentum ? momentum.data() : nullptr};
+    Fold before = fold;
+    before.work = apart.m.data();
+    before.momentum = has_momentum ? momentum_apart.data() : nullptr;
+    compensate(before, grad.size(), path);
+  }
+  void expect_same(const std::string& where) const {
+    EXPECT_TRUE(same_bits(together.m, apart.m)) << where;
+    EXPECT_TRUE(same_bits(together.p, apart.p)) << where;
+    EXPECT_TRUE(same_bits(together.q, apart.q)) << where;
+    EXPECT_TRUE(same_bits(momentum, momentum_apart)) << where;
+  }
+  Case together, apart;
+  Floats grad, momentum, momentum_apart;
+  Fold fold;
+};
+
+TEST(LowRank, FoldingCompensateIntoAProductChangesNoBit) {
+  std::vector<Shape> all = shapes();
+  all.push_back({300, 200, 4});  // several blocks
+  for (const Shape& s : all)
+    for (const uint32_t form : {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL})
+      for (const CodePath path : kAllCodePaths) {
+        if (!code_path_supported(path)) continue;
+        const std::string where = named(s) + " on " + std::string(code_path_name(path));
+        FoldedCase a(s, form, path), b(s, form, path), c(s, form, path);
+        Case& x = a.together;
+        multiply(s, x.m.data(), x.q.data(), x.p.data(), x.room(), path, &a.fold);
+        multiply(s, a.apart.m.data(), x.q.data(), a.apart.p.data(), a.apart.room(), path);
+        a.expect_same(where);
+        Case& y = b.together;
+        multiply_and_take_out(s, y.m.data(), y.q.data(), y.p.data(), y.room(), path, &b.fold);
+        multiply_and_take_out(s, b.apart.m.data(), y.q.data(), b.apart.p.data(), b.apart.room(),
+                              path);
+        b.expect_same(where);
+        Case& z = c.together;
+        multiply_transposed(s, z.m.data(), z.p.data(), z.q.data(), z.room(), path, &c.fold);
+        multiply_transposed(s, c.apart.m.data(), z.p.data(), c.apart.q.data(), c.apart.room(),
+                            path);
+        c.expect_same(where);
+      }
 }
 
 TEST(LowRank, EveryCodePathGivesTheSameBits) {

@@ -33,6 +33,9 @@ struct Columns {
 
   float* column(uint64_t j) const { return data + j * stride; }
   double dot(uint64_t a, uint64_t b) const { return path.dot(column(a), column(b), stride); }
+  bool is_zero(uint64_t j) const {
+    return std::all_of(column(j), column(j) + stride, [](float value) { return value == 0.0f; });
+  }
   void clear(uint64_t j) const { std::memset(column(j), 0, stride * sizeof(float)); }
   void divide(uint64_t j, double length) const {
     float* const values = column(j);
@@ -44,11 +47,9 @@ struct Columns {
 // undefined, when a pivot is too small or not finite.
 bool factor_gram(const Columns& p, double* lower) {
   const uint64_t rank = p.rank;
+  p.path.gram(p.data, p.stride, rank, lower);
   double longest = 0;
-  for (uint64_t j = 0; j < rank; ++j) {
-    for (uint64_t k = 0; k <= j; ++k) lower[j * rank + k] = p.dot(j, k);
-    longest = std::max(longest, lower[j * rank + j]);
-  }
+  for (uint64_t j = 0; j < rank; ++j) longest = std::max(longest, lower[j * rank + j]);
   for (uint64_t j = 0; j < rank; ++j) {
     for (uint64_t k = 0; k < j; ++k) {
       double rest = lower[j * rank + k];
@@ -119,7 +120,7 @@ void gram_schmidt(const Columns& p) {
 }  // namespace
 
 uint64_t orthogonalise_scratch_floats(uint64_t rows, uint64_t rank) noexcept {
-  const uint64_t doubles = rank * kLanes + rank * rank;
+  const uint64_t doubles = rank * kSolvedRows + rank * rank;
   return rank * padded(rows) + 2 * doubles;
 }
 
@@ -128,22 +129,13 @@ uint64_t orthogonalise(float* p, uint64_t rows, uint64_t rank, float* scratch,
   const uint64_t stride = padded(rows);
   const Columns columns{scratch, stride, rank, path_table(path)};
   double* const temporary = reinterpret_cast<double*>(scratch + rank * stride);
-  double* const lower = temporary + rank * kLanes;
-  for (uint64_t j = 0; j < rank; ++j) {
-    for (uint64_t i = 0; i < rows; ++i) columns.column(j)[i] = p[i * rank + j];
-    std::memset(columns.column(j) + rows, 0, (stride - rows) * sizeof(float));
-  }
+  double* const lower = temporary + rank * kSolvedRows;
+  to_columns(p, rows, rank, columns.data, stride);
   if (!cholesky_twice(columns, lower, temporary)) gram_schmidt(columns);
+  from_columns(columns.data, stride, rows, rank, p);
 
   uint64_t zero_columns = 0;
-  for (uint64_t j = 0; j < rank; ++j) {
-    bool zero = true;
-    for (uint64_t i = 0; i < rows; ++i) {
-      p[i * rank + j] = columns.column(j)[i];
-      zero = zero && p[i * rank + j] == 0.0f;
-    }
-    zero_columns += zero;
-  }
+  for (uint64_t j = 0; j < rank; ++j) zero_columns += columns.is_zero(j) ? 1 : 0;
   return zero_columns;
 }
 

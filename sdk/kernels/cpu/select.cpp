@@ -41,12 +41,12 @@ struct Workspace {
     const uint64_t room = (scratch.bytes - kSelectFixedBytes) / (2 * sizeof(uint32_t));
     capacity = room > kCompactPad ? room - kCompactPad : 0;
     indices = reinterpret_cast<uint32_t*>(static_cast<char*>(scratch.data) + kSelectFixedBytes);
-    keys = indices + room;
+    bits = indices + room;
   }
   uint32_t* sample() const { return indices; }  // [2 * capacity]
   uint32_t* histogram;
   uint32_t* indices;  // [capacity + kCompactPad]
-  uint32_t* keys;
+  uint32_t* bits;     // of the entries there
   uint64_t capacity;
 };
 
@@ -100,7 +100,7 @@ uint64_t compact_all(std::span<SelectSegment> segments, uint32_t threshold, cons
       if (segment.fold != nullptr) compensate(segment.fold->from(begin), size, path);
       if (count > work.capacity) continue;
       count = compact(segment.x + begin, size, static_cast<uint32_t>(offset + begin), threshold,
-                      work.indices, work.keys, count, work.capacity);
+                      work.indices, work.bits, count, work.capacity);
     }
     segment.fold = nullptr;
     offset += segment.n;
@@ -115,15 +115,25 @@ class Emitter {
     for (SelectSegment& segment : segments) segment.count = 0;
   }
   void operator()(uint64_t position) {
-    while (position - begins_ >= segments_[current_].n) begins_ += segments_[current_++].n;
-    SelectSegment& segment = segments_[current_];
-    const uint64_t index = position - begins_;
-    segment.indices[segment.count] = static_cast<uint32_t>(index);
-    if (segment.values != nullptr) segment.values[segment.count] = segment.x[index];
-    ++segment.count;
+    SelectSegment& segment = at(position);
+    put(segment, position, segment.x[position - begins_]);
+  }
+  // The same where the value is at hand: x may have left the cache.
+  void operator()(uint64_t position, uint32_t bits) {
+    put(at(position), position, std::bit_cast<float>(bits));
   }
 
  private:
+  SelectSegment& at(uint64_t position) {
+    while (position - begins_ >= segments_[current_].n) begins_ += segments_[current_++].n;
+    return segments_[current_];
+  }
+  void put(SelectSegment& segment, uint64_t position, float value) {
+    segment.indices[segment.count] = static_cast<uint32_t>(position - begins_);
+    if (segment.values != nullptr) segment.values[segment.count] = value;
+    ++segment.count;
+  }
+
   std::span<SelectSegment> segments_;
   uint64_t current_ = 0;
   uint64_t begins_ = 0;
@@ -135,21 +145,22 @@ void emit_collected(std::span<SelectSegment> segments, uint64_t k, uint64_t coun
   ExactThreshold exact{0, 0};  // all are above
   if (count > k) {
     const auto keys = [&](auto&& body) {
-      for (uint64_t j = 0; j < count; ++j) body(j, work.keys[j]);
+      for (uint64_t j = 0; j < count; ++j) body(j, key_of_bits(work.bits[j]));
     };
     exact = select_exactly(keys, count, k, work.histogram);
   }
-  // First the positions, without branches; then the values they stand for.
+  // Moved together without branches, then handed out.
   uint64_t chosen = 0;
   for (uint64_t j = 0; chosen < k; ++j) {
-    const uint32_t key = work.keys[j];
+    const uint32_t bits = work.bits[j], key = key_of_bits(bits);
     const bool tie = key == exact.threshold && exact.ties > 0;
     work.indices[chosen] = work.indices[j];
+    work.bits[chosen] = bits;
     chosen += key > exact.threshold || tie ? 1 : 0;
     exact.ties -= tie ? 1 : 0;
   }
   Emitter emit(segments);
-  for (uint64_t j = 0; j < k; ++j) emit(work.indices[j]);
+  for (uint64_t j = 0; j < k; ++j) emit(work.indices[j], work.bits[j]);
 }
 
 // All `count` < k entries that are not zero, and zeros from the front to make k.
@@ -160,7 +171,7 @@ void emit_with_zeros(std::span<SelectSegment> segments, uint64_t k, uint64_t cou
   uint64_t position = 0;
   for (uint64_t j = 0; j < count; ++j) {
     for (; position < work.indices[j] && zeros > 0; ++position, --zeros) emit(position);
-    emit(work.indices[j]);
+    emit(work.indices[j], work.bits[j]);
     position = uint64_t{work.indices[j]} + 1;
   }
   for (; zeros > 0; --zeros) emit(position++);

@@ -1,6 +1,7 @@
 // Sums of signs with values. A tile of the result stays in the first cache while one sender after
 // the other is added to it, so the result is written once however many there are.
 #include "sign_tile.hpp"
+#include "stream.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -117,14 +118,20 @@ Put put_on(CodePath path) {
 void sum_valued_signs(const ValuedSigns* senders, uint64_t n_senders, uint64_t numel, uint64_t run,
                       bool clear, float* out, CodePath path) noexcept {
   const Put put_first = put_on<true>(path), add = put_on<false>(path);
-  if (clear && n_senders == 0) std::fill_n(out, numel, 0.0f);
+  if (n_senders == 0) {
+    if (clear) std::fill_n(out, numel, 0.0f);
+    return;
+  }
   const uint64_t run_words = sign_words(run);
+  const bool streamed = clear && numel * sizeof(float) >= kStreamedBytes;
+  alignas(64) float buffer[kTileWords * 64];
   for (Tile tile{0, 0}; tile.first_word < sign_words(numel); tile.first_word += tile.words) {
     const uint64_t which = tile.first_word / run_words;
     tile.words = std::min({kTileWords, sign_words(numel) - tile.first_word,
                            (which + 1) * run_words - tile.first_word});
     const uint64_t first = tile.first_word * 64;
     const uint64_t count = std::min(tile.words * 64, numel - first);
+    float* const target = streamed ? buffer : out + first;
     for (uint64_t r = 0; r < n_senders; ++r) {
       uint64_t nonzero[kTileWords];
       const Signs& signs = senders[r].signs;
@@ -132,9 +139,11 @@ void sum_valued_signs(const ValuedSigns* senders, uint64_t n_senders, uint64_t n
       const float* const values = senders[r].values + 2 * which;
       const Part part{signs.negative + tile.first_word, zeros ? nonzero : nullptr, values[0],
                       values[1]};
-      (clear && r == 0 ? put_first : add)(part, count, out + first);
+      (clear && r == 0 ? put_first : add)(part, count, target);
     }
+    if (streamed) stream(out + first, buffer, count);
   }
+  if (streamed) end_stream();
 }
 
 }  // namespace penstock::kernels

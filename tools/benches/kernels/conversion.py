@@ -35,8 +35,8 @@ def both_ways(world: World, name: str, dtype: torch.dtype) -> Iterator[Row]:
         assert np.array_equal(back, tensor.to(dtype).float().numpy())
 
     goals = [Goal("ours", "memcpy", "<=", 0.85), Goal("torch", "ours")]
-    yield Row(f"float32 to {name}", {"ours": there, "torch": lambda: kept.copy_(tensor)}, same, goals)
-    yield Row(f"{name} to float32", {"ours": again, "torch": lambda: theirs.copy_(kept)}, same_again, goals)
+    yield Row(f"float32 to {name}", {"ours": there, "torch": lambda: kept.copy_(tensor)}, same, goals, ("memcpy", 6 / 8))
+    yield Row(f"{name} to float32", {"ours": again, "torch": lambda: theirs.copy_(kept)}, same_again, goals, ("memcpy", 6 / 8))
 
 
 def rows(world: World) -> Iterator[Row]:

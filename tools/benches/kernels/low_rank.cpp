@@ -1,7 +1,6 @@
 // Power-SGD's step on one rank and the orthogonalisation of factors: the functions behind
 // low_rank.py.
 #include <penstock/memory.h>
-#include <kernels/fold.hpp>
 #include <kernels/low_rank.hpp>
 
 #include <algorithm>
@@ -21,8 +20,8 @@ BENCH uint64_t bench_low_rank_scratch(uint64_t rows, uint64_t cols, uint64_t ran
 BENCH void bench_power_sgd(const float* grad, float* work, float* out, float* p, float* q,
                            uint64_t rows, uint64_t cols, uint64_t rank, float* scratch) {
   const low_rank::Shape shape{rows, cols, rank};
-  kernels::compensate({PENSTOCK_FORM_AFFINE, 1, 1, 1, grad, work, nullptr}, rows * cols);
-  low_rank::multiply(shape, work, q, p, scratch);
+  const kernels::Fold fold{PENSTOCK_FORM_AFFINE, 1, 1, 1, grad, work, nullptr};
+  low_rank::multiply(shape, work, q, p, scratch, kernels::widest_code_path(), &fold);
   low_rank::orthogonalise(p, rows, rank, scratch);
   low_rank::multiply_transposed(shape, work, p, q, scratch);
   low_rank::take_out(shape, work, p, q, scratch);
@@ -32,8 +31,4 @@ BENCH void bench_power_sgd(const float* grad, float* work, float* out, float* p,
 
 BENCH uint64_t bench_orthogonalise(float* p, uint64_t rows, uint64_t rank, float* scratch) {
   return low_rank::orthogonalise(p, rows, rank, scratch);
-}
-
-BENCH void bench_add(float* a, const float* b, uint64_t n) {
-  for (uint64_t i = 0; i < n; ++i) a[i] += b[i];
 }

@@ -38,11 +38,6 @@ def power_sgd(world: World, rank: int) -> Row:
         assert np.abs(out.reshape(side, side) - expected).max() <= 1e-4 * scale
         assert np.abs(work.reshape(side, side) - (whole - expected)).max() <= 1e-4 * scale
 
-    added = world.heavy_tailed(4, elements)
-
-    def add() -> None:
-        world.door.bench_add(pointer(added), pointer(grad), count(elements))
-
     t_grad, t_work = torch.from_numpy(grad).view(side, side), torch.from_numpy(work.copy()).view(side, side)
     state = {"q": torch.from_numpy(q.copy()).view(side, rank)}
 
@@ -55,8 +50,8 @@ def power_sgd(world: World, rank: int) -> Row:
         state["q"] = torch.linalg.qr(right).Q
         return approximation
 
-    return Row(f"Power-SGD of rank {rank} on {side} x {side} with residual", {"ours": ours, "a += b": add, "torch": theirs}, check,
-               [Goal("ours", "a += b", "<=", 3.1), Goal("torch", "ours", ">=", 5.0)])
+    return Row(f"Power-SGD of rank {rank} on {side} x {side} with residual", {"ours": ours, "torch": theirs}, check,
+               [Goal("ours", "update", "<=", 3.1), Goal("torch", "ours", ">=", 5.0)], ("update", 28 / 12))
 
 
 def orthogonalisation(world: World, rows: int, rank: int) -> Row:
@@ -76,7 +71,7 @@ def orthogonalisation(world: World, rows: int, rank: int) -> Row:
         assert np.abs(columns @ (columns.T @ whole) - whole).max() <= 1e-4 * np.abs(whole).max()
 
     return Row(f"orthogonalisation, {rows} x {rank}", {"ours": ours, "torch.linalg.qr": lambda: torch.linalg.qr(tensor)}, check,
-               [Goal("ours", "torch.linalg.qr", "<=", 0.4)])
+               [Goal("ours", "torch.linalg.qr", "<=", 0.4)], None)
 
 
 def rows(world: World) -> Iterator[Row]:

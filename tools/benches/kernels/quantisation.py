@@ -48,8 +48,8 @@ def signs(world: World) -> Iterator[Row]:
         assert np.array_equal(bits(above, n), 2 * nays < VOTERS) and np.array_equal(bits(below, n), 2 * nays > VOTERS)
 
     yield Row("signs packed", {"ours": pack}, packed, [Goal("ours", "memcpy", "<=", 0.45)])
-    yield Row("signs unpacked with a scale", {"ours": unpack}, unpacked, [Goal("ours", "memcpy", "<=", 0.52)])
-    yield Row(f"vote of {VOTERS}", {"ours": vote}, voted, [Goal("ours", "memcpy", "<=", 0.12)])
+    yield Row("signs unpacked with a scale", {"ours": unpack}, unpacked, [Goal("ours", "memcpy", "<=", 0.52)], ("memcpy", 0.5))
+    yield Row(f"vote of {VOTERS}", {"ours": vote}, voted, [Goal("ours", "memcpy", "<=", 0.12)], ("read", (VOTERS + 2) / 32))
 
 
 def ef_sign(world: World) -> Row:
@@ -67,7 +67,7 @@ def ef_sign(world: World) -> Row:
         assert np.isclose(scale, np.abs(whole).mean(dtype=np.float64), rtol=1e-6)
         assert np.array_equal(bits(plane, n), whole < 0) and np.array_equal(work, whole - scale * np.sign(whole))
 
-    return Row("EF-sign with residual", {"ours": ours}, check, [Goal("ours", "memcpy", "<=", 1.3)])
+    return Row("EF-sign with residual", {"ours": ours}, check, [Goal("ours", "memcpy", "<=", 1.3)], ("update", 20 / 12))
 
 
 def rounding(world: World) -> Iterator[Row]:

@@ -34,9 +34,11 @@ class Row:
     """One kernel against others on the same data. `check` runs first and raises AssertionError where a result is wrong."""
 
     what: str
-    contestants: dict[str, Callable[[], object]]  # "memcpy" of n floats is added
+    contestants: dict[str, Callable[[], object]]  # "memcpy" of n floats is added, and the floor
     check: Callable[[], None]
     goals: list[Goal] = field(default_factory=list)
+    # The sweep of World.sweeps that the bytes to be moved come down to, and how many of it; none where memory is no bound.
+    floor: tuple[str, float] | None = ("read", 1.0)
 
 
 class World:
@@ -50,6 +52,15 @@ class World:
 
     def memcpy(self) -> None:
         self.door.bench_memcpy(pointer(self._target), pointer(self._source), ctypes.c_uint64(4 * self.n))
+
+    def sweeps(self) -> dict[str, Callable[[], object]]:
+        """Sweeps over memory that do next to nothing else: 4, 8 and 12 bytes per float."""
+        n = ctypes.c_uint64(self.n)
+        return {
+            "read": lambda: self.door.bench_read(pointer(self._source), n),
+            "memcpy": self.memcpy,
+            "update": lambda: self.door.bench_update(pointer(self._target), pointer(self._source), n),
+        }
 
     def heavy_tailed(self, seed: int = 1, elements: int | None = None) -> np.ndarray:
         """Normal times exp(normal), as gradients look."""
@@ -79,7 +90,9 @@ def run(row: Row, world: World, rounds: int) -> dict[str, Any]:
     All run in this thread, and its processor time is what counts: other processes disturb less.
     """
     row.check()
-    contestants = {"memcpy": world.memcpy, **row.contestants}
+    sweeps = world.sweeps()
+    baselines = ["memcpy"] + ([row.floor[0]] if row.floor else [])
+    contestants = {name: sweeps[name] for name in baselines} | row.contestants
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         for name, contestant in contestants.items():
@@ -92,6 +105,10 @@ def run(row: Row, world: World, rounds: int) -> dict[str, Any]:
         ratio = spread([a / b for a, b in zip(times[goal.numerator], times[goal.denominator])])
         ratios.append({"ratio": f"{goal.numerator} / {goal.denominator}", "value": ratio, "met": goal.met(ratio[0]),
                        "goal": "" if goal.limit is None else f"{goal.relation} {goal.limit:g}"})
+    if row.floor:
+        sweep, share = row.floor
+        above = spread([a / (share * b) for a, b in zip(times["ours"], times[sweep])])
+        ratios.append({"ratio": "ours / floor", "value": above, "met": True, "goal": f"floor: {share:.3g} x {sweep}"})
     return {"what": row.what, "ms": {name: spread([1e3 * t for t in series]) for name, series in times.items()}, "ratios": ratios}
 
 

@@ -114,7 +114,8 @@ def folded(world: World, what: str, density: float, momentum: bool, reused: bool
         if momentum:
             theirs_u[chosen] = 0
 
-    return Row(what, {"ours": ours, "torch": theirs}, check, [Goal("ours", "memcpy", "<=", limit), Goal("torch", "ours")])
+    floor = ("update", 5 / 3 if momentum else 1.0)  # grad, work, and u are read, work and u written
+    return Row(what, {"ours": ours, "torch": theirs}, check, [Goal("ours", "memcpy", "<=", limit), Goal("torch", "ours")], floor)
 
 
 def statistics(world: World, logs: bool) -> Row:
