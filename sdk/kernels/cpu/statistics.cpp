@@ -62,6 +62,7 @@ Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& reque
   Lanes lanes;
   for (uint64_t begin = 0; begin < n; begin += kTile) {
     const uint64_t size = std::min(kTile, n - begin);
+    if (request.fold != nullptr) compensate(request.fold->from(begin), size, path);
     const uint64_t whole = size / kLanes * kLanes;
     tile(x + begin, whole, request.logs, lanes);
     if (whole < size) {  // zeros change nothing
