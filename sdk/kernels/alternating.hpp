@@ -12,7 +12,7 @@
 
 namespace penstock::plugins {
 
-class AlternatingFactors {
+class AlternatingFactors : public sdk::FoldingEncoder<AlternatingFactors> {
  public:
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -31,24 +31,16 @@ class AlternatingFactors {
     need.scratch_bytes = FactorScratch::bytes(shape_of(item, rank));
   }
 
-  void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
-    encode_folded(call, items, payloads, nullptr);
-  }
-
-  void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
-                     const penstock_fold* const* folds) {
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      sdk::PayloadWriter payload = payloads[i];
-      const uint64_t rank = rule_.rank_of(items[i]);
-      kernels::Fold room;
-      const kernels::Fold* const fold = sdk::fold_at(folds, i, items[i], call, room);
-      if (rank == 0)
-        encode_dense(items[i], payload, fold);
-      else
-        encode_factor(call, items[i], rank, payload.room<float>(0).data(), fold);
-      payload.kind(rank == 0 ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
-      payload.count(0, payload.room<float>(0).size());
-    }
+  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) {
+    const uint64_t rank = rule_.rank_of(item);
+    const std::span<float> sent = payload.room<float>(0);
+    if (rank == 0)
+      encode_dense(item, payload, fold);
+    else
+      encode_factor(call, item, rank, sent.data(), fold);
+    payload.kind(rank == 0 ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
+    payload.count(0, sent.size());
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {

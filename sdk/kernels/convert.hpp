@@ -2,6 +2,7 @@
 // NaN stays NaN (quiet, upper payload bits kept). Every code path gives the same bits.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace penstock::kernels {
@@ -11,6 +12,17 @@ uint16_t float_to_half(float value) noexcept;
 float half_to_float(uint16_t bits) noexcept;
 uint16_t float_to_bfloat16(float value) noexcept;
 float bfloat16_to_float(uint16_t bits) noexcept;
+
+// The largest number of a type that each of `ranks` >= 1 ranks may send without their sum
+// overflowing: a share of the type's largest, its fraction cut to the bits that the type has. [any]
+inline float half_share(uint32_t ranks) noexcept {
+  const float share = 65504.0f / static_cast<float>(ranks);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(share) & ~0x1fffu);
+}
+inline float bfloat16_share(uint32_t ranks) noexcept {
+  const float share = 0x1.fep127f / static_cast<float>(ranks);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(share) & ~0xffffu);
+}
 
 // source[count] -> target[count]; the ranges must not overlap. [any]
 void floats_to_halves(const float* source, uint16_t* target, uint64_t count) noexcept;

@@ -34,6 +34,10 @@ struct Fold {
   }
 };
 
+// Elements to compensate before looking at them: gradient, work and momentum in the first-level
+// cache. A multiple of what any sweep handles at a time.
+inline constexpr uint64_t kFoldTile = 2048;
+
 // Over n elements. No code path or cut changes a bit.
 void compensate(const Fold& fold, uint64_t n, CodePath path = widest_code_path()) noexcept;
 

@@ -1,11 +1,16 @@
-// A fold as the core hands it over (fold.h), as the kernels want it (fold.hpp).
+// A fold as the core hands it over (fold.h), as the kernels want it (fold.hpp), and the loop of a
+// compressor that folds.
 #pragma once
 
-#include <penstock/fold.h>
+#include <penstock/compressor.hpp>
+
 #include <kernels/fold.hpp>
-#include <penstock/views.hpp>
 
 namespace penstock::sdk {
+
+// For traits.folds: the kernels know every form.
+inline constexpr uint32_t kAllFolds =
+    PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
 
 inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const Call& call) {
   const bool has_momentum = fold.form != PENSTOCK_FORM_AFFINE;
@@ -22,15 +27,40 @@ inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const 
           has_momentum ? elements<float>(*fold.momentum).data() : nullptr};
 }
 
-// The fold of item i, made in `room`; null where there is none to make.
-inline const kernels::Fold* fold_at(const penstock_fold* const* folds, uint64_t i, const Item& item,
-                                    const Call& call, kernels::Fold& room) {
-  if (folds == nullptr || folds[i] == nullptr) return nullptr;
-  room = fold_of(*folds[i], item, call);
-  return &room;
+// encode(item, payload, fold) for every item of a call. `fold` is what encode has to do to work
+// first, or in the sweep in which it looks at it; null where work has been compensated. `folds` is
+// null for a call that folds nothing.
+template <typename Encode>
+void encode_each(const Call& call, const Items& items, PayloadWriters& payloads,
+                 const penstock_fold* const* folds, Encode&& encode) {
+  for (uint64_t i = 0; i < items.size(); ++i) {
+    PayloadWriter payload = payloads[i];
+    if (folds == nullptr || folds[i] == nullptr) {
+      encode(items[i], payload, nullptr);
+    } else {
+      const kernels::Fold fold = fold_of(*folds[i], items[i], call);
+      encode(items[i], payload, &fold);
+    }
+  }
 }
 
-inline constexpr uint32_t kAllFolds =
-    PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
+// Both doors of a compressor that encodes item by item and may fold, from one:
+//   class Method : public FoldingEncoder<Method> {
+//     void encode_item(const Call& call, const Item& item, PayloadWriter& payload,
+//                      const kernels::Fold* fold);
+template <typename Method>
+class FoldingEncoder {
+ public:
+  void encode(const Call& call, const Items& items, PayloadWriters& payloads) {
+    encode_folded(call, items, payloads, nullptr);
+  }
+  void encode_folded(const Call& call, const Items& items, PayloadWriters& payloads,
+                     const penstock_fold* const* folds) {
+    encode_each(call, items, payloads, folds,
+                [&](const Item& item, PayloadWriter& payload, const kernels::Fold* fold) {
+                  static_cast<Method&>(*this).encode_item(call, item, payload, fold);
+                });
+  }
+};
 
 }  // namespace penstock::sdk

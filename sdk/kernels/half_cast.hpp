@@ -3,7 +3,7 @@
 //
 // `Format` names a format:
 //   static constexpr uint32_t kDtype;      // PENSTOCK_FLOAT16, ...
-//   static constexpr float kLargest;       // finite
+//   static float share(uint32_t ranks);    // the largest that so many may send (convert.hpp)
 //   static void narrow(const float* source, uint16_t* bits, uint64_t count);
 //   static void widen(const uint16_t* bits, float* target, uint64_t count);
 #pragma once
@@ -31,7 +31,7 @@ class HalfCast {
     const std::span<float> work = item.work();
     const std::span<uint16_t> bits = payload.room<uint16_t>(0);
     if (item.keeps())
-      take_out(work, bits, limit_among(call.step->world));
+      take_out(work, bits, Format::share(call.step->world));
     else
       Format::narrow(work.data(), bits.data(), work.size());
     payload.kind(PENSTOCK_PAYLOAD_DENSE);
@@ -51,20 +51,6 @@ class HalfCast {
 
  private:
   static constexpr uint64_t kTile = 1024;
-
-  // The largest value that all of `world` ranks may send without their sum overflowing. The bits of
-  // the next smaller number are one less.
-  static float limit_among(uint32_t world) {
-    const float limit = Format::kLargest / static_cast<float>(world);
-    uint16_t bits = 0;
-    float value = 0;
-    Format::narrow(&limit, &bits, 1);
-    Format::widen(&bits, &value, 1);
-    if (value <= limit) return value;
-    --bits;
-    Format::widen(&bits, &value, 1);
-    return value;
-  }
 
   // work -= bits = rounded work. What exceeds `limit` stays in work too: then neither a value nor
   // the sum over ranks overflows, and nothing is lost to an infinity.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <kernels/code_path.hpp>
+#include <kernels/fold.hpp>
 
 #include <cstdint>
 
@@ -35,9 +36,11 @@ struct Signs {
 
 // Writes the plane of negative elements and the positions of the first `capacity` zeros (of either
 // sign). Returns how many zeros there are: if more than `capacity`, the list is useless and
-// pack_nonzero has to name them.
+// pack_nonzero has to name them. With `fold`, whose work is `values`, they are compensated first,
+// in the same sweep.
 uint64_t pack_signs(const float* values, uint64_t numel, uint64_t* negative, uint32_t* zeros,
-                    uint64_t capacity, CodePath path = widest_code_path()) noexcept;
+                    uint64_t capacity, CodePath path = widest_code_path(),
+                    const Fold* fold = nullptr) noexcept;
 
 // Writes the plane of elements that are not zero.
 void pack_nonzero(const float* values, uint64_t numel, uint64_t* nonzero,

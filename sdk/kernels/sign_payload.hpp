@@ -24,13 +24,14 @@ inline sdk::Round& plan_signs(sdk::Round& round, uint64_t numel) {
       .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, words, false);
 }
 
-// Writes the three sections and marks the payload as coded.
+// Writes the three sections and marks the payload as coded. With `fold` work is compensated first,
+// in the same sweep.
 inline void write_signs(std::span<const float> work, sdk::PayloadWriter& payload,
-                        kernels::CodePath path) {
+                        kernels::CodePath path, const kernels::Fold* fold = nullptr) {
   const std::span<uint64_t> negative = payload.room<uint64_t>(kNegative);
   const std::span<uint32_t> zeros = payload.room<uint32_t>(kZeros);
   const uint64_t n_zeros = kernels::pack_signs(work.data(), work.size(), negative.data(),
-                                               zeros.data(), zeros.size(), path);
+                                               zeros.data(), zeros.size(), path, fold);
   const bool listed = n_zeros <= zeros.size();
   if (!listed)
     kernels::pack_nonzero(work.data(), work.size(), payload.room<uint64_t>(kNonzero).data(), path);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <kernels/code_path.hpp>
+#include <kernels/fold.hpp>
 
 #include <cstdint>
 #include <span>
@@ -31,6 +32,8 @@ struct StatisticsRequest {
   uint64_t* counts = nullptr;
   // Each entry's logarithm is right to about 1e-7.
   bool logs = false;
+  // Whose work is x: it is compensated first, in the same sweep, to the same bits.
+  const Fold* fold = nullptr;
 };
 
 // x[n] is finite. A NaN counts for no threshold, and makes sums NaN. Does not allocate. [any]

@@ -8,11 +8,14 @@
 #pragma once
 
 #include <kernels/density.hpp>
+#include <kernels/folded.hpp>
 #include <kernels/select.hpp>
 #include <kernels/sparse_values.hpp>
+#include <kernels/statistics.hpp>
 
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace penstock::sdk {
 
@@ -42,26 +45,26 @@ struct Settled {
   bool hit;         // the number that passed was inside the band
 };
 
-// Chooses the entries of x with |x| >= threshold. If fewer than band.least pass, or the threshold
-// is not positive and finite, it is the band.target largest instead; if more than band.most pass,
-// the band.most largest. Zeros are never chosen; between equal magnitudes the lower index goes.
-inline Settled select_near(std::span<const float> x, float threshold, const KeptBand& band,
-                           uint32_t* indices, kernels::SelectScratch scratch,
-                           kernels::CodePath path) {
+// Chooses the entries of target.x with |x| >= threshold, after its fold where it still has one. If
+// fewer than band.least pass, or the threshold is not positive and finite, it is the band.target
+// largest instead; if more than band.most pass, the band.most largest. Zeros are never chosen;
+// between equal magnitudes the lower index goes.
+inline Settled select_near(kernels::SelectSegment& target, float threshold, const KeptBand& band,
+                           kernels::SelectScratch scratch, kernels::CodePath path) {
   Settled settled{0, threshold, true};
+  target.count = 0;
   if (std::isfinite(threshold) && threshold > 0)
-    settled.count = kernels::select_above(x.data(), x.size(), threshold, band.most, indices,
-                                          nullptr, scratch, path);
-  if (settled.count < band.least) {
+    kernels::select_above(target, threshold, band.most, scratch, path);
+  if (target.count < band.least) {
     settled.hit = false;
-    settled.count =
-        kernels::select_above(x.data(), x.size(), 0, band.target, indices, nullptr, scratch, path);
+    kernels::select_above(target, 0, band.target, scratch, path);
   }
+  settled.count = target.count;
   if (settled.count == 0) return {0, 0, false};
   if (!settled.hit || settled.count == band.most) {  // the threshold says nothing about the number
-    float lowest = std::fabs(x[indices[0]]);
+    float lowest = std::fabs(target.x[target.indices[0]]);
     for (uint64_t j = 1; j < settled.count; ++j)
-      lowest = std::min(lowest, std::fabs(x[indices[j]]));
+      lowest = std::min(lowest, std::fabs(target.x[target.indices[j]]));
     settled.hit = settled.hit && lowest < settled.threshold * 1.25f;
     settled.threshold = lowest;
   }
@@ -78,6 +81,23 @@ inline Settled select_near(std::span<const float> x, float threshold, const Kept
 // loss scale, all else does not.
 inline double work_unit(const Call& call, const Item& item) {
   return item.c().work.data == item.c().grad.data ? call.step->grad_scale : 1;
+}
+
+// The entries of an item's work that compete, and room for those that go in section 0 of its
+// payload.
+inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& payload,
+                                         const kernels::Fold* fold) {
+  kernels::SelectSegment target{item.work().data(), item.numel(), payload.room<uint32_t>(0).data(),
+                                nullptr};
+  target.fold = fold;
+  return target;
+}
+
+// What an estimate looks at first: does the fold where the target still has one.
+inline kernels::Statistics first_statistics(kernels::SelectSegment& target,
+                                            kernels::StatisticsRequest request = {}) {
+  request.fold = std::exchange(target.fold, nullptr);
+  return kernels::statistics(target.x, target.n, request);
 }
 
 class SteeredSelection {
@@ -121,13 +141,15 @@ class SteeredSelection {
     return band;
   }
 
-  // Chooses entries of x for a payload. `state` holds the numbers that plan declared.
+  // Chooses entries of target.x for a payload. `state` holds the numbers that plan declared.
   //   float estimate(std::span<float> learned)              a fresh threshold, in units of x
   //   void learn(std::span<float> learned, const Settled&)  after a fresh one
+  // Where the target has a fold, the first sweep does it: that of the estimate, which takes the
+  // fold out of the target, or that of the selection.
   template <typename Estimate, typename Learn>
-  Settled choose(const Call& call, std::span<const float> x, double unit, const KeptBand& band,
-                 std::span<float> state, uint32_t* indices, uint64_t own_bytes, Estimate&& estimate,
-                 Learn&& learn) const {
+  Settled choose(const Call& call, kernels::SelectSegment& target, double unit,
+                 const KeptBand& band, std::span<float> state, uint64_t own_bytes,
+                 Estimate&& estimate, Learn&& learn) const {
     float& last = state[0];  // in true units; 0: none
     float& age = state[1];   // steps since the last estimate
     const std::span<float> learned = state.subspan(kOwnNumbers);
@@ -137,7 +159,7 @@ class SteeredSelection {
     const auto scale = static_cast<float>(unit);
     const bool reuse = last > 0 && age < reuse_period_;
     const float threshold = reuse ? last * scale : estimate(learned);
-    const Settled settled = select_near(x, threshold * band.slack, band, indices, scratch, path_);
+    const Settled settled = select_near(target, threshold * band.slack, band, scratch, path_);
     if (!reuse) learn(learned, settled);
     last = settled.threshold / scale;
     age = settled.hit ? (reuse ? age + 1 : 1) : reuse_period_;

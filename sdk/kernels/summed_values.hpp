@@ -5,9 +5,8 @@
 // one first, which is a round of its own, and a sum of bytes does not fit a byte.
 #pragma once
 
+#include <kernels/convert.hpp>
 #include <kernels/sparse_values.hpp>
-
-#include <bit>
 
 namespace penstock::sdk {
 
@@ -65,13 +64,9 @@ class SummedValues {
   };
 
  private:
-  // A share of the largest number, its fraction cut to the bits that the type has.
   float limit_among(uint32_t world) const {
-    const bool half = type_ == kernels::ValueType::kFloat16;
-    const float largest = half ? 65504.0f : 0x1.fep127f;
-    const uint32_t cut = half ? 0x1fffu : 0xffffu;
-    const auto bits = std::bit_cast<uint32_t>(largest / static_cast<float>(world));
-    return std::bit_cast<float>(bits & ~cut);
+    return type_ == kernels::ValueType::kFloat16 ? kernels::half_share(world)
+                                                 : kernels::bfloat16_share(world);
   }
 
   kernels::ValueType type_ = kernels::ValueType::kFloat32;

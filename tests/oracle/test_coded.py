@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
+from .cases import ITEMS, RANKS, expect_nothing_lost
 from .method import Item, Method
 from .coded import Inceptionn, Int8, MaxMin, Sketch, Tbq, dynamic_tree, uniform
-from .test_oracle import ITEMS, RANKS, gradients
 
 Make = Callable[[Sequence[Item], int], Method]
 
@@ -25,17 +25,7 @@ METHODS: dict[str, Make] = {
 
 @pytest.mark.parametrize("name", METHODS)
 def test_nothing_is_lost(name: str) -> None:
-    method = METHODS[name](ITEMS, RANKS)
-    given = {item.name: torch.zeros(item.numel) for item in ITEMS}
-    taken = {item.name: torch.zeros(item.numel) for item in ITEMS}
-    for step in range(20):
-        grads = gradients(step)
-        for name_, update in method.step(step, grads).items():
-            taken[name_] += RANKS * update.reshape(-1)
-            given[name_] += sum(g[name_].reshape(-1) for g in grads)
-    for item in ITEMS:
-        kept = sum(method.kept(rank)[item.name] for rank in range(RANKS))
-        assert torch.allclose(kept + taken[item.name], given[item.name], atol=1e-3), item.name
+    expect_nothing_lost(METHODS[name](ITEMS, RANKS), 20)
 
 
 def test_the_tree_has_256_numbers_and_is_odd_but_for_one() -> None:

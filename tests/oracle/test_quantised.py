@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from .cases import ITEMS, RANKS, expect_nothing_lost
 from .method import Item
 from .quantised import Draw, Quantised, Send, Signum, ef_sign, natural, one_bit, qsgd, tern_grad
 from .random import GOLDEN, MASK, splitmix64
 
-RANKS = 3
-ITEMS = [Item("weight", 0, (40, 33)), Item("bias", 1, (40,)), Item("one", 2, (1,))]
 SENDS: dict[str, Send] = {
     "efsign": ef_sign,
     "onebit": one_bit(),
@@ -20,11 +19,6 @@ SENDS: dict[str, Send] = {
     "qsgd by maximum": qsgd(8, 0, "max"),
     "natural": natural,
 }
-
-
-def gradients(step: int) -> list[dict[str, torch.Tensor]]:
-    generator = torch.Generator().manual_seed(1000 + step)
-    return [{i.name: torch.randn(i.shape, generator=generator) for i in ITEMS} for _ in range(RANKS)]
 
 
 def test_words_follow_the_formula_element_by_element() -> None:
@@ -62,18 +56,7 @@ def test_expectations_are_the_input(name: str) -> None:
 # Of the unbiased methods only those whose rounding is smaller than the input: others let a residual grow without bound.
 @pytest.mark.parametrize("name", SENDS)
 def test_mass_is_conserved_over_a_hundred_steps(name: str) -> None:
-    method = Quantised(ITEMS, RANKS, True, SENDS[name])
-    given = {i.name: torch.zeros(i.numel, dtype=torch.float64) for i in ITEMS}
-    received = {i.name: torch.zeros(i.numel, dtype=torch.float64) for i in ITEMS}
-    for step in range(100):
-        grads = gradients(step)
-        for item_name, update in method.step(step, grads).items():
-            received[item_name] += RANKS * update.reshape(-1).double()
-            given[item_name] += sum(g[item_name].reshape(-1).double() for g in grads)
-    for item in ITEMS:
-        kept = sum(method.kept(rank)[item.name].double() for rank in range(RANKS))
-        gap = float((given[item.name] - received[item.name] - kept).abs().max())
-        assert gap < 2e-3, f"{item.name}: {gap}"  # 100 steps of float32 sums of a few hundred
+    expect_nothing_lost(Quantised(ITEMS, RANKS, True, SENDS[name]))
 
 
 def test_signum_votes_over_momenta() -> None:

@@ -5,19 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from .cases import ITEMS, RANKS, expect_nothing_lost, gradients
 from .dense import DenseMean
-from .method import Item, Method
+from .method import Item
 from .schemes import make_scheme
 from .sparse_more import AdTopK, AlternatingPowerSgd, ChunkTopK, RandomK, drawn_positions
-
-RANKS = 3
-ITEMS = [Item("weight", 0, (40, 33)), Item("bias", 1, (40,)), Item("kernel", 2, (8, 3, 5, 5)), Item("one", 3, (1,))]
-
-
-def gradients(step: int) -> list[dict[str, torch.Tensor]]:
-    generator = torch.Generator().manual_seed(100 + step)
-    return [{i.name: torch.randn(i.shape, generator=generator) for i in ITEMS} for _ in range(RANKS)]
-
 
 KEEPING = {
     "random-k": lambda: RandomK(ITEMS, RANKS, True, 0.1),
@@ -31,16 +23,7 @@ KEEPING = {
 
 @pytest.mark.parametrize("name", KEEPING)
 def test_mass_is_conserved_over_a_hundred_steps(name: str) -> None:
-    method: Method = KEEPING[name]()
-    balance = {i.name: torch.zeros(i.numel, dtype=torch.float64) for i in ITEMS}
-    for step in range(100):
-        grads = gradients(step)
-        for item_name, sent in method.step(step, grads).items():
-            balance[item_name] += sum(g[item_name].reshape(-1).double() for g in grads)
-            balance[item_name] -= RANKS * sent.reshape(-1).double()
-    for item in ITEMS:
-        kept = sum(method.kept(r).get(item.name, torch.zeros(item.numel)).reshape(-1).double() for r in range(RANKS))
-        assert float((balance[item.name] - kept).abs().max()) < 2e-3  # 100 steps of float32 sums of a few hundred
+    expect_nothing_lost(KEEPING[name]())
 
 
 def test_density_one_is_the_dense_mean() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 
 import pytest
 import torch
 
+from .cases import ITEMS, RANKS, expect_nothing_lost
 from .method import Item, Method, kept_count
-from .test_oracle import ITEMS, RANKS, gradients
-from .threshold import AdaComp, AdaQ, FixedThreshold, GaussianK, RedSync, Sidco, Steered
+from .threshold import AdaComp, AdaQ, FixedThreshold, GaussianK, RedSync, Sidco, Steered, Steering, gamma_tail_quantile
 
 Make = Callable[[Sequence[Item], int], Method]
 
@@ -21,6 +23,8 @@ METHODS: dict[str, Make] = {
     "redsync quantised": lambda i, p: RedSync(i, p, 0.05, quantised=True),
     "sidco": lambda i, p: Sidco(i, p, 0.05),
     "sidco pareto": lambda i, p: Sidco(i, p, 0.02, law="pareto", stages=2),
+    "sidco gamma": lambda i, p: Sidco(i, p, 0.02, law="gamma_pareto", stages=2),
+    "sidco gaussian": lambda i, p: Sidco(i, p, 0.02, law="gaussian"),
     "adaq": lambda i, p: AdaQ(i, p, 0.05),
     "adacomp": lambda i, p: AdaComp(i, p),
 }
@@ -28,20 +32,13 @@ METHODS: dict[str, Make] = {
 
 @pytest.mark.parametrize("name", METHODS)
 def test_nothing_is_lost(name: str) -> None:
-    method = METHODS[name](ITEMS, RANKS)
-    given = {item.name: torch.zeros(item.numel) for item in ITEMS}
-    taken = {item.name: torch.zeros(item.numel) for item in ITEMS}
-    for step in range(20):
-        grads = gradients(step)
-        for name_, update in method.step(step, grads).items():
-            taken[name_] += RANKS * update.reshape(-1)
-            given[name_] += sum(g[name_].reshape(-1) for g in grads)
-    for item in ITEMS:
-        kept = sum(method.kept(rank)[item.name] for rank in range(RANKS))
-        assert torch.allclose(kept + taken[item.name], given[item.name], atol=1e-3), item.name
+    expect_nothing_lost(METHODS[name](ITEMS, RANKS), 20)
 
 
-@pytest.mark.parametrize("name", ["gaussiank", "redsync", "redsync trimmed", "sidco", "sidco pareto"])
+STEERED = [name for name in METHODS if name.startswith(("gaussiank", "redsync", "sidco")) and "quantised" not in name]
+
+
+@pytest.mark.parametrize("name", STEERED)
 def test_the_number_sent_is_within_a_tenth_for_any_law(name: str) -> None:
     item = Item("weight", 0, (20_000,))
     generator = torch.Generator().manual_seed(3)
@@ -52,6 +49,27 @@ def test_the_number_sent_is_within_a_tenth_for_any_law(name: str) -> None:
         for step in range(10):
             update = method.step(step, [{"weight": draw(torch.empty(20_000), generator=generator)}])["weight"]
             assert abs(int((update != 0).sum()) - k) <= k // 10
+
+
+def test_gamma_quantiles_are_those_of_known_laws() -> None:
+    assert math.isclose(gamma_tail_quantile(1.0, 0.001), math.log(1000))  # exponential
+    assert math.isclose(2 * gamma_tail_quantile(0.5, 0.001), NormalDist().inv_cdf(0.9995) ** 2, rel_tol=1e-9)  # z^2
+
+
+def test_one_stage_of_each_law_finds_the_quantile_of_entries_that_follow_it() -> None:
+    generator = torch.Generator().manual_seed(5)
+    normal = torch.randn(200_000, generator=generator, dtype=torch.float64)
+    uniform = torch.rand(200_000, generator=generator, dtype=torch.float64).clamp(min=1e-12)
+    item = Item("g", 0, (200_000,))
+    for law, entries, expected, tolerance in (
+        ("exponential", -2 * uniform.log(), 2 * math.log(1000), 0.2),
+        ("pareto", (uniform**-0.1 - 1) / 0.1, (0.001**-0.1 - 1) / 0.1, 0.3),
+        ("gamma_pareto", normal.square(), 10.828, 0.2),
+        # Mean and deviation of |z| are taken for those of z: m + z(0.0005) sqrt(1 - m^2), m = sqrt(2 / pi).
+        ("gaussian", normal, 0.79788 + 3.29053 * 0.60281, 0.02),
+    ):
+        method = Sidco([item], 1, law=law, stages=1)
+        assert abs(method.estimate(Steering(), entries.float()) - expected) < tolerance, law
 
 
 def test_adacomp_sends_what_stands_out_in_its_bin() -> None:

@@ -3,7 +3,7 @@
     fixed        |x| >= t
     Gaussian-k   t = z sqrt(mean x^2), z the normal quantile of density / 2   (Shi et al., 2019)
     RedSync      t = m + q (M - m), m mean |x|, M largest |x|, q by bisection (Fang et al., 2019)
-    SIDCo        t from an exponential or generalised Pareto law, in stages   (Abdelmoniem et al., MLSys 2021)
+    SIDCo        t from a law fitted to |x|, in stages                         (Abdelmoniem et al., MLSys 2021)
 
 The last three are steered: each gradient of each rank remembers what threshold would have been right, and where fewer
 than 0.9 k reach the threshold, the k largest go; where more than 1.1 k do, the 1.1 k largest. Zeros never go.
@@ -188,8 +188,24 @@ class RedSync(Steered):
         return mean_of(work, self.settle(steering, one_sign, kept_count(item.numel, self.density)))
 
 
+def gamma_tail_quantile(shape: float, share: float) -> float:
+    """x with P(X > x) = share for a gamma law of scale 1, by bisection."""
+    tail = torch.special.gammaincc
+    a, low, high = torch.tensor(shape, dtype=torch.float64), 0.0, shape + 1
+    while float(tail(a, torch.tensor(high, dtype=torch.float64))) > share:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = float(tail(a, torch.tensor(middle, dtype=torch.float64))) > share
+        low, high = (middle, high) if above else (low, middle)
+    return (low + high) / 2
+
+
 class Sidco(Steered):
-    """`law` is "exponential" or "pareto"; `stages` 0 adapts their number for each gradient."""
+    """`stages` 0 adapts their number for each gradient. Laws: "exponential"; "pareto", the generalised one;
+    "gamma_pareto", a gamma law in the first stage and generalised Pareto laws in the others; "gaussian", which takes mean
+    and deviation of |x| for those of x.
+    """
 
     def __init__(
         self,
@@ -202,7 +218,7 @@ class Sidco(Steered):
         first_ratio: float = 0.25,
     ) -> None:
         super().__init__(items, ranks, density, reuse_period)
-        if law not in ("exponential", "pareto"):
+        if law not in ("exponential", "pareto", "gamma_pareto", "gaussian"):
             raise ValueError(f"law is {law!r}, which this oracle does not simulate")
         self.law = law
         self.first_ratio = first_ratio
@@ -214,14 +230,21 @@ class Sidco(Steered):
             return kept_count(n, self.density)
         return n * self.first_ratio * (self.density / self.first_ratio) ** ((stage - 1) / (stages - 1))
 
-    def quantile(self, excess: torch.Tensor, wanted: float) -> float:
-        """By how much `wanted` of the entries exceed their origin, if they follow the law."""
+    def quantile(self, excess: torch.Tensor, wanted: float, first: bool) -> float:
+        """By how much `wanted` of the entries exceed their origin, if they follow the law; `first`: the origin is 0."""
         if excess.numel() <= wanted:
             return 0.0
         share, mean = wanted / excess.numel(), float(excess.mean())
         if self.law == "exponential":
             return -mean * math.log(share)
         variance = float(excess.var(correction=0))
+        if self.law == "gaussian":
+            return max(0.0, mean + math.sqrt(variance) * NormalDist().inv_cdf(1 - share / 2))
+        if self.law == "gamma_pareto" and first:
+            s = math.log(mean) - float(excess.log().mean())
+            if s > 1e-9:
+                shape = (3 - s + math.sqrt((s - 3) ** 2 + 24 * s)) / (12 * s)
+                return mean / shape * gamma_tail_quantile(shape, share)
         if variance <= 1e-12 * mean * mean:
             return mean
         ratio = mean * mean / variance
@@ -241,14 +264,14 @@ class Sidco(Steered):
         if stages > 1 and not (origin > 0 and expected / 2 <= excess.numel() <= expected * 2):
             origin, excess = 0.0, above(0.0)
             for stage in range(1, stages):
-                following = origin + self.quantile(excess, self.wanted(n, stage, stages))
+                following = origin + self.quantile(excess, self.wanted(n, stage, stages), origin == 0)
                 if above(following).numel() == 0:
                     break
                 origin, excess = following, above(following)
-        fitted = origin + self.quantile(excess, self.wanted(n, stages, stages))
+        fitted = origin + self.quantile(excess, self.wanted(n, stages, stages), origin == 0)
         mean = float(excess.mean()) if excess.numel() else 0.0
         if excess.numel() > expected:
-            origin += self.quantile(excess, expected)
+            origin += self.quantile(excess, expected, origin == 0)
         elif 0 < excess.numel() < expected < math.inf:
             origin -= min(origin / 2, mean * math.log(expected / excess.numel()))
         steering.learned |= {"fitted": fitted, "mean": mean, "origin": origin}

@@ -3,14 +3,15 @@
 #include <cmath>
 #include <limits>
 #include <support/cast_cases.hpp>
+#include <support/coded.hpp>
+#include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
 
 namespace penstock::test {
 
 void expect_cast_sums(const CastFormat& format) {
   const LoadedPlugin plugin = load_plugin(format.plugin_file);
-  std::vector<Shape> shapes;
-  for (const uint64_t n : awkward_sizes()) shapes.push_back({static_cast<int64_t>(n)});
+  const std::vector<Shape> shapes = awkward_vectors();
   for (const Distribution& distribution : distributions())
     for (uint32_t ranks = 1; ranks <= 4; ++ranks) {
       CompressorRig rig({.ranks = ranks}, shapes, plugin);
@@ -27,6 +28,12 @@ void expect_cast_sums(const CastFormat& format) {
               << distribution.name << ", element " << e << " of " << mean[i].size();
         }
     }
+}
+
+void expect_large_casts(const CastFormat& format) {
+  expect_large_gradients_equal(
+      {.plugin = load_plugin(format.plugin_file)},
+      each_element([&](float x) { return format.from_bits(format.to_bits(x)); }));
 }
 
 void expect_cast_keeps_rounding(const CastFormat& format) {
@@ -83,23 +90,15 @@ void expect_cast_reads_payloads_as_input(const CastFormat& format) {
   CompressorRig rig({.ranks = 2}, {{4}}, plugin);
   rig.step({{{1, 2, 3, 4}}, {{1, 2, 3, 4}}});
   OwnedPayload payload(rig.need(0).rounds[0].sections, 1);
-  const penstock_payload* pointer = payload.c();
-  penstock_item* item = rig.compressor_item(0, 0);
-  const penstock_step step = rig.step_facts(0);
-  const penstock_exec exec = rig.exec();
-  const auto decode = [&] {
-    const auto& compressor = rig.compressor(0);
-    return compressor.table().decode(compressor.self(), &exec, &step, 0, &item, 1, &pointer, 1,
-                                     PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
-  };
   payload.c()->kind = PENSTOCK_PAYLOAD_DENSE;
   for (const uint64_t count : {uint64_t{0}, uint64_t{3}, uint64_t{5}, UINT64_MAX}) {
     payload.section(0).count = count;
-    EXPECT_TRUE(fails_with(decode(), PENSTOCK_INVALID_PAYLOAD, "rank 1 for gradient 'gradient0'"));
+    EXPECT_TRUE(refuses(rig, payload, "rank 1 for gradient 'gradient0'"));
   }
   payload.c()->kind = PENSTOCK_PAYLOAD_ABSENT;
-  PENSTOCK_EXPECT_OK(decode());
-  for (int e = 0; e < 4; ++e) EXPECT_EQ(static_cast<const float*>(item->out.data)[e], 0.0f);
+  EXPECT_TRUE(decode_once(rig, payload).ok());
+  const auto* out = static_cast<const float*>(rig.compressor_item(0, 0)->out.data);
+  EXPECT_EQ(std::vector<float>(out, out + 4), std::vector<float>(4));
 }
 
 void expect_cast_overflows_without_memory(const CastFormat& format) {

@@ -16,6 +16,8 @@ struct CastFormat {
 // The result is the float32 sum of rounded values, rounded once, divided by the ranks: to the bit,
 // for every distribution, awkward size and 1 to 4 ranks.
 void expect_cast_sums(const CastFormat& format);
+// Gradients of kLargeNumel, with a residual: rounded values.
+void expect_large_casts(const CastFormat& format);
 // With a residual, 100 steps equal a plain loop to the bit, and encode takes out just what it
 // sends.
 void expect_cast_keeps_rounding(const CastFormat& format);

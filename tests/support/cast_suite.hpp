@@ -19,6 +19,9 @@ class CastCases : public ::testing::TestWithParam<CastFormat> {};
 TEST_P(CastCases, SumsRoundedValues) {
   expect_cast_sums(GetParam());
 }
+TEST_P(CastCases, SixteenMillionElementsEqualTheOracle) {
+  expect_large_casts(GetParam());
+}
 TEST_P(CastCases, WhatRoundingLosesStaysInTheResidual) {
   expect_cast_keeps_rounding(GetParam());
 }

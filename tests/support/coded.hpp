@@ -4,8 +4,7 @@
 
 #include <cstring>
 #include <functional>
-#include <support/data.hpp>
-#include <support/rig.hpp>
+#include <support/compressor_cases.hpp>
 
 namespace penstock::test {
 
@@ -41,11 +40,9 @@ inline uint64_t stream_in_step(uint64_t stream, uint64_t index) {
   return stream + 16 * (index + 1);
 }
 
-// Shapes of one dimension: awkward_sizes() of data.hpp, and their element counts.
-inline std::vector<Shape> awkward_vectors() {
-  std::vector<Shape> shapes;
-  for (const uint64_t n : awkward_sizes()) shapes.push_back({static_cast<int64_t>(n)});
-  return shapes;
+// The words of stochastic rounding: stream 4 of random_normal.hpp.
+inline DrawnBy rounding_words(const Sender& sender) {
+  return {sender.seed, sender.item, stream_in_step(4, sender.step), sender.rank};
 }
 
 // What `rank` sends in round 0 of the rig's next step when its work holds `values`. Work is taken
@@ -78,6 +75,15 @@ inline Outcome decode_once(CompressorRig& rig, OwnedPayload& payload, uint64_t i
   const CompressorInstance& compressor = rig.compressor(0);
   return take(compressor.table().decode(compressor.self(), &exec, &step, 0, &view, 1, &pointer, 1,
                                         PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST));
+}
+
+// True where decoding the payload by itself is INVALID_PAYLOAD and the message contains `part`.
+inline ::testing::AssertionResult refuses(CompressorRig& rig, OwnedPayload& payload,
+                                          const std::string& part) {
+  const Outcome outcome = decode_once(rig, payload);
+  if (outcome.code == PENSTOCK_INVALID_PAYLOAD && outcome.message.find(part) != std::string::npos)
+    return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "code " << outcome.code << ": " << outcome.message;
 }
 
 // Encodes `values` of item 0, makes a change, calls it rank 3's and decodes: INVALID_PAYLOAD that

@@ -69,4 +69,16 @@ float from_bfloat16(uint16_t bits) {
   return decode(bits, kBfloat16);
 }
 
+float no_rounding(float value) {
+  return value;
+}
+
+const std::vector<std::pair<const char*, Rounding>>& summed_types() {
+  static const std::vector<std::pair<const char*, Rounding>> types{
+      {"fp32", no_rounding},
+      {"fp16", [](float value) { return from_float16(to_float16(value)); }},
+      {"bf16", [](float value) { return from_bfloat16(to_bfloat16(value)); }}};
+  return types;
+}
+
 }  // namespace penstock::test

@@ -2,6 +2,7 @@
 // which factor travels when.
 #pragma once
 
+#include <support/compressor_cases.hpp>
 #include <support/low_rank_oracle.hpp>
 
 #include <string>
@@ -48,6 +49,74 @@ inline void expect_mean(const Tensors& mean, const RankTensors& gradients, uint6
   for (uint64_t e = 0; e < sum.size(); ++e)
     ASSERT_NEAR(mean[i][e], sum[e] / ranks, relative * (oracle::largest(sum) + 1e-2) / ranks)
         << what << ", item " << i << ", element " << e;
+}
+
+// A low-rank method in double, for one matrix of all ranks: adds the ranks' gradients of a step to
+// what it keeps and returns the mean that is applied.
+//   Oracle(uint32_t ranks, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t gradient)
+//   oracle::Matrix step(uint64_t index, const std::vector<oracle::Matrix>& gradients)
+//
+// The rig's means follow those of `Oracle`, to `tolerance` of the largest entry; gradients(step)
+// are of `shapes`. Those of less than two dimensions travel as they are.
+template <typename Oracle, typename Gradients>
+void expect_follows(CompressorRig& rig, const std::vector<Shape>& shapes, uint64_t rank,
+                    uint64_t steps, double tolerance, Gradients&& gradients) {
+  std::vector<Oracle> oracles;
+  for (uint64_t i = 0; i < shapes.size(); ++i) {
+    const oracle::View view = oracle::view_of(shapes[i]);
+    oracles.emplace_back(rig.ranks(), view.rows, view.cols, std::min({rank, view.rows, view.cols}),
+                         i);
+  }
+  for (uint64_t step = 0; step < steps; ++step) {
+    const RankTensors of_step = gradients(step);
+    const Tensors mean = rig.step(of_step);
+    for (uint64_t i = 0; i < shapes.size(); ++i) {
+      const oracle::View view = oracle::view_of(shapes[i]);
+      std::vector<oracle::Matrix> of_ranks;
+      for (const Tensors& of_rank : of_step)
+        of_ranks.emplace_back(view.rows, view.cols, of_rank[i]);
+      oracle::Matrix expected(view.rows, view.cols);
+      if (shapes[i].size() < 2)
+        for (const oracle::Matrix& of_rank : of_ranks)
+          expected = oracle::combined(expected, 1.0 / rig.ranks(), of_rank);
+      else
+        expected = oracles[i].step(step, of_ranks);
+      const double bound = tolerance * oracle::largest(expected.entries);
+      for (uint64_t e = 0; e < expected.entries.size(); ++e)
+        ASSERT_LE(std::fabs(double{mean[i][e]} - expected.entries[e]), bound)
+            << "item " << i << " element " << e << " step " << step << " ranks " << rig.ranks();
+    }
+  }
+}
+
+// Over many steps on 1 to 4 ranks, with rank 3 and a rate of 0: shapes of every kind, and
+// gradients as training gives them.
+template <typename Oracle>
+void expect_follows_over_many_steps(const LoadedPlugin& plugin, uint64_t steps) {
+  const std::vector<Shape> shapes = {{12, 7}, {7, 30}, {6, 5, 3}, {65, 130}, {17}, {1, 9}, {9, 1}};
+  for (const uint32_t ranks : {1u, 2u, 3u, 4u, 8u}) {
+    CompressorRig rig({.ranks = ranks, .check_mass = true, .mass_tolerance = 1e-6}, shapes, plugin,
+                      {{"rank", 3}, {"minimum_compression_rate", 0.0}},
+                      load_plugin("memory", "residual"));
+    // Float rounding of products over up to 130 terms, carried along by the steps.
+    expect_follows<Oracle>(rig, shapes, 3, steps, 2e-5, [&](uint64_t step) {
+      return oracle::layered_gradients(shapes, ranks, step);
+    });
+  }
+}
+
+// A matrix of kLargeNumel entries, with rank 1: a constant one has no second direction.
+template <typename Oracle>
+void expect_large_matrices_follow(const LoadedPlugin& plugin) {
+  for (const Distribution& distribution : large_distributions()) {
+    CompressorRig rig({.ranks = 1}, {kLargeMatrix}, plugin,
+                      {{"rank", 1}, {"minimum_compression_rate", 0.0}},
+                      load_plugin("memory", "residual"));
+    // Float rounding of sums over up to 10831 terms.
+    expect_follows<Oracle>(rig, {kLargeMatrix}, 1, 1, 1e-4, [&](uint64_t step) {
+      return draw_gradients(distribution.draw, 1, {kLargeNumel}, step);
+    });
+  }
 }
 
 // Over 100 steps, some not applied and some void on one rank, what is sent and what the memories

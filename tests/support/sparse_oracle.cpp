@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <penstock/views.hpp>
+#include <support/coded.hpp>
 #include <support/data.hpp>
 #include <support/half.hpp>
 #include <support/sparse_oracle.hpp>
@@ -20,10 +22,27 @@ std::vector<uint32_t> by_magnitude(const std::vector<float>& x) {
 }
 
 std::vector<uint32_t> largest(const std::vector<float>& x, uint64_t k) {
-  std::vector<uint32_t> order = by_magnitude(x);
-  order.resize(std::min<uint64_t>(k, order.size()));
-  std::sort(order.begin(), order.end());
-  return order;
+  k = std::min<uint64_t>(k, x.size());
+  if (k == 0) return {};
+  std::vector<float> magnitudes(x.size());
+  for (size_t i = 0; i < x.size(); ++i) magnitudes[i] = std::fabs(x[i]);
+  const auto last = magnitudes.begin() + static_cast<std::ptrdiff_t>(k - 1);
+  std::nth_element(magnitudes.begin(), last, magnitudes.end(), std::greater<>());
+  const float least = *last;  // of those that go
+  auto ties = static_cast<uint64_t>(std::count(magnitudes.begin(), last + 1, least));
+  std::vector<uint32_t> chosen;
+  for (uint32_t i = 0; i < x.size(); ++i) {
+    const bool tie = std::fabs(x[i]) == least && ties > 0;
+    if (std::fabs(x[i]) > least || tie) chosen.push_back(i);
+    if (tie) --ties;
+  }
+  return chosen;
+}
+
+std::vector<float> only(const std::vector<float>& x, const std::vector<uint32_t>& chosen) {
+  std::vector<float> dense(x.size());
+  for (const uint32_t i : chosen) dense[i] = x[i];
+  return dense;
 }
 
 uint64_t kept_of(uint64_t n, double share) {
@@ -59,68 +78,21 @@ std::vector<float> rounded_to(const std::string& value_type, const std::vector<f
   return rounded;
 }
 
-void send_as(const std::string& value_type, const std::vector<uint32_t>& chosen,
-             std::vector<float>& work, std::vector<float>& total) {
+std::vector<float> only_as(const std::string& value_type, const std::vector<float>& x,
+                           const std::vector<uint32_t>& chosen) {
   std::vector<float> values;
-  for (const uint32_t i : chosen) values.push_back(work[i]);
+  for (const uint32_t i : chosen) values.push_back(x[i]);
   const std::vector<float> rounded = rounded_to(value_type, values);
-  for (size_t j = 0; j < chosen.size(); ++j) {
-    total[chosen[j]] += rounded[j];
-    work[chosen[j]] -= rounded[j];
-  }
+  std::vector<float> dense(x.size());
+  for (size_t j = 0; j < chosen.size(); ++j) dense[chosen[j]] = rounded[j];
+  return dense;
 }
 
-void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionSettings& options,
-                                   const std::vector<Shape>& shapes, double mass_tolerance) {
-  struct Memory {
-    const char* name;
-    OptionSettings options;
-    const char* states[2];
-  };
-  const Memory memories[] = {
-      {"residual", {{"beta", 0.75}, {"gamma", 1.5}}, {"residual", "residual"}},
-      {"dgc", {}, {"velocity", "momentum"}},
-      {"dgc", {{"nesterov", true}}, {"velocity", "momentum"}}};
-  for (const Memory& memory : memories)
-    for (const Distribution& distribution : distributions()) {
-      RigSettings settings{.ranks = 2, .check_mass = true, .mass_tolerance = mass_tolerance};
-      const LoadedPlugin plugin = load_plugin("memory", memory.name);
-      CompressorRig two_sweeps(settings, shapes, compressor, options, plugin, memory.options);
-      settings.fold = true;
-      CompressorRig one_sweep(settings, shapes, compressor, options, plugin, memory.options);
-      std::vector<uint64_t> numels;
-      for (uint64_t i = 0; i < two_sweeps.n_items(); ++i) numels.push_back(two_sweeps.numel(i));
-      for (uint64_t step = 0; step < 20; ++step) {
-        const RankTensors gradients = draw_gradients(distribution.draw, 2, numels, step);
-        StepSettings how;
-        if (step % 5 == 2) how.grad_scale = 1024;
-        if (step % 7 == 3) how.void_rank = 1;
-        if (step % 6 == 4) how.applied = false;
-        const Tensors expected = two_sweeps.step(gradients, how);
-        const Tensors found = one_sweep.step(gradients, how);
-        for (uint64_t i = 0; i < numels.size(); ++i) {
-          if (!how.void_rank) {
-            ASSERT_EQ(found[i], expected[i]) << distribution.name;
-          }
-          for (const char* state : memory.states)
-            for (uint32_t r = 0; r < 2; ++r)
-              ASSERT_EQ(one_sweep.memory_state(r, i, state), two_sweeps.memory_state(r, i, state))
-                  << distribution.name << ", " << memory.name << ", " << state << ", step " << step;
-        }
-      }
-    }
-}
+namespace {
+const char* const kFromRank1 = "rank 1 for gradient 'gradient0'";
+}  // namespace
 
 void expect_narrow_payloads_are_input(CompressorRig& rig) {
-  const penstock_step step = rig.step_facts(0);
-  const penstock_exec exec = rig.exec();
-  penstock_item* item = rig.compressor_item(0, 0);
-  const auto decode = [&](OwnedPayload& payload) {
-    const penstock_payload* pointer = payload.c();
-    const auto& compressor = rig.compressor(0);
-    return compressor.table().decode(compressor.self(), &exec, &step, 0, &item, 1, &pointer, 1,
-                                     PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
-  };
   const auto good = [&] {
     auto payload = std::make_unique<OwnedPayload>(rig.need(0).rounds[0].sections, 1);
     for (uint64_t s = 0; s < payload->n_sections(); ++s) {
@@ -133,12 +105,10 @@ void expect_narrow_payloads_are_input(CompressorRig& rig) {
     payload->c()->kind = PENSTOCK_PAYLOAD_SPARSE;
     return payload;
   };
-  const auto refused = [&](OwnedPayload& payload) {
-    return fails_with(decode(payload), PENSTOCK_INVALID_PAYLOAD, "rank 1 for gradient 'gradient0'");
-  };
-  PENSTOCK_EXPECT_OK(decode(*good()));
+  const auto refused = [&](OwnedPayload& payload) { return refuses(rig, payload, kFromRank1); };
+  EXPECT_TRUE(decode_once(rig, *good()).ok());
   PayloadPointer payload = good();
-  static_cast<uint32_t*>(payload->section(0).data)[2] = static_cast<uint32_t>(item->numel);
+  static_cast<uint32_t*>(payload->section(0).data)[2] = static_cast<uint32_t>(rig.numel(0));
   EXPECT_TRUE(refused(*payload)) << "an index out of range";
   payload = good();
   payload->section(1).count -= 1;
@@ -161,20 +131,8 @@ void expect_narrow_payloads_are_input(CompressorRig& rig) {
 }
 
 void expect_sparse_payloads_are_input(CompressorRig& rig) {
-  const penstock_step step = rig.step_facts(0);
-  const penstock_exec exec = rig.exec();
-  penstock_item* item = rig.compressor_item(0, 0);
-  const auto decode = [&](OwnedPayload& payload) {
-    const penstock_payload* pointer = payload.c();
-    const auto& compressor = rig.compressor(0);
-    return compressor.table().decode(compressor.self(), &exec, &step, 0, &item, 1, &pointer, 1,
-                                     PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
-  };
-  const auto n = static_cast<uint32_t>(item->numel);
-  const char* whose = "rank 1 for gradient 'gradient0'";
-  const auto refused = [&](OwnedPayload& payload) {
-    return fails_with(decode(payload), PENSTOCK_INVALID_PAYLOAD, whose);
-  };
+  const auto n = static_cast<uint32_t>(rig.numel(0));
+  const auto refused = [&](OwnedPayload& payload) { return refuses(rig, payload, kFromRank1); };
   for (const uint32_t index : {n, n + 1, UINT32_MAX})
     EXPECT_TRUE(refused(*sparse_payload({0, index, 1}, {1, 2, 3}, 1))) << "index " << index;
   PayloadPointer payload = sparse_payload({0, 1, 2}, {1, 2, 3}, 1);
@@ -195,8 +153,8 @@ void expect_sparse_payloads_are_input(CompressorRig& rig) {
   payload->c()->n_sections = 1;
   EXPECT_TRUE(refused(*payload)) << "no values";
   payload->c()->n_sections = 2;
-  PENSTOCK_EXPECT_OK(decode(*payload));
-  const float* out = static_cast<const float*>(item->out.data);
+  EXPECT_TRUE(decode_once(rig, *payload).ok());
+  const auto* out = static_cast<const float*>(rig.compressor_item(0, 0)->out.data);
   EXPECT_EQ(std::vector<float>(out, out + 3), (std::vector<float>{1, 2, 3}));
 }
 

@@ -10,11 +10,14 @@ namespace penstock::test {
 
 // Indices by magnitude, greatest first, ties by index; a full sort.
 std::vector<uint32_t> by_magnitude(const std::vector<float>& x);
-// The k largest, ascending.
+// The k largest, ascending, ties by index.
 std::vector<uint32_t> largest(const std::vector<float>& x, uint64_t k);
 // ceil(share * n), at least 1, at most n, in integers: the smallest k with k >= share * n, where a
 // share that is a multiple of 1e-6 is taken exactly.
 uint64_t kept_of(uint64_t n, double share);
+
+// x at the chosen places, zeros elsewhere.
+std::vector<float> only(const std::vector<float>& x, const std::vector<uint32_t>& chosen);
 
 // Moves the chosen entries out of `work` into `total`.
 void send(const std::vector<uint32_t>& chosen, std::vector<float>& work, std::vector<float>& total);
@@ -24,19 +27,13 @@ void send(const std::vector<uint32_t>& chosen, std::vector<float>& work, std::ve
 // 127.
 std::vector<float> rounded_to(const std::string& value_type, const std::vector<float>& values);
 
-// Moves what the wire can carry of the chosen entries out of `work` into `total`.
-void send_as(const std::string& value_type, const std::vector<uint32_t>& chosen,
-             std::vector<float>& work, std::vector<float>& total);
+// What the wire can carry of x at the chosen places, zeros elsewhere.
+std::vector<float> only_as(const std::string& value_type, const std::vector<float>& x,
+                           const std::vector<uint32_t>& chosen);
 
 // Feeds the rig's compressor narrow payloads that are wrong, as expect_sparse_payloads_are_input
 // does for float32. The rig's first item has exactly `count` indices planned, at least 3.
 void expect_narrow_payloads_are_input(CompressorRig& rig);
-
-// A compressor that compensates in its encode against the same with a separate compensate: equal
-// results, work and momentum to the bit, over 20 steps of every distribution, for residual and both
-// forms of dgc, with a loss scale, void and skipped steps. `mass_tolerance` as in RigSettings.
-void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionSettings& options,
-                                   const std::vector<Shape>& shapes, double mass_tolerance = 0);
 
 // Feeds `compressor` payloads whose count, index, kind or section lengths are wrong: each gives
 // INVALID_PAYLOAD that names rank and gradient. The item has at least 4 entries of room.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
+#include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
 #include <support/sparse_oracle.hpp>
 
@@ -75,42 +77,28 @@ struct SteeredOracle {
   }
 };
 
-// Runs `steps` steps with a residual and compares every mean and every residual with the oracle, to
-// the bit. `fresh` is the oracle of a gradient before its first step.
+// What each gradient of each rank sends: an oracle of its own, `fresh` before its first step.
+inline SentOracle steered(const SteeredOracle& fresh, const SteeredOracle::Estimate& estimate,
+                          const SteeredOracle::Learn& learn) {
+  const auto oracles = std::make_shared<std::map<std::pair<uint64_t, uint32_t>, SteeredOracle>>();
+  return [=](const std::vector<float>& x, const Sender& sender) {
+    SteeredOracle& oracle = (*oracles)[{sender.item, sender.rank}];
+    if (sender.step == 0) oracle = fresh;
+    return only(x, oracle.choose(x, estimate, learn));
+  };
+}
+
+// Steered methods beside their oracle, to the bit, over `steps` steps with a residual.
 inline void expect_equals_steered_oracle(const LoadedPlugin& plugin, const OptionSettings& options,
-                                         const SteeredOracle& fresh,
-                                         const SteeredOracle::Estimate& estimate,
-                                         const SteeredOracle::Learn& learn,
+                                         const SentOracle& oracle,
                                          const std::vector<uint64_t>& numels, uint64_t steps,
                                          const Distribution& distribution, uint32_t ranks) {
-  std::vector<Shape> shapes;
-  for (const uint64_t numel : numels) shapes.push_back({static_cast<int64_t>(numel)});
-  CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true}, shapes,
-                    plugin, options, load_plugin("memory", "residual"));
-  RankTensors kept(ranks);
-  std::vector<std::vector<SteeredOracle>> oracles(ranks);
-  for (uint32_t r = 0; r < ranks; ++r)
-    for (const uint64_t numel : numels) {
-      kept[r].emplace_back(numel);
-      oracles[r].push_back(fresh);
-    }
-  for (uint64_t step = 0; step < steps; ++step) {
-    const RankTensors gradients = draw_gradients(distribution.draw, ranks, numels, step);
-    Tensors expected;
-    for (uint64_t i = 0; i < numels.size(); ++i) {
-      std::vector<float>& total = expected.emplace_back(numels[i]);
-      for (uint32_t r = 0; r < ranks; ++r) {
-        std::vector<float>& work = kept[r][i];
-        for (uint64_t e = 0; e < numels[i]; ++e) work[e] += gradients[r][i][e];
-        send(oracles[r][i].choose(work, estimate, learn), work, total);
-      }
-      for (float& value : total) value /= static_cast<float>(ranks);
-    }
-    ASSERT_EQ(rig.step(gradients), expected)
-        << distribution.name << ", step " << step << ", " << numels.size() << " items";
-    for (uint32_t r = 0; r < ranks; ++r)
-      for (uint64_t i = 0; i < numels.size(); ++i) ASSERT_EQ(rig.work(r, i), kept[r][i]);
-  }
+  expect_equals({.plugin = plugin,
+                 .options = options,
+                 .shapes = vectors(numels),
+                 .rig = {.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true},
+                 .steps = steps},
+                oracle, distribution);
 }
 
 // The number sent is within a tenth of the wanted one in every step, for every distribution whose

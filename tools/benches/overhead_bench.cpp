@@ -6,38 +6,19 @@
 // and single elements, where nothing but overhead is left. Contestants in turn within each round.
 // Prints one JSON line on rank 0.
 
+#include "tests/support/allocations.hpp"
 #include "tools/benches/training_set.hpp"
 
 #include <mpi.h>
 
-#include <atomic>
 #include <chrono>
 #include <cmath>
-#include <new>
-
-namespace {
-
-std::atomic<uint64_t> allocations{0};
-
-}  // namespace
-
-// Every allocation of the process, plugins included.
-void* operator new(size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
 
 namespace {
 
 using penstock::bench::Spread;
 using penstock::bench::TrainingSet;
+using penstock::test::process_allocations;
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -83,11 +64,11 @@ Outcome measure(penstock::Runtime& runtime, const std::vector<int64_t>& sizes, i
   uint64_t counted = 0;
   for (int round = 0; round < rounds + 1; ++round) {  // the first warms up
     MPI_Barrier(world);
-    const uint64_t allocations_before = allocations.load();
+    const uint64_t allocations_before = process_allocations.load();
     double start = seconds();
     for (int step = 0; step < steps; ++step) training.step();
     const double our_time = (seconds() - start) / steps;
-    if (round > 0) counted += allocations.load() - allocations_before;
+    if (round > 0) counted += process_allocations.load() - allocations_before;
     MPI_Barrier(world);
     start = seconds();
     for (int step = 0; step < steps; ++step)

@@ -72,6 +72,18 @@ _RECIPES = (
     Recipe("gaussian-k", CONF / "gaussian-k.toml", "gaussian-k 1 %", {"compressor.gaussiank.density": 0.01}),
     Recipe("redsync", CONF / "redsync.toml", "redsync 1 %", {"compressor.redsync.density": 0.01}),
     Recipe("sidco", CONF / "sidco.toml", "sidco 1 %", {"compressor.sidco.density": 0.01}),
+    Recipe(
+        "sidco-gamma",
+        CONF / "sidco.toml",
+        "sidco gamma 1 %",
+        {"compressor.sidco.density": 0.01, "compressor.sidco.law": "gamma_pareto"},
+    ),
+    Recipe(
+        "sidco-gaussian",
+        CONF / "sidco.toml",
+        "sidco gaussian 1 %",
+        {"compressor.sidco.density": 0.01, "compressor.sidco.law": "gaussian", "compressor.sidco.stages": 1},
+    ),
     Recipe("adacomp", CONF / "adacomp.toml", "adacomp"),
     Recipe("adaq", CONF / "adaq.toml", "adaq 1 %"),
 )

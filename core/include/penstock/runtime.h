@@ -130,7 +130,8 @@ PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
 PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);
 
 /* Ends the step: the optimizer applied it (1) or skipped it (0), the same on every rank: then each rank's own payloads
- * go back into its memories. Switches and new plans happen here. Under deferral it may be called before the last wait. */
+ * go back into its memories. Switches and new plans happen here. Under deferral the order is backward_end, all waits,
+ * step_end; what is still under way then is waited for. */
 PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t applied);
 
 /* The state of a set on this rank: residuals, factors, step index, plan. Flushes first. Refused for a torn set. */

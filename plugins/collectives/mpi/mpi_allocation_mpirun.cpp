@@ -1,28 +1,10 @@
 // Part of mpi_collective_mpirun: after the first step the plugin allocates nothing.
 #include "mpi_testing.hpp"
 
+#include <support/allocations.hpp>
+
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <vector>
-
-namespace {
-uint64_t n_allocations = 0;
-}
-
-// Replaces the program's allocator, for the plugins as well: they find operator new at run time.
-// Not inlined, or the compiler sees malloc's pointers freed by what it takes for another allocator.
-__attribute__((noinline)) void* operator new(std::size_t size) {
-  ++n_allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-__attribute__((noinline)) void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace penstock::test {
 namespace {
@@ -66,9 +48,9 @@ TEST(MpiRun, AllocatesNothingAfterTheFirstStepWhateverTheSizes) {
   penstock_channel* channel = me->open(all, 77);  // nothing is kept from other tests
   for (uint64_t step = 0; step < 10; ++step) {
     for (auto& values : data) std::fill(values.begin(), values.end(), float(me->rank + 1));
-    const uint64_t before = n_allocations;
+    const uint64_t before = process_allocations;
     reduce_together(data, channel, step);
-    const uint64_t allocations = n_allocations - before;
+    const uint64_t allocations = process_allocations - before;
     const float sum = float(me->size * (me->size + 1)) / 2;
     for (const auto& values : data)
       EXPECT_EQ(std::count(values.begin(), values.end(), sum), std::ptrdiff_t(values.size()));
@@ -86,7 +68,7 @@ TEST(MpiRun, GathersAllocateNothingAfterTheFirst) {
   std::vector<float> data(40'000, 1.0f), gathered(40'000 * me->size);
   for (uint32_t r = 0; r < me->size; ++r) offsets[r] = 40'000 * r;
   for (int step = 0; step < 4; ++step) {
-    const uint64_t before = n_allocations;
+    const uint64_t before = process_allocations;
     for (uint64_t count : {40'000, 10, 3000}) {
       counts.assign(me->size, 40'000);
       auto message = message_of(PENSTOCK_ALL_GATHER, 40);
@@ -97,7 +79,7 @@ TEST(MpiRun, GathersAllocateNothingAfterTheFirst) {
       message.receive_offsets = offsets.data();
       EXPECT_TRUE(me->exchange(message).ok());
     }
-    const uint64_t allocations = n_allocations - before;
+    const uint64_t allocations = process_allocations - before;
     EXPECT_TRUE(step == 0 || allocations == 0) << allocations << " in step " << step;
   }
 }

@@ -2,30 +2,7 @@
 #include "oktopk_member.hpp"
 
 #include <barrier>
-#include <cstdlib>
-#include <new>
-
-namespace {
-thread_local uint64_t n_allocations = 0;
-}
-
-// Replaces the program's allocator, for the plugins as well: they find operator new at run time.
-// Not inlined, or the compiler sees malloc's pointers freed by what it takes for another allocator.
-__attribute__((noinline)) void* operator new(std::size_t size) {
-  ++n_allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-__attribute__((noinline)) void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
-  ++n_allocations;
-  return std::malloc(size);
-}
-__attribute__((noinline)) void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include <support/allocations.hpp>
 
 namespace penstock::test {
 namespace {
@@ -47,9 +24,9 @@ TEST(OkTopk, AllocatesNothingAfterTheFirstSteps) {
       // The same start for all: else a fast rank needs room for the next step before the last is
       // over.
       all_ranks.arrive_and_wait();
-      const uint64_t before = n_allocations;
+      const uint64_t before = thread_allocations;
       const Outcome outcome = member.step(step, mine);
-      (step < 8 ? in_warm_up : afterwards) += n_allocations - before;
+      (step < 8 ? in_warm_up : afterwards) += thread_allocations - before;
       EXPECT_TRUE(outcome.ok()) << outcome.message;
     }
     EXPECT_GT(in_warm_up, 0u) << "the count does not see the plugins";

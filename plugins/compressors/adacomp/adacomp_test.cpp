@@ -1,5 +1,6 @@
 // AdaComp against plain loops: which entries stand out in their bin, what is sent for them, and the
 // words on the wire.
+#include <support/coded.hpp>
 #include <support/steered_oracle.hpp>
 
 namespace penstock::test {
@@ -85,6 +86,16 @@ TEST(AdaComp, AwkwardSizesEqualTheOracle) {
       expect_equals_oracle(bin, 0.1, awkward_sizes(), 2, distribution, 1);
 }
 
+TEST(AdaComp, SixteenMillionElementsEqualTheOracle) {
+  // In the first step the gradient is all there is.
+  const auto first = [](const std::vector<float>& gradient, const Sender&) {
+    std::vector<float> work(gradient.size()), sent(gradient.size());
+    oracle_step(gradient, 50, kept_of(gradient.size(), 1), work, sent);
+    return sent;
+  };
+  expect_large_gradients_equal({.plugin = plugin()}, first);
+}
+
 TEST(AdaComp, WordsAreAsDocumented) {
   CompressorRig rig({.ranks = 1, .check_mass = true, .mass_tolerance = 0x1p-23}, {{10}}, plugin(),
                     {{"bin_length", 4}}, residual());
@@ -112,29 +123,24 @@ TEST(AdaComp, NothingIsLostOver100StepsOfEveryKind) {
 
 TEST(AdaComp, PayloadsAreInput) {
   CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"bin_length", 6}});
-  const penstock_step step = rig.step_facts(0);
-  const penstock_exec exec = rig.exec();
-  penstock_item* item = rig.compressor_item(0, 0);
   OwnedPayload payload(rig.need(0).rounds[0].sections, 1);
   float* scale = static_cast<float*>(payload.section(1).data);
-  const auto decode = [&](const std::vector<uint8_t>& words) {
+  const auto set = [&](const std::vector<uint8_t>& words) {
     std::copy(words.begin(), words.end(), static_cast<uint8_t*>(payload.section(0).data));
     payload.section(0).count = words.size();
-    const penstock_payload* pointer = payload.c();
-    const auto& compressor = rig.compressor(0);
-    return compressor.table().decode(compressor.self(), &exec, &step, 0, &item, 1, &pointer, 1,
-                                     PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
   };
   const auto refused = [&](const std::vector<uint8_t>& words) {
-    return fails_with(decode(words), PENSTOCK_INVALID_PAYLOAD, "rank 1 for gradient 'gradient0'");
+    set(words);
+    return refuses(rig, payload, "rank 1 for gradient 'gradient0'");
   };
   payload.c()->kind = PENSTOCK_PAYLOAD_CODED;
   payload.section(1).count = 1;
   *scale = 2;
   constexpr uint8_t kLast = 128, kNegative = 64, kEmpty = 63;
   const std::vector<uint8_t> good{1, 5 | kNegative | kLast, kEmpty | kLast, 3 | kLast};
-  PENSTOCK_EXPECT_OK(decode(good));
-  const float* out = static_cast<const float*>(item->out.data);
+  set(good);
+  EXPECT_TRUE(decode_once(rig, payload).ok());
+  const auto* out = static_cast<const float*>(rig.compressor_item(0, 0)->out.data);
   EXPECT_EQ(std::vector<float>(out, out + 16),
             (std::vector<float>{0, 2, 0, 0, 0, -2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}));
   EXPECT_TRUE(refused({})) << "no bins";

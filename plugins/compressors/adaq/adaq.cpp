@@ -69,12 +69,12 @@ class AdaQ {
     const std::span<float> state =
         item.state(sdk::SteeredSelection::kState).subspan(sign * kNumbers, kNumbers);
     const double unit = sdk::work_unit(call, item);
-    return selection_
-        .choose(
-            call, y, unit, sdk::kept_band(of_sign, selection_.density()), state, indices,
-            y.size_bytes(), [&](std::span<float>) { return static_cast<float>(state[0] * unit); },
-            [](std::span<float>, const sdk::Settled&) {})
-        .count;
+    kernels::SelectSegment target{y.data(), y.size(), indices, nullptr};
+    selection_.choose(
+        call, target, unit, sdk::kept_band(of_sign, selection_.density()), state, y.size_bytes(),
+        [&](std::span<float>) { return static_cast<float>(state[0] * unit); },
+        [](std::span<float>, const sdk::Settled&) {});
+    return target.count;
   }
 
   sdk::SteeredSelection selection_;

@@ -1,4 +1,5 @@
 // ADTopk against full sorts of every lane and of the whole in plain loops, over many steps.
+#include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
 #include <support/sparse_oracle.hpp>
 
@@ -43,33 +44,14 @@ std::vector<uint32_t> largest_along(const std::vector<float>& x, const Shape& sh
   return chosen;
 }
 
-struct Oracle {
-  uint64_t percent;
-  bool interleaved;
-  RankTensors kept;
-
-  Tensors step(const RankTensors& gradients, uint64_t index) {
-    if (kept.empty()) {
-      kept = gradients;
-      for (auto& of_rank : kept)
-        for (auto& of_item : of_rank) of_item.assign(of_item.size(), 0.0f);
-    }
-    Tensors mean;
-    for (size_t i = 0; i < kept[0].size(); ++i) {
-      std::vector<float>& total = mean.emplace_back(kept[0][i].size(), 0.0f);
-      for (size_t r = 0; r < kept.size(); ++r) {
-        std::vector<float>& work = kept[r][i];
-        for (size_t e = 0; e < work.size(); ++e) work[e] += gradients[r][i][e];
-        const bool rows = !interleaved || index % 2 == 0;
-        send(rows ? largest_along(work, kShapes[i], percent)
-                  : largest(work, kept_of_lane(work.size(), percent)),
-             work, total);
-      }
-      for (float& value : total) value /= static_cast<float>(kept.size());
-    }
-    return mean;
-  }
-};
+// Plain: along the axis in every step; interleaved: in every other one of the whole.
+SentOracle chosen_by(const std::string& mode, uint64_t percent, const std::vector<Shape>& shapes) {
+  return [=](const std::vector<float>& x, const Sender& sender) {
+    const bool along = mode == "plain" || sender.step % 2 == 0;
+    return only(x, along ? largest_along(x, shapes[sender.item], percent)
+                         : largest(x, kept_of_lane(x.size(), percent)));
+  };
+}
 
 TEST(AdTopK, EqualsTheOracleOver100Steps) {
   for (const char* mode : {"plain", "interleaved"})
@@ -77,38 +59,30 @@ TEST(AdTopK, EqualsTheOracleOver100Steps) {
       for (const uint32_t ranks : {1u, 2u, 3u, 4u, 8u}) {
         if (ranks != 2 && distribution.name != "student_t") continue;
         const uint64_t steps = ranks == 2 && distribution.name == "student_t" ? 100 : 4;
-        CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true},
-                          kShapes, adtopk(), {{"density", 0.05}, {"mode", mode}}, residual());
-        Oracle oracle{5, std::string(mode) == "interleaved", {}};
-        for (uint64_t step = 0; step < steps; ++step) {
-          const RankTensors gradients = draw_gradients(distribution.draw, ranks, kNumels, step);
-          ASSERT_EQ(rig.step(gradients), oracle.step(gradients, step))
-              << mode << ", " << distribution.name << ", step " << step;
-        }
-        for (uint32_t r = 0; r < ranks; ++r)
-          for (uint64_t i = 0; i < kNumels.size(); ++i)
-            ASSERT_EQ(rig.work(r, i), oracle.kept[r][i]);
+        expect_equals({.plugin = adtopk(),
+                       .options = {{"density", 0.05}, {"mode", mode}},
+                       .shapes = kShapes,
+                       .rig = {.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true},
+                       .steps = steps},
+                      chosen_by(mode, 5, kShapes), distribution);
       }
+}
+
+TEST(AdTopK, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal(
+      {.plugin = adtopk(), .options = {{"density", 0.01}}, .shapes = {kLargeMatrix}},
+      chosen_by("interleaved", 1, {kLargeMatrix}));
 }
 
 TEST(AdTopK, AwkwardSizesAsRowsColumnsAndVectors) {
   for (const uint64_t n : awkward_sizes()) {
     const auto size = static_cast<int64_t>(n);
     const std::vector<Shape> shapes{{size}, {2, size}, {size, 1}, {1, size, 2}};
-    const std::vector<uint64_t> numels{n, 2 * n, n, 2 * n};
-    CompressorRig rig({.ranks = 2, .check_mass = true}, shapes, adtopk(),
-                      {{"density", 0.01}, {"mode", "plain"}}, residual());
-    const RankTensors gradients = draw_gradients(heavy_tailed, 2, numels, n);
-    const Tensors mean = rig.step(gradients);
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      std::vector<float> total(numels[i]);
-      for (uint32_t r = 0; r < 2; ++r) {
-        std::vector<float> work = gradients[r][i];
-        send(largest_along(work, shapes[i], 1), work, total);
-      }
-      for (float& value : total) value /= 2;
-      ASSERT_EQ(mean[i], total) << n << ", shape " << i;
-    }
+    expect_equals({.plugin = adtopk(),
+                   .options = {{"density", 0.01}, {"mode", "plain"}},
+                   .shapes = shapes,
+                   .rig = {.ranks = 2, .check_mass = true}},
+                  chosen_by("plain", 1, shapes), {"heavy_tailed", heavy_tailed});
   }
 }
 
@@ -239,31 +213,11 @@ TEST(AdTopK, PayloadsAreInput) {
 }
 
 TEST(AdTopK, EveryCodePathSendsTheSame) {
-  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {70000, 70000}, 5);
-  Tensors first;
-  for (const char* path : {"portable", "avx2", "avx512"}) {
-    set_code_path(path);
-    CompressorRig rig({.ranks = 2}, {{70, 1000}, {5, 1000, 14}}, adtopk());
-    const Tensors mean = rig.step(gradients);
-    if (first.empty()) first = mean;
-    EXPECT_EQ(mean, first) << path;
-  }
-  set_code_path("");
+  expect_one_result_on_every_code_path(adtopk(), {}, {{70, 1000}, {5, 1000, 14}});
 }
 
 TEST(AdTopK, RefusesMoreEntriesThanIndicesCanName) {
-  const LoadedPlugin plugin = adtopk();
-  const CompressorInstance instance(plugin.compressor(), *plugin.module);
-  penstock_item item{};
-  item.struct_size = sizeof item;
-  item.name = {"huge", 4};
-  item.numel = uint64_t{1} << 32;
-  penstock_compressor_need need{};
-  need.struct_size = sizeof need;
-  const penstock_item* items[] = {&item};
-  penstock_compressor_need* needs[] = {&need};
-  EXPECT_TRUE(fails_with(instance.table().plan(instance.self(), 0, 2, items, 1, needs),
-                         PENSTOCK_INVALID_ARGUMENT, "'huge' has 4294967296 entries"));
+  expect_huge_gradients_are_refused(adtopk());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace {
 
 struct Bfloat16 {
   static constexpr uint32_t kDtype = PENSTOCK_BFLOAT16;
-  static constexpr float kLargest = 0x1.fep127f;
+  static float share(uint32_t ranks) { return penstock::kernels::bfloat16_share(ranks); }
   static void narrow(const float* source, uint16_t* bits, uint64_t count) {
     penstock::kernels::floats_to_bfloat16s(source, bits, count);
   }

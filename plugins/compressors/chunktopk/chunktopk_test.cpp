@@ -1,4 +1,5 @@
 // Chunked top-k against full sorts of summed norms in plain loops, and its behaviour at the edges.
+#include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
 #include <support/half.hpp>
 
@@ -17,16 +18,6 @@ LoadedPlugin chunktopk() {
 }
 LoadedPlugin residual() {
   return load_plugin("memory", "residual");
-}
-
-float as_it_is(float value) {
-  return value;
-}
-float to_half_and_back(float value) {
-  return from_float16(to_float16(value));
-}
-float to_bfloat_and_back(float value) {
-  return from_bfloat16(to_bfloat16(value));
 }
 
 // x = e + g; the chunks of the largest norms over all ranks go; e = the rest.
@@ -88,7 +79,7 @@ TEST(ChunkTopK, EqualsTheOracleOver100Steps) {
       const uint64_t steps = ranks == 3 ? 100 : 5;
       CompressorRig rig({.ranks = ranks, .check_mass = true}, kShapes, chunktopk(),
                         {{"density", 0.15}, {"chunk", 7}}, residual());
-      Oracle oracle{as_it_is, 150, 7, {}};
+      Oracle oracle{no_rounding, 150, 7, {}};
       for (uint64_t step = 0; step < steps; ++step) {
         const RankTensors gradients = draw_gradients(distribution.draw, ranks, kNumels, step);
         ASSERT_EQ(rig.step(gradients), oracle.step(gradients)) << distribution.name << step;
@@ -100,13 +91,9 @@ TEST(ChunkTopK, EqualsTheOracleOver100Steps) {
 }
 
 TEST(ChunkTopK, AwkwardSizesChunksAndTypesEqualTheOracle) {
-  const std::pair<const char*, float (*)(float)> types[] = {
-      {"fp32", as_it_is}, {"fp16", to_half_and_back}, {"bf16", to_bfloat_and_back}};
-  std::vector<Shape> shapes;
-  for (const uint64_t n : awkward_sizes()) shapes.push_back({static_cast<int64_t>(n)});
-  for (const auto& [name, rounded] : types)
+  for (const auto& [name, rounded] : summed_types())
     for (const auto& [chunk, thousandths] : {std::pair{1, 300}, {256, 10}}) {
-      CompressorRig rig({.ranks = 3, .check_mass = true}, shapes, chunktopk(),
+      CompressorRig rig({.ranks = 3, .check_mass = true}, awkward_vectors(), chunktopk(),
                         {{"density", static_cast<double>(thousandths) / 1000},
                          {"chunk", chunk},
                          {"value_type", name}},
@@ -117,6 +104,18 @@ TEST(ChunkTopK, AwkwardSizesChunksAndTypesEqualTheOracle) {
         ASSERT_EQ(rig.step(gradients), oracle.step(gradients)) << name << ", chunk " << chunk;
       }
     }
+}
+
+TEST(ChunkTopK, SixteenMillionElementsEqualTheOracle) {
+  // One rank chooses by its own norms.
+  const auto largest_chunks = [](const std::vector<float>& x, const Sender&) {
+    const Oracle oracle{no_rounding, 10, 256, {{x}}};
+    std::vector<float> sent(x.size());
+    for (const uint64_t c : oracle.chosen(0))
+      for (size_t e = c * 256; e < std::min(x.size(), size_t{(c + 1) * 256}); ++e) sent[e] = x[e];
+    return sent;
+  };
+  expect_large_gradients_equal({.plugin = chunktopk()}, largest_chunks);
 }
 
 TEST(ChunkTopK, NothingIsLostOver100StepsOfEveryKind) {

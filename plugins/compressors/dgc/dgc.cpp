@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kMostRounds = 32;
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
 
-class Dgc {
+class Dgc : public sdk::FoldingEncoder<Dgc> {
  public:
   static inline const sdk::OptionList options{
       sdk::density_option(0.001, "share of the entries that is sent"),
@@ -58,7 +58,7 @@ class Dgc {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
-    traits.folds = PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
+    traits.folds = sdk::kAllFolds;
   }
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -71,25 +71,12 @@ class Dgc {
                          kernels::select_scratch_bytes(n, capacity);
   }
 
-  void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
-    encode_folded(call, items, payloads, nullptr);
-  }
-
-  void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
-                     const penstock_fold* const* folds) {
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      const std::span<float> work = items[i].work();
-      sdk::PayloadWriter payload = payloads[i];
-      kernels::Fold fold;
-      kernels::SelectSegment target{work.data(), work.size(), payload.room<uint32_t>(0).data(),
-                                    nullptr};
-      if (folds != nullptr && folds[i] != nullptr) {
-        fold = sdk::fold_of(*folds[i], items[i], call);
-        target.fold = &fold;
-      }
-      select(call, items[i], target);
-      values_.write(items[i], payload, target.count);
-    }
+  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
+    Target target{item.work().data(), item.numel(), payload.room<uint32_t>(0).data(), nullptr};
+    target.fold = fold;
+    select(call, item, target);
+    values_.write(item, payload, target.count);
   }
 
   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {

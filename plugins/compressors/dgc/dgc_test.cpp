@@ -1,5 +1,6 @@
 // The selection of Deep Gradient Compression against plain loops with full sorts.
 #include <cmath>
+#include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
 #include <support/sparse_oracle.hpp>
 
@@ -75,34 +76,27 @@ std::vector<uint32_t> oracle_selection(const std::vector<float>& x, const Settin
   return cut(x, chosen, std::min(n, most));
 }
 
+SentOracle chosen_by(const Setting& setting) {
+  return [setting](const std::vector<float>& x, const Sender& sender) {
+    return only(x, oracle_selection(x, setting, sender.item, sender.step));
+  };
+}
+
+Comparison comparison(const Setting& setting, const std::vector<uint64_t>& numels, uint64_t steps,
+                      uint32_t ranks) {
+  return {.plugin = plugin(),
+          .options = {{"density", setting.density},
+                      {"resample", setting.resample},
+                      {"upper", setting.upper},
+                      {"lower", setting.lower}},
+          .shapes = vectors(numels),
+          .rig = {.ranks = ranks, .check_mass = true},
+          .steps = steps};
+}
+
 void expect_equals_oracle(const Setting& setting, const std::vector<uint64_t>& numels,
                           uint64_t steps, const Distribution& distribution, uint32_t ranks) {
-  std::vector<Shape> shapes;
-  for (const uint64_t numel : numels) shapes.push_back({static_cast<int64_t>(numel)});
-  CompressorRig rig({.ranks = ranks, .check_mass = true}, shapes, plugin(),
-                    {{"density", setting.density},
-                     {"resample", setting.resample},
-                     {"upper", setting.upper},
-                     {"lower", setting.lower}},
-                    residual());
-  RankTensors kept(ranks);
-  for (auto& of_rank : kept)
-    for (const uint64_t numel : numels) of_rank.emplace_back(numel);
-  for (uint64_t step = 0; step < steps; ++step) {
-    const RankTensors gradients = draw_gradients(distribution.draw, ranks, numels, step);
-    Tensors expected;
-    for (uint64_t i = 0; i < numels.size(); ++i) {
-      std::vector<float>& total = expected.emplace_back(numels[i]);
-      for (uint32_t r = 0; r < ranks; ++r) {
-        std::vector<float>& work = kept[r][i];
-        for (uint64_t e = 0; e < numels[i]; ++e) work[e] += gradients[r][i][e];
-        send(oracle_selection(work, setting, i, step), work, total);
-      }
-      for (float& value : total) value /= static_cast<float>(ranks);
-    }
-    ASSERT_EQ(rig.step(gradients), expected)
-        << distribution.name << ", step " << step << ", density " << setting.density;
-  }
+  expect_equals(comparison(setting, numels, steps, ranks), chosen_by(setting), distribution);
 }
 
 TEST(Dgc, GeometryIsThePublishedOne) {
@@ -143,6 +137,11 @@ TEST(Dgc, AwkwardSizesEqualTheOracle) {
     for (const bool resample : {true, false})
       expect_equals_oracle({density, 1.3, 0.8, resample}, awkward_sizes(), 3,
                            {"heavy_tailed", heavy_tailed}, 2);
+}
+
+TEST(Dgc, SixteenMillionElementsEqualTheOracle) {
+  const Setting setting{0.001};
+  expect_large_gradients_equal(comparison(setting, {}, 1, 1), chosen_by(setting));
 }
 
 TEST(Dgc, SendsAtMostTheShareByMagnitudeAndNeverTheFirstByIndex) {

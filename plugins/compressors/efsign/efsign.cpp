@@ -2,6 +2,7 @@
 // keeps the rest.
 // Source: Karimireddy, Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other Gradient
 // Compression Schemes", ICML 2019, algorithm 1. See README.md for where this differs and why.
+#include <kernels/folded.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/sign_payload.hpp>
 
@@ -13,13 +14,14 @@ namespace plugins = penstock::plugins;
 
 namespace {
 
-class EfSign {
+class EfSign : public sdk::FoldingEncoder<EfSign> {
  public:
   static inline const sdk::OptionList options{};
   explicit EfSign(const sdk::Options&) : path_(kernels::code_path_named(sdk::code_path("sign"))) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = sdk::kAllFolds;
   }
 
   // Scales differ between ranks, so payloads are gathered and added here. A part of a gradient
@@ -31,9 +33,10 @@ class EfSign {
   }
 
   // C(p) = |p|_1 / n * sign(p)
-  void encode(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload) {
+  void encode_item(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
     const std::span<float> work = item.work();
-    plugins::write_signs(work, payload, path_);
+    plugins::write_signs(work, payload, path_, fold);
     const double sum = kernels::sum_of_magnitudes(work.data(), work.size(), path_);
     const auto elements = static_cast<double>(std::max<uint64_t>(1, work.size()));
     const auto scale = static_cast<float>(sum / elements);

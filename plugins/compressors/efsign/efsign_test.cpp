@@ -12,7 +12,7 @@ LoadedPlugin efsign() {
 // |x|_1 / n * sign(x). The plugin adds magnitudes in double and in another order: 2^-53 per
 // addition, so that the float next to the mean may be another one only where the mean lies at the
 // middle between two; no value drawn here does.
-std::vector<float> scaled_signs(const std::vector<float>& x, const DrawnBy&) {
+std::vector<float> scaled_signs(const std::vector<float>& x, const Sender&) {
   double sum = 0;
   for (const float value : x) sum += std::fabs(double{value});
   const auto scale = static_cast<float>(x.empty() ? 0 : sum / static_cast<double>(x.size()));
@@ -35,20 +35,11 @@ TEST(EfSign, EveryCodePathSendsAndKeepsTheSame) {
 
 // Lemma 8 of the paper: |x - C(x)|^2 = (1 - |x|_1^2 / (n |x|_2^2)) |x|^2, less where entries are 0.
 TEST(EfSign, ContractsAsThePaperSays) {
-  for (const Distribution& distribution : distributions()) {
-    const std::vector<float> x = distribution.draw(1000, 3);
-    CompressorRig rig({.ranks = 1}, {{1000}}, efsign());
-    rig.step({{x}});
-    double left = 0, l1 = 0, squares = 0;
-    for (uint64_t e = 0; e < x.size(); ++e) {
-      left += std::pow(double{x[e]} - rig.sent(0, 0)[e], 2);
-      l1 += std::fabs(double{x[e]});
-      squares += std::pow(double{x[e]}, 2);
-    }
-    // 1e-6: the scale is a float. Subnormal ones are coarser still.
-    const double rounding = distribution.name == "subnormal" ? 1e-3 : 1e-6;
-    EXPECT_LE(left, squares - l1 * l1 / 1000 + rounding * squares) << distribution.name;
-  }
+  expect_the_contraction_of_one_scale(efsign());
+}
+
+TEST(EfSign, CompensatingInTheSameSweepChangesNoBit) {
+  expect_folding_changes_no_bit(efsign(), {}, {{30, 40}, {0}, {1}, {70, 70}}, 2e-6);
 }
 
 TEST(EfSign, DeadParametersStayWhereTheyAre) {
@@ -84,16 +75,8 @@ TEST(EfSign, SendsOneBitPerElementAndAScale) {
   EXPECT_EQ(entry<float>(*payload, 3, 0), 2.0f);
 }
 
-TEST(EfSign, SixteenMillionElementsEqualTheFormula) {
-  const uint64_t n = (uint64_t{1} << 24) + 3;
-  std::vector<float> x(n);
-  for (uint64_t e = 0; e < n; ++e) x[e] = e % 5 == 0 ? -0.5f : 0.25f;
-  CompressorRig rig({.ranks = 1}, {{static_cast<int64_t>(n)}}, efsign());
-  rig.step({{x}});
-  const auto scale =
-      static_cast<float>((0.25 * static_cast<double>(n) + 0.25 * static_cast<double>((n + 4) / 5)) /
-                         static_cast<double>(n));
-  for (uint64_t e = 0; e < n; ++e) ASSERT_EQ(rig.sent(0, 0)[e], x[e] < 0 ? -scale : scale) << e;
+TEST(EfSign, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = efsign()}, scaled_signs);
 }
 
 TEST(EfSign, PayloadsThatCannotBeAreRefusedByRankAndGradient) {

@@ -6,7 +6,7 @@ namespace {
 
 struct Binary16 {
   static constexpr uint32_t kDtype = PENSTOCK_FLOAT16;
-  static constexpr float kLargest = 65504;
+  static float share(uint32_t ranks) { return penstock::kernels::half_share(ranks); }
   static void narrow(const float* source, uint16_t* bits, uint64_t count) {
     penstock::kernels::floats_to_halves(source, bits, count);
   }

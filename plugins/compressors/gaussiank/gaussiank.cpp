@@ -1,7 +1,6 @@
 // Gaussian-k: a threshold from a normal law fitted to the entries, corrected by what it selected.
 // Source: Shi, Chu, Cheung, See, "Understanding Top-k Sparsification in Distributed Deep Learning",
 // 2019.
-#include <kernels/statistics.hpp>
 #include <kernels/steered_selection.hpp>
 #include <kernels/tail_quantile.hpp>
 
@@ -10,7 +9,7 @@ namespace kernels = penstock::kernels;
 
 namespace {
 
-class GaussianK {
+class GaussianK : public sdk::FoldingEncoder<GaussianK> {
  public:
   static inline const sdk::OptionList options{sdk::SteeredSelection::density_option(0.001),
                                               sdk::SteeredSelection::reuse_option(1),
@@ -23,6 +22,7 @@ class GaussianK {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = sdk::kAllFolds;
   }
 
   // How many entries pass differs from rank to rank, so counts travel.
@@ -31,22 +31,22 @@ class GaussianK {
     values_.plan(need, band.most, false);
   }
 
-  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
-    const std::span<const float> work = item.work();
+  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
+    kernels::SelectSegment target = sdk::entries_of(item, payload, fold);
     double fitted = 0;
     const auto estimate = [&](std::span<float> learned) {
-      fitted = normal_threshold(work);
+      fitted = normal_threshold(target);
       return static_cast<float>(fitted * (learned[0] > 0 ? learned[0] : 1));
     };
     const auto learn = [&](std::span<float> learned, const sdk::Settled& settled) {
       if (fitted > 0 && settled.threshold > 0)
         learned[0] = static_cast<float>(settled.threshold / fitted);
     };
-    const sdk::Settled settled = selection_.choose(
-        call, work, sdk::work_unit(call, item), sdk::kept_band(work.size(), selection_.density()),
-        item.state(sdk::SteeredSelection::kState), payload.room<uint32_t>(0).data(), 0, estimate,
-        learn);
-    values_.write(item, payload, settled.count);
+    selection_.choose(call, target, sdk::work_unit(call, item),
+                      sdk::kept_band(target.n, selection_.density()),
+                      item.state(sdk::SteeredSelection::kState), 0, estimate, learn);
+    values_.write(item, payload, target.count);
   }
 
   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
@@ -58,10 +58,10 @@ class GaussianK {
 
   // Magnitudes are compared, so the law is centred at zero: beyond z deviations its two tails
   // together hold the density.
-  double normal_threshold(std::span<const float> work) const {
-    if (work.empty()) return 0;
-    const kernels::Statistics facts = kernels::statistics(work.data(), work.size());
-    return deviations_ * std::sqrt(facts.sum_of_squares / static_cast<double>(work.size()));
+  double normal_threshold(kernels::SelectSegment& x) const {
+    if (x.n == 0) return 0;
+    const kernels::Statistics facts = sdk::first_statistics(x);
+    return deviations_ * std::sqrt(facts.sum_of_squares / static_cast<double>(x.n));
   }
 
   sdk::SteeredSelection selection_;

@@ -34,9 +34,10 @@ void learn(SteeredOracle& oracle, float settled) {
 
 void expect_equals_oracle(double density, int reuse, const std::vector<uint64_t>& numels,
                           uint64_t steps, const Distribution& distribution, uint32_t ranks) {
-  expect_equals_steered_oracle(plugin(), {{"density", density}, {"reuse_period", reuse}},
-                               {.density = density, .reuse_period = reuse}, estimate, learn, numels,
-                               steps, distribution, ranks);
+  expect_equals_steered_oracle(
+      plugin(), {{"density", density}, {"reuse_period", reuse}},
+      steered({.density = density, .reuse_period = reuse}, estimate, learn), numels, steps,
+      distribution, ranks);
 }
 
 TEST(GaussianK, EqualsTheOracleOver100Steps) {
@@ -53,6 +54,10 @@ TEST(GaussianK, ReusingThresholdsEqualsTheOracleOver100Steps) {
 TEST(GaussianK, AwkwardSizesEqualTheOracle) {
   for (const Distribution& distribution : distributions())
     expect_equals_oracle(0.01, 2, awkward_sizes(), 3, distribution, 1);
+}
+
+TEST(GaussianK, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = plugin()}, steered({.density = 0.001}, estimate, learn));
 }
 
 TEST(GaussianK, KeepsTheShareWithinATenthOnDistinctMagnitudes) {
@@ -77,6 +82,12 @@ TEST(GaussianK, LearnsTheThresholdWhateverTheLaw) {
 
 TEST(GaussianK, NothingIsLostOver100StepsOfEveryKindAndValueType) {
   expect_nothing_is_lost(plugin(), {{"density", 0.05}});
+}
+
+TEST(GaussianK, CompensatingInTheSameSweepChangesNoBit) {
+  for (const int reuse : {1, 3})
+    expect_folding_changes_no_bit(plugin(), {{"density", 0.05}, {"reuse_period", reuse}},
+                                  {{30, 40}, {0}, {1}, {70, 70}});
 }
 
 TEST(GaussianK, ZerosNeverGo) {

@@ -30,36 +30,23 @@ float sent(float x, int bound_bits) {
   return static_cast<float>(x < 0 ? -cut : cut);
 }
 
+SentOracle cut_at(int bound_bits) {
+  return each_element([bound_bits](float x) { return sent(x, bound_bits); });
+}
+
 TEST(Inceptionn, EqualsTheOracleOnEveryDistributionAndSize) {
   for (const Distribution& distribution : distributions())
-    for (const int bits : {1, 10}) {
-      const uint32_t ranks = 2;
-      CompressorRig rig({.ranks = ranks, .ranks_per_slice = 1}, awkward_vectors(), inceptionn(),
-                        {{"bound_bits", bits}}, residual());
-      RankTensors kept(ranks);
-      for (auto& of_rank : kept)
-        for (const uint64_t n : awkward_sizes()) of_rank.emplace_back(n);
-      for (uint64_t step = 0; step < 2; ++step) {
-        const RankTensors gradients =
-            draw_gradients(distribution.draw, ranks, awkward_sizes(), step);
-        const Tensors mean = rig.step(gradients);
-        for (uint64_t i = 0; i < mean.size(); ++i) {
-          std::vector<float> total(mean[i].size());
-          for (uint32_t r = 0; r < ranks; ++r) {
-            std::vector<float>& work = kept[r][i];
-            for (uint64_t e = 0; e < work.size(); ++e) {
-              work[e] += gradients[r][i][e];
-              const float value = sent(work[e], bits);
-              total[e] += value;
-              work[e] -= value;
-            }
-            ASSERT_EQ(rig.work(r, i), work) << distribution.name << " of " << work.size();
-          }
-          for (float& value : total) value /= static_cast<float>(ranks);
-          ASSERT_EQ(mean[i], total) << distribution.name << " of " << total.size();
-        }
-      }
-    }
+    for (const int bits : {1, 10})
+      expect_equals({.plugin = inceptionn(),
+                     .options = {{"bound_bits", bits}},
+                     .shapes = awkward_vectors(),
+                     .rig = {.ranks = 2, .ranks_per_slice = 1},
+                     .steps = 2},
+                    cut_at(bits), distribution);
+}
+
+TEST(Inceptionn, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = inceptionn()}, cut_at(10));
 }
 
 TEST(Inceptionn, NothingIsLostOver100StepsOfEveryKind) {
@@ -116,16 +103,7 @@ TEST(Inceptionn, LossScalingDoesNotMoveTheBound) {
 }
 
 TEST(Inceptionn, EveryCodePathSendsTheSame) {
-  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {70001}, 5);
-  Tensors first;
-  for (const char* path : {"portable", "avx2", "avx512"}) {  // one that does not run is replaced
-    set_code_path(path);
-    CompressorRig rig({.ranks = 2}, {{70001}}, inceptionn(), {}, residual());
-    const Tensors mean = rig.step(gradients);
-    if (first.empty()) first = mean;
-    EXPECT_EQ(mean, first) << path;
-  }
-  set_code_path("");
+  expect_one_result_on_every_code_path(inceptionn(), {});
 }
 
 TEST(Inceptionn, PayloadsThatCannotBeAreRefusedByRankAndGradient) {

@@ -65,36 +65,23 @@ TEST(Int8, CodesStandForTheDynamicTree) {
     ASSERT_EQ(entry<uint8_t>(*payload, 0, code), code) << "value " << values[code];
 }
 
+SentOracle codes_of(uint64_t block) {
+  return [block](const std::vector<float>& x, const Sender&) { return sent(x, block); };
+}
+
 TEST(Int8, EqualsTheOracleOnEveryDistributionAndSize) {
   for (const Distribution& distribution : distributions())
-    for (const uint64_t block : {0u, 50u}) {
-      const uint32_t ranks = 2;
-      CompressorRig rig({.ranks = ranks, .ranks_per_slice = 1}, awkward_vectors(), int8(),
-                        {{"block", static_cast<int>(block)}}, residual());
-      RankTensors kept(ranks);
-      for (auto& of_rank : kept)
-        for (const uint64_t n : awkward_sizes()) of_rank.emplace_back(n);
-      for (uint64_t step = 0; step < 2; ++step) {
-        const RankTensors gradients =
-            draw_gradients(distribution.draw, ranks, awkward_sizes(), step);
-        const Tensors mean = rig.step(gradients);
-        for (uint64_t i = 0; i < mean.size(); ++i) {
-          std::vector<float> total(mean[i].size());
-          for (uint32_t r = 0; r < ranks; ++r) {
-            std::vector<float>& work = kept[r][i];
-            for (uint64_t e = 0; e < work.size(); ++e) work[e] += gradients[r][i][e];
-            const std::vector<float> of_rank = sent(work, block);
-            for (uint64_t e = 0; e < work.size(); ++e) {
-              total[e] += of_rank[e];
-              work[e] -= of_rank[e];
-            }
-            ASSERT_EQ(rig.work(r, i), work) << distribution.name << " of " << work.size();
-          }
-          for (float& value : total) value /= static_cast<float>(ranks);
-          ASSERT_EQ(mean[i], total) << distribution.name << " of " << total.size();
-        }
-      }
-    }
+    for (const int block : {0, 50})
+      expect_equals({.plugin = int8(),
+                     .options = {{"block", block}},
+                     .shapes = awkward_vectors(),
+                     .rig = {.ranks = 2, .ranks_per_slice = 1},
+                     .steps = 2},
+                    codes_of(static_cast<uint64_t>(block)), distribution);
+}
+
+TEST(Int8, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = int8()}, codes_of(2048));
 }
 
 TEST(Int8, NothingIsLostOver100StepsOfEveryKind) {
@@ -138,16 +125,7 @@ TEST(Int8, ZerosStayZeroAndExtremesStayFinite) {
 }
 
 TEST(Int8, EveryCodePathSendsTheSame) {
-  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {70001}, 5);
-  Tensors first;
-  for (const char* path : {"portable", "avx2", "avx512"}) {  // one that does not run is replaced
-    set_code_path(path);
-    CompressorRig rig({.ranks = 2}, {{70001}}, int8(), {}, residual());
-    const Tensors mean = rig.step(gradients);
-    if (first.empty()) first = mean;
-    EXPECT_EQ(mean, first) << path;
-  }
-  set_code_path("");
+  expect_one_result_on_every_code_path(int8(), {});
 }
 
 TEST(Int8, SendsAByteForEachElementAndAScaleForEachBlock) {

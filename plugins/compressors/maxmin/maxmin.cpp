@@ -5,7 +5,7 @@
 #include "levels.hpp"
 
 #include <kernels/pack_bits.hpp>
-#include <kernels/random_uniform.hpp>
+#include <kernels/rounding_key.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -57,9 +57,7 @@ class MaxMin {
     const std::span<float> work = item.work();
     const std::span<uint64_t> words = payload.room<uint64_t>(kCodes);
     const std::span<float> scales = payload.room<float>(kScales);
-    const kernels::RandomKey key = kernels::random_key(
-        {call.step->seed, item.c().gradient,
-         kernels::stream_of_step(kernels::kStreamRounding, call.step->index), call.step->rank});
+    const kernels::RandomKey key = penstock::plugins::rounding_key(call, item);
     for (uint64_t b = 0; b < blocks(work.size()); ++b) {
       const std::span<float> of_block = block_of(work, b);
       const maxmin::Range range = maxmin::range_of(of_block.data(), of_block.size(), path_);

@@ -9,7 +9,6 @@
 namespace penstock::test {
 namespace {
 
-constexpr uint64_t kStreamRounding = 4;
 const float kMost = std::numeric_limits<float>::max();
 
 LoadedPlugin maxmin() {
@@ -30,7 +29,8 @@ struct Coder {
             {"block", static_cast<int>(block)},
             {"rounding", stochastic ? "stochastic" : "nearest"}};
   }
-  std::vector<float> sent(const std::vector<float>& x, const DrawnBy& by) const {
+  std::vector<float> operator()(const std::vector<float>& x, const Sender& sender) const {
+    const DrawnBy by = rounding_words(sender);
     std::vector<float> result(x.size());
     const auto top = static_cast<float>((1 << bits) - 1);
     for (uint64_t begin = 0; begin < x.size(); begin += block) {
@@ -52,46 +52,34 @@ struct Coder {
   }
 };
 
-void expect_oracle(const Coder& coder, uint32_t ranks, const Distribution& distribution,
-                   const std::vector<uint64_t>& numels, uint64_t steps) {
-  std::vector<Shape> shapes;
-  for (const uint64_t n : numels) shapes.push_back({static_cast<int64_t>(n)});
-  CompressorRig rig({.ranks = ranks, .seed = 9, .ranks_per_slice = 2}, shapes, maxmin(),
-                    coder.options(), residual());
-  RankTensors kept(ranks);
-  for (auto& of_rank : kept)
-    for (const uint64_t n : numels) of_rank.emplace_back(n);
-  for (uint64_t step = 0; step < steps; ++step) {
-    const RankTensors gradients = draw_gradients(distribution.draw, ranks, numels, step);
-    const Tensors mean = rig.step(gradients);
-    for (uint64_t i = 0; i < numels.size(); ++i) {
-      std::vector<float> total(numels[i]);
-      for (uint32_t r = 0; r < ranks; ++r) {
-        std::vector<float>& work = kept[r][i];
-        for (uint64_t e = 0; e < numels[i]; ++e) work[e] += gradients[r][i][e];
-        const auto sent = coder.sent(work, {9, i, stream_in_step(kStreamRounding, step), r});
-        for (uint64_t e = 0; e < numels[i]; ++e) {
-          work[e] -= sent[e];
-          total[e] += sent[e];
-        }
-        ASSERT_EQ(rig.work(r, i), work) << distribution.name << " of " << numels[i];
-      }
-      for (float& value : total) value /= static_cast<float>(ranks);
-      ASSERT_EQ(mean[i], total) << distribution.name << " of " << numels[i];
-    }
-  }
+Comparison comparison(const Coder& coder, uint32_t ranks, const std::vector<uint64_t>& numels,
+                      uint64_t steps) {
+  return {.plugin = maxmin(),
+          .options = coder.options(),
+          .shapes = vectors(numels),
+          .rig = {.ranks = ranks, .seed = 9, .ranks_per_slice = 2},
+          .steps = steps};
 }
 
 TEST(MaxMin, EqualsTheOracleOnEveryDistribution) {
   for (const Distribution& distribution : distributions())
     for (const bool stochastic : {true, false})
-      for (const int bits : {1, 4, 7})
-        expect_oracle({bits, 128, stochastic}, 3, distribution, {0, 1, 2, 3, 31, 64, 1000}, 3);
+      for (const int bits : {1, 4, 7}) {
+        const Coder coder{bits, 128, stochastic};
+        expect_equals(comparison(coder, 3, {0, 1, 2, 3, 31, 64, 1000}, 3), coder, distribution);
+      }
 }
 
 TEST(MaxMin, LargeGradientsAndEveryWidthEqualTheOracle) {
-  for (int bits = 1; bits <= 8; ++bits)
-    expect_oracle({bits, 4096, true}, 2, distributions()[0], {65537}, 2);
+  for (int bits = 1; bits <= 8; ++bits) {
+    const Coder coder{bits, 4096, true};
+    expect_equals(comparison(coder, 2, {65537}, 2), coder, distributions()[0]);
+  }
+}
+
+TEST(MaxMin, SixteenMillionElementsEqualTheOracle) {
+  const Coder coder;
+  expect_large_gradients_equal(comparison(coder, 1, {}, 1), coder);
 }
 
 TEST(MaxMin, NothingIsLostOver100StepsOfEveryKind) {
@@ -188,16 +176,7 @@ TEST(MaxMin, PartsOfAGradientGiveTheSameBits) {
 }
 
 TEST(MaxMin, EveryCodePathSendsTheSame) {
-  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {70001}, 5);
-  Tensors first;
-  for (const char* path : {"portable", "avx2", "avx512"}) {  // one that does not run is replaced
-    set_code_path(path);
-    CompressorRig rig({.ranks = 2}, {{70001}}, maxmin(), {{"bits", 5}}, residual());
-    const Tensors mean = rig.step(gradients);
-    if (first.empty()) first = mean;
-    EXPECT_EQ(mean, first) << path;
-  }
-  set_code_path("");
+  expect_one_result_on_every_code_path(maxmin(), {{"bits", 5}});
 }
 
 TEST(MaxMin, PayloadsThatCannotBeAreRefusedByRankAndGradient) {

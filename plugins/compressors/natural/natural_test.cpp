@@ -12,7 +12,8 @@ LoadedPlugin natural() {
 
 // The power of two next to |x| that 23 random bits choose, with the sign of x; zero below the
 // smallest of the 127 powers that the largest of its 1024 elements leaves.
-std::vector<float> powers(const std::vector<float>& x, const DrawnBy& by) {
+std::vector<float> powers(const std::vector<float>& x, const Sender& sender) {
+  const DrawnBy by = rounding_words(sender);
   std::vector<float> sent(x.size());
   for (uint64_t begin = 0; begin < x.size(); begin += 1024) {
     const uint64_t end = std::min<uint64_t>(begin + 1024, x.size());
@@ -36,6 +37,10 @@ std::vector<float> powers(const std::vector<float>& x, const DrawnBy& by) {
 
 TEST(Natural, EqualsTheDefinition) {
   expect_equals_oracle(natural(), {}, powers);
+}
+
+TEST(Natural, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = natural()}, powers);
 }
 
 // One draw has a deviation of at most half the distance of the two powers, half the element.

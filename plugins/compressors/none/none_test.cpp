@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <support/data.hpp>
-#include <support/plugin.hpp>
-#include <support/rig.hpp>
+#include <support/compressor_cases.hpp>
 
 namespace penstock::test {
 namespace {
@@ -35,6 +33,11 @@ TEST(None, GivesTheMeanForAwkwardSizesOnOneToFourRanks) {
         ASSERT_NEAR(mean[item][i], sum / ranks, 1e-6 * std::abs(sum)) << item << "[" << i << "]";
       }
   }
+}
+
+TEST(None, SixteenMillionElementsGoAsTheyAre) {
+  expect_large_gradients_equal({.plugin = load_plugin(PENSTOCK_PLUGIN_FILE), .keeps = false},
+                               each_element([](float x) { return x; }));
 }
 
 TEST(None, TakesEverythingOutOfWorkWhereAMemoryKeeps) {

@@ -3,6 +3,7 @@
 // Source: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent and its Application to
 // Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014. See README.md for where
 // this differs and why.
+#include <kernels/folded.hpp>
 #include <kernels/sign_payload.hpp>
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace plugins = penstock::plugins;
 
 namespace {
 
-class OneBit {
+class OneBit : public sdk::FoldingEncoder<OneBit> {
  public:
   static inline const sdk::OptionList options{
       sdk::integer_option("bucket", 0)
@@ -33,6 +34,7 @@ class OneBit {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = sdk::kAllFolds;
   }
 
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -43,9 +45,10 @@ class OneBit {
   }
 
   // Of all pairs of numbers the means of the two classes leave the least squared error.
-  void encode(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload) {
+  void encode_item(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
     const std::span<float> work = item.work();
-    plugins::write_signs(work, payload, path_);
+    plugins::write_signs(work, payload, path_, fold);
     const std::span<float> means = payload.room<float>(kMeans);
     for (uint64_t r = 0; r < runs(item); ++r) {
       const uint64_t first = r * run(item);

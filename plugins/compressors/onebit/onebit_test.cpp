@@ -25,7 +25,7 @@ std::vector<float> class_means(const std::vector<float>& x, uint64_t run) {
 }
 
 SentOracle means_of(uint64_t run) {
-  return [run](const std::vector<float>& x, const DrawnBy&) { return class_means(x, run); };
+  return [run](const std::vector<float>& x, const Sender&) { return class_means(x, run); };
 }
 
 TEST(OneBit, SendsTheMeansOfBothClasses) {
@@ -35,6 +35,10 @@ TEST(OneBit, SendsTheMeansOfBothClasses) {
 TEST(OneBit, BucketsHaveMeansOfTheirOwn) {
   for (const int bucket : {64, 640})
     expect_equals_oracle(onebit(), {{"bucket", bucket}}, means_of(static_cast<uint64_t>(bucket)));
+}
+
+TEST(OneBit, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = onebit()}, means_of(UINT32_MAX));
 }
 
 TEST(OneBit, NothingIsLostOver100StepsOfEveryKind) {
@@ -49,20 +53,13 @@ TEST(OneBit, EveryCodePathSendsAndKeepsTheSame) {
 // The means leave |x|^2 - S+^2 / n+ - S-^2 / n-, which Cauchy and Schwarz bound by
 // (1 - |x|_1^2 / (n |x|^2)) |x|^2.
 TEST(OneBit, LosesNoMoreThanOneScaleWould) {
-  for (const Distribution& distribution : distributions()) {
-    const std::vector<float> x = distribution.draw(1000, 3);
-    CompressorRig rig({.ranks = 1}, {{1000}}, onebit());
-    rig.step({{x}});
-    double left = 0, l1 = 0, squares = 0;
-    for (uint64_t e = 0; e < x.size(); ++e) {
-      left += std::pow(double{x[e]} - rig.sent(0, 0)[e], 2);
-      l1 += std::fabs(double{x[e]});
-      squares += std::pow(double{x[e]}, 2);
-    }
-    // 1e-6: the means are floats. Subnormal ones are coarser still.
-    const double rounding = distribution.name == "subnormal" ? 1e-3 : 1e-6;
-    EXPECT_LE(left, squares - l1 * l1 / 1000 + rounding * squares) << distribution.name;
-  }
+  expect_the_contraction_of_one_scale(onebit());
+}
+
+TEST(OneBit, CompensatingInTheSameSweepChangesNoBit) {
+  for (const int bucket : {0, 64})
+    expect_folding_changes_no_bit(onebit(), {{"bucket", bucket}}, {{30, 40}, {0}, {1}, {70, 70}},
+                                  2e-6);
 }
 
 TEST(OneBit, AClassWithoutElementsHasAMeanOfZero) {

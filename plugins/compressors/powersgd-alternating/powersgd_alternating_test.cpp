@@ -1,8 +1,8 @@
 // Alternating Power-SGD against its recurrence in double, and where it differs from ACP-SGD.
 #include <gtest/gtest.h>
 
+#include "support/compressor_cases.hpp"
 #include "support/low_rank_cases.hpp"
-#include "support/sparse_oracle.hpp"
 
 namespace penstock::test {
 namespace {
@@ -46,38 +46,11 @@ struct Oracle {
 };
 
 TEST(PowerSgdAlternating, FollowsTheAuthorsPackageOverManySteps) {
-  const std::vector<Shape> shapes = {{12, 7}, {7, 30}, {6, 5, 3}, {65, 130}, {17}, {1, 9}, {9, 1}};
-  for (const uint32_t ranks : {1u, 2u, 3u, 4u, 8u}) {
-    CompressorRig rig({.ranks = ranks, .check_mass = true, .mass_tolerance = 1e-6}, shapes,
-                      alternating(), {{"rank", 3}, {"minimum_compression_rate", 0}}, residual());
-    std::vector<Oracle> oracles;
-    for (uint64_t i = 0; i < shapes.size(); ++i) {
-      const oracle::View view = oracle::view_of(shapes[i]);
-      oracles.emplace_back(ranks, view.rows, view.cols,
-                           std::min({uint64_t{3}, view.rows, view.cols}), i);
-    }
-    for (uint64_t step = 0; step < 9; ++step) {
-      const RankTensors gradients = oracle::layered_gradients(shapes, ranks, step);
-      const Tensors mean = rig.step(gradients);
-      for (uint64_t i = 0; i < shapes.size(); ++i) {
-        const oracle::View view = oracle::view_of(shapes[i]);
-        std::vector<Matrix> of_ranks;
-        for (uint32_t r = 0; r < ranks; ++r)
-          of_ranks.emplace_back(view.rows, view.cols, gradients[r][i]);
-        Matrix expected(view.rows, view.cols);
-        if (shapes[i].size() < 2)  // dense in both phases
-          for (const Matrix& of_rank : of_ranks)
-            expected = oracle::combined(expected, 1.0 / ranks, of_rank);
-        else
-          expected = oracles[i].step(step, of_ranks);
-        // Float rounding of products over up to 130 terms, carried along by nine steps.
-        const double tolerance = 2e-5 * oracle::largest(expected.entries);
-        for (uint64_t e = 0; e < expected.entries.size(); ++e)
-          ASSERT_NEAR(mean[i][e], expected.entries[e], tolerance)
-              << "item " << i << " element " << e << " step " << step << " ranks " << ranks;
-      }
-    }
-  }
+  low_rank::expect_follows_over_many_steps<Oracle>(alternating(), 9);
+}
+
+TEST(PowerSgdAlternating, SixteenMillionElementsEqualTheOracle) {
+  low_rank::expect_large_matrices_follow<Oracle>(alternating());
 }
 
 TEST(PowerSgdAlternating, WhatIsSentAndWhatIsKeptAddUpToAllGradientsOver100Steps) {

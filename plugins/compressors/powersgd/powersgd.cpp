@@ -15,7 +15,7 @@ namespace {
 //   round 0:  P = orthogonalise(sum_i M_i Q)
 //   round 1:  Q_i = M_i^T P,  sum = sum_i Q_i,  out = P sum^T,  Q = orthogonalise(sum)
 // and what rank i takes out of work is its own share of that, P Q_i^T.
-class PowerSgd {
+class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
  public:
   static inline const sdk::OptionList options{
       sdk::integer_option("rank", 4)
@@ -51,28 +51,20 @@ class PowerSgd {
     need.scratch_bytes = plugins::FactorScratch::bytes(plugins::shape_of(item, rank));
   }
 
-  void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
-    encode_folded(call, items, payloads, nullptr);
-  }
-
   // Products of tall, thin factors are bound by reading the matrix, so on the CPU equal shapes gain
-  // nothing from being stacked: a bucket is a plain loop.
-  void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
-                     const penstock_fold* const* folds) {
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      sdk::PayloadWriter payload = payloads[i];
-      const uint64_t rank = rule_.rank_of(items[i]);
-      kernels::Fold room;
-      const kernels::Fold* const fold = sdk::fold_at(folds, i, items[i], call, room);
-      if (rank == 0)
-        plugins::encode_dense(items[i], payload, fold);
-      else if (call.round == 0)
-        encode_left(call, items[i], rank, payload.room<float>(0), fold);
-      else
-        encode_right(call, items[i], rank, payload.room<float>(0));
-      payload.kind(rank == 0 ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
-      payload.count(0, payload.room<float>(0).size());
-    }
+  // nothing from being stacked: one item after the other.
+  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) {
+    const uint64_t rank = rule_.rank_of(item);
+    const std::span<float> sent = payload.room<float>(0);
+    if (rank == 0)
+      plugins::encode_dense(item, payload, fold);
+    else if (call.round == 0)
+      encode_left(call, item, rank, sent, fold);
+    else
+      encode_right(call, item, rank, sent);
+    payload.kind(rank == 0 ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
+    payload.count(0, sent.size());
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "support/compressor_cases.hpp"
 #include "support/low_rank_cases.hpp"
-#include "support/sparse_oracle.hpp"
 
 namespace penstock::test {
 namespace {
@@ -24,7 +24,7 @@ struct Oracle {
   Oracle(uint32_t ranks, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t gradient)
       : error(ranks, Matrix(rows, cols)), q(oracle::normals(1, gradient, 1, cols, rank)) {}
 
-  Matrix step(const std::vector<Matrix>& gradients) {
+  Matrix step(uint64_t, const std::vector<Matrix>& gradients) {
     q = oracle::orthonormal(q);
     const uint64_t ranks = gradients.size();
     Matrix left(error[0].rows, q.cols), right(error[0].cols, q.cols);
@@ -48,38 +48,11 @@ struct Oracle {
 };
 
 TEST(PowerSgd, FollowsThePaperOverManySteps) {
-  const std::vector<Shape> shapes = {{12, 7}, {7, 30}, {6, 5, 3}, {65, 130}, {17}, {1, 9}, {9, 1}};
-  for (const uint32_t ranks : {1u, 2u, 3u, 4u}) {
-    CompressorRig rig({.ranks = ranks, .check_mass = true, .mass_tolerance = 1e-6}, shapes,
-                      powersgd(), {{"rank", 3}, {"minimum_compression_rate", 0.0}}, residual());
-    std::vector<Oracle> oracles;
-    for (uint64_t i = 0; i < shapes.size(); ++i) {
-      const oracle::View view = oracle::view_of(shapes[i]);
-      oracles.emplace_back(ranks, view.rows, view.cols,
-                           std::min({uint64_t{3}, view.rows, view.cols}), i);
-    }
-    for (uint64_t step = 0; step < 8; ++step) {
-      const RankTensors gradients = oracle::layered_gradients(shapes, ranks, step);
-      const Tensors mean = rig.step(gradients);
-      for (uint64_t i = 0; i < shapes.size(); ++i) {
-        const oracle::View view = oracle::view_of(shapes[i]);
-        std::vector<Matrix> of_ranks;
-        for (uint32_t r = 0; r < ranks; ++r)
-          of_ranks.emplace_back(view.rows, view.cols, gradients[r][i]);
-        Matrix expected(view.rows, view.cols);
-        if (shapes[i].size() < 2)  // dense
-          for (const Matrix& of_rank : of_ranks)
-            expected = oracle::combined(expected, 1.0 / ranks, of_rank);
-        else
-          expected = oracles[i].step(of_ranks);
-        // Float rounding of products over up to 130 terms, carried along by eight steps.
-        const double tolerance = 1e-5 * oracle::largest(expected.entries);
-        for (uint64_t e = 0; e < expected.entries.size(); ++e)
-          ASSERT_NEAR(mean[i][e], expected.entries[e], tolerance)
-              << "item " << i << " element " << e << " step " << step << " ranks " << ranks;
-      }
-    }
-  }
+  low_rank::expect_follows_over_many_steps<Oracle>(powersgd(), 8);
+}
+
+TEST(PowerSgd, SixteenMillionElementsEqualTheOracle) {
+  low_rank::expect_large_matrices_follow<Oracle>(powersgd());
 }
 
 TEST(PowerSgd, WhatIsSentAndWhatIsKeptAddUpToAllGradientsOver100Steps) {

@@ -40,7 +40,8 @@ float rounded(float x, float step, int levels, uint32_t word) {
 }
 
 SentOracle levels_of(int bits, uint64_t bucket, bool euclidean) {
-  return [=](const std::vector<float>& x, const DrawnBy& by) {
+  return [=](const std::vector<float>& x, const Sender& sender) {
+    const DrawnBy by = rounding_words(sender);
     const int levels = (1 << (bits - 1)) - 1;
     std::vector<float> sent(x.size());
     for (uint64_t begin = 0; begin < x.size(); begin += bucket) {
@@ -64,6 +65,11 @@ TEST(Qsgd, EqualsTheDefinitionWithEveryWidthAndEitherNorm) {
   for (const int bits : {3, 7})
     expect_equals_oracle(qsgd(), {{"bits", bits}, {"bucket", 2048}, {"norm", "max"}},
                          levels_of(bits, 2048, false));
+}
+
+TEST(Qsgd, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = qsgd(), .options = {{"bucket", 0}}},
+                               levels_of(4, UINT32_MAX, true));
 }
 
 // A level is up or down by less than a step, so its deviation is at most half a step; with 2 bits

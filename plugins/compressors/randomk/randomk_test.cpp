@@ -1,7 +1,9 @@
 // Random-k against plain loops over the positions that its README defines, and the properties that
 // its theory rests on: every entry equally likely, unbiased, a contraction.
+#include <support/coded.hpp>
 #include <support/conservation.hpp>
 #include <support/half.hpp>
+#include <support/sparse_oracle.hpp>
 
 #include <cmath>
 #include <set>
@@ -19,49 +21,37 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// ceil(share * n) for a share in thousandths, at least 1, at most n.
-uint64_t kept_of(uint64_t n, uint64_t thousandths) {
-  return std::min(n, std::max<uint64_t>(1, (n * thousandths + 999) / 1000));
+// Element `element` of stream 5: where stratum `element` draws from, for all ranks alike.
+uint64_t drawn_below(uint64_t bound, uint64_t gradient, uint64_t step, uint64_t element) {
+  return drawn_word({1, gradient, stream_in_step(5, step), 0}, element) * bound >> 32;
 }
 
-uint64_t mixed(uint64_t z) {  // SplitMix64
-  z += 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-
-// Word `element` of stream 5 of a gradient in a step; see kernels/random_uniform.hpp.
-uint32_t word(uint64_t seed, uint64_t gradient, uint64_t step, uint64_t element) {
-  constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
-  const uint64_t stream = 5 + 16 * (step + 1);
-  const uint64_t key = mixed(mixed(seed ^ mixed(gradient * kGolden + stream)));
-  const uint64_t k = mixed(key + (element >> 32) * kGolden);
-  auto x = static_cast<uint32_t>(element + k);
-  x = (x ^ (x >> 16)) * 0x7FEB352Du;
-  x ^= static_cast<uint32_t>(k >> 32);
-  x = (x ^ (x >> 15)) * 0x846CA68Bu;
-  return x ^ (x >> 16);
-}
-
-std::vector<uint64_t> positions(uint64_t n, uint64_t k, uint64_t seed, uint64_t gradient,
-                                uint64_t step) {
-  std::vector<uint64_t> chosen;
+std::vector<uint32_t> positions(uint64_t n, uint64_t k, uint64_t gradient, uint64_t step) {
+  std::vector<uint32_t> chosen;
   if (n == 0) return chosen;
-  const uint64_t start = word(seed, gradient, step, k) * n >> 32;
+  const uint64_t start = drawn_below(n, gradient, step, k);
   uint64_t begins = 0;
   for (uint64_t j = 0; j < k; ++j) {
     const uint64_t size = n / k + (j < n % k ? 1 : 0);
-    chosen.push_back((start + begins + (word(seed, gradient, step, j) * size >> 32)) % n);
+    const uint64_t place = start + begins + drawn_below(size, gradient, step, j);
+    chosen.push_back(static_cast<uint32_t>(place % n));
     begins += size;
   }
   return chosen;
 }
 
-// x = e + g; the drawn entries of x go, rounded; e = the rest.
+// What goes of x = e + g with a residual, as float32.
+SentOracle drawn_entries(double density) {
+  return [density](const std::vector<float>& x, const Sender& sender) {
+    const uint64_t k = kept_of(x.size(), density);
+    return only(x, positions(x.size(), k, sender.item, sender.step));
+  };
+}
+
+// x = e + g, or g; the drawn entries of x go, rounded, and their sum is rounded; e = the rest.
 struct Oracle {
   float (*rounded)(float);
-  uint64_t thousandths;
+  double density;
   bool keeps;
   RankTensors kept;
 
@@ -74,13 +64,13 @@ struct Oracle {
         for (auto& of_item : of_rank) of_item.assign(of_item.size(), 0.0f);
     }
     for (size_t i = 0; i < gradients[0].size(); ++i) {
-      const uint64_t n = gradients[0][i].size(), k = kept_of(n, thousandths);
+      const uint64_t n = gradients[0][i].size(), k = kept_of(n, density);
       std::vector<float>& total = mean.emplace_back(n, 0.0f);
       const float scale = keeps ? 1.0f : static_cast<float>(double(n) / double(std::max(k, 1ul)));
       for (size_t r = 0; r < ranks; ++r)
         for (size_t e = 0; e < n; ++e)
           kept[r][i][e] = (keeps ? kept[r][i][e] : 0.0f) + gradients[r][i][e];
-      for (const uint64_t e : positions(n, k, 1, i, index)) {
+      for (const uint32_t e : positions(n, k, i, index)) {
         for (size_t r = 0; r < ranks; ++r) {
           const float sent = rounded(kept[r][i][e]);
           kept[r][i][e] -= sent;
@@ -93,50 +83,34 @@ struct Oracle {
   }
 };
 
-float as_it_is(float value) {
-  return value;
-}
-float to_half_and_back(float value) {
-  return from_float16(to_float16(value));
-}
-float to_bfloat_and_back(float value) {
-  return from_bfloat16(to_bfloat16(value));
-}
-
 TEST(RandomK, EqualsTheOracleOver100StepsWithAResidual) {
   for (const Distribution& distribution : distributions())
     for (const uint32_t ranks : {1u, 2u, 3u, 4u, 8u}) {
       if (ranks != 3 && distribution.name != "student_t") continue;
-      const uint64_t steps = ranks == 3 ? 100 : 5;
-      CompressorRig rig({.ranks = ranks, .check_mass = true}, kShapes, randomk(),
-                        {{"density", 0.05}}, residual());
-      Oracle oracle{as_it_is, 50, true, {}};
-      for (uint64_t step = 0; step < steps; ++step) {
-        const RankTensors gradients = draw_gradients(distribution.draw, ranks, kNumels, step);
-        ASSERT_EQ(rig.step(gradients), oracle.step(gradients, step)) << distribution.name;
-        for (uint32_t r = 0; r < ranks; ++r)
-          for (uint64_t i = 0; i < kNumels.size(); ++i)
-            ASSERT_EQ(rig.work(r, i), oracle.kept[r][i]) << distribution.name;
-      }
+      expect_equals({.plugin = randomk(),
+                     .options = {{"density", 0.05}},
+                     .shapes = kShapes,
+                     .rig = {.ranks = ranks, .check_mass = true},
+                     .steps = ranks == 3 ? 100u : 5u},
+                    drawn_entries(0.05), distribution);
     }
 }
 
+TEST(RandomK, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = randomk()}, drawn_entries(0.01));
+}
+
 TEST(RandomK, AwkwardSizesAndNarrowValuesEqualTheOracle) {
-  const std::pair<const char*, float (*)(float)> types[] = {
-      {"fp32", as_it_is}, {"fp16", to_half_and_back}, {"bf16", to_bfloat_and_back}};
-  std::vector<Shape> shapes;
-  for (const uint64_t n : awkward_sizes()) shapes.push_back({static_cast<int64_t>(n)});
-  for (const auto& [name, rounded] : types)
+  for (const auto& [name, rounded] : summed_types())
     for (const bool keeps : {false, true})
-      for (const uint64_t thousandths : {10, 1000}) {
-        CompressorRig rig(
-            {.ranks = 3, .check_mass = true}, shapes, randomk(),
-            {{"density", static_cast<double>(thousandths) / 1000}, {"value_type", name}},
-            keeps ? std::optional(residual()) : std::nullopt);
-        Oracle oracle{rounded, thousandths, keeps, {}};
+      for (const double density : {0.01, 1.0}) {
+        CompressorRig rig({.ranks = 3, .check_mass = true}, awkward_vectors(), randomk(),
+                          {{"density", density}, {"value_type", name}},
+                          keeps ? std::optional(residual()) : std::nullopt);
+        Oracle oracle{rounded, density, keeps, {}};
         for (uint64_t step = 0; step < 2; ++step) {
           const RankTensors gradients = draw_gradients(heavy_tailed, 3, awkward_sizes(), step);
-          ASSERT_EQ(rig.step(gradients), oracle.step(gradients, step)) << name << thousandths;
+          ASSERT_EQ(rig.step(gradients), oracle.step(gradients, step)) << name << density;
         }
       }
 }
@@ -265,42 +239,23 @@ TEST(RandomK, SumsAreInput) {
   for (const char* type : {"fp32", "bf16"}) {
     CompressorRig rig({.ranks = 2}, {{40}}, randomk(), {{"density", 0.1}, {"value_type", type}});
     OwnedPayload payload(rig.need(0).rounds[0].sections, -1);
-    const penstock_payload* pointer = payload.c();
-    penstock_item* item = rig.compressor_item(0, 0);
-    const penstock_step step = rig.step_facts(0);
-    const penstock_exec exec = rig.exec();
-    const auto decode = [&] {
-      const auto& compressor = rig.compressor(0);
-      return compressor.table().decode(compressor.self(), &exec, &step, 0, &item, 1, &pointer, 1,
-                                       PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
-    };
     payload.c()->kind = PENSTOCK_PAYLOAD_CODED;
     for (const uint64_t count : {uint64_t{0}, uint64_t{3}, uint64_t{5}, UINT64_MAX}) {
       payload.section(0).count = count;
-      EXPECT_TRUE(fails_with(decode(), PENSTOCK_INVALID_PAYLOAD, "gradient 'gradient0'"));
+      EXPECT_TRUE(refuses(rig, payload, "gradient 'gradient0'"));
     }
     payload.section(0).count = 4;
     payload.section(0).dtype = PENSTOCK_FLOAT64;
-    EXPECT_TRUE(fails_with(decode(), PENSTOCK_INVALID_PAYLOAD, "another dtype"));
+    EXPECT_TRUE(refuses(rig, payload, "another dtype"));
     payload.c()->kind = PENSTOCK_PAYLOAD_ABSENT;
-    PENSTOCK_EXPECT_OK(decode());
-    for (int e = 0; e < 40; ++e) EXPECT_EQ(static_cast<const float*>(item->out.data)[e], 0.0f);
+    EXPECT_TRUE(decode_once(rig, payload).ok());
+    const auto* out = static_cast<const float*>(rig.compressor_item(0, 0)->out.data);
+    EXPECT_EQ(std::vector<float>(out, out + 40), std::vector<float>(40));
   }
 }
 
 TEST(RandomK, RefusesMoreEntriesThanIndicesCanName) {
-  const LoadedPlugin plugin = randomk();
-  const CompressorInstance instance(plugin.compressor(), *plugin.module);
-  penstock_item item{};
-  item.struct_size = sizeof item;
-  item.name = {"huge", 4};
-  item.numel = uint64_t{1} << 32;
-  penstock_compressor_need need{};
-  need.struct_size = sizeof need;
-  const penstock_item* items[] = {&item};
-  penstock_compressor_need* needs[] = {&need};
-  EXPECT_TRUE(fails_with(instance.table().plan(instance.self(), 0, 2, items, 1, needs),
-                         PENSTOCK_INVALID_ARGUMENT, "'huge' has 4294967296 entries"));
+  expect_huge_gradients_are_refused(randomk());
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // Source: Fang, Fu, Yang, Hsieh, "RedSync: Reducing Synchronization Bandwidth for Distributed Deep
 // Learning Training System", Journal of Parallel and Distributed Computing 133, 2019.
 #include <kernels/sign_mean.hpp>
-#include <kernels/statistics.hpp>
 #include <kernels/steered_selection.hpp>
 
 #include <array>
@@ -13,7 +12,7 @@ namespace kernels = penstock::kernels;
 
 namespace {
 
-class RedSync {
+class RedSync : public sdk::FoldingEncoder<RedSync> {
  public:
   static inline const sdk::OptionList options{
       sdk::SteeredSelection::density_option(0.001), sdk::SteeredSelection::reuse_option(5),
@@ -38,6 +37,8 @@ class RedSync {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    // The quantised form copies work before it looks for a threshold.
+    traits.folds = quantised_ ? 0 : sdk::kAllFolds;
   }
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -56,15 +57,17 @@ class RedSync {
         .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1, true, PENSTOCK_SPLIT_COPY);
   }
 
-  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
+  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
     const std::span<float> state = item.state(sdk::SteeredSelection::kState);
-    if (!quantised_)
-      return values_.write(item, payload, choose(call, item, item.work(), state, payload, 0));
+    kernels::SelectSegment target = sdk::entries_of(item, payload, fold);
+    if (!quantised_) return values_.write(item, payload, choose(call, item, target, state, 0));
     const bool negative = call.step->index % 2 == 1;
     const std::span<float> y = call.scratch<float>(item.numel());
     sdk::magnitudes_of_sign(item.work(), negative, y.data());
-    const uint64_t count = choose(call, item, y, state.subspan(negative ? kNumbers : 0, kNumbers),
-                                  payload, y.size_bytes());
+    target.x = y.data();
+    const uint64_t count = choose(call, item, target,
+                                  state.subspan(negative ? kNumbers : 0, kNumbers), y.size_bytes());
     payload.kind(PENSTOCK_PAYLOAD_CODED);
     payload.count(0, count);
     payload.count(1, 1);
@@ -97,10 +100,9 @@ class RedSync {
     }
   };
 
-  uint64_t choose(const sdk::Call& call, const sdk::Item& item, std::span<const float> x,
-                  std::span<float> state, const sdk::PayloadWriter& payload,
-                  uint64_t own_bytes) const {
-    sdk::KeptBand band = sdk::kept_band(x.size(), selection_.density());
+  uint64_t choose(const sdk::Call& call, const sdk::Item& item, kernels::SelectSegment& x,
+                  std::span<float> state, uint64_t own_bytes) const {
+    sdk::KeptBand band = sdk::kept_band(x.n, selection_.density());
     if (trimmed_) band = sdk::exact_band(band);
     Range range{};
     const auto estimate = [&](std::span<float> learned) {
@@ -113,21 +115,20 @@ class RedSync {
       learned[1] = static_cast<float>(range.position_of(settled.threshold));
     };
     return selection_
-        .choose(call, x, sdk::work_unit(call, item), band, state, payload.room<uint32_t>(0).data(),
-                own_bytes, estimate, learn)
+        .choose(call, x, sdk::work_unit(call, item), band, state, own_bytes, estimate, learn)
         .count;
   }
 
-  static Range range_of(std::span<const float> x) {
-    if (x.empty()) return {0, 0};
-    const kernels::Statistics facts = kernels::statistics(x.data(), x.size());
-    return {facts.sum_of_magnitudes / static_cast<double>(x.size()), facts.largest};
+  static Range range_of(kernels::SelectSegment& x) {
+    if (x.n == 0) return {0, 0};
+    const kernels::Statistics facts = sdk::first_statistics(x);
+    return {facts.sum_of_magnitudes / static_cast<double>(x.n), facts.largest};
   }
 
   // Halves [0, 1] until the number that passes is inside the band, at most eight times; then the
   // lower end, where more pass than wanted and the largest of them go. One pass counts all
   // thresholds that the next four halvings may ask for.
-  static float by_bisection(std::span<const float> x, const Range& range,
+  static float by_bisection(const kernels::SelectSegment& x, const Range& range,
                             const sdk::KeptBand& band) {
     double low = 0, width = 1;
     for (int pass = 0; pass < kMostPasses; ++pass) {
@@ -136,7 +137,7 @@ class RedSync {
       std::array<uint64_t, kProbes> counts;
       for (uint64_t j = 0; j < kProbes; ++j)
         thresholds[j] = range.at(low + static_cast<double>(j + 1) * step);
-      kernels::count_above(x.data(), x.size(), thresholds, counts.data());
+      kernels::count_above(x.x, x.n, thresholds, counts.data());
       uint64_t below = 0;  // probes at or below the lower end
       for (uint64_t half = (kProbes + 1) / 2; half > 0; half /= 2) {
         const uint64_t count = counts[below + half - 1];
@@ -151,11 +152,12 @@ class RedSync {
 
   // The highest of 0.8, 0.6, 0.4, 0.2, 0 that enough entries reach, all counted in one pass; 0
   // where none does.
-  static float from_above(std::span<const float> x, const Range& range, const sdk::KeptBand& band) {
+  static float from_above(const kernels::SelectSegment& x, const Range& range,
+                          const sdk::KeptBand& band) {
     std::array<float, 5> thresholds;
     std::array<uint64_t, 5> counts;
     for (uint64_t j = 0; j < 5; ++j) thresholds[j] = range.at(0.2 * static_cast<double>(4 - j));
-    kernels::count_above(x.data(), x.size(), thresholds, counts.data());
+    kernels::count_above(x.x, x.n, thresholds, counts.data());
     for (uint64_t j = 0; j < 5; ++j)
       if (counts[j] >= band.target) return thresholds[j] / band.slack;
     return 0;

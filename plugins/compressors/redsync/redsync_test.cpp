@@ -12,7 +12,9 @@ LoadedPlugin residual() {
 }
 
 uint64_t reached(const std::vector<float>& x, float threshold) {
-  return SteeredOracle::reaching(x, threshold, x.size()).size();
+  return static_cast<uint64_t>(std::count_if(x.begin(), x.end(), [threshold](float value) {
+    return value != 0 && std::fabs(value) >= threshold;
+  }));
 }
 
 // Halves [0, 1] eight times at most, until the number is within a tenth.
@@ -90,23 +92,28 @@ TEST(RedSync, SendsWithinATenthOfTheShareAndExactlyTheLargest) {
     }
 }
 
+SentOracle searched(double density, int reuse, bool exact) {
+  return steered({.density = density, .reuse_period = reuse, .exact = exact}, estimate, learn);
+}
+
 TEST(RedSync, BisectionFindsTheThresholdOfPlainHalving) {
   for (const Distribution& distribution : distributions())
     for (const double density : {0.01, 0.05})
       expect_equals_steered_oracle(plugin(), {{"density", density}, {"reuse_period", 3}},
-                                   {.density = density, .reuse_period = 3}, estimate, learn,
-                                   {1000, 64, 3}, 12, distribution, 1);
+                                   searched(density, 3, false), {1000, 64, 3}, 12, distribution, 1);
 }
 
 TEST(RedSync, TrimmedSendsExactlyTheLargestOver100Steps) {
   for (const Distribution& distribution : distributions()) {
     expect_equals_steered_oracle(plugin(), {{"density", 0.05}, {"search", "trimmed"}},
-                                 {.density = 0.05, .reuse_period = 5, .exact = true}, estimate,
-                                 learn, {300, 0, 1, 57}, 100, distribution, 2);
+                                 searched(0.05, 5, true), {300, 0, 1, 57}, 100, distribution, 2);
     expect_equals_steered_oracle(plugin(), {{"density", 0.01}, {"search", "trimmed"}},
-                                 {.density = 0.01, .reuse_period = 5, .exact = true}, estimate,
-                                 learn, awkward_sizes(), 2, distribution, 1);
+                                 searched(0.01, 5, true), awkward_sizes(), 2, distribution, 1);
   }
+}
+
+TEST(RedSync, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = plugin()}, searched(0.001, 5, false));
 }
 
 TEST(RedSync, KeepsTheShareWithinATenthOnDistinctMagnitudes) {
@@ -160,6 +167,12 @@ TEST(RedSync, QuantisedEqualsPlainLoopsOver100Steps) {
 TEST(RedSync, NothingIsLostOver100StepsOfEveryKindAndValueType) {
   expect_nothing_is_lost(plugin(), {{"density", 0.05}});
   expect_nothing_is_lost(plugin(), {{"density", 0.05}, {"quantised", true}}, false);
+}
+
+TEST(RedSync, CompensatingInTheSameSweepChangesNoBit) {
+  for (const char* search : {"bisection", "trimmed"})
+    expect_folding_changes_no_bit(plugin(), {{"density", 0.05}, {"search", search}},
+                                  {{30, 40}, {0}, {1}, {70, 70}});
 }
 
 TEST(RedSync, RefusesATypeForValuesThatAreNotSent) {

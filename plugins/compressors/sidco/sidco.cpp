@@ -3,7 +3,6 @@
 // Source: Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based Gradient
 // Compression Technique for Distributed Training Systems", MLSys 2021.
 #include <kernels/exceedances.hpp>
-#include <kernels/statistics.hpp>
 #include <kernels/steered_selection.hpp>
 
 #include "fit.hpp"
@@ -15,7 +14,7 @@ namespace {
 
 constexpr uint64_t kMostStages = 16;
 
-class Sidco {
+class Sidco : public sdk::FoldingEncoder<Sidco> {
  public:
   static inline const sdk::OptionList options{
       sdk::SteeredSelection::density_option(0.001),
@@ -49,6 +48,7 @@ class Sidco {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = sdk::kAllFolds;
   }
 
   // How many entries pass differs from rank to rank, so counts travel.
@@ -57,12 +57,13 @@ class Sidco {
     values_.plan(need, band.most, false);
   }
 
-  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
-    const std::span<const float> work = item.work();
+  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
+    kernels::SelectSegment target = sdk::entries_of(item, payload, fold);
     const double unit = sdk::work_unit(call, item);
     Estimate found{};
     const auto estimate = [&](std::span<float> learned) {
-      found = estimate_of(work, unit, learned);
+      found = estimate_of(target, unit, learned);
       return static_cast<float>(found.threshold *
                                 (learned[kCorrection] > 0 ? learned[kCorrection] : 1));
     };
@@ -71,11 +72,9 @@ class Sidco {
       learned[kCorrection] = static_cast<float>(settled.threshold / found.threshold);
       if (stages_ == 0) adapt_stages(learned, found, settled.threshold);
     };
-    const sdk::Settled settled =
-        selection_.choose(call, work, unit, sdk::kept_band(work.size(), selection_.density()),
-                          item.state(sdk::SteeredSelection::kState),
-                          payload.room<uint32_t>(0).data(), 0, estimate, learn);
-    values_.write(item, payload, settled.count);
+    selection_.choose(call, target, unit, sdk::kept_band(target.n, selection_.density()),
+                      item.state(sdk::SteeredSelection::kState), 0, estimate, learn);
+    values_.write(item, payload, target.count);
   }
 
   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
@@ -117,9 +116,9 @@ class Sidco {
   }
 
   // All entries that are not zero.
-  sidco::Sample first_sample(std::span<const float> x) const {
+  sidco::Sample first_sample(kernels::SelectSegment& x) const {
     const bool logs = law_ == sidco::Law::kGammaPareto;
-    const kernels::Statistics facts = kernels::statistics(x.data(), x.size(), {.logs = logs});
+    const kernels::Statistics facts = sdk::first_statistics(x, {.logs = logs});
     const auto count = static_cast<double>(facts.nonzero);
     if (facts.nonzero == 0) return {};
     const double mean = facts.sum_of_magnitudes / count;
@@ -127,29 +126,30 @@ class Sidco {
             facts.sum_of_logs / count, logs};
   }
 
-  static sidco::Sample sample_above(std::span<const float> x, double origin) {
-    const kernels::Exceedances facts =
-        kernels::exceedances(x.data(), x.size(), static_cast<float>(origin));
+  static sidco::Sample sample_above(kernels::SelectSegment& x, double origin) {
+    const kernels::Fold* const fold = std::exchange(x.fold, nullptr);
+    const kernels::Exceedances facts = kernels::exceedances(x.x, x.n, static_cast<float>(origin),
+                                                            kernels::widest_code_path(), fold);
     const auto count = static_cast<double>(facts.count);
     if (facts.count == 0) return {};
     const double mean = facts.sum / count;
     return {count, mean, std::max(0.0, facts.squares / count - mean * mean), 0, false};
   }
 
-  Estimate estimate_of(std::span<const float> x, double unit, std::span<float> learned) const {
-    if (x.empty()) return {};
+  Estimate estimate_of(kernels::SelectSegment& x, double unit, std::span<float> learned) const {
+    if (x.n == 0) return {};
     uint64_t stages = stages_;
     if (stages == 0) stages = learned[kStages] > 0 ? static_cast<uint64_t>(learned[kStages]) : 1;
     if (stages == 1) {
       const sidco::Sample all = first_sample(x);
-      return {sidco::excess_for(law_, all, wanted(x.size(), 1, 1)), all.mean};
+      return {sidco::excess_for(law_, all, wanted(x.n, 1, 1)), all.mean};
     }
     double origin = learned[kOrigin] * unit;
     sidco::Sample above = origin > 0 ? sample_above(x, origin) : sidco::Sample{};
-    const double expected = wanted(x.size(), stages - 1, stages);
+    const double expected = wanted(x.n, stages - 1, stages);
     if (above.count < expected / 2 || above.count > expected * 2)
       above = run_stages(x, stages, origin);
-    const Estimate found{origin + sidco::excess_for(law_, above, wanted(x.size(), stages, stages)),
+    const Estimate found{origin + sidco::excess_for(law_, above, wanted(x.n, stages, stages)),
                          above.mean};
     // The same fit says where the expected number will exceed next time.
     if (above.count > expected) origin += sidco::excess_for(law_, above, expected);
@@ -161,11 +161,11 @@ class Sidco {
 
   // All stages but the last, each over the data: sets the origin of the last one and returns what
   // exceeds it. Each stage aims at its share of all entries from those that are really left.
-  sidco::Sample run_stages(std::span<const float> x, uint64_t stages, double& origin) const {
+  sidco::Sample run_stages(kernels::SelectSegment& x, uint64_t stages, double& origin) const {
     origin = 0;
     sidco::Sample above = first_sample(x);
     for (uint64_t stage = 1; stage < stages; ++stage) {
-      const double excess = sidco::excess_for(law_, above, wanted(x.size(), stage, stages));
+      const double excess = sidco::excess_for(law_, above, wanted(x.n, stage, stages));
       const sidco::Sample next = sample_above(x, origin + excess);
       if (next.count == 0) break;
       origin += excess;

@@ -1,11 +1,8 @@
 // Majority vote against counting, what travels, and payloads that no rank of ours would send.
-#include <gtest/gtest.h>
-#include <support/data.hpp>
-#include <support/rig.hpp>
+#include <support/coded.hpp>
 
 #include <cmath>
 #include <cstring>
-#include <functional>
 
 namespace penstock::test {
 namespace {
@@ -33,8 +30,7 @@ std::vector<float> vote(const RankTensors& gradients, uint64_t item,
 }
 
 std::vector<Shape> awkward_shapes() {
-  std::vector<Shape> shapes;
-  for (const uint64_t n : awkward_sizes()) shapes.push_back({static_cast<int64_t>(n)});
+  std::vector<Shape> shapes = awkward_vectors();
   shapes.push_back({3, 5, 7});
   return shapes;
 }
@@ -53,6 +49,12 @@ TEST(SignSgd, TheMajorityOfTheRanksDecides) {
       for (uint64_t i = 0; i < result.size(); ++i)
         ASSERT_EQ(result[i], vote(gradients, i)) << distribution.name << " item " << i;
     }
+}
+
+TEST(SignSgd, SixteenMillionElementsEqualTheOracle) {
+  // The vote of one rank.
+  const SentOracle signs = each_element([](float x) { return static_cast<float>(sign(x)); });
+  expect_large_gradients_equal({.plugin = signsgd(), .keeps = false}, signs);
 }
 
 TEST(SignSgd, ZerosDoNotVoteAndTiesAreZero) {
@@ -83,18 +85,9 @@ TEST(SignSgd, SendsOneBitPerElementAndZerosByTheShorterOfListAndPlane) {
   const auto counts = [&](uint64_t zeros) {
     std::vector<float> values(n, 1.0f);
     for (uint64_t e = 0; e < zeros; ++e) values[e * 3] = 0;
-    std::copy(values.begin(), values.end(),
-              static_cast<float*>(rig.compressor_item(0, 0)->work.data));
-    OwnedPayload payload(need.rounds[0].sections, 0);
-    penstock_payload* pointer = payload.c();
-    const penstock_item* item = rig.compressor_item(0, 0);
-    const penstock_step step = rig.step_facts(0);
-    const penstock_exec exec = rig.exec();
-    const CompressorInstance& compressor = rig.compressor(0);
-    PENSTOCK_EXPECT_OK(
-        compressor.table().encode(compressor.self(), &exec, &step, 0, &item, 1, &pointer));
-    return std::vector<uint64_t>{payload.section(0).count, payload.section(1).count,
-                                 payload.section(2).count};
+    const PayloadPointer payload = encode_once(rig, values);
+    return std::vector<uint64_t>{payload->section(0).count, payload->section(1).count,
+                                 payload->section(2).count};
   };
   EXPECT_EQ(counts(0), (std::vector<uint64_t>{words, 0, 0}));
   EXPECT_EQ(counts(31), (std::vector<uint64_t>{words, 31, 0}));
@@ -123,44 +116,25 @@ TEST(SignSgd, AMemoryGetsBackWhatHadNoEffect) {
   }
 }
 
-// Decodes one payload with the given change made to it.
-void expect_refused(const std::function<void(OwnedPayload&)>& change, const std::string& why) {
-  CompressorRig rig({.ranks = 1}, {{640}}, signsgd());
-  OwnedPayload payload(rig.need(0).rounds[0].sections, 3);
-  payload.c()->kind = PENSTOCK_PAYLOAD_CODED;
-  payload.section(0).count = 10;
-  payload.section(1).count = payload.section(2).count = 0;
-  change(payload);
-  const penstock_payload* pointer = payload.c();
-  const penstock_item* item = rig.compressor_item(0, 0);
-  const penstock_step step = rig.step_facts(0);
-  const penstock_exec exec = rig.exec();
-  const CompressorInstance& compressor = rig.compressor(0);
-  const auto decode = [&] {
-    return compressor.table().decode(compressor.self(), &exec, &step, 0, &item, 1, &pointer, 1,
-                                     PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
-  };
-  const Outcome outcome = take(decode());
-  EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << why;
-  for (const std::string& part : {std::string("rank 3"), std::string("gradient0"), why})
-    EXPECT_NE(outcome.message.find(part), std::string::npos) << outcome.message;
-}
-
 void set_zeros(OwnedPayload& payload, const std::vector<uint32_t>& zeros) {
   std::memcpy(payload.section(1).data, zeros.data(), zeros.size() * sizeof(uint32_t));
   payload.section(1).count = zeros.size();
 }
 
 TEST(SignSgd, PayloadsThatCannotBeAreRefusedByRankAndGradient) {
-  expect_refused([](OwnedPayload& p) { p.section(0).count = 9; }, "expected 10");
-  expect_refused([](OwnedPayload& p) { p.section(0).count = 11; }, "at most 10");
-  expect_refused([](OwnedPayload& p) { p.section(1).count = UINT64_MAX; }, "at most 20");
-  expect_refused([](OwnedPayload& p) { p.section(2).count = 5; }, "expected none or 10");
-  expect_refused([](OwnedPayload& p) { set_zeros(p, {5, 640}); }, "zero at 640");
-  expect_refused([](OwnedPayload& p) { set_zeros(p, {UINT32_MAX}); }, "zero at 4294967295");
-  expect_refused([](OwnedPayload& p) { set_zeros(p, {7, 7}); }, "ascend");
-  expect_refused([](OwnedPayload& p) { set_zeros(p, {9, 7}); }, "ascend");
-  expect_refused(
+  CompressorRig rig({.ranks = 1}, {{640}}, signsgd());
+  const auto refused = [&](const std::function<void(OwnedPayload&)>& change, const char* why) {
+    expect_refused(rig, heavy_tailed(640, 1), change, why);
+  };
+  refused([](OwnedPayload& p) { p.section(0).count = 9; }, "expected 10");
+  refused([](OwnedPayload& p) { p.section(0).count = 11; }, "at most 10");
+  refused([](OwnedPayload& p) { p.section(1).count = UINT64_MAX; }, "at most 20");
+  refused([](OwnedPayload& p) { p.section(2).count = 5; }, "expected none or 10");
+  refused([](OwnedPayload& p) { set_zeros(p, {5, 640}); }, "zero at 640");
+  refused([](OwnedPayload& p) { set_zeros(p, {UINT32_MAX}); }, "zero at 4294967295");
+  refused([](OwnedPayload& p) { set_zeros(p, {7, 7}); }, "ascend");
+  refused([](OwnedPayload& p) { set_zeros(p, {9, 7}); }, "ascend");
+  refused(
       [](OwnedPayload& p) {
         set_zeros(p, {1});
         p.section(2).count = 10;

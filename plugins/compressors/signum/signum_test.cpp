@@ -32,6 +32,11 @@ TEST(Signum, VotesOverTheSignsOfWhatTheMemoryGivesIt) {
   }
 }
 
+TEST(Signum, SixteenMillionElementsEqualTheOracle) {
+  const auto sign = [](float x) { return static_cast<float>((x > 0) - (x < 0)); };
+  expect_large_gradients_equal({.plugin = signum(), .keeps = false}, each_element(sign));
+}
+
 // m = beta m + (1 - beta) g on every rank, and the vote over sign(m): algorithm 2 of the paper.
 TEST(Signum, WithTheMomentumItVotesOverSignsOfMomenta) {
   const float beta = 0.75f;

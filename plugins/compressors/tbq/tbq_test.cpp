@@ -19,35 +19,22 @@ float sent(float x, float threshold) {
   return x <= -threshold ? -threshold : 0.0f;
 }
 
+SentOracle sent_at(float threshold) {
+  return each_element([threshold](float x) { return sent(x, threshold); });
+}
+
 TEST(Tbq, EqualsTheOracleOnEveryDistributionAndSize) {
-  const float threshold = 0.3f;
-  for (const Distribution& distribution : distributions()) {
-    const uint32_t ranks = 3;
-    CompressorRig rig({.ranks = ranks, .ranks_per_slice = 2}, awkward_vectors(), tbq(),
-                      {{"threshold", 0.3}}, residual());
-    RankTensors kept(ranks);
-    for (auto& of_rank : kept)
-      for (const uint64_t n : awkward_sizes()) of_rank.emplace_back(n);
-    for (uint64_t step = 0; step < 3; ++step) {
-      const RankTensors gradients = draw_gradients(distribution.draw, ranks, awkward_sizes(), step);
-      const Tensors mean = rig.step(gradients);
-      for (uint64_t i = 0; i < mean.size(); ++i) {
-        std::vector<float> total(mean[i].size());
-        for (uint32_t r = 0; r < ranks; ++r) {
-          std::vector<float>& work = kept[r][i];
-          for (uint64_t e = 0; e < work.size(); ++e) {
-            work[e] += gradients[r][i][e];
-            const float value = sent(work[e], threshold);
-            total[e] += value;
-            work[e] -= value;
-          }
-          ASSERT_EQ(rig.work(r, i), work) << distribution.name << " of " << work.size();
-        }
-        for (float& value : total) value /= static_cast<float>(ranks);
-        ASSERT_EQ(mean[i], total) << distribution.name << " of " << total.size();
-      }
-    }
-  }
+  for (const Distribution& distribution : distributions())
+    expect_equals({.plugin = tbq(),
+                   .options = {{"threshold", 0.3}},
+                   .shapes = awkward_vectors(),
+                   .rig = {.ranks = 3, .ranks_per_slice = 2},
+                   .steps = 3},
+                  sent_at(0.3f), distribution);
+}
+
+TEST(Tbq, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = tbq(), .options = {{"threshold", 0.3}}}, sent_at(0.3f));
 }
 
 TEST(Tbq, NothingIsLostOver100StepsOfEveryKind) {
@@ -92,16 +79,7 @@ TEST(Tbq, SendsTwoBitsForEachElement) {
 }
 
 TEST(Tbq, EveryCodePathSendsTheSame) {
-  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {70001}, 5);
-  Tensors first;
-  for (const char* path : {"portable", "avx2", "avx512"}) {  // one that does not run is replaced
-    set_code_path(path);
-    CompressorRig rig({.ranks = 2}, {{70001}}, tbq(), {}, residual());
-    const Tensors mean = rig.step(gradients);
-    if (first.empty()) first = mean;
-    EXPECT_EQ(mean, first) << path;
-  }
-  set_code_path("");
+  expect_one_result_on_every_code_path(tbq(), {});
 }
 
 TEST(Tbq, PayloadsThatCannotBeAreRefusedByRankAndGradient) {

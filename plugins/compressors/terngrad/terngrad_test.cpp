@@ -23,7 +23,8 @@ float scale_of(const std::vector<float>& x, double clip) {
 }
 
 SentOracle signs_of(double clip) {
-  return [=](const std::vector<float>& x, const DrawnBy& by) {
+  return [=](const std::vector<float>& x, const Sender& sender) {
+    const DrawnBy by = rounding_words(sender);
     const float scale = scale_of(x, clip);
     std::vector<float> sent(x.size());
     const float boost = scale < 0x1p-96f ? 0x1p96f : 1.0f;
@@ -39,6 +40,10 @@ SentOracle signs_of(double clip) {
 TEST(TernGrad, EqualsTheDefinition) {
   expect_equals_oracle(terngrad(), {}, signs_of(2.5));
   expect_equals_oracle(terngrad(), {{"clip", 0.0}}, signs_of(0));
+}
+
+TEST(TernGrad, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = terngrad()}, signs_of(2.5));
 }
 
 // One draw of an element has a deviation of sqrt(|x| (scale - |x|)), at most half the scale.

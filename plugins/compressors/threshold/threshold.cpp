@@ -9,7 +9,7 @@ namespace kernels = penstock::kernels;
 
 namespace {
 
-class Threshold {
+class Threshold : public sdk::FoldingEncoder<Threshold> {
  public:
   static inline const sdk::OptionList options{
       sdk::real_option("threshold", 0.01)
@@ -30,6 +30,7 @@ class Threshold {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = sdk::kAllFolds;
   }
 
   // How many entries pass differs from rank to rank, so counts travel.
@@ -40,13 +41,13 @@ class Threshold {
     need.scratch_bytes = kernels::select_scratch_bytes(item.numel(), most(item.numel()));
   }
 
-  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
-    const std::span<const float> work = item.work();
+  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
     const auto threshold = static_cast<float>(threshold_ * sdk::work_unit(call, item));
-    const uint64_t count = kernels::select_above(
-        work.data(), work.size(), threshold, most(work.size()), payload.room<uint32_t>(0).data(),
-        nullptr, {call.exec->scratch, call.exec->scratch_bytes}, path_);
-    values_.write(item, payload, count);
+    kernels::SelectSegment target = sdk::entries_of(item, payload, fold);
+    kernels::select_above(target, threshold, most(target.n),
+                          {call.exec->scratch, call.exec->scratch_bytes}, path_);
+    values_.write(item, payload, target.count);
   }
 
   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {

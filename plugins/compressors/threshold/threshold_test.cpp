@@ -11,57 +11,38 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// All that reach the threshold; of more than `most`, the largest.
-std::vector<uint32_t> chosen(const std::vector<float>& x, float threshold, uint64_t most) {
-  std::vector<float> only(x.size());
-  uint64_t passed = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == 0 || std::fabs(x[i]) < threshold) continue;
-    only[i] = x[i];
-    ++passed;
-  }
-  return largest(only, std::min(passed, most));
+// All that reach the threshold; of more than the capacity, the largest.
+SentOracle above(float threshold, double capacity) {
+  return [=](const std::vector<float>& x, const Sender&) {
+    return only(x, SteeredOracle::reaching(x, threshold, kept_of(x.size(), capacity)));
+  };
 }
 
-void expect_equals_oracle(float threshold, double capacity, const std::vector<uint64_t>& numels,
-                          uint64_t steps, const Distribution& distribution, uint32_t ranks) {
-  std::vector<Shape> shapes;
-  for (const uint64_t numel : numels) shapes.push_back({static_cast<int64_t>(numel)});
-  CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true}, shapes,
-                    plugin(), {{"threshold", double{threshold}}, {"capacity", capacity}},
-                    residual());
-  RankTensors kept(ranks);
-  for (auto& of_rank : kept)
-    for (const uint64_t numel : numels) of_rank.emplace_back(numel);
-  for (uint64_t step = 0; step < steps; ++step) {
-    const RankTensors gradients = draw_gradients(distribution.draw, ranks, numels, step);
-    Tensors expected;
-    for (uint64_t i = 0; i < numels.size(); ++i) {
-      std::vector<float>& total = expected.emplace_back(numels[i]);
-      for (uint32_t r = 0; r < ranks; ++r) {
-        std::vector<float>& work = kept[r][i];
-        for (uint64_t e = 0; e < numels[i]; ++e) work[e] += gradients[r][i][e];
-        const uint64_t most = numels[i] == 0 ? 0 : kept_of(numels[i], capacity);
-        send(chosen(work, threshold, most), work, total);
-      }
-      for (float& value : total) value /= static_cast<float>(ranks);
-    }
-    ASSERT_EQ(rig.step(gradients), expected) << distribution.name << ", step " << step;
-    for (uint32_t r = 0; r < ranks; ++r)
-      for (uint64_t i = 0; i < numels.size(); ++i) ASSERT_EQ(rig.work(r, i), kept[r][i]);
-  }
+Comparison comparison(float threshold, double capacity, const std::vector<uint64_t>& numels,
+                      uint64_t steps, uint32_t ranks) {
+  return {.plugin = plugin(),
+          .options = {{"threshold", double{threshold}}, {"capacity", capacity}},
+          .shapes = vectors(numels),
+          .rig = {.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true},
+          .steps = steps};
 }
 
 TEST(Threshold, EqualsTheOracleOver100Steps) {
   for (const Distribution& distribution : distributions())
     for (const uint32_t ranks : {1, 4})
-      expect_equals_oracle(2.5f, 0.1, {160, 0, 1, 31, 63}, 100, distribution, ranks);
+      expect_equals(comparison(2.5f, 0.1, {160, 0, 1, 31, 63}, 100, ranks), above(2.5f, 0.1),
+                    distribution);
 }
 
 TEST(Threshold, AwkwardSizesEqualTheOracle) {
   for (const Distribution& distribution : distributions())
     for (const double capacity : {0.01, 1.0})
-      expect_equals_oracle(1.0f, capacity, awkward_sizes(), 2, distribution, 1);
+      expect_equals(comparison(1.0f, capacity, awkward_sizes(), 2, 1), above(1.0f, capacity),
+                    distribution);
+}
+
+TEST(Threshold, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal(comparison(0.5f, 0.1, {}, 1, 1), above(0.5f, 0.1));
 }
 
 TEST(Threshold, BeyondTheCapacityTheLargestGoAndTiesKeepTheLowerIndex) {
@@ -90,6 +71,10 @@ TEST(Threshold, WhereNothingPassesNothingIsSent) {
 
 TEST(Threshold, NothingIsLostOver100StepsOfEveryKindAndValueType) {
   expect_nothing_is_lost(plugin(), {{"threshold", 1.5}});
+}
+
+TEST(Threshold, CompensatingInTheSameSweepChangesNoBit) {
+  expect_folding_changes_no_bit(plugin(), {{"threshold", 1.5}}, {{30, 40}, {0}, {1}, {70, 70}});
 }
 
 TEST(Threshold, PayloadsAreInput) {

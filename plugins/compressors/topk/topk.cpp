@@ -31,7 +31,7 @@ class TopK {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
-    traits.folds = PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
+    traits.folds = sdk::kAllFolds;
   }
 
   // Ranks choose different entries, so payloads are gathered; adding them up would be wrong.
@@ -52,17 +52,14 @@ class TopK {
   void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
                      const penstock_fold* const* folds) {
     if (across_bucket_) return encode_bucket(call, items, payloads, folds);
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      kernels::Fold fold;
-      kernels::SelectSegment segment = segment_of(items[i], payloads[i]);
-      if (folds != nullptr && folds[i] != nullptr) {
-        fold = sdk::fold_of(*folds[i], items[i], call);
-        segment.fold = &fold;
-      }
-      kernels::select_largest({&segment, 1}, kept(segment.n), scratch(call, 0), path_);
-      sdk::PayloadWriter payload = payloads[i];
-      values_.write(items[i], payload, segment.count);
-    }
+    sdk::encode_each(
+        call, items, payloads, folds,
+        [&](const sdk::Item& item, sdk::PayloadWriter& payload, const kernels::Fold* fold) {
+          kernels::SelectSegment segment = segment_of(item, payload);
+          segment.fold = fold;
+          kernels::select_largest({&segment, 1}, kept(segment.n), scratch(call, 0), path_);
+          values_.write(item, payload, segment.count);
+        });
   }
 
   // Duplicates of several ranks add up; the core divides by their number.

@@ -1,4 +1,5 @@
 // Top-k with a residual against full sorts in plain loops: equal to the bit over 100 steps.
+#include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
 #include <support/sparse_oracle.hpp>
 
@@ -15,13 +16,19 @@ LoadedPlugin residual() {
   return load_plugin("memory", "residual");
 }
 
-// x = e + g; the k largest |x| go; e = the rest. One step on all ranks; returns the mean.
-Tensors oracle_step(RankTensors& kept, const RankTensors& gradients, double density,
-                    bool across_bucket) {
-  const size_t ranks = kept.size();
+// The k largest |x|.
+SentOracle largest_of(double density, const std::string& value_type = "fp32") {
+  return [=](const std::vector<float>& x, const Sender&) {
+    return only_as(value_type, x, largest(x, kept_of(x.size(), density)));
+  };
+}
+
+// x = e + g; of all gradients together as many go as of each by itself; e = the rest. One step on
+// all ranks; returns the mean.
+Tensors step_across_bucket(RankTensors& kept, const RankTensors& gradients, double density) {
   Tensors total;
   for (const auto& of_item : kept[0]) total.emplace_back(of_item.size());
-  for (size_t r = 0; r < ranks; ++r) {
+  for (size_t r = 0; r < kept.size(); ++r) {
     std::vector<float> bucket;
     uint64_t budget = 0;
     for (size_t i = 0; i < total.size(); ++i) {
@@ -29,9 +36,7 @@ Tensors oracle_step(RankTensors& kept, const RankTensors& gradients, double dens
       for (size_t e = 0; e < work.size(); ++e) work[e] += gradients[r][i][e];
       budget += kept_of(work.size(), density);
       bucket.insert(bucket.end(), work.begin(), work.end());
-      if (!across_bucket) send(largest(work, kept_of(work.size(), density)), work, total[i]);
     }
-    if (!across_bucket) continue;
     for (const uint32_t position : largest(bucket, budget)) {
       size_t item = 0;
       uint64_t begins = 0;
@@ -40,53 +45,59 @@ Tensors oracle_step(RankTensors& kept, const RankTensors& gradients, double dens
     }
   }
   for (auto& of_item : total)
-    for (float& value : of_item) value /= static_cast<float>(ranks);
+    for (float& value : of_item) value /= static_cast<float>(kept.size());
   return total;
 }
 
-void expect_equals_oracle(const char* scope) {
-  for (const Distribution& distribution : distributions())
-    for (uint32_t ranks = 1; ranks <= 4; ++ranks) {
-      CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true}, kShapes,
-                        topk(), {{"density", 0.05}, {"scope", scope}}, residual());
-      RankTensors kept(ranks);
-      for (auto& of_rank : kept)
-        for (const uint64_t numel : kNumels) of_rank.emplace_back(numel);
-      for (uint64_t step = 0; step < 100; ++step) {
-        const RankTensors gradients = draw_gradients(distribution.draw, ranks, kNumels, step);
-        const Tensors expected = oracle_step(kept, gradients, 0.05, std::string(scope) == "bucket");
-        ASSERT_EQ(rig.step(gradients), expected) << distribution.name << ", step " << step;
-        for (uint32_t r = 0; r < ranks; ++r)
-          for (uint64_t i = 0; i < kNumels.size(); ++i) ASSERT_EQ(rig.work(r, i), kept[r][i]);
-      }
-    }
+void expect_equals_across_bucket(double density, const std::vector<Shape>& shapes,
+                                 const std::vector<uint64_t>& numels, uint32_t ranks,
+                                 uint64_t steps, const Distribution& distribution) {
+  CompressorRig rig({.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true}, shapes,
+                    topk(), {{"density", density}, {"scope", "bucket"}}, residual());
+  RankTensors kept(ranks);
+  for (auto& of_rank : kept)
+    for (const uint64_t numel : numels) of_rank.emplace_back(numel);
+  for (uint64_t step = 0; step < steps; ++step) {
+    const RankTensors gradients = draw_gradients(distribution.draw, ranks, numels, step);
+    const Tensors expected = step_across_bucket(kept, gradients, density);
+    ASSERT_EQ(rig.step(gradients), expected) << distribution.name << ", step " << step;
+    for (uint32_t r = 0; r < ranks; ++r)
+      for (uint64_t i = 0; i < numels.size(); ++i) ASSERT_EQ(rig.work(r, i), kept[r][i]);
+  }
 }
 
 TEST(TopK, EqualsTheOracleOver100Steps) {
-  expect_equals_oracle("item");
+  for (const Distribution& distribution : distributions())
+    for (uint32_t ranks = 1; ranks <= 4; ++ranks)
+      expect_equals({.plugin = topk(),
+                     .options = {{"density", 0.05}},
+                     .shapes = kShapes,
+                     .rig = {.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true},
+                     .steps = 100},
+                    largest_of(0.05), distribution);
 }
 
 TEST(TopK, ChosenAcrossTheBucketEqualsTheOracleOver100Steps) {
-  expect_equals_oracle("bucket");
+  for (const Distribution& distribution : distributions())
+    for (uint32_t ranks = 1; ranks <= 4; ++ranks)
+      expect_equals_across_bucket(0.05, kShapes, kNumels, ranks, 100, distribution);
 }
 
 TEST(TopK, AwkwardSizesEqualTheOracle) {
-  std::vector<Shape> shapes;
-  for (const uint64_t n : awkward_sizes()) shapes.push_back({static_cast<int64_t>(n)});
-  for (const char* scope : {"item", "bucket"})
-    for (const double density : {0.001, 0.01, 0.3}) {
-      CompressorRig rig({.ranks = 2, .check_mass = true}, shapes, topk(),
-                        {{"density", density}, {"scope", scope}}, residual());
-      RankTensors kept(2);
-      for (auto& of_rank : kept)
-        for (const uint64_t numel : awkward_sizes()) of_rank.emplace_back(numel);
-      for (uint64_t step = 0; step < 3; ++step) {
-        const RankTensors gradients = draw_gradients(heavy_tailed, 2, awkward_sizes(), step);
-        const Tensors expected =
-            oracle_step(kept, gradients, density, std::string(scope) == "bucket");
-        ASSERT_EQ(rig.step(gradients), expected) << scope << ", density " << density;
-      }
-    }
+  const Distribution heavy{"heavy_tailed", heavy_tailed};
+  for (const double density : {0.001, 0.01, 0.3}) {
+    expect_equals({.plugin = topk(),
+                   .options = {{"density", density}},
+                   .shapes = awkward_vectors(),
+                   .rig = {.ranks = 2, .check_mass = true},
+                   .steps = 3},
+                  largest_of(density), heavy);
+    expect_equals_across_bucket(density, awkward_vectors(), awkward_sizes(), 2, 3, heavy);
+  }
+}
+
+TEST(TopK, SixteenMillionElementsEqualTheOracle) {
+  expect_large_gradients_equal({.plugin = topk()}, largest_of(0.01));
 }
 
 TEST(TopK, NothingIsLostOver100StepsOfEveryKind) {
@@ -133,29 +144,13 @@ TEST(TopK, PayloadsAreInput) {
 
 TEST(TopK, EveryValueTypeEqualsTheOracleOver100Steps) {
   for (const char* type : {"fp16", "bf16", "int8"})
-    for (const Distribution& distribution : distributions()) {
-      CompressorRig rig({.ranks = 3, .ranks_per_slice = 2, .check_mass = true}, kShapes, topk(),
-                        {{"density", 0.05}, {"value_type", type}}, residual());
-      RankTensors kept(3);
-      for (auto& of_rank : kept)
-        for (const uint64_t numel : kNumels) of_rank.emplace_back(numel);
-      for (uint64_t step = 0; step < 100; ++step) {
-        const RankTensors gradients = draw_gradients(distribution.draw, 3, kNumels, step);
-        Tensors expected;
-        for (uint64_t i = 0; i < kNumels.size(); ++i) {
-          std::vector<float>& total = expected.emplace_back(kNumels[i]);
-          for (uint64_t r = 0; r < 3; ++r) {
-            std::vector<float>& work = kept[r][i];
-            for (size_t e = 0; e < work.size(); ++e) work[e] += gradients[r][i][e];
-            send_as(type, largest(work, kept_of(work.size(), 0.05)), work, total);
-          }
-          for (float& value : total) value /= 3;
-        }
-        ASSERT_EQ(rig.step(gradients), expected) << type << ", " << distribution.name;
-        for (uint32_t r = 0; r < 3; ++r)
-          for (uint64_t i = 0; i < kNumels.size(); ++i) ASSERT_EQ(rig.work(r, i), kept[r][i]);
-      }
-    }
+    for (const Distribution& distribution : distributions())
+      expect_equals({.plugin = topk(),
+                     .options = {{"density", 0.05}, {"value_type", type}},
+                     .shapes = kShapes,
+                     .rig = {.ranks = 3, .ranks_per_slice = 2, .check_mass = true},
+                     .steps = 100},
+                    largest_of(0.05, type), distribution);
 }
 
 TEST(TopK, NarrowValuesLoseNothing) {
@@ -188,34 +183,11 @@ TEST(TopK, CompensatingInTheSameSweepChangesNoBit) {
 }
 
 TEST(TopK, RefusesMoreEntriesThanIndicesCanName) {
-  const LoadedPlugin plugin = topk();
-  const CompressorInstance instance(plugin.compressor(), *plugin.module);
-  penstock_item item{};
-  item.struct_size = sizeof item;
-  item.name = {"huge", 4};
-  item.numel = uint64_t{1} << 32;
-  penstock_compressor_need need{};
-  need.struct_size = sizeof need;
-  const penstock_item* items[] = {&item};
-  penstock_compressor_need* needs[] = {&need};
-  EXPECT_TRUE(fails_with(instance.table().plan(instance.self(), 0, 2, items, 1, needs),
-                         PENSTOCK_INVALID_ARGUMENT, "'huge' has 4294967296 entries"));
-  item.numel -= 1;
-  PENSTOCK_EXPECT_OK(instance.table().plan(instance.self(), 0, 2, items, 1, needs));
+  expect_huge_gradients_are_refused(topk());
 }
 
 TEST(TopK, EveryCodePathSendsTheSame) {
-  const RankTensors gradients = draw_gradients(heavy_tailed, 2, {70001}, 5);
-  Tensors first;
-  for (const char* path :
-       {"portable", "avx2", "avx512"}) {  // a path that does not run here is replaced
-    set_code_path(path);
-    CompressorRig rig({.ranks = 2}, {{70001}}, topk(), {}, residual());
-    const Tensors mean = rig.step(gradients);
-    if (first.empty()) first = mean;
-    EXPECT_EQ(mean, first) << path;
-  }
-  set_code_path("");
+  expect_one_result_on_every_code_path(topk(), {});
 }
 
 }  // namespace

@@ -98,6 +98,21 @@ TEST(Convert, FloatsRoundToTheNearestEvenBfloat16) {
   }
 }
 
+// Exact in the type, so many of them do not overflow, and the next larger number would be too much.
+TEST(Convert, AShareIsTheLargestNumberWhoseSumOverRanksIsFinite) {
+  for (const uint32_t ranks : {1u, 2u, 3u, 5u, 7u, 64u, 1000u, 4096u}) {
+    const float half = half_share(ranks), wide = bfloat16_share(ranks);
+    EXPECT_EQ(half_to_float(float_to_half(half)), half) << ranks;
+    EXPECT_EQ(bfloat16_to_float(float_to_bfloat16(wide)), wide) << ranks;
+    EXPECT_LE(double{half} * ranks, 65504);
+    EXPECT_LE(double{wide} * ranks, 0x1.fep127);
+    const auto next_half = static_cast<uint16_t>(float_to_half(half) + 1);
+    const auto next_wide = static_cast<uint16_t>(float_to_bfloat16(wide) + 1);
+    EXPECT_GT(double{half_to_float(next_half)} * ranks, 65504);
+    EXPECT_GT(double{bfloat16_to_float(next_wide)} * ranks, 0x1.fep127);
+  }
+}
+
 TEST(Convert, OddSizesAndTailsAreConvertedAndNothingBehindThem) {
   for (uint64_t count : {0, 1, 7, 8, 9, 15, 17, 1001}) {
     std::vector<float> floats(count + 1, 1.5f);

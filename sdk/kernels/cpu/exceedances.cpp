@@ -1,6 +1,7 @@
 // See exceedances.hpp.
 #include <kernels/exceedances.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 namespace penstock::kernels {
@@ -86,15 +87,19 @@ double join(const Doubles* sums) {
 
 }  // namespace
 
-Exceedances exceedances(const float* x, uint64_t n, float threshold, CodePath path) noexcept {
+Exceedances exceedances(const float* x, uint64_t n, float threshold, CodePath path,
+                        const Fold* fold) noexcept {
   const Tile tile = tile_on(path);
   Lanes lanes;
-  const uint64_t whole = n / kLanes * kLanes;
-  for (uint64_t begin = 0; begin < whole; begin += kTile)
-    tile(x + begin, whole - begin < kTile ? whole - begin : kTile, threshold, lanes);
-  if (whole < n) {  // zeros exceed nothing
-    alignas(64) float rest[kLanes] = {};
-    std::memcpy(rest, x + whole, (n - whole) * sizeof(float));
+  const uint64_t step = fold == nullptr ? kTile : kFoldTile;
+  for (uint64_t begin = 0; begin < n; begin += step) {
+    const uint64_t size = std::min(step, n - begin);
+    if (fold != nullptr) compensate(fold->from(begin), size, path);
+    const uint64_t whole = size / kLanes * kLanes;
+    tile(x + begin, whole, threshold, lanes);
+    if (whole == size) continue;
+    alignas(64) float rest[kLanes] = {};  // zeros exceed nothing
+    std::memcpy(rest, x + begin + whole, (size - whole) * sizeof(float));
     tile(rest, kLanes, threshold, lanes);
   }
   return {join(lanes.sums), join(lanes.squares), lanes.count};

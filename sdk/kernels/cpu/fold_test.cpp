@@ -1,9 +1,12 @@
-// One sweep against two: compensate in plain loops, then the selection of select.hpp.
+// One sweep against two: compensate in plain loops, then the selections and looks that take a fold.
 #include <gtest/gtest.h>
 
 #include <penstock/memory.h>
+#include <kernels/exceedances.hpp>
 #include <kernels/fold.hpp>
 #include <kernels/select.hpp>
+#include <kernels/sign.hpp>
+#include <kernels/statistics.hpp>
 #include <support/data.hpp>
 #include <vector>
 
@@ -141,6 +144,51 @@ TEST(Fold, SelectingAboveInTheSameSweepEqualsTwoSweeps) {
                 select_above(segment, threshold, capacity, scratch, path);
               });
     }
+}
+
+// look(arrays, fold, path) gives numbers; they and the arrays are those of two sweeps.
+template <typename Look>
+void expect_looking_equals_two_sweeps(Look&& look) {
+  for (const auto& distribution : test::distributions())
+    for (const uint64_t n : {0, 1, 31, 1000, 20001})
+      for (const uint32_t form : kForms) {
+        Arrays expected(distribution, n, form, 0.9f, 1.0f);
+        expected.compensate_plainly();
+        for (const CodePath path : paths()) {
+          Arrays found(distribution, n, form, 0.9f, 1.0f);
+          ASSERT_EQ(look(found, &found.fold, path), look(expected, nullptr, path))
+              << distribution.name << " of " << n << ", form " << form;
+          ASSERT_EQ(found.work, expected.work);
+          ASSERT_EQ(found.u, expected.u);
+        }
+      }
+}
+
+TEST(Fold, StatisticsInTheSameSweepEqualTwoSweeps) {
+  expect_looking_equals_two_sweeps([](Arrays& arrays, const Fold* fold, CodePath path) {
+    const Statistics facts =
+        statistics(arrays.work.data(), arrays.work.size(), {.logs = true, .fold = fold}, path);
+    return std::vector<double>{facts.sum_of_magnitudes, facts.sum_of_squares, facts.sum_of_logs,
+                               static_cast<double>(facts.nonzero), double{facts.largest}};
+  });
+}
+
+TEST(Fold, ExceedancesInTheSameSweepEqualTwoSweeps) {
+  expect_looking_equals_two_sweeps([](Arrays& arrays, const Fold* fold, CodePath path) {
+    const Exceedances facts = exceedances(arrays.work.data(), arrays.work.size(), 0.5f, path, fold);
+    return std::vector<double>{facts.sum, facts.squares, static_cast<double>(facts.count)};
+  });
+}
+
+TEST(Fold, PackingSignsInTheSameSweepEqualsTwoSweeps) {
+  expect_looking_equals_two_sweeps([](Arrays& arrays, const Fold* fold, CodePath path) {
+    const uint64_t n = arrays.work.size();
+    std::vector<uint64_t> words(sign_words(n));
+    std::vector<uint32_t> zeros(n);
+    zeros.resize(pack_signs(arrays.work.data(), n, words.data(), zeros.data(), n, path, fold));
+    words.insert(words.end(), zeros.begin(), zeros.end());
+    return words;
+  });
 }
 
 TEST(Fold, SegmentsWithAndWithoutAFoldCompete) {

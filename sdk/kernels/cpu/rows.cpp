@@ -54,39 +54,8 @@ void fill_with_zeros(const uint32_t* indices, uint64_t count, uint32_t offset, u
   for (; zeros > 0; --zeros) chosen[n++] = position++;
 }
 
-namespace portable {
-constexpr uint64_t kWidth = 4;
-#include "rows_body.inc"
-}  // namespace portable
-
-#if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2")
-namespace avx2 {
-constexpr uint64_t kWidth = 8;
-#include "rows_body.inc"
-}  // namespace avx2
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("avx2,avx512f")
-namespace avx512 {
-constexpr uint64_t kWidth = 16;
-#include "rows_body.inc"
-}  // namespace avx512
-#pragma GCC pop_options
-#endif
-
-using Select = void (*)(const Job& job, const Workspace& work, Compact compact);
-
-Select select_on(CodePath path) {
-#if defined(__x86_64__)
-  if (path == CodePath::kAvx2) return avx2::select;
-  if (path == CodePath::kAvx512) return avx512::select;
-#endif
-  (void)path;
-  return portable::select;
-}
+#define PENSTOCK_BODY "rows_body.inc"
+#include <kernels/cpu/each_path.inc>
 
 }  // namespace
 
@@ -105,7 +74,7 @@ void select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k, uint
   // Blocks of rows, so that the values are read while they are in the cache.
   constexpr uint64_t kBlockEntries = 16 * 1024;
   const uint64_t block = std::max<uint64_t>(1, kBlockEntries / width);
-  const Select select = select_on(path);
+  const auto select = PENSTOCK_OF_PATH(path, select);
   for (uint64_t row = 0; row < rows; row += block) {
     const uint64_t size = std::min(block, rows - row);
     uint32_t* const chosen = indices + row * k;

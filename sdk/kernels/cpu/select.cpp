@@ -18,7 +18,6 @@ namespace penstock::kernels {
 namespace {
 
 constexpr uint64_t kSamples = 16 * 1024;
-constexpr uint64_t kFoldTile = 2048;        // gradient, work and momentum in the first-level cache
 constexpr uint64_t kAlwaysAll = 16 * 1024;  // up to here a sample would not pay
 
 static_assert(kRadixBytes <= kSelectFixedBytes);

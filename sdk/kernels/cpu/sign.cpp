@@ -93,30 +93,31 @@ struct NonzeroPlane {
 };
 
 template <typename Sink>
-void pack_portable(const float* values, uint64_t words, Sink& sink) {
-  for (uint64_t w = 0; w < words; ++w) sink.put(w, read_portable(values + w * 64));
+void pack_portable(const float* values, uint64_t first, uint64_t end, Sink& sink) {
+  for (uint64_t w = first; w < end; ++w) sink.put(w, read_portable(values + w * 64));
 }
 #if defined(__x86_64__)
 template <typename Sink>
-__attribute__((target("avx2"))) void pack_avx2(const float* values, uint64_t words, Sink& sink) {
-  for (uint64_t w = 0; w < words; ++w) sink.put(w, read_avx2(values + w * 64));
+__attribute__((target("avx2"))) void pack_avx2(const float* values, uint64_t first, uint64_t end,
+                                               Sink& sink) {
+  for (uint64_t w = first; w < end; ++w) sink.put(w, read_avx2(values + w * 64));
 }
 template <typename Sink>
-__attribute__((target("avx512f"))) void pack_avx512(const float* values, uint64_t words,
-                                                    Sink& sink) {
-  for (uint64_t w = 0; w < words; ++w) sink.put(w, read_avx512(values + w * 64));
+__attribute__((target("avx512f"))) void pack_avx512(const float* values, uint64_t first,
+                                                    uint64_t end, Sink& sink) {
+  for (uint64_t w = first; w < end; ++w) sink.put(w, read_avx512(values + w * 64));
 }
 #endif
 
-// The whole words.
+// Whole words, from `first` to before `end`.
 template <typename Sink>
-void pack_words(const float* values, uint64_t words, Sink& sink, CodePath path) {
+void pack_words(const float* values, uint64_t first, uint64_t end, Sink& sink, CodePath path) {
 #if defined(__x86_64__)
-  if (path == CodePath::kAvx2) return pack_avx2(values, words, sink);
-  if (path == CodePath::kAvx512) return pack_avx512(values, words, sink);
+  if (path == CodePath::kAvx2) return pack_avx2(values, first, end, sink);
+  if (path == CodePath::kAvx512) return pack_avx512(values, first, end, sink);
 #endif
   (void)path;
-  pack_portable(values, words, sink);
+  pack_portable(values, first, end, sink);
 }
 
 // ---- By sign ----
@@ -197,10 +198,16 @@ __attribute__((target("avx512f"))) void take_out_avx512(float* values, uint64_t 
 }  // namespace
 
 uint64_t pack_signs(const float* values, uint64_t numel, uint64_t* negative, uint32_t* zeros,
-                    uint64_t capacity, CodePath path) noexcept {
+                    uint64_t capacity, CodePath path, const Fold* fold) noexcept {
+  static_assert(kFoldTile % 64 == 0);
   PlaneAndList sink{negative, zeros, capacity};
+  const uint64_t tile = fold == nullptr ? numel : kFoldTile;
+  for (uint64_t begin = 0; begin < numel; begin += tile) {
+    const uint64_t end = std::min(begin + tile, numel);
+    if (fold != nullptr) compensate(fold->from(begin), end - begin, path);
+    pack_words(values, begin / 64, end / 64, sink, path);
+  }
   const uint64_t words = numel / 64;
-  pack_words(values, words, sink, path);
   if (numel % 64 != 0) sink.put(words, word_portable(values + words * 64, numel % 64));
   return sink.n_zeros;
 }
@@ -208,7 +215,7 @@ uint64_t pack_signs(const float* values, uint64_t numel, uint64_t* negative, uin
 void pack_nonzero(const float* values, uint64_t numel, uint64_t* nonzero, CodePath path) noexcept {
   NonzeroPlane sink{nonzero};
   const uint64_t words = numel / 64;
-  pack_words(values, words, sink, path);
+  pack_words(values, 0, words, sink, path);
   if (numel % 64 == 0) return;
   const uint64_t live = (uint64_t{1} << numel % 64) - 1;
   nonzero[words] = live & ~word_portable(values + words * 64, numel % 64).zero;

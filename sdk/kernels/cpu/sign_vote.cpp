@@ -109,28 +109,8 @@ bool are_few_without_zeros(const Signs* voters, uint64_t n_voters, const Tile& t
   return true;
 }
 
-namespace portable {
-constexpr uint64_t kWidth = 2;
-#include "sign_vote_body.inc"
-}  // namespace portable
-
-#if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2")
-namespace avx2 {
-constexpr uint64_t kWidth = 4;
-#include "sign_vote_body.inc"
-}  // namespace avx2
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("avx2,avx512f")
-namespace avx512 {
-constexpr uint64_t kWidth = 8;
-#include "sign_vote_body.inc"
-}  // namespace avx512
-#pragma GCC pop_options
-#endif
+#define PENSTOCK_BODY "sign_vote_body.inc"
+#include <kernels/cpu/each_path.inc>
 
 // ---- Any number ----
 
@@ -153,12 +133,12 @@ struct Vote {
   void (*few)(const Signs*, uint64_t, const Tile&, Planes&);
 };
 Vote vote_on(CodePath path) {
+  const auto few = PENSTOCK_OF_PATH(path, vote_of_few);
 #if defined(__x86_64__)
-  if (path == CodePath::kAvx2) return {vote_avx2, avx2::vote_of_few};
-  if (path == CodePath::kAvx512) return {vote_avx512, avx512::vote_of_few};
+  if (path == CodePath::kAvx2) return {vote_avx2, few};
+  if (path == CodePath::kAvx512) return {vote_avx512, few};
 #endif
-  (void)path;
-  return {vote_portable, portable::vote_of_few};
+  return {vote_portable, few};
 }
 
 // Calls use(tile, planes) with the result of tile after tile.

@@ -50,49 +50,19 @@ double log_of(const Lanes& lanes) {
   return sum + 0.6931471805599453 * static_cast<double>(lanes.exponents);
 }
 
-namespace portable {
-constexpr uint64_t kWidth = 4;
-#include "statistics_body.inc"
-}  // namespace portable
-
-#if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2")
-namespace avx2 {
-constexpr uint64_t kWidth = 8;
-#include "statistics_body.inc"
-}  // namespace avx2
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("avx2,avx512f")
-namespace avx512 {
-constexpr uint64_t kWidth = 16;
-#include "statistics_body.inc"
-}  // namespace avx512
-#pragma GCC pop_options
-#endif
-
-using Tile = void (*)(const float* x, uint64_t n, bool logs, Lanes& lanes);
-
-Tile tile_on(CodePath path) {
-#if defined(__x86_64__)
-  if (path == CodePath::kAvx2) return avx2::tile;
-  if (path == CodePath::kAvx512) return avx512::tile;
-#endif
-  (void)path;
-  return portable::tile;
-}
+#define PENSTOCK_BODY "statistics_body.inc"
+#include <kernels/cpu/each_path.inc>
 
 }  // namespace
 
 Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& request,
                       CodePath path) noexcept {
-  const Tile tile = tile_on(path);
+  const auto tile = PENSTOCK_OF_PATH(path, tile);
   Counter counter(request.thresholds, request.counts, path);
   Lanes lanes;
   for (uint64_t begin = 0; begin < n; begin += kTile) {
     const uint64_t size = std::min(kTile, n - begin);
+    if (request.fold != nullptr) compensate(request.fold->from(begin), size, path);
     const uint64_t whole = size / kLanes * kLanes;
     tile(x + begin, whole, request.logs, lanes);
     if (whole < size) {  // zeros change nothing

@@ -44,34 +44,31 @@ struct Loops {
   void (*add_powers)(const uint8_t*, uint64_t, uint32_t, bool, float*);
 };
 
-namespace portable {
-constexpr uint32_t kWidth = 4;
-typedef int32_t LaneBits __attribute__((vector_size(16)));
-inline uint64_t lane_bits(const LaneBits& lanes) {
+// What compilers do badly, for registers of so many lanes: the sign bits of lanes side by side, and
+// the lowest bytes of integers.
+template <uint64_t kWidth>
+using LaneBits [[gnu::vector_size(kWidth * 4)]] = int32_t;
+
+inline uint64_t lane_bits(const LaneBits<4>& lanes) {
   uint64_t bits = 0;
   for (unsigned l = 0; l < 4; ++l) bits |= uint64_t{static_cast<uint32_t>(lanes[l]) >> 31} << l;
   return bits;
 }
+template <uint64_t kWidth>
 void narrow(int32_t* wide, uint64_t count, uint8_t* bytes) {
   for (uint64_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(wide[i]);
 }
-#include "stochastic_body.inc"
-}  // namespace portable
 
 #if defined(__x86_64__)
-#pragma GCC push_options
-#pragma GCC target("avx2")
-namespace avx2 {
-constexpr uint32_t kWidth = 8;
-typedef int32_t LaneBits __attribute__((vector_size(32)));
-inline uint64_t lane_bits(const LaneBits& lanes) {
+[[gnu::target("avx2")]] inline uint64_t lane_bits(const LaneBits<8>& lanes) {
   return static_cast<uint32_t>(_mm256_movemask_ps((__m256)lanes));
 }
 // 32 at a time. The packing instructions work in halves of a register, hence the permutation.
-void narrow(int32_t* wide, uint64_t count, uint8_t* bytes) {
+template <>
+[[gnu::target("avx2")]] void narrow<8>(int32_t* wide, uint64_t count, uint8_t* bytes) {
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   const __m256i low = _mm256_set1_epi32(255);
-  const auto load = [&](uint64_t i) {
+  const auto load = [&](uint64_t i) __attribute__((target("avx2"))) {
     return _mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(wide + i)), low);
   };
   uint64_t i = 0;
@@ -82,39 +79,27 @@ void narrow(int32_t* wide, uint64_t count, uint8_t* bytes) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes + i),
                         _mm256_permutevar8x32_epi32(packed, order));
   }
-  portable::narrow(wide + i, count - i, bytes + i);
+  narrow<4>(wide + i, count - i, bytes + i);
 }
-#include "stochastic_body.inc"
-}  // namespace avx2
-#pragma GCC pop_options
 
-#pragma GCC push_options
-#pragma GCC target("avx2,avx512f")
-namespace avx512 {
-constexpr uint32_t kWidth = 16;
-typedef int32_t LaneBits __attribute__((vector_size(64)));
-inline uint64_t lane_bits(const LaneBits& lanes) {
+[[gnu::target("avx512f")]] inline uint64_t lane_bits(const LaneBits<16>& lanes) {
   return _mm512_cmplt_epi32_mask((__m512i)lanes, _mm512_setzero_si512());
 }
-void narrow(int32_t* wide, uint64_t count, uint8_t* bytes) {
+template <>
+[[gnu::target("avx512f")]] void narrow<16>(int32_t* wide, uint64_t count, uint8_t* bytes) {
   uint64_t i = 0;
   for (; i + 16 <= count; i += 16)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes + i),
                      _mm512_maskz_cvtepi32_epi8(0xFFFF, _mm512_loadu_si512(wide + i)));
-  portable::narrow(wide + i, count - i, bytes + i);
+  narrow<4>(wide + i, count - i, bytes + i);
 }
-#include "stochastic_body.inc"
-}  // namespace avx512
-#pragma GCC pop_options
 #endif
 
+#define PENSTOCK_BODY "stochastic_body.inc"
+#include <kernels/cpu/each_path.inc>
+
 const Loops& loops(CodePath path) {
-#if defined(__x86_64__)
-  if (path == CodePath::kAvx2) return avx2::kLoops;
-  if (path == CodePath::kAvx512) return avx512::kLoops;
-#endif
-  (void)path;
-  return portable::kLoops;
+  return PENSTOCK_OF_PATH(path, kLoops);
 }
 
 // Calls run(offset, count, block, low 32 bits of the first element) for ranges that do not cross

@@ -1,0 +1,36 @@
+// Replaces the program's allocator by one that counts, for the plugins as well: they find operator
+// new at run time. One source of a program includes it; the program exports its symbols.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace penstock::test {
+
+inline std::atomic<uint64_t> process_allocations{0};
+inline thread_local uint64_t thread_allocations = 0;
+
+inline void* counted_allocation(std::size_t size) noexcept {
+  process_allocations.fetch_add(1, std::memory_order_relaxed);
+  ++thread_allocations;
+  return std::malloc(size == 0 ? 1 : size);
+}
+
+}  // namespace penstock::test
+
+// Not inlined, or the compiler sees malloc's pointers freed by what it takes for another allocator.
+__attribute__((noinline)) void* operator new(std::size_t size) {
+  if (void* memory = penstock::test::counted_allocation(size)) return memory;
+  throw std::bad_alloc();
+}
+__attribute__((noinline)) void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return penstock::test::counted_allocation(size);
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
