@@ -3,6 +3,7 @@
 overhead     what the runtime adds to direct MPI calls, on 1 and 2 ranks of this machine
 plugin-call  a call through a plugin's table against the same function linked statically
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
+schemes      what the stages of a step cost on one rank, for the methods of conf/ that have a goal
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
 convergence  schemes against their simulations (its own options: tools/bench convergence --help)
 """
@@ -21,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "plugin-call", "overlap", "kernels")
+PARTS = ("overhead", "plugin-call", "overlap", "kernels", "schemes")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
@@ -90,11 +91,38 @@ def kernels(rounds: int) -> tuple[dict[str, Any], Rows]:
     return result, rows
 
 
-def build(target: str) -> None:
-    done = subprocess.run(["ninja", "-C", str(BUILD), target, "penstock-compressor-none", "penstock-memory-none",
+def schemes(rounds: int) -> tuple[dict[str, Any], Rows]:
+    from benches import schemes as part
+
+    build("bench_schemes", *part.plugins())
+    figures = part.measure([*MPIRUN, "-np", "1", str(BUILD / "benches/bench_schemes")], rounds, run)
+    return figures, part.table(figures, spread)
+
+
+def kernels_markdown(result: dict[str, Any]) -> str:
+    """A line per kernel: against its goal, against the floor of bytes moved, and others against it."""
+    lines = ["| kernel | goal | reached | over its floor | others over ours |", "|---|---|---|---|---|"]
+    for row in result["rows"]:
+        goals, reached, floor, others = [], [], "-", []
+        for ratio in row["ratios"]:
+            of, over = ratio["ratio"].split(" / ")
+            figure = spread(ratio["value"])
+            if over == "floor":
+                floor = f"{figure}, {ratio['goal'].removeprefix('floor: ')}"
+            elif of == "ours":
+                goals.append(f"{ratio['goal']} {over}" if ratio["goal"] else f"({over})")
+                reached.append(figure if ratio["met"] else f"**{figure}**")
+            else:
+                others.append(f"{of} {figure}" + (f" (goal {ratio['goal']})" if ratio["goal"] else ""))
+        lines.append(f"| {row['what']} | {', '.join(goals)} | {', '.join(reached)} | {floor} | {', '.join(others) or '-'} |")
+    return "\n".join(lines)
+
+
+def build(*targets: str) -> None:
+    done = subprocess.run(["ninja", "-C", str(BUILD), *targets, "penstock-compressor-none", "penstock-memory-none",
                            "penstock-collective-mpi", "penstock-scheduler-wfbp"], capture_output=True, text=True)
     if done.returncode != 0:
-        raise SystemExit(f"bench: {target} does not build:\n{done.stdout[-2000:]}")
+        raise SystemExit(f"bench: {targets[0]} does not build:\n{done.stdout[-2000:]}")
 
 
 def print_table(rows: Rows) -> None:
@@ -112,16 +140,19 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, "all", []], help="default: all but convergence")
     parser.add_argument("--rounds", type=int, default=9, help="rounds that count, after one that warms up")
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of a table")
+    parser.add_argument("--markdown", action="store_true", help="the table of kernels as docs/performance.md has it")
     parser.add_argument("--output", type=Path, help="also write the JSON here")
     arguments = parser.parse_args()
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "kernels": kernels}
+    functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "kernels": kernels, "schemes": schemes}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)
         figures[part], rows = functions[part](arguments.rounds)
-        if not arguments.json:
+        if arguments.markdown and part == "kernels":
+            print(kernels_markdown(figures[part]))
+        elif not arguments.json:
             print_table(rows)
     if arguments.json:
         print(json.dumps(figures, indent=2))

@@ -43,7 +43,7 @@ struct Outcome {
 
 Outcome measure(penstock::Runtime& runtime, const std::vector<int64_t>& sizes, int rounds,
                 int steps) {
-  TrainingSet training(runtime, sizes);
+  TrainingSet training(runtime, penstock::bench::vectors_of(sizes));
   const auto topology = runtime.topology();
   MPI_Comm world;
   MPI_Comm_dup(MPI_COMM_WORLD, &world);

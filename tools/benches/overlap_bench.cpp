@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   {
     auto runtime =
         penstock::bench::open("[scheme]\nscheduler = \"wfbp\"\n[runtime]\ndeadline_s = 120\n");
-    TrainingSet training(*runtime, {count});
+    TrainingSet training(*runtime, {penstock::bench::Shape{count}});
     MPI_Comm world;
     MPI_Comm_dup(MPI_COMM_WORLD, &world);
     const auto topology = runtime->topology();

@@ -38,25 +38,35 @@ inline std::unique_ptr<Runtime> open(const std::string& config) {
   return std::move(runtime.value());
 }
 
-// One gradient per entry of `sizes`, all 1-D float32.
+using Shape = std::vector<int64_t>;
+
+inline std::vector<Shape> vectors_of(const std::vector<int64_t>& sizes) {
+  std::vector<Shape> shapes;
+  for (const int64_t size : sizes) shapes.push_back({size});
+  return shapes;
+}
+
+// One gradient per shape, all float32.
 class TrainingSet {
  public:
-  TrainingSet(Runtime& runtime, const std::vector<int64_t>& sizes) : sizes_(sizes) {
+  TrainingSet(Runtime& runtime, std::vector<Shape> shapes) : shapes_(std::move(shapes)) {
     std::vector<std::string> names;
-    for (size_t i = 0; i < sizes.size(); ++i) names.push_back("gradient." + std::to_string(i));
-    std::vector<penstock_gradient_declaration> declarations(sizes.size());
+    for (size_t i = 0; i < shapes_.size(); ++i) names.push_back("gradient." + std::to_string(i));
+    std::vector<penstock_gradient_declaration> declarations(shapes_.size());
     std::vector<const penstock_gradient_declaration*> pointers;
-    for (size_t i = 0; i < sizes.size(); ++i) {
+    for (size_t i = 0; i < shapes_.size(); ++i) {
       penstock_gradient_declaration& c = declarations[i];
       c.struct_size = sizeof c;
       c.name = str(names[i]);
-      c.shape = &sizes_[i];
-      c.n_dims = 1;
+      c.shape = shapes_[i].data();
+      c.n_dims = shapes_[i].size();
       c.dtype = PENSTOCK_FLOAT32;
       c.device_type = PENSTOCK_DEVICE_CPU;
       c.given_bucket = PENSTOCK_NO_BUCKET;
       pointers.push_back(&c);
-      values.emplace_back(static_cast<size_t>(sizes[i]));
+      size_t numel = 1;
+      for (const int64_t side : shapes_[i]) numel *= static_cast<size_t>(side);
+      values.emplace_back(numel);
     }
     penstock_set_declaration declaration{};
     declaration.struct_size = sizeof declaration;
@@ -73,8 +83,8 @@ class TrainingSet {
     penstock_tensor tensor{};
     tensor.struct_size = sizeof tensor;
     tensor.data = values[i].data();
-    tensor.shape = &sizes_[i];
-    tensor.n_dims = 1;
+    tensor.shape = shapes_[i].data();
+    tensor.n_dims = shapes_[i].size();
     tensor.numel = values[i].size();
     tensor.dtype = PENSTOCK_FLOAT32;
     tensor.device_type = PENSTOCK_DEVICE_CPU;
@@ -90,7 +100,7 @@ class TrainingSet {
   std::vector<std::vector<float>> values;
 
  private:
-  std::vector<int64_t> sizes_;
+  std::vector<Shape> shapes_;
   std::unique_ptr<Set> set_;
 };
 
