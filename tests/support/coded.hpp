@@ -66,15 +66,16 @@ inline PayloadPointer encode_once(CompressorRig& rig, const std::vector<float>& 
   return payload;
 }
 
-// Decodes round 0 of one payload by itself, into rank 0's `out`.
-inline Outcome decode_once(CompressorRig& rig, OwnedPayload& payload, uint64_t item = 0) {
+// Decodes round 0 of one payload by itself, into rank 0's `out`; `flags` beside first and last.
+inline Outcome decode_once(CompressorRig& rig, OwnedPayload& payload, uint64_t item = 0,
+                           uint32_t flags = 0) {
   const penstock_payload* pointer = payload.c();
   const penstock_item* const view = rig.compressor_item(0, item);
   const penstock_step step = rig.step_facts(0);
   const penstock_exec exec = rig.exec();
   const CompressorInstance& compressor = rig.compressor(0);
   return take(compressor.table().decode(compressor.self(), &exec, &step, 0, &view, 1, &pointer, 1,
-                                        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST));
+                                        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | flags));
 }
 
 // True where decoding the payload by itself is INVALID_PAYLOAD and the message contains `part`.

@@ -149,6 +149,18 @@ TEST(Sketch, SendsTheTableAndTheChosenValues) {
   EXPECT_NE(need.rounds[0].c.flags & PENSTOCK_ROUND_SAME_BITS, 0u);
 }
 
+TEST(Sketch, WhatARankSentItselfChoosesNothing) {
+  CompressorRig rig({.ranks = 1}, {{1000}}, sketch());
+  std::vector<float> spike(1000);
+  spike[700] = 1;
+  const PayloadPointer own = encode_once(rig, spike);
+  EXPECT_TRUE(decode_once(rig, *own, 0, PENSTOCK_DECODE_OWN).ok());
+  const std::vector<float> nothing(1);
+  EXPECT_EQ(rig.compressor_state(0, 0, "chosen"), nothing);
+  EXPECT_TRUE(decode_once(rig, *own).ok());
+  EXPECT_NE(rig.compressor_state(0, 0, "chosen"), nothing);
+}
+
 TEST(Sketch, EveryCodePathSendsTheSame) {
   expect_one_result_on_every_code_path(sketch(), {});
 }

@@ -91,6 +91,7 @@ TEST(Tbq, PayloadsThatCannotBeAreRefusedByRankAndGradient) {
   refused([](OwnedPayload& p) { p.section(0).count = 3; }, "expected 4");
   refused([](OwnedPayload& p) { p.section(0).count = UINT64_MAX; }, "at most 4");
   refused([](OwnedPayload& p) { p.section(1).count = 0; }, "expected 1");
+  refused([](OwnedPayload& p) { entry<uint64_t>(p, 0, 0) |= 3; }, "in word 0");
   refused([](OwnedPayload& p) { entry<uint64_t>(p, 0, 1) |= uint64_t{3} << 62; }, "in word 1");
   refused([](OwnedPayload& p) { entry<uint64_t>(p, 0, 3) |= 3u << 6; }, "in word 3");
   refused([](OwnedPayload& p) { entry<float>(p, 1, 0) = NAN; }, "threshold");
