@@ -22,10 +22,10 @@ install(TARGETS ${sdk_targets} EXPORT PenstockSDKTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/penstock/sdk COMPONENT sdk)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-# Without their cpu/ folders: code paths and test helpers are nobody's interface.
+# Without what is behind them: code paths and test helpers are nobody's interface.
 foreach(part IN ITEMS kernels planning)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/${part} DESTINATION ${sdk_extra_root} COMPONENT sdk
-    FILES_MATCHING PATTERN "*.hpp" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE)
+    FILES_MATCHING PATTERN "*.hpp" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "element" EXCLUDE)
 endforeach()
 
 configure_package_config_file(

@@ -3,28 +3,13 @@
 #include <kernels/fold.hpp>
 
 #include <penstock/memory.h>
+#include <kernels/element/fold_form.hpp>
 
 namespace penstock::kernels {
 namespace {
 
-#define PENSTOCK_INLINE [[gnu::always_inline]] inline
-
-// What a form leaves in work, and in u for those that have momentum.
-PENSTOCK_INLINE float affine(const Fold& fold, float work, float grad) {
-  return fold.beta * work + fold.gamma * (grad * fold.unscale);
-}
-PENSTOCK_INLINE float heavy_ball(const Fold& fold, float work, float grad, float& u) {
-  u = fold.beta * u + grad * fold.unscale;
-  return work + u;
-}
-PENSTOCK_INLINE float nesterov(const Fold& fold, float work, float grad, float& u) {
-  const float g = grad * fold.unscale;
-  u = fold.beta * (u + g);
-  return work + u + g;
-}
-
 // Copies of the fields, so that the compiler need not fear that work overlaps them.
-PENSTOCK_INLINE void sweep(const Fold& all, uint64_t n) {
+[[gnu::always_inline]] inline void sweep(const Fold& all, uint64_t n) {
   const Fold fold = all;
   float* __restrict work = fold.work;
   const float* __restrict grad = fold.grad;

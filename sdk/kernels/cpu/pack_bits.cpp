@@ -1,7 +1,8 @@
-// Packing by three shifts inside a 64-bit register: eight codes of b bits, one to a byte, become b
-// bytes. The same steps backwards unpack. No instruction set is asked for: at eight codes in a
-// dozen plain operations, reading and writing memory is what costs.
+// Packing in groups of eight codes (element/packing.hpp). No instruction set is asked for: at eight
+// codes in a dozen plain operations, reading and writing memory is what costs.
 #include <kernels/pack_bits.hpp>
+
+#include <kernels/element/packing.hpp>
 
 #include <bit>
 #include <cstring>
@@ -11,38 +12,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little,
               "codes are gathered from bytes in the order of the wire, which is little-endian");
-
-// `value` repeated in every field of `width` bits.
-constexpr uint64_t repeated(uint64_t value, unsigned width) {
-  uint64_t all = 0;
-  for (unsigned at = 0; at < 64; at += width) all |= value << at;
-  return all;
-}
-constexpr uint64_t low_bits(unsigned bits) {
-  return (uint64_t{1} << bits) - 1;
-}
-
-// Moves the odd ones of fields of `width` bits, `used` of which count, down to their even
-// neighbours; and back.
-template <unsigned kWidth, unsigned kUsed>
-uint64_t join(uint64_t x) {
-  constexpr uint64_t kEven = repeated(low_bits(kUsed), 2 * kWidth);
-  return (x & kEven) | ((x >> (kWidth - kUsed)) & (kEven << kUsed));
-}
-template <unsigned kWidth, unsigned kUsed>
-uint64_t part(uint64_t x) {
-  constexpr uint64_t kEven = repeated(low_bits(kUsed), 2 * kWidth);
-  return (x & kEven) | ((x & (kEven << kUsed)) << (kWidth - kUsed));
-}
-
-template <unsigned kBits>
-uint64_t narrow(uint64_t x) {
-  return join<32, 4 * kBits>(join<16, 2 * kBits>(join<8, kBits>(x)));
-}
-template <unsigned kBits>
-uint64_t widen(uint64_t x) {
-  return part<8, kBits>(part<16, 2 * kBits>(part<32, 4 * kBits>(x)));
-}
 
 uint64_t load(const void* from, uint64_t bytes) {
   uint64_t word = 0;

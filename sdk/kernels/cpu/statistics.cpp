@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include <kernels/cpu/count.hpp>
+#include <kernels/element/logarithm.hpp>
 #include <kernels/select.hpp>
 
 namespace penstock::kernels {
@@ -35,19 +36,10 @@ double join(double* lanes) {
   return lanes[0];
 }
 
-// ln of m in [1, 2), by the series of the inverse hyperbolic tangent: the bits of std::log may
-// differ between processors.
-double log_of_mantissa(double m) {
-  const double s = (m - 1) / (m + 1);
-  double sum = 0;
-  for (int power = 35; power > 0; power -= 2) sum = sum * s * s + 1.0 / power;
-  return 2 * s * sum;
-}
-
 double log_of(const Lanes& lanes) {
   double sum = 0;
   for (const float product : lanes.products) sum += log_of_mantissa(double{product});
-  return sum + 0.6931471805599453 * static_cast<double>(lanes.exponents);
+  return sum + kNaturalLogOfTwo * static_cast<double>(lanes.exponents);
 }
 
 #define PENSTOCK_BODY "statistics_body.inc"

@@ -4,13 +4,11 @@
 // not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
+#include <kernels/element/rounding.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/stochastic.hpp>
 
 #include <algorithm>
-#include <bit>
-#include <cfloat>
-#include <cmath>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -22,17 +20,6 @@ namespace {
 constexpr uint64_t kLanes = 16;
 constexpr uint64_t kTile = 1024;  // elements that stay in the first cache for a second look
 constexpr uint64_t kRun = 64;     // elements of a loop of fixed length; a word of bits
-
-// x / step * units as x * boost * factor. The boost, a power of two, keeps the factor finite where
-// the step is so small that its inverse is not a float.
-struct Inverse {
-  float boost;
-  float factor;
-};
-Inverse inverse_of(float step, float units) {
-  const float boost = step < 0x1p-96f ? 0x1p96f : 1.0f;
-  return {boost, units / (step * boost)};
-}
 
 struct Loops {
   float (*largest)(const float*, uint64_t);
@@ -126,20 +113,13 @@ float largest_magnitude(const float* values, uint64_t numel, CodePath path) noex
 }
 
 float grid_step(double reach, uint32_t levels) noexcept {
-  if (!(reach > 0)) return 0;
-  // Rounded down where the product would overflow, else up: then levels * step covers the reach.
-  const float most = std::nextafter(FLT_MAX / static_cast<float>(levels), 0.0f);
-  const double exact = reach / levels;
-  if (exact >= most) return most;
-  float step = std::max(static_cast<float>(exact), FLT_TRUE_MIN);
-  if (double{step} * levels < reach) step = std::nextafter(step, FLT_MAX);
-  return step;
+  return step_that_reaches(reach, levels);
 }
 
 void round_to_levels(float* values, uint64_t numel, const Grid& grid, RandomKey key, uint64_t first,
                      bool take_out, uint8_t* codes, CodePath path) noexcept {
   if (grid.step == 0) return std::fill_n(codes, numel, uint8_t{0}), void();
-  const Inverse inverse = inverse_of(grid.step, 0x1p16f);
+  const Inverse inverse = inverse_of(grid.step, kLevelUnits);
   each_block(
       key, first, numel, [&](uint64_t at, uint64_t count, RandomBlock block, uint32_t element) {
         loops(path).levels(values + at, count, inverse, grid, block, element, take_out, codes + at);
@@ -153,7 +133,7 @@ void add_levels(const uint8_t* codes, uint64_t numel, float step, bool clear, fl
 
 void round_to_signs(float* values, uint64_t numel, float scale, RandomKey key, uint64_t first,
                     bool take_out, uint64_t* negative, uint64_t* nonzero, CodePath path) noexcept {
-  const Inverse inverse = inverse_of(scale, 0x1p24f);
+  const Inverse inverse = inverse_of(scale, kChoiceUnits);
   each_block(
       key, first, numel, [&](uint64_t at, uint64_t count, RandomBlock block, uint32_t element) {
         const uint64_t word = at / 64, words = count / 64, rest = count % 64;
@@ -172,8 +152,7 @@ void round_to_signs(float* values, uint64_t numel, float scale, RandomKey key, u
 }
 
 uint32_t power_base(float largest) noexcept {
-  const uint32_t top = std::min(254u, (std::bit_cast<uint32_t>(largest) >> 23) + 1);
-  return top > kPowerCodes ? top - kPowerCodes : 0;
+  return base_of_powers(largest);
 }
 
 void round_to_powers(float* values, uint64_t numel, uint32_t base, RandomKey key, uint64_t first,

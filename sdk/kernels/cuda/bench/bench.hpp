@@ -1,0 +1,56 @@
+// What the parts of the benchmark share: rows, and device memory that lasts as long as the program.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <kernels/cuda/workspace.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace penstock::kernels::cuda::bench {
+
+// One line of the result.
+struct Row {
+  std::string what;
+  uint64_t bytes;                            // that must be read and written, at the least
+  std::function<int32_t(cudaStream_t)> run;  // queues the work, again and again
+  std::function<bool()> verify;              // after one run; what it left is as on the CPU
+};
+
+// Ends the program with a sentence.
+[[noreturn]] void fail(const std::string& what);
+void require(cudaError_t error, const char* call);
+#define SUCCEED(call) \
+  ::penstock::kernels::cuda::bench::require(static_cast<cudaError_t>(call), #call)
+
+// Never freed: everything lives until the program ends.
+void* allocate(uint64_t bytes);
+template <typename T>
+T* array(uint64_t count) {
+  return static_cast<T*>(allocate(count * sizeof(T)));
+}
+template <typename T>
+T* array(const std::vector<T>& values) {
+  T* const memory = array<T>(values.size());
+  SUCCEED(cudaMemcpy(memory, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  return memory;
+}
+template <typename T>
+std::vector<T> fetch(const T* memory, uint64_t count) {
+  std::vector<T> values(count);
+  SUCCEED(cudaMemcpy(values.data(), memory, count * sizeof(T), cudaMemcpyDeviceToHost));
+  return values;
+}
+inline Workspace workspace(uint64_t bytes) {
+  return {allocate(bytes), bytes};
+}
+
+// Normal values times a heavy tail, as gradients have.
+std::vector<float> gradient(uint64_t n);
+
+void add_selection(std::vector<Row>& rows, const std::vector<float>& x);
+void add_quantisation(std::vector<Row>& rows, const std::vector<float>& x);
+
+}  // namespace penstock::kernels::cuda::bench

@@ -1,0 +1,107 @@
+// What threads of a warp and of a block do together. Internal to the CUDA kernels. Blocks have one
+// dimension, whole warps, and all their threads stay to the end, so every mask is the full one.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <kernels/cuda/tuning.hpp>
+
+#include <cstdint>
+
+namespace penstock::kernels::cuda {
+
+inline constexpr uint32_t kAllLanes = 0xffffffffu;
+using Long = unsigned long long;  // what atomics of 64 bits want; as wide as uint64_t
+static_assert(sizeof(Long) == sizeof(uint64_t));
+
+__device__ inline uint32_t lane() {
+  return threadIdx.x % kWarp;
+}
+__device__ inline uint32_t warp_of_block() {
+  return threadIdx.x / kWarp;
+}
+// Bits of the lanes before this one.
+__device__ inline uint32_t lanes_before() {
+  return (1u << lane()) - 1;
+}
+
+template <typename T>
+__device__ T warp_inclusive_sum(T value) {
+  for (uint32_t distance = 1; distance < kWarp; distance *= 2) {
+    const T before = __shfl_up_sync(kAllLanes, value, distance);
+    if (lane() >= distance) value += before;
+  }
+  return value;
+}
+
+template <typename T>
+__device__ T warp_sum(T value) {
+  for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2)
+    value += __shfl_xor_sync(kAllLanes, value, distance);
+  return value;
+}
+
+// The sum of `value` over the threads before this one; `total` is that over all. `sums` has
+// kThreads / 32 entries in shared memory, free before and after.
+template <uint32_t kThreads, typename T>
+__device__ T block_exclusive_sum(T value, T* sums, T& total) {
+  constexpr uint32_t kWarps = kThreads / kWarp;
+  static_assert(kThreads % kWarp == 0 && kWarps <= kWarp);
+  const T inclusive = warp_inclusive_sum(value);
+  if (lane() == kWarp - 1) sums[warp_of_block()] = inclusive;
+  __syncthreads();
+  T before = 0;
+  total = 0;
+  for (uint32_t w = 0; w < kWarps; ++w) {
+    if (w < warp_of_block()) before += sums[w];
+    total += sums[w];
+  }
+  __syncthreads();
+  return before + inclusive - value;
+}
+
+// Whether this block is the last of the grid to come here; it then sees what the others wrote
+// before. For all threads of a block; `arrived` is 0 before the first block comes.
+__device__ inline bool last_block(uint32_t* arrived) {
+  __shared__ bool is_last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    is_last = atomicAdd(arrived, 1u) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return is_last;
+}
+
+// Where in a histogram the k-th largest lies.
+struct Bin {
+  uint32_t index;
+  uint32_t left;  // the k-th largest of all is the left-th largest in this bin
+};
+
+// For all threads of a block. 1 <= k <= the sum of all bins. The histogram may have been written by
+// other blocks: it is read past the first cache. `sums` as for block_exclusive_sum; `found` is one
+// entry in shared memory, free before and after.
+template <uint32_t kThreads, uint32_t kBins>
+__device__ Bin find_bin(const volatile uint32_t* histogram, uint32_t k, uint32_t* sums,
+                        Bin* found) {
+  static_assert(kBins % kThreads == 0);
+  constexpr uint32_t kMine = kBins / kThreads;
+  const uint32_t top = kBins - kMine * threadIdx.x;  // mine are those just below
+  uint32_t mine = 0;
+  for (uint32_t b = 1; b <= kMine; ++b) mine += histogram[top - b];
+  uint32_t total;
+  uint32_t above = block_exclusive_sum<kThreads>(mine, sums, total);
+  if (above < k && k <= above + mine) {
+    uint32_t bin = top - 1;
+    while (above + histogram[bin] < k) above += histogram[bin--];
+    found->index = bin;
+    found->left = k - above;
+  }
+  __syncthreads();
+  const Bin result = *found;
+  __syncthreads();
+  return result;
+}
+
+}  // namespace penstock::kernels::cuda

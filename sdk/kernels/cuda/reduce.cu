@@ -1,0 +1,259 @@
+// See reduce.hpp: what is summed, and the counts of several thresholds.
+#include <kernels/cuda/reduce.cuh>
+#include <kernels/cuda/reduce.hpp>
+#include <kernels/element/keys.hpp>
+#include <kernels/element/logarithm.hpp>
+#include <kernels/element/rounding.hpp>
+
+namespace penstock::kernels::cuda {
+namespace {
+
+// What most terms do not need.
+struct PlainTerm {
+  __device__ void prepare() {}
+  template <typename Sum>
+  __device__ void close(Sum&) const {}
+};
+
+struct Square : PlainTerm {
+  using Sum = double;
+  __device__ void add(double& sum, float x) const { sum += double{x} * double{x}; }
+  __device__ void join(double& sum, double other) const { sum += other; }
+};
+
+struct Magnitude : PlainTerm {
+  using Sum = double;
+  __device__ void add(double& sum, float x) const { sum += double{magnitude(x)}; }
+  __device__ void join(double& sum, double other) const { sum += other; }
+};
+
+// Positive floats are in the order of their bits; so a NaN is the largest of all, as on the CPU.
+__device__ inline float larger(float a, float b) {
+  return std::bit_cast<uint32_t>(a) < std::bit_cast<uint32_t>(b) ? b : a;
+}
+
+struct Largest : PlainTerm {
+  using Sum = float;
+  __device__ void add(float& sum, float x) const { sum = larger(sum, magnitude(x)); }
+  __device__ void join(float& sum, float other) const { sum = larger(sum, other); }
+};
+
+struct MomentsOf : PlainTerm {
+  using Sum = Moments;
+  __device__ void add(Moments& sum, float x) const {
+    sum.sum += double{x};
+    sum.sum_of_squares += double{x} * double{x};
+    sum.largest = larger(sum.largest, magnitude(x));
+  }
+  __device__ void join(Moments& sum, const Moments& other) const {
+    sum.sum += other.sum;
+    sum.sum_of_squares += other.sum_of_squares;
+    sum.largest = larger(sum.largest, other.largest);
+  }
+};
+
+struct BySign : PlainTerm {
+  using Sum = SumsBySign;
+  __device__ void add(SumsBySign& sum, float x) const {
+    if (x > 0.0f) {
+      sum.positive += double{x};
+      ++sum.n_positive;
+    } else if (x < 0.0f) {
+      sum.negative += double{x};
+      ++sum.n_negative;
+    }
+  }
+  __device__ void join(SumsBySign& sum, const SumsBySign& other) const {
+    sum.positive += other.positive;
+    sum.negative += other.negative;
+    sum.n_positive += other.n_positive;
+    sum.n_negative += other.n_negative;
+  }
+};
+
+struct Exceeding {
+  using Sum = Exceedances;
+  const float* threshold;
+  float limit;
+  __device__ void prepare() { limit = *threshold; }
+  __device__ void close(Exceedances&) const {}
+  __device__ void add(Exceedances& sum, float x) const {
+    const float excess = magnitude(x) - limit;
+    if (!(excess > 0.0f)) return;
+    sum.sum += double{excess};
+    sum.squares += double{excess} * double{excess};
+    ++sum.count;
+  }
+  __device__ void join(Exceedances& sum, const Exceedances& other) const {
+    sum.sum += other.sum;
+    sum.squares += other.squares;
+    sum.count += other.count;
+  }
+};
+
+// A chain has at most kSumTile / kSumThreads elements, so a product of mantissas in [1, 2) fits a
+// double, and one logarithm per chain is enough.
+struct StatisticsOf : PlainTerm {
+  struct Sum : Statistics {
+    double product = 1;
+    int64_t exponents = 0;
+  };
+  static_assert(kSumTile / kSumThreads <= 512);
+  bool logs;
+
+  __device__ void add(Sum& sum, float x) const {
+    const uint32_t key = std::bit_cast<uint32_t>(x) & 0x7fffffffu;
+    const float size = std::bit_cast<float>(key);
+    sum.sum_of_magnitudes += double{size};
+    sum.sum_of_squares += double{x} * double{x};
+    if (size > sum.largest) sum.largest = size;  // not for a NaN
+    if (key == 0) return;
+    ++sum.nonzero;
+    if (!logs) return;
+    // Every float but zero is a normal double.
+    const uint64_t bits = std::bit_cast<uint64_t>(double{size});
+    sum.exponents += static_cast<int64_t>(bits >> 52) - 1023;
+    sum.product *= std::bit_cast<double>((bits & 0x000fffffffffffffu) | 0x3ff0000000000000u);
+  }
+  __device__ void close(Sum& sum) const {
+    if (!logs) return;
+    const uint64_t bits = std::bit_cast<uint64_t>(sum.product);
+    sum.exponents += static_cast<int64_t>(bits >> 52) - 1023;
+    const double mantissa =
+        std::bit_cast<double>((bits & 0x000fffffffffffffu) | 0x3ff0000000000000u);
+    sum.sum_of_logs =
+        log_of_mantissa(mantissa) + kNaturalLogOfTwo * static_cast<double>(sum.exponents);
+  }
+  __device__ void join(Sum& sum, const Sum& other) const {
+    sum.sum_of_magnitudes += other.sum_of_magnitudes;
+    sum.sum_of_squares += other.sum_of_squares;
+    sum.sum_of_logs += other.sum_of_logs;
+    sum.nonzero += other.nonzero;
+    if (other.largest > sum.largest) sum.largest = other.largest;
+  }
+};
+
+// The sum of all tiles has more in it than the result: it comes first in the workspace.
+constexpr uint64_t kFirstPlace = 64;
+static_assert(sizeof(StatisticsOf::Sum) <= kFirstPlace);
+
+__global__ void __launch_bounds__(kWarp)
+    keep_statistics(const StatisticsOf::Sum* sum, Statistics* result) {
+  if (threadIdx.x == 0) *result = *sum;
+}
+
+constexpr uint32_t kThresholdsAtOnce = 16;
+
+// Each thread counts for all thresholds in registers; whole numbers add up in any order.
+__global__ void __launch_bounds__(kSumThreads)
+    count_reaching(const float* x, uint64_t n, const float* thresholds, uint32_t n_thresholds,
+                   uint64_t* counts) {
+  __shared__ uint32_t found[kThresholdsAtOnce];
+  if (threadIdx.x < kThresholdsAtOnce) found[threadIdx.x] = 0;
+  uint32_t keys[kThresholdsAtOnce], passed[kThresholdsAtOnce];
+  uint32_t lowest = kInfinityKey + 1;
+#pragma unroll
+  for (uint32_t j = 0; j < kThresholdsAtOnce; ++j) {
+    keys[j] = j < n_thresholds ? threshold_key(thresholds[j]) : kInfinityKey + 1;
+    lowest = keys[j] < lowest ? keys[j] : lowest;
+    passed[j] = 0;
+  }
+  const uint64_t begin = uint64_t{blockIdx.x} * kSumTile;
+  const uint64_t end = begin + kSumTile < n ? begin + kSumTile : n;
+  for (uint64_t i = begin + threadIdx.x; i < end; i += kSumThreads * kSumLoads) {
+    float in[kSumLoads];
+#pragma unroll
+    for (uint32_t l = 0; l < kSumLoads; ++l)
+      in[l] = i + l * kSumThreads < end ? x[i + l * kSumThreads] : 0.0f;
+#pragma unroll
+    for (uint32_t l = 0; l < kSumLoads; ++l) {
+      const uint32_t key = magnitude_key(in[l]);
+      if (key < lowest) continue;  // zeros too: no threshold's key is below 1
+#pragma unroll
+      for (uint32_t j = 0; j < kThresholdsAtOnce; ++j) passed[j] += key >= keys[j] ? 1 : 0;
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (uint32_t j = 0; j < kThresholdsAtOnce; ++j) {
+    const uint32_t of_warp = warp_sum(passed[j]);
+    if (lane() == 0 && of_warp != 0) atomicAdd(&found[j], of_warp);
+  }
+  __syncthreads();
+  if (threadIdx.x < n_thresholds && found[threadIdx.x] != 0)
+    atomicAdd(reinterpret_cast<Long*>(counts + threadIdx.x), Long{found[threadIdx.x]});
+}
+
+}  // namespace
+
+uint64_t reduce_workspace_bytes(uint64_t n, uint64_t run) noexcept {
+  const SumPlan plan = plan_sum(n, run);
+  return kFirstPlace + plan.n_tiles() * sizeof(StatisticsOf::Sum);  // the largest of all sums
+}
+
+int32_t sum_of_squares(const float* x, uint64_t n, double* result, Workspace workspace,
+                       void* stream) noexcept {
+  return reduce(Square{}, x, n, 0, result, workspace, stream);
+}
+
+int32_t sum_of_magnitudes(const float* x, uint64_t n, double* result, Workspace workspace,
+                          void* stream) noexcept {
+  return reduce(Magnitude{}, x, n, 0, result, workspace, stream);
+}
+
+int32_t moments(const float* values, uint64_t n, uint64_t run, Moments* results,
+                Workspace workspace, void* stream) noexcept {
+  return reduce(MomentsOf{}, values, n, run, results, workspace, stream);
+}
+
+int32_t largest_magnitude(const float* values, uint64_t n, uint64_t run, float* results,
+                          Workspace workspace, void* stream) noexcept {
+  return reduce(Largest{}, values, n, run, results, workspace, stream);
+}
+
+int32_t sums_by_sign(const float* values, uint64_t n, SumsBySign* result, Workspace workspace,
+                     void* stream) noexcept {
+  return reduce(BySign{}, values, n, 0, result, workspace, stream);
+}
+
+int32_t exceedances(const float* x, uint64_t n, const float* threshold, Exceedances* result,
+                    Workspace workspace, void* stream) noexcept {
+  if (threshold == nullptr) return cudaErrorInvalidValue;
+  return reduce(Exceeding{threshold, 0}, x, n, 0, result, workspace, stream);
+}
+
+int32_t statistics(const float* x, uint64_t n, bool logs, Statistics* result, Workspace workspace,
+                   void* stream) noexcept {
+  using Sum = StatisticsOf::Sum;
+  if (result == nullptr || workspace.data == nullptr || !aligned(workspace.data, 64) ||
+      workspace.bytes < reduce_workspace_bytes(n, 0))
+    return cudaErrorInvalidValue;
+  auto* const sum = static_cast<Sum*>(workspace.data);
+  StatisticsOf term;
+  term.logs = logs;
+  const int32_t error = reduce(
+      term, x, n, 0, sum,
+      {static_cast<char*>(workspace.data) + kFirstPlace, workspace.bytes - kFirstPlace}, stream);
+  if (error != cudaSuccess) return error;
+  Queue queue(stream);
+  queue.run(keep_statistics, 1, kWarp, sum, result);
+  return queue.error();
+}
+
+int32_t count_above(const float* x, uint64_t n, const float* thresholds, uint64_t n_thresholds,
+                    uint64_t* counts, void* stream) noexcept {
+  if (n_thresholds == 0) return cudaSuccess;
+  if (thresholds == nullptr || counts == nullptr || (n > 0 && x == nullptr))
+    return cudaErrorInvalidValue;
+  Queue queue(stream);
+  queue.zero(counts, n_thresholds * sizeof(uint64_t));
+  for (uint64_t first = 0; first < n_thresholds; first += kThresholdsAtOnce) {
+    const uint64_t left = n_thresholds - first;
+    queue.run(count_reaching, pieces(n, kSumTile), kSumThreads, x, n, thresholds + first,
+              static_cast<uint32_t>(left < kThresholdsAtOnce ? left : kThresholdsAtOnce),
+              counts + first);
+  }
+  return queue.error();
+}
+
+}  // namespace penstock::kernels::cuda

@@ -1,0 +1,109 @@
+// Reductions in a fixed order. Internal to the CUDA kernels.
+//
+// `Term` says what is summed:
+//   using Sum = ...;                                   zero when made, a plain struct or number
+//   __device__ void prepare();                         once per thread, before anything else
+//   __device__ void add(Sum&, float x) const;
+//   __device__ void join(Sum&, const Sum& other) const;
+//   __device__ void close(Sum&) const;                 once, after a thread's last add
+#pragma once
+
+#include <kernels/cuda/block.cuh>
+#include <kernels/cuda/queue.hpp>
+#include <kernels/cuda/workspace.hpp>
+
+namespace penstock::kernels::cuda {
+
+// The sum of `mine` over the block, for thread 0; threads are joined by halving.
+template <typename Term>
+__device__ typename Term::Sum join_block(const Term& term, typename Term::Sum mine) {
+  using Sum = typename Term::Sum;
+  alignas(16) __shared__ unsigned char memory[kSumThreads * sizeof(Sum)];
+  Sum* const sums = reinterpret_cast<Sum*>(memory);
+  sums[threadIdx.x] = mine;
+  for (uint32_t width = kSumThreads / 2; width > 0; width /= 2) {
+    __syncthreads();
+    if (threadIdx.x < width) {
+      term.join(mine, sums[threadIdx.x + width]);
+      sums[threadIdx.x] = mine;
+    }
+  }
+  return mine;
+}
+
+// One block per tile; tiles do not cross runs. sums[tile] is written.
+template <typename Term>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_tiles(Term term, const float* x, uint64_t n, uint64_t run, uint32_t tiles_per_run,
+              typename Term::Sum* sums) {
+  const uint64_t which = blockIdx.x / tiles_per_run;
+  const uint64_t run_end = (which + 1) * run < n ? (which + 1) * run : n;
+  const uint64_t begin = which * run + uint64_t{blockIdx.x % tiles_per_run} * kSumTile;
+  const uint64_t end = begin + kSumTile < run_end ? begin + kSumTile : run_end;
+  term.prepare();
+  typename Term::Sum sum{};
+  for (uint64_t i = begin + threadIdx.x; i < end; i += kSumThreads * kSumLoads) {
+    float in[kSumLoads];
+#pragma unroll
+    for (uint32_t j = 0; j < kSumLoads; ++j)
+      in[j] = i + j * kSumThreads < end ? x[i + j * kSumThreads] : 0.0f;
+#pragma unroll
+    for (uint32_t j = 0; j < kSumLoads; ++j)
+      if (i + j * kSumThreads < end) term.add(sum, in[j]);
+  }
+  term.close(sum);
+  const typename Term::Sum all = join_block(term, sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = all;
+}
+
+// One block per run: sum of tile t goes to chain t mod kSumThreads.
+template <typename Term>
+__global__ void __launch_bounds__(kSumThreads)
+    join_tiles(Term term, const typename Term::Sum* sums, uint32_t tiles_per_run, uint64_t n_tiles,
+               typename Term::Sum* results) {
+  const uint64_t first = uint64_t{blockIdx.x} * tiles_per_run;
+  const uint64_t end = first + tiles_per_run < n_tiles ? first + tiles_per_run : n_tiles;
+  typename Term::Sum sum{};
+  for (uint64_t t = first + threadIdx.x; t < end; t += kSumThreads) term.join(sum, sums[t]);
+  const typename Term::Sum all = join_block(term, sum);
+  if (threadIdx.x == 0) results[blockIdx.x] = all;
+}
+
+// Tiles of n elements in runs. A last, short run has as many as the others: its last tiles are
+// empty, and sum to nothing.
+struct SumPlan {
+  uint64_t run;
+  uint64_t tiles_per_run;
+  uint64_t n_runs;
+  uint64_t n_tiles() const { return tiles_per_run * n_runs; }
+};
+inline SumPlan plan_sum(uint64_t n, uint64_t run) {
+  if (run == 0 || run > n) run = n;
+  if (n == 0) return {0, 1, 1};  // one empty tile, so that the result is written
+  return {run, pieces(run, kSumTile), pieces(n, run)};
+}
+
+template <typename Term>
+int32_t reduce(const Term& term, const float* x, uint64_t n, uint64_t run,
+               typename Term::Sum* results, const Workspace& workspace, void* stream) {
+  using Sum = typename Term::Sum;
+  if (results == nullptr || (n > 0 && x == nullptr)) return cudaErrorInvalidValue;
+  const SumPlan plan = plan_sum(n, run);
+  Queue queue(stream);
+  const auto tiles_per_run = static_cast<uint32_t>(plan.tiles_per_run);
+  if (plan.tiles_per_run == 1) {
+    queue.run(sum_tiles<Term>, plan.n_runs, kSumThreads, term, x, n, plan.run, 1, results);
+    return queue.error();
+  }
+  if (workspace.data == nullptr || !aligned(workspace.data, 64) ||
+      workspace.bytes < plan.n_tiles() * sizeof(Sum))
+    return cudaErrorInvalidValue;
+  auto* const sums = static_cast<Sum*>(workspace.data);
+  queue.run(sum_tiles<Term>, plan.n_tiles(), kSumThreads, term, x, n, plan.run, tiles_per_run,
+            sums);
+  queue.run(join_tiles<Term>, plan.n_runs, kSumThreads, term, sums, tiles_per_run, plan.n_tiles(),
+            results);
+  return queue.error();
+}
+
+}  // namespace penstock::kernels::cuda

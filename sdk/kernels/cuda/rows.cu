@@ -1,0 +1,144 @@
+// See rows.hpp. The k-th largest key of a row is found digit by digit, and what reaches it is
+// written in order: each warp counts a part of the row, a sum over warps says where it writes.
+#include <kernels/cuda/block.cuh>
+#include <kernels/cuda/queue.hpp>
+#include <kernels/cuda/rows.hpp>
+#include <kernels/element/keys.hpp>
+
+namespace penstock::kernels::cuda {
+namespace {
+
+// 31 bits in four digits: small histograms, for they are cleared once per digit and row.
+constexpr uint32_t kRowBins = 256;
+
+struct Job {
+  const float* x;
+  uint32_t rows;
+  uint32_t width;
+  uint32_t k;
+  uint32_t* indices;
+  float* values;
+};
+
+// Keys of one row: from shared memory where it fits, else read again each time.
+template <uint32_t kCached>
+struct RowKeys {
+  const uint32_t* cached;
+  const float* row;
+  __device__ uint32_t operator[](uint64_t i) const {
+    if constexpr (kCached > 0)
+      return cached[i];
+    else
+      return magnitude_key(row[i]);
+  }
+};
+
+template <uint32_t kThreads, typename Keys>
+__device__ Bin find_kth(const Keys& keys, uint32_t width, uint32_t k, uint32_t* histogram,
+                        uint32_t* sums, Bin* found) {
+  Bin kth{0, k};
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    for (uint32_t b = threadIdx.x; b < kRowBins; b += kThreads) histogram[b] = 0;
+    __syncthreads();
+    for (uint64_t i = threadIdx.x; i < width; i += kThreads) {
+      const uint32_t digits = keys[i] >> shift;
+      if (digits >> 8 == kth.index) atomicAdd(&histogram[digits & 255u], 1u);
+    }
+    __syncthreads();
+    const Bin bin = find_bin<kThreads, kRowBins>(histogram, kth.left, sums, found);
+    kth = {kth.index << 8 | bin.index, bin.left};
+  }
+  return kth;
+}
+
+// A block goes from row to row. kCached is the widest row that fits shared memory, or 0.
+template <uint32_t kThreads, uint32_t kCached>
+__global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
+  constexpr uint32_t kWarps = kThreads / kWarp;
+  __shared__ uint32_t cache[kCached > 0 ? kCached : 1];
+  __shared__ uint32_t histogram[kRowBins];
+  __shared__ uint32_t sums[kWarps];
+  __shared__ Bin found;
+  __shared__ uint32_t above_in[kWarps], equal_in[kWarps];
+  for (uint64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
+    const float* const row = job.x + r * job.width;
+    if constexpr (kCached > 0) {
+      for (uint32_t i = threadIdx.x; i < job.width; i += kThreads) cache[i] = magnitude_key(row[i]);
+      __syncthreads();
+    }
+    const RowKeys<kCached> keys{cache, row};
+    const Bin kth = find_kth<kThreads>(keys, job.width, job.k, histogram, sums, &found);
+
+    // Each warp's part is a multiple of a warp, so that 32 neighbours are looked at together.
+    const uint32_t chunks = job.width / kWarp + (job.width % kWarp != 0 ? 1 : 0);
+    const uint32_t per_warp = (chunks + kWarps - 1) / kWarps;
+    const uint32_t begin = warp_of_block() * per_warp;
+    const uint32_t end = begin + per_warp < chunks ? begin + per_warp : chunks;
+    uint32_t above = 0, equal = 0;
+    for (uint32_t c = begin; c < end; ++c) {
+      const uint32_t i = c * kWarp + lane();
+      const uint32_t key = i < job.width ? keys[i] : 0;
+      above += i < job.width && key > kth.index ? 1 : 0;
+      equal += i < job.width && key == kth.index ? 1 : 0;
+    }
+    above = warp_sum(above);
+    equal = warp_sum(equal);
+    if (lane() == 0) {
+      above_in[warp_of_block()] = above;
+      equal_in[warp_of_block()] = equal;
+    }
+    __syncthreads();
+    uint32_t to = 0, ties = 0;  // above and equal before this warp's part
+    for (uint32_t w = 0; w < warp_of_block(); ++w) {
+      to += above_in[w];
+      ties += equal_in[w];
+    }
+    to += ties < kth.left ? ties : kth.left;
+    for (uint32_t c = begin; c < end; ++c) {
+      const uint32_t i = c * kWarp + lane();
+      const bool exists = i < job.width;
+      const uint32_t key = exists ? keys[i] : 0;
+      const bool is_equal = exists && key == kth.index;
+      const uint32_t equals = __ballot_sync(kAllLanes, is_equal);
+      const bool take = (exists && key > kth.index) ||
+                        (is_equal && ties + __popc(equals & lanes_before()) < kth.left);
+      const uint32_t taken = __ballot_sync(kAllLanes, take);
+      if (take) {
+        const uint64_t at = r * job.k + to + __popc(taken & lanes_before());
+        job.indices[at] = static_cast<uint32_t>(r * job.width + i);
+        if (job.values != nullptr) job.values[at] = row[i];
+      }
+      ties += __popc(equals);
+      to += __popc(taken);
+    }
+    __syncthreads();  // the next row's keys overwrite this one's
+  }
+}
+
+constexpr uint64_t kMostRowBlocks = 64 * 1024;
+
+}  // namespace
+
+int32_t select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k, uint32_t* indices,
+                    float* values, void* stream) noexcept {
+  if (k > width || (width > 0 && rows > 0xffffffffu / width)) return cudaErrorInvalidValue;
+  if (k == 0 || rows == 0) return cudaSuccess;
+  if (x == nullptr || indices == nullptr) return cudaErrorInvalidValue;
+  const Job job{x,
+                static_cast<uint32_t>(rows),
+                static_cast<uint32_t>(width),
+                static_cast<uint32_t>(k),
+                indices,
+                values};
+  Queue queue(stream);
+  const uint64_t blocks = rows < kMostRowBlocks ? rows : kMostRowBlocks;
+  if (width <= kNarrowRow)
+    queue.run(select_in_rows<64, kNarrowRow>, blocks, 64, job);
+  else if (width <= kCachedRow)
+    queue.run(select_in_rows<256, kCachedRow>, blocks, 256, job);
+  else
+    queue.run(select_in_rows<256, 0>, blocks, 256, job);
+  return queue.error();
+}
+
+}  // namespace penstock::kernels::cuda

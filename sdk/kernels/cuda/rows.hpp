@@ -1,0 +1,18 @@
+// Selection row by row on a device, with the results of ../rows.hpp: the k entries of largest
+// magnitude of each row of a matrix. Contract: workspace.hpp.
+#pragma once
+
+#include <kernels/cuda/workspace.hpp>
+
+#include <cstdint>
+
+namespace penstock::kernels::cuda {
+
+// For each row of x[rows x width], rows * width < 2^32 and k <= width: positions in x of its k
+// largest, ascending, and their values; between equal magnitudes the lower index is chosen, and a
+// NaN counts as magnitude zero. Both outputs have rows * k entries; `values` may be null. One block
+// looks after a row, so few very wide rows are better left to select_largest. No workspace.
+[[nodiscard]] int32_t select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k,
+                                  uint32_t* indices, float* values, void* stream) noexcept;
+
+}  // namespace penstock::kernels::cuda

@@ -1,0 +1,59 @@
+// Stochastic rounding on a device, with the results of ../stochastic.hpp: the same random words for
+// the same (key, element), so the bits of the CPU. Contract: workspace.hpp.
+//
+// A grid may differ from run to run of `run` elements (a bucket of QSGD); a run of 0 is all of
+// them. What a grid is made from (reduce.hpp: moments, largest_magnitude) and the grid itself stay
+// on the device. All functions take at most 2^32 elements a call.
+#pragma once
+
+#include <kernels/cuda/workspace.hpp>
+#include <kernels/stochastic.hpp>
+
+#include <cstdint>
+
+namespace penstock::kernels::cuda {
+
+// ---- Equal steps: QSGD ----
+
+// steps[r] = grid_step(reach, levels), where the reach of run r is largest[r], or the root of
+// moments[r].sum_of_squares.
+[[nodiscard]] int32_t grid_steps_of_largest(const float* largest, uint64_t n_runs, uint32_t levels,
+                                            float* steps, void* stream) noexcept;
+[[nodiscard]] int32_t grid_steps_of_norm(const Moments* moments, uint64_t n_runs, uint32_t levels,
+                                         float* steps, void* stream) noexcept;
+
+// codes[i] = level of values[i] on the grid of its run, {steps[i / run], levels}; as
+// round_to_levels of ../stochastic.hpp. Beyond 2^15 steps the level is not defined.
+[[nodiscard]] int32_t round_to_levels(float* values, uint64_t numel, uint64_t run,
+                                      const float* steps, uint32_t levels, RandomKey key,
+                                      uint64_t first, bool take_out, uint8_t* codes,
+                                      void* stream) noexcept;
+
+// out[i] = (clear ? 0 : out[i]) + level * steps[i / run].
+[[nodiscard]] int32_t add_levels(const uint8_t* codes, uint64_t numel, uint64_t run,
+                                 const float* steps, bool clear, float* out, void* stream) noexcept;
+
+// ---- All or nothing: TernGrad ----
+
+// As round_to_signs of ../stochastic.hpp, with *scale in device memory; where it is 0, nothing is
+// chosen. Bits behind the last element are zero; planes are aligned to 8 bytes.
+[[nodiscard]] int32_t round_to_signs(float* values, uint64_t numel, const float* scale,
+                                     RandomKey key, uint64_t first, bool take_out,
+                                     uint64_t* negative, uint64_t* nonzero, void* stream) noexcept;
+
+// ---- Powers of two: natural compression ----
+
+// bases[r] = power_base(largest[r]).
+[[nodiscard]] int32_t power_bases(const float* largest, uint64_t n_runs, uint32_t* bases,
+                                  void* stream) noexcept;
+
+// As round_to_powers and add_powers of ../stochastic.hpp, with the base of each run in device
+// memory.
+[[nodiscard]] int32_t round_to_powers(float* values, uint64_t numel, uint64_t run,
+                                      const uint32_t* bases, RandomKey key, uint64_t first,
+                                      bool take_out, uint8_t* codes, void* stream) noexcept;
+[[nodiscard]] int32_t add_powers(const uint8_t* codes, uint64_t numel, uint64_t run,
+                                 const uint32_t* bases, bool clear, float* out,
+                                 void* stream) noexcept;
+
+}  // namespace penstock::kernels::cuda

@@ -1,0 +1,52 @@
+// Numbers that decide about speed, and those that fix an order of summation. None of them was
+// chosen on a device yet: they follow from registers, shared memory and loads in flight.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::kernels::cuda {
+
+inline constexpr uint32_t kWarp = 32;
+
+// ---- Element by element ----
+// Eight independent loads per thread are in flight before the first is used.
+inline constexpr uint32_t kElementThreads = 256;
+inline constexpr uint32_t kElementItems = 8;
+
+// ---- Sums ----
+// They fix the order of summation: other numbers give other bits.
+inline constexpr uint32_t kSumThreads = 256;
+inline constexpr uint32_t kSumTile = 16 * 1024;
+inline constexpr uint32_t kSumLoads = 8;  // in flight; does not change the order
+
+// ---- Selection ----
+inline constexpr uint32_t kCollectThreads = 256;
+inline constexpr uint32_t kCollectItems = 16;
+inline constexpr uint32_t kCollectTile = kCollectThreads * kCollectItems;
+inline constexpr uint32_t kSampleThreads = 1024;
+inline constexpr uint32_t kSampleItems = 16;
+inline constexpr uint32_t kSamples = kSampleThreads * kSampleItems;
+inline constexpr uint32_t kAlwaysAll = 64 * 1024;  // up to here a sample would not pay
+inline constexpr uint32_t kDigitThreads = 256;
+inline constexpr uint32_t kDigitBlocks = 1024;  // a few for each multiprocessor of the largest
+inline constexpr uint32_t kTileWarps = 8;       // tiles that one block writes, a warp to each
+inline constexpr uint32_t kTileThreads = kTileWarps * kWarp;
+
+// ---- Rows ----
+inline constexpr uint32_t kNarrowRow = 1024;  // keys of a row in shared memory, 64 threads
+inline constexpr uint32_t kCachedRow = 8192;  // the same, 256 threads; wider rows are read again
+
+// ---- Offsets of tiles ----
+inline constexpr uint32_t kScanThreads = 1024;
+inline constexpr uint32_t kScanItems = 8;
+
+// ---- Signs ----
+inline constexpr uint32_t kSignThreads = 256;
+inline constexpr uint32_t kSignTile = 8192;      // elements; each warp packs 1024
+inline constexpr uint32_t kVoteWords = 256;      // 64-bit words of a tile, one to a thread
+inline constexpr uint32_t kSendersAtOnce = 256;  // whose zeros are looked up together
+
+// ---- Packing ----
+inline constexpr uint32_t kPackThreads = 256;  // eight codes to a thread
+
+}  // namespace penstock::kernels::cuda

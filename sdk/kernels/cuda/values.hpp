@@ -1,0 +1,83 @@
+// Values on a device in other types, chosen, moved, packed, drawn: what convert.hpp,
+// sparse_values.hpp, scatter.hpp, pack_bits.hpp, random_uniform.hpp and random_normal.hpp do on the
+// CPU, with the same bits. Contract: workspace.hpp.
+#pragma once
+
+#include <kernels/cuda/workspace.hpp>
+#include <kernels/random_uniform.hpp>
+
+#include <cstdint>
+
+namespace penstock::kernels {
+enum class ValueType;
+}
+
+namespace penstock::kernels::cuda {
+
+// ---- 16-bit floats ----
+
+// source[count] -> target[count], as in ../convert.hpp; the ranges must not overlap.
+[[nodiscard]] int32_t floats_to_halves(const float* source, uint16_t* target, uint64_t count,
+                                       void* stream) noexcept;
+[[nodiscard]] int32_t halves_to_floats(const uint16_t* source, float* target, uint64_t count,
+                                       void* stream) noexcept;
+[[nodiscard]] int32_t floats_to_bfloat16s(const float* source, uint16_t* target, uint64_t count,
+                                          void* stream) noexcept;
+[[nodiscard]] int32_t bfloat16s_to_floats(const uint16_t* source, float* target, uint64_t count,
+                                          void* stream) noexcept;
+
+// ---- Values of sparse payloads ----
+
+// *scale = int8_scale(*largest) of ../sparse_values.hpp.
+[[nodiscard]] int32_t int8_scale(const float* largest, float* scale, void* stream) noexcept;
+
+// As narrow_values and widen_values of ../sparse_values.hpp. `scale` is device memory, read for
+// int8 only.
+[[nodiscard]] int32_t narrow_values(ValueType type, float* values, uint64_t count, void* target,
+                                    const float* scale, void* stream) noexcept;
+[[nodiscard]] int32_t widen_values(ValueType type, const void* source, uint64_t count,
+                                   float* values, const float* scale, void* stream) noexcept;
+
+// ---- Single entries ----
+//
+// As in ../scatter.hpp, `n` at most 2^32: every index is looked at before anything is changed.
+// *good, in device memory, is how many entries lie before the first index that is out of range:
+// `count` when all are good, and only then something was done.
+
+// out[indices[j]] += values[j]; an index that occurs twice adds twice, in the order of j. Ascending
+// indices are added all at once; others, which no compressor here sends, by one warp in their
+// order. Calls on one stream add one after the other, so in rank order where they are made so.
+[[nodiscard]] int32_t scatter_add(const uint32_t* indices, const float* values, uint64_t count,
+                                  float* out, uint64_t n, uint64_t* good, Workspace workspace,
+                                  void* stream) noexcept;
+inline constexpr uint64_t kScatterWorkspaceBytes = 64;
+
+// work[indices[j]] = 0.
+[[nodiscard]] int32_t zero_at(const uint32_t* indices, uint64_t count, float* work, uint64_t n,
+                              uint64_t* good, void* stream) noexcept;
+
+// values[j] = x[indices[j]].
+[[nodiscard]] int32_t gather(const float* x, uint64_t n, const uint32_t* indices, uint64_t count,
+                             float* values, uint64_t* good, void* stream) noexcept;
+
+// ---- Codes of 1 to 8 bits ----
+
+// As pack_bits and unpack_bits of ../pack_bits.hpp. Codes and words are aligned to 8 bytes.
+[[nodiscard]] int32_t pack_bits(const uint8_t* codes, uint64_t count, unsigned bits,
+                                uint64_t* words, void* stream) noexcept;
+[[nodiscard]] int32_t unpack_bits(const uint64_t* words, uint64_t count, unsigned bits,
+                                  uint8_t* codes, void* stream) noexcept;
+
+// ---- Random numbers ----
+
+// As random_words, random_uniform (at most 2^32 a call) and random_normal of ../random_uniform.hpp
+// and ../random_normal.hpp.
+[[nodiscard]] int32_t random_words(RandomKey key, uint64_t first, uint64_t count, uint32_t* out,
+                                   void* stream) noexcept;
+[[nodiscard]] int32_t random_uniform(RandomKey key, uint64_t first, uint64_t count, float* out,
+                                     void* stream) noexcept;
+[[nodiscard]] int32_t random_normal(uint64_t seed, uint64_t gradient, uint64_t stream_of_numbers,
+                                    uint64_t first, uint64_t count, float* out,
+                                    void* stream) noexcept;
+
+}  // namespace penstock::kernels::cuda

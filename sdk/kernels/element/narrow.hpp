@@ -1,0 +1,38 @@
+// One value in 8 bits, and the limits of narrow types (sparse_values.hpp). Internal to the kernels,
+// for the CPU and CUDA alike.
+#pragma once
+
+#include <bit>
+#include <cfloat>
+#include <cstdint>
+
+namespace penstock::kernels {
+
+inline constexpr float kLargestCode = 127;
+inline constexpr uint32_t kHalfInfinity = 0x7c00;
+inline constexpr uint32_t kBfloat16Infinity = 0x7f80;
+
+// The scale of int8 values; see int8_scale of sparse_values.hpp.
+constexpr float scale_that_reaches(float largest) {
+  const float scale = (FLT_MAX < largest ? FLT_MAX : largest) / kLargestCode;
+  if (scale * kLargestCode <= FLT_MAX) return scale;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(scale) - 1);  // the next smaller one
+}
+
+// The multiple of `scale` nearest to `value`, ties to even, within kLargestCode; 0 for NaN. `scale`
+// is not 0.
+[[gnu::always_inline]] constexpr float int8_code(float value, float scale) {
+  constexpr float kRounder = 12582912.0f;  // added and taken off it rounds |x| < 2^22
+  float code = value / scale;
+  code = code == code ? code : 0;
+  code = code < -kLargestCode ? -kLargestCode : code;
+  code = kLargestCode < code ? kLargestCode : code;
+  return (code + kRounder) - kRounder;
+}
+
+// Infinity becomes the largest finite number of the type, which is the number below it.
+constexpr uint16_t finite_bits(uint32_t bits, uint32_t infinity) {
+  return static_cast<uint16_t>(bits - ((bits & 0x7fffu) == infinity ? 1 : 0));
+}
+
+}  // namespace penstock::kernels
