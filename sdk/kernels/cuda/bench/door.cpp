@@ -1,4 +1,4 @@
-// C functions for tools/benches/kernels/cuda_topk.py, which has its arrays in torch's tensors.
+// C functions for torch_topk.py, which has its arrays in torch's tensors.
 #include <kernels/cuda/select.hpp>
 
 #define DOOR extern "C" __attribute__((visibility("default")))

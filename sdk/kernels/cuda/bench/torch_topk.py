@@ -1,4 +1,4 @@
-"""Exact top-k on a GPU against torch.topk: python3 tools/benches/kernels/cuda_topk.py DOOR.so [--json] [--rounds R]
+"""Exact top-k on a GPU against torch.topk: python3 sdk/kernels/cuda/bench/torch_topk.py DOOR.so [--json] [--rounds R]
 
 DOOR.so is kernels_cuda_door.so as tools/gpu-check builds it. Needs torch with CUDA and nothing else; without it, says
 "skipped" and why. Results are compared as sets of magnitudes first, then times in interleaved rounds, by events.
@@ -45,7 +45,7 @@ def compare(torch: Any, door: ctypes.CDLL, numel: int, density: float, rounds: i
             torch.cuda.current_stream().cuda_stream,
         )
         if error != 0:
-            raise SystemExit(f"cuda_topk: CUDA error {error}")
+            raise SystemExit(f"torch_topk: CUDA error {error}")
 
     def theirs() -> None:  # and what a sender needs: the values themselves, in order of their indices
         chosen = torch.topk(x.abs(), k, sorted=False).indices.sort().values
