@@ -132,10 +132,7 @@ void expect_narrow_payloads_are_input(CompressorRig& rig) {
 
 void expect_sparse_payloads_are_input(CompressorRig& rig) {
   const auto n = static_cast<uint32_t>(rig.numel(0));
-  const char* whose = "rank 1 for gradient 'gradient0'";
-  const auto refused = [&](OwnedPayload& payload) {
-    return fails_with(decode(payload), PENSTOCK_INVALID_PAYLOAD, whose);
-  };
+  const auto refused = [&](OwnedPayload& payload) { return refuses(rig, payload, kFromRank1); };
   for (const uint32_t index : {n, n + 1, UINT32_MAX})
     EXPECT_TRUE(refused(*sparse_payload({0, index, 1}, {1, 2, 3}, 1))) << "index " << index;
   PayloadPointer payload = sparse_payload({0, 1, 2}, {1, 2, 3}, 1);
