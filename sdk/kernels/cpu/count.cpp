@@ -95,6 +95,7 @@ __attribute__((target("avx2,popcnt"))) void count_avx2(const float* x, uint64_t 
   for (int half = 0; half < 2; ++half)
     _mm256_store_si256(reinterpret_cast<__m256i*>(singles) + half, passed[half]);
   for (uint64_t j = 0; j < thresholds.n; ++j) counts[j] += singles[j];
+  _mm256_zeroupper();  // a call in the last place makes the compiler forget it
   count_portable(x + begin, n - begin, thresholds, counts);
 }
 

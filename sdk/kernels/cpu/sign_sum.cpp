@@ -82,6 +82,7 @@ __attribute__((target("avx2"))) void put_avx2(const Part& part, uint64_t count, 
       negative >>= 8, nonzero >>= 8;
     }
   }
+  _mm256_zeroupper();  // a call in the last place makes the compiler forget it
   put_rest<kFirst>(part, count, out);
 }
 template <bool kFirst>
@@ -97,6 +98,7 @@ __attribute__((target("avx512f"))) void put_avx512(const Part& part, uint64_t co
       negative >>= 16, nonzero >>= 16;
     }
   }
+  _mm256_zeroupper();  // a call in the last place makes the compiler forget it
   put_rest<kFirst>(part, count, out);
 }
 #endif
