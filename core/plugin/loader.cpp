@@ -22,6 +22,8 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <tuple>
 
 namespace penstock {
 
@@ -45,6 +47,28 @@ Result<InspectedBytes> inspect_bytes(const std::string& path) {
   if (!record.ok()) return record.status().with_context(path);
   return InspectedBytes{{std::move(record.value()), hash64(file)},
                         std::string(bytes.value().substr(0, sizeof(penstock_plugin_record)))};
+}
+
+// Tells whether a file may have been written since: which one, how long, when it changed.
+using FileState = std::tuple<dev_t, ino_t, off_t, time_t, long, time_t, long>;
+
+std::optional<FileState> state_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
+  return FileState{info.st_dev,         info.st_ino,          info.st_size,
+                   info.st_mtim.tv_sec, info.st_mtim.tv_nsec, info.st_ctim.tv_sec,
+                   info.st_ctim.tv_nsec};
+}
+
+// What was found in files, so that several runtimes of a process read a folder of plugins once.
+// Listing only: a file that is loaded is read again and must be what was listed.
+struct Inspections {
+  std::mutex mutex;
+  std::map<FileState, InspectedFile> files;
+};
+Inspections& inspections() {
+  static Inspections& known = *new Inspections;
+  return known;
 }
 
 // Opens the file, or finds it open; with loading() held. The map lives as long as the process and
@@ -91,7 +115,18 @@ Status check_same_record(const penstock_plugin_record& loaded, const std::string
 }  // namespace
 
 Result<InspectedFile> inspect_plugin(const std::string& path) {
+  const std::optional<FileState> state = state_of(path);
+  Inspections& known = inspections();
+  if (state.has_value()) {
+    const std::lock_guard lock(known.mutex);
+    const auto found = known.files.find(*state);
+    if (found != known.files.end()) return found->second;
+  }
   PENSTOCK_ASSIGN(InspectedBytes inspected, inspect_bytes(path));
+  if (state.has_value()) {
+    const std::lock_guard lock(known.mutex);
+    known.files.insert_or_assign(*state, inspected.file);
+  }
   return std::move(inspected.file);
 }
 

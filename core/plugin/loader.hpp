@@ -47,7 +47,8 @@ struct LoadRequest {
 // error begins with the path.
 Result<std::shared_ptr<const Plugin>> load_plugin(const LoadRequest& request);
 
-// Record and hash of a file, without loading it.
+// Record and hash of a file, without loading it. What was found is remembered for as long as the
+// file's size and times stay the same.
 struct InspectedFile {
   Record record;
   uint64_t file_hash = 0;

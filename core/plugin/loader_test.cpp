@@ -94,6 +94,19 @@ INSTANTIATE_TEST_SUITE_P(
                     Villain{"bad_option", "option level: its bounds are 5 to 1"}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Loader, AFileThatIsWrittenAnewIsInspectedAnew) {
+  PrivateFolder folder;
+  const std::string path = folder.add("identity", "a.so");
+  Result<InspectedFile> before = inspect_plugin(path), again = inspect_plugin(path);
+  ASSERT_TRUE(before.ok() && again.ok());
+  EXPECT_EQ(again->record.id, before->record.id);
+  EXPECT_EQ(again->file_hash, before->file_hash);
+  std::ofstream(path, std::ios::app) << "more";
+  Result<InspectedFile> after = inspect_plugin(path);
+  ASSERT_TRUE(after.ok());
+  EXPECT_NE(after->file_hash, before->file_hash);
+}
+
 TEST(Loader, ATruncatedFileIsRefusedBeforeItIsMapped) {
   TestHost host;
   PrivateFolder folder;
