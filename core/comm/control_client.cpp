@@ -137,6 +137,7 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
   link.send(control::encode(hello));
   PENSTOCK_TRY(link.flush());
   const uint64_t welcome_by_us = now_us() + left_us(kWelcomeUs);
+  Status open;
   while (true) {
     Result<std::optional<std::string>> body = link.next();
     if (!body.ok())
@@ -149,11 +150,13 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
         return peer_failed("{}:{} is no control server of this run", address, port);
       break;
     }
+    // What came before the end still counts: a refusal is the server's last word.
+    PENSTOCK_TRY(open);
     const uint64_t now = now_us();
     if (now >= welcome_by_us || !control::wait_for(link.descriptor(), false, welcome_by_us - now)) {
       return peer_failed("{}:{} did not answer", address, port);
     }
-    PENSTOCK_TRY(link.receive());
+    open = link.receive();
   }
   // More frames may be in its buffer already.
   link.set_limit(control::kMaxFrameBytes);

@@ -7,6 +7,7 @@
 #include "core/comm/control_testing.hpp"
 
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,6 +251,41 @@ TEST(ControlFailure, AWrongWorldSizeOrARankTwiceIsRefused) {
   EXPECT_TRUE(contains(twice[0].message(), "rank 1 is connected already")) << twice[0].message();
   EXPECT_EQ(twice[1].code(), Code::deadline_exceeded);
   first.join();
+}
+
+// A server that sends a rank away closes the connection behind its last word: both may be there
+// when the rank looks.
+TEST(ControlFailure, ARefusalIsHeardAlsoWhenTheConnectionEndsWithIt) {
+  constexpr int kTrials = 200;
+  Result<control::Listener> listener = control::listen_anywhere();
+  ASSERT_TRUE(listener.ok());
+  std::atomic<bool> over = false;
+  std::atomic<int> accepted = 0;
+  std::thread server([&] {
+    std::vector<control::Handle> sockets;
+    while (!over) {
+      control::Handle socket = control::accept_one(listener->socket);
+      if (!socket.valid()) continue;
+      const std::string frame = control::Writer(control::Kind::rejected).text("go away").frame();
+      EXPECT_EQ(::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(frame.size()));
+      ::shutdown(socket.get(), SHUT_WR);
+      sockets.push_back(std::move(socket));
+      ++accepted;
+    }
+  });
+  for (int trial = 0; trial < kTrials; ++trial) {
+    Control::Options options = quick_options(1, 2);
+    options.exchange_address = [&](std::string) -> Result<std::string> {
+      return fmt::format("{}|127.0.0.1|{}", *control::make_token(), listener->port);
+    };
+    const Status refused = Control::start(std::move(options)).status();
+    EXPECT_EQ(refused.code(), Code::failed_precondition) << refused.message();
+    EXPECT_TRUE(contains(refused.message(), "go away")) << refused.message();
+  }
+  over = true;
+  server.join();
+  EXPECT_EQ(accepted, kTrials) << "a rank that was sent away came back";
 }
 
 TEST(ControlFailure, GarbageOnThePortNeitherCrashesNorDelaysTheServer) {

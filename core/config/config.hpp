@@ -148,6 +148,7 @@ struct RuntimeConfig {
   std::string timeline;  // path as given, relative to the working directory; empty: none
   uint64_t hash_replicated_every = 0;  // steps; 0: never
   std::string code_path = "auto";      // of kernels: measured, or portable, avx2, avx512
+  uint64_t worker_threads = 1;         // that share the work of a call, the engine's included
 };
 
 // Sorted lines that describe an instance's plugin and its resolved options, without RANK_LOCAL

@@ -165,7 +165,7 @@ Status ConfigReader::read_runtime(const Node& node) {
   PENSTOCK_TRY(check_keys(*table, "runtime",
                           {"plugin_path", "allow_insecure_paths", "deterministic", "seed",
                            "deadline_s", "heartbeat_s", "nonfinite", "arena_limit_mb", "log_level",
-                           "timeline", "hash_replicated_every", "code_path"}));
+                           "timeline", "hash_replicated_every", "code_path", "worker_threads"}));
   RuntimeConfig& runtime = config_.runtime_;
   for (const auto& [key, value] : *table) {
     const std::string full = "runtime." + key;
@@ -191,6 +191,11 @@ Status ConfigReader::read_runtime(const Node& node) {
     }
     if (key == "hash_replicated_every") {
       PENSTOCK_ASSIGN(runtime.hash_replicated_every, read_count(value, full));
+    }
+    if (key == "worker_threads") {
+      PENSTOCK_ASSIGN(runtime.worker_threads, read_count(value, full, 1));
+      if (runtime.worker_threads > 256)
+        return unexpected(value, full, "at most 256, and not more than the cores of this rank");
     }
     if (key == "timeline") {
       PENSTOCK_ASSIGN(runtime.timeline, read_text(value, full));

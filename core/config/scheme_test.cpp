@@ -215,6 +215,10 @@ TEST(Agreement, SeedDeterminismRulesAndRoutesCount) {
   }
 }
 
+TEST(Agreement, HowManyThreadsARankHasIsItsOwnBusiness) {
+  EXPECT_EQ(agreement("[runtime]\nworker_threads = 4\n"), agreement(""));
+}
+
 TEST(Agreement, AMissingLineIsADifferenceToo) {
   EXPECT_EQ(first_difference("a\nb\n", "a\n"), "here \"b\", there \"nothing\"");
   EXPECT_EQ(first_difference("a\n", "a\nb\n"), "here \"nothing\", there \"b\"");

@@ -119,6 +119,16 @@ TEST_P(Deterministic, DearAfterFlushIsTheStepThatWaitsForAll) {
   }
 }
 
+// Threads of a rank share the rows of a matrix; how many there are is each rank's own business.
+TEST(WorkerThreads, ChangeNoBit) {
+  const Problem wide({{"a.weight", {300, 501}}, {"a.bias", {7}}});
+  const std::string text = text_of(kMethods[2], kSchedulers[0]);
+  const auto alone = train(2, text, wide, 4);
+  std::string threaded = text;
+  threaded.replace(threaded.find("deterministic = true"), 0, "worker_threads = 3\n");
+  EXPECT_EQ(train(2, threaded, wide, 4), alone);
+}
+
 TEST(DeterministicPlans, AreNotMadeFromMeasuredTimes) {
   with_ranks(2, deterministic("scheduler = \"fgbuff\""), [&](Runtime& runtime, uint32_t) {
     const auto set = make_set(runtime, kProblem.shapes());

@@ -49,6 +49,7 @@ Status Runtime::load(const penstock_runtime_options& options) {
   log_.set_level(log_level_from_name(config_.runtime().log_level));
   for (const std::string& line : config_.mapped()) log_.write(LogLevel::info, "config", line);
   host_ = std::make_unique<Host>(log_);
+  host_->set_worker_threads(static_cast<uint32_t>(config_.runtime().worker_threads));
   RegistryOptions registry;
   registry.directories = plugin_directories(config_.runtime().plugin_path);
   registry.allow_insecure = config_.runtime().allow_insecure_paths;

@@ -1,5 +1,7 @@
 #include "core/plugin/host.hpp"
 
+#include "core/base/workers.hpp"
+
 #include <deque>
 #include <map>
 #include <memory>
@@ -16,6 +18,7 @@ struct Host::Services {
   std::map<std::string, const std::string*, std::less<>> code_paths;
   std::deque<std::string> texts;  // never shrinks: plugins hold on to what code_path gave
   std::map<std::string, const void*, std::less<>> extensions;
+  Workers workers;
 
   static Services& of(void* context) { return *static_cast<Services*>(context); }
 
@@ -50,6 +53,7 @@ struct Host::Services {
   }
   static const void* extension(void* context, penstock_str id) noexcept {
     Services& self = of(context);
+    if (view(id) == PENSTOCK_WORKERS_EXTENSION) return self.workers.table();
     const std::lock_guard lock(self.mutex);
     const auto found = self.extensions.find(view(id));
     return found == self.extensions.end() ? nullptr : found->second;
@@ -82,6 +86,7 @@ struct Host::Services {
 Host::Host(Log& log) : services_(Services::make_for_ever(log)) {}
 
 Host::~Host() {
+  services_.workers.stop();
   const std::lock_guard lock(services_.mutex);
   services_.log = nullptr;
   services_.extensions.clear();
@@ -95,6 +100,10 @@ void Host::set_code_path(std::string_view family, std::string_view path) {
   const std::lock_guard lock(services_.mutex);
   services_.texts.emplace_back(path);
   services_.code_paths.insert_or_assign(std::string(family), &services_.texts.back());
+}
+
+void Host::set_worker_threads(uint32_t count) {
+  services_.workers.resize(count);
 }
 
 void Host::set_extension(std::string_view id, const void* table) {

@@ -12,7 +12,8 @@ namespace penstock {
 
 // `log` must outlive it. The table itself stays for ever: a plugin file is never unmapped and holds
 // on to the table of the runtime that loaded it last, also for its instances in another runtime.
-// After the end of its host a table still makes and reads statuses; it logs nothing.
+// After the end of its host a table still makes and reads statuses; it logs nothing and its workers
+// have no threads.
 class Host {
  public:
   explicit Host(Log& log);
@@ -25,6 +26,9 @@ class Host {
   // The code path that the ranks agreed on for a kernel family; the family "" stands for all that
   // are not named. [any] Set before plugins plan; a later one replaces it for those who ask again.
   void set_code_path(std::string_view family, std::string_view path);
+  // How many threads share the work of a call (penstock/workers.h); 1 until then. [control] Not
+  // while plugins work.
+  void set_worker_threads(uint32_t count);
   // A further service, found by its id "penstock.<name>/<revision>"; `table` must outlive the host.
   // [any]
   void set_extension(std::string_view id, const void* table);

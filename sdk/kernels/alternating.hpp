@@ -59,7 +59,10 @@ class AlternatingFactors : public sdk::FoldingEncoder<AlternatingFactors> {
   enum class First { kLeft, kRight };
 
   AlternatingFactors(const FactorRule& rule, First first)
-      : rule_(rule), first_(first), path_(kernels::code_path_named(sdk::code_path("low_rank"))) {}
+      : rule_(rule),
+        first_(first),
+        on_(kernels::code_path_named(sdk::code_path("low_rank")),
+            kernels::Workers(sdk::workers())) {}
 
  private:
   enum State : uint64_t { kLeft = 0, kRight = 1 };
@@ -78,7 +81,7 @@ class AlternatingFactors : public sdk::FoldingEncoder<AlternatingFactors> {
     const bool right = sends_left(call.step->phase);
     return factor_in_use(call, item, item.state(right ? kRight : kLeft), rank,
                          right ? kernels::kStreamRightFactor : kernels::kStreamLeftFactor, scratch,
-                         path_);
+                         on_.path);
   }
 
   void encode_factor(const sdk::Call& call, const sdk::Item& item, uint64_t rank, float* sent,
@@ -89,12 +92,12 @@ class AlternatingFactors : public sdk::FoldingEncoder<AlternatingFactors> {
     float* const work = item.work().data();
     float* const room = scratch.kernels();
     if (!sends_left(call.step->phase)) {
-      low_rank::multiply_transposed(shape, work, known, sent, room, path_, fold);
-      if (item.keeps()) low_rank::take_out(shape, work, known, sent, room, path_);
+      low_rank::multiply_transposed(shape, work, known, sent, room, on_, fold);
+      if (item.keeps()) low_rank::take_out(shape, work, known, sent, room, on_);
     } else if (item.keeps()) {
-      low_rank::multiply_and_take_out(shape, work, known, sent, room, path_, fold);
+      low_rank::multiply_and_take_out(shape, work, known, sent, room, on_, fold);
     } else {
-      low_rank::multiply(shape, work, known, sent, room, path_, fold);
+      low_rank::multiply(shape, work, known, sent, room, on_, fold);
     }
   }
 
@@ -110,15 +113,16 @@ class AlternatingFactors : public sdk::FoldingEncoder<AlternatingFactors> {
     const FactorScratch scratch(call, shape);
     const float* const known = known_factor(call, item, rank, scratch);
     low_rank::expand(shape, left ? sum.data() : known, left ? known : sum.data(), 1.0f,
-                     item.out().data(), scratch.kernels(), path_);
+                     item.out().data(), scratch.kernels(), on_);
     if ((call.flags & PENSTOCK_DECODE_OWN) == 0)
       keep_factor(call, item, sum, item.state(left ? kLeft : kRight), rank,
-                  left ? kernels::kStreamLeftFactor : kernels::kStreamRightFactor, scratch, path_);
+                  left ? kernels::kStreamLeftFactor : kernels::kStreamRightFactor, scratch,
+                  on_.path);
   }
 
   FactorRule rule_;
   First first_;
-  kernels::CodePath path_;
+  kernels::Execution on_;
 };
 
 }  // namespace penstock::plugins

@@ -5,17 +5,18 @@
 // selected while it is in the cache. Nothing here allocates; all functions are [any].
 #pragma once
 
+#include <kernels/execution.hpp>
 #include <kernels/select.hpp>
 
 namespace penstock::kernels {
 
-// Bytes of scratch, aligned to 64, for rows of this width.
-uint64_t select_rows_scratch_bytes(uint64_t width) noexcept;
+// Bytes of scratch, aligned to 64, for rows of this width and as many threads.
+uint64_t select_rows_scratch_bytes(uint64_t width, uint32_t n_threads = 1) noexcept;
 
 // For each row of x[rows x width], rows * width < 2^32 and k <= width: positions in x of its k
 // largest, ascending, and their values. Both outputs have rows * k entries; `values` may be null.
-// `path` as from select_code_path.
+// `on.path` as from select_code_path; the scratch bounds how many threads share the rows.
 void select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k, uint32_t* indices,
-                 float* values, SelectScratch scratch, CodePath path) noexcept;
+                 float* values, SelectScratch scratch, const Execution& on) noexcept;
 
 }  // namespace penstock::kernels

@@ -1,6 +1,7 @@
 // See compressor_cases.hpp.
 #include <algorithm>
 #include <support/compressor_cases.hpp>
+#include <support/workers.hpp>
 
 namespace penstock::test {
 namespace {
@@ -104,11 +105,13 @@ void expect_large_gradients_equal(Comparison comparison, const SentOracle& oracl
     expect_equals(comparison, oracle, distribution);
 }
 
-void expect_one_result_on_every_code_path(const LoadedPlugin& plugin, const OptionSettings& options,
-                                          const std::vector<Shape>& shapes) {
+void expect_one_result_wherever_it_runs(const LoadedPlugin& plugin, const OptionSettings& options,
+                                        const std::vector<Shape>& shapes) {
   Tensors first, kept;
-  for (const char* path : {"portable", "avx2", "avx512"}) {  // replaced where it does not run
-    set_code_path(path);
+  ThreadPerTask three(3);
+  for (const std::string path : {"portable", "avx2", "avx512", "three threads"}) {
+    set_code_path(path);  // the widest where it does not run
+    set_workers(path == "three threads" ? three.table() : nullptr);
     CompressorRig rig({.ranks = 2}, shapes, plugin, options, load_plugin("memory", "residual"));
     const Tensors mean = rig.step(draw_gradients(heavy_tailed, 2, numels_of(rig), 5));
     Tensors left;
@@ -118,6 +121,7 @@ void expect_one_result_on_every_code_path(const LoadedPlugin& plugin, const Opti
     EXPECT_EQ(left, kept) << path;
   }
   set_code_path("");
+  set_workers(nullptr);
 }
 
 void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionSettings& options,

@@ -59,9 +59,9 @@ const std::vector<Distribution>& large_distributions();
 // comparison has another shape, on large_distributions().
 void expect_large_gradients_equal(Comparison comparison, const SentOracle& oracle);
 
-// The same step with a residual gives the same bits on every code path.
-void expect_one_result_on_every_code_path(const LoadedPlugin& plugin, const OptionSettings& options,
-                                          const std::vector<Shape>& shapes = {{70001}});
+// The same step with a residual gives the same bits on every code path, on one thread and on three.
+void expect_one_result_wherever_it_runs(const LoadedPlugin& plugin, const OptionSettings& options,
+                                        const std::vector<Shape>& shapes = {{140003}});
 
 // A compressor that compensates in its encode against the same with a separate compensate: equal
 // results, work and momentum to the bit, over 20 steps of every distribution, for residual and both

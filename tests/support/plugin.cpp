@@ -16,6 +16,7 @@ struct HeapStatus {
 
 std::atomic<int64_t> n_live{0};
 std::string chosen_path;
+const penstock_workers* chosen_workers = nullptr;
 
 std::string text_of(penstock_str text) {
   return std::string(text.data ? text.data : "", text.size);
@@ -46,8 +47,8 @@ void log(void*, uint32_t, penstock_str, penstock_str) {}
 penstock_str code_path(void*, penstock_str) {
   return str_of(chosen_path);
 }
-const void* extension(void*, penstock_str) {
-  return nullptr;
+const void* extension(void*, penstock_str id) {
+  return text_of(id) == PENSTOCK_WORKERS_EXTENSION ? chosen_workers : nullptr;
 }
 
 // Looks after each test that no status was left behind.
@@ -138,6 +139,10 @@ int64_t live_statuses() {
 
 void set_code_path(const std::string& path) {
   chosen_path = path;
+}
+
+void set_workers(const penstock_workers* workers) {
+  chosen_workers = workers;
 }
 
 Outcome take(penstock_status* status) {

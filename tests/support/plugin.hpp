@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <penstock/plugin.h>
+#include <penstock/workers.h>
 
 #include <cstdint>
 #include <deque>
@@ -20,6 +21,8 @@ const penstock_host* test_host();
 int64_t live_statuses();
 // What code_path answers from now on; empty lets plugins choose.
 void set_code_path(const std::string& path);
+// What plugins find as penstock.workers/1 from now on; null: nothing.
+void set_workers(const penstock_workers* workers);
 
 // A status, read and freed.
 struct Outcome {

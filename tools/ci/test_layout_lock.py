@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -39,6 +40,9 @@ BREAKING = {
 }
 
 
+MINOR = int(re.search(r"#define PENSTOCK_ABI_MINOR (\d+)", (REPOSITORY / "sdk/include/penstock/base.h").read_text())[1])
+
+
 def copy_headers(folder: Path) -> Path:
     shutil.copytree(REPOSITORY / "sdk/include/penstock", folder / "penstock")
     shutil.copy(REPOSITORY / "core/include/penstock/runtime.h", folder / "penstock")
@@ -53,7 +57,7 @@ def change(folder: Path, header: str, before: str, after: str) -> None:
 
 
 def lock_compiles(folder: Path, compiler: str, standard: str, suffix: str) -> bool:
-    line = [compiler, f"-std={standard}", "-fsyntax-only", f"-I{folder}", REPOSITORY / f"tests/abi/layout_0_1.{suffix}"]
+    line = [compiler, f"-std={standard}", "-fsyntax-only", f"-I{folder}", REPOSITORY / f"tests/abi/layout_0_{MINOR}.{suffix}"]
     return subprocess.run(line, capture_output=True).returncode == 0
 
 
@@ -77,7 +81,7 @@ def test_lets_structs_grow_under_a_new_minor_version(
 ) -> None:
     folder = copy_headers(tmp_path)
     change(folder, *BREAKING["a field appended without a new minor version"])
-    change(folder, "base.h", "#define PENSTOCK_ABI_MINOR 1", "#define PENSTOCK_ABI_MINOR 2")
+    change(folder, "base.h", f"#define PENSTOCK_ABI_MINOR {MINOR}", f"#define PENSTOCK_ABI_MINOR {MINOR + 1}")
     assert lock_compiles(folder, compiler, standard, suffix)
 
 

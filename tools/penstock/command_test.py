@@ -393,7 +393,7 @@ def test_help_has_an_example(arguments):
 
 def test_version_names_product_and_abi():
     ran = penstock("--version")
-    assert ran.returncode == 0 and ran.stdout.startswith("penstock 0.") and "ABI 0.1" in ran.stdout
+    assert ran.returncode == 0 and ran.stdout.startswith("penstock 0.") and "ABI 0.2" in ran.stdout
 
 
 def test_a_wrong_call_has_a_status_of_its_own():

@@ -52,6 +52,10 @@ TEST(AcpSgd, FollowsThePaperOverManySteps) {
   low_rank::expect_follows_over_many_steps<Oracle>(acpsgd(), 9);
 }
 
+TEST(AcpSgd, CodePathsAndThreadsDoNotShow) {
+  expect_one_result_wherever_it_runs(acpsgd(), {{"rank", 3}}, {{517, 1103}, {9, 7}});
+}
+
 TEST(AcpSgd, SixteenMillionElementsEqualTheOracle) {
   low_rank::expect_large_matrices_follow<Oracle>(acpsgd());
 }

@@ -87,7 +87,8 @@ class AdTopK {
         reuse_steps_(static_cast<uint64_t>(values.integer("reuse_steps"))),
         total_steps_(static_cast<uint64_t>(values.integer("total_steps"))),
         values_(values),
-        path_(kernels::select_code_path(sdk::code_path("select"))) {}
+        on_(kernels::select_code_path(sdk::code_path("select")), kernels::Workers(sdk::workers())) {
+  }
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -102,8 +103,8 @@ class AdTopK {
     values_.plan(need, by_rows ? axis.chosen() : whole, by_rows || mode_ != Mode::kThreshold);
     need.period = mode_ == Mode::kPlain ? 1 : 2;
     if (mode_ == Mode::kThreshold) need.states.add("reuse", Reuse::kFloats, 1, PENSTOCK_STATE_SOFT);
-    need.scratch_bytes =
-        std::max(adtopk::AxisScratch(axis).bytes(), kernels::select_scratch_bytes(n, whole));
+    need.scratch_bytes = std::max(adtopk::AxisScratch(axis, on_.workers.count()).bytes(),
+                                  kernels::select_scratch_bytes(n, whole));
   }
 
   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
@@ -151,14 +152,14 @@ class AdTopK {
   uint64_t choose_by_rows(const sdk::Call& call, const sdk::Item& item, const adtopk::Axis& axis,
                           uint32_t* indices) const {
     adtopk::select_along(axis, item.work().data(), indices, static_cast<char*>(call.exec->scratch),
-                         path_);
+                         on_);
     return axis.chosen();
   }
 
   uint64_t choose_exactly(const sdk::Call& call, const sdk::Item& item, uint32_t* indices) const {
     const std::span<const float> work = item.work();
     const uint64_t k = whole_kept(work.size());
-    kernels::select_largest(work.data(), work.size(), k, indices, nullptr, scratch(call), path_);
+    kernels::select_largest(work.data(), work.size(), k, indices, nullptr, scratch(call), on_.path);
     return k;
   }
 
@@ -177,9 +178,9 @@ class AdTopK {
     reuse.age += 2;  // every other step comes here
     const bool fresh = index < warm_up_steps_ || reuse.interval == 0;
     if (!fresh && reuse.age < reuse.interval) {
-      const uint64_t count =
-          kernels::select_above(work.data(), work.size(), reuse.threshold,
-                                most_passing(work.size()), indices, nullptr, scratch(call), path_);
+      const uint64_t count = kernels::select_above(work.data(), work.size(), reuse.threshold,
+                                                   most_passing(work.size()), indices, nullptr,
+                                                   scratch(call), on_.path);
       if (10 * count >= 9 * whole_kept(work.size())) return count;
     }
     const bool due = !fresh && reuse.age >= reuse.interval;
@@ -199,7 +200,7 @@ class AdTopK {
   uint64_t reuse_steps_;
   uint64_t total_steps_;
   sdk::SparseValues values_;
-  kernels::CodePath path_;
+  kernels::Execution on_;
 };
 
 }  // namespace

@@ -43,9 +43,9 @@ inline Axis axis_of(const penstock_item& item, double density) {
 
 // Parts of the scratch of a selection along an axis, each aligned to 64 bytes.
 struct AxisScratch {
-  explicit AxisScratch(const Axis& axis) {
+  AxisScratch(const Axis& axis, uint32_t n_threads) {
     const auto aligned = [](uint64_t bytes) { return (bytes + 63) / 64 * 64; };
-    select = kernels_bytes(axis);
+    select = penstock::kernels::select_rows_scratch_bytes(axis.length, n_threads);
     if (axis.lanes == 1) return;
     turned = aligned(axis.length * axis.lanes * sizeof(float));
     marks = aligned((axis.length * axis.lanes + 63) / 64 * sizeof(uint64_t));
@@ -54,21 +54,16 @@ struct AxisScratch {
   uint64_t select = 0;
   uint64_t turned = 0;  // one block with its lanes as rows
   uint64_t marks = 0;   // one bit for each entry of a block
-
- private:
-  static uint64_t kernels_bytes(const Axis& axis) {
-    return penstock::kernels::select_rows_scratch_bytes(axis.length);
-  }
 };
 
 // Positions in x of what goes, ascending; room for axis.chosen().
 inline void select_along(const Axis& axis, const float* x, uint32_t* indices, char* scratch,
-                         penstock::kernels::CodePath path) {
-  const AxisScratch parts(axis);
+                         const penstock::kernels::Execution& on) {
+  const AxisScratch parts(axis, on.workers.count());
   const penstock::kernels::SelectScratch room{scratch, parts.select};
   if (axis.lanes == 1) {
     penstock::kernels::select_rows(x, axis.blocks, axis.length, axis.kept, indices, nullptr, room,
-                                   path);
+                                   on);
     return;
   }
   const uint64_t size = axis.length * axis.lanes;
@@ -83,7 +78,7 @@ inline void select_along(const Axis& axis, const float* x, uint32_t* indices, ch
       for (uint64_t lane = 0; lane < axis.lanes; ++lane)
         turned[lane * axis.length + i] = from[i * axis.lanes + lane];
     penstock::kernels::select_rows(turned, axis.lanes, axis.length, axis.kept, chosen, nullptr,
-                                   room, path);
+                                   room, on);
     // Lanes interleave in memory, and indices ascend in a payload: sorted by way of a bit each.
     std::memset(marks, 0, words * sizeof(uint64_t));
     for (uint64_t j = 0; j < of_block; ++j) {

@@ -30,7 +30,7 @@ TEST(EfSign, NothingIsLostOver100StepsOfEveryKind) {
 }
 
 TEST(EfSign, EveryCodePathSendsAndKeepsTheSame) {
-  expect_one_result_on_every_code_path(efsign(), {});
+  expect_one_result_wherever_it_runs(efsign(), {});
 }
 
 // Lemma 8 of the paper: |x - C(x)|^2 = (1 - |x|_1^2 / (n |x|_2^2)) |x|^2, less where entries are 0.

@@ -103,7 +103,7 @@ TEST(Inceptionn, LossScalingDoesNotMoveTheBound) {
 }
 
 TEST(Inceptionn, EveryCodePathSendsTheSame) {
-  expect_one_result_on_every_code_path(inceptionn(), {});
+  expect_one_result_wherever_it_runs(inceptionn(), {});
 }
 
 TEST(Inceptionn, PayloadsThatCannotBeAreRefusedByRankAndGradient) {

@@ -125,7 +125,7 @@ TEST(Int8, ZerosStayZeroAndExtremesStayFinite) {
 }
 
 TEST(Int8, EveryCodePathSendsTheSame) {
-  expect_one_result_on_every_code_path(int8(), {});
+  expect_one_result_wherever_it_runs(int8(), {});
 }
 
 TEST(Int8, SendsAByteForEachElementAndAScaleForEachBlock) {

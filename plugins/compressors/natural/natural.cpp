@@ -2,6 +2,7 @@
 // it, so that a sign and an exponent, 8 bits, are all that is sent.
 // Source: Horvath, Ho, Horvath, Sahu, Canini, Richtarik, "Natural Compression for Distributed Deep
 // Learning", MSML 2022 (arXiv 1905.10988). See README.md for where this differs and why.
+#include <kernels/execution.hpp>
 #include <kernels/rounding_key.hpp>
 #include <kernels/stochastic.hpp>
 #include <penstock/compressor.hpp>
@@ -18,7 +19,8 @@ class Natural {
  public:
   static inline const sdk::OptionList options{};
   explicit Natural(const sdk::Options&)
-      : path_(kernels::code_path_named(sdk::code_path("stochastic"))) {}
+      : on_(kernels::code_path_named(sdk::code_path("stochastic")),
+            kernels::Workers(sdk::workers())) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM;
@@ -37,14 +39,17 @@ class Natural {
     const std::span<uint8_t> codes = payload.room<uint8_t>(kCodes);
     const std::span<uint8_t> bases = payload.room<uint8_t>(kBases);
     const kernels::RandomKey key = plugins::rounding_key(call, item);
-    for (uint64_t b = 0; b < bases.size(); ++b) {
-      const uint64_t at = b * kBucket, count = std::min(kBucket, work.size() - at);
-      const uint32_t base =
-          kernels::power_base(kernels::largest_magnitude(work.data() + at, count, path_));
-      bases[b] = static_cast<uint8_t>(base);
-      kernels::round_to_powers(work.data() + at, count, base, key, item.c().first + at,
-                               item.keeps(), codes.data() + at, path_);
-    }
+    const auto encode_buckets = [&](uint32_t, uint64_t first, uint64_t last) {
+      for (uint64_t b = first; b < last; ++b) {
+        const uint64_t at = b * kBucket, count = std::min(kBucket, work.size() - at);
+        const uint32_t base =
+            kernels::power_base(kernels::largest_magnitude(work.data() + at, count, on_.path));
+        bases[b] = static_cast<uint8_t>(base);
+        kernels::round_to_powers(work.data() + at, count, base, key, item.c().first + at,
+                                 item.keeps(), codes.data() + at, on_.path);
+      }
+    };
+    on_.workers.for_rows(bases.size(), kBucket, 1, encode_buckets);
     payload.kind(PENSTOCK_PAYLOAD_CODED);
     payload.count(kCodes, codes.size());
     payload.count(kBases, bases.size());
@@ -63,7 +68,8 @@ class Natural {
           const sdk::PayloadReader payload = payloads.at(i, r);
           if (payload.absent()) continue;
           kernels::add_powers(payload.section<uint8_t>(kCodes).data() + at, count,
-                              payload.section<uint8_t>(kBases)[b], false, out.data() + at, path_);
+                              payload.section<uint8_t>(kBases)[b], false, out.data() + at,
+                              on_.path);
         }
       }
     }
@@ -85,7 +91,7 @@ class Natural {
                             ", expected at most ", kernels::kPowerCodes);
   }
 
-  kernels::CodePath path_;
+  kernels::Execution on_;
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ TEST(OneBit, NothingIsLostOver100StepsOfEveryKind) {
 }
 
 TEST(OneBit, EveryCodePathSendsAndKeepsTheSame) {
-  expect_one_result_on_every_code_path(onebit(), {{"bucket", 192}});
+  expect_one_result_wherever_it_runs(onebit(), {{"bucket", 192}});
 }
 
 // The means leave |x|^2 - S+^2 / n+ - S-^2 / n-, which Cauchy and Schwarz bound by

@@ -33,7 +33,8 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
       : rule_{static_cast<uint64_t>(values.integer("rank")),
               values.real("minimum_compression_rate")},
         warm_start_(values.boolean("warm_start")),
-        path_(kernels::code_path_named(sdk::code_path("low_rank"))) {}
+        on_(kernels::code_path_named(sdk::code_path("low_rank")),
+            kernels::Workers(sdk::workers())) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -99,11 +100,11 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
     const float* q = scratch.factor();
     if (warm_start_)
       q = plugins::factor_in_use(call, item, item.state(kRight), rank, kernels::kStreamRightFactor,
-                                 scratch, path_);
+                                 scratch, on_.path);
     else
       kernels::draw_factor(scratch.factor(), shape.cols, rank, fresh_right(call, item),
-                           scratch.kernels(), path_);
-    low_rank::multiply(shape, item.work().data(), q, p.data(), scratch.kernels(), path_, fold);
+                           scratch.kernels(), on_.path);
+    low_rank::multiply(shape, item.work().data(), q, p.data(), scratch.kernels(), on_, fold);
   }
 
   // Q_i = M_i^T P, and what this payload stands for leaves work: P Q_i^T, of this rank alone.
@@ -114,9 +115,9 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
     const low_rank::Shape shape = plugins::shape_of(item, rank);
     const plugins::FactorScratch scratch(call, shape);
     const float* const p = item.state(kLeft).data();
-    low_rank::multiply_transposed(shape, item.work().data(), p, q.data(), scratch.kernels(), path_);
+    low_rank::multiply_transposed(shape, item.work().data(), p, q.data(), scratch.kernels(), on_);
     if (item.keeps())
-      low_rank::take_out(shape, item.work().data(), p, q.data(), scratch.kernels(), path_);
+      low_rank::take_out(shape, item.work().data(), p, q.data(), scratch.kernels(), on_);
   }
 
   // P = orthogonalise(sum_i P_i). Columns that depend on others become zero: the others span all
@@ -132,7 +133,7 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
     plugins::clear(p);
     std::copy(sum.begin(), sum.end(), p.begin());
     const plugins::FactorScratch scratch(call, plugins::shape_of(item, rank));
-    low_rank::orthogonalise(p.data(), item.rows(), rank, scratch.kernels(), path_);
+    low_rank::orthogonalise(p.data(), item.rows(), rank, scratch.kernels(), on_.path);
   }
 
   // out = P (sum_i Q_i)^T
@@ -146,10 +147,10 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
     const low_rank::Shape shape = plugins::shape_of(item, rank);
     const plugins::FactorScratch scratch(call, shape);
     low_rank::expand(shape, item.state(kLeft).data(), sum.data(), 1.0f, item.out().data(),
-                     scratch.kernels(), path_);
+                     scratch.kernels(), on_);
     if (warm_start_ && (call.flags & PENSTOCK_DECODE_OWN) == 0)
       plugins::keep_factor(call, item, sum, item.state(kRight), rank, kernels::kStreamRightFactor,
-                           scratch, path_);
+                           scratch, on_.path);
   }
 
   static kernels::FactorSource fresh_right(const sdk::Call& call, const sdk::Item& item) {
@@ -159,7 +160,7 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
 
   plugins::FactorRule rule_;
   bool warm_start_;
-  kernels::CodePath path_;
+  kernels::Execution on_;
 };
 
 }  // namespace

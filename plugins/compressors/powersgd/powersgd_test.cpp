@@ -63,6 +63,10 @@ TEST(PowerSgd, WhatIsSentAndWhatIsKeptAddUpToAllGradientsOver100Steps) {
   low_rank::expect_balance(rig, shapes, ranks);
 }
 
+TEST(PowerSgd, CodePathsAndThreadsDoNotShow) {
+  expect_one_result_wherever_it_runs(powersgd(), {{"rank", 3}}, {{517, 1103}, {9, 7}});
+}
+
 TEST(PowerSgd, FullRankWithRateZeroIsDense) {
   const std::vector<Shape> shapes = {{6, 11}, {11, 6}, {8, 8}, {1, 5}, {5, 1}, {1, 1}, {4, 2, 3}};
   for (const uint32_t ranks : {1u, 2u, 4u}) {

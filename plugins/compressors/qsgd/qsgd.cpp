@@ -2,6 +2,7 @@
 // and sent with 2 to 8 bits per element.
 // Source: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
 // Quantization and Encoding", NeurIPS 2017. See README.md for where this differs and why.
+#include <kernels/execution.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/pack_bits.hpp>
 #include <kernels/rounding_key.hpp>
@@ -35,7 +36,8 @@ class Qsgd {
       : bits_(static_cast<unsigned>(values.integer("bits"))),
         bucket_(static_cast<uint64_t>(values.integer("bucket"))),
         euclidean_(values.choice("norm") == "l2"),
-        path_(kernels::code_path_named(sdk::code_path("stochastic"))) {
+        on_(kernels::code_path_named(sdk::code_path("stochastic")),
+            kernels::Workers(sdk::workers())) {
     if (bucket_ % 64 != 0)
       throw sdk::invalid_argument("qsgd: bucket is ", bucket_,
                                   ", expected 0 or a multiple of 64; try ",
@@ -59,18 +61,21 @@ class Qsgd {
     const std::span<uint64_t> words = payload.room<uint64_t>(kWords);
     const std::span<float> steps = payload.room<float>(kSteps);
     const kernels::RandomKey key = plugins::rounding_key(call, item);
-    for (uint64_t b = 0; b < steps.size(); ++b) {
-      const uint64_t begin = b * bucket_, end = end_of(b, work.size());
-      const kernels::Grid grid{step_of(work.subspan(begin, end - begin)), levels()};
-      steps[b] = grid.step;
-      for (uint64_t at = begin; at < end; at += kTile) {
-        const uint64_t count = std::min(kTile, end - at);
-        uint8_t codes[kTile];
-        kernels::round_to_levels(work.data() + at, count, grid, key, item.c().first + at,
-                                 item.keeps(), codes, path_);
-        kernels::pack_bits(codes, count, bits_, words.data() + at / 64 * bits_);
+    const auto encode_buckets = [&](uint32_t, uint64_t first, uint64_t last) {
+      for (uint64_t b = first; b < last; ++b) {
+        const uint64_t begin = b * bucket_, end = end_of(b, work.size());
+        const kernels::Grid grid{step_of(work.subspan(begin, end - begin)), levels()};
+        steps[b] = grid.step;
+        for (uint64_t at = begin; at < end; at += kTile) {
+          const uint64_t count = std::min(kTile, end - at);
+          uint8_t codes[kTile];
+          kernels::round_to_levels(work.data() + at, count, grid, key, item.c().first + at,
+                                   item.keeps(), codes, on_.path);
+          kernels::pack_bits(codes, count, bits_, words.data() + at / 64 * bits_);
+        }
       }
-    }
+    };
+    on_.workers.for_rows(steps.size(), bucket_, 1, encode_buckets);
     payload.kind(PENSTOCK_PAYLOAD_CODED);
     payload.count(kWords, words.size());
     payload.count(kSteps, steps.size());
@@ -106,8 +111,8 @@ class Qsgd {
   }
   float step_of(std::span<const float> bucket) const {
     const double reach =
-        euclidean_ ? std::sqrt(kernels::sum_of_squares(bucket.data(), bucket.size(), path_))
-                   : double{kernels::largest_magnitude(bucket.data(), bucket.size(), path_)};
+        euclidean_ ? std::sqrt(kernels::sum_of_squares(bucket.data(), bucket.size(), on_.path))
+                   : double{kernels::largest_magnitude(bucket.data(), bucket.size(), on_.path)};
     return kernels::grid_step(reach, levels());
   }
 
@@ -137,13 +142,13 @@ class Qsgd {
     for (uint64_t e = 0; e < out.size(); ++e)
       codes[e] = static_cast<uint8_t>((codes[e] ^ half) - half);
     kernels::add_levels(codes, out.size(), payload.section<float>(kSteps)[bucket], false,
-                        out.data(), path_);
+                        out.data(), on_.path);
   }
 
   unsigned bits_;
   uint64_t bucket_;
   bool euclidean_;
-  kernels::CodePath path_;
+  kernels::Execution on_;
 };
 
 }  // namespace

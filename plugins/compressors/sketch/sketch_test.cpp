@@ -162,7 +162,7 @@ TEST(Sketch, WhatARankSentItselfChoosesNothing) {
 }
 
 TEST(Sketch, EveryCodePathSendsTheSame) {
-  expect_one_result_on_every_code_path(sketch(), {});
+  expect_one_result_wherever_it_runs(sketch(), {});
 }
 
 TEST(Sketch, SumsOfAWrongSizeAreRefusedByRankAndGradient) {

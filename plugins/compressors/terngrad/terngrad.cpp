@@ -2,6 +2,7 @@
 // is the element; before that it is clipped.
 // Source: Wen, Xu, Yan, Wu, Wang, Chen, Li, "TernGrad: Ternary Gradients to Reduce Communication in
 // Distributed Deep Learning", NeurIPS 2017. See README.md for where this differs and why.
+#include <kernels/execution.hpp>
 #include <kernels/rounding_key.hpp>
 #include <kernels/sign_payload.hpp>
 #include <kernels/stochastic.hpp>
@@ -25,7 +26,9 @@ class TernGrad {
           .summary("elements beyond so many standard deviations are clipped; 0: none are")};
 
   explicit TernGrad(const sdk::Options& values)
-      : clip_(values.real("clip")), path_(kernels::code_path_named(sdk::code_path("stochastic"))) {}
+      : clip_(values.real("clip")),
+        on_(kernels::code_path_named(sdk::code_path("stochastic")),
+            kernels::Workers(sdk::workers())) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_RANDOM;
@@ -51,8 +54,13 @@ class TernGrad {
       std::fill(negative.begin(), negative.end(), 0);
       std::fill(nonzero.begin(), nonzero.end(), 0);
     } else {
-      kernels::round_to_signs(work.data(), work.size(), scale, plugins::rounding_key(call, item),
-                              item.c().first, item.keeps(), negative.data(), nonzero.data(), path_);
+      const kernels::RandomKey key = plugins::rounding_key(call, item);
+      const auto round = [&](uint32_t, uint64_t begin, uint64_t end) {
+        kernels::round_to_signs(work.data() + begin, end - begin, scale, key,
+                                item.c().first + begin, item.keeps(), negative.data() + begin / 64,
+                                nonzero.data() + begin / 64, on_.path);
+      };
+      on_.workers.for_rows(work.size(), 1, 64, round);
     }
     payload.room<float>(kScale)[0] = scale;
     payload.kind(PENSTOCK_PAYLOAD_CODED);
@@ -63,7 +71,7 @@ class TernGrad {
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     plugins::decode_valued_signs(
-        call, items, payloads, path_, [](const sdk::Item& item) { return item.numel() + 64; },
+        call, items, payloads, on_.path, [](const sdk::Item& item) { return item.numel() + 64; },
         [](const sdk::PayloadReader& payload, const sdk::Item& item, plugins::SignSender& sender) {
           const uint64_t words = kernels::sign_words(item.numel());
           sender.valued.signs = {payload.section<uint64_t>(kNegative, words).data(), nullptr, 0,
@@ -79,14 +87,14 @@ class TernGrad {
   // for which clipping was made: about their own mean equal elements would have none, and all of
   // them would be clipped away.
   float scale_of(std::span<const float> work) const {
-    const kernels::Moments moments = kernels::moments(work.data(), work.size(), path_);
+    const kernels::Moments moments = kernels::moments(work.data(), work.size(), on_.path);
     if (clip_ == 0 || moments.largest == 0) return moments.largest;
     const double deviation = std::sqrt(moments.sum_of_squares / static_cast<double>(work.size()));
     return static_cast<float>(std::min(double{moments.largest}, clip_ * deviation));
   }
 
   double clip_;
-  kernels::CodePath path_;
+  kernels::Execution on_;
 };
 
 }  // namespace

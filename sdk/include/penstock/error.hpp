@@ -5,6 +5,7 @@
 #pragma once
 
 #include <penstock/host.h>
+#include <penstock/workers.h>
 
 #include <atomic>
 #include <new>
@@ -108,6 +109,13 @@ inline void log(uint32_t level, std::string_view component, std::string_view mes
 inline std::string_view code_path(std::string_view kernel_family) {
   if (host() == nullptr || host()->code_path == nullptr) return {};
   return view(host()->code_path(host()->context, str(kernel_family)));
+}
+
+// The host's threads that share the work of a call, or null.
+inline const penstock_workers* workers() {
+  if (host() == nullptr || host()->extension == nullptr) return nullptr;
+  return static_cast<const penstock_workers*>(
+      host()->extension(host()->context, str(PENSTOCK_WORKERS_EXTENSION)));
 }
 
 }  // namespace penstock::sdk

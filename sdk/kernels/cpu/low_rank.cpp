@@ -34,27 +34,38 @@ namespace {
 // Elements that are compensated before they are multiplied: they stay in the second-level cache.
 constexpr uint64_t kFoldElements = 16 * 1024;
 
-// Calls body(first row, rows) for blocks of whole groups of rows, compensated; without a fold for
-// all rows at once.
+// Calls body(first row, rows) for blocks of whole groups of the rows [begin, end), whose columns
+// [left, right) are compensated by then; without a fold for all rows at once.
 template <typename Body>
-void for_blocks(const Shape& shape, const Fold* fold, CodePath path, Body body) {
-  if (fold == nullptr) return body(0, shape.rows);
-  const uint64_t groups = kFoldElements / (shape.cols * kRowGroup + 1) + 1;
-  for (uint64_t first = 0; first < shape.rows; first += groups * kRowGroup) {
-    const uint64_t rows = std::min(groups * kRowGroup, shape.rows - first);
-    compensate(fold->from(first * shape.cols), rows * shape.cols, path);
+void for_blocks(const Shape& shape, const Fold* fold, CodePath path, uint64_t begin, uint64_t end,
+                uint64_t left, uint64_t right, Body body) {
+  if (fold == nullptr) return body(begin, end - begin);
+  const bool whole = right - left == shape.cols;
+  const uint64_t groups = kFoldElements / ((right - left) * kRowGroup + 1) + 1;
+  for (uint64_t first = begin; first < end; first += groups * kRowGroup) {
+    const uint64_t rows = std::min(groups * kRowGroup, end - first);
+    if (whole)
+      compensate(fold->from(first * shape.cols), rows * shape.cols, path);
+    else
+      for (uint64_t i = first; i < first + rows; ++i)
+        compensate(fold->from(i * shape.cols + left), right - left, path);
     body(first, rows);
   }
 }
 
+// Threads share the rows: each row of the result is a sum of its own.
 void multiply_blocks(const Shape& shape, float* m, const float* q, float* p, float* scratch,
-                     CodePath path, const Fold* fold, bool take_out) {
+                     const Execution& on, const Fold* fold, bool take_out) {
   const uint64_t stride = padded(shape.cols);
   to_columns(q, shape.cols, shape.rank, scratch, stride);
-  for_blocks(shape, fold, path, [&](uint64_t first, uint64_t rows) {
-    path_table(path).multiply(rows, shape.cols, shape.rank, m + first * shape.cols, scratch, stride,
-                              p + first * shape.rank, take_out);
-  });
+  const auto multiply_rows = [&](uint64_t first, uint64_t rows) {
+    path_table(on.path).multiply(rows, shape.cols, shape.rank, m + first * shape.cols, scratch,
+                                 stride, p + first * shape.rank, take_out);
+  };
+  on.workers.for_rows(shape.rows, shape.cols, kRowGroup,
+                      [&](uint32_t, uint64_t begin, uint64_t end) {
+                        for_blocks(shape, fold, on.path, begin, end, 0, shape.cols, multiply_rows);
+                      });
 }
 
 // In tiles of a few rows, as many as share the loads of a factor.
@@ -82,41 +93,58 @@ uint64_t scratch_floats(const Shape& shape) noexcept {
 }
 
 void multiply(const Shape& shape, const float* m, const float* q, float* p, float* scratch,
-              CodePath path, const Fold* fold) noexcept {
+              const Execution& on, const Fold* fold) noexcept {
   // Without take_out the loops only read m.
-  multiply_blocks(shape, const_cast<float*>(m), q, p, scratch, path, fold, false);
+  multiply_blocks(shape, const_cast<float*>(m), q, p, scratch, on, fold, false);
 }
 
 void multiply_and_take_out(const Shape& shape, float* m, const float* q, float* p, float* scratch,
-                           CodePath path, const Fold* fold) noexcept {
-  multiply_blocks(shape, m, q, p, scratch, path, fold, true);
+                           const Execution& on, const Fold* fold) noexcept {
+  multiply_blocks(shape, m, q, p, scratch, on, fold, true);
 }
 
+// Threads share the columns of m: each has a sum over all rows, in the rows' order.
 void multiply_transposed(const Shape& shape, const float* m, const float* p, float* q,
-                         float* scratch, CodePath path, const Fold* fold) noexcept {
+                         float* scratch, const Execution& on, const Fold* fold) noexcept {
   const uint64_t stride = padded(shape.cols);
   std::memset(scratch, 0, shape.rank * stride * sizeof(float));
-  for_blocks(shape, fold, path, [&](uint64_t first, uint64_t rows) {
-    path_table(path).multiply_transposed(rows, shape.cols, shape.rank, m + first * shape.cols,
-                                         p + first * shape.rank, scratch, stride);
-  });
+  const auto add_columns = [&](uint32_t, uint64_t left, uint64_t right) {
+    for_blocks(
+        shape, fold, on.path, 0, shape.rows, left, right, [&](uint64_t first, uint64_t rows) {
+          path_table(on.path).multiply_transposed(rows, shape.cols, shape.rank,
+                                                  m + first * shape.cols, p + first * shape.rank,
+                                                  scratch, stride, left, right);
+        });
+  };
+  on.workers.for_rows(shape.cols, shape.rows, kPanel, add_columns);
   from_columns(scratch, stride, shape.cols, shape.rank, q);
 }
 
 void take_out(const Shape& shape, float* m, const float* p, const float* q, float* scratch,
-              CodePath path) noexcept {
+              const Execution& on) noexcept {
   const uint64_t stride = padded(shape.cols);
   to_columns(q, shape.cols, shape.rank, scratch, stride);
-  path_table(path).take_out(shape.rows, shape.cols, shape.rank, m, p, scratch, stride);
+  const auto take_rows = [&](uint32_t, uint64_t begin, uint64_t end) {
+    path_table(on.path).take_out(end - begin, shape.cols, shape.rank, m + begin * shape.cols,
+                                 p + begin * shape.rank, scratch, stride);
+  };
+  on.workers.for_rows(shape.rows, shape.cols, kRowGroup, take_rows);
 }
 
 void expand(const Shape& shape, const float* p, const float* q, float scale, float* out,
-            float* scratch, CodePath path) noexcept {
+            float* scratch, const Execution& on) noexcept {
   const uint64_t stride = padded(shape.cols);
   to_columns(q, shape.cols, shape.rank, scratch, stride);
-  if (shape.rows * shape.cols * sizeof(float) >= kStreamedBytes)
-    return expand_streamed(shape, p, scratch, scale, out, path);
-  path_table(path).expand(shape.rows, shape.cols, shape.rank, out, p, scratch, stride, scale);
+  const bool streams = shape.rows * shape.cols * sizeof(float) >= kStreamedBytes;
+  const auto expand_rows = [&](uint32_t, uint64_t begin, uint64_t end) {
+    const Shape part{end - begin, shape.cols, shape.rank};
+    const float* const left = p + begin * shape.rank;
+    float* const target = out + begin * shape.cols;
+    if (streams) return expand_streamed(part, left, scratch, scale, target, on.path);
+    path_table(on.path).expand(part.rows, part.cols, part.rank, target, left, scratch, stride,
+                               scale);
+  };
+  on.workers.for_rows(shape.rows, shape.cols, kRowGroup, expand_rows);
 }
 
 }  // namespace penstock::kernels::low_rank

@@ -14,6 +14,8 @@ namespace penstock::kernels::low_rank {
 inline constexpr uint64_t kLanes = 16;
 inline constexpr uint64_t kSolvedRows = 32;  // at a time: a subtraction does not wait for the last
 
+inline constexpr uint64_t kPanel =
+    512;  // columns per sweep, so that the running sums stay in cache
 inline constexpr uint64_t kRowGroup = 8;  // rows summed pairwise before they join the running sum
 
 constexpr uint64_t padded(uint64_t length) {
@@ -24,10 +26,11 @@ struct PathTable {
   // p[rows x rank] = m[rows x cols] q; with take_out also m -= p q^T, row by row.
   void (*multiply)(uint64_t rows, uint64_t cols, uint64_t rank, float* m, const float* q_columns,
                    uint64_t stride, float* p, bool take_out);
-  // q += m^T p: called for blocks of whole groups of rows, one after the other, it adds in the
-  // order of one call for all.
+  // q += m^T p for the columns [first, last) of m: called for blocks of whole groups of rows, one
+  // after the other, it adds in the order of one call for all.
   void (*multiply_transposed)(uint64_t rows, uint64_t cols, uint64_t rank, const float* m,
-                              const float* p, float* q_columns, uint64_t stride);
+                              const float* p, float* q_columns, uint64_t stride, uint64_t first,
+                              uint64_t last);
   // m -= p q^T.
   void (*take_out)(uint64_t rows, uint64_t cols, uint64_t rank, float* m, const float* p,
                    const float* q_columns, uint64_t stride);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <support/workers.hpp>
 #include <vector>
 
 namespace penstock::kernels::low_rank {
@@ -212,6 +213,37 @@ TEST(LowRank, EveryCodePathGivesTheSameBits) {
       EXPECT_TRUE(same_bits(a.q, b.q)) << where;
       EXPECT_TRUE(same_bits(out_a, out_b)) << where;
     }
+}
+
+// All products, the first of them with a compensate in it.
+void expect_same_on_threads(const Shape& shape, uint32_t form) {
+  FoldedCase a(shape, form, widest_code_path()), b(shape, form, widest_code_path());
+  test::ThreadPerTask three(3);
+  const auto run = [&](FoldedCase& of, const Execution& on, Floats& out) {
+    Case& c = of.together;
+    multiply_and_take_out(shape, c.m.data(), c.q.data(), c.p.data(), c.room(), on, &of.fold);
+    multiply_transposed(shape, c.m.data(), c.p.data(), c.q.data(), c.room(), on, &of.fold);
+    take_out(shape, c.m.data(), c.p.data(), c.q.data(), c.room(), on);
+    multiply(shape, c.m.data(), c.q.data(), c.p.data(), c.room(), on);
+    expand(shape, c.p.data(), c.q.data(), 0.3f, out.data(), c.room(), on);
+  };
+  Floats out_a(a.grad.size()), out_b(b.grad.size());
+  run(a, widest_code_path(), out_a);
+  run(b, {widest_code_path(), Workers(three.table())}, out_b);
+  EXPECT_GE(three.n_tasks(), 10u) << named(shape) << ": the work was not shared";
+  EXPECT_TRUE(same_bits(a.together.m, b.together.m)) << named(shape);
+  EXPECT_TRUE(same_bits(a.together.p, b.together.p)) << named(shape);
+  EXPECT_TRUE(same_bits(a.together.q, b.together.q)) << named(shape);
+  EXPECT_TRUE(same_bits(a.momentum, b.momentum)) << named(shape);
+  EXPECT_TRUE(same_bits(out_a, out_b)) << named(shape);
+}
+
+TEST(LowRank, SeveralThreadsGiveTheBitsOfOne) {
+  for (const uint32_t form : {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_NESTEROV}) {
+    expect_same_on_threads({517, 1103, 4}, form);  // three ranges, broken groups and panels
+    expect_same_on_threads({131, 2400, 3}, form);
+    expect_same_on_threads({2500, 4096, 4}, form);  // results past the caches
+  }
 }
 
 TEST(LowRank, BitsDoNotDependOnTheAlignmentOfTheMatrix) {

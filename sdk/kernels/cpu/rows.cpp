@@ -59,31 +59,36 @@ void fill_with_zeros(const uint32_t* indices, uint64_t count, uint32_t offset, u
 
 }  // namespace
 
-uint64_t select_rows_scratch_bytes(uint64_t width) noexcept {
+uint64_t select_rows_scratch_bytes(uint64_t width, uint32_t n_threads) noexcept {
   const uint64_t entries = kMostGroups + 2 * (width + kCompactPad);
-  return (entries * sizeof(uint32_t) + 63) / 64 * 64;
+  return n_threads * ((entries * sizeof(uint32_t) + 63) / 64 * 64);
 }
 
 void select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k, uint32_t* indices,
-                 float* values, SelectScratch scratch, CodePath path) noexcept {
+                 float* values, SelectScratch scratch, const Execution& on) noexcept {
   if (k == 0 || width == 0) return;
-  auto* groups = static_cast<int32_t*>(scratch.data);
-  auto* candidates = reinterpret_cast<uint32_t*>(groups + kMostGroups);
-  const Workspace work{groups, candidates,
-                       reinterpret_cast<int32_t*>(candidates + width + kCompactPad)};
+  const auto select = PENSTOCK_OF_PATH(on.path, select);
   // Blocks of rows, so that the values are read while they are in the cache.
   constexpr uint64_t kBlockEntries = 16 * 1024;
   const uint64_t block = std::max<uint64_t>(1, kBlockEntries / width);
-  const auto select = PENSTOCK_OF_PATH(path, select);
-  for (uint64_t row = 0; row < rows; row += block) {
-    const uint64_t size = std::min(block, rows - row);
-    uint32_t* const chosen = indices + row * k;
-    select({x + row * width, size, width, k, chosen}, work, compact_on(path));
-    const auto offset = static_cast<uint32_t>(row * width);
-    for (uint64_t j = 0; j < size * k; ++j) chosen[j] += offset;
-    if (values != nullptr)
-      for (uint64_t j = 0; j < size * k; ++j) values[row * k + j] = x[chosen[j]];
-  }
+  const uint64_t of_thread = select_rows_scratch_bytes(width);
+  const auto share = [&](uint32_t part, uint64_t begin, uint64_t end) {
+    char* const room = static_cast<char*>(scratch.data) + part * of_thread;
+    auto* const groups = reinterpret_cast<int32_t*>(room);
+    auto* const candidates = reinterpret_cast<uint32_t*>(groups + kMostGroups);
+    const Workspace work{groups, candidates,
+                         reinterpret_cast<int32_t*>(candidates + width + kCompactPad)};
+    for (uint64_t row = begin; row < end; row += block) {
+      const uint64_t size = std::min(block, end - row);
+      uint32_t* const chosen = indices + row * k;
+      select({x + row * width, size, width, k, chosen}, work, compact_on(on.path));
+      const auto offset = static_cast<uint32_t>(row * width);
+      for (uint64_t j = 0; j < size * k; ++j) chosen[j] += offset;
+      if (values != nullptr)
+        for (uint64_t j = 0; j < size * k; ++j) values[row * k + j] = x[chosen[j]];
+    }
+  };
+  on.workers.for_rows(rows, width, 1, share, scratch.bytes / of_thread);
 }
 
 }  // namespace penstock::kernels

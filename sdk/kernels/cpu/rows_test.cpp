@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <support/workers.hpp>
 #include <vector>
 
 namespace penstock::kernels {
@@ -37,15 +38,16 @@ Chosen sorted_rows(const std::vector<float>& x, uint64_t rows, uint64_t width, u
 }
 
 Chosen selected_rows(const std::vector<float>& x, uint64_t rows, uint64_t width, uint64_t k,
-                     CodePath path) {
+                     const Execution& on) {
   const uint32_t guard = 0xABCDABCDu;
   Chosen chosen{std::vector<uint32_t>(rows * k + 1, guard), std::vector<float>(rows * k + 1, 9e9f)};
-  std::vector<char> scratch(select_rows_scratch_bytes(width) + 64, 0x55);
+  const uint64_t bytes = select_rows_scratch_bytes(width, on.workers.count());
+  std::vector<char> scratch(bytes + 64, 0x55);
   void* aligned = scratch.data();
   size_t room = scratch.size();
   std::align(64, room - 64, aligned, room);
   select_rows(x.data(), rows, width, k, chosen.indices.data(), chosen.values.data(),
-              {aligned, select_rows_scratch_bytes(width)}, path);
+              {aligned, bytes}, on);
   EXPECT_EQ(chosen.indices.back(), guard);
   EXPECT_EQ(chosen.values.back(), 9e9f);
   chosen.indices.pop_back();
@@ -115,6 +117,17 @@ TEST(Rows, WideRowsAndManyOfThem) {
       if (code_path_supported(path)) {
         ASSERT_EQ(selected_rows(x, uint64_t(rows), uint64_t(width), uint64_t(k), path), expected);
       }
+  }
+}
+
+TEST(Rows, SeveralThreadsChooseTheSame) {
+  for (const auto& [rows, width, k] : {std::tuple{5, 70001, 700}, {3001, 64, 2}}) {
+    const std::vector<float> x = drawn(uint64_t(rows) * uint64_t(width), 0, 8);
+    test::ThreadPerTask three(3);
+    EXPECT_EQ(selected_rows(x, uint64_t(rows), uint64_t(width), uint64_t(k),
+                            {widest_code_path(), Workers(three.table())}),
+              sorted_rows(x, uint64_t(rows), uint64_t(width), uint64_t(k)));
+    EXPECT_GE(three.n_tasks(), 2u) << "the work was not shared";
   }
 }
 

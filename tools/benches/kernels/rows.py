@@ -39,6 +39,7 @@ class Row:
     goals: list[Goal] = field(default_factory=list)
     # The sweep of World.sweeps that the bytes to be moved come down to, and how many of it; none where memory is no bound.
     floor: tuple[str, float] | None = ("read", 1.0)
+    by_the_clock: bool = False  # other threads work too
 
 
 class World:
@@ -87,19 +88,21 @@ def spread(values: list[float]) -> list[float]:
 def run(row: Row, world: World, rounds: int) -> dict[str, Any]:
     """Checks, then times all contestants in turn; the first round warms up. Ratios are taken round by round.
 
-    All run in this thread, and its processor time is what counts: other processes disturb less.
+    All run in this thread, and its processor time is what counts: other processes disturb less. Only a row that says so is
+    timed by the clock.
     """
     row.check()
+    now = time.perf_counter if row.by_the_clock else time.thread_time
     sweeps = world.sweeps()
     baselines = ["memcpy"] + ([row.floor[0]] if row.floor else [])
     contestants = {name: sweeps[name] for name in baselines} | row.contestants
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         for name, contestant in contestants.items():
-            start = time.thread_time()
+            start = now()
             contestant()
             if number > 0:
-                times[name].append(time.thread_time() - start)
+                times[name].append(now() - start)
     ratios = []
     for goal in row.goals:
         ratio = spread([a / b for a, b in zip(times[goal.numerator], times[goal.denominator])])
