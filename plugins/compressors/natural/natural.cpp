@@ -5,6 +5,7 @@
 #include <kernels/execution.hpp>
 #include <kernels/rounding_key.hpp>
 #include <kernels/stochastic.hpp>
+#include <kernels/stream.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -61,23 +62,31 @@ class Natural {
     for (uint64_t i = 0; i < items.size(); ++i) {
       const std::span<float> out = items[i].out();
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r) check(payloads.at(i, r), out.size());
-      for (uint64_t b = 0; b < n_buckets(out.size()); ++b) {
-        const uint64_t at = b * kBucket, count = std::min(kBucket, out.size() - at);
-        if (first) std::fill_n(out.data() + at, count, 0.0f);
-        for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
-          const sdk::PayloadReader payload = payloads.at(i, r);
-          if (payload.absent()) continue;
-          kernels::add_powers(payload.section<uint8_t>(kCodes).data() + at, count,
-                              payload.section<uint8_t>(kBases)[b], false, out.data() + at,
-                              on_.path);
+      const auto decode_range = [&](float* target, uint64_t begin, uint64_t count) {
+        for (uint64_t at = begin; at < begin + count; at += kBucket) {
+          float* const tile = target + (at - begin);
+          const uint64_t size = std::min(kBucket, begin + count - at);
+          if (first) std::fill_n(tile, size, 0.0f);
+          for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
+            const sdk::PayloadReader payload = payloads.at(i, r);
+            if (payload.absent()) continue;
+            kernels::add_powers(payload.section<uint8_t>(kCodes).data() + at, size,
+                                payload.section<uint8_t>(kBases)[at / kBucket], false, tile,
+                                on_.path);
+          }
         }
-      }
+      };
+      if (first)
+        kernels::compute_streamed(out.data(), out.size(), decode_range);
+      else
+        decode_range(out.data(), 0, out.size());
     }
   }
 
  private:
   enum Section : uint64_t { kCodes = 0, kBases = 1 };
   static constexpr uint64_t kBucket = 1024;  // elements that share a base
+  static_assert(kernels::kStreamTile % kBucket == 0);
 
   static uint64_t n_buckets(uint64_t numel) { return (numel + kBucket - 1) / kBucket; }
 

@@ -7,6 +7,7 @@
 #include <kernels/pack_bits.hpp>
 #include <kernels/rounding_key.hpp>
 #include <kernels/stochastic.hpp>
+#include <kernels/stream.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -81,19 +82,27 @@ class Qsgd {
     payload.count(kSteps, steps.size());
   }
 
-  // Tile by tile, so that a tile of the result is written once however many ranks there are.
+  // Tile by tile, so that a tile of the result is written once however many ranks there are, and
+  // past the caches where it is large.
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     const bool first = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
     for (uint64_t i = 0; i < items.size(); ++i) {
       const std::span<float> out = items[i].out();
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r) check(payloads.at(i, r), out.size());
-      for (uint64_t b = 0; b < n_buckets(out.size()); ++b)
-        for (uint64_t at = b * bucket_; at < end_of(b, out.size()); at += kTile) {
-          const uint64_t count = std::min(kTile, end_of(b, out.size()) - at);
-          if (first) std::fill_n(out.data() + at, count, 0.0f);
+      const auto decode_range = [&](float* target, uint64_t begin, uint64_t count) {
+        for (uint64_t at = begin, end = begin; at < begin + count; at = end) {
+          const uint64_t b = bucket_ == 0 ? 0 : at / bucket_;
+          end = std::min({at + kTile, end_of(b, out.size()), begin + count});
+          const std::span<float> tile(target + (at - begin), end - at);
+          if (first) std::fill(tile.begin(), tile.end(), 0.0f);
           for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
-            add_tile(payloads.at(i, r), b, at, out.subspan(at, count));
+            add_tile(payloads.at(i, r), b, at, tile);
         }
+      };
+      if (first)
+        kernels::compute_streamed(out.data(), out.size(), decode_range);
+      else
+        decode_range(out.data(), 0, out.size());
     }
   }
 

@@ -9,9 +9,9 @@ bool code_path_supported(CodePath path) noexcept {
     case CodePath::kPortable:
       return true;
     case CodePath::kAvx2:
-      return __builtin_cpu_supports("avx2");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case CodePath::kAvx512:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512f");
+      return code_path_supported(CodePath::kAvx2) && __builtin_cpu_supports("avx512f");
   }
   return false;
 #else

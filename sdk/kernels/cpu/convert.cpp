@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include <kernels/cpu/stream.hpp>
+#include <kernels/stream.hpp>
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,8 +1,8 @@
 // Products with thin factors: turns the factor on its side, then runs the loops of the code path.
 #include <kernels/low_rank.hpp>
 
+#include <kernels/stream.hpp>
 #include "low_rank_paths.hpp"
-#include "stream.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,22 +11,65 @@ namespace penstock::kernels::low_rank {
 // In blocks of rows that stay in the first-level cache, so that a line is read once.
 constexpr uint64_t kBlock = 64;
 
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t Lanes __attribute__((vector_size(16)));
+
+// to[c][i] = from[i][c], 4 x 4; the strides are those of rows.
+static void turn_four(const float* from, uint64_t from_stride, float* to, uint64_t to_stride) {
+  const auto row = [&](uint64_t i) {
+    return *reinterpret_cast<const Four*>(from + i * from_stride);
+  };
+  constexpr Lanes kLow{0, 4, 1, 5}, kHigh{2, 6, 3, 7}, kFirst{0, 1, 4, 5}, kSecond{2, 3, 6, 7};
+  const Four low0 = __builtin_shuffle(row(0), row(1), kLow);
+  const Four low1 = __builtin_shuffle(row(2), row(3), kLow);
+  const Four high0 = __builtin_shuffle(row(0), row(1), kHigh);
+  const Four high1 = __builtin_shuffle(row(2), row(3), kHigh);
+  const auto store = [&](uint64_t c, Four values) {
+    *reinterpret_cast<Four*>(to + c * to_stride) = values;
+  };
+  store(0, __builtin_shuffle(low0, low1, kFirst));
+  store(1, __builtin_shuffle(low0, low1, kSecond));
+  store(2, __builtin_shuffle(high0, high1, kFirst));
+  store(3, __builtin_shuffle(high0, high1, kSecond));
+}
+
+// body4(i, c) for squares of four rows and columns, body1(i, c) for what is left.
+template <typename Body4, typename Body1>
+static void for_squares(uint64_t length, uint64_t rank, Body4 body4, Body1 body1) {
+  for (uint64_t begin = 0; begin < length; begin += kBlock) {
+    const uint64_t end = std::min(begin + kBlock, length);
+    const uint64_t whole = begin + (end - begin) / 4 * 4;
+    uint64_t c = 0;
+    for (; c + 4 <= rank; c += 4) {
+      for (uint64_t i = begin; i < whole; i += 4) body4(i, c);
+      for (uint64_t i = whole; i < end; ++i)
+        for (uint64_t d = c; d < c + 4; ++d) body1(i, d);
+    }
+    for (; c < rank; ++c)
+      for (uint64_t i = begin; i < end; ++i) body1(i, c);
+  }
+}
+
 void to_columns(const float* factor, uint64_t length, uint64_t rank, float* columns,
                 uint64_t stride) noexcept {
-  for (uint64_t begin = 0; begin < length; begin += kBlock)
-    for (uint64_t c = 0; c < rank; ++c)
-      for (uint64_t i = begin; i < std::min(begin + kBlock, length); ++i)
-        columns[c * stride + i] = factor[i * rank + c];
+  for_squares(
+      length, rank,
+      [&](uint64_t i, uint64_t c) {
+        turn_four(factor + i * rank + c, rank, columns + c * stride + i, stride);
+      },
+      [&](uint64_t i, uint64_t c) { columns[c * stride + i] = factor[i * rank + c]; });
   for (uint64_t c = 0; c < rank; ++c)
     std::memset(columns + c * stride + length, 0, (stride - length) * sizeof(float));
 }
 
 void from_columns(const float* columns, uint64_t stride, uint64_t length, uint64_t rank,
                   float* factor) noexcept {
-  for (uint64_t begin = 0; begin < length; begin += kBlock)
-    for (uint64_t c = 0; c < rank; ++c)
-      for (uint64_t i = begin; i < std::min(begin + kBlock, length); ++i)
-        factor[i * rank + c] = columns[c * stride + i];
+  for_squares(
+      length, rank,
+      [&](uint64_t i, uint64_t c) {
+        turn_four(columns + c * stride + i, stride, factor + i * rank + c, rank);
+      },
+      [&](uint64_t i, uint64_t c) { factor[i * rank + c] = columns[c * stride + i]; });
 }
 
 namespace {

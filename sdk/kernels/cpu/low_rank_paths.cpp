@@ -1,6 +1,8 @@
 // Builds the low-rank loops once per code path from one text.
 #include "low_rank_paths.hpp"
 
+#include <kernels/cpu/doubles.hpp>
+
 #include <algorithm>
 #include <cstring>
 

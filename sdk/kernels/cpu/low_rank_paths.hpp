@@ -39,9 +39,10 @@ struct PathTable {
                  const float* q_columns, uint64_t stride, float scale);
   // The sum of a[i] * b[i] in double; `padded_count` is a multiple of 16.
   double (*dot)(const float* a, const float* b, uint64_t padded_count);
-  // gram[j * rank + k], k <= j < rank: the same sum of columns j and k; entries with k > j are
-  // undefined.
-  void (*gram)(const float* columns, uint64_t stride, uint64_t rank, double* gram);
+  // gram[j * rank + k], k <= j < rank: the same sum of columns j and k; entries with k > j are left
+  // alone.
+  void (*gram)(const float* columns, uint64_t stride, uint64_t rank,
+               double* lanes /* [rank * rank * kLanes] */, double* gram);
   // target[i] -= factor * direction[i], computed in double and rounded to float.
   void (*subtract)(float* target, const float* direction, double factor, uint64_t padded_count);
   // columns <- columns * transpose(inverse(lower)): per entry i, with lower[rank x rank] row-major,

@@ -1,10 +1,11 @@
 // Orthogonalisation of tall, thin factors.
 //
 // Cholesky-QR: with G = P^T P = L L^T, the columns of P L^-T are orthonormal up to cond(P)^2 times
-// the rounding of G. G is summed in double, so one pass leaves about 1e-6 at worst (the pivot test
-// below bounds the condition) and a second pass leaves the rounding of float (Yamamoto et al.,
-// "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 2015). Where a pivot is too small
-// for that, modified Gram-Schmidt runs instead, each column until projecting changes little.
+// the rounding of G. G is summed in double, so where columns are far from dependent one pass leaves
+// the rounding of float, else about 1e-6 at worst (the pivot test below bounds the condition) and a
+// second pass the rounding of float (Yamamoto et al., "Roundoff error analysis of the CholeskyQR2
+// algorithm", ETNA 2015). Where a pivot is too small for that, modified Gram-Schmidt runs instead,
+// each column until projecting changes little.
 #include <kernels/low_rank.hpp>
 
 #include "low_rank_paths.hpp"
@@ -21,9 +22,17 @@ namespace {
 // above kDependent squared, so that the exact rule is left to Gram-Schmidt.
 constexpr double kOwnPivot = 1e-10;
 constexpr double kLongestPivot = 1e-13;
+// With all pivots above this share of the column's own square, the rounding of G is not to be seen
+// in a float after one pass.
+constexpr double kOnePassPivot = 1e-4;
 // What is left of a dependent column, as a share of its own and of the longest length.
 constexpr double kDependent = 1e-7;
 constexpr int kMaxProjections = 4;
+
+// Of a Gram matrix's lanes, then of rows that are being solved.
+uint64_t temporary_doubles(uint64_t rank) {
+  return rank * std::max(rank * kLanes, kSolvedRows);
+}
 
 struct Columns {
   float* data;
@@ -43,12 +52,13 @@ struct Columns {
   }
 };
 
-// lower[rank x rank] <- the Cholesky factor of the columns' Gram matrix. False, with `lower`
-// undefined, when a pivot is too small or not finite.
-bool factor_gram(const Columns& p, double* lower) {
+// lower[rank x rank] <- the Cholesky factor of the columns' Gram matrix. Returns the smallest share
+// of a pivot in its column's square, or 0, with `lower` undefined, when one is too small or not
+// finite.
+double factor_gram(const Columns& p, double* lower, double* temporary) {
   const uint64_t rank = p.rank;
-  p.path.gram(p.data, p.stride, rank, lower);
-  double longest = 0;
+  p.path.gram(p.data, p.stride, rank, temporary, lower);
+  double longest = 0, smallest_share = 1;
   for (uint64_t j = 0; j < rank; ++j) longest = std::max(longest, lower[j * rank + j]);
   for (uint64_t j = 0; j < rank; ++j) {
     for (uint64_t k = 0; k < j; ++k) {
@@ -61,17 +71,20 @@ bool factor_gram(const Columns& p, double* lower) {
     for (uint64_t l = 0; l < j; ++l) pivot -= lower[j * rank + l] * lower[j * rank + l];
     const bool trusted =
         std::isfinite(pivot) && pivot > kOwnPivot * own && pivot > kLongestPivot * longest;
-    if (!trusted) return false;
+    if (!trusted) return 0;
+    smallest_share = std::min(smallest_share, pivot / own);
     lower[j * rank + j] = std::sqrt(pivot);
   }
-  return true;
+  return smallest_share;
 }
 
-bool cholesky_twice(const Columns& p, double* lower, double* temporary) {
-  for (int pass = 0; pass < 2; ++pass) {
-    if (!factor_gram(p, lower)) return false;
-    p.path.solve(p.data, p.stride, p.rank, lower, temporary);
-  }
+bool cholesky(const Columns& p, double* lower, double* temporary) {
+  const double share = factor_gram(p, lower, temporary);
+  if (share == 0) return false;
+  p.path.solve(p.data, p.stride, p.rank, lower, temporary);
+  if (share > kOnePassPivot) return true;
+  if (factor_gram(p, lower, temporary) == 0) return false;
+  p.path.solve(p.data, p.stride, p.rank, lower, temporary);
   return true;
 }
 
@@ -120,7 +133,7 @@ void gram_schmidt(const Columns& p) {
 }  // namespace
 
 uint64_t orthogonalise_scratch_floats(uint64_t rows, uint64_t rank) noexcept {
-  const uint64_t doubles = rank * kSolvedRows + rank * rank;
+  const uint64_t doubles = temporary_doubles(rank) + rank * rank;
   return rank * padded(rows) + 2 * doubles;
 }
 
@@ -129,9 +142,9 @@ uint64_t orthogonalise(float* p, uint64_t rows, uint64_t rank, float* scratch,
   const uint64_t stride = padded(rows);
   const Columns columns{scratch, stride, rank, path_table(path)};
   double* const temporary = reinterpret_cast<double*>(scratch + rank * stride);
-  double* const lower = temporary + rank * kSolvedRows;
+  double* const lower = temporary + temporary_doubles(rank);
   to_columns(p, rows, rank, columns.data, stride);
-  if (!cholesky_twice(columns, lower, temporary)) gram_schmidt(columns);
+  if (!cholesky(columns, lower, temporary)) gram_schmidt(columns);
   from_columns(columns.data, stride, rows, rank, p);
 
   uint64_t zero_columns = 0;

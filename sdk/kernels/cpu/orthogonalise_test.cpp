@@ -139,6 +139,26 @@ TEST(Orthogonalise, NearlyDependentColumnsAreOrthonormalToTheRoundingOfFloat) {
   }
 }
 
+// Just far enough apart for one pass.
+TEST(Orthogonalise, OnePassIsEnoughForColumnsThatAreFarFromDependent) {
+  const uint64_t rows = 4096, rank = 32;
+  for (const double apart : {1.1e-2, 2e-2, 1e-1}) {
+    std::mt19937 generator(7);
+    std::normal_distribution<double> normal;
+    Floats p(rows * rank);
+    for (uint64_t i = 0; i < rows; ++i) {
+      const double shared = normal(generator);
+      for (uint64_t j = 0; j < rank; ++j)
+        p[i * rank + j] = static_cast<float>(shared + (j == 0 ? 0 : apart * normal(generator)));
+    }
+    const Result result = orthogonalised(p, rows, rank);
+    for (uint64_t j = 0; j < rank; ++j)
+      for (uint64_t k = 0; k <= j; ++k)
+        EXPECT_NEAR(dot(result.p, result.p, rows, rank, j, k), j == k ? 1.0 : 0.0, 1e-7)
+            << j << " and " << k << ", " << apart << " apart";
+  }
+}
+
 TEST(Orthogonalise, DependentAndZeroColumnsBecomeZero) {
   const uint64_t rows = 300, rank = 5;
   Floats p = gauss(rows * rank, 7);

@@ -1,7 +1,7 @@
 // Sums of signs with values. A tile of the result stays in the first cache while one sender after
 // the other is added to it, so the result is written once however many there are.
+#include <kernels/stream.hpp>
 #include "sign_tile.hpp"
-#include "stream.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

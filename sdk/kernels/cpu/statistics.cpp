@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include <kernels/cpu/count.hpp>
+#include <kernels/cpu/doubles.hpp>
 #include <kernels/element/logarithm.hpp>
 #include <kernels/select.hpp>
 

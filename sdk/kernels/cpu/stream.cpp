@@ -1,5 +1,5 @@
 // See stream.hpp.
-#include <kernels/cpu/stream.hpp>
+#include <kernels/stream.hpp>
 
 #include <algorithm>
 #include <cstring>

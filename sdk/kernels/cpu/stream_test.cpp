@@ -1,9 +1,9 @@
 // Results that are streamed past the caches against the same in parts too small for that.
 #include <gtest/gtest.h>
 #include <kernels/convert.hpp>
-#include <kernels/cpu/stream.hpp>
 #include <kernels/low_rank.hpp>
 #include <kernels/sign.hpp>
+#include <kernels/stream.hpp>
 
 #include <cstring>
 #include <random>

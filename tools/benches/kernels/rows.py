@@ -40,6 +40,7 @@ class Row:
     # The sweep of World.sweeps that the bytes to be moved come down to, and how many of it; none where memory is no bound.
     floor: tuple[str, float] | None = ("read", 1.0)
     by_the_clock: bool = False  # other threads work too
+    repeats: int = 1  # calls in a row, for kernels that take microseconds: what they work on lies in a cache in a training too
 
 
 class World:
@@ -99,10 +100,12 @@ def run(row: Row, world: World, rounds: int) -> dict[str, Any]:
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         for name, contestant in contestants.items():
+            repeats = row.repeats if name in row.contestants else 1
             start = now()
-            contestant()
+            for _ in range(repeats):
+                contestant()
             if number > 0:
-                times[name].append(now() - start)
+                times[name].append((now() - start) / repeats)
     ratios = []
     for goal in row.goals:
         ratio = spread([a / b for a, b in zip(times[goal.numerator], times[goal.denominator])])

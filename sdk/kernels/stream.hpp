@@ -1,6 +1,5 @@
 // Stores that go past the caches. What is larger than they are has left them before it is read
-// again; a plain store would fetch each of its lines first, half of all traffic. Internal to the
-// kernels.
+// again; a plain store would fetch each of its lines first, half of all traffic.
 #pragma once
 
 #include <cstdint>
