@@ -16,6 +16,7 @@ import json
 import multiprocessing
 import os
 import re
+import shlex
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
@@ -276,19 +277,31 @@ def _with_spread_of_dense(comparisons: Sequence[Comparison]) -> list[Comparison]
     return [replace(c, spread=dense) if c.seeds == 1 else c for c in comparisons]
 
 
+INTRODUCTION = f"""\
+# Convergence
+
+Every scheme on several ranks against a single-process simulation of its method (`tests/oracle`) with the same weights and data
+order. Validation loss in bits per target, mean over seeds. Spread is the largest difference between two seeds; where there is one
+seed, that of s-sgd. Bytes are those of one rank and step. Each section says which command made it.
+
+Wanted: the first {FIRST_LOSSES} losses to {FIRST_TOLERANCE:g} relative where nothing is sampled; final means within their spread or
+{FINAL_TOLERANCE} bits.
+"""
+
+
+def write_section(page: Path, title: str, text: str) -> None:
+    """Puts a section of that title into the page, in place of the one it has; the others stay."""
+    known = page.read_text().split("\n## ")[1:] if page.exists() else []
+    sections = {section.split("\n", 1)[0]: section.split("\n", 1)[1].strip("\n") for section in known}
+    sections[title] = text.strip("\n")
+    page.write_text(INTRODUCTION + "".join(f"\n## {name}\n\n{body.strip(chr(10))}\n" for name, body in sections.items()))
+
+
 def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) -> str:
-    """The comparison as a page of docs/."""
+    """The comparison as a section of docs/convergence.md."""
     dense = next((c for c in comparisons if c.name == "s-sgd"), None)
     lines = [
-        "# Convergence",
-        "",
-        f"Every scheme on {setting.ranks} ranks against a single-process simulation of its method (`tests/oracle`) with",
-        f"the same weights and data order: task {setting.task}, {setting.steps} steps. Validation loss in bits per target,",
-        "mean over seeds. Spread is the largest difference between two seeds; where there is one seed, that of s-sgd.",
-        f"Bytes are those of one rank and step. Made by `{command}`.",
-        "",
-        f"Wanted: the first {FIRST_LOSSES} losses to {FIRST_TOLERANCE:g} relative where nothing is sampled; final",
-        f"means within their spread or {FINAL_TOLERANCE} bits.",
+        f"Task {setting.task}, {setting.steps} steps, {setting.ranks} ranks: `{command}`.",
         "",
         "| scheme | seeds | first losses, largest gap | runtime | simulation | difference | spread | bytes | gap to dense | verdict |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -312,7 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", default="1,2,3", help="comma-separated")
     parser.add_argument("--schemes", default=",".join(KNOWN), help="comma-separated names of files in conf/")
     parser.add_argument("--one-seed", default="", help="comma-separated names: these with the first seed alone")
-    parser.add_argument("--write", action="store_true", help="write docs/convergence.md")
+    parser.add_argument("--write", metavar="TITLE", help="put the table into docs/convergence.md, as the section of that title")
     options = parser.parse_args(arguments)
     setting = Setting(options.task, options.steps, options.ranks)
     seeds = [int(seed) for seed in options.seeds.split(",")]
@@ -324,10 +337,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"convergence: {error}", file=sys.stderr)
         return 2
     words = sys.argv[1:] if arguments is None else list(arguments)
-    text = markdown(comparisons, setting, " ".join(["tools/bench convergence", *words]))
+    text = markdown(comparisons, setting, shlex.join(["tools/bench", "convergence", *words]))
     print(text)
     if options.write:
-        (REPOSITORY / "docs/convergence.md").write_text(text)
+        write_section(REPOSITORY / "docs/convergence.md", options.write, text)
     return 0 if all(c.first_agrees and c.final_agrees for c in comparisons) else 1
 
 
