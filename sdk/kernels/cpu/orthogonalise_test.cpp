@@ -119,44 +119,32 @@ TEST(Orthogonalise, NearlyDependentColumnsBecomeOrthogonalAndKeepTheirDirection)
   }
 }
 
-// The second pass of Cholesky-QR: after one, products and lengths are off by up to 1e-5 here.
-TEST(Orthogonalise, NearlyDependentColumnsAreOrthonormalToTheRoundingOfFloat) {
-  const uint64_t rows = 4096, rank = 8;
-  for (const double apart : {1.2e-5, 2e-5, 5e-5}) {
-    std::mt19937 generator(5);
-    std::normal_distribution<double> normal;
-    Floats p(rows * rank);
-    for (uint64_t i = 0; i < rows; ++i) {
-      const double shared = normal(generator);
-      for (uint64_t j = 0; j < rank; ++j)
-        p[i * rank + j] = static_cast<float>(shared + (j == 0 ? 0 : apart * normal(generator)));
-    }
-    const Result result = orthogonalised(p, rows, rank);
+// Columns that share all but `apart` of themselves come out orthonormal to the rounding of float.
+void expect_exactly_orthonormal(uint64_t rank, double apart) {
+  const uint64_t rows = 4096;
+  std::mt19937 generator(5);
+  std::normal_distribution<double> normal;
+  Floats p(rows * rank);
+  for (uint64_t i = 0; i < rows; ++i) {
+    const double shared = normal(generator);
     for (uint64_t j = 0; j < rank; ++j)
-      for (uint64_t k = 0; k <= j; ++k)
-        EXPECT_NEAR(dot(result.p, result.p, rows, rank, j, k), j == k ? 1.0 : 0.0, 1e-7)
-            << j << " and " << k << ", " << apart << " apart";
+      p[i * rank + j] = static_cast<float>(shared + (j == 0 ? 0 : apart * normal(generator)));
   }
+  const Result result = orthogonalised(p, rows, rank);
+  for (uint64_t j = 0; j < rank; ++j)
+    for (uint64_t k = 0; k <= j; ++k)
+      EXPECT_NEAR(dot(result.p, result.p, rows, rank, j, k), j == k ? 1.0 : 0.0, 1e-7)
+          << j << " and " << k << ", " << apart << " apart";
 }
 
-// Just far enough apart for one pass.
+// After one pass of Cholesky-QR products and lengths are off by up to 1e-5 here.
+TEST(Orthogonalise, NearlyDependentColumnsAreOrthonormalToTheRoundingOfFloat) {
+  for (const double apart : {1.2e-5, 2e-5, 5e-5}) expect_exactly_orthonormal(8, apart);
+}
+
+// On both sides of what takes a second pass.
 TEST(Orthogonalise, OnePassIsEnoughForColumnsThatAreFarFromDependent) {
-  const uint64_t rows = 4096, rank = 32;
-  for (const double apart : {1.1e-2, 2e-2, 1e-1}) {
-    std::mt19937 generator(7);
-    std::normal_distribution<double> normal;
-    Floats p(rows * rank);
-    for (uint64_t i = 0; i < rows; ++i) {
-      const double shared = normal(generator);
-      for (uint64_t j = 0; j < rank; ++j)
-        p[i * rank + j] = static_cast<float>(shared + (j == 0 ? 0 : apart * normal(generator)));
-    }
-    const Result result = orthogonalised(p, rows, rank);
-    for (uint64_t j = 0; j < rank; ++j)
-      for (uint64_t k = 0; k <= j; ++k)
-        EXPECT_NEAR(dot(result.p, result.p, rows, rank, j, k), j == k ? 1.0 : 0.0, 1e-7)
-            << j << " and " << k << ", " << apart << " apart";
-  }
+  for (const double apart : {8e-3, 1.1e-2, 2e-2, 1e-1}) expect_exactly_orthonormal(32, apart);
 }
 
 TEST(Orthogonalise, DependentAndZeroColumnsBecomeZero) {
