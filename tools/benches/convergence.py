@@ -13,6 +13,7 @@ import functools
 import glob
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import re
@@ -63,10 +64,21 @@ class Comparison:
     simulated_bits: float
     seeds: int
     spread: float  # largest difference between two seeds of one side; of one seed, that of the dense scheme's seeds
+    trains: bool  # every run ends below where it began
 
     @property
     def first_agrees(self) -> bool:
         return self.name in SAMPLING or self.first_gap <= FIRST_TOLERANCE
+
+    @property
+    def agrees(self) -> bool:
+        return self.trains and self.first_agrees and self.final_agrees
+
+    @property
+    def verdict(self) -> str:
+        if not self.trains:
+            return "**diverges**"
+        return "agrees" if self.agrees else "**differs**"
 
     @property
     def final_agrees(self) -> bool:
@@ -265,6 +277,7 @@ def compare(
                 simulated_bits=statistics.mean(sides[1]),
                 seeds=len(ours),
                 spread=max(max(side) - min(side) for side in sides),
+                trains=all(run["bits"] < run["losses"][0] / math.log(2) for run in ours + theirs),
                 payload_bytes=statistics.mean(run["payload_bytes_per_step"] for run in ours),
             )
         )
@@ -283,6 +296,10 @@ INTRODUCTION = f"""\
 Every scheme on several ranks against a single-process simulation of its method (`tests/oracle`) with the same weights and data
 order. Validation loss in bits per target, mean over seeds. Spread is the largest difference between two seeds; where there is one
 seed, that of s-sgd. Bytes are those of one rank and step. Each section says which command made it.
+
+Methods that fit a threshold to statistics (Gaussian-k, SIDCo) have the simulation's losses to the bit for the first 30 to 200 steps; then
+a sum's last bit decides whether one entry passes, and the two runs part as two seeds do: there only the means over seeds say
+anything.
 
 Wanted: the first {FIRST_LOSSES} losses to {FIRST_TOLERANCE:g} relative where nothing is sampled; final means within their spread or
 {FINAL_TOLERANCE} bits.
@@ -309,10 +326,9 @@ def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) 
     for c in comparisons:
         first = f"{c.first_gap:.1e}" + (" (samples)" if c.name in SAMPLING else "")
         gap = f"{c.real_bits - dense.real_bits:+.3f}" if dense else "-"
-        verdict = "agrees" if c.first_agrees and c.final_agrees else "**differs**"
         lines.append(
             f"| {c.label} | {c.seeds} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
-            f" {c.real_bits - c.simulated_bits:+.4f} | {c.spread:.4f} | {c.payload_bytes:,.0f} | {gap} | {verdict} |"
+            f" {c.real_bits - c.simulated_bits:+.4f} | {c.spread:.4f} | {c.payload_bytes:,.0f} | {gap} | {c.verdict} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -341,7 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if options.write:
         write_section(REPOSITORY / "docs/convergence.md", options.write, text)
-    return 0 if all(c.first_agrees and c.final_agrees for c in comparisons) else 1
+    return 0 if all(c.agrees for c in comparisons) else 1
 
 
 if __name__ == "__main__":
