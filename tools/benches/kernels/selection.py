@@ -145,7 +145,7 @@ def statistics(world: World, logs: bool) -> Row:
         for threshold in thresholds.tolist():
             (magnitude >= threshold).sum()
 
-    what = "sums of |x| and x^2, largest, counts of 8 thresholds" + (", sum of ln |x|" if logs else "")
+    what = "sums of magnitudes and squares, largest, counts of 8 thresholds" + (", sum of logarithms" if logs else "")
     return Row(what, {"ours": ours, "torch": theirs}, check, [Goal("ours", "memcpy"), Goal("torch", "ours")])
 
 
