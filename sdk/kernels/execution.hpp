@@ -44,15 +44,20 @@ class Workers {
         &call);
   }
 
-  // As above, a range for each thread, but none shorter than kFewestElements of `width` elements
-  // each: waking a thread takes longer than that.
+  // Into how many shares for_rows cuts rows of `width` elements at most: one for each thread, and
+  // at least kFewestElements for each share, since waking a thread takes longer than that.
+  uint32_t shares(uint64_t rows, uint64_t width) const noexcept {
+    constexpr uint64_t kFewestElements = 1 << 16;
+    const uint64_t fewest = kFewestElements / std::max<uint64_t>(width, 1) + 1;
+    return static_cast<uint32_t>(std::clamp<uint64_t>(rows / fewest, 1, count()));
+  }
+
+  // As above, with that many ranges of about equal length; their ends are multiples of `grain`.
   template <typename Body>
   void for_rows(uint64_t rows, uint64_t width, uint64_t grain, const Body& body,
                 uint64_t most = UINT32_MAX) const noexcept {
-    constexpr uint64_t kFewestElements = 1 << 16;
-    const uint64_t fewest = kFewestElements / std::max<uint64_t>(width, 1) + 1;
-    for_ranges(rows, (fewest + grain - 1) / grain * grain,
-               static_cast<uint32_t>(std::min<uint64_t>(most, count())), body);
+    const auto parts = static_cast<uint32_t>(std::min<uint64_t>(most, shares(rows, width)));
+    for_ranges(rows, grain, parts, body);
   }
 
  private:

@@ -103,7 +103,7 @@ class AdTopK {
     values_.plan(need, by_rows ? axis.chosen() : whole, by_rows || mode_ != Mode::kThreshold);
     need.period = mode_ == Mode::kPlain ? 1 : 2;
     if (mode_ == Mode::kThreshold) need.states.add("reuse", Reuse::kFloats, 1, PENSTOCK_STATE_SOFT);
-    need.scratch_bytes = std::max(adtopk::AxisScratch(axis, on_.workers.count()).bytes(),
+    need.scratch_bytes = std::max(adtopk::AxisScratch(axis, on_.workers).bytes(),
                                   kernels::select_scratch_bytes(n, whole));
   }
 

@@ -43,9 +43,11 @@ inline Axis axis_of(const penstock_item& item, double density) {
 
 // Parts of the scratch of a selection along an axis, each aligned to 64 bytes.
 struct AxisScratch {
-  AxisScratch(const Axis& axis, uint32_t n_threads) {
+  AxisScratch(const Axis& axis, const penstock::kernels::Workers& workers) {
     const auto aligned = [](uint64_t bytes) { return (bytes + 63) / 64 * 64; };
-    select = penstock::kernels::select_rows_scratch_bytes(axis.length, n_threads);
+    const uint64_t rows = axis.lanes == 1 ? axis.blocks : axis.lanes;
+    select = penstock::kernels::select_rows_scratch_bytes(axis.length,
+                                                          workers.shares(rows, axis.length));
     if (axis.lanes == 1) return;
     turned = aligned(axis.length * axis.lanes * sizeof(float));
     marks = aligned((axis.length * axis.lanes + 63) / 64 * sizeof(uint64_t));
@@ -59,7 +61,7 @@ struct AxisScratch {
 // Positions in x of what goes, ascending; room for axis.chosen().
 inline void select_along(const Axis& axis, const float* x, uint32_t* indices, char* scratch,
                          const penstock::kernels::Execution& on) {
-  const AxisScratch parts(axis, on.workers.count());
+  const AxisScratch parts(axis, on.workers);
   const penstock::kernels::SelectScratch room{scratch, parts.select};
   if (axis.lanes == 1) {
     penstock::kernels::select_rows(x, axis.blocks, axis.length, axis.kept, indices, nullptr, room,

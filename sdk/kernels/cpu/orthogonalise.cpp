@@ -1,11 +1,10 @@
 // Orthogonalisation of tall, thin factors.
 //
 // Cholesky-QR: with G = P^T P = L L^T, the columns of P L^-T are orthonormal up to cond(P)^2 times
-// the rounding of G. G is summed in double, so where columns are far from dependent one pass leaves
-// the rounding of float, else about 1e-6 at worst (the pivot test below bounds the condition) and a
-// second pass the rounding of float (Yamamoto et al., "Roundoff error analysis of the CholeskyQR2
-// algorithm", ETNA 2015). Where a pivot is too small for that, modified Gram-Schmidt runs instead,
-// each column until projecting changes little.
+// the rounding of G. G is summed in double, so where the columns are far from dependent, all of
+// them together, one pass leaves the rounding of float; else a second pass does (Yamamoto et al.,
+// "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 2015). Where a pivot is too small
+// for that, modified Gram-Schmidt runs instead, each column until projecting changes little.
 #include <kernels/low_rank.hpp>
 
 #include "low_rank_paths.hpp"
@@ -13,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace penstock::kernels::low_rank {
 namespace {
@@ -22,9 +22,11 @@ namespace {
 // above kDependent squared, so that the exact rule is left to Gram-Schmidt.
 constexpr double kOwnPivot = 1e-10;
 constexpr double kLongestPivot = 1e-13;
-// With all pivots above this share of the column's own square, the rounding of G is not to be seen
-// in a float after one pass.
-constexpr double kOnePassPivot = 1e-4;
+// The product of the pivots' shares is the determinant of G with columns of length 1, and G's
+// smallest eigenvalue is more than a third of it: above this, the rounding of G is not to be seen
+// in a float after one pass. A bound for each pivot would not do, for columns that each depend a
+// little on the one before depend much on all of them.
+constexpr double kOnePassDeterminant = 1e-6;
 // What is left of a dependent column, as a share of its own and of the longest length.
 constexpr double kDependent = 1e-7;
 constexpr int kMaxProjections = 4;
@@ -52,13 +54,13 @@ struct Columns {
   }
 };
 
-// lower[rank x rank] <- the Cholesky factor of the columns' Gram matrix. Returns the smallest share
-// of a pivot in its column's square, or 0, with `lower` undefined, when one is too small or not
-// finite.
+// lower[rank x rank] <- the Cholesky factor of the columns' Gram matrix. Returns the product of
+// the pivots' shares in their columns' squares, or 0, with `lower` undefined, when one is too small
+// or not finite.
 double factor_gram(const Columns& p, double* lower, double* temporary) {
   const uint64_t rank = p.rank;
   p.path.gram(p.data, p.stride, rank, temporary, lower);
-  double longest = 0, smallest_share = 1;
+  double longest = 0, determinant = 1;
   for (uint64_t j = 0; j < rank; ++j) longest = std::max(longest, lower[j * rank + j]);
   for (uint64_t j = 0; j < rank; ++j) {
     for (uint64_t k = 0; k < j; ++k) {
@@ -72,17 +74,17 @@ double factor_gram(const Columns& p, double* lower, double* temporary) {
     const bool trusted =
         std::isfinite(pivot) && pivot > kOwnPivot * own && pivot > kLongestPivot * longest;
     if (!trusted) return 0;
-    smallest_share = std::min(smallest_share, pivot / own);
+    determinant = std::max(determinant * (pivot / own), std::numeric_limits<double>::min());
     lower[j * rank + j] = std::sqrt(pivot);
   }
-  return smallest_share;
+  return determinant;
 }
 
 bool cholesky(const Columns& p, double* lower, double* temporary) {
-  const double share = factor_gram(p, lower, temporary);
-  if (share == 0) return false;
+  const double determinant = factor_gram(p, lower, temporary);
+  if (determinant == 0) return false;
   p.path.solve(p.data, p.stride, p.rank, lower, temporary);
-  if (share > kOnePassPivot) return true;
+  if (determinant > kOnePassDeterminant) return true;
   if (factor_gram(p, lower, temporary) == 0) return false;
   p.path.solve(p.data, p.stride, p.rank, lower, temporary);
   return true;

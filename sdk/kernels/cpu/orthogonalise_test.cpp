@@ -143,8 +143,29 @@ TEST(Orthogonalise, NearlyDependentColumnsAreOrthonormalToTheRoundingOfFloat) {
 }
 
 // On both sides of what takes a second pass.
-TEST(Orthogonalise, OnePassIsEnoughForColumnsThatAreFarFromDependent) {
-  for (const double apart : {8e-3, 1.1e-2, 2e-2, 1e-1}) expect_exactly_orthonormal(32, apart);
+TEST(Orthogonalise, ColumnsThatAreFarFromDependentAreOrthonormalToTheRoundingOfFloat) {
+  for (const double apart : {1e-2, 1e-1, 0.5, 1.0, 3.0}) {
+    expect_exactly_orthonormal(2, apart);
+    expect_exactly_orthonormal(32, apart);
+  }
+}
+
+// Each column depends a little on the one before: every pivot by itself looks harmless.
+TEST(Orthogonalise, AChainOfDependentColumnsComesOutOrthonormal) {
+  const uint64_t rows = 4096;
+  for (const uint64_t rank : {4, 5, 8, 32})
+    for (const double step : {0.011, 0.05, 0.3}) {
+      const Floats directions = orthogonalised(gauss(rows * rank, 3), rows, rank).p;
+      Floats p(rows * rank);
+      for (uint64_t i = 0; i < rows; ++i)
+        for (uint64_t j = 0; j < rank; ++j)
+          p[i * rank + j] = static_cast<float>(j == 0 ? directions[i * rank]
+                                                      : std::sqrt(1 - step * step) *
+                                                                directions[i * rank + j - 1] +
+                                                            step * directions[i * rank + j]);
+      const Result result = orthogonalised(p, rows, rank);
+      expect_orthonormal(result, rows, rank);
+    }
 }
 
 TEST(Orthogonalise, DependentAndZeroColumnsBecomeZero) {

@@ -53,7 +53,7 @@ BENCH void bench_threads_rows(const float* x, uint64_t rows, uint64_t width, uin
                        execution(threads));
 }
 
-// QSGD of 8 bits with the Euclidean norm of each 512, as the compressor does it, but not packed.
+// QSGD of 8 bits with the largest magnitude of each 512, as the compressor does it, but not packed.
 BENCH void bench_threads_qsgd(float* x, uint64_t n, float* steps, uint8_t* codes, bool threads) {
   constexpr uint64_t kBucket = 512;
   const auto encode = [&](uint32_t, uint64_t first, uint64_t last) {
