@@ -17,9 +17,9 @@ def table_of(section: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `(\w+)`[^|]*\| ([^|]*) \|", text, re.MULTILINE))
 
 
-def keys_known(to: str) -> set[str]:
-    """The keys that the command names when it meets one that it does not know."""
-    ran = subprocess.run(["grep", "-rhPzo", to, "core/config"], cwd=ROOT, capture_output=True, text=True, check=True)
+def keys_known(pattern: str) -> set[str]:
+    """The keys in the lists of core/config that match: what the reader of files accepts."""
+    ran = subprocess.run(["grep", "-rhPzo", pattern, "core/config"], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(re.findall(r'"(\w+)"', ran.stdout))
 
 

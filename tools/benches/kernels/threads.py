@@ -44,7 +44,6 @@ def products(world: World, rank: int) -> Row:
         work[:] = start
         return left
 
-    work[:] = start
     return row(f"products of rank {rank}, {side} x {side}", call, result)
 
 
