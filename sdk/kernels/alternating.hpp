@@ -8,6 +8,7 @@
 // What rank i takes out of work is its own share, P_i Q^T or P Q_i^T.
 #pragma once
 
+#include <kernels/agreed.hpp>
 #include <kernels/factored.hpp>
 
 namespace penstock::plugins {
@@ -59,10 +60,7 @@ class AlternatingFactors : public sdk::FoldingEncoder<AlternatingFactors> {
   enum class First { kLeft, kRight };
 
   AlternatingFactors(const FactorRule& rule, First first)
-      : rule_(rule),
-        first_(first),
-        on_(kernels::code_path_named(sdk::code_path("low_rank")),
-            kernels::Workers(sdk::workers())) {}
+      : rule_(rule), first_(first), on_(agreed_execution("low_rank")) {}
 
  private:
   enum State : uint64_t { kLeft = 0, kRight = 1 };

@@ -2,6 +2,7 @@
 // themselves. See plugins/compressors/signsgd/README.md.
 #pragma once
 
+#include <kernels/agreed.hpp>
 #include <kernels/sign_payload.hpp>
 
 namespace penstock::plugins {
@@ -9,8 +10,7 @@ namespace penstock::plugins {
 class MajorityVote {
  public:
   static inline const sdk::OptionList options{};
-  explicit MajorityVote(const sdk::Options&)
-      : path_(kernels::code_path_named(sdk::code_path("sign"))) {}
+  explicit MajorityVote(const sdk::Options&) : path_(agreed_code_path("sign")) {}
 
   // Signs of single ranks cannot be added on the way, so payloads are gathered; the vote needs all
   // of them at once, and its result is no sum to be divided.

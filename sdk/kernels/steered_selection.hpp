@@ -7,6 +7,7 @@
 // is the rank's own: nothing that ranks share depends on it.
 #pragma once
 
+#include <kernels/agreed.hpp>
 #include <kernels/density.hpp>
 #include <kernels/folded.hpp>
 #include <kernels/select.hpp>
@@ -168,7 +169,7 @@ class SteeredSelection {
 
  private:
   static kernels::CodePath selection_path() {
-    return kernels::select_code_path(code_path("select"));
+    return penstock::plugins::agreed_code_path("select");
   }
   static uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 

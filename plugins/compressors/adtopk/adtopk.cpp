@@ -2,6 +2,7 @@
 // layer starves; optionally in turn with a selection over the whole, whose threshold may be reused.
 // Source: "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel DNN
 // Training", HPDC 2024. See README.md for where this differs and why.
+#include <kernels/agreed.hpp>
 #include <kernels/density.hpp>
 #include <kernels/sparse_values.hpp>
 
@@ -87,8 +88,7 @@ class AdTopK {
         reuse_steps_(static_cast<uint64_t>(values.integer("reuse_steps"))),
         total_steps_(static_cast<uint64_t>(values.integer("total_steps"))),
         values_(values),
-        on_(kernels::select_code_path(sdk::code_path("select")), kernels::Workers(sdk::workers())) {
-  }
+        on_(penstock::plugins::agreed_execution("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

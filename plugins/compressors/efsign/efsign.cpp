@@ -2,6 +2,7 @@
 // keeps the rest.
 // Source: Karimireddy, Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other Gradient
 // Compression Schemes", ICML 2019, algorithm 1. See README.md for where this differs and why.
+#include <kernels/agreed.hpp>
 #include <kernels/folded.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/sign_payload.hpp>
@@ -17,7 +18,7 @@ namespace {
 class EfSign : public sdk::FoldingEncoder<EfSign> {
  public:
   static inline const sdk::OptionList options{};
-  explicit EfSign(const sdk::Options&) : path_(kernels::code_path_named(sdk::code_path("sign"))) {}
+  explicit EfSign(const sdk::Options&) : path_(plugins::agreed_code_path("sign")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

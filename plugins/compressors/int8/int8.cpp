@@ -4,6 +4,8 @@
 // README.md for where this differs and why.
 #include "codebook.hpp"
 
+#include <kernels/agreed.hpp>
+#include <kernels/gathered.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
 namespace int8 = penstock::int8;
+namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -25,8 +28,8 @@ class Int8 {
           .summary("elements that share a scale; 0: all of a gradient")};
 
   explicit Int8(const sdk::Options& values)
-      : block_(static_cast<uint64_t>(values.integer("block"))),
-        path_(kernels::code_path_named(sdk::code_path("int8"))) {}
+      : blocks_{static_cast<uint64_t>(values.integer("block"))},
+        on_(plugins::agreed_execution("int8")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -36,55 +39,57 @@ class Int8 {
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     need.round(PENSTOCK_COMBINE_GATHER)
         .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT8, item.numel())
-        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, blocks(item.numel()));
-    need.part_alignment = block_;
+        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, blocks_.count(item.numel()));
+    need.part_alignment = blocks_.size;
   }
 
   void encode(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload) {
     const std::span<float> work = item.work();
     const std::span<uint8_t> codes = payload.room<uint8_t>(kCodes);
     const std::span<float> scales = payload.room<float>(kScales);
-    for (uint64_t b = 0; b < scales.size(); ++b) {
-      const std::span<float> x = block_of(work, b);
-      uint8_t* const to = codes.data() + b * block_;
-      scales[b] = int8::largest_magnitude(x.data(), x.size(), path_);
-      const float divisor = scales[b] > 0 ? scales[b] : 1;  // all zeros: any will do
-      int8::encode(x.data(), x.size(), divisor, to, path_);
-      if (item.keeps()) int8::subtract(to, x.size(), scales[b], x.data(), path_);
-    }
+    const auto encode_blocks = [&](uint32_t, uint64_t first, uint64_t last) {
+      for (uint64_t b = first; b < last; ++b) {
+        const std::span<float> x = blocks_.of(work, b);
+        uint8_t* const to = codes.data() + b * blocks_.size;
+        scales[b] = int8::largest_magnitude(x.data(), x.size(), on_.path);
+        const float divisor = scales[b] > 0 ? scales[b] : 1;  // all zeros: any will do
+        int8::encode(x.data(), x.size(), divisor, to, on_.path);
+        if (item.keeps()) int8::subtract(to, x.size(), scales[b], x.data(), on_.path);
+      }
+    };
+    on_.workers.for_rows(scales.size(), blocks_.size, 1, encode_blocks);
     payload.kind(PENSTOCK_PAYLOAD_CODED);
     payload.count(kCodes, codes.size());
     payload.count(kScales, scales.size());
   }
 
-  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    const std::span<float> out = item.out();
-    const auto codes = payload.section<uint8_t>(kCodes, out.size());
-    const auto scales = payload.section<float>(kScales, blocks(out.size()));
-    for (uint64_t b = 0; b < scales.size(); ++b)
-      if (!(std::isfinite(scales[b]) && scales[b] >= 0))
-        throw payload.error("has scale ", scales[b], " in block ", b,
-                            ", expected a finite one that is not negative");
-    for (uint64_t b = 0; b < scales.size(); ++b) {
-      const std::span<float> x = block_of(out, b);
-      int8::add(codes.data() + b * block_, x.size(), scales[b], x.data(), path_);
-    }
+  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
+    plugins::decode_gathered(
+        call, items, payloads,
+        [this](const sdk::PayloadReader& payload, uint64_t numel) { check(payload, numel); },
+        [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
+          const uint8_t* const codes = payload.section<uint8_t>(kCodes).data() + at;
+          const auto scales = payload.section<float>(kScales);
+          blocks_.for_each(at, tile, [&](uint64_t b, uint64_t offset, std::span<float> part) {
+            int8::add(codes + offset, part.size(), scales[b], part.data(), on_.path);
+          });
+        });
   }
 
  private:
   enum Section : uint64_t { kCodes = 0, kScales = 1 };
 
-  uint64_t blocks(uint64_t numel) const {
-    if (block_ == 0) return numel == 0 ? 0 : 1;
-    return (numel + block_ - 1) / block_;
-  }
-  std::span<float> block_of(std::span<float> all, uint64_t block) const {
-    if (block_ == 0) return all;
-    return all.subspan(block * block_, std::min(block_, all.size() - block * block_));
+  void check(const sdk::PayloadReader& payload, uint64_t numel) const {
+    payload.section<uint8_t>(kCodes, numel);
+    const auto scales = payload.section<float>(kScales, blocks_.count(numel));
+    for (uint64_t b = 0; b < scales.size(); ++b)
+      if (!(std::isfinite(scales[b]) && scales[b] >= 0))
+        throw payload.error("has scale ", scales[b], " in block ", b,
+                            ", expected a finite one that is not negative");
   }
 
-  uint64_t block_;
-  kernels::CodePath path_;
+  plugins::Buckets blocks_;
+  kernels::Execution on_;
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 // Efficient Deep Learning", Middleware 2022. See README.md for where this differs and why.
 #include "levels.hpp"
 
+#include <kernels/agreed.hpp>
+#include <kernels/gathered.hpp>
 #include <kernels/pack_bits.hpp>
 #include <kernels/rounding_key.hpp>
 #include <penstock/compressor.hpp>
@@ -14,6 +16,7 @@
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
 namespace maxmin = penstock::maxmin;
+namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -32,12 +35,13 @@ class MaxMin {
 
   explicit MaxMin(const sdk::Options& values)
       : bits_(static_cast<unsigned>(values.integer("bits"))),
-        block_(static_cast<uint64_t>(values.integer("block"))),
+        blocks_{static_cast<uint64_t>(values.integer("block"))},
         stochastic_(values.choice("rounding") == "stochastic"),
-        path_(kernels::code_path_named(sdk::code_path("maxmin"))) {
-    if (block_ % 64 != 0)
-      throw sdk::invalid_argument("block is ", block_, ", expected a multiple of 64, such as ",
-                                  (block_ + 63) / 64 * 64);
+        on_(plugins::agreed_execution("maxmin")) {
+    if (blocks_.size % 64 != 0)
+      throw sdk::invalid_argument("block is ", blocks_.size,
+                                  ", expected a multiple of 64, such as ",
+                                  (blocks_.size + 63) / 64 * 64);
   }
 
   void describe(penstock_compressor_traits& traits) const {
@@ -49,59 +53,62 @@ class MaxMin {
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     need.round(PENSTOCK_COMBINE_GATHER)
         .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, kernels::packed_words(item.numel(), bits_))
-        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 2 * blocks(item.numel()));
-    need.part_alignment = block_;
+        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 2 * blocks_.count(item.numel()));
+    need.part_alignment = blocks_.size;
   }
 
   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
     const std::span<float> work = item.work();
     const std::span<uint64_t> words = payload.room<uint64_t>(kCodes);
     const std::span<float> scales = payload.room<float>(kScales);
-    const kernels::RandomKey key = penstock::plugins::rounding_key(call, item);
-    for (uint64_t b = 0; b < blocks(work.size()); ++b) {
-      const std::span<float> of_block = block_of(work, b);
-      const maxmin::Range range = maxmin::range_of(of_block.data(), of_block.size(), path_);
-      const maxmin::Levels levels = maxmin::levels_of(range, n_steps());
-      scales[2 * b] = levels.low;
-      scales[2 * b + 1] = levels.step;
-      encode_block(of_block, levels, key, item.c().first + b * block_, item.keeps(),
-                   words.data() + b * (block_ / 64) * bits_);
-    }
+    const kernels::RandomKey key = plugins::rounding_key(call, item);
+    const auto encode_blocks = [&](uint32_t, uint64_t first, uint64_t last) {
+      for (uint64_t b = first; b < last; ++b) {
+        const std::span<float> of_block = blocks_.of(work, b);
+        const maxmin::Range range = maxmin::range_of(of_block.data(), of_block.size(), on_.path);
+        const maxmin::Levels levels = maxmin::levels_of(range, n_steps());
+        scales[2 * b] = levels.low;
+        scales[2 * b + 1] = levels.step;
+        encode_block(of_block, levels, key, item.c().first + b * blocks_.size, item.keeps(),
+                     words.data() + b * (blocks_.size / 64) * bits_);
+      }
+    };
+    on_.workers.for_rows(scales.size() / 2, blocks_.size, 1, encode_blocks);
     payload.kind(PENSTOCK_PAYLOAD_CODED);
     payload.count(kCodes, words.size());
     payload.count(kScales, scales.size());
   }
 
-  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    const std::span<float> out = item.out();
-    const auto words = payload.section<uint64_t>(kCodes, kernels::packed_words(out.size(), bits_));
-    const auto scales = payload.section<float>(kScales, 2 * blocks(out.size()));
-    for (uint64_t b = 0; b < blocks(out.size()); ++b)
-      if (!maxmin::usable({scales[2 * b], scales[2 * b + 1]}, n_steps()))
-        throw payload.error("has in block ", b, " a least value of ", scales[2 * b],
-                            " and a step of ", scales[2 * b + 1],
-                            ", expected finite values and no negative step");
-    uint8_t codes[kTile];
-    for (uint64_t b = 0; b < blocks(out.size()); ++b) {
-      const std::span<float> of_block = block_of(out, b);
-      const uint64_t* const from = words.data() + b * (block_ / 64) * bits_;
-      for (uint64_t at = 0; at < of_block.size(); at += kTile) {
-        const uint64_t count = std::min(kTile, of_block.size() - at);
-        kernels::unpack_bits(from + at / 64 * bits_, count, bits_, codes);
-        maxmin::add_levels(codes, count, {scales[2 * b], scales[2 * b + 1]}, of_block.data() + at,
-                           path_);
-      }
-    }
+  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
+    plugins::decode_gathered(
+        call, items, payloads,
+        [this](const sdk::PayloadReader& payload, uint64_t numel) { check(payload, numel); },
+        [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
+          uint8_t codes[kTile];
+          kernels::unpack_bits(payload.section<uint64_t>(kCodes).data() + at / 64 * bits_,
+                               tile.size(), bits_, codes);
+          const auto scales = payload.section<float>(kScales);
+          blocks_.for_each(at, tile, [&](uint64_t b, uint64_t offset, std::span<float> part) {
+            maxmin::add_levels(codes + offset, part.size(), {scales[2 * b], scales[2 * b + 1]},
+                               part.data(), on_.path);
+          });
+        });
   }
 
  private:
   enum Section : uint64_t { kCodes = 0, kScales = 1 };
-  static constexpr uint64_t kTile = 1024;  // codes and random words stay in the first cache
+  static constexpr uint64_t kTile = plugins::kGatheredTile;  // stays in the first cache
 
   uint32_t n_steps() const { return (1u << bits_) - 1; }
-  uint64_t blocks(uint64_t numel) const { return (numel + block_ - 1) / block_; }
-  std::span<float> block_of(std::span<float> all, uint64_t block) const {
-    return all.subspan(block * block_, std::min(block_, all.size() - block * block_));
+
+  void check(const sdk::PayloadReader& payload, uint64_t numel) const {
+    payload.section<uint64_t>(kCodes, kernels::packed_words(numel, bits_));
+    const auto scales = payload.section<float>(kScales, 2 * blocks_.count(numel));
+    for (uint64_t b = 0; b < blocks_.count(numel); ++b)
+      if (!maxmin::usable({scales[2 * b], scales[2 * b + 1]}, n_steps()))
+        throw payload.error("has in block ", b, " a least value of ", scales[2 * b],
+                            " and a step of ", scales[2 * b + 1],
+                            ", expected finite values and no negative step");
   }
 
   void encode_block(std::span<float> x, const maxmin::Levels& levels, kernels::RandomKey key,
@@ -111,17 +118,17 @@ class MaxMin {
     std::fill(draws, draws + kTile, 0.5f);  // a draw of one half is rounding to nearest
     for (uint64_t at = 0; at < x.size(); at += kTile) {
       const uint64_t count = std::min(kTile, x.size() - at);
-      if (stochastic_) kernels::random_uniform(key, first + at, count, draws, path_);
-      maxmin::round_to_levels(x.data() + at, count, levels, n_steps(), draws, codes, path_);
-      if (take_out) maxmin::subtract_levels(codes, count, levels, x.data() + at, path_);
+      if (stochastic_) kernels::random_uniform(key, first + at, count, draws, on_.path);
+      maxmin::round_to_levels(x.data() + at, count, levels, n_steps(), draws, codes, on_.path);
+      if (take_out) maxmin::subtract_levels(codes, count, levels, x.data() + at, on_.path);
       kernels::pack_bits(codes, count, bits_, words + at / 64 * bits_);
     }
   }
 
   unsigned bits_;
-  uint64_t block_;
+  plugins::Buckets blocks_;
   bool stochastic_;
-  kernels::CodePath path_;
+  kernels::Execution on_;
 };
 
 }  // namespace

@@ -2,10 +2,10 @@
 // it, so that a sign and an exponent, 8 bits, are all that is sent.
 // Source: Horvath, Ho, Horvath, Sahu, Canini, Richtarik, "Natural Compression for Distributed Deep
 // Learning", MSML 2022 (arXiv 1905.10988). See README.md for where this differs and why.
-#include <kernels/execution.hpp>
+#include <kernels/agreed.hpp>
+#include <kernels/gathered.hpp>
 #include <kernels/rounding_key.hpp>
 #include <kernels/stochastic.hpp>
-#include <kernels/stream.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -19,9 +19,7 @@ namespace {
 class Natural {
  public:
   static inline const sdk::OptionList options{};
-  explicit Natural(const sdk::Options&)
-      : on_(kernels::code_path_named(sdk::code_path("stochastic")),
-            kernels::Workers(sdk::workers())) {}
+  explicit Natural(const sdk::Options&) : on_(plugins::agreed_execution("stochastic")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM;
@@ -56,42 +54,24 @@ class Natural {
     payload.count(kBases, bases.size());
   }
 
-  // Bucket by bucket, so that a bucket of the result is written once however many ranks there are.
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    const bool first = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      const std::span<float> out = items[i].out();
-      for (uint64_t r = 0; r < payloads.n_ranks(); ++r) check(payloads.at(i, r), out.size());
-      const auto decode_range = [&](float* target, uint64_t begin, uint64_t count) {
-        for (uint64_t at = begin; at < begin + count; at += kBucket) {
-          float* const tile = target + (at - begin);
-          const uint64_t size = std::min(kBucket, begin + count - at);
-          if (first) std::fill_n(tile, size, 0.0f);
-          for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
-            const sdk::PayloadReader payload = payloads.at(i, r);
-            if (payload.absent()) continue;
-            kernels::add_powers(payload.section<uint8_t>(kCodes).data() + at, size,
-                                payload.section<uint8_t>(kBases)[at / kBucket], false, tile,
-                                on_.path);
-          }
-        }
-      };
-      if (first)
-        kernels::compute_streamed(out.data(), out.size(), decode_range);
-      else
-        decode_range(out.data(), 0, out.size());
-    }
+    plugins::decode_gathered(
+        call, items, payloads, check,
+        [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
+          kernels::add_powers(payload.section<uint8_t>(kCodes).data() + at, tile.size(),
+                              payload.section<uint8_t>(kBases)[at / kBucket], false, tile.data(),
+                              on_.path);
+        });
   }
 
  private:
   enum Section : uint64_t { kCodes = 0, kBases = 1 };
   static constexpr uint64_t kBucket = 1024;  // elements that share a base
-  static_assert(kernels::kStreamTile % kBucket == 0);
+  static_assert(kBucket == plugins::kGatheredTile, "a tile has one base");
 
   static uint64_t n_buckets(uint64_t numel) { return (numel + kBucket - 1) / kBucket; }
 
   static void check(const sdk::PayloadReader& payload, uint64_t numel) {
-    if (payload.absent()) return;
     payload.section<uint8_t>(kCodes, numel);
     const auto bases = payload.section<uint8_t>(kBases, n_buckets(numel));
     for (uint64_t b = 0; b < bases.size(); ++b)

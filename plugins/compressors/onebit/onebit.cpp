@@ -3,6 +3,7 @@
 // Source: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent and its Application to
 // Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014. See README.md for where
 // this differs and why.
+#include <kernels/agreed.hpp>
 #include <kernels/folded.hpp>
 #include <kernels/sign_payload.hpp>
 
@@ -25,7 +26,7 @@ class OneBit : public sdk::FoldingEncoder<OneBit> {
 
   explicit OneBit(const sdk::Options& values)
       : bucket_(static_cast<uint64_t>(values.integer("bucket"))),
-        path_(kernels::code_path_named(sdk::code_path("sign"))) {
+        path_(plugins::agreed_code_path("sign")) {
     if (bucket_ % 64 != 0)
       throw sdk::invalid_argument("onebit: bucket is ", bucket_,
                                   ", expected 0 or a multiple of 64; try ",

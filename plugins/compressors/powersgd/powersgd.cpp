@@ -2,6 +2,7 @@
 // found by one step of subspace iteration that starts from the Q of the step before. Source:
 // Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
 // Optimization", NeurIPS 2019. See README.md for where this differs and why.
+#include <kernels/agreed.hpp>
 #include <kernels/factored.hpp>
 
 namespace sdk = penstock::sdk;
@@ -33,8 +34,7 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
       : rule_{static_cast<uint64_t>(values.integer("rank")),
               values.real("minimum_compression_rate")},
         warm_start_(values.boolean("warm_start")),
-        on_(kernels::code_path_named(sdk::code_path("low_rank")),
-            kernels::Workers(sdk::workers())) {}
+        on_(plugins::agreed_execution("low_rank")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

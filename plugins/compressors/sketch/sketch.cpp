@@ -4,6 +4,7 @@
 // SGD with Sketching", NeurIPS 2019. See README.md for where this differs and why.
 #include "count_sketch.hpp"
 
+#include <kernels/agreed.hpp>
 #include <kernels/density.hpp>
 #include <kernels/factored.hpp>
 #include <kernels/select.hpp>
@@ -34,7 +35,7 @@ class Sketch {
       : density_(values.real("density")),
         rows_(static_cast<uint64_t>(values.integer("rows"))),
         columns_per_entry_(values.real("columns_per_entry")),
-        path_(kernels::select_code_path(sdk::code_path("select"))) {
+        path_(plugins::agreed_code_path("select")) {
     if (rows_ % 2 == 0)
       throw sdk::invalid_argument("rows is ", rows_,
                                   ", expected an odd number, which has a middle; try ", rows_ + 1);

@@ -3,6 +3,8 @@
 // Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
 // Interspeech 2015; as in Bai et al., "Gradient Compression Supercharged High-Performance Data
 // Parallel DNN Training" (HiPress), SOSP 2021. See README.md for where this differs and why.
+#include <kernels/agreed.hpp>
+#include <kernels/gathered.hpp>
 #include <kernels/on_code_path.hpp>
 #include <kernels/pack_bits.hpp>
 #include <penstock/compressor.hpp>
@@ -13,6 +15,7 @@
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
+namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -57,7 +60,7 @@ class Tbq {
 
   explicit Tbq(const sdk::Options& values)
       : threshold_(static_cast<float>(values.real("threshold"))),
-        path_(kernels::code_path_named(sdk::code_path("tbq"))) {
+        path_(plugins::agreed_code_path("tbq")) {
     if (!(threshold_ >= std::numeric_limits<float>::min()))
       throw sdk::invalid_argument("threshold is ", values.real("threshold"), ", expected at least ",
                                   std::numeric_limits<float>::min());
@@ -96,24 +99,28 @@ class Tbq {
     payload.count(kThreshold, 1);
   }
 
-  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    const std::span<float> out = item.out();
-    const auto words = payload.section<uint64_t>(kCodes, kernels::packed_words(out.size(), kBits));
-    const float threshold = payload.section<float>(kThreshold, 1)[0];
-    if (!(std::isfinite(threshold) && threshold > 0))
-      throw payload.error("has threshold ", threshold, ", expected a finite one above 0");
-    check_codes(payload, words, out.size());
-    uint8_t codes[kTile];
-    for (uint64_t at = 0; at < out.size(); at += kTile) {
-      const uint64_t count = std::min(kTile, out.size() - at);
-      kernels::unpack_bits(words.data() + at / 64 * kBits, count, kBits, codes);
-      add_codes(codes, count, threshold, out.data() + at, path_);
-    }
+  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
+    plugins::decode_gathered(
+        call, items, payloads, check,
+        [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
+          uint8_t codes[kTile];
+          kernels::unpack_bits(payload.section<uint64_t>(kCodes).data() + at / 64 * kBits,
+                               tile.size(), kBits, codes);
+          add_codes(codes, tile.size(), payload.section<float>(kThreshold)[0], tile.data(), path_);
+        });
   }
 
  private:
   enum Section : uint64_t { kCodes = 0, kThreshold = 1 };
-  static constexpr uint64_t kTile = 4096;
+  static constexpr uint64_t kTile = plugins::kGatheredTile;
+
+  static void check(const sdk::PayloadReader& payload, uint64_t numel) {
+    const auto words = payload.section<uint64_t>(kCodes, kernels::packed_words(numel, kBits));
+    const float threshold = payload.section<float>(kThreshold, 1)[0];
+    if (!(std::isfinite(threshold) && threshold > 0))
+      throw payload.error("has threshold ", threshold, ", expected a finite one above 0");
+    check_codes(payload, words, numel);
+  }
 
   // Two bits have one code too many.
   static void check_codes(const sdk::PayloadReader& payload, std::span<const uint64_t> words,

@@ -2,6 +2,7 @@
 // is the element; before that it is clipped.
 // Source: Wen, Xu, Yan, Wu, Wang, Chen, Li, "TernGrad: Ternary Gradients to Reduce Communication in
 // Distributed Deep Learning", NeurIPS 2017. See README.md for where this differs and why.
+#include <kernels/agreed.hpp>
 #include <kernels/execution.hpp>
 #include <kernels/rounding_key.hpp>
 #include <kernels/sign_payload.hpp>
@@ -26,9 +27,7 @@ class TernGrad {
           .summary("elements beyond so many standard deviations are clipped; 0: none are")};
 
   explicit TernGrad(const sdk::Options& values)
-      : clip_(values.real("clip")),
-        on_(kernels::code_path_named(sdk::code_path("stochastic")),
-            kernels::Workers(sdk::workers())) {}
+      : clip_(values.real("clip")), on_(plugins::agreed_execution("stochastic")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_RANDOM;

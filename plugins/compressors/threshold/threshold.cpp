@@ -2,6 +2,7 @@
 // Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
 // Interspeech 2015; Sahu et al., "Rethinking Gradient Sparsification as Total Error Minimization",
 // NeurIPS 2021.
+#include <kernels/agreed.hpp>
 #include <kernels/steered_selection.hpp>
 
 namespace sdk = penstock::sdk;
@@ -26,7 +27,7 @@ class Threshold : public sdk::FoldingEncoder<Threshold> {
       : threshold_(values.real("threshold")),
         capacity_(values.real("capacity")),
         values_(values),
-        path_(kernels::select_code_path(sdk::code_path("select"))) {}
+        path_(penstock::plugins::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

@@ -1,5 +1,6 @@
 // Top-k: sends the entries of largest magnitude; a memory keeps the rest.
 // Source: Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017.
+#include <kernels/agreed.hpp>
 #include <kernels/density.hpp>
 #include <kernels/folded.hpp>
 #include <kernels/select.hpp>
@@ -27,7 +28,7 @@ class TopK {
       : density_(values.real("density")),
         across_bucket_(values.choice("scope") == "bucket"),
         values_(values),
-        path_(kernels::select_code_path(sdk::code_path("select"))) {}
+        path_(penstock::plugins::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
