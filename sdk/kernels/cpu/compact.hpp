@@ -24,4 +24,10 @@ using Compact = uint64_t (*)(const float* x, uint64_t n, uint32_t offset, uint32
 
 Compact compact_on(CodePath path) noexcept;
 
+// Moves those of `count` collected entries whose key is at least `threshold` to the front, in
+// order, and returns how many they are.
+using Keep = uint64_t (*)(uint32_t* indices, uint32_t* bits, uint64_t count, uint32_t threshold);
+
+Keep keep_on(CodePath path) noexcept;
+
 }  // namespace penstock::kernels

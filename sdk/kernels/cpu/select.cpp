@@ -138,28 +138,47 @@ class Emitter {
   uint64_t begins_ = 0;
 };
 
-// The k largest among `count` >= k collected entries.
-void emit_collected(std::span<SelectSegment> segments, uint64_t k, uint64_t count,
-                    const Workspace& work) {
-  ExactThreshold exact{0, 0};  // all are above
-  if (count > k) {
-    const auto keys = [&](auto&& body) {
-      for (uint64_t j = 0; j < count; ++j) body(j, key_of_bits(work.bits[j]));
-    };
-    exact = select_exactly(keys, count, k, work.histogram);
+// Drops all but the first `ties` entries equal to `threshold`.
+uint64_t drop_later_ties(const Workspace& work, uint64_t count, ExactThreshold exact) {
+  uint64_t kept = 0;
+  for (uint64_t j = 0; j < count; ++j) {
+    const bool tie = key_of_bits(work.bits[j]) == exact.threshold;
+    work.indices[kept] = work.indices[j];
+    work.bits[kept] = work.bits[j];
+    kept += tie && exact.ties == 0 ? 0 : 1;
+    exact.ties -= tie && exact.ties > 0 ? 1 : 0;
   }
-  // Moved together without branches, then handed out.
-  uint64_t chosen = 0;
-  for (uint64_t j = 0; chosen < k; ++j) {
-    const uint32_t bits = work.bits[j], key = key_of_bits(bits);
-    const bool tie = key == exact.threshold && exact.ties > 0;
-    work.indices[chosen] = work.indices[j];
-    work.bits[chosen] = bits;
-    chosen += key > exact.threshold || tie ? 1 : 0;
-    exact.ties -= tie ? 1 : 0;
+  return kept;
+}
+
+// The k largest among `count` > k collected entries, all at least `lowest`, move to the front.
+void keep_largest(const Workspace& work, uint64_t count, uint64_t k, uint32_t lowest,
+                  CodePath path) {
+  uint32_t highest = lowest;
+  for (uint64_t j = 0; j < count; ++j) highest = std::max(highest, key_of_bits(work.bits[j]));
+  const auto keys = [&](auto&& body) {
+    for (uint64_t j = 0; j < count; ++j) body(j, key_of_bits(work.bits[j]));
+  };
+  const ExactThreshold exact = select_exactly(keys, count, k, work.histogram, lowest, highest);
+  const uint64_t reach = keep_on(path)(work.indices, work.bits, count, exact.threshold);
+  if (reach > k) drop_later_ties(work, reach, exact);
+}
+
+// The k largest among `count` >= k collected entries, all at least `lowest`.
+void emit_collected(std::span<SelectSegment> segments, uint64_t k, uint64_t count, uint32_t lowest,
+                    const Workspace& work, CodePath path) {
+  if (count > k) keep_largest(work, count, k, lowest, path);
+  uint64_t j = 0;
+  uint64_t begins = 0;  // position at which the segment begins
+  for (SelectSegment& segment : segments) {
+    const uint64_t first = j;
+    for (; j < k && work.indices[j] - begins < segment.n; ++j)
+      segment.indices[j - first] = static_cast<uint32_t>(work.indices[j] - begins);
+    segment.count = j - first;
+    if (segment.values != nullptr && segment.count > 0)
+      std::memcpy(segment.values, work.bits + first, segment.count * sizeof(float));
+    begins += segment.n;
   }
-  Emitter emit(segments);
-  for (uint64_t j = 0; j < k; ++j) emit(work.indices[j], work.bits[j]);
 }
 
 // All `count` < k entries that are not zero, and zeros from the front to make k.
@@ -268,7 +287,7 @@ void select_largest(std::span<SelectSegment> segments, uint64_t k, SelectScratch
   } else if (count < k) {
     emit_with_zeros(segments, k, count, work);
   } else {
-    emit_collected(segments, k, count, work);
+    emit_collected(segments, k, count, threshold, work, path);
   }
 }
 
@@ -294,7 +313,7 @@ void select_above(SelectSegment& segment, float threshold, uint64_t capacity, Se
   const Workspace work(scratch);
   const uint64_t count = compact_all(segments, key, work, path);
   if (count <= work.capacity) {
-    if (count > 0) emit_collected(segments, std::min(count, capacity), count, work);
+    if (count > 0) emit_collected(segments, std::min(count, capacity), count, key, work, path);
   } else if (work.capacity >= capacity) {  // more than `capacity` pass
     select_largest(segments, capacity, scratch, path);
   } else {  // the scratch is smaller than planned
