@@ -37,7 +37,7 @@ class AlternatingFactors : public sdk::FoldingEncoder<AlternatingFactors> {
     const uint64_t rank = rule_.rank_of(item);
     const std::span<float> sent = payload.room<float>(0);
     if (rank == 0)
-      encode_dense(item, payload, fold);
+      encode_dense(item, payload, on_.path, fold);
     else
       encode_factor(call, item, rank, sent.data(), fold);
     payload.kind(rank == 0 ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);

@@ -17,7 +17,7 @@ struct Exceedances {
 // x[n] is finite, threshold >= 0. One pass; element i goes to lane i mod 16, in double, and lanes
 // are joined by halving, so that every code path gives the same bits. With `fold`, whose work is x,
 // x is compensated first, in the same pass. [any]
-Exceedances exceedances(const float* x, uint64_t n, float threshold,
-                        CodePath path = widest_code_path(), const Fold* fold = nullptr) noexcept;
+Exceedances exceedances(const float* x, uint64_t n, float threshold, CodePath path,
+                        const Fold* fold = nullptr) noexcept;
 
 }  // namespace penstock::kernels

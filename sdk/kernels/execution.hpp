@@ -65,7 +65,7 @@ class Workers {
 };
 
 struct Execution {
-  Execution(CodePath on = widest_code_path(), Workers with = {}) noexcept  // NOLINT: on purpose
+  Execution(CodePath on, Workers with = {}) noexcept  // NOLINT: on purpose
       : path(on), workers(with) {}
   CodePath path;
   Workers workers;

@@ -25,12 +25,12 @@ bool all_zero(const float* values, uint64_t count) noexcept;
 // factor[rows x rank] <- orthonormal columns from normal numbers: element i of the stream is
 // element i of the factor before it is orthogonalised. `scratch` as for orthogonalise. [any]
 void draw_factor(float* factor, uint64_t rows, uint64_t rank, const FactorSource& source,
-                 float* scratch, CodePath path = widest_code_path()) noexcept;
+                 float* scratch, CodePath path) noexcept;
 
 // factor <- orthonormal columns whose span holds that of the factor: orthogonalises it, fills
 // columns that became zero with normal numbers (element i of the stream for element i of the
 // factor), and orthogonalises again. With rank <= rows no column stays zero. [any]
 void renew_factor(float* factor, uint64_t rows, uint64_t rank, const FactorSource& source,
-                  float* scratch, CodePath path = widest_code_path()) noexcept;
+                  float* scratch, CodePath path) noexcept;
 
 }  // namespace penstock::kernels

@@ -110,9 +110,9 @@ inline void plan_dense(const sdk::Item& item, sdk::CompressorNeed& need) {
 }
 
 inline void encode_dense(const sdk::Item& item, const sdk::PayloadWriter& payload,
-                         const kernels::Fold* fold = nullptr) {
+                         kernels::CodePath path, const kernels::Fold* fold = nullptr) {
   const std::span<float> work = item.work();
-  if (fold != nullptr) kernels::compensate(*fold, work.size());
+  if (fold != nullptr) kernels::compensate(*fold, work.size(), path);
   std::copy(work.begin(), work.end(), payload.room<float>(0).begin());
   if (item.keeps()) clear(work);  // all of it goes
 }

@@ -39,7 +39,7 @@ struct Fold {
 inline constexpr uint64_t kFoldTile = 2048;
 
 // Over n elements. No code path or cut changes a bit.
-void compensate(const Fold& fold, uint64_t n, CodePath path = widest_code_path()) noexcept;
+void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept;
 
 // What compensate will leave in work[i]; changes nothing.
 float compensated(const Fold& fold, uint64_t i) noexcept;

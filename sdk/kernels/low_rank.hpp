@@ -32,24 +32,23 @@ uint64_t scratch_floats(const Shape& shape) noexcept;
 
 // p = m q.
 void multiply(const Shape& shape, const float* m, const float* q, float* p, float* scratch,
-              const Execution& on = {}, const Fold* fold = nullptr) noexcept;
+              const Execution& on, const Fold* fold = nullptr) noexcept;
 
 // p = m q, then m -= p q^T, with the bits of multiply followed by take_out, in one pass over m.
 void multiply_and_take_out(const Shape& shape, float* m, const float* q, float* p, float* scratch,
-                           const Execution& on = {}, const Fold* fold = nullptr) noexcept;
+                           const Execution& on, const Fold* fold = nullptr) noexcept;
 
 // q = m^T p.
 void multiply_transposed(const Shape& shape, const float* m, const float* p, float* q,
-                         float* scratch, const Execution& on = {},
-                         const Fold* fold = nullptr) noexcept;
+                         float* scratch, const Execution& on, const Fold* fold = nullptr) noexcept;
 
 // m -= p q^T. What is subtracted has the bits that expand(..., scale 1) gives.
 void take_out(const Shape& shape, float* m, const float* p, const float* q, float* scratch,
-              const Execution& on = {}) noexcept;
+              const Execution& on) noexcept;
 
 // out = scale * (p q^T).
 void expand(const Shape& shape, const float* p, const float* q, float scale, float* out,
-            float* scratch, const Execution& on = {}) noexcept;
+            float* scratch, const Execution& on) noexcept;
 
 // Floats of scratch, aligned to 64 bytes, for orthogonalise(p[rows x rank]).
 uint64_t orthogonalise_scratch_floats(uint64_t rows, uint64_t rank) noexcept;
@@ -63,6 +62,6 @@ uint64_t orthogonalise_scratch_floats(uint64_t rows, uint64_t rank) noexcept;
 // of it then. Finite input of any magnitude, subnormal or near the largest float, gives finite
 // output. Returns the number of zero columns.
 uint64_t orthogonalise(float* p, uint64_t rows, uint64_t rank, float* scratch,
-                       CodePath path = widest_code_path()) noexcept;
+                       CodePath path) noexcept;
 
 }  // namespace penstock::kernels::low_rank

@@ -11,9 +11,9 @@ namespace penstock::kernels {
 
 // Sum of x[i]^2, accumulated in double: squares of floats are exact there and cannot overflow.
 // [any]
-double sum_of_squares(const float* x, uint64_t n, CodePath path = widest_code_path()) noexcept;
+double sum_of_squares(const float* x, uint64_t n, CodePath path) noexcept;
 
 // Sum of |x[i]|, accumulated in double. [any]
-double sum_of_magnitudes(const float* x, uint64_t n, CodePath path = widest_code_path()) noexcept;
+double sum_of_magnitudes(const float* x, uint64_t n, CodePath path) noexcept;
 
 }  // namespace penstock::kernels

@@ -80,10 +80,10 @@ constexpr float unit_interval(uint32_t word) noexcept {
 
 // out[k] = word of element first + k. [any]
 void random_words(RandomKey key, uint64_t first, uint64_t count, uint32_t* out,
-                  CodePath path = widest_code_path()) noexcept;
+                  CodePath path) noexcept;
 
 // out[k] = unit_interval(word of element first + k). [any]
 void random_uniform(RandomKey key, uint64_t first, uint64_t count, float* out,
-                    CodePath path = widest_code_path()) noexcept;
+                    CodePath path) noexcept;
 
 }  // namespace penstock::kernels

@@ -75,7 +75,7 @@ uint64_t take_above(float* work, uint64_t n, float threshold, uint64_t capacity,
 // entries never count. Fastest where few entries reach the lowest threshold; statistics.hpp counts
 // and sums in the same pass.
 void count_above(const float* x, uint64_t n, std::span<const float> thresholds, uint64_t* counts,
-                 CodePath path = widest_code_path()) noexcept;
+                 CodePath path) noexcept;
 
 // The k-th largest magnitude among x[0], x[stride], ..., x[(n - 1) stride], 1 <= k <= n. `keys` has
 // room for n entries.

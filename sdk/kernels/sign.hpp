@@ -39,12 +39,10 @@ struct Signs {
 // pack_nonzero has to name them. With `fold`, whose work is `values`, they are compensated first,
 // in the same sweep.
 uint64_t pack_signs(const float* values, uint64_t numel, uint64_t* negative, uint32_t* zeros,
-                    uint64_t capacity, CodePath path = widest_code_path(),
-                    const Fold* fold = nullptr) noexcept;
+                    uint64_t capacity, CodePath path, const Fold* fold = nullptr) noexcept;
 
 // Writes the plane of elements that are not zero.
-void pack_nonzero(const float* values, uint64_t numel, uint64_t* nonzero,
-                  CodePath path = widest_code_path()) noexcept;
+void pack_nonzero(const float* values, uint64_t numel, uint64_t* nonzero, CodePath path) noexcept;
 
 // The elements above and below zero: how many, and their sums in double, for which element i is
 // added in lane i mod 16 and lanes are joined by halving.
@@ -54,12 +52,11 @@ struct SumsBySign {
   uint64_t n_positive;
   uint64_t n_negative;
 };
-SumsBySign sums_by_sign(const float* values, uint64_t numel,
-                        CodePath path = widest_code_path()) noexcept;
+SumsBySign sums_by_sign(const float* values, uint64_t numel, CodePath path) noexcept;
 
 // values[i] -= plus where it is above zero, minus where it is below; zeros stay.
 void take_out_by_sign(float* values, uint64_t numel, float plus, float minus,
-                      CodePath path = widest_code_path()) noexcept;
+                      CodePath path) noexcept;
 
 // ---- Vote ----
 
@@ -70,12 +67,12 @@ inline constexpr uint64_t kMaxVoters = 65535;
 // Bits behind the last element are undefined. `n_voters` is at most kMaxVoters; lists of zeros are
 // ascending and below numel.
 void majority_planes(const Signs* voters, uint64_t n_voters, uint64_t numel, uint64_t* positive,
-                     uint64_t* negative, CodePath path = widest_code_path()) noexcept;
+                     uint64_t* negative, CodePath path) noexcept;
 
 // out[i] = sign(sum over voters of sign_i) in {-1, 0, 1}; zeros without voters. One voter: its
 // signs.
 void majority_vote(const Signs* voters, uint64_t n_voters, uint64_t numel, float* out,
-                   CodePath path = widest_code_path()) noexcept;
+                   CodePath path) noexcept;
 
 // ---- Unpack ----
 
@@ -89,6 +86,6 @@ struct ValuedSigns {
 // out[i] = (clear ? 0 : out[i]) + the number of sender 0 + that of sender 1 + ..., in this order;
 // a zero adds nothing. The last run may be shorter.
 void sum_valued_signs(const ValuedSigns* senders, uint64_t n_senders, uint64_t numel, uint64_t run,
-                      bool clear, float* out, CodePath path = widest_code_path()) noexcept;
+                      bool clear, float* out, CodePath path) noexcept;
 
 }  // namespace penstock::kernels

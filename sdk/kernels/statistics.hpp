@@ -37,7 +37,7 @@ struct StatisticsRequest {
 };
 
 // x[n] is finite. A NaN counts for no threshold, and makes sums NaN. Does not allocate. [any]
-Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& request = {},
-                      CodePath path = widest_code_path()) noexcept;
+Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& request,
+                      CodePath path) noexcept;
 
 }  // namespace penstock::kernels

@@ -95,10 +95,10 @@ inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& 
 }
 
 // What an estimate looks at first: does the fold where the target still has one.
-inline kernels::Statistics first_statistics(kernels::SelectSegment& target,
+inline kernels::Statistics first_statistics(kernels::SelectSegment& target, kernels::CodePath path,
                                             kernels::StatisticsRequest request = {}) {
   request.fold = std::exchange(target.fold, nullptr);
-  return kernels::statistics(target.x, target.n, request);
+  return kernels::statistics(target.x, target.n, request, path);
 }
 
 class SteeredSelection {
@@ -121,13 +121,17 @@ class SteeredSelection {
       : method_(method),
         density_(options.real("density")),
         reuse_period_(static_cast<float>(options.integer("reuse_period"))),
-        path_(selection_path()) {}
+        path_(penstock::plugins::agreed_code_path("select")) {}
 
   // A method that makes an estimate in every step.
   SteeredSelection(double density, std::string_view method)
-      : method_(method), density_(density), reuse_period_(1), path_(selection_path()) {}
+      : method_(method),
+        density_(density),
+        reuse_period_(1),
+        path_(penstock::plugins::agreed_code_path("select")) {}
 
   double density() const { return density_; }
+  kernels::CodePath path() const { return path_; }
 
   // Declares the state, with `n_learned` numbers of the method's own behind ours, and the scratch,
   // with `own_bytes` of the method's own in front of ours. Throws INVALID_ARGUMENT for an item that
@@ -168,9 +172,6 @@ class SteeredSelection {
   }
 
  private:
-  static kernels::CodePath selection_path() {
-    return penstock::plugins::agreed_code_path("select");
-  }
   static uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
   std::string_view method_;

@@ -17,11 +17,10 @@ struct Moments {
   double sum_of_squares;
   float largest;  // magnitude
 };
-Moments moments(const float* values, uint64_t numel, CodePath path = widest_code_path()) noexcept;
+Moments moments(const float* values, uint64_t numel, CodePath path) noexcept;
 
 // Largest magnitude; 0 for none.
-float largest_magnitude(const float* values, uint64_t numel,
-                        CodePath path = widest_code_path()) noexcept;
+float largest_magnitude(const float* values, uint64_t numel, CodePath path) noexcept;
 
 // ---- Equal steps: QSGD ----
 
@@ -39,11 +38,11 @@ struct Grid {
   uint32_t levels;
 };
 void round_to_levels(float* values, uint64_t numel, const Grid& grid, RandomKey key, uint64_t first,
-                     bool take_out, uint8_t* codes, CodePath path = widest_code_path()) noexcept;
+                     bool take_out, uint8_t* codes, CodePath path) noexcept;
 
 // out[i] = (clear ? 0 : out[i]) + level * step.
 void add_levels(const uint8_t* codes, uint64_t numel, float step, bool clear, float* out,
-                CodePath path = widest_code_path()) noexcept;
+                CodePath path) noexcept;
 
 // ---- All or nothing: TernGrad ----
 
@@ -52,8 +51,7 @@ void add_levels(const uint8_t* codes, uint64_t numel, float step, bool clear, fl
 //   nonzero = int(min(|x| / scale, 1) * 2^24) > word >> 8
 // `scale` is not 0; `first` is a multiple of 64.
 void round_to_signs(float* values, uint64_t numel, float scale, RandomKey key, uint64_t first,
-                    bool take_out, uint64_t* negative, uint64_t* nonzero,
-                    CodePath path = widest_code_path()) noexcept;
+                    bool take_out, uint64_t* negative, uint64_t* nonzero, CodePath path) noexcept;
 
 // ---- Powers of two: natural compression ----
 
@@ -68,10 +66,10 @@ uint32_t power_base(float largest) noexcept;
 // 2^-126 or 0. What is rounded to an exponent up to `base` becomes 0, and 2^127 is not exceeded.
 //   exponent = (bits of |x| + word >> 9) >> 23
 void round_to_powers(float* values, uint64_t numel, uint32_t base, RandomKey key, uint64_t first,
-                     bool take_out, uint8_t* codes, CodePath path = widest_code_path()) noexcept;
+                     bool take_out, uint8_t* codes, CodePath path) noexcept;
 
 // out[i] = (clear ? 0 : out[i]) + the power that code i stands for. `base` is at most 127.
 void add_powers(const uint8_t* codes, uint64_t numel, uint32_t base, bool clear, float* out,
-                CodePath path = widest_code_path()) noexcept;
+                CodePath path) noexcept;
 
 }  // namespace penstock::kernels

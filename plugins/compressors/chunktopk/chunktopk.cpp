@@ -114,12 +114,12 @@ class ChunkTopK {
     return (cut.kept * sizeof(uint32_t) + 63) / 64 * 64;
   }
 
-  static void encode_norms(const sdk::Item& item, const Cut& cut, sdk::PayloadWriter& payload) {
+  void encode_norms(const sdk::Item& item, const Cut& cut, sdk::PayloadWriter& payload) const {
     const std::span<float> work = item.work();
     const std::span<float> norms = payload.room<float>(0);
     for (uint64_t c = 0; c < cut.chunks; ++c)
-      norms[c] =
-          static_cast<float>(kernels::sum_of_magnitudes(work.data() + c * cut.chunk, cut.size(c)));
+      norms[c] = static_cast<float>(
+          kernels::sum_of_magnitudes(work.data() + c * cut.chunk, cut.size(c), path_));
     payload.kind(PENSTOCK_PAYLOAD_CODED);
     payload.count(0, cut.chunks);
   }

@@ -159,7 +159,8 @@ class Dgc : public sdk::FoldingEncoder<Dgc> {
     std::array<uint64_t, kMostRounds> counts;
     for (uint64_t j = 0; j < max_rounds_; ++j)
       thresholds[j] = threshold = threshold * static_cast<float>(lower_);
-    kernels::count_above(target.x, target.n, {thresholds.data(), max_rounds_}, counts.data());
+    kernels::count_above(target.x, target.n, {thresholds.data(), max_rounds_}, counts.data(),
+                         path_);
     uint64_t chosen = 0;
     while (chosen + 1 < max_rounds_ && static_cast<double>(counts[chosen]) < enough) ++chosen;
     choose_above(thresholds[chosen], k, target, scratch);
@@ -173,7 +174,7 @@ class Dgc : public sdk::FoldingEncoder<Dgc> {
     target.fold = nullptr;
     for (uint64_t j = 0; j < max_rounds_; ++j) {
       uint64_t count = 0;
-      kernels::count_above(target.x, target.n, {&threshold, 1}, &count);
+      kernels::count_above(target.x, target.n, {&threshold, 1}, &count, path_);
       if (static_cast<double>(count) > upper_ * wanted)
         threshold *= static_cast<float>(upper_);
       else if (static_cast<double>(count) < lower_ * wanted)

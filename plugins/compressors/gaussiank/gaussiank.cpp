@@ -60,7 +60,7 @@ class GaussianK : public sdk::FoldingEncoder<GaussianK> {
   // together hold the density.
   double normal_threshold(kernels::SelectSegment& x) const {
     if (x.n == 0) return 0;
-    const kernels::Statistics facts = sdk::first_statistics(x);
+    const kernels::Statistics facts = sdk::first_statistics(x, selection_.path());
     return deviations_ * std::sqrt(facts.sum_of_squares / static_cast<double>(x.n));
   }
 

@@ -59,7 +59,7 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
     const uint64_t rank = rule_.rank_of(item);
     const std::span<float> sent = payload.room<float>(0);
     if (rank == 0)
-      plugins::encode_dense(item, payload, fold);
+      plugins::encode_dense(item, payload, on_.path, fold);
     else if (call.round == 0)
       encode_left(call, item, rank, sent, fold);
     else

@@ -2,6 +2,7 @@
 // travel, and are summed on the way.
 // Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018. See README.md for
 // how positions are drawn.
+#include <kernels/agreed.hpp>
 #include <kernels/density.hpp>
 #include <kernels/random_uniform.hpp>
 #include <kernels/summed_values.hpp>
@@ -17,22 +18,23 @@ namespace {
 class Positions {
  public:
   // A part of a gradient draws words of its own: those of its elements.
-  Positions(const sdk::Call& call, const sdk::Item& item, uint64_t k)
+  Positions(const sdk::Call& call, const sdk::Item& item, uint64_t k, kernels::CodePath path)
       : n_(item.numel()),
         stratum_(n_ / k),
         longer_(n_ % k),
         first_(item.c().first),
         key_(kernels::random_key(
             {call.step->seed, item.c().gradient,
-             kernels::stream_of_step(kernels::kStreamSelection, call.step->index)})) {
+             kernels::stream_of_step(kernels::kStreamSelection, call.step->index)})),
+        path_(path) {
     uint32_t word;
-    kernels::random_words(key_, first_ + k, 1, &word);
+    kernels::random_words(key_, first_ + k, 1, &word, path_);
     start_ = share(word, n_);
   }
 
   // The positions of draws [draw, draw + count), count at most SummedValues::kTile.
   void fill(uint64_t draw, uint64_t count, uint32_t* positions) const {
-    kernels::random_words(key_, first_ + draw, count, positions);
+    kernels::random_words(key_, first_ + draw, count, positions, path_);
     for (uint64_t j = 0; j < count; ++j) {
       const uint64_t stratum = draw + j;
       const uint64_t begins = stratum * stratum_ + std::min(stratum, longer_);
@@ -51,6 +53,7 @@ class Positions {
   uint64_t longer_;
   uint64_t first_;
   kernels::RandomKey key_;
+  kernels::CodePath path_;
   uint64_t start_;
 };
 
@@ -63,7 +66,10 @@ class RandomK {
       sdk::SummedValues::option()};
 
   explicit RandomK(const sdk::Options& values)
-      : density_(values.real("density")), unbiased_(values.boolean("unbiased")), values_(values) {}
+      : density_(values.real("density")),
+        unbiased_(values.boolean("unbiased")),
+        values_(values),
+        path_(penstock::plugins::agreed_code_path("")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_RANDOM;
@@ -130,7 +136,7 @@ class RandomK {
   void each_tile(const sdk::Call& call, const sdk::Item& item, Body&& body) const {
     const uint64_t k = kept(item.numel());
     if (k == 0) return;
-    const Positions drawn(call, item, k);
+    const Positions drawn(call, item, k, path_);
     uint32_t positions[sdk::SummedValues::kTile];
     for (uint64_t draw = 0; draw < k; draw += sdk::SummedValues::kTile) {
       const uint64_t count = std::min(sdk::SummedValues::kTile, k - draw);
@@ -142,6 +148,7 @@ class RandomK {
   double density_;
   bool unbiased_;
   sdk::SummedValues values_;
+  kernels::CodePath path_;
 };
 
 }  // namespace

@@ -106,9 +106,10 @@ class RedSync : public sdk::FoldingEncoder<RedSync> {
     if (trimmed_) band = sdk::exact_band(band);
     Range range{};
     const auto estimate = [&](std::span<float> learned) {
-      range = range_of(x);
+      range = range_of(x, selection_.path());
       if (learned[0] > 0) return range.at(learned[1]);
-      return trimmed_ ? from_above(x, range, band) : by_bisection(x, range, band);
+      return trimmed_ ? from_above(x, range, band, selection_.path())
+                      : by_bisection(x, range, band, selection_.path());
     };
     const auto learn = [&](std::span<float> learned, const sdk::Settled& settled) {
       learned[0] = settled.hit ? 1 : 0;
@@ -119,9 +120,9 @@ class RedSync : public sdk::FoldingEncoder<RedSync> {
         .count;
   }
 
-  static Range range_of(kernels::SelectSegment& x) {
+  static Range range_of(kernels::SelectSegment& x, kernels::CodePath path) {
     if (x.n == 0) return {0, 0};
-    const kernels::Statistics facts = sdk::first_statistics(x);
+    const kernels::Statistics facts = sdk::first_statistics(x, path);
     return {facts.sum_of_magnitudes / static_cast<double>(x.n), facts.largest};
   }
 
@@ -129,7 +130,7 @@ class RedSync : public sdk::FoldingEncoder<RedSync> {
   // lower end, where more pass than wanted and the largest of them go. One pass counts all
   // thresholds that the next four halvings may ask for.
   static float by_bisection(const kernels::SelectSegment& x, const Range& range,
-                            const sdk::KeptBand& band) {
+                            const sdk::KeptBand& band, kernels::CodePath path) {
     double low = 0, width = 1;
     for (int pass = 0; pass < kMostPasses; ++pass) {
       const double step = width / (kProbes + 1);
@@ -137,7 +138,7 @@ class RedSync : public sdk::FoldingEncoder<RedSync> {
       std::array<uint64_t, kProbes> counts;
       for (uint64_t j = 0; j < kProbes; ++j)
         thresholds[j] = range.at(low + static_cast<double>(j + 1) * step);
-      kernels::count_above(x.x, x.n, thresholds, counts.data());
+      kernels::count_above(x.x, x.n, thresholds, counts.data(), path);
       uint64_t below = 0;  // probes at or below the lower end
       for (uint64_t half = (kProbes + 1) / 2; half > 0; half /= 2) {
         const uint64_t count = counts[below + half - 1];
@@ -153,11 +154,11 @@ class RedSync : public sdk::FoldingEncoder<RedSync> {
   // The highest of 0.8, 0.6, 0.4, 0.2, 0 that enough entries reach, all counted in one pass; 0
   // where none does.
   static float from_above(const kernels::SelectSegment& x, const Range& range,
-                          const sdk::KeptBand& band) {
+                          const sdk::KeptBand& band, kernels::CodePath path) {
     std::array<float, 5> thresholds;
     std::array<uint64_t, 5> counts;
     for (uint64_t j = 0; j < 5; ++j) thresholds[j] = range.at(0.2 * static_cast<double>(4 - j));
-    kernels::count_above(x.x, x.n, thresholds, counts.data());
+    kernels::count_above(x.x, x.n, thresholds, counts.data(), path);
     for (uint64_t j = 0; j < 5; ++j)
       if (counts[j] >= band.target) return thresholds[j] / band.slack;
     return 0;

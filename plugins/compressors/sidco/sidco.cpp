@@ -118,7 +118,7 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
   // All entries that are not zero.
   sidco::Sample first_sample(kernels::SelectSegment& x) const {
     const bool logs = law_ == sidco::Law::kGammaPareto;
-    const kernels::Statistics facts = sdk::first_statistics(x, {.logs = logs});
+    const kernels::Statistics facts = sdk::first_statistics(x, selection_.path(), {.logs = logs});
     const auto count = static_cast<double>(facts.nonzero);
     if (facts.nonzero == 0) return {};
     const double mean = facts.sum_of_magnitudes / count;
@@ -126,10 +126,10 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
             facts.sum_of_logs / count, logs};
   }
 
-  static sidco::Sample sample_above(kernels::SelectSegment& x, double origin) {
+  sidco::Sample sample_above(kernels::SelectSegment& x, double origin) const {
     const kernels::Fold* const fold = std::exchange(x.fold, nullptr);
-    const kernels::Exceedances facts = kernels::exceedances(x.x, x.n, static_cast<float>(origin),
-                                                            kernels::widest_code_path(), fold);
+    const kernels::Exceedances facts =
+        kernels::exceedances(x.x, x.n, static_cast<float>(origin), selection_.path(), fold);
     const auto count = static_cast<double>(facts.count);
     if (facts.count == 0) return {};
     const double mean = facts.sum / count;

@@ -66,7 +66,7 @@ class Sketch {
       const bool is_sketched = sketched(items[i].numel());
       const std::span<float> room = payload.room<float>(0);
       if (!is_sketched)
-        plugins::encode_dense(items[i], payload);
+        plugins::encode_dense(items[i], payload, path_);
       else if (call.round == 0)
         sketch::sketch(items[i].work().data(), items[i].numel(), shape_of(items[i].numel()),
                        hashes(call, items[i]), room.data(), path_);

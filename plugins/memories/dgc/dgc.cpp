@@ -1,6 +1,7 @@
 // The memory of Deep Gradient Compression: momentum before selection, masked where entries were
 // sent, and clipping of the local gradient. Gradients that are sent whole get their momentum after
 // averaging. Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
+#include <kernels/agreed.hpp>
 #include <kernels/fold.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/payload.hpp>
@@ -53,7 +54,8 @@ class Dgc {
         nesterov_(values.boolean("nesterov")),
         masking_(values.boolean("momentum_masking")),
         clipping_(clipping_named(values.choice("clipping"))),
-        clip_(values.real("clip")) {}
+        clip_(values.real("clip")),
+        path_(penstock::plugins::agreed_code_path("")) {}
 
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
             sdk::MemoryNeed& need) {
@@ -90,7 +92,7 @@ class Dgc {
       return kernels::compensate(
           {nesterov_ ? uint32_t{PENSTOCK_FORM_NESTEROV} : uint32_t{PENSTOCK_FORM_HEAVY_BALL}, m, 1,
            unscale, grad.data(), v.data(), u.data()},
-          v.size());
+          v.size(), path_);
     double norm = 0;
     if (clipping_ == Clipping::kNorm) norm = std::sqrt(square_norm(call, grad));
     if (global()) norm = std::sqrt(double{summed[0]} / call.step->world);
@@ -162,9 +164,9 @@ class Dgc {
     return clipping_ == Clipping::kNormGlobal || clipping_ == Clipping::kValueGlobal;
   }
 
-  static double square_norm(const sdk::Call& call, std::span<const float> scaled) {
+  double square_norm(const sdk::Call& call, std::span<const float> scaled) const {
     const double scale = call.step->grad_scale;
-    return kernels::sum_of_squares(scaled.data(), scaled.size()) / (scale * scale);
+    return kernels::sum_of_squares(scaled.data(), scaled.size(), path_) / (scale * scale);
   }
 
   Clip clip_for(double norm) const {
@@ -181,6 +183,7 @@ class Dgc {
   bool masking_;
   Clipping clipping_;
   double clip_;
+  kernels::CodePath path_;
 };
 
 }  // namespace

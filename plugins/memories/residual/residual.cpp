@@ -1,6 +1,7 @@
 // Error feedback: what was not sent is added to the next gradient.
 // Source: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy et al.,
 // "Error Feedback Fixes SignSGD", ICML 2019.
+#include <kernels/agreed.hpp>
 #include <kernels/fold.hpp>
 #include <kernels/payload.hpp>
 #include <penstock/memory.hpp>
@@ -20,7 +21,9 @@ class Residual {
       sdk::real_option("gamma", 1).above(0).summary("the gradient is added with this factor")};
 
   explicit Residual(const sdk::Options& values)
-      : beta_(values.real("beta")), gamma_(values.real("gamma")) {}
+      : beta_(values.real("beta")),
+        gamma_(values.real("gamma")),
+        path_(penstock::plugins::agreed_code_path("")) {}
 
   // The residual is what is compressed: encode takes out what it sends, and the rest stays.
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
@@ -39,7 +42,7 @@ class Residual {
     kernels::compensate({PENSTOCK_FORM_AFFINE, static_cast<float>(beta_),
                          static_cast<float>(gamma_), static_cast<float>(1 / call.step->grad_scale),
                          item.grad().data(), item.work().data(), nullptr},
-                        item.numel());
+                        item.numel(), path_);
   }
 
   void give_back(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
@@ -57,6 +60,7 @@ class Residual {
  private:
   double beta_;
   double gamma_;
+  kernels::CodePath path_;
 };
 
 }  // namespace

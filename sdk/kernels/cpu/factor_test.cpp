@@ -18,7 +18,7 @@ float* aligned(Floats& scratch) {
 
 Floats renewed(Floats factor, uint64_t rows, uint64_t rank) {
   Floats scratch(low_rank::orthogonalise_scratch_floats(rows, rank) + 16);
-  renew_factor(factor.data(), rows, rank, kSource, aligned(scratch));
+  renew_factor(factor.data(), rows, rank, kSource, aligned(scratch), widest_code_path());
   return factor;
 }
 
@@ -38,7 +38,7 @@ TEST(Factor, DrawnFactorsSpanTheirStream) {
   const uint64_t rows = 60, rank = 3;
   Floats drawn(rows * rank), stream(rows * rank);
   Floats scratch(low_rank::orthogonalise_scratch_floats(rows, rank) + 16);
-  draw_factor(drawn.data(), rows, rank, kSource, aligned(scratch));
+  draw_factor(drawn.data(), rows, rank, kSource, aligned(scratch), widest_code_path());
   expect_orthonormal(drawn, rows, rank);
   random_normal(kSource.seed, kSource.gradient, kSource.stream, 0, rows * rank, stream.data());
   for (uint64_t j = 0; j < rank; ++j) {  // projecting a column of the stream on the factor keeps it

@@ -72,7 +72,7 @@ bool same_bits(const Floats& a, const Floats& b) {
 TEST(LowRank, MultiplyIsTheMatrixProduct) {
   for (const Shape& shape : shapes()) {
     Case c(shape);
-    multiply(shape, c.m.data(), c.q.data(), c.p.data(), c.room());
+    multiply(shape, c.m.data(), c.q.data(), c.p.data(), c.room(), widest_code_path());
     for (uint64_t i = 0; i < shape.rows; ++i)
       for (uint64_t k = 0; k < shape.rank; ++k) {
         double sum = 0;
@@ -86,7 +86,7 @@ TEST(LowRank, MultiplyIsTheMatrixProduct) {
 TEST(LowRank, MultiplyTransposedIsTheProductWithTheTranspose) {
   for (const Shape& shape : shapes()) {
     Case c(shape);
-    multiply_transposed(shape, c.m.data(), c.p.data(), c.q.data(), c.room());
+    multiply_transposed(shape, c.m.data(), c.p.data(), c.q.data(), c.room(), widest_code_path());
     for (uint64_t j = 0; j < shape.cols; ++j)
       for (uint64_t k = 0; k < shape.rank; ++k) {
         double sum = 0;
@@ -101,7 +101,7 @@ TEST(LowRank, ExpandIsTheScaledProductOfTheFactors) {
   for (const Shape& shape : shapes()) {
     Case c(shape);
     Floats out(c.m.size(), 7.0f);
-    expand(shape, c.p.data(), c.q.data(), 0.25f, out.data(), c.room());
+    expand(shape, c.p.data(), c.q.data(), 0.25f, out.data(), c.room(), widest_code_path());
     for (uint64_t i = 0; i < shape.rows; ++i)
       for (uint64_t j = 0; j < shape.cols; ++j)
         ASSERT_NEAR(out[i * shape.cols + j], 0.25 * c.product(i, j), tolerance(shape.rank))
@@ -114,8 +114,8 @@ TEST(LowRank, TakeOutSubtractsWhatExpandGives) {
     Case c(shape);
     const Floats before = c.m;
     Floats out(c.m.size());
-    expand(shape, c.p.data(), c.q.data(), 1.0f, out.data(), c.room());
-    take_out(shape, c.m.data(), c.p.data(), c.q.data(), c.room());
+    expand(shape, c.p.data(), c.q.data(), 1.0f, out.data(), c.room(), widest_code_path());
+    take_out(shape, c.m.data(), c.p.data(), c.q.data(), c.room(), widest_code_path());
     for (uint64_t e = 0; e < out.size(); ++e) {
       const float expected = before[e] - out[e];
       ASSERT_EQ(c.m[e], expected) << named(shape) << " element " << e;
@@ -127,9 +127,11 @@ TEST(LowRank, MultiplyAndTakeOutHasTheBitsOfBothSteps) {
   for (const Shape& shape : shapes()) {
     Case together(shape), apart(shape);
     multiply_and_take_out(shape, together.m.data(), together.q.data(), together.p.data(),
-                          together.room());
-    multiply(shape, apart.m.data(), apart.q.data(), apart.p.data(), apart.room());
-    take_out(shape, apart.m.data(), apart.p.data(), apart.q.data(), apart.room());
+                          together.room(), widest_code_path());
+    multiply(shape, apart.m.data(), apart.q.data(), apart.p.data(), apart.room(),
+             widest_code_path());
+    take_out(shape, apart.m.data(), apart.p.data(), apart.q.data(), apart.room(),
+             widest_code_path());
     EXPECT_TRUE(same_bits(together.m, apart.m)) << named(shape);
     EXPECT_TRUE(same_bits(together.p, apart.p)) << named(shape);
   }
@@ -251,8 +253,8 @@ TEST(LowRank, BitsDoNotDependOnTheAlignmentOfTheMatrix) {
   Case c(shape);
   Floats shifted(c.m.size() + 1), p(c.p.size());
   std::copy(c.m.begin(), c.m.end(), shifted.begin() + 1);
-  multiply(shape, c.m.data(), c.q.data(), c.p.data(), c.room());
-  multiply(shape, shifted.data() + 1, c.q.data(), p.data(), c.room());
+  multiply(shape, c.m.data(), c.q.data(), c.p.data(), c.room(), widest_code_path());
+  multiply(shape, shifted.data() + 1, c.q.data(), p.data(), c.room(), widest_code_path());
   EXPECT_TRUE(same_bits(c.p, p));
 }
 
@@ -260,7 +262,7 @@ TEST(LowRank, BitsDoNotDependOnTheAlignmentOfTheMatrix) {
 TEST(LowRank, MultiplySumsInSixteenLanesJoinedByHalving) {
   const Shape shape{1, 53, 1};
   Case c(shape);
-  multiply(shape, c.m.data(), c.q.data(), c.p.data(), c.room());
+  multiply(shape, c.m.data(), c.q.data(), c.p.data(), c.room(), widest_code_path());
   float lanes[16] = {};
   for (uint64_t j = 0; j < 53; ++j) {
     const float term = c.m[j] * c.q[j];

@@ -72,7 +72,7 @@ TEST(RandomUniform, NumbersLieInTheOpenIntervalAndAreTheUpperBits) {
   const RandomKey key = random_key({1, 2, 3});
   const std::vector<uint32_t> drawn = words(key, 9, 100);
   std::vector<float> numbers(100);
-  random_uniform(key, 9, 100, numbers.data());
+  random_uniform(key, 9, 100, numbers.data(), widest_code_path());
   for (int k = 0; k < 100; ++k)
     EXPECT_EQ(numbers[k], (static_cast<float>(drawn[k] / 512) + 0.5f) / 8388608.0f);
 }

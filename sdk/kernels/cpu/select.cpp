@@ -318,7 +318,7 @@ void select_above(SelectSegment& segment, float threshold, uint64_t capacity, Se
     select_largest(segments, capacity, scratch, path);
   } else {  // the scratch is smaller than planned
     uint64_t passed = 0;
-    count_above(segment.x, segment.n, {&threshold, 1}, &passed);
+    count_above(segment.x, segment.n, {&threshold, 1}, &passed, path);
     emit_from_all(segments, std::min(passed, capacity), work);
   }
 }

@@ -34,7 +34,7 @@ struct Packed {
         nonzero(sign_words(values.size()), 0xdead) {
     n_zeros =
         pack_signs(values.data(), values.size(), negative.data(), zeros.data(), zeros.size(), path);
-    pack_nonzero(values.data(), values.size(), nonzero.data());
+    pack_nonzero(values.data(), values.size(), nonzero.data(), path);
   }
   bool listed() const { return n_zeros <= zeros.size(); }
   Signs signs() const {
@@ -132,7 +132,7 @@ TEST(Sign, BitsBehindTheLastElementAreIgnored) {
   const uint64_t negative = ~uint64_t{0}, nonzero = ~uint64_t{0};
   const Signs signs{&negative, nullptr, 0, &nonzero};
   Floats out(6, 7.0f);
-  majority_vote(&signs, 1, 5, out.data());
+  majority_vote(&signs, 1, 5, out.data(), widest_code_path());
   EXPECT_EQ(out, (Floats{-1, -1, -1, -1, -1, 7}));
 }
 
@@ -140,7 +140,7 @@ TEST(Sign, ANegativeBitOfAZeroDoesNotCount) {
   const uint64_t negative = 0b11, nonzero = 0b01;
   const Signs signs{&negative, nullptr, 0, &nonzero};
   Floats out(2);
-  majority_vote(&signs, 1, 2, out.data());
+  majority_vote(&signs, 1, 2, out.data(), widest_code_path());
   EXPECT_EQ(out, (Floats{-1, 0}));
 }
 

@@ -103,13 +103,13 @@ TEST(Stochastic, WhatIsTakenOutIsWhatIsAdded) {
 TEST(Stochastic, ZerosStayZeros) {
   Floats zeros(100);
   std::vector<uint8_t> codes(100, 1);
-  round_to_levels(zeros.data(), 100, {0.25f, 7}, kKey, 0, false, codes.data());
+  round_to_levels(zeros.data(), 100, {0.25f, 7}, kKey, 0, false, codes.data(), widest_code_path());
   EXPECT_EQ(codes, std::vector<uint8_t>(100));
   codes.assign(100, 1);
-  round_to_levels(zeros.data(), 100, {0.0f, 7}, kKey, 0, false, codes.data());
+  round_to_levels(zeros.data(), 100, {0.0f, 7}, kKey, 0, false, codes.data(), widest_code_path());
   EXPECT_EQ(codes, std::vector<uint8_t>(100));
   codes.assign(100, 1);
-  round_to_powers(zeros.data(), 100, 0, kKey, 0, false, codes.data());
+  round_to_powers(zeros.data(), 100, 0, kKey, 0, false, codes.data(), widest_code_path());
   EXPECT_EQ(codes, std::vector<uint8_t>(100));
 }
 

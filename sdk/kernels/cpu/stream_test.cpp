@@ -65,7 +65,7 @@ TEST(Stream, SumsOfSignsAreThoseOfParts) {
     for (uint64_t s = 0; s < 2; ++s)
       senders[s] = {{planes.data() + s * sign_words(kLarge) + first / 64, nullptr, 0, nullptr},
                     values[s]};
-    sum_valued_signs(senders, 2, count, kLarge + 64 - kLarge % 64, true, out);
+    sum_valued_signs(senders, 2, count, kLarge + 64 - kLarge % 64, true, out, widest_code_path());
   };
   Floats whole(kLarge + 1, kUntouched), parts(kLarge + 1, kUntouched);
   sum(0, kLarge, whole.data());
@@ -86,10 +86,10 @@ TEST(Stream, ExpandedFactorsAreThoseOfRows) {
   const auto misaligned = reinterpret_cast<uintptr_t>(scratch.data()) % 64 / sizeof(float);
   float* const room = scratch.data() + (16 - misaligned) % 16;
   Floats whole(shape.rows * shape.cols), rows(whole.size());
-  low_rank::expand(shape, p.data(), q.data(), 0.5f, whole.data(), room);
+  low_rank::expand(shape, p.data(), q.data(), 0.5f, whole.data(), room, widest_code_path());
   for (uint64_t i = 0; i < shape.rows; ++i)
     low_rank::expand({1, shape.cols, shape.rank}, p.data() + i * shape.rank, q.data(), 0.5f,
-                     rows.data() + i * shape.cols, room);
+                     rows.data() + i * shape.cols, room, widest_code_path());
   EXPECT_TRUE(same_bits(whole, rows));
 }
 

@@ -63,7 +63,8 @@ BENCH uint64_t bench_fold(const float* grad, float* work, float* u, float m, uin
 BENCH void bench_statistics(const float* x, uint64_t n, const float* thresholds,
                             uint64_t n_thresholds, uint64_t* counts, int logs, double* sums) {
   const kernels::Statistics found = kernels::statistics(
-      x, n, {.thresholds = {thresholds, n_thresholds}, .counts = counts, .logs = logs != 0});
+      x, n, {.thresholds = {thresholds, n_thresholds}, .counts = counts, .logs = logs != 0},
+      fastest());
   sums[0] = found.sum_of_magnitudes;
   sums[1] = found.sum_of_squares;
   sums[2] = found.sum_of_logs;

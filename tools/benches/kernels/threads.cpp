@@ -56,13 +56,14 @@ BENCH void bench_threads_rows(const float* x, uint64_t rows, uint64_t width, uin
 // QSGD of 8 bits with the largest magnitude of each 512, as the compressor does it, but not packed.
 BENCH void bench_threads_qsgd(float* x, uint64_t n, float* steps, uint8_t* codes, bool threads) {
   constexpr uint64_t kBucket = 512;
+  const kernels::Execution on = execution(threads);
   const auto encode = [&](uint32_t, uint64_t first, uint64_t last) {
     for (uint64_t b = first; b < last; ++b) {
       float* const bucket = x + b * kBucket;
-      steps[b] = kernels::grid_step(kernels::largest_magnitude(bucket, kBucket), 127);
+      steps[b] = kernels::grid_step(kernels::largest_magnitude(bucket, kBucket, on.path), 127);
       kernels::round_to_levels(bucket, kBucket, {steps[b], 127}, {1}, b * kBucket, false,
-                               codes + b * kBucket);
+                               codes + b * kBucket, on.path);
     }
   };
-  execution(threads).workers.for_rows(n / kBucket, kBucket, 1, encode);
+  on.workers.for_rows(n / kBucket, kBucket, 1, encode);
 }

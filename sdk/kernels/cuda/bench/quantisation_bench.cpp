@@ -17,7 +17,7 @@ constexpr uint64_t kVoters = 8;
 void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
   const uint64_t n = x.size(), words = sign_words(n);
   std::vector<uint64_t> plane(words);
-  kernels::pack_signs(x.data(), n, plane.data(), nullptr, 0);
+  kernels::pack_signs(x.data(), n, plane.data(), nullptr, 0, widest_code_path());
   auto* const negative = array<uint64_t>(words);
   auto* const zeros = array<uint32_t>(sign_zero_capacity(n));
   auto* const n_zeros = array<uint64_t>(1);
@@ -58,7 +58,7 @@ void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float*
 
 void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on_device) {
   const uint64_t n = x.size(), words = sign_words(n);
-  const float largest = kernels::largest_magnitude(x.data(), n);
+  const float largest = kernels::largest_magnitude(x.data(), n, widest_code_path());
   const float step = kernels::grid_step(largest, 127);
   auto* const steps = array(std::vector<float>{step});
   auto* const codes = array<uint8_t>(n);
@@ -68,15 +68,16 @@ void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on
     on_host(values.data(), expected.data());
     return fetch(codes, n) == expected;
   };
-  rows.push_back({"rounded by chance to 127 levels (QSGD)", n * 5,
-                  [=](cudaStream_t s) {
-                    return round_to_levels(on_device, n, 0, steps, 127, kKey, 0, false, codes, s);
-                  },
-                  [=] {
-                    return codes_are([=](float* values, uint8_t* to) {
-                      kernels::round_to_levels(values, n, {step, 127}, kKey, 0, false, to);
-                    });
-                  }});
+  rows.push_back(
+      {"rounded by chance to 127 levels (QSGD)", n * 5,
+       [=](cudaStream_t s) {
+         return round_to_levels(on_device, n, 0, steps, 127, kKey, 0, false, codes, s);
+       },
+       [=] {
+         return codes_are([=](float* values, uint8_t* to) {
+           kernels::round_to_levels(values, n, {step, 127}, kKey, 0, false, to, widest_code_path());
+         });
+       }});
   auto* const bases = array(std::vector<uint32_t>{power_base(largest)});
   rows.push_back({"rounded by chance to powers of two (natural)", n * 5,
                   [=](cudaStream_t s) {
@@ -84,7 +85,8 @@ void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on
                   },
                   [=] {
                     return codes_are([=](float* values, uint8_t* to) {
-                      kernels::round_to_powers(values, n, power_base(largest), kKey, 0, false, to);
+                      kernels::round_to_powers(values, n, power_base(largest), kKey, 0, false, to,
+                                               widest_code_path());
                     });
                   }});
   auto* const scale = array(std::vector<float>{largest / 8});
@@ -99,7 +101,7 @@ void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on
                     std::vector<float> values = x;
                     std::vector<uint64_t> below(words), kept(words);
                     kernels::round_to_signs(values.data(), n, largest / 8, kKey, 0, false,
-                                            below.data(), kept.data());
+                                            below.data(), kept.data(), widest_code_path());
                     return fetch(negative, words) == below && fetch(nonzero, words) == kept;
                   }});
   auto* const packed = array<uint64_t>(packed_words(n, 4));

@@ -116,14 +116,16 @@ void add_sums(std::vector<Row>& rows, const std::vector<float>& x, const float* 
   rows.push_back({"sum of squares", n * 4,
                   [=](cudaStream_t s) { return sum_of_squares(on_device, n, squares, work, s); },
                   [=, &x] {
-                    const double expected = kernels::sum_of_squares(x.data(), n);
+                    const double expected =
+                        kernels::sum_of_squares(x.data(), n, widest_code_path());
                     return std::fabs(fetch(squares, 1)[0] - expected) <= 1e-9 * expected;
                   }});
   auto* const facts = array<Statistics>(1);
   rows.push_back({"sums of |x|, x^2 and ln |x|, largest", n * 4,
                   [=](cudaStream_t s) { return statistics(on_device, n, true, facts, work, s); },
                   [=, &x] {
-                    const Statistics expected = kernels::statistics(x.data(), n);
+                    const Statistics expected =
+                        kernels::statistics(x.data(), n, {}, widest_code_path());
                     return fetch(facts, 1)[0].nonzero == expected.nonzero;
                   }});
   std::vector<float> limits;
@@ -135,7 +137,7 @@ void add_sums(std::vector<Row>& rows, const std::vector<float>& x, const float* 
        [=](cudaStream_t s) { return count_above(on_device, n, thresholds, 8, counts, s); },
        [=, &x] {
          std::vector<uint64_t> expected(8);
-         kernels::count_above(x.data(), n, limits, expected.data());
+         kernels::count_above(x.data(), n, limits, expected.data(), widest_code_path());
          return fetch(counts, 8) == expected;
        }});
 }

@@ -155,8 +155,8 @@ void check_random(uint64_t n, uint64_t first) {
   const RandomKey key = random_key({9, 8, 7, 6});
   std::vector<uint32_t> words(n);
   std::vector<float> uniform(n), normals(n);
-  kernels::random_words(key, first, n, words.data());
-  kernels::random_uniform(key, first, n, uniform.data());
+  kernels::random_words(key, first, n, words.data(), kernels::widest_code_path());
+  kernels::random_uniform(key, first, n, uniform.data(), kernels::widest_code_path());
   kernels::random_normal(3, 2, 1, first, n, normals.data());
   Array<uint32_t> got_words(n);
   Array<float> got_uniform(n), got_normals(n);
