@@ -175,10 +175,17 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
         who(group, "compressor", compressor.name), group.memory.name);
   }
   if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_MEMORY) && loses_mass) {
-    advice.warnings.push_back(
-        fmt::format("{} is biased and converges badly with memory \"{}\", which keeps nothing; "
-                    "memory = \"residual\" mends it",
-                    who(group, "compressor", compressor.name), group.memory.name));
+    // A vote has no size that an error could be measured in: what it wants is the momentum.
+    if (!compressor.final_result)
+      advice.warnings.push_back(
+          fmt::format("{} is biased and converges badly with memory \"{}\", which keeps nothing; "
+                      "memory = \"residual\" mends it",
+                      who(group, "compressor", compressor.name), group.memory.name));
+    else if (!group.memory.owns_momentum)
+      advice.warnings.push_back(fmt::format(
+          "{} votes on what memory \"{}\" makes of the gradients, and expects a momentum "
+          "there; memory = \"momentum\" has it",
+          who(group, "compressor", compressor.name), group.memory.name));
   }
   if (compressor.final_result && has(input.frontend, PENSTOCK_SET_SUM)) {
     advice.warnings.push_back(

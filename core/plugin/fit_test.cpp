@@ -243,6 +243,21 @@ TEST(Fit, ABiasedMethodWithoutMemoryIsWarnedAbout) {
   EXPECT_TRUE(contains(advice.value().warnings[0], "\"topk\""));
 }
 
+TEST(Fit, AVoteThatWantsAMemoryIsAdvisedToTakeTheMomentum) {
+  FitInput input = good_input();
+  input.groups[1].compressor.traits = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+  input.groups[1].compressor.final_result = true;
+  input.groups[1].memory = {"none", false, false, false};
+  Result<FitAdvice> advice = check_fit(input);
+  ASSERT_TRUE(advice.ok());
+  ASSERT_EQ(advice.value().warnings.size(), 1u);
+  EXPECT_TRUE(contains(advice.value().warnings[0], "memory = \"momentum\""));
+  input.groups[1].memory = {"momentum", false, true, false};
+  advice = check_fit(input);
+  ASSERT_TRUE(advice.ok());
+  EXPECT_TRUE(advice.value().warnings.empty());
+}
+
 TEST(Fit, AVoteIsNoSum) {
   FitInput input = good_input();
   input.groups[1].compressor.final_result = true;

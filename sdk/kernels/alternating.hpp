@@ -65,7 +65,7 @@ class AlternatingFactors : public sdk::FoldingEncoder<AlternatingFactors> {
  private:
   enum State : uint64_t { kLeft = 0, kRight = 1 };
 
-  bool sends_left(uint32_t phase) const { return (phase == 0) == (first_ == First::kLeft); }
+  bool sends_left(uint32_t phase) const { return (phase % 2 == 0) == (first_ == First::kLeft); }
 
   uint64_t entries(uint32_t phase, const sdk::Item& item) const {
     const uint64_t rank = rule_.rank_of(item);

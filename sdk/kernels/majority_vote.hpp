@@ -24,10 +24,12 @@ class MajorityVote {
     need.scratch_bytes = call.world * sizeof(kernels::Signs);
   }
 
-  void encode(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload) {
+  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
     const std::span<float> work = item.work();
     write_signs(work, payload, path_);
-    if (item.keeps()) kernels::take_out_by_sign(work.data(), work.size(), 1.0f, -1.0f, path_);
+    if (!item.keeps()) return;
+    const auto one = static_cast<float>(sdk::work_unit(call, item));
+    kernels::take_out_by_sign(work.data(), work.size(), one, -one, path_);
   }
 
   // Absent ranks do not vote. With DECODE_OWN the one voter is this rank: its signs.
@@ -41,6 +43,10 @@ class MajorityVote {
       }
       const std::span<float> out = items[i].out();
       kernels::majority_vote(voters.data(), n_voters, out.size(), out.data(), path_);
+      // Votes are ones in true units, so that a rate means the same whatever the loss scale.
+      const auto one = static_cast<float>(sdk::work_unit(call, items[i]));
+      if (one != 1)
+        for (float& vote : out) vote *= one;
     }
   }
 

@@ -78,12 +78,6 @@ inline Settled select_near(kernels::SelectSegment& target, float threshold, cons
   return settled;
 }
 
-// The units of work over those of the true gradient: work that is the gradient itself carries the
-// loss scale, all else does not.
-inline double work_unit(const Call& call, const Item& item) {
-  return item.c().work.data == item.c().grad.data ? call.step->grad_scale : 1;
-}
-
 // The entries of an item's work that compete, and room for those that go in section 0 of its
 // payload.
 inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& payload,

@@ -16,7 +16,10 @@ class SummedValues {
 
   static Option option() {
     return choice_option("value_type", "fp32", {"fp32", "fp16", "bf16"})
-        .summary("type of the values on the wire; what rounding leaves over stays in the memory");
+        .summary(
+            "type of the values on the wire; what rounding them leaves over stays in the memory, "
+            "what rounding their sum "
+            "leaves is lost");
   }
   explicit SummedValues(const Options& options) {
     if (options.choice("value_type") == "fp16") type_ = kernels::ValueType::kFloat16;

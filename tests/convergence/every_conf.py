@@ -27,7 +27,7 @@ SEED = 1
 
 def build(chosen: Recipe, task: DigitsTask) -> tuple[torch.nn.Module, Any]:
     model = task.make_model(SEED)
-    plain = torch.optim.SGD(model.parameters(), lr=chosen.learning_rate, momentum=chosen.momentum)
+    plain = torch.optim.SGD(model.parameters(), **chosen.optimizer(task.name))
     return model, hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters(), scheme=chosen.text())
 
 

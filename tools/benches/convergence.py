@@ -37,6 +37,7 @@ STEPS_PER_LAUNCH = 2000  # what an interruption may lose
 FIRST_LOSSES = 20
 FIRST_TOLERANCE = 1e-3  # relative
 FINAL_TOLERANCE = 0.02  # bits, or the spread over seeds where that is larger
+WELL_BELOW = 0.9  # of the first loss: two runs that stay at chance agree whatever they do
 
 # Schemes whose selection rests on a sample, or that round by chance to a neighbour twice as large: a difference in the
 # last bit of a gradient changes what is sent. Single losses may differ, the curve may not.
@@ -58,13 +59,14 @@ class Comparison:
 
     name: str
     label: str
+    setting: str  # what differs from the file in conf/, and the momentum where it is not the job's
     payload_bytes: float  # per rank and step, as handed to the transport
     first_gap: float  # largest relative difference among the first losses, any seed
     real_bits: float  # means over seeds
     simulated_bits: float
     seeds: int
     spread: float  # largest difference between two seeds of one side; of one seed, that of the dense scheme's seeds
-    trains: bool  # every run ends below where it began
+    trains: bool  # every run ends well below where it began
 
     @property
     def first_agrees(self) -> bool:
@@ -77,7 +79,7 @@ class Comparison:
     @property
     def verdict(self) -> str:
         if not self.trains:
-            return "**diverges**"
+            return "**does not train**"
         return "agrees" if self.agrees else "**differs**"
 
     @property
@@ -113,10 +115,6 @@ def _store(key: str, run: dict[str, Any]) -> None:
     partial = CACHE / f"{key}.partial"
     partial.write_text(json.dumps(run))
     partial.replace(CACHE / f"{key}.json")
-
-
-def _optimizer(chosen: Recipe) -> dict[str, float]:
-    return {"learning_rate": chosen.learning_rate, "momentum": chosen.momentum}
 
 
 @functools.cache
@@ -163,7 +161,7 @@ def simulated_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     files = {REPOSITORY / "tests/oracle/training.py"}
     for method in methods:
         _imported(Path(sys.modules[type(method).__module__].__file__ or ""), files)
-    facts = [json.dumps([sorted(map(_state, methods)), _optimizer(chosen), vars(setting), seed]).encode()]
+    facts = [json.dumps([sorted(map(_state, methods)), chosen.optimizer(setting.task), vars(setting), seed]).encode()]
     return "simulated-" + _digest(facts + _shared_code() + [path.read_bytes() for path in sorted(files)])
 
 
@@ -178,7 +176,7 @@ def _words(table: Any) -> set[str]:
 
 def real_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     """Scheme, job, frontend, the core as built and the plugins that the scheme names."""
-    facts = [json.dumps([chosen.name, chosen.text(), _optimizer(chosen), vars(setting), seed], sort_keys=True).encode()]
+    facts = [json.dumps([chosen.name, chosen.text(), chosen.optimizer(setting.task), vars(setting), seed], sort_keys=True).encode()]
     built = _code("tools/quickstart_job/train.py", "frontends/python/penstock/**/*.py", "build/release/lib/*.so")
     for word in sorted(_words(chosen.table()) | {"mpi", "none"}):
         built += _code(f"build/release/lib/penstock/plugins/*-{glob.escape(word)}.so")
@@ -204,7 +202,7 @@ def simulated(chosen: Recipe, setting: Setting, seed: int, progress_style: str =
             steps=setting.steps,
             seed=seed,
             on_step=lambda step, loss: progress.update(step, loss),
-            **_optimizer(chosen),
+            **chosen.optimizer(setting.task),
         ).as_json()
         progress.close()
         _store(key, run)
@@ -253,6 +251,17 @@ def first_gap(a: Sequence[float], b: Sequence[float]) -> float:
     return max(abs(x - y) / abs(y) for x, y in zip(a[:FIRST_LOSSES], b[:FIRST_LOSSES], strict=True))
 
 
+def setting_words(chosen: Recipe, task: str) -> str:
+    """What a row has that the file in conf/ and the job's optimizer have not."""
+    optimizer = chosen.optimizer(task)
+    words = [chosen.setting]
+    if optimizer["learning_rate"] != 0.1:
+        words.append(f"rate {optimizer['learning_rate']:g}")
+    if optimizer["momentum"] != 0.9:
+        words.append(f"momentum {optimizer['momentum']:g}")
+    return "; ".join(words)
+
+
 def compare(
     names: Sequence[str], setting: Setting, seeds: Sequence[int], one_seed: Sequence[str] = ()
 ) -> list[Comparison]:
@@ -272,12 +281,13 @@ def compare(
             Comparison(
                 name=name,
                 label=chosen.label,
+                setting=setting_words(chosen, setting.task),
                 first_gap=max(first_gap(a["losses"], b["losses"]) for a, b in zip(ours, theirs)),
                 real_bits=statistics.mean(sides[0]),
                 simulated_bits=statistics.mean(sides[1]),
                 seeds=len(ours),
                 spread=max(max(side) - min(side) for side in sides),
-                trains=all(run["bits"] < run["losses"][0] / math.log(2) for run in ours + theirs),
+                trains=all(run["bits"] < WELL_BELOW * run["losses"][0] / math.log(2) for run in ours + theirs),
                 payload_bytes=statistics.mean(run["payload_bytes_per_step"] for run in ours),
             )
         )
@@ -297,12 +307,18 @@ Every scheme on several ranks against a single-process simulation of its method 
 order. Validation loss in bits per target, mean over seeds. Spread is the largest difference between two seeds; where there is one
 seed, that of s-sgd. Bytes are those of one rank and step. Each section says which command made it.
 
+"Setting" is what a row has that its file in `conf/`, with the paper's settings, has not. Densities are 1 % where papers have 0.1 %: that
+is of models a hundred times larger, and would be one entry of a bias of 128 here. Rules that leave small gradients as they are would
+leave all of these, so they are dropped where that is so. The optimizer is SGD with a rate of 0.1 and a momentum of 0.9 but for what is
+said; a memory that has the momentum (dgc, signum) goes with an optimizer without. On digits, whose gradients all point the same way at
+first, some methods do not train with momentum, and their simulations do not either: there it is 0.
+
 Methods that fit a threshold to statistics (Gaussian-k, SIDCo) have the simulation's losses to the bit for the first 30 to 200 steps; then
 a sum's last bit decides whether one entry passes, and the two runs part as two seeds do: there only the means over seeds say
 anything.
 
 Wanted: the first {FIRST_LOSSES} losses to {FIRST_TOLERANCE:g} relative where nothing is sampled; final means within their spread or
-{FINAL_TOLERANCE} bits.
+{FINAL_TOLERANCE} bits; and that it trains: the loss ends below {WELL_BELOW:g} of where it began.
 """
 
 
@@ -320,14 +336,15 @@ def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) 
     lines = [
         f"Task {setting.task}, {setting.steps} steps, {setting.ranks} ranks: `{command}`.",
         "",
-        "| scheme | seeds | first losses, largest gap | runtime | simulation | difference | spread | bytes | gap to dense | verdict |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| scheme | setting | seeds | first losses, largest gap | runtime | simulation | difference | spread | bytes | gap to dense |"
+        " verdict |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for c in comparisons:
         first = f"{c.first_gap:.1e}" + (" (samples)" if c.name in SAMPLING else "")
         gap = f"{c.real_bits - dense.real_bits:+.3f}" if dense else "-"
         lines.append(
-            f"| {c.label} | {c.seeds} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
+            f"| {c.label} | {c.setting} | {c.seeds} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
             f" {c.real_bits - c.simulated_bits:+.4f} | {c.spread:.4f} | {c.payload_bytes:,.0f} | {gap} | {c.verdict} |"
         )
     return "\n".join(lines) + "\n"

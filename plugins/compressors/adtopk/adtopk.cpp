@@ -130,7 +130,8 @@ class AdTopK {
   }
 
  private:
-  bool selects_rows(uint32_t phase) const { return mode_ == Mode::kPlain || phase == 0; }
+  // The plan may have more phases than the two of this method: as many as suit all compressors.
+  bool selects_rows(uint32_t phase) const { return mode_ == Mode::kPlain || phase % 2 == 0; }
 
   // Room of a selection over the whole: a reused threshold may let a tenth more pass, and late in
   // the training a row-by-row selection may take its place.
@@ -172,20 +173,21 @@ class AdTopK {
   uint64_t choose_by_threshold(const sdk::Call& call, const sdk::Item& item,
                                const adtopk::Axis& axis, Reuse& reuse, uint32_t* indices) const {
     const std::span<const float> work = item.work();
+    const auto unit = static_cast<float>(sdk::work_unit(call, item));
     const uint64_t index = call.step->index;
     const bool late = total_steps_ > 0 && index > total_steps_ - total_steps_ / 4;
     if (late && reuse.settled != 0) return choose_by_rows(call, item, axis, indices);
     reuse.age += 2;  // every other step comes here
     const bool fresh = index < warm_up_steps_ || reuse.interval == 0;
     if (!fresh && reuse.age < reuse.interval) {
-      const uint64_t count = kernels::select_above(work.data(), work.size(), reuse.threshold,
+      const uint64_t count = kernels::select_above(work.data(), work.size(), reuse.threshold * unit,
                                                    most_passing(work.size()), indices, nullptr,
                                                    scratch(call), on_.path);
       if (10 * count >= 9 * whole_kept(work.size())) return count;
     }
     const bool due = !fresh && reuse.age >= reuse.interval;
     const uint64_t count = choose_exactly(call, item, indices);
-    const float smallest = smallest_of(work, indices, count);
+    const float smallest = smallest_of(work, indices, count) / unit;
     if (fresh) reuse.interval = static_cast<float>(reuse_steps_);
     if (due)
       reuse.adapt(smallest);

@@ -39,7 +39,7 @@ class MaxMin {
         stochastic_(values.choice("rounding") == "stochastic"),
         on_(plugins::agreed_execution("maxmin")) {
     if (blocks_.size % 64 != 0)
-      throw sdk::invalid_argument("block is ", blocks_.size,
+      throw sdk::invalid_argument("maxmin: block is ", blocks_.size,
                                   ", expected a multiple of 64, such as ",
                                   (blocks_.size + 63) / 64 * 64);
   }

@@ -121,6 +121,16 @@ void set_zeros(OwnedPayload& payload, const std::vector<uint32_t>& zeros) {
   payload.section(1).count = zeros.size();
 }
 
+TEST(SignSgd, AVoteIsOneInTrueUnitsWhateverTheLossScale) {
+  for (const char* memory : {"none", "momentum"})
+    for (const float scale : {1.0f, 1024.0f}) {
+      CompressorRig rig({.ranks = 3}, {{4}}, signsgd(), {}, load_plugin("memory", memory));
+      const Tensors gradient{{2 * scale, -3 * scale, 0, scale}};
+      const Tensors vote = rig.step({gradient, gradient, gradient}, {.grad_scale = scale});
+      EXPECT_EQ(vote[0], (std::vector<float>{scale, -scale, 0, scale})) << memory << ' ' << scale;
+    }
+}
+
 TEST(SignSgd, PayloadsThatCannotBeAreRefusedByRankAndGradient) {
   CompressorRig rig({.ranks = 1}, {{640}}, signsgd());
   const auto refused = [&](const std::function<void(OwnedPayload&)>& change, const char* why) {

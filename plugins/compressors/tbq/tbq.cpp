@@ -62,8 +62,8 @@ class Tbq {
       : threshold_(static_cast<float>(values.real("threshold"))),
         path_(plugins::agreed_code_path("tbq")) {
     if (!(threshold_ >= std::numeric_limits<float>::min()))
-      throw sdk::invalid_argument("threshold is ", values.real("threshold"), ", expected at least ",
-                                  std::numeric_limits<float>::min());
+      throw sdk::invalid_argument("tbq: threshold is ", values.real("threshold"),
+                                  ", expected at least ", std::numeric_limits<float>::min());
   }
 
   void describe(penstock_compressor_traits& traits) const {
@@ -83,9 +83,7 @@ class Tbq {
   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
     const std::span<float> work = item.work();
     const std::span<uint64_t> words = payload.room<uint64_t>(kCodes);
-    const bool is_grad = item.c().work.data == item.c().grad.data;
-    const float threshold =
-        is_grad ? static_cast<float>(threshold_ * call.step->grad_scale) : threshold_;
+    const auto threshold = static_cast<float>(threshold_ * sdk::work_unit(call, item));
     uint8_t codes[kTile];
     for (uint64_t at = 0; at < work.size(); at += kTile) {
       const uint64_t count = std::min(kTile, work.size() - at);

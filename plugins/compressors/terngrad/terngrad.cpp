@@ -27,7 +27,11 @@ class TernGrad {
           .summary("elements beyond so many standard deviations are clipped; 0: none are")};
 
   explicit TernGrad(const sdk::Options& values)
-      : clip_(values.real("clip")), on_(plugins::agreed_execution("stochastic")) {}
+      : clip_(values.real("clip")), on_(plugins::agreed_execution("stochastic")) {
+    if (clip_ > 0 && clip_ < kLeastClip)
+      throw sdk::invalid_argument("terngrad: clip is ", clip_, ", expected 0 or at least ",
+                                  kLeastClip, "; 0 clips nothing, 2.5 is the paper's");
+  }
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_RANDOM;
@@ -80,6 +84,7 @@ class TernGrad {
   }
 
  private:
+  static constexpr double kLeastClip = 1e-3;  // below, next to nothing would be left
   enum Section : uint64_t { kNegative = 0, kNonzero = 1, kScale = 2 };
 
   // The largest magnitude after clipping. The deviation is that from zero, the mean of a gradient

@@ -88,6 +88,16 @@ class TopK {
     return {work.data(), work.size(), payload.room<uint32_t>(0).data(), nullptr};
   }
 
+  // Magnitudes of several gradients are compared as they stand.
+  static void check_units(const sdk::Call& call, const sdk::Items& items) {
+    for (uint64_t i = 1; i < items.size(); ++i)
+      if (sdk::work_unit(call, items[i]) != sdk::work_unit(call, items[0]))
+        throw sdk::invalid_argument(
+            "top-k with scope = \"bucket\" compares gradients '", items[0].name(), "' and '",
+            items[i].name(), "', of which one has a memory and the other carries a loss scale of ",
+            call.step->grad_scale, "; give both the same memory, or set scope = \"item\"");
+  }
+
   void encode_bucket(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads,
                      const penstock_fold* const* folds) {
     if (items.size() == 0) return;
@@ -103,6 +113,7 @@ class TopK {
                                   "them with 32 bits, expected fewer than ",
                                   sdk::kMostIndexedEntries,
                                   "; make buckets smaller or set scope = \"item\"");
+    check_units(call, items);
     const auto segments = call.scratch<kernels::SelectSegment>(items.size());
     const auto all_folds = call.scratch<kernels::Fold>(items.size(), items.size() * kFoldOffset);
     for (uint64_t i = 0; i < items.size(); ++i) {

@@ -19,7 +19,12 @@ class Momentum {
           .summary("weight of the average so far; the gradient has the rest of 1. The optimizer "
                    "must have no momentum")};
 
-  explicit Momentum(const sdk::Options& values) : momentum_(values.real("momentum")) {}
+  explicit Momentum(const sdk::Options& values) : momentum_(values.real("momentum")) {
+    if (static_cast<float>(momentum_) == 1)
+      throw sdk::invalid_argument("momentum: momentum is ", momentum_,
+                                  ", expected less than 1, which would leave gradients no weight; "
+                                  "try 0.9");
+  }
 
   // Work is a copy: sending does not use the average up, so encode may not take anything out of it.
   // The average is no mass that is owed to anybody, hence a soft state: saved, never summed.

@@ -212,4 +212,10 @@ class PayloadReader {
   Item item_;
 };
 
+// The units of work over those of the true gradient: work that is the gradient itself carries the
+// loss scale, all else does not.
+inline double work_unit(const Call& call, const Item& item) {
+  return item.c().work.data == item.c().grad.data ? call.step->grad_scale : 1;
+}
+
 }  // namespace penstock::sdk
