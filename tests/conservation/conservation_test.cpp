@@ -8,7 +8,7 @@ namespace penstock::test {
 namespace {
 
 constexpr uint64_t kSteps = 100;
-const std::vector<Shape> kShapes{{12, 10}, {37}, {5, 3, 3}, {1}};
+const std::vector<Shape> kShapes{{6, 10}, {19}, {4, 3, 2}, {1}};
 
 struct Memory {
   const char* name;
@@ -49,7 +49,7 @@ TEST_P(Conservation, DecodedSumsAndWhatIsKeptAddUpToAllGradients) {
       ASSERT_NO_FATAL_FAILURE(
           expect_conservation(rig, {"heavy_tailed", heavy_tailed}, kSteps, KeptSize::kByLargest));
       CompressorRig once(settings, kShapes, plugin, options, kept_by, memory.options);
-      once.step(draw_gradients(heavy_tailed, ranks, {120, 37, 45, 1}, 0));
+      once.step(draw_gradients(heavy_tailed, ranks, {60, 19, 24, 1}, 0));
       if ((traits_of(plugin).flags & PENSTOCK_COMPRESSOR_NEEDS_MEMORY) != 0) {
         EXPECT_TRUE(keeps_something(once)) << "nothing was left over, and so nothing is shown";
       }
