@@ -21,6 +21,22 @@ using testing::with_ranks;
 
 const std::string kTopK = "compressor = \"topk\"\nmemory = \"residual\"\nscheduler = \"fusion\"";
 
+// A step of a set of one gradient of 16 bits; `values` become the result.
+Status run_half_step(Set& set, uint32_t dtype, std::vector<uint16_t>& values) {
+  const auto numel = static_cast<int64_t>(values.size());
+  penstock_tensor tensor{};
+  tensor.struct_size = sizeof tensor;
+  tensor.shape = &numel;
+  tensor.n_dims = 1;
+  tensor.data = values.data();
+  tensor.numel = values.size();
+  tensor.dtype = dtype;
+  tensor.device_type = PENSTOCK_DEVICE_CPU;
+  PENSTOCK_TRY(set.gradient_ready(0, tensor));
+  PENSTOCK_TRY(set.wait_all());
+  return set.step_end(true);
+}
+
 // One gradient of two entries, of which one is sent: the first, as long as it is the larger.
 void expect_small_steps_to_add_up(uint32_t dtype, float first, float small) {
   const bool half = dtype == PENSTOCK_FLOAT16;
@@ -35,18 +51,7 @@ void expect_small_steps_to_add_up(uint32_t dtype, float first, float small) {
                std::vector<uint16_t> values(2);
                const auto step = [&](float sent, float kept) {
                  values = {bits(sent), bits(kept)};
-                 penstock_tensor tensor{};
-                 tensor.struct_size = sizeof tensor;
-                 const int64_t shape[] = {2};
-                 tensor.shape = shape;
-                 tensor.n_dims = 1;
-                 tensor.data = values.data();
-                 tensor.numel = 2;
-                 tensor.dtype = dtype;
-                 tensor.device_type = PENSTOCK_DEVICE_CPU;
-                 ASSERT_OK(set.value()->gradient_ready(0, tensor));
-                 ASSERT_OK(set.value()->wait_all());
-                 ASSERT_OK(set.value()->step_end(true));
+                 ASSERT_OK(run_half_step(*set.value(), dtype, values));
                };
                step(8 * first, first);
                for (int i = 0; i < 16; ++i) step(8 * first, small);
@@ -59,6 +64,32 @@ void expect_small_steps_to_add_up(uint32_t dtype, float first, float small) {
 TEST(Memories, KeepFloat32ForGradientsOf16Bits) {
   expect_small_steps_to_add_up(PENSTOCK_FLOAT16, 1024, 0.25f);
   expect_small_steps_to_add_up(PENSTOCK_BFLOAT16, 256, 0.5f);
+}
+
+TEST(Memories, HandWhatTheyKeptToGradientsOf16BitsAtASwitch) {
+  for (const uint32_t dtype : {PENSTOCK_FLOAT16, PENSTOCK_BFLOAT16})
+    for (const char* next : {"none", "fp16"}) {  // in place, and by way of float32
+      const auto bits = [&](float value) {
+        return dtype == PENSTOCK_FLOAT16 ? test::to_float16(value) : test::to_bfloat16(value);
+      };
+      const std::string tables = fmt::format(
+          "[compressor.topk]\ndensity = 0.5\n[[switch]]\nat_step = 1\n"
+          "set = {{ scheme.compressor = \"{}\", scheme.memory = \"none\" }}\n",
+          next);
+      with_ranks(2, scheme_text(kTopK, tables), [&](Runtime& runtime, uint32_t) {
+        auto set = make_set(runtime, {{"weight", {2}, dtype}});
+        ASSERT_OK(set.status());
+        std::vector<uint16_t> values{bits(8), bits(-3)};
+        ASSERT_OK(run_half_step(*set.value(), dtype, values));
+        EXPECT_EQ(values, (std::vector<uint16_t>{bits(8), bits(0)}));
+        values = {bits(0.5f), bits(0.25f)};
+        ASSERT_OK(run_half_step(*set.value(), dtype, values));
+        EXPECT_EQ(values, (std::vector<uint16_t>{bits(0.5f), bits(-2.75f)})) << next;
+        values = {bits(1), bits(2)};
+        ASSERT_OK(run_half_step(*set.value(), dtype, values));
+        EXPECT_EQ(values, (std::vector<uint16_t>{bits(1), bits(2)})) << next;
+      });
+    }
 }
 
 TEST(Memories, KeepNothingForExemptGradients) {

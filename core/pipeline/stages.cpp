@@ -13,6 +13,20 @@ Stage span(BucketRun& bucket, std::string_view stage) {
   return Stage(bucket.context.timeline, stage, bucket.label, bucket.context.step.index);
 }
 
+// Where nothing keeps float32, 16 bits hold the gradient and the carry, rounded once.
+void add_carry_to_halves(uint32_t dtype, void* values, const float* carry, uint64_t count,
+                         float scale) {
+  constexpr uint64_t kTile = 1024;
+  float sum[kTile];
+  for (uint64_t start = 0; start < count; start += kTile) {
+    const uint64_t part = std::min(kTile, count - start);
+    auto* halves = static_cast<uint16_t*>(values) + start;
+    to_float32(dtype, halves, sum, part);
+    for (uint64_t i = 0; i < part; ++i) sum[i] += carry[start + i] * scale;
+    from_float32(dtype, sum, halves, part);
+  }
+}
+
 void add_carry(ItemRun& item, void* values, double grad_scale) {
   const float* carry = item.gradient->carry.as<float>() + item.piece.first;
   if (item.dtype == PENSTOCK_FLOAT32) {
@@ -22,6 +36,9 @@ void add_carry(ItemRun& item, void* values, double grad_scale) {
   } else if (item.dtype == PENSTOCK_FLOAT64) {
     auto* target = static_cast<double*>(values);
     for (uint64_t i = 0; i < item.piece.numel; ++i) target[i] += carry[i] * grad_scale;
+  } else if (item.dtype == PENSTOCK_FLOAT16 || item.dtype == PENSTOCK_BFLOAT16) {
+    add_carry_to_halves(item.dtype, values, carry, item.piece.numel,
+                        static_cast<float>(grad_scale));
   }
 }
 

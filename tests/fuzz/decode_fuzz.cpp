@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <fuzz/mutate.hpp>
 #include <memory>
 #include <penstock/views.hpp>
+#include <support/every_compressor.hpp>
 #include <support/half.hpp>
 #include <support/rig.hpp>
 
@@ -238,16 +238,6 @@ std::vector<OptionSettings> settings_of(const LoadedPlugin& plugin) {
   return all;
 }
 
-std::vector<std::filesystem::path> compressors() {
-  const char* const folder = std::getenv("PENSTOCK_PLUGIN_DIRECTORY");
-  std::vector<std::filesystem::path> found;
-  if (folder == nullptr) return found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().filename().string().starts_with("compressor-")) found.push_back(entry.path());
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 class DecodeFuzz : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(DecodeFuzz, DamagedPayloadsAreRefusedOrDecodeToFiniteNumbers) {
@@ -276,18 +266,13 @@ TEST_P(DecodeFuzz, DamagedPayloadsAreRefusedOrDecodeToFiniteNumbers) {
   EXPECT_GT(tally.decoded, 0u) << "nothing was decoded";
 }
 
-std::string name_of(const ::testing::TestParamInfo<std::filesystem::path>& info) {
-  std::string name = info.param.stem().string().substr(std::strlen("compressor-"));
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return std::isalnum(c) == 0; }, '_');
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(EveryCompressor, DecodeFuzz, ::testing::ValuesIn(compressors()), name_of);
+INSTANTIATE_TEST_SUITE_P(EveryCompressor, DecodeFuzz, ::testing::ValuesIn(compressor_files()),
+                         parameter_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DecodeFuzz);  // the next test says so
 
 TEST(DecodeFuzzFolder, HasCompressors) {
-  EXPECT_GE(compressors().size(), 8u) << "PENSTOCK_PLUGIN_DIRECTORY names a folder without plugins";
+  EXPECT_GE(compressor_files().size(), 8u)
+      << "PENSTOCK_PLUGIN_DIRECTORY names a folder without plugins";
 }
 
 }  // namespace

@@ -29,48 +29,112 @@ StepSettings kind_of(uint64_t step, uint32_t ranks) {
   return settings;
 }
 
+using Elements = std::vector<std::vector<double>>;  // [item][element]
+
+Elements zeros(const CompressorRig& rig) {
+  Elements made;
+  for (uint64_t i = 0; i < rig.n_items(); ++i) made.emplace_back(rig.numel(i));
+  return made;
+}
+
+// Where a sum over ranks is made in 16 bits, it rounds by so much of what is sent (and of the
+// smallest subnormal), and nobody keeps that.
+struct Rounding {
+  double relative = 0x1p-24;
+  double absolute = 0x1p-149;
+};
+Rounding rounding_of_sums(const CompressorRig& rig, uint64_t item) {
+  Rounding rounding;
+  for (uint32_t phase = 0; phase < rig.need(item).period; ++phase)
+    for (const PlannedRound& round : rig.need(item, phase).rounds)
+      for (const penstock_section_bound& section : round.sections) {
+        if (round.c.combine != PENSTOCK_COMBINE_SUM) continue;
+        if (section.dtype == PENSTOCK_FLOAT16) rounding = {0x1p-11, 0x1p-25};
+        if (section.dtype == PENSTOCK_BFLOAT16) rounding = {0x1p-8, 0x1p-134};
+      }
+  return rounding;
+}
+
+// What went through the rig, in double.
+struct Books {
+  explicit Books(CompressorRig& rig)
+      : balance(rig.ranks(), zeros(rig)), magnitude(balance), total(zeros(rig)), sent(total) {}
+  std::vector<Elements> balance;    // of each rank: gradients less what it sent
+  std::vector<Elements> magnitude;  // of each rank: sum of |gradient|
+  Elements total;                   // gradients of all ranks less the decoded sums
+  Elements sent;                    // sum of |sent| over ranks and steps
+};
+
+// Adds a step. Where nothing is ever left over nothing is kept, and a step without effect is gone.
+void enter(Books& books, const CompressorRig& rig, const RankTensors& gradients,
+           const Tensors& mean, const StepSettings& settings) {
+  const bool took_effect = settings.applied && !settings.void_rank;
+  for (uint64_t i = 0; i < rig.n_items(); ++i) {
+    const bool keeps = rig.memory_need(i).work_is == PENSTOCK_WORK_IS_STATE;
+    if (!keeps && !took_effect) continue;
+    for (uint64_t e = 0; e < rig.numel(i); ++e) {
+      if (took_effect) books.total[i][e] -= double{mean[i][e]} * rig.ranks();
+      for (uint32_t r = 0; r < rig.ranks(); ++r) {
+        if (settings.void_rank == r) continue;
+        if (!settings.joined.empty() && settings.joined[0] == r) continue;
+        const double gradient = gradients[r][i][e];
+        books.total[i][e] += gradient;
+        books.balance[r][i][e] += gradient;
+        books.magnitude[r][i][e] += std::fabs(gradient);
+        if (!took_effect) continue;
+        // What is compressed in place is in the units of the loss scale.
+        const double sent = double{rig.sent(r, i)[e]} / (keeps ? 1 : settings.grad_scale);
+        books.balance[r][i][e] -= sent;
+        books.sent[i][e] += std::fabs(sent);
+      }
+    }
+  }
+}
+
+void share_the_largest(std::vector<double>& sizes) {
+  if (!sizes.empty())
+    std::fill(sizes.begin(), sizes.end(), *std::max_element(sizes.begin(), sizes.end()));
+}
+
 }  // namespace
 
 void expect_conservation(CompressorRig& rig, const Distribution& distribution, uint64_t steps,
                          KeptSize kept_size) {
-  using Sums = std::vector<std::vector<std::vector<double>>>;  // [rank][item][element]
   std::vector<uint64_t> numels;
   for (uint64_t i = 0; i < rig.n_items(); ++i) numels.push_back(rig.numel(i));
-  Sums balance(rig.ranks()), magnitude(rig.ranks());
-  for (uint32_t r = 0; r < rig.ranks(); ++r)
-    for (const uint64_t numel : numels) {
-      balance[r].emplace_back(numel);
-      magnitude[r].emplace_back(numel);
-    }
+  Books books(rig);
   for (uint64_t step = 0; step < steps; ++step) {
     const RankTensors gradients = draw_gradients(distribution.draw, rig.ranks(), numels, step);
     const StepSettings settings = kind_of(step, rig.ranks());
-    rig.step(gradients, settings);
-    const bool took_effect = settings.applied && !settings.void_rank;
-    for (uint32_t r = 0; r < rig.ranks(); ++r) {
-      if (settings.void_rank == r) continue;
-      if (!settings.joined.empty() && settings.joined[0] == r) continue;
-      for (uint64_t i = 0; i < numels.size(); ++i)
-        for (uint64_t e = 0; e < numels[i]; ++e) {
-          balance[r][i][e] += double{gradients[r][i][e]};
-          magnitude[r][i][e] += std::fabs(double{gradients[r][i][e]});
-          if (took_effect) balance[r][i][e] -= double{rig.sent(r, i)[e]};
-        }
-    }
+    enter(books, rig, gradients, rig.step(gradients, settings), settings);
   }
   // Every addition to what is kept rounds once, by at most 2^-24 of a sum of magnitudes (or of the
-  // smallest subnormal); a step adds the gradient, takes out and may add again.
-  for (uint32_t r = 0; r < rig.ranks(); ++r)
-    for (uint64_t i = 0; i < numels.size(); ++i) {
+  // smallest subnormal); a step adds the gradient, takes out and may add again. The sum over ranks
+  // rounds once for each of them, and the mean once.
+  for (uint64_t i = 0; i < numels.size(); ++i) {
+    if (kept_size == KeptSize::kByLargest) share_the_largest(books.sent[i]);
+    const Rounding of_sum = rounding_of_sums(rig, i);
+    std::vector<double> bound(numels[i]);
+    for (uint64_t e = 0; e < numels[i]; ++e)
+      bound[e] = (rig.ranks() + 1) * (of_sum.relative * books.sent[i][e] +
+                                      static_cast<double>(steps) * of_sum.absolute);
+    for (uint32_t r = 0; r < rig.ranks(); ++r) {
       const std::vector<float> kept = rig.drain(r, i);
-      std::vector<double>& sizes = magnitude[r][i];
-      if (kept_size == KeptSize::kByLargest && !sizes.empty())
-        std::fill(sizes.begin(), sizes.end(), *std::max_element(sizes.begin(), sizes.end()));
-      for (uint64_t e = 0; e < numels[i]; ++e)
-        ASSERT_NEAR(balance[r][i][e], double{kept[e]},
-                    static_cast<double>(3 * steps) * (0x1p-24 * magnitude[r][i][e] + 0x1p-149))
+      std::vector<double>& sizes = books.magnitude[r][i];
+      if (kept_size == KeptSize::kByLargest) share_the_largest(sizes);
+      for (uint64_t e = 0; e < numels[i]; ++e) {
+        const double own = static_cast<double>(3 * steps) * (0x1p-24 * sizes[e] + 0x1p-149);
+        ASSERT_NEAR(books.balance[r][i][e], double{kept[e]}, own)
             << distribution.name << ": element " << e << " of item " << i << " on rank " << r;
+        books.total[i][e] -= double{kept[e]};
+        bound[e] += own;
+      }
     }
+    for (uint64_t e = 0; e < numels[i]; ++e)
+      ASSERT_LE(std::fabs(books.total[i][e]), bound[e])
+          << distribution.name << ": element " << e << " of item " << i << " in the sum over "
+          << rig.ranks() << " ranks";
+  }
 }
 
 }  // namespace penstock::test

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <support/compressor_cases.hpp>
+#include <support/contraction.hpp>
 #include <support/low_rank_oracle.hpp>
 
 #include <string>
@@ -144,6 +145,20 @@ inline void expect_balance(CompressorRig& rig, const std::vector<Shape>& shapes,
       // 300 float additions of terms up to 10, each rounded to 1e-6 at most.
       ASSERT_NEAR(kept, balance[i][e], 2e-4) << "item " << i << " element " << e;
     }
+}
+
+// What a rank sends is an orthogonal projection of its own matrix, so what is left is never larger
+// than the matrix.
+inline void expect_sends_projections(const LoadedPlugin& plugin) {
+  for (const uint32_t ranks : {1u, 3u})
+    expect_contraction({.plugin = plugin,
+                        .options = {{"rank", 3}, {"minimum_compression_rate", 0.0}},
+                        .shapes = {{20, 33}, {40, 3, 3}, {2, 9}, {17}},
+                        .share = no_share,
+                        .ranks = ranks,
+                        // Float products over up to 40 terms, with factors orthonormal to 1e-6.
+                        .rounding = 1e-5,
+                        .projects = true});
 }
 
 // Gradients that are not factored travel whole: encode takes out what it sends, and that is all.

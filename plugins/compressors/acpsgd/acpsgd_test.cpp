@@ -151,5 +151,9 @@ TEST(AcpSgd, CompensatingInTheSameSweepChangesNoBit) {
   expect_folding_changes_no_bit(acpsgd(), {{"rank", 3}}, {{37, 20}, {64, 64}}, 1e-6);
 }
 
+TEST(AcpSgd, SendsAProjectionOfEachRanksMatrix) {
+  low_rank::expect_sends_projections(acpsgd());
+}
+
 }  // namespace
 }  // namespace penstock::test

@@ -1,6 +1,7 @@
 // ADTopk against full sorts of every lane and of the whole in plain loops, over many steps.
 #include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
+#include <support/contraction.hpp>
 #include <support/sparse_oracle.hpp>
 
 #include <algorithm>
@@ -218,6 +219,16 @@ TEST(AdTopK, EveryCodePathSendsTheSame) {
 
 TEST(AdTopK, RefusesMoreEntriesThanIndicesCanName) {
   expect_huge_gradients_are_refused(adtopk());
+}
+
+TEST(AdTopK, LeavesAtMostTheShareThatWasNotChosenInEveryMode) {
+  // Along rows every row keeps its own share, over the whole and by a threshold the largest go.
+  for (const char* mode : {"plain", "interleaved", "threshold"})
+    expect_contraction(
+        {.plugin = adtopk(),
+         .options = {{"density", 0.1}, {"mode", mode}, {"warm_up_steps", 3}, {"reuse_steps", 2}},
+         .shapes = kShapes,
+         .steps = 12});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
+#include <support/contraction.hpp>
 #include <support/sparse_oracle.hpp>
 
 #include "geometry.hpp"
@@ -200,6 +201,13 @@ TEST(Dgc, NarrowPayloadsAreInput) {
 TEST(Dgc, PayloadsAreInput) {
   CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}});
   expect_sparse_payloads_are_input(rig);
+}
+
+TEST(Dgc, LeavesAtMostTheShareThatWasNotSent) {
+  for (const bool resample : {true, false})
+    expect_contraction({.plugin = plugin(),
+                        .options = {{"density", 0.02}, {"resample", resample}},
+                        .shapes = {{3000}, {0}, {1}, {57}, {20, 33}}});
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Gaussian-k against plain loops with full sorts, and what it promises about how many entries go.
+#include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
 
 namespace penstock::test {
@@ -106,6 +107,13 @@ TEST(GaussianK, ZerosNeverGo) {
 TEST(GaussianK, PayloadsAreInput) {
   CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}});
   expect_sparse_payloads_are_input(rig);
+}
+
+TEST(GaussianK, LeavesAtMostTheShareThatWasNotSent) {
+  for (const int period : {1, 3})
+    expect_contraction({.plugin = plugin(),
+                        .options = {{"density", 0.05}, {"reuse_period", period}},
+                        .shapes = {{300}, {0}, {1}, {57}, {20, 33}}});
 }
 
 }  // namespace

@@ -152,5 +152,9 @@ TEST(PowerSgdAlternating, CompensatingInTheSameSweepChangesNoBit) {
   expect_folding_changes_no_bit(alternating(), {{"rank", 3}}, {{37, 20}, {64, 64}}, 1e-6);
 }
 
+TEST(PowerSgdAlternating, SendsAProjectionOfEachRanksMatrix) {
+  low_rank::expect_sends_projections(alternating());
+}
+
 }  // namespace
 }  // namespace penstock::test

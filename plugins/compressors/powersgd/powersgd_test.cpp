@@ -189,5 +189,9 @@ TEST(PowerSgd, CompensatingInTheSameSweepChangesNoBit) {
   expect_folding_changes_no_bit(powersgd(), {{"rank", 3}}, {{37, 20}, {64, 64}}, 1e-6);
 }
 
+TEST(PowerSgd, SendsAProjectionOfEachRanksMatrix) {
+  low_rank::expect_sends_projections(powersgd());
+}
+
 }  // namespace
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
 // RedSync against plain loops with full sorts: both searches, and the quantised form.
+#include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
 
 namespace penstock::test {
@@ -183,6 +184,22 @@ TEST(RedSync, RefusesATypeForValuesThatAreNotSent) {
 TEST(RedSync, PayloadsAreInput) {
   CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}});
   expect_sparse_payloads_are_input(rig);
+}
+
+TEST(RedSync, LeavesAtMostTheShareThatWasNotSent) {
+  Contraction contraction{.plugin = plugin(),
+                          .options = {{"density", 0.05}},
+                          .shapes = {{300}, {0}, {1}, {57}, {20, 33}}};
+  expect_contraction(contraction);
+  contraction.options.push_back({"search", "trimmed"});
+  contraction.share = share_of_the_largest(0.05);
+  expect_contraction(contraction);
+  // One mean for all that goes is nearer to each of them than zero is, taken together, but not by
+  // their share: 1e-6 because it is a float.
+  contraction.options.push_back({"quantised", true});
+  contraction.share = no_share;
+  contraction.rounding = 1e-6;
+  expect_contraction(contraction);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SIDCo against plain loops with full sorts, its fits against the laws they are for, and what it
 // promises about how many entries go.
+#include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
 
 #include "fit.hpp"
@@ -285,6 +286,13 @@ TEST(Sidco, NarrowPayloadsAreInput) {
     CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}, {"value_type", type}});
     expect_narrow_payloads_are_input(rig);
   }
+}
+
+TEST(Sidco, LeavesAtMostTheShareThatWasNotSent) {
+  for (const char* law : {"exponential", "pareto", "gamma_pareto", "gaussian"})
+    expect_contraction({.plugin = plugin(),
+                        .options = {{"density", 0.05}, {"law", law}},
+                        .shapes = {{300}, {0}, {1}, {57}, {20, 33}}});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Sketches, medians and selection against plain loops; heavy entries are found; nothing is lost.
 #include <support/coded.hpp>
 #include <support/conservation.hpp>
+#include <support/contraction.hpp>
 #include <support/sparse_oracle.hpp>
 
 #include <cmath>
@@ -176,6 +177,20 @@ TEST(Sketch, SumsOfAWrongSizeAreRefusedByRankAndGradient) {
 
 TEST(Sketch, AnEvenNumberOfRowsHasNoMiddle) {
   EXPECT_THROW(CompressorRig({.ranks = 1}, {{1}}, sketch(), {{"rows", 4}}), std::runtime_error);
+}
+
+TEST(Sketch, LeavesInTheMeanAtMostAShareThatIsInProportionToItsEntries) {
+  // Values are exact, so nothing grows. Which entries are chosen is chance where many share a
+  // column, and k at random take k / n in the mean: the paper's claim, up to a constant. Half of it
+  // leaves room for the chance of 60 draws.
+  expect_contraction({.plugin = sketch(),
+                      .options = {{"density", 0.01}, {"rows", 3}, {"columns_per_entry", 10}},
+                      .shapes = {{10, 20}, {1000}, {50}},
+                      .share = [](const CompressorRig& rig, uint32_t rank,
+                                  uint64_t item) { return share_of_entries(rig, rank, item) / 2; },
+                      .ranks = 1,
+                      .steps = 30,
+                      .in_the_mean = true});
 }
 
 }  // namespace

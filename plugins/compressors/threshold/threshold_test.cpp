@@ -1,4 +1,5 @@
 // A fixed threshold against plain loops: which entries go, what waits, and the units it is in.
+#include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
 
 namespace penstock::test {
@@ -87,6 +88,14 @@ TEST(Threshold, NarrowPayloadsAreInput) {
     CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"capacity", 0.5}, {"value_type", type}});
     expect_narrow_payloads_are_input(rig);
   }
+}
+
+TEST(Threshold, LeavesAtMostTheShareThatWasNotSent) {
+  for (const double threshold : {0.01, 1.0})  // at the capacity, and below it
+    for (const double capacity : {0.1, 1.0})
+      expect_contraction({.plugin = plugin(),
+                          .options = {{"threshold", threshold}, {"capacity", capacity}},
+                          .shapes = {{300}, {0}, {1}, {57}, {20, 33}}});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Top-k with a residual against full sorts in plain loops: equal to the bit over 100 steps.
 #include <support/compressor_cases.hpp>
 #include <support/conservation.hpp>
+#include <support/contraction.hpp>
 #include <support/sparse_oracle.hpp>
 
 namespace penstock::test {
@@ -188,6 +189,14 @@ TEST(TopK, RefusesMoreEntriesThanIndicesCanName) {
 
 TEST(TopK, EveryCodePathSendsTheSame) {
   expect_one_result_wherever_it_runs(topk(), {});
+}
+
+TEST(TopK, LeavesAtMostTheShareThatWasNotChosen) {
+  for (const double density : {0.001, 0.05, 0.5})
+    expect_contraction({.plugin = topk(),
+                        .options = {{"density", density}},
+                        .shapes = kShapes,
+                        .share = share_of_the_largest(density)});
 }
 
 }  // namespace

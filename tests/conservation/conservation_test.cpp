@@ -1,0 +1,69 @@
+// Every compressor that was built, under both memories that keep what was not sent: over 100 steps
+// the decoded sums over ranks plus what all ranks still keep are the sum of all gradients. The rig
+// looks in each step that all ranks decode the same bits.
+#include <support/conservation.hpp>
+#include <support/every_compressor.hpp>
+
+namespace penstock::test {
+namespace {
+
+constexpr uint64_t kSteps = 100;
+const std::vector<Shape> kShapes{{6, 10}, {19}, {4, 3, 2}, {1}};
+
+struct Memory {
+  const char* name;
+  OptionSettings options;
+};
+// Without factors and momentum what is kept is the plain sum of what was not sent.
+const Memory kMemories[] = {{"residual", {{"beta", 1.0}, {"gamma", 1.0}}},
+                            {"dgc", {{"momentum", 0.0}}}};
+
+// A vote is no sum: what each rank put into it cannot be told from the result.
+bool votes(const CompressorRig& rig) {
+  const std::vector<PlannedRound>& rounds = rig.need(0).rounds;
+  return !rounds.empty() && rounds.back().c.result == PENSTOCK_RESULT_FINAL;
+}
+
+bool keeps_something(const CompressorRig& rig) {
+  for (uint64_t i = 0; i < rig.n_items(); ++i) {
+    if (rig.memory_need(i).work_is != PENSTOCK_WORK_IS_STATE) continue;
+    for (const float kept : rig.work(0, i))
+      if (kept != 0) return true;
+  }
+  return false;
+}
+
+class Conservation : public ::testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(Conservation, DecodedSumsAndWhatIsKeptAddUpToAllGradients) {
+  const LoadedPlugin plugin = load_plugin(GetParam().string());
+  const OptionSettings options = small_gradient_options(plugin);
+  for (const Memory& memory : kMemories)
+    for (uint32_t ranks = 1; ranks <= 4; ++ranks) {
+      const RigSettings settings{.ranks = ranks, .ranks_per_slice = ranks / 2};
+      const LoadedPlugin kept_by = load_plugin("memory", memory.name);
+      CompressorRig rig(settings, kShapes, plugin, options, kept_by, memory.options);
+      if (votes(rig)) GTEST_SKIP() << "the result is a vote, not a sum";
+      SCOPED_TRACE(std::string(memory.name) + " on " + std::to_string(ranks) + " ranks");
+      // Scales, ranges and factors are shared by the elements of an item.
+      ASSERT_NO_FATAL_FAILURE(
+          expect_conservation(rig, {"heavy_tailed", heavy_tailed}, kSteps, KeptSize::kByLargest));
+      CompressorRig once(settings, kShapes, plugin, options, kept_by, memory.options);
+      once.step(draw_gradients(heavy_tailed, ranks, {60, 19, 24, 1}, 0));
+      if ((traits_of(plugin).flags & PENSTOCK_COMPRESSOR_NEEDS_MEMORY) != 0) {
+        EXPECT_TRUE(keeps_something(once)) << "nothing was left over, and so nothing is shown";
+      }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryCompressor, Conservation, ::testing::ValuesIn(compressor_files()),
+                         parameter_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Conservation);  // the next test says so
+
+TEST(ConservationFolder, HasCompressors) {
+  EXPECT_GE(compressor_files().size(), 8u)
+      << "PENSTOCK_PLUGIN_DIRECTORY names a folder without plugins";
+}
+
+}  // namespace
+}  // namespace penstock::test
