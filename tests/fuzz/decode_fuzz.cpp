@@ -2,11 +2,12 @@
 // missing sections. Each gives INVALID_PAYLOAD that names rank and gradient, or decodes to finite
 // numbers; no state that all ranks share changes when a rank decodes what it sent itself.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <fuzz/mutate.hpp>
 #include <memory>
 #include <penstock/views.hpp>
+#include <set>
+#include <sstream>
 #include <support/every_compressor.hpp>
 #include <support/half.hpp>
 #include <support/rig.hpp>
@@ -14,7 +15,7 @@
 namespace penstock::test {
 namespace {
 
-constexpr uint64_t kMutationsPerRound = 40;
+constexpr uint64_t kMutationsPerRound = 100;
 constexpr int32_t kPeer = 3;
 // Numbers below this can be scaled, added and multiplied by a factor without leaving float.
 constexpr double kHarmless = 1e9;
@@ -103,11 +104,18 @@ void damage(LoosePayload& loose, uint64_t n, Random& random) {
 }
 
 // True where values that stand for elements or factors are all of a size that cannot overflow. A
-// peer may send any number as a value; whatever else it sends must not make one.
+// peer may send any number as a value; whatever else it sends must not make one. Where indices say
+// whose a scale is, they may repeat, and what fits once need not fit twice.
 bool values_are_harmless(const penstock_payload& payload) {
+  bool indexed = false;
+  for (uint64_t s = 0; s < payload.n_sections; ++s)
+    indexed |= payload.sections[s]->role == PENSTOCK_ROLE_INDICES;
   for (uint64_t s = 0; s < payload.n_sections; ++s) {
     const penstock_section& section = *payload.sections[s];
-    if (section.role != PENSTOCK_ROLE_VALUES && section.role != PENSTOCK_ROLE_FACTOR) continue;
+    const bool counts = section.role == PENSTOCK_ROLE_VALUES ||
+                        section.role == PENSTOCK_ROLE_FACTOR ||
+                        (indexed && section.role == PENSTOCK_ROLE_SCALES);
+    if (!counts) continue;
     if (section.count > section.capacity) continue;
     for (uint64_t i = 0; i < section.count; ++i) {
       double value = 0;
@@ -225,7 +233,21 @@ void expect_item(CompressorRig& rig, uint64_t item, Random& random, Tally& tally
   }
 }
 
-// The defaults, and each choice and switch the other way, one at a time.
+// Ends of an integer's range, the odd number next to its geometric middle and the multiple of 64
+// next to that; of a short range all.
+std::set<int> values_of(const penstock_option& option) {
+  const auto least = static_cast<int>(std::max(option.minimum, -0x1p30));
+  const auto most = static_cast<int>(std::min(option.maximum, 0x1p30));
+  const auto middle = static_cast<int>(std::sqrt(std::max(least, 1) * std::max(1.0 * most, 1.0)));
+  std::set<int> values{least, most, middle | 1, (middle + 32) / 64 * 64};
+  if (most - least < 8)
+    for (int value = least; value <= most; ++value) values.insert(value);
+  std::erase_if(values, [&](int value) { return value < least || value > most; });
+  return values;
+}
+
+// The defaults, and each choice, switch and integer another way, one at a time; shares at their
+// largest, where payloads are longest.
 std::vector<OptionSettings> settings_of(const LoadedPlugin& plugin) {
   std::vector<OptionSettings> all{{}};
   for (uint64_t o = 0; o < plugin.module->n_options; ++o) {
@@ -234,8 +256,20 @@ std::vector<OptionSettings> settings_of(const LoadedPlugin& plugin) {
     if (option.type == PENSTOCK_OPTION_BOOL) all.push_back({{name, option.default_integer == 0}});
     for (uint64_t c = 0; option.type == PENSTOCK_OPTION_CHOICE && c < option.n_choices; ++c)
       all.push_back({{name, option.choices[c].data}});  // choices are literals
+    if (option.type == PENSTOCK_OPTION_INTEGER)
+      for (const int value : values_of(option)) all.push_back({{name, value}});
+    if (option.type == PENSTOCK_OPTION_REAL && option.maximum == 1) all.push_back({{name, 1.0}});
   }
   return all;
+}
+
+std::string label_of(const OptionSettings& settings) {
+  if (settings.empty()) return "the defaults";
+  const auto& [name, setting] = settings[0];
+  std::ostringstream label;
+  label << name << " = ";
+  std::visit([&](const auto& value) { label << value; }, setting);
+  return label.str();
 }
 
 class DecodeFuzz : public ::testing::TestWithParam<std::filesystem::path> {};
@@ -244,21 +278,21 @@ TEST_P(DecodeFuzz, DamagedPayloadsAreRefusedOrDecodeToFiniteNumbers) {
   const LoadedPlugin plugin = load_plugin(GetParam().string());
   Tally tally;
   for (const OptionSettings& settings : settings_of(plugin)) {
-    const auto label = settings.empty() ? std::string("defaults") : settings[0].first;
+    SCOPED_TRACE(label_of(settings));
     Random random(42);
     std::unique_ptr<CompressorRig> rig;
     try {
       rig = std::make_unique<CompressorRig>(RigSettings{.ranks = 2, .keep = true}, kShapes, plugin,
                                             settings);
     } catch (const std::runtime_error&) {
-      continue;  // a choice that goes only with another option
+      continue;  // goes only with another option, or is no multiple of what it must be
     }
     std::vector<uint64_t> numels;
     for (uint64_t i = 0; i < rig->n_items(); ++i) numels.push_back(rig->numel(i));
     // Two steps: states that the first one left, and both phases of methods that alternate.
     for (uint64_t step = 0; step < 2; ++step) {
       for (uint64_t i = 0; i < rig->n_items(); ++i)
-        ASSERT_NO_FATAL_FAILURE(expect_item(*rig, i, random, tally)) << "with other " << label;
+        ASSERT_NO_FATAL_FAILURE(expect_item(*rig, i, random, tally));
       rig->step(draw_gradients(heavy_tailed, 2, numels, step));  // looks at all guards
     }
   }

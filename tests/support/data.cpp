@@ -113,4 +113,18 @@ const std::vector<uint64_t>& awkward_sizes() {
   return sizes;
 }
 
+const std::vector<AwkwardInput>& awkward_inputs() {
+  static const std::vector<AwkwardInput> all = [] {
+    const std::vector<uint64_t> small(awkward_sizes().begin(), awkward_sizes().end() - 1);
+    std::vector<AwkwardInput> inputs{{{"heavy_tailed", heavy_tailed}, awkward_sizes()}};
+    for (const Distribution& distribution : distributions()) {
+      const std::string& name = distribution.name;
+      const bool also_large = name == "constant" || name == "sparse" || name == "alternating";
+      inputs.push_back({distribution, also_large ? awkward_sizes() : small});
+    }
+    return inputs;
+  }();
+  return all;
+}
+
 }  // namespace penstock::test

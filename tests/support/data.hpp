@@ -36,4 +36,14 @@ const std::vector<Distribution>& distributions();
 // 0, 1, 2, 3, 31, 64, 1000, 65537: nothing, single entries, odd sizes, more than any tile.
 const std::vector<uint64_t>& awkward_sizes();
 
+// What to draw at which sizes.
+struct AwkwardInput {
+  Distribution distribution;
+  std::vector<uint64_t> sizes;
+};
+
+// Heavy tails and every distribution at the awkward sizes up to 1000; of 65537 only heavy tails,
+// constant, sparse and alternating, so that a test over all of this stays quick.
+const std::vector<AwkwardInput>& awkward_inputs();
+
 }  // namespace penstock::test

@@ -1,4 +1,5 @@
 // Conversions by arithmetic on the value, not on bits; see half.hpp.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <support/half.hpp>
@@ -69,15 +70,19 @@ float from_bfloat16(uint16_t bits) {
   return decode(bits, kBfloat16);
 }
 
-float no_rounding(float value) {
-  return value;
+float SummedType::sent(float value, uint32_t ranks) const {
+  const float share = largest / static_cast<float>(ranks);
+  float most = rounded(share);
+  // Steps of less than half a place of either type: none of their numbers is passed over.
+  for (float below = share; most > share; most = rounded(below)) below -= below * 0x1p-13f;
+  return rounded(std::clamp(value, -most, most));
 }
 
-const std::vector<std::pair<const char*, Rounding>>& summed_types() {
-  static const std::vector<std::pair<const char*, Rounding>> types{
-      {"fp32", no_rounding},
-      {"fp16", [](float value) { return from_float16(to_float16(value)); }},
-      {"bf16", [](float value) { return from_bfloat16(to_bfloat16(value)); }}};
+const std::vector<SummedType>& summed_types() {
+  static const std::vector<SummedType> types{
+      {"fp32", [](float value) { return value; }, std::numeric_limits<float>::infinity()},
+      {"fp16", [](float value) { return from_float16(to_float16(value)); }, 65504.0f},
+      {"bf16", [](float value) { return from_bfloat16(to_bfloat16(value)); }, 0x1.fep127f}};
   return types;
 }
 

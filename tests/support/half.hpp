@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 namespace penstock::test {
@@ -13,9 +12,17 @@ float from_float16(uint16_t bits);
 uint16_t to_bfloat16(float value);
 float from_bfloat16(uint16_t bits);
 
-// The types of values that ranks sum on the way, and what a value becomes in them.
-using Rounding = float (*)(float);
-float no_rounding(float value);
-const std::vector<std::pair<const char*, Rounding>>& summed_types();
+// A type of values that ranks sum on the way, and what a value becomes in it.
+struct SummedType {
+  const char* name;
+  float (*rounded)(float);
+  float largest;  // infinity: any value goes as it is
+
+  // What one of `ranks` sends of a value: rounded, and no more than the type's largest number that
+  // is not above a share of its largest of all, so that the sum of all ranks stays finite.
+  float sent(float value, uint32_t ranks) const;
+};
+// fp32, fp16, bf16.
+const std::vector<SummedType>& summed_types();
 
 }  // namespace penstock::test

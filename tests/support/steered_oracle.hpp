@@ -77,14 +77,16 @@ struct SteeredOracle {
   }
 };
 
-// What each gradient of each rank sends: an oracle of its own, `fresh` before its first step.
+// What each gradient of each rank sends, in values of `value_type`: an oracle of its own, `fresh`
+// before its first step.
 inline SentOracle steered(const SteeredOracle& fresh, const SteeredOracle::Estimate& estimate,
-                          const SteeredOracle::Learn& learn) {
+                          const SteeredOracle::Learn& learn,
+                          const std::string& value_type = "fp32") {
   const auto oracles = std::make_shared<std::map<std::pair<uint64_t, uint32_t>, SteeredOracle>>();
   return [=](const std::vector<float>& x, const Sender& sender) {
     SteeredOracle& oracle = (*oracles)[{sender.item, sender.rank}];
     if (sender.step == 0) oracle = fresh;
-    return only(x, oracle.choose(x, estimate, learn));
+    return only_as(value_type, x, oracle.choose(x, estimate, learn));
   };
 }
 

@@ -56,6 +56,10 @@ TEST(AcpSgd, CodePathsAndThreadsDoNotShow) {
   expect_one_result_wherever_it_runs(acpsgd(), {{"rank", 3}}, {{517, 1103}, {9, 7}});
 }
 
+TEST(AcpSgd, FollowsThePaperOnEveryDistribution) {
+  low_rank::expect_follows_on_every_distribution<Oracle>(acpsgd(), 2);
+}
+
 TEST(AcpSgd, SixteenMillionElementsEqualTheOracle) {
   low_rank::expect_large_matrices_follow<Oracle>(acpsgd());
 }

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 
 namespace penstock::test {
 namespace {
 
 const std::vector<Shape> kShapes{{10, 66}, {0, 3}, {1}, {31}, {7, 12, 3}, {5, 130, 2, 2}, {9, 1}};
-const std::vector<uint64_t> kNumels{660, 0, 1, 31, 252, 2600, 9};
+const std::vector<Shape> kSmallShapes{{10, 26}, {0, 3}, {1}, {31}, {7, 12, 3}, {9, 1}};
 
 LoadedPlugin adtopk() {
   return load_plugin(PENSTOCK_PLUGIN_FILE);
@@ -46,11 +48,118 @@ std::vector<uint32_t> largest_along(const std::vector<float>& x, const Shape& sh
 }
 
 // Plain: along the axis in every step; interleaved: in every other one of the whole.
-SentOracle chosen_by(const std::string& mode, uint64_t percent, const std::vector<Shape>& shapes) {
+SentOracle chosen_by(const std::string& mode, uint64_t percent, const std::vector<Shape>& shapes,
+                     const std::string& value_type = "fp32") {
   return [=](const std::vector<float>& x, const Sender& sender) {
     const bool along = mode == "plain" || sender.step % 2 == 0;
-    return only(x, along ? largest_along(x, shapes[sender.item], percent)
+    return only_as(value_type, x,
+                   along ? largest_along(x, shapes[sender.item], percent)
                          : largest(x, kept_of_lane(x.size(), percent)));
+  };
+}
+
+// How often an odd step of mode `threshold` took each of its ways.
+struct Ways {
+  int exact = 0;    // before the end of the warm-up
+  int reused = 0;   // all that reach the threshold
+  int cut = 0;      // of more than a tenth too many, the largest
+  int too_few = 0;  // exact before the threshold was due
+  int longer = 0;   // the threshold was due: it serves longer from now on, or less long, or as long
+  int shorter = 0;
+  int unchanged = 0;
+  int by_rows = 0;  // late in the training
+};
+
+struct ThresholdSetting {
+  uint64_t percent;
+  uint64_t warm_up_steps;
+  uint64_t reuse_steps;
+  uint64_t total_steps = 0;
+  const char* value_type = "fp32";
+
+  OptionSettings options() const {
+    return {{"density", static_cast<double>(percent) / 100},
+            {"mode", "threshold"},
+            {"warm_up_steps", static_cast<int>(warm_up_steps)},
+            {"reuse_steps", static_cast<int>(reuse_steps)},
+            {"total_steps", static_cast<int>(total_steps)},
+            {"value_type", value_type}};
+  }
+};
+
+// Mode `threshold`, one gradient of one rank: what it remembers, and its odd steps.
+struct ThresholdOracle {
+  float threshold = 0;    // the smallest magnitude of the last exact selection
+  uint64_t found_at = 0;  // the step in which it was found
+  uint64_t serves = 0;    // steps; 0: none was found yet
+  bool settled = false;
+
+  // The selection is made exactly; returns what goes.
+  std::vector<uint32_t> exactly(const std::vector<float>& x, uint64_t k, uint64_t step) {
+    const std::vector<uint32_t> chosen = largest(x, k);
+    threshold = INFINITY;
+    for (const uint32_t e : chosen) threshold = std::min(threshold, std::fabs(x[e]));
+    found_at = step;
+    return chosen;
+  }
+
+  // After a due threshold gave way to the next.
+  void judge(float before, Ways& ways) {
+    const float tolerance = before / 10, change = std::fabs(threshold - before);
+    if (change < tolerance) {
+      settled = true;
+      serves += change < tolerance / 2 ? 2 : 1;
+      ++ways.longer;
+    } else if (change > tolerance) {
+      settled = false;
+      const uint64_t less = change > 2 * tolerance ? 2 : 1;
+      const uint64_t shortest = std::min<uint64_t>(5, serves);
+      serves = serves < shortest + less ? shortest : serves - less;
+      ++ways.shorter;
+    } else {
+      ++ways.unchanged;
+    }
+  }
+
+  std::vector<uint32_t> choose(const std::vector<float>& x, uint64_t step,
+                               const ThresholdSetting& setting, Ways& ways) {
+    const uint64_t k = kept_of_lane(x.size(), setting.percent);
+    if (step < setting.warm_up_steps || serves == 0) {
+      serves = setting.reuse_steps;
+      ++ways.exact;
+      return exactly(x, k, step);
+    }
+    if (step - found_at >= serves) {
+      const float before = threshold;
+      const std::vector<uint32_t> chosen = exactly(x, k, step);
+      judge(before, ways);
+      return chosen;
+    }
+    uint64_t passed = 0;
+    for (const float value : x) passed += value != 0 && std::fabs(value) >= threshold ? 1 : 0;
+    if (10 * passed < 9 * k) {
+      ++ways.too_few;
+      return exactly(x, k, step);
+    }
+    ++(passed > k + k / 10 ? ways.cut : ways.reused);
+    return largest(x, std::min(passed, k + k / 10));
+  }
+};
+
+SentOracle by_threshold(const ThresholdSetting& setting, const std::vector<Shape>& shapes,
+                        Ways& ways) {
+  const auto oracles = std::make_shared<std::map<std::pair<uint64_t, uint32_t>, ThresholdOracle>>();
+  return [=, &ways](const std::vector<float>& x, const Sender& sender) {
+    if (x.empty()) return x;
+    ThresholdOracle& oracle = (*oracles)[{sender.item, sender.rank}];
+    if (sender.step == 0) oracle = {};
+    const uint64_t total = setting.total_steps;
+    const bool late = total > 0 && sender.step > total - total / 4 && oracle.settled;
+    const bool odd = sender.step % 2 == 1;
+    if (odd && late) ++ways.by_rows;
+    return only_as(setting.value_type, x,
+                   odd && !late ? oracle.choose(x, sender.step, setting, ways)
+                                : largest_along(x, shapes[sender.item], setting.percent));
   };
 }
 
@@ -69,6 +178,49 @@ TEST(AdTopK, EqualsTheOracleOver100Steps) {
       }
 }
 
+void expect_equals_by_threshold(const ThresholdSetting& setting, const std::vector<Shape>& shapes,
+                                uint32_t ranks, uint64_t steps, const Distribution& distribution,
+                                Ways& ways) {
+  expect_equals({.plugin = adtopk(),
+                 .options = setting.options(),
+                 .shapes = shapes,
+                 .rig = {.ranks = ranks, .ranks_per_slice = ranks / 2, .check_mass = true},
+                 .steps = steps},
+                by_threshold(setting, shapes, ways), distribution);
+}
+
+TEST(AdTopK, ReusedThresholdsEqualTheOracleOver60Steps) {
+  Ways ways;
+  for (const ThresholdSetting& setting :
+       {ThresholdSetting{5, 4, 5}, {5, 0, 3}, {10, 2, 8}, {10, 4, 5, 40}})
+    for (const Distribution& distribution : distributions())
+      for (uint32_t ranks = 1; ranks <= 4; ++ranks) {
+        const uint64_t steps = ranks == 2 ? 60 : 16;
+        expect_equals_by_threshold(setting, kSmallShapes, ranks, steps, distribution, ways);
+      }
+  for (const int taken : {ways.exact, ways.reused, ways.cut, ways.too_few, ways.longer,
+                          ways.shorter, ways.unchanged, ways.by_rows})
+    EXPECT_GT(taken, 20) << "a way that the inputs hardly ever lead to";
+}
+
+TEST(AdTopK, ReusedThresholdsAtAwkwardSizesEqualTheOracle) {
+  Ways ways;
+  for (const AwkwardInput& input : awkward_inputs())
+    for (uint32_t ranks = 1; ranks <= 4; ++ranks)
+      if (ranks == 2 || input.sizes.back() == 1000)
+        expect_equals_by_threshold({1, 2, 4}, vectors(input.sizes), ranks, 8, input.distribution,
+                                   ways);
+  EXPECT_GT(ways.reused, 20);
+}
+
+TEST(AdTopK, NarrowValuesWithReusedThresholdsEqualTheOracle) {
+  Ways ways;
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions())
+      expect_equals_by_threshold({5, 2, 5, 0, type}, kSmallShapes, 3, 12, distribution, ways);
+  EXPECT_GT(ways.reused, 20);
+}
+
 TEST(AdTopK, SixteenMillionElementsEqualTheOracle) {
   expect_large_gradients_equal(
       {.plugin = adtopk(), .options = {{"density", 0.01}}, .shapes = {kLargeMatrix}},
@@ -76,15 +228,32 @@ TEST(AdTopK, SixteenMillionElementsEqualTheOracle) {
 }
 
 TEST(AdTopK, AwkwardSizesAsRowsColumnsAndVectors) {
-  for (const uint64_t n : awkward_sizes()) {
-    const auto size = static_cast<int64_t>(n);
-    const std::vector<Shape> shapes{{size}, {2, size}, {size, 1}, {1, size, 2}};
-    expect_equals({.plugin = adtopk(),
-                   .options = {{"density", 0.01}, {"mode", "plain"}},
-                   .shapes = shapes,
-                   .rig = {.ranks = 2, .check_mass = true}},
-                  chosen_by("plain", 1, shapes), {"heavy_tailed", heavy_tailed});
-  }
+  for (const AwkwardInput& input : awkward_inputs())
+    for (const uint64_t n : input.sizes) {
+      const auto size = static_cast<int64_t>(n);
+      const std::vector<Shape> shapes{{size}, {2, size}, {size, 1}, {1, size, 2}};
+      // Plain is what interleaved does in its first step.
+      for (const auto& [mode, steps] : {std::pair{"plain", 1}, {"interleaved", 2}})
+        if (n < 65537 || steps == 2)
+          expect_equals({.plugin = adtopk(),
+                         .options = {{"density", 0.01}, {"mode", mode}},
+                         .shapes = shapes,
+                         .rig = {.ranks = 2, .check_mass = true},
+                         .steps = static_cast<uint64_t>(steps)},
+                        chosen_by(mode, 1, shapes), input.distribution);
+    }
+}
+
+TEST(AdTopK, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions())
+      for (const char* mode : {"plain", "interleaved"})
+        expect_equals({.plugin = adtopk(),
+                       .options = {{"density", 0.05}, {"mode", mode}, {"value_type", type}},
+                       .shapes = kSmallShapes,
+                       .rig = {.ranks = 3, .ranks_per_slice = 2, .check_mass = true},
+                       .steps = 10},
+                      chosen_by(mode, 5, kSmallShapes, type), distribution);
 }
 
 TEST(AdTopK, NothingIsLostOver100StepsOfEveryKind) {

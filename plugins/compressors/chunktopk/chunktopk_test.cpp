@@ -24,7 +24,7 @@ LoadedPlugin residual() {
 
 // x = e + g; the chunks of the largest norms over all ranks go; e = the rest.
 struct Oracle {
-  float (*rounded)(float);
+  SummedType type;
   uint64_t thousandths;
   uint64_t chunk;
   RankTensors kept;
@@ -63,11 +63,11 @@ struct Oracle {
       for (const uint64_t c : chosen(i))
         for (size_t e = c * chunk; e < std::min(n, (c + 1) * chunk); ++e) {
           for (auto& of_rank : kept) {
-            const float sent = rounded(of_rank[i][e]);
+            const float sent = type.sent(of_rank[i][e], static_cast<uint32_t>(kept.size()));
             of_rank[i][e] -= sent;
             total[e] += sent;
           }
-          total[e] = rounded(total[e]) / static_cast<float>(kept.size());
+          total[e] = type.rounded(total[e]) / static_cast<float>(kept.size());
         }
     }
     return mean;
@@ -81,7 +81,7 @@ TEST(ChunkTopK, EqualsTheOracleOver100Steps) {
       const uint64_t steps = ranks == 3 ? 100 : 5;
       CompressorRig rig({.ranks = ranks, .check_mass = true}, kShapes, chunktopk(),
                         {{"density", 0.15}, {"chunk", 7}}, residual());
-      Oracle oracle{no_rounding, 150, 7, {}};
+      Oracle oracle{summed_types()[0], 150, 7, {}};
       for (uint64_t step = 0; step < steps; ++step) {
         const RankTensors gradients = draw_gradients(distribution.draw, ranks, kNumels, step);
         ASSERT_EQ(rig.step(gradients), oracle.step(gradients)) << distribution.name << step;
@@ -93,25 +93,28 @@ TEST(ChunkTopK, EqualsTheOracleOver100Steps) {
 }
 
 TEST(ChunkTopK, AwkwardSizesChunksAndTypesEqualTheOracle) {
-  for (const auto& [name, rounded] : summed_types())
-    for (const auto& [chunk, thousandths] : {std::pair{1, 300}, {256, 10}}) {
-      CompressorRig rig({.ranks = 3, .check_mass = true}, awkward_vectors(), chunktopk(),
-                        {{"density", static_cast<double>(thousandths) / 1000},
-                         {"chunk", chunk},
-                         {"value_type", name}},
-                        residual());
-      Oracle oracle{rounded, static_cast<uint64_t>(thousandths), static_cast<uint64_t>(chunk), {}};
-      for (uint64_t step = 0; step < 2; ++step) {
-        const RankTensors gradients = draw_gradients(heavy_tailed, 3, awkward_sizes(), step);
-        ASSERT_EQ(rig.step(gradients), oracle.step(gradients)) << name << ", chunk " << chunk;
+  for (const SummedType& type : summed_types())
+    for (const AwkwardInput& input : awkward_inputs())
+      for (const auto& [chunk, thousandths] : {std::pair{1, 300}, {256, 10}}) {
+        CompressorRig rig({.ranks = 3, .check_mass = true}, vectors(input.sizes), chunktopk(),
+                          {{"density", static_cast<double>(thousandths) / 1000},
+                           {"chunk", chunk},
+                           {"value_type", type.name}},
+                          residual());
+        Oracle oracle{type, static_cast<uint64_t>(thousandths), static_cast<uint64_t>(chunk), {}};
+        for (uint64_t step = 0; step < 2; ++step) {
+          const RankTensors gradients =
+              draw_gradients(input.distribution.draw, 3, input.sizes, step);
+          ASSERT_EQ(rig.step(gradients), oracle.step(gradients))
+              << type.name << ", chunk " << chunk << ", " << input.distribution.name;
+        }
       }
-    }
 }
 
 TEST(ChunkTopK, SixteenMillionElementsEqualTheOracle) {
   // One rank chooses by its own norms.
   const auto largest_chunks = [](const std::vector<float>& x, const Sender&) {
-    const Oracle oracle{no_rounding, 10, 256, {{x}}};
+    const Oracle oracle{summed_types()[0], 10, 256, {{x}}};
     std::vector<float> sent(x.size());
     for (const uint64_t c : oracle.chosen(0))
       for (size_t e = c * 256; e < std::min(x.size(), size_t{(c + 1) * 256}); ++e) sent[e] = x[e];

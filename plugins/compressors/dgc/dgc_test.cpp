@@ -32,6 +32,7 @@ struct Setting {
   double upper = 1.3;
   double lower = 0.8;
   bool resample = true;
+  const char* value_type = "fp32";
 };
 
 std::vector<uint32_t> reaching(const std::vector<float>& x, float threshold) {
@@ -79,7 +80,7 @@ std::vector<uint32_t> oracle_selection(const std::vector<float>& x, const Settin
 
 SentOracle chosen_by(const Setting& setting) {
   return [setting](const std::vector<float>& x, const Sender& sender) {
-    return only(x, oracle_selection(x, setting, sender.item, sender.step));
+    return only_as(setting.value_type, x, oracle_selection(x, setting, sender.item, sender.step));
   };
 }
 
@@ -89,7 +90,8 @@ Comparison comparison(const Setting& setting, const std::vector<uint64_t>& numel
           .options = {{"density", setting.density},
                       {"resample", setting.resample},
                       {"upper", setting.upper},
-                      {"lower", setting.lower}},
+                      {"lower", setting.lower},
+                      {"value_type", setting.value_type}},
           .shapes = vectors(numels),
           .rig = {.ranks = ranks, .check_mass = true},
           .steps = steps};
@@ -134,10 +136,18 @@ TEST(Dgc, CorrectingTheThresholdEqualsTheOracleOver100Steps) {
 }
 
 TEST(Dgc, AwkwardSizesEqualTheOracle) {
-  for (const double density : {0.001, 0.01, 0.1, 1.0})
-    for (const bool resample : {true, false})
-      expect_equals_oracle({density, 1.3, 0.8, resample}, awkward_sizes(), 3,
-                           {"heavy_tailed", heavy_tailed}, 2);
+  for (const AwkwardInput& input : awkward_inputs())
+    for (const double density : {0.001, 0.01, 0.1, 1.0})
+      for (const bool resample : {true, false})
+        expect_equals_oracle({density, 1.3, 0.8, resample}, input.sizes, 3, input.distribution, 2);
+}
+
+TEST(Dgc, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions())
+      for (const bool resample : {true, false})
+        expect_equals_oracle({0.05, 1.3, 0.8, resample, type}, {1000, 0, 1, 57}, 20, distribution,
+                             3);
 }
 
 TEST(Dgc, SixteenMillionElementsEqualTheOracle) {

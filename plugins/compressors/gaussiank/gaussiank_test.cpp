@@ -34,11 +34,12 @@ void learn(SteeredOracle& oracle, float settled) {
 }
 
 void expect_equals_oracle(double density, int reuse, const std::vector<uint64_t>& numels,
-                          uint64_t steps, const Distribution& distribution, uint32_t ranks) {
+                          uint64_t steps, const Distribution& distribution, uint32_t ranks,
+                          const char* value_type = "fp32") {
   expect_equals_steered_oracle(
-      plugin(), {{"density", density}, {"reuse_period", reuse}},
-      steered({.density = density, .reuse_period = reuse}, estimate, learn), numels, steps,
-      distribution, ranks);
+      plugin(), {{"density", density}, {"reuse_period", reuse}, {"value_type", value_type}},
+      steered({.density = density, .reuse_period = reuse}, estimate, learn, value_type), numels,
+      steps, distribution, ranks);
 }
 
 TEST(GaussianK, EqualsTheOracleOver100Steps) {
@@ -50,6 +51,12 @@ TEST(GaussianK, EqualsTheOracleOver100Steps) {
 TEST(GaussianK, ReusingThresholdsEqualsTheOracleOver100Steps) {
   for (const Distribution& distribution : distributions())
     expect_equals_oracle(0.05, 4, {300, 0, 1, 57}, 100, distribution, 2);
+}
+
+TEST(GaussianK, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions())
+      expect_equals_oracle(0.05, 2, {300, 0, 1, 57}, 40, distribution, 3, type);
 }
 
 TEST(GaussianK, AwkwardSizesEqualTheOracle) {

@@ -49,6 +49,10 @@ TEST(PowerSgdAlternating, FollowsTheAuthorsPackageOverManySteps) {
   low_rank::expect_follows_over_many_steps<Oracle>(alternating(), 9);
 }
 
+TEST(PowerSgdAlternating, FollowsTheAuthorsPackageOnEveryDistribution) {
+  low_rank::expect_follows_on_every_distribution<Oracle>(alternating(), 2);
+}
+
 TEST(PowerSgdAlternating, SixteenMillionElementsEqualTheOracle) {
   low_rank::expect_large_matrices_follow<Oracle>(alternating());
 }

@@ -51,6 +51,10 @@ TEST(PowerSgd, FollowsThePaperOverManySteps) {
   low_rank::expect_follows_over_many_steps<Oracle>(powersgd(), 8);
 }
 
+TEST(PowerSgd, FollowsThePaperOnEveryDistribution) {
+  low_rank::expect_follows_on_every_distribution<Oracle>(powersgd(), 1);
+}
+
 TEST(PowerSgd, SixteenMillionElementsEqualTheOracle) {
   low_rank::expect_large_matrices_follow<Oracle>(powersgd());
 }

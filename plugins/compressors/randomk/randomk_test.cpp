@@ -50,7 +50,7 @@ SentOracle drawn_entries(double density) {
 
 // x = e + g, or g; the drawn entries of x go, rounded, and their sum is rounded; e = the rest.
 struct Oracle {
-  float (*rounded)(float);
+  SummedType type;
   double density;
   bool keeps;
   RankTensors kept;
@@ -72,11 +72,11 @@ struct Oracle {
           kept[r][i][e] = (keeps ? kept[r][i][e] : 0.0f) + gradients[r][i][e];
       for (const uint32_t e : positions(n, k, i, index)) {
         for (size_t r = 0; r < ranks; ++r) {
-          const float sent = rounded(kept[r][i][e]);
+          const float sent = type.sent(kept[r][i][e], static_cast<uint32_t>(ranks));
           kept[r][i][e] -= sent;
           total[e] += sent;
         }
-        total[e] = rounded(total[e]) * scale / static_cast<float>(ranks);
+        total[e] = type.rounded(total[e]) * scale / static_cast<float>(ranks);
       }
     }
     return mean;
@@ -101,18 +101,25 @@ TEST(RandomK, SixteenMillionElementsEqualTheOracle) {
 }
 
 TEST(RandomK, AwkwardSizesAndNarrowValuesEqualTheOracle) {
-  for (const auto& [name, rounded] : summed_types())
-    for (const bool keeps : {false, true})
-      for (const double density : {0.01, 1.0}) {
-        CompressorRig rig({.ranks = 3, .check_mass = true}, awkward_vectors(), randomk(),
-                          {{"density", density}, {"value_type", name}},
-                          keeps ? std::optional(residual()) : std::nullopt);
-        Oracle oracle{rounded, density, keeps, {}};
-        for (uint64_t step = 0; step < 2; ++step) {
-          const RankTensors gradients = draw_gradients(heavy_tailed, 3, awkward_sizes(), step);
-          ASSERT_EQ(rig.step(gradients), oracle.step(gradients, step)) << name << density;
+  for (const SummedType& type : summed_types())
+    for (const AwkwardInput& input : awkward_inputs())
+      for (const bool keeps : {false, true})
+        for (const double density : {0.01, 1.0}) {
+          CompressorRig rig({.ranks = 3, .check_mass = true}, vectors(input.sizes), randomk(),
+                            {{"density", density}, {"value_type", type.name}},
+                            keeps ? std::optional(residual()) : std::nullopt);
+          Oracle oracle{type, density, keeps, {}};
+          for (uint64_t step = 0; step < 2; ++step) {
+            const RankTensors gradients =
+                draw_gradients(input.distribution.draw, 3, input.sizes, step);
+            ASSERT_EQ(rig.step(gradients), oracle.step(gradients, step))
+                << type.name << density << input.distribution.name;
+            for (uint32_t r = 0; keeps && r < 3; ++r)
+              for (uint64_t i = 0; i < input.sizes.size(); ++i)
+                ASSERT_EQ(rig.work(r, i), oracle.kept[r][i])
+                    << type.name << input.distribution.name;
+          }
         }
-      }
 }
 
 TEST(RandomK, NothingIsLostOver100StepsOfEveryKind) {

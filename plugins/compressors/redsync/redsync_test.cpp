@@ -2,6 +2,8 @@
 #include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
 
+#include <tuple>
+
 namespace penstock::test {
 namespace {
 
@@ -93,8 +95,34 @@ TEST(RedSync, SendsWithinATenthOfTheShareAndExactlyTheLargest) {
     }
 }
 
-SentOracle searched(double density, int reuse, bool exact) {
-  return steered({.density = density, .reuse_period = reuse, .exact = exact}, estimate, learn);
+SentOracle searched(double density, int reuse, bool exact, const std::string& value_type = "fp32") {
+  return steered({.density = density, .reuse_period = reuse, .exact = exact}, estimate, learn,
+                 value_type);
+}
+
+// The mean of what goes for each entry that goes: positive ones compete in even steps, negative
+// ones in odd steps, and each sign of each gradient of each rank has a threshold of its own.
+SentOracle quantised(double density, int reuse, bool exact) {
+  using Key = std::tuple<uint64_t, uint32_t, bool>;
+  const auto oracles = std::make_shared<std::map<Key, SteeredOracle>>();
+  return [=](const std::vector<float>& x, const Sender& sender) {
+    if (sender.step == 0)
+      for (const bool sign : {false, true})
+        (*oracles)[{sender.item, sender.rank, sign}] = {
+            .density = density, .reuse_period = reuse, .exact = exact};
+    const bool negative = sender.step % 2 == 1;
+    std::vector<float> magnitudes(x.size());
+    for (size_t e = 0; e < x.size(); ++e)
+      if (negative ? x[e] < 0 : x[e] > 0) magnitudes[e] = std::fabs(x[e]);
+    SteeredOracle& oracle = (*oracles)[{sender.item, sender.rank, negative}];
+    const std::vector<uint32_t> chosen = oracle.choose(magnitudes, estimate, learn);
+    double sum = 0;
+    for (const uint32_t e : chosen) sum += double{x[e]};
+    std::vector<float> sent(x.size());
+    for (const uint32_t e : chosen)
+      sent[e] = static_cast<float>(sum / static_cast<double>(chosen.size()));
+    return sent;
+  };
 }
 
 TEST(RedSync, BisectionFindsTheThresholdOfPlainHalving) {
@@ -102,6 +130,22 @@ TEST(RedSync, BisectionFindsTheThresholdOfPlainHalving) {
     for (const double density : {0.01, 0.05})
       expect_equals_steered_oracle(plugin(), {{"density", density}, {"reuse_period", 3}},
                                    searched(density, 3, false), {1000, 64, 3}, 12, distribution, 1);
+}
+
+TEST(RedSync, BisectionAtAwkwardSizesEqualsTheOracle) {
+  for (const AwkwardInput& input : awkward_inputs())
+    expect_equals_steered_oracle(plugin(), {{"density", 0.01}, {"reuse_period", 2}},
+                                 searched(0.01, 2, false), input.sizes, 4, input.distribution, 2);
+}
+
+TEST(RedSync, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions())
+      for (const char* search : {"bisection", "trimmed"})
+        expect_equals_steered_oracle(plugin(),
+                                     {{"density", 0.05}, {"search", search}, {"value_type", type}},
+                                     searched(0.05, 5, std::string(search) == "trimmed", type),
+                                     {300, 0, 1, 57}, 30, distribution, 3);
 }
 
 TEST(RedSync, TrimmedSendsExactlyTheLargestOver100Steps) {
@@ -163,6 +207,33 @@ TEST(RedSync, QuantisedEqualsPlainLoopsOver100Steps) {
       ASSERT_EQ(rig.step(gradients)[0], total) << distribution.name << ", step " << step;
     }
   }
+}
+
+void expect_quantised_equals(double density, int reuse, const char* search,
+                             const std::vector<uint64_t>& numels, uint64_t steps,
+                             const Distribution& distribution, uint32_t ranks) {
+  expect_equals({.plugin = plugin(),
+                 .options = {{"density", density},
+                             {"reuse_period", reuse},
+                             {"search", search},
+                             {"quantised", true}},
+                 .shapes = vectors(numels),
+                 // Taking the mean out rounds once.
+                 .rig = {.ranks = ranks, .check_mass = true, .mass_tolerance = 0x1p-23},
+                 .steps = steps},
+                quantised(density, reuse, std::string(search) == "trimmed"), distribution);
+}
+
+TEST(RedSync, QuantisedBisectionEqualsTheOracleOver60Steps) {
+  for (const Distribution& distribution : distributions())
+    for (uint32_t ranks = 1; ranks <= 4; ++ranks)
+      expect_quantised_equals(0.05, 3, "bisection", {300, 0, 1, 57}, 60, distribution, ranks);
+}
+
+TEST(RedSync, QuantisedAtAwkwardSizesEqualsTheOracle) {
+  for (const AwkwardInput& input : awkward_inputs())
+    for (const char* search : {"bisection", "trimmed"})
+      expect_quantised_equals(0.01, 2, search, input.sizes, 6, input.distribution, 2);
 }
 
 TEST(RedSync, NothingIsLostOver100StepsOfEveryKindAndValueType) {

@@ -17,6 +17,7 @@ struct Setting {
   int stages;
   double density = 0.02;
   int reuse = 1;
+  const char* value_type = "fp32";
 };
 
 // What exceeds the origin: number, mean, population variance, mean logarithm.
@@ -163,14 +164,16 @@ SentOracle fitted(const Setting& setting) {
       [oracle](SteeredOracle& gradient, const std::vector<float>& x) {
         return oracle.estimate(gradient, x);
       },
-      [oracle](SteeredOracle& gradient, float settled) { oracle.learn(gradient, settled); });
+      [oracle](SteeredOracle& gradient, float settled) { oracle.learn(gradient, settled); },
+      setting.value_type);
 }
 
 OptionSettings options_of(const Setting& setting) {
   return {{"density", setting.density},
           {"law", setting.law},
           {"stages", setting.stages},
-          {"reuse_period", setting.reuse}};
+          {"reuse_period", setting.reuse},
+          {"value_type", setting.value_type}};
 }
 
 void expect_equals_oracle(const Setting& setting, const std::vector<uint64_t>& numels,
@@ -194,6 +197,14 @@ TEST(Sidco, GammaAndGaussianLawsEqualTheOracle) {
     for (const char* law : {"gamma_pareto", "gaussian"})
       for (const int stages : {0, 1, 3})
         expect_equals_oracle({law, stages}, {300, 0, 1, 57}, 40, distribution, 2);
+}
+
+TEST(Sidco, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions())
+      for (const Setting& setting :
+           {Setting{"exponential", 0, 0.05, 1, type}, Setting{"pareto", 2, 0.05, 3, type}})
+        expect_equals_oracle(setting, {300, 0, 1, 57}, 40, distribution, 3);
 }
 
 TEST(Sidco, AwkwardSizesEqualTheOracle) {

@@ -13,9 +13,10 @@ LoadedPlugin residual() {
 }
 
 // All that reach the threshold; of more than the capacity, the largest.
-SentOracle above(float threshold, double capacity) {
+SentOracle above(float threshold, double capacity, const std::string& value_type = "fp32") {
   return [=](const std::vector<float>& x, const Sender&) {
-    return only(x, SteeredOracle::reaching(x, threshold, kept_of(x.size(), capacity)));
+    return only_as(value_type, x,
+                   SteeredOracle::reaching(x, threshold, kept_of(x.size(), capacity)));
   };
 }
 
@@ -40,6 +41,15 @@ TEST(Threshold, AwkwardSizesEqualTheOracle) {
     for (const double capacity : {0.01, 1.0})
       expect_equals(comparison(1.0f, capacity, awkward_sizes(), 2, 1), above(1.0f, capacity),
                     distribution);
+}
+
+TEST(Threshold, NarrowValuesEqualTheOracleAndLeaveTheirRoundingInWork) {
+  for (const char* type : {"fp16", "bf16", "int8"})
+    for (const Distribution& distribution : distributions()) {
+      Comparison narrow = comparison(2.5f, 0.1, {160, 0, 1, 31, 63}, 40, 3);
+      narrow.options.push_back({"value_type", type});
+      expect_equals(narrow, above(2.5f, 0.1, type), distribution);
+    }
 }
 
 TEST(Threshold, SixteenMillionElementsEqualTheOracle) {

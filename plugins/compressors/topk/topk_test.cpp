@@ -85,16 +85,17 @@ TEST(TopK, ChosenAcrossTheBucketEqualsTheOracleOver100Steps) {
 }
 
 TEST(TopK, AwkwardSizesEqualTheOracle) {
-  const Distribution heavy{"heavy_tailed", heavy_tailed};
-  for (const double density : {0.001, 0.01, 0.3}) {
-    expect_equals({.plugin = topk(),
-                   .options = {{"density", density}},
-                   .shapes = awkward_vectors(),
-                   .rig = {.ranks = 2, .check_mass = true},
-                   .steps = 3},
-                  largest_of(density), heavy);
-    expect_equals_across_bucket(density, awkward_vectors(), awkward_sizes(), 2, 3, heavy);
-  }
+  for (const AwkwardInput& input : awkward_inputs())
+    for (const double density : {0.001, 0.01, 0.3}) {
+      const std::vector<Shape> shapes = vectors(input.sizes);
+      expect_equals({.plugin = topk(),
+                     .options = {{"density", density}},
+                     .shapes = shapes,
+                     .rig = {.ranks = 2, .check_mass = true},
+                     .steps = 3},
+                    largest_of(density), input.distribution);
+      expect_equals_across_bucket(density, shapes, input.sizes, 2, 3, input.distribution);
+    }
 }
 
 TEST(TopK, SixteenMillionElementsEqualTheOracle) {

@@ -1,0 +1,219 @@
+// Gathered messages that peers have damaged: the core's reader refuses them by rank, or its
+// payloads lie within what came, and those of the other ranks are as they were sent.
+#include "core/pipeline/wire.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+#include <fuzz/mutate.hpp>
+#include <string>
+#include <vector>
+
+namespace penstock {
+namespace {
+
+using test::mutate_bytes;
+using test::mutated;
+using test::Random;
+
+constexpr uint32_t kWorld = 3;
+
+struct Context final : SetContext {
+  void bucket_ended(BucketRun&, const Status&) override {}
+  void first_leg_arrived(BucketRun&) override {}
+};
+
+const std::vector<std::vector<SectionNeed>>& item_sections() {
+  static const std::vector<std::vector<SectionNeed>> sections{
+      {{40, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false},
+       {40, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false}},
+      {{9, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false},
+       {9, PENSTOCK_ROLE_VALUES, PENSTOCK_INT8, 0, false},
+       {1, PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 0, true}},
+      {{0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false},
+       {0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false}},
+      {{77, PENSTOCK_ROLE_OTHER, PENSTOCK_UINT8, 0, false}},
+      {{5, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT16, 0, true}}};
+  return sections;
+}
+
+// A bucket of these items in one gathered round.
+struct Gathered {
+  Context context;
+  BucketRun bucket{context, {}, 0};
+  MessageRun message;
+  std::deque<Gradient> gradients;
+  uint64_t capacity = 0;
+  uint64_t header = 0;
+
+  Gathered() {
+    context.name = "set";
+    context.world = kWorld;
+    bucket.label = "bucket 0";
+    uint64_t of_sections = 0;
+    for (const auto& sections : item_sections()) {
+      gradients.emplace_back().name = "gradient" + std::to_string(gradients.size() - 1);
+      ItemRun& item = bucket.items.emplace_back();
+      item.gradient = &gradients.back();
+      RoundNeed& need = item.rounds.emplace_back();
+      need.combine = PENSTOCK_COMBINE_GATHER;
+      need.sections = sections;
+      item.own.emplace_back().shape(need, 0);
+      for (uint32_t r = 0; r < kWorld; ++r)
+        received(item).emplace_back().shape(need, static_cast<int32_t>(r));
+      for (const SectionNeed& section : sections) of_sections += (section.bytes() + 7) / 8 * 8;
+      message.items.push_back(message.items.size());
+    }
+    capacity = gathered_capacity(bucket, message.items, 0);
+    header = capacity - of_sections;
+    message.send = Buffer(capacity);
+  }
+  static std::deque<PayloadStorage>& received(ItemRun& item) {
+    if (item.received.empty()) item.received.emplace_back();
+    return item.received[0];
+  }
+
+  // The bytes of a rank that sends kinds, counts and contents at random.
+  std::string honest(Random& random) {
+    place_gathered(bucket, message, 0);
+    for (ItemRun& item : bucket.items) {
+      PayloadStorage& own = item.own[0];
+      own.c()->kind = PENSTOCK_PAYLOAD_ABSENT + static_cast<uint32_t>(random.below(4));
+      uint64_t pairs = random.below(own.section(0).capacity + 1);
+      for (size_t s = 0; s < own.size(); ++s) {
+        penstock_section& section = own.section(s);
+        section.count = s < 2 ? pairs : section.capacity;
+        auto* const bytes = static_cast<unsigned char*>(section.data);
+        for (uint64_t b = 0; b < section.count * dtype_bytes(section.dtype); ++b)
+          bytes[b] = static_cast<unsigned char>(random.bits());
+      }
+    }
+    bucket.nonfinite = false;
+    const uint64_t bytes = close_gathered(bucket, message, 0, false);
+    return std::string(reinterpret_cast<const char*>(message.send.data()), bytes);
+  }
+
+  // What came from each rank, one part after the other, the last up to the end of the memory.
+  Status read(const std::array<std::string, kWorld>& parts) {
+    uint64_t bytes = 0;
+    for (const std::string& part : parts) bytes += part.size();
+    message.receive = Buffer((bytes + 63) / 64 * 64);
+    message.receive_counts.clear();
+    message.receive_offsets.clear();
+    uint64_t offset = message.receive.bytes() - bytes;
+    for (const std::string& part : parts) {
+      std::memcpy(message.receive.data() + offset, part.data(), part.size());
+      message.receive_offsets.push_back(offset);
+      message.receive_counts.push_back(part.size());
+      offset += part.size();
+    }
+    bucket.is_void = false;
+    return read_gathered(bucket, message, 0);
+  }
+
+  void expect_within(uint32_t rank) {
+    const std::byte* const begin = message.receive.data() + message.receive_offsets[rank];
+    const std::byte* const end = begin + message.receive_counts[rank];
+    for (ItemRun& item : bucket.items) {
+      PayloadStorage& payload = item.received[0][rank];
+      ASSERT_GE(payload.c()->kind, uint32_t{PENSTOCK_PAYLOAD_ABSENT});
+      ASSERT_LE(payload.c()->kind, uint32_t{PENSTOCK_PAYLOAD_CODED});
+      for (size_t s = 0; s < payload.size(); ++s) {
+        const penstock_section& section = payload.section(s);
+        const auto* const data = static_cast<const std::byte*>(section.data);
+        ASSERT_LE(section.count, section.capacity);
+        ASSERT_GE(data, begin + header);
+        ASSERT_LE(data, end);
+        ASSERT_LE(section.count * dtype_bytes(section.dtype), static_cast<uint64_t>(end - data));
+      }
+      if (payload.c()->kind == PENSTOCK_PAYLOAD_SPARSE && payload.size() > 1) {
+        ASSERT_EQ(payload.section(0).count, payload.section(1).count);
+      }
+    }
+  }
+
+  // The rank's part, written again from what was read of it.
+  std::string again(uint32_t rank) {
+    place_gathered(bucket, message, 0);
+    for (ItemRun& item : bucket.items) {
+      item.own[0].c()->kind = item.received[0][rank].c()->kind;
+      for (size_t s = 0; s < item.own[0].size(); ++s) {
+        penstock_section& to = item.own[0].section(s);
+        const penstock_section& from = item.received[0][rank].section(s);
+        to.count = from.count;
+        if (to.count > 0) std::memcpy(to.data, from.data, to.count * dtype_bytes(to.dtype));
+      }
+    }
+    const uint64_t bytes = close_gathered(bucket, message, 0, false);
+    return std::string(reinterpret_cast<const char*>(message.send.data()), bytes);
+  }
+};
+
+std::string damaged(std::string part, const Gathered& gathered, Random& random) {
+  switch (random.below(4)) {
+    case 0:  // flags, kinds and counts
+      mutate_bytes(reinterpret_cast<unsigned char*>(part.data()), gathered.header, 40, random);
+      break;
+    case 1: {  // one count or kind by a little
+      const uint64_t at = random.below(gathered.header / 4) * 4;
+      part[at] = static_cast<char>(part[at] + (random.below(2) == 0 ? 1 : -1));
+      break;
+    }
+    case 2:
+      part.resize(random.below(part.size() + 1));
+      break;
+    default:
+      part = mutated(part, random);
+  }
+  part.resize(std::min<uint64_t>(part.size(), gathered.capacity));  // the room a transport has
+  return part;
+}
+
+TEST(WireFuzz, WhatIsReadIsWhatWasSent) {
+  Gathered gathered;
+  Random random(21);
+  for (int i = 0; i < 300; ++i) {
+    const std::array<std::string, kWorld> parts{gathered.honest(random), gathered.honest(random),
+                                                gathered.honest(random)};
+    const Status status = gathered.read(parts);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_FALSE(gathered.bucket.is_void);
+    for (uint32_t r = 0; r < kWorld; ++r) {
+      ASSERT_NO_FATAL_FAILURE(gathered.expect_within(r));
+      ASSERT_EQ(gathered.again(r), parts[r]);
+    }
+  }
+}
+
+TEST(WireFuzz, DamagedMessagesAreRefusedByRankOrReadWithinTheirBounds) {
+  Gathered gathered;
+  Random random(22);
+  uint64_t refused = 0, accepted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::array<std::string, kWorld> parts{gathered.honest(random), gathered.honest(random),
+                                          gathered.honest(random)};
+    const auto liar = static_cast<uint32_t>(random.below(kWorld));
+    parts[liar] = damaged(parts[liar], gathered, random);
+    const Status status = gathered.read(parts);
+    if (!status.ok()) {
+      ++refused;
+      ASSERT_EQ(status.code(), Code::invalid_payload);
+      ASSERT_NE(status.message().find("rank " + std::to_string(liar)), std::string::npos)
+          << status.message();
+      continue;
+    }
+    ++accepted;
+    for (uint32_t r = 0; r < kWorld; ++r) {
+      ASSERT_NO_FATAL_FAILURE(gathered.expect_within(r));
+      if (r != liar) {
+        ASSERT_EQ(gathered.again(r), parts[r]);
+      }
+    }
+  }
+  EXPECT_GT(refused, 1000u);
+  EXPECT_GT(accepted, 1000u);
+}
+
+}  // namespace
+}  // namespace penstock
