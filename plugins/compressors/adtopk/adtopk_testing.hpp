@@ -1,6 +1,7 @@
 // ADTopk in plain loops: full sorts of every lane and of the whole, and thresholds that are reused.
 #pragma once
 
+#include <support/compressor_cases.hpp>
 #include <support/sparse_oracle.hpp>
 
 #include <algorithm>
