@@ -109,6 +109,25 @@ TEST(Memories, KeepNothingForExemptGradients) {
     });
 }
 
+// Work that is the gradient itself carries the loss scale, a residual does not: their magnitudes
+// say nothing about each other.
+TEST(Memories, OfOneBucketMayNotDifferWhereItsGradientsAreComparedUnderALossScale) {
+  const std::string rule = "[[rule]]\nmatch = { dims = 1 }\nmemory = \"none\"\n";
+  const std::string bucket = "[compressor.topk]\nscope = \"bucket\"\ndensity = 0.5\n";
+  with_ranks(1, scheme_text(kTopK, bucket + rule), [&](Runtime& runtime, uint32_t) {
+    auto set = make_set(runtime, {{"weight", {30, 20}}, {"bias", {100}}});
+    ASSERT_OK(set.status());
+    std::vector<std::vector<float>> gradients{test::heavy_tailed(600, 1),
+                                              test::heavy_tailed(100, 2)};
+    ASSERT_OK(run_step(*set.value(), gradients));
+    ASSERT_OK(set.value()->grad_scale(1024));
+    const Status status = run_step(*set.value(), gradients);
+    ASSERT_FALSE(status.ok());
+    for (const char* part : {"scope = \"bucket\"", "'weight'", "'bias'", "1024", "same memory"})
+      EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << status.message();
+  });
+}
+
 // The results of 10 steps on rank 0, some void and some not applied.
 std::vector<std::vector<float>> results_of(const std::string& keys, const std::string& tables,
                                            bool one_sweep) {
