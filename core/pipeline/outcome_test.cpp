@@ -3,6 +3,8 @@
 
 #include "core/pipeline/testing.hpp"
 
+#include <support/data.hpp>
+
 #include <cmath>
 #include <limits>
 
@@ -48,6 +50,58 @@ TEST(Outcomes, AnInfinityIsNotKeptInTheMomentumOfALoneDenseGradient) {
   expect_momentum_to_survive("");
   expect_momentum_to_survive("nonfinite = \"strict\"\n");
   expect_momentum_to_survive("[memory.dgc]\nclipping = \"norm\"\nclip = 2\n");
+}
+
+// What took effect in three steps of gradients, then in two of zeros, less what came in.
+void expect_nothing_missing_after(const std::string& compressor, const std::string& before,
+                                  const std::string& after) {
+  const std::string tables = fmt::format(
+      "[compressor.{0}]\n{1}\n[[switch]]\nat_step = 3\nset = {{ compressor.{0}.{2} }}\n",
+      compressor, before, after);
+  with_ranks(2, scheme_of(compressor, "residual", tables), [&](Runtime& runtime, uint32_t rank) {
+    auto set = make_set(runtime, {{"weight", {20, 20}}});
+    ASSERT_OK(set.status());
+    std::vector<double> missing(400, 0.0);
+    bool was_missing = false;
+    for (uint64_t step = 0; step < 5; ++step) {
+      Values gradients{std::vector<float>(400)};
+      const std::vector<float> of_rank[] = {test::heavy_tailed(400, 10 * step),
+                                            test::heavy_tailed(400, 10 * step + 1)};
+      if (step < 3) gradients[0] = of_rank[rank];
+      for (size_t i = 0; i < 400 && step < 3; ++i)
+        missing[i] += (double(of_rank[0][i]) + double(of_rank[1][i])) / 2;
+      ASSERT_OK(run_step(*set.value(), gradients));
+      for (size_t i = 0; i < 400; ++i) missing[i] -= double(gradients[0][i]);
+      for (size_t i = 0; i < 400 && step == 2; ++i) was_missing |= std::abs(missing[i]) > 0.1;
+    }
+    EXPECT_TRUE(was_missing) << "the compressor lost nothing before the switch either";
+    // Some roundings of entries that stay below 100.
+    for (const double value : missing) ASSERT_NEAR(value, 0, 1e-3) << compressor;
+  });
+}
+
+TEST(Outcomes, AnOptionThatMakesACompressorLosslessBringsOutWhatWasKept) {
+  expect_nothing_missing_after("powersgd", "rank = 1\nminimum_compression_rate = 0",
+                               "minimum_compression_rate = 100");
+}
+
+// A switch of something else, in the middle, is no end of the momentum.
+TEST(Outcomes, ASwitchBetweenLosslessCompressorsKeepsTheMomentum) {
+  const std::string tables =
+      "[compressor.powersgd]\nminimum_compression_rate = 100\n"
+      "[[switch]]\nat_step = 1\nset = { compressor.powersgd.rank = 2 }\n"
+      "[[switch]]\nat_step = 2\nset = { scheme.compressor = \"none\" }\n";
+  with_ranks(2, scheme_of("powersgd", "dgc", tables), [&](Runtime& runtime, uint32_t) {
+    auto set = make_set(runtime, {{"weight", {2, 2}}});
+    ASSERT_OK(set.status());
+    float u = 0;
+    for (int step = 0; step < 4; ++step) {
+      Values gradients{{1, 1, 1, 1}};
+      ASSERT_OK(run_step(*set.value(), gradients));
+      u = 0.9f * u + 1;
+      EXPECT_EQ(gradients[0], std::vector<float>(4, u)) << "step " << step;
+    }
+  });
 }
 
 }  // namespace
