@@ -104,5 +104,25 @@ TEST(Outcomes, ASwitchBetweenLosslessCompressorsKeepsTheMomentum) {
   });
 }
 
+// P ranks with a gradient of ones: its mean has norm 1, of which clipping to 1/2 leaves a half.
+TEST(Outcomes, ASumIsTheMeanTimesTheRanksUnderClippingToo) {
+  const std::string tables =
+      "[compressor.topk]\ndensity = 1\n[memory.dgc]\nclipping = \"norm\"\nclip = 0.5\n"
+      "[[rule]]\nmatch = { dims = 1 }\ncompressor = \"none\"\n";
+  for (const uint32_t ranks : {1u, 3u, 4u})
+    with_ranks(ranks, scheme_of("topk", "dgc", tables), [&](Runtime& runtime, uint32_t) {
+      auto set = make_set(runtime, {{"weight", {1, 1}}, {"bias", {1}}}, PENSTOCK_SET_SUM);
+      ASSERT_OK(set.status());
+      // Masking leaves no momentum of what was sent; of the mean it stays.
+      for (const float momentum : {0.0f, 0.5f * 0.9f}) {
+        Values gradients{{1}, {1}};
+        ASSERT_OK(run_step(*set.value(), gradients));
+        // clip / (norm + 1e-6) is half a millionth of 1/2 away, and some roundings.
+        EXPECT_NEAR(gradients[0][0], 0.5f * float(ranks), 1e-5f);
+        EXPECT_NEAR(gradients[1][0], (0.5f + momentum) * float(ranks), 1e-5f);
+      }
+    });
+}
+
 }  // namespace
 }  // namespace penstock

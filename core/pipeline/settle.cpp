@@ -59,6 +59,14 @@ Status decode_own(BucketRun& bucket, ItemRun& item, PayloadStorage& own) {
       payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN));
 }
 
+// Multiplies the results of the call's items, but for final ones (votes).
+void scale_sums(BucketRun& bucket, const MemoryCall& call, double factor) {
+  for (const size_t position : call.positions) {
+    ItemRun& item = bucket.items[position];
+    if (item.wants_mean()) scale(item.dtype, item.for_memory.out.data, item.piece.numel, factor);
+  }
+}
+
 Status call_give_back(BucketRun& bucket, MemoryCall& call) {
   if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, give_back)) return {};
   return from_c(call.memory->table()->give_back(call.memory->self(), &bucket.context.exec,
@@ -98,14 +106,16 @@ Status settle(BucketRun& bucket) {
                                                          call.items.size(), call.taken.data())));
   }
   const Stage stage(context.timeline, "finish", bucket.label, context.step.index);
-  const double share = context.result_is_sum ? 1.0 : 1.0 / context.world;
-  for (ItemRun& item : bucket.items)
-    if (item.wants_mean()) scale(item.dtype, item.for_memory.out.data, item.piece.numel, share);
-  for (MemoryCall& call : bucket.memory_calls)
-    if (PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish))
-      PENSTOCK_TRY(
-          from_c(call.memory->table()->finish(call.memory->self(), &context.exec, &context.step,
-                                              call.items.data(), call.items.size())));
+  const double world = context.world;
+  for (MemoryCall& call : bucket.memory_calls) {
+    // A memory that finishes sees the mean, whatever the frontend wants.
+    const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
+    if (finishes || !context.result_is_sum) scale_sums(bucket, call, 1 / world);
+    if (!finishes) continue;
+    PENSTOCK_TRY(from_c(call.memory->table()->finish(
+        call.memory->self(), &context.exec, &context.step, call.items.data(), call.items.size())));
+    if (context.result_is_sum) scale_sums(bucket, call, world);
+  }
   // Work in true units gives results in true units; the frontend expects those of its loss scale.
   for (ItemRun& item : bucket.items)
     if (item.work_is != PENSTOCK_WORK_IS_GRAD)
