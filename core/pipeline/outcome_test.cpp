@@ -124,5 +124,31 @@ TEST(Outcomes, ASumIsTheMeanTimesTheRanksUnderClippingToo) {
     });
 }
 
+// The first step is as if it had not been for what is sent whole. What is compressed keeps its
+// gradient, and with it the momentum that gradient has.
+TEST(Outcomes, AStepThatIsNotAppliedLeavesTheMomentumAsItWasBeforeItEnded) {
+  const std::string tables =
+      "[compressor.topk]\ndensity = 0.25\n[[rule]]\nmatch = { dims = 1 }\ncompressor = \"none\"\n";
+  for (const char* scheduler : {"wfbp", "fusion"}) {
+    const std::string keys =
+        fmt::format("compressor = \"topk\"\nmemory = \"dgc\"\nscheduler = \"{}\"", scheduler);
+    with_ranks(2, scheme_text(keys, tables), [&](Runtime& runtime, uint32_t) {
+      auto set = make_set(runtime, {{"weight", {2, 2}}, {"bias", {2}}});
+      ASSERT_OK(set.status());
+      const auto step = [&](bool applied) {
+        Values gradients{{4, 1, 1, 1}, {1, 2}};
+        EXPECT_TRUE(run_step(*set.value(), gradients, applied).ok());
+        return gradients;
+      };
+      EXPECT_EQ(step(false), (Values{{4, 0, 0, 0}, {1, 2}}));
+      // u = 0.9 * 4 + 4 and v = 4 + u; then the same from u = v = 0, as both were sent.
+      EXPECT_EQ(step(true), (Values{{4 + (0.9f * 4 + 4), 0, 0, 0}, {1, 2}}));
+      EXPECT_EQ(step(false)[1], (std::vector<float>{0.9f + 1, 0.9f * 2 + 2}));
+      EXPECT_EQ(step(false)[1], (std::vector<float>{0.9f + 1, 0.9f * 2 + 2}));
+      EXPECT_EQ(step(true)[1], (std::vector<float>{0.9f + 1, 0.9f * 2 + 2}));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace penstock

@@ -67,6 +67,18 @@ void scale_sums(BucketRun& bucket, const MemoryCall& call, double factor) {
   }
 }
 
+// Pairs of which there are none: nothing was taken out of work, and yet the step had no effect.
+const penstock_payload* no_pairs(const BucketRun& bucket, ItemRun& item) {
+  if (item.returned.size() == 0) {  // rare, so made when first needed
+    RoundNeed pairs;
+    pairs.sections.push_back({0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false});
+    pairs.sections.push_back({0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false});
+    item.returned.shape(pairs, int32_t(bucket.context.rank));
+  }
+  item.returned.c()->kind = PENSTOCK_PAYLOAD_SPARSE;
+  return item.returned.c();
+}
+
 Status call_give_back(BucketRun& bucket, MemoryCall& call) {
   if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, give_back)) return {};
   return from_c(call.memory->table()->give_back(call.memory->self(), &bucket.context.exec,
@@ -130,6 +142,11 @@ Status give_back_own(BucketRun& bucket) {
       ItemRun& item = bucket.items[call.positions[i]];
       item.returned.absent();
       call.give_back[i] = item.returned.c();
+      // A memory with state of another kind may have changed it at the end of the step.
+      if (!item.keeps && !bucket.is_void && item.for_memory.n_states != 0) {
+        any = true;
+        call.give_back[i] = no_pairs(bucket, item);
+      }
       // Only what the last round took out of work is missing there.
       if (!item.keeps || bucket.nonfinite || item.rounds.empty() ||
           item.rounds.size() > bucket.rounds_encoded)
