@@ -39,17 +39,13 @@ Status Set::drain_replaced(const Scheme& next) {
         const Choice choice =
             next.choose({gradient.name, gradient.shape.size(), gradient.numel, gradient.dtype});
         const InstanceConfig* memory = next.find(Kind::memory, choice.memory);
-        const InstanceConfig* compressor = next.find(Kind::compressor, choice.compressor);
         const bool same_memory =
             memory != nullptr && memory->id() == item.memory->plugin()->record.id;
-        const bool same_compressor =
-            compressor != nullptr && compressor->id() == item.compressor->plugin()->record.id;
-        // Another compressor may make the same memory keep other states (a lossless one keeps
-        // none).
-        if ((same_memory && same_compressor) ||
-            !PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain))
-          continue;
-        if (same_memory && !becomes_lossless(choice, gradient)) continue;
+        if (!PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain)) continue;
+        // The same memory keeps nothing more for a compressor that loses nothing any more: another
+        // one, or the same with other options.
+        const bool is_lossless = (item.for_memory.flags & PENSTOCK_ITEM_LOSSLESS) != 0;
+        if (same_memory && (is_lossless || !becomes_lossless(choice, gradient))) continue;
         if (item.gradient->carry.bytes() == 0)
           item.gradient->carry = Buffer(gradient.numel * sizeof(float));
         if (!item.gradient->has_carry)

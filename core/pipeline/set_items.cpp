@@ -109,10 +109,14 @@ Status Set::complete_item(BucketRun& bucket, ItemRun& item,
       item.rounds[0].sections.size() == 1 && item.rounds[0].sections[0].dtype == item.dtype &&
       item.rounds[0].sections[0].capacity == item.piece.numel;
   const uint32_t plain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
-  item.passes_through =
-      one_dense_sum && (compressor.flags & plain) == plain && bucket.plan.pieces.size() == 1 &&
-      bucket.plan.route == PENSTOCK_ROUTE_FLAT && item.work_is == PENSTOCK_WORK_IS_GRAD &&
-      !item.staged && item.n_scalars == 0;
+  // What passes through is never void, so what is not finite would reach the memory's state or its
+  // finish.
+  const bool memory_is_idle = item.work_is == PENSTOCK_WORK_IS_GRAD && memory.n_states == 0 &&
+                              item.n_scalars == 0 &&
+                              !PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, finish);
+  item.passes_through = one_dense_sum && (compressor.flags & plain) == plain &&
+                        bucket.plan.pieces.size() == 1 &&
+                        bucket.plan.route == PENSTOCK_ROUTE_FLAT && !item.staged && memory_is_idle;
   fold_item(item, memory);
   item.on_composite = composite != nullptr && !item.rounds.empty() && item.rounds.back().sparse();
   return {};

@@ -59,6 +59,26 @@ Status decode_own(BucketRun& bucket, ItemRun& item, PayloadStorage& own) {
       payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN));
 }
 
+// Multiplies the results of the call's items, but for final ones (votes).
+void scale_sums(BucketRun& bucket, const MemoryCall& call, double factor) {
+  for (const size_t position : call.positions) {
+    ItemRun& item = bucket.items[position];
+    if (item.wants_mean()) scale(item.dtype, item.for_memory.out.data, item.piece.numel, factor);
+  }
+}
+
+// Pairs of which there are none: nothing was taken out of work, and yet the step had no effect.
+const penstock_payload* no_pairs(const BucketRun& bucket, ItemRun& item) {
+  if (item.returned.size() == 0) {  // rare, so made when first needed
+    RoundNeed pairs;
+    pairs.sections.push_back({0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false});
+    pairs.sections.push_back({0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false});
+    item.returned.shape(pairs, int32_t(bucket.context.rank));
+  }
+  item.returned.c()->kind = PENSTOCK_PAYLOAD_SPARSE;
+  return item.returned.c();
+}
+
 Status call_give_back(BucketRun& bucket, MemoryCall& call) {
   if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, give_back)) return {};
   return from_c(call.memory->table()->give_back(call.memory->self(), &bucket.context.exec,
@@ -98,14 +118,16 @@ Status settle(BucketRun& bucket) {
                                                          call.items.size(), call.taken.data())));
   }
   const Stage stage(context.timeline, "finish", bucket.label, context.step.index);
-  const double share = context.result_is_sum ? 1.0 : 1.0 / context.world;
-  for (ItemRun& item : bucket.items)
-    if (item.wants_mean()) scale(item.dtype, item.for_memory.out.data, item.piece.numel, share);
-  for (MemoryCall& call : bucket.memory_calls)
-    if (PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish))
-      PENSTOCK_TRY(
-          from_c(call.memory->table()->finish(call.memory->self(), &context.exec, &context.step,
-                                              call.items.data(), call.items.size())));
+  const double world = context.world;
+  for (MemoryCall& call : bucket.memory_calls) {
+    // A memory that finishes sees the mean, whatever the frontend wants.
+    const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
+    if (finishes || !context.result_is_sum) scale_sums(bucket, call, 1 / world);
+    if (!finishes) continue;
+    PENSTOCK_TRY(from_c(call.memory->table()->finish(
+        call.memory->self(), &context.exec, &context.step, call.items.data(), call.items.size())));
+    if (context.result_is_sum) scale_sums(bucket, call, world);
+  }
   // Work in true units gives results in true units; the frontend expects those of its loss scale.
   for (ItemRun& item : bucket.items)
     if (item.work_is != PENSTOCK_WORK_IS_GRAD)
@@ -120,6 +142,11 @@ Status give_back_own(BucketRun& bucket) {
       ItemRun& item = bucket.items[call.positions[i]];
       item.returned.absent();
       call.give_back[i] = item.returned.c();
+      // A memory with state of another kind may have changed it at the end of the step.
+      if (!item.keeps && !bucket.is_void && item.for_memory.n_states != 0) {
+        any = true;
+        call.give_back[i] = no_pairs(bucket, item);
+      }
       // Only what the last round took out of work is missing there.
       if (!item.keeps || bucket.nonfinite || item.rounds.empty() ||
           item.rounds.size() > bucket.rounds_encoded)

@@ -130,13 +130,16 @@ void CompressorRig::finish(const StepSettings& settings, const std::vector<bool>
         PENSTOCK_EXPECT_OK(table.finish(rank.memory->self(), &call, &step, &view, 1));
       }
     }
-    if ((is_void || !settings.applied) && sends[r]) give_back_all(r, settings);
+    if (is_void || !settings.applied) give_back_all(r, settings);
   }
 }
 
 void CompressorRig::give_back_all(uint32_t rank, const StepSettings& settings) {
   for (uint64_t i = 0; i < n_items(); ++i) {
     RigItem& item = *ranks_[rank].items[i];
+    if (!keeps(i) && !settings.void_rank && !item.memory_pointers.empty() &&
+        ranks_[rank].memory->table().give_back != nullptr)
+      give_back(rank, i, *sparse_payload({}, {}, static_cast<int32_t>(rank)), settings);
     if (!keeps(i) || !item.own) continue;
     const bool readable = item.own->c()->kind == PENSTOCK_PAYLOAD_SPARSE ||
                           item.own->c()->kind == PENSTOCK_PAYLOAD_DENSE;

@@ -1,4 +1,5 @@
 // How the rig plans: items with shapes, needs of every phase, states, the room for scratch.
+#include <deque>
 #include <penstock/views.hpp>
 #include <stdexcept>
 #include <support/rig.hpp>
@@ -21,6 +22,22 @@ void throw_on(penstock_status* status) {
   const Outcome outcome = take(status);
   if (!outcome.ok()) throw std::runtime_error(outcome.message);
 }
+
+// Copied rounds as the C structs want them.
+struct ListedRounds {
+  std::deque<penstock_round> rounds;
+  std::deque<std::vector<const penstock_section_bound*>> sections;
+  std::vector<const penstock_round*> pointers;
+  explicit ListedRounds(const std::vector<PlannedRound>& planned) {
+    for (const PlannedRound& from : planned) {
+      auto& of_round = sections.emplace_back();
+      for (const penstock_section_bound& bound : from.sections) of_round.push_back(&bound);
+      rounds.push_back(from.c);
+      rounds.back().sections = of_round.data();
+      pointers.push_back(&rounds.back());
+    }
+  }
+};
 
 PlannedNeed copy_need(const penstock_compressor_need& need) {
   PlannedNeed copy;
@@ -120,6 +137,7 @@ void CompressorRig::plan_memory(Rank& rank, bool first) {
   std::vector<const penstock_item*> items;
   std::vector<penstock_compressor_need> compressor_needs(n);
   std::vector<const penstock_compressor_need*> compressor_pointers;
+  std::deque<ListedRounds> rounds;
   std::vector<penstock_memory_need> needs(n);
   std::vector<penstock_memory_need*> pointers;
   for (uint64_t i = 0; i < n; ++i) {
@@ -131,6 +149,9 @@ void CompressorRig::plan_memory(Rank& rank, bool first) {
     compressor_needs[i].period = planned.period;
     compressor_needs[i].scope = planned.scope;
     compressor_needs[i].flags = planned.flags;
+    const ListedRounds& listed = rounds.emplace_back(planned.rounds);
+    compressor_needs[i].rounds = listed.pointers.data();
+    compressor_needs[i].n_rounds = listed.pointers.size();
     compressor_pointers.push_back(&compressor_needs[i]);
     needs[i].struct_size = sizeof needs[i];
     pointers.push_back(&needs[i]);

@@ -32,6 +32,29 @@ struct Clip {
   float operator()(float value) const { return std::clamp(value * factor, -bound, bound); }
 };
 
+// Room to undo the masking of a step that is not applied: what was masked, and where.
+struct Room {
+  uint64_t values = 0;
+  uint64_t indices = 0;
+};
+
+Room room_to_undo(const penstock_compressor_need& compressor, uint64_t numel) {
+  // Of more entries than this all of the momentum is copied: no slower than one by one.
+  const uint64_t most = (numel + 7) / 8;
+  const bool phases = compressor.period > 1;  // they may send different counts; states are the same
+  if (compressor.n_rounds == 0) return phases ? Room{numel, most} : Room{};
+  const penstock_round& last = *compressor.rounds[compressor.n_rounds - 1];
+  if (last.n_sections == 0) return {};
+  const penstock_section_bound& first = *last.sections[0];
+  if (last.n_sections == 1 && first.role == PENSTOCK_ROLE_VALUES && first.capacity == numel)
+    return {numel, 0};
+  if (last.n_sections == 1 || first.role != PENSTOCK_ROLE_INDICES ||
+      last.sections[1]->role != PENSTOCK_ROLE_VALUES)
+    return {};  // only the compressor can read it, so nothing is masked
+  if (phases || first.capacity > most) return {numel, most};
+  return {first.capacity, first.capacity};
+}
+
 class Dgc {
  public:
   static inline const sdk::OptionList options{
@@ -64,6 +87,8 @@ class Dgc {
     if ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0) {
       // The mean is the same on all ranks, and so is its momentum.
       need.states.add("momentum", item.rows(), item.cols(), PENSTOCK_STATE_REPLICATED);
+      need.states.add("momentum_before", item.rows(), item.cols(), PENSTOCK_STATE_SOFT);
+      need.states.add("undo", 1, 2, PENSTOCK_STATE_SOFT, PENSTOCK_UINT64);
       return;
     }
     need.momentum_state =
@@ -73,6 +98,11 @@ class Dgc {
     need.beta = momentum_;
     if (clipping_ == Clipping::kNone)  // with clipping compensate is no published form
       need.form = nesterov_ ? PENSTOCK_FORM_NESTEROV : PENSTOCK_FORM_HEAVY_BALL;
+    const Room room = room_to_undo(compressor, item.numel());
+    if (!masking_ || room.values == 0) return;
+    need.states.add("masked", 1, room.values, PENSTOCK_STATE_SOFT);
+    need.states.add("masked_indices", 1, room.indices, PENSTOCK_STATE_SOFT, PENSTOCK_UINT32);
+    need.states.add("undo", 1, 2, PENSTOCK_STATE_SOFT, PENSTOCK_UINT64);
   }
 
   // The square of the local norm; of gradients that are sent whole only the mean is clipped.
@@ -112,19 +142,51 @@ class Dgc {
   }
 
   // Momentum factor masking: what has been sent shall not go on in an old direction.
-  void record(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& taken) {
+  void record(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& taken) {
     if (!masking_ || item.lossless()) return;
     const std::span<float> u = item.state(kMomentum);
-    if (taken.kind() == PENSTOCK_PAYLOAD_DENSE) std::fill(u.begin(), u.end(), 0.0f);
+    if (taken.kind() == PENSTOCK_PAYLOAD_DENSE) {
+      remember_all(call, item, taken);
+      std::fill(u.begin(), u.end(), 0.0f);
+    }
     if (taken.kind() != PENSTOCK_PAYLOAD_SPARSE) return;
     const std::span<const uint32_t> indices = taken.section<uint32_t>(0);
-    const uint64_t good = kernels::zero_at(indices.data(), indices.size(), u.data(), u.size());
-    if (good != indices.size())
-      throw taken.error("has index ", indices[good], ", expected one below ", u.size());
+    const uint64_t in_range = kernels::indices_in_range(indices.data(), indices.size(), u.size());
+    if (in_range != indices.size())
+      throw taken.error("has index ", indices[in_range], ", expected one below ", u.size());
+    if (indices.empty()) return;
+    const std::span<uint32_t> where = item.state<uint32_t>(kMaskedIndices);
+    if (indices.size() > where.size()) {
+      remember_all(call, item, taken);
+    } else {
+      std::copy(indices.begin(), indices.end(), where.begin());
+      (void)kernels::gather(u.data(), u.size(), indices.data(), indices.size(),
+                            item.state(kMasked).data());
+      set_undo(call, item.state<uint64_t>(kUndo), indices.size());
+    }
+    (void)kernels::zero_at(indices.data(), indices.size(), u.data(), u.size());
   }
 
-  void give_back(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    if (!item.lossless()) sdk::add_payload(payload, item.work());
+  // What was masked or finished in this very step had no effect either.
+  void give_back(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& payload) {
+    const std::span<float> u = item.state(kMomentum);
+    if (item.lossless()) {
+      if (take_undo(call, item.state<uint64_t>(kUndoWhole)) == kNothing) return;
+      const std::span<const float> before = item.state(kMomentumBefore);
+      std::copy(before.begin(), before.end(), u.begin());
+      return;
+    }
+    sdk::add_payload(payload, item.work());
+    if (item.c().n_states <= kUndo) return;
+    const std::span<const float> masked = item.state(kMasked);
+    const uint64_t count = take_undo(call, item.state<uint64_t>(kUndo));
+    if (count == kNothing) return;
+    if (count == kAll) {
+      std::copy_n(masked.begin(), u.size(), u.begin());
+      return;
+    }
+    const std::span<const uint32_t> where = item.state<uint32_t>(kMaskedIndices);
+    for (uint64_t i = 0; i < count; ++i) u[where[i]] = masked[i];
   }
 
   // Gradients that were sent whole: clipping and momentum on the mean, which still has the loss
@@ -138,7 +200,10 @@ class Dgc {
     const auto m = static_cast<float>(momentum_);
     const bool by_norm = clipping_ != Clipping::kNone && clipping_ != Clipping::kValue;
     const Clip clip = clip_for(by_norm ? std::sqrt(square_norm(call, out)) : 0);
+    const std::span<float> before = item.state(kMomentumBefore);
+    set_undo(call, item.state<uint64_t>(kUndoWhole), kAll);
     for (uint64_t i = 0; i < out.size(); ++i) {
+      before[i] = u[i];
       const float g = clip(out[i] * unscale);
       u[i] = nesterov_ ? m * (u[i] + g) : m * u[i] + g;
       out[i] = (nesterov_ ? u[i] + g : u[i]) * scale;
@@ -157,8 +222,43 @@ class Dgc {
   }
 
  private:
-  static constexpr uint64_t kMomentum = 0;
+  static constexpr uint64_t kMomentum = 0;  // the first of both lists of states
+  // Gradients that are sent whole:
+  static constexpr uint64_t kMomentumBefore = 1;  // finish
+  static constexpr uint64_t kUndoWhole = 2;
+  // Compressed ones:
   static constexpr uint64_t kVelocity = 1;
+  static constexpr uint64_t kMasked = 2;  // the last three only where there is masking
+  static constexpr uint64_t kMaskedIndices = 3;
+  static constexpr uint64_t kUndo = 4;
+
+  // What there is to undo: the step that did it, plus 1, and the number of entries.
+  static constexpr uint64_t kNothing = UINT64_MAX;
+  static constexpr uint64_t kAll = UINT64_MAX - 1;
+
+  static void set_undo(const sdk::Call& call, std::span<uint64_t> undo, uint64_t count) {
+    undo[0] = call.step->index + 1;
+    undo[1] = count;
+  }
+
+  // The number of entries that this step changed. A void step, or what is refused, comes before
+  // record and finish: then there is only what an earlier step did, for good.
+  static uint64_t take_undo(const sdk::Call& call, std::span<uint64_t> undo) {
+    if (undo[0] != call.step->index + 1) return kNothing;
+    undo[0] = 0;
+    return undo[1];
+  }
+
+  static void remember_all(const sdk::Call& call, const sdk::Item& item,
+                           const sdk::PayloadReader& taken) {
+    const std::span<const float> u = item.state(kMomentum);
+    if (u.empty()) return;
+    const std::span<float> masked = item.state(kMasked);
+    if (masked.size() < u.size())
+      throw taken.error("has more entries than were planned, at most ", masked.size());
+    std::copy(u.begin(), u.end(), masked.begin());
+    set_undo(call, item.state<uint64_t>(kUndo), kAll);
+  }
 
   bool global() const {
     return clipping_ == Clipping::kNormGlobal || clipping_ == Clipping::kValueGlobal;

@@ -68,20 +68,24 @@ struct Oracle {
         v[r].emplace_back(numel);
       }
   }
-  // u = m u + g, v = v + u; or u = m (u + g), v = v + u + g. The k largest of v go.
+  // u = m u + g, v = v + u; or u = m (u + g), v = v + u + g.
+  void add(uint64_t r, uint64_t i, const std::vector<float>& g, bool nesterov) {
+    for (uint64_t e = 0; e < g.size(); ++e) {
+      float& momentum = u[r][i][e];
+      float& velocity = v[r][i][e];
+      momentum = nesterov ? 0.9f * (momentum + g[e]) : 0.9f * momentum + g[e];
+      velocity = velocity + momentum;
+      if (nesterov) velocity = velocity + g[e];
+    }
+  }
+  // The k largest of v go.
   Tensors step(const RankTensors& gradients, const Setting& setting, double density) {
     Tensors total;
     for (uint64_t i = 0; i < v[0].size(); ++i) {
       total.emplace_back(v[0][i].size());
       for (uint64_t r = 0; r < v.size(); ++r) {
         const std::vector<float> g = clipped(gradients[r][i], setting, global_norm(gradients, i));
-        for (uint64_t e = 0; e < g.size(); ++e) {
-          float& momentum = u[r][i][e];
-          float& velocity = v[r][i][e];
-          momentum = setting.nesterov ? 0.9f * (momentum + g[e]) : 0.9f * momentum + g[e];
-          velocity = velocity + momentum;
-          if (setting.nesterov) velocity = velocity + g[e];
-        }
+        add(r, i, g, setting.nesterov);
         const std::vector<uint32_t> chosen = largest(v[r][i], kept_of(g.size(), density));
         send(chosen, v[r][i], total[i]);
         if (setting.masking)
@@ -205,6 +209,67 @@ TEST(DgcMemory, MaskingForgetsOnlyWhatWasTaken) {
   rig.step({{{1, 5, 2, 6}}}, refuse_first);
   EXPECT_EQ(rig.memory_state(0, 0, "momentum"), (std::vector<float>{1, 5, 2, 0}));
   EXPECT_EQ(rig.work(0, 0), (std::vector<float>{1, 5, 2, 0}));
+}
+
+// Few entries and many, pairs whose values are rounded, and payloads of all entries.
+TEST(DgcMemory, AStepThatIsNotAppliedUnmasksWhatItMasked) {
+  struct Case {
+    const char* compressor;
+    OptionSettings options;
+    double tolerance;  // of the velocity, whose rounded part comes back by itself
+  };
+  const std::vector<Case> cases{{"topk", {{"density", 0.05}}, 0},
+                                {"topk", {{"density", 0.5}}, 0},
+                                {"topk", {{"density", 0.02}, {"scope", "bucket"}}, 0},
+                                {"topk", {{"density", 0.05}, {"value_type", "fp16"}}, 1e-5},
+                                {"adtopk", {{"density", 0.05}}, 0},
+                                {"fp16", {}, 1e-5}};
+  for (const Case& c : cases)
+    for (const bool nesterov : {false, true}) {
+      const Setting setting{nesterov, true};
+      CompressorRig rig({.ranks = 2}, kShapes, compressor(c.compressor), c.options, memory(),
+                        options(setting));
+      Oracle oracle(2, kNumels);
+      const auto skip = [&](uint64_t step, const StepSettings& how) {
+        const RankTensors gradients = draw_gradients(heavy_tailed, 2, kNumels, step);
+        rig.step(gradients, how);
+        for (uint64_t i = 0; i < kNumels.size(); ++i) {
+          oracle.add(0, i, gradients[0][i], nesterov);  // and nothing is sent
+          ASSERT_EQ(rig.memory_state(0, i, "momentum"), oracle.u[0][i]) << c.compressor;
+          const std::vector<float> kept = rig.work(0, i);
+          for (uint64_t e = 0; e < kept.size(); ++e)
+            ASSERT_NEAR(kept[e], oracle.v[0][i][e], c.tolerance * (1 + std::abs(oracle.v[0][i][e])))
+                << c.compressor << ", item " << i;
+        }
+      };
+      for (uint64_t step = 0; step < 3; ++step) skip(step, {.applied = false});
+      // Of a step that was applied nothing comes back with a later one that is void.
+      rig.step(draw_gradients(heavy_tailed, 2, kNumels, 3));
+      for (uint64_t i = 0; i < kNumels.size(); ++i) {
+        oracle.u[0][i] = rig.memory_state(0, i, "momentum");
+        oracle.v[0][i] = rig.work(0, i);
+      }
+      skip(4, {.void_rank = 1});
+      skip(5, {.applied = false,
+               .refuse = [](uint32_t, uint64_t, uint64_t entry) { return entry % 2 == 0; }});
+    }
+}
+
+TEST(DgcMemory, OfAGradientSentWholeAStepThatIsNotAppliedLeavesNothing) {
+  for (const bool nesterov : {false, true}) {
+    const OptionSettings how{{"nesterov", nesterov}};
+    CompressorRig rig({.ranks = 2}, kShapes, compressor("none"), {}, memory(), how);
+    CompressorRig other({.ranks = 2}, kShapes, compressor("none"), {}, memory(), how);
+    for (uint64_t step = 0; step < 6; ++step) {
+      const RankTensors gradients = draw_gradients(heavy_tailed, 2, kNumels, step);
+      ASSERT_EQ(rig.step(gradients), other.step(gradients)) << "step " << step;
+      const RankTensors lost = draw_gradients(heavy_tailed, 2, kNumels, 100 + step);
+      StepSettings outcome;
+      outcome.applied = false;
+      if (step % 2 == 1) outcome.void_rank = 0;
+      rig.step(lost, outcome);
+    }
+  }
 }
 
 TEST(DgcMemory, PublishesItsFormUnlessItClips) {

@@ -82,7 +82,9 @@ typedef struct penstock_memory {
                              const penstock_payload* const* taken);
 
   /* [step] Null only where nothing is kept. Adds back what was taken out of work but had no effect: refused, dropped on
-   * the way, void, or not applied. Payloads are ABSENT, DENSE or SPARSE in float32: the core decodes others first. */
+   * the way, void, or not applied. Payloads are ABSENT, DENSE or SPARSE in float32: the core decodes others first. Where
+   * work is no state but there are states, a step that was not applied gives back a SPARSE payload without entries: it says
+   * that what record and finish changed in them had no effect. */
   penstock_status* (*give_back)(void* instance, const penstock_exec* exec, const penstock_step* step,
                                 const penstock_item* const* items, uint64_t n_items,
                                 const penstock_payload* const* payloads);
