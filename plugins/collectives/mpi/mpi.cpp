@@ -187,7 +187,9 @@ class Mpi {
     const int64_t most = found != 0 ? *static_cast<int*>(value) : 32767;
     if (most < static_cast<int64_t>(sdk::kTagLimit * 8))
       throw sdk::unimplemented("this MPI allows tags up to ", most, ", collective/mpi needs ",
-                               sdk::kTagLimit * 8);
+                               sdk::kTagLimit * 8,
+                               "; use an MPI whose MPI_TAG_UB is at least that (Open MPI over "
+                               "shared memory and TCP has 2147483647)");
   }
 
   bool native_;

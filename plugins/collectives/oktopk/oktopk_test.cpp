@@ -344,25 +344,43 @@ TEST(OkTopk, PositionsOutsideTheRegionAreAnErrorThatNamesTheSender) {
   });
 }
 
-TEST(OkTopk, ATransportThatMatchesByOrderIsRefused) {
+// Opens oktopk in a world of one on a transport whose description is changed.
+penstock_status* open_on(LoopbackRank& rank, void (*describe)(penstock_collective_traits&),
+                         bool with_base = true) {
+  static void (*change)(penstock_collective_traits&) = nullptr;
+  change = describe;
+  penstock_collective changed = counting_base();
+  changed.describe = [](void* self, penstock_collective_traits* traits) {
+    penstock_status* status = real_base->describe(self, traits);
+    change(*traits);
+    return status;
+  };
+  penstock_base_channel base = base_of(rank);
+  base.collective = &changed;
+  const Instance<penstock_collective> oktopk(plugin().collective(), *plugin().module);
+  const uint32_t zero = 0;
+  penstock_group group{};
+  group.struct_size = sizeof group;
+  group.world_ranks = group.hosts = &zero;
+  group.size = 1;
+  penstock_channel* channel = nullptr;
+  return oktopk.table().open(oktopk.self(), &group, with_base ? &base : nullptr, nullptr, 0,
+                             &channel);
+}
+
+TEST(OkTopk, ATransportThatIsMissingOrDoesNotSufficeIsRefusedWithTheRemedy) {
   on_ranks(loopback(), 1, [](LoopbackRank& rank, uint32_t) {
-    penstock_collective ordered = counting_base();
-    ordered.describe = [](void* self, penstock_collective_traits* traits) {
-      penstock_status* status = real_base->describe(self, traits);
-      traits->flags |= PENSTOCK_COLLECTIVE_ORDERED;
-      return status;
+    const auto ordered = [](penstock_collective_traits& traits) {
+      traits.flags |= PENSTOCK_COLLECTIVE_ORDERED;
     };
-    penstock_base_channel base = base_of(rank);
-    base.collective = &ordered;
-    const Instance<penstock_collective> oktopk(plugin().collective(), *plugin().module);
-    const uint32_t zero = 0;
-    penstock_group group{};
-    group.struct_size = sizeof group;
-    group.world_ranks = group.hosts = &zero;
-    group.size = 1;
-    penstock_channel* channel = nullptr;
-    EXPECT_TRUE(fails_with(oktopk.table().open(oktopk.self(), &group, &base, nullptr, 0, &channel),
-                           PENSTOCK_UNIMPLEMENTED, "matches by tag"));
+    EXPECT_TRUE(fails_with(open_on(rank, ordered), PENSTOCK_UNIMPLEMENTED, "matches by tag"));
+    const auto poor = [](penstock_collective_traits& traits) {
+      traits.patterns &= ~PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_TO_ALL);
+    };
+    EXPECT_TRUE(fails_with(open_on(rank, poor), PENSTOCK_UNIMPLEMENTED,
+                           "scheme.transport lacks all-to-all; use transport = \"mpi\""));
+    EXPECT_TRUE(fails_with(open_on(rank, ordered, false), PENSTOCK_INVALID_ARGUMENT,
+                           "name one in scheme.transport"));
   });
 }
 
