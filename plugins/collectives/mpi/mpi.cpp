@@ -154,7 +154,11 @@ class Mpi {
     return false;
   }
 
-  void release(Ticket* ticket) { give_back(*ticket); }
+  void release(Ticket* ticket) {
+    Channel& channel = *ticket->channel;
+    give_back(*ticket);
+    if (channel.aborted && ticket->lost) settle(channel, *ticket);
+  }
 
   void abort(Channel& channel) { channel.aborted = true; }
 
