@@ -94,6 +94,25 @@ TEST(MpiRun, AMessageThatIsNotDoneInTimeNamesTheSilentRanksAndDoesNoHarmLater) {
   EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 2)).ok());
 }
 
+TEST(MpiRun, OpeningAGroupWhoseMembersDoNotComeEndsInTimeAndDoesNoHarmLater) {
+  if (me->size == 1) GTEST_SKIP() << "needs two ranks";
+  std::vector<uint32_t> all(me->size);
+  std::iota(all.begin(), all.end(), 0u);
+  if (me->rank != 1) {
+    try {
+      me->open(all, 77, 20'000);
+      ADD_FAILURE() << "opened without rank 1";
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find("waited 20000 us"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 2)).ok());
+  penstock_channel* channel = me->open(all, 78);
+  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 2), channel).ok());
+  me->table.close(me->self(), channel);
+}
+
 TEST(MpiRun, AnotherJoinIsRefusedWhileJoinedAndWorksAfterLeave) {
   try {
     const Rank second;
