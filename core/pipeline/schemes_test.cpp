@@ -71,6 +71,20 @@ std::string text_of(const Scheme& scheme, const std::string& more_tables = "") {
   return text;
 }
 
+TEST(Composites, RefuseACompressorWhosePayloadsDoNotSayHowManyEntriesAreWanted) {
+  std::string text =
+      scheme_text("compressor = \"topk\"\nmemory = \"residual\"\ntransport = \"loopback\"",
+                  "[compressor.topk]\ndensity = 0.05\nscope = \"bucket\"");
+  text.replace(text.find("\"loopback\""), 10, "\"oktopk\"");
+  with_ranks(2, text, [&](Runtime& runtime, uint32_t) {
+    const auto set = make_set(runtime, kShapes);
+    ASSERT_FALSE(set.ok());
+    for (const char* part : {"\"oktopk\"", "\"topk\"", "scope = \"item\""})
+      EXPECT_NE(set.status().message().find(part), std::string_view::npos)
+          << set.status().message();
+  });
+}
+
 class Keeping : public ::testing::TestWithParam<std::tuple<Scheme, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Schemes, Keeping,
                          ::testing::Combine(::testing::ValuesIn(kKeeping),

@@ -119,6 +119,14 @@ Status Set::complete_item(BucketRun& bucket, ItemRun& item,
                         bucket.plan.route == PENSTOCK_ROUTE_FLAT && !item.staged && memory_is_idle;
   fold_item(item, memory);
   item.on_composite = composite != nullptr && !item.rounds.empty() && item.rounds.back().sparse();
+  // A composite reads from the payloads' capacity how many entries are wanted; here that is all.
+  if (item.on_composite && compressor.scope == PENSTOCK_SCOPE_BUCKET)
+    return failed_precondition(
+        "collective \"{}\" lets as many sums survive as payloads have room for, but compressor "
+        "\"{}\" chooses among all gradients of a bucket, and so has room for every entry: nothing "
+        "would be dropped; let it choose within each gradient (topk: scope = \"item\"), or set "
+        "collective = \"{}\" and remove transport",
+        scheme_.collective, item.compressor->name(), scheme_.transport);
   return {};
 }
 

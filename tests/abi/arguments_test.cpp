@@ -184,6 +184,45 @@ TEST(CollectiveArguments, OfANewerHostAreRefusedWhereTheyAskForMore) {
   table.destroy(self);
 }
 
+// Each call that ends something throws, as a transport may that finds its peers gone.
+struct ThrowingTransport : Transport {
+  using Transport::Transport;
+  std::unique_ptr<Channel> open(const sdk::OpenCall&) { return std::make_unique<Channel>(); }
+  void release(Ticket*) { throw sdk::Error(PENSTOCK_PEER_FAILED, "rank 1 is gone"); }
+  void abort(Channel&) { throw std::bad_alloc(); }
+  void close(std::unique_ptr<Channel>) { throw sdk::Error(PENSTOCK_PEER_FAILED, "rank 1 is gone"); }
+  void leave(bool) { throw 1; }
+};
+
+TEST(CollectiveEnds, ThatThrowAreLoggedAndLeaveTheProcessAlive) {
+  static std::vector<std::string> lines;
+  lines.clear();
+  penstock_host host = *test_host();
+  host.log = [](void*, uint32_t, penstock_str, penstock_str message) {
+    lines.emplace_back(message.data, message.size);
+  };
+  sdk::host_slot() = &host;
+  const penstock_collective& table = sdk::CollectiveTable<ThrowingTransport>::table;
+  void* self = nullptr;
+  PENSTOCK_ASSERT_OK(table.create(nullptr, 0, &self));
+  penstock_group group{};
+  group.struct_size = sizeof group;
+  penstock_channel* channel = nullptr;
+  PENSTOCK_ASSERT_OK(table.open(self, &group, nullptr, nullptr, 0, &channel));
+  ThrowingTransport::Ticket ticket;
+  table.release(self, reinterpret_cast<penstock_ticket*>(&ticket));
+  table.abort(self, channel);
+  table.close(self, channel);
+  table.leave(self, 0);
+  table.destroy(self);
+  sdk::host_slot() = test_host();
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "release threw: rank 1 is gone");
+  EXPECT_EQ(lines[2], "close threw: rank 1 is gone");
+  EXPECT_EQ(lines[1].rfind("abort threw: ", 0), 0u) << lines[1];
+  EXPECT_EQ(lines[3], "leave threw: something that is no std::exception");
+}
+
 // ---- Scheduler ----
 
 struct Planner {

@@ -5,7 +5,8 @@ For one bucket, positions counted over its concatenated items:
     x_r = e_r + g_r;  S_r = the entries that top-k sends (density d, K = number of entries at capacity)
     s   = sum_r S_r, added by the owner of each region in ascending rank order
     theta, every `threshold_period` steps: the K-th largest |s| > 0, exactly; the result keeps exactly those K entries
-    otherwise: the result keeps |s| >= theta; then theta /= adjust if fewer than 2K/3 were kept, *= adjust above 4K/3
+    otherwise: the result keeps |s| >= theta; then theta /= adjust if fewer than 2K/3 were kept, *= adjust above 4K/3;
+    theta is computed exactly in the next step, too, after more than 2K were kept or while it is 0
     update = (1/P) s[kept]
     e_r = x_r - S_r[kept]: what the owner refused goes back to its sender
 
@@ -63,7 +64,7 @@ class OkTopK(TopK):
         nonzero = total != 0
         if self.capacity >= self.numel:
             return nonzero
-        if step % self.threshold_period == 0:
+        if step % self.threshold_period == 0 or self.theta == 0:
             if int(nonzero.sum()) <= self.capacity:
                 self.theta = np.float32(total[nonzero].abs().min()) if bool(nonzero.any()) else np.float32(0.0)
                 return nonzero
@@ -76,6 +77,8 @@ class OkTopK(TopK):
         count = int(mask.sum())
         if 3 * count < 2 * self.capacity:
             self.theta = np.float32(self.theta / self.adjust)
+        elif count > 2 * self.capacity:
+            self.theta = np.float32(0.0)
         elif 3 * count > 4 * self.capacity:
             self.theta = np.float32(self.theta * self.adjust)
         return mask

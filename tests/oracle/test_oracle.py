@@ -181,6 +181,20 @@ def test_ok_topk_refuses_all_but_k_sums_on_threshold_steps() -> None:
     assert equal_count_splits(torch.tensor([], dtype=torch.int64), 2, 10) == [5]
 
 
+def test_ok_topk_computes_a_threshold_anew_that_is_zero_or_far_off() -> None:
+    def kept(method: OkTopK, step: int, scale: float) -> int:
+        grads = [{name: scale * grad for name, grad in own.items()} for own in gradients(step)]
+        return sum(int(torch.count_nonzero(u)) for u in method.step(step, grads).values())
+
+    late = OkTopK(ITEMS, RANKS, 0.05)
+    assert kept(late, 0, 0.0) == 0
+    assert kept(late, 1, 1.0) == late.capacity
+    jumping = OkTopK(ITEMS, RANKS, 0.05)
+    assert kept(jumping, 0, 1.0) == jumping.capacity
+    assert kept(jumping, 1, 100.0) > 2 * jumping.capacity
+    assert kept(jumping, 2, 100.0) == jumping.capacity
+
+
 def test_scheme_files_become_the_methods_they_name() -> None:
     table = {
         "scheme": {"compressor": "topk", "memory": "residual"},

@@ -9,6 +9,8 @@
 namespace penstock::loopback {
 namespace {
 
+constexpr int64_t kMostRanks = 4096;
+
 class Loopback {
  public:
   using Ticket = loopback::Ticket;
@@ -23,12 +25,21 @@ class Loopback {
       sdk::string_option("hub", "default")
           .rank_local()
           .summary("name of the meeting point; ranks of one run use the same"),
-      sdk::integer_option("rank", 0).rank_local().at_least(0).summary("this rank"),
-      sdk::integer_option("size", 1).rank_local().at_least(1).at_most(4096).unit("ranks").summary(
-          "ranks of the run"),
+      sdk::integer_option("rank", 0)
+          .rank_local()
+          .at_least(0)
+          .at_most(kMostRanks - 1)
+          .summary("this rank"),
+      sdk::integer_option("size", 1)
+          .rank_local()
+          .at_least(1)
+          .at_most(kMostRanks)
+          .unit("ranks")
+          .summary("ranks of the run"),
       sdk::integer_option("host_size", 0)
           .rank_local()
           .at_least(0)
+          .at_most(kMostRanks)
           .unit("ranks")
           .summary("ranks per pretended host; 0: all are on one")};
 
@@ -62,7 +73,10 @@ class Loopback {
 
   void join(uint64_t timeout_us, penstock_world& world) {
     if (hub_ != nullptr)
-      throw sdk::Error(PENSTOCK_FAILED_PRECONDITION, "collective/loopback has already joined");
+      throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
+                       sdk::text("collective/loopback: rank ", seat_.rank,
+                                 " has already joined; make an instance of its own for each rank, "
+                                 "or leave before joining again"));
     hub_ = Hub::join(seat_, timeout_us);
     world.hosts = hub_->hosts();
     world.rank = seat_.rank;

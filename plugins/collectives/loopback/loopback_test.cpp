@@ -53,6 +53,27 @@ TEST(Loopback, AllReduceAddsInAscendingRankOrderToTheBit) {
       });
 }
 
+// What does not fit 32 bits would come round as another rank.
+TEST(Loopback, NoOptionTakesAValueThatDoesNotFit32Bits) {
+  for (uint64_t i = 0; i < plugin().module->n_options; ++i) {
+    const penstock_option& option = *plugin().module->options[i];
+    if (option.type != PENSTOCK_OPTION_INTEGER) continue;
+    const std::string name(option.name.data, option.name.size);
+    EXPECT_EQ(option.maximum, name == "rank" ? 4095 : 4096) << name;
+  }
+}
+
+TEST(Loopback, JoiningTwiceNamesTheRankAndTheRemedy) {
+  on_ranks(plugin(), 1, [](LoopbackRank& rank, uint32_t) {
+    penstock_world world{};
+    world.struct_size = sizeof world;
+    const Outcome outcome = take(rank.table.join(rank.self, kPatience, &world));
+    EXPECT_EQ(outcome.code, PENSTOCK_FAILED_PRECONDITION);
+    for (const char* part : {"rank 0 has already joined", "leave before"})
+      EXPECT_NE(outcome.message.find(part), std::string::npos) << outcome.message;
+  });
+}
+
 TEST(Loopback, AllReduceWorksInPlaceAndAgainWithTheSameTag) {
   on_ranks(plugin(), 4, [](LoopbackRank& rank, uint32_t r) {
     for (int again = 0; again < 50; ++again) {

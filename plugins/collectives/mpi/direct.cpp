@@ -13,6 +13,8 @@ namespace penstock::mpi {
 
 namespace {
 
+// After an abort, for all messages of a channel together: well within the declared bound.
+constexpr std::chrono::milliseconds kSettlingTime{20};
 constexpr uint64_t kCopyBytes = uint64_t(1) << 20;    // of the own part, in one call of progress
 constexpr uint64_t kReduceBytes = uint64_t(1) << 20;  // of each rank, in one call of progress
 
@@ -306,7 +308,9 @@ void collect(Channel& channel) {
   for (const Ended& ended : channel.requests.test()) {
     Ticket& ticket = *ended.ticket;
     --ticket.n_requests;
-    if (!ticket.lost) {
+    if (!ticket.lost && channel.aborted) {
+      continue;  // what follows would only use more of buffers that are about to be released
+    } else if (!ticket.lost) {
       guarded(ticket, [&] { handle(ticket, ended); });
     } else if (ticket.n_requests == 0) {
       std::erase(channel.lost, &ticket);
@@ -324,8 +328,18 @@ void give_back(Ticket& ticket) {
     return;
   }
   std::erase(channel.waiting, &ticket);
-  if (!channel.aborted) channel.requests.cancel(ticket);
+  channel.requests.cancel(ticket);
   channel.lost.push_back(&ticket);
+}
+
+void settle(Channel& channel, const Ticket& ticket) {
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  if (!channel.settling) {
+    channel.settling = true;
+    channel.settle_until = now() + kSettlingTime;
+    channel.requests.cancel_all();
+  }
+  while (ticket.lost && now() < channel.settle_until) collect(channel);
 }
 
 std::string silent_ranks(const Ticket& ticket) {

@@ -25,6 +25,11 @@ void collect(Channel& channel);
 // Ends the use of a ticket, whatever MPI still does for it.
 void give_back(Ticket& ticket);
 
+// After an abort, for a ticket that was given back: takes back what nothing has come for, on the
+// whole channel, and gives what has begun a moment to end. So MPI stays away from the message's
+// buffers afterwards, unless a peer has stopped in the middle of a segment. Throws what MPI says.
+void settle(Channel& channel, const Ticket& ticket);
+
 // "ranks 1, 3": from whom something is still to come.
 std::string silent_ranks(const Ticket& ticket);
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -78,6 +79,10 @@ Library::Library() {
 void Library::leave(bool aborted) {
   if (!joined_) return;
   joined_ = false;
+  // After an abort it could wait for others.
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  if (!aborted && finalised == 0 && meeting_ != MPI_COMM_NULL) MPI_Comm_free(&meeting_);
   may_finalise = !aborted;
   in_use = false;
 }
@@ -86,28 +91,42 @@ Library::~Library() {
   leave(true);
 }
 
-std::vector<uint32_t> Library::hosts(uint64_t timeout_us) const {
-  char name[MPI_MAX_PROCESSOR_NAME] = "";
-  int length = 0;
-  check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
-  std::vector<char> names(uint64_t(size_) * MPI_MAX_PROCESSOR_NAME);
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallgather(name, MPI_MAX_PROCESSOR_NAME, MPI_CHAR, names.data(), MPI_MAX_PROCESSOR_NAME,
-                       MPI_CHAR, MPI_COMM_WORLD, &request),
-        "MPI_Iallgather of host names");
-  const auto start = std::chrono::steady_clock::now();
+// For what all ranks of the world take part in.
+void Library::test_until(MPI_Request* request, Clock::time_point end, uint64_t timeout_us,
+                         const char* what) const {
   for (int done = 0; done == 0; std::this_thread::yield()) {
-    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Iallgather of host names");
-    const uint64_t waited = static_cast<uint64_t>((std::chrono::steady_clock::now() - start) /
-                                                  std::chrono::microseconds(1));
-    if (done == 0 && waited > timeout_us) {
-      // MPI goes on writing into the buffers: they are given up with it.
-      (void)new std::vector<char>(std::move(names));
+    check(MPI_Test(request, &done, MPI_STATUS_IGNORE), what);
+    if (done == 0 && Clock::now() > end)
       throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
                        sdk::text("rank ", rank_, " waited ", timeout_us, " us for the other ",
                                  size_ - 1, " ranks to join over MPI"));
-    }
   }
+}
+
+std::vector<uint32_t> Library::hosts(uint64_t timeout_us) {
+  char name[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  check(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
+  // When ranks do not come, MPI goes on using these: they are given up with it.
+  auto given_up = std::make_unique<std::vector<char>>(uint64_t(size_) * MPI_MAX_PROCESSOR_NAME);
+  auto meeting = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  std::memcpy(given_up->data() + uint64_t(rank_) * MPI_MAX_PROCESSOR_NAME, name, sizeof name);
+  const auto end = Clock::now() + std::chrono::microseconds(timeout_us);
+  try {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_CHAR, given_up->data(), MPI_MAX_PROCESSOR_NAME,
+                         MPI_CHAR, MPI_COMM_WORLD, &request),
+          "MPI_Iallgather of host names");
+    test_until(&request, end, timeout_us, "MPI_Iallgather of host names");
+    check(MPI_Comm_idup(MPI_COMM_WORLD, meeting.get(), &request), "MPI_Comm_idup");
+    test_until(&request, end, timeout_us, "MPI_Comm_idup");
+  } catch (...) {
+    (void)given_up.release();
+    (void)meeting.release();
+    throw;
+  }
+  meeting_ = *meeting;
+  const std::vector<char>& names = *given_up;
   std::vector<uint32_t> hosts(size_);
   uint32_t n_hosts = 0;
   for (uint32_t r = 0; r < size_; ++r) {
@@ -118,6 +137,31 @@ std::vector<uint32_t> Library::hosts(uint64_t timeout_us) const {
     hosts[r] = same < r ? hosts[same] : n_hosts++;
   }
   return hosts;
+}
+
+// A dissemination barrier: who has heard from the ranks 1, 2, 4, ... places before it knows that
+// all are here.
+void Library::meet(const std::vector<int>& members, uint32_t place, int tag,
+                   uint64_t timeout_us) const {
+  const auto end = Clock::now() + std::chrono::microseconds(timeout_us);
+  const size_t n = members.size();
+  for (size_t distance = 1; distance < n; distance *= 2) {
+    const int to = members[(place + distance) % n];
+    const int from = members[(place + n - distance) % n];
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    check(MPI_Irecv(nullptr, 0, MPI_BYTE, from, tag, meeting_, &requests[0]), "MPI_Irecv");
+    check(MPI_Isend(nullptr, 0, MPI_BYTE, to, tag, meeting_, &requests[1]), "MPI_Isend");
+    for (int done = 0; done == 0; std::this_thread::yield()) {
+      check(MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall");
+      if (done != 0 || Clock::now() <= end) continue;
+      MPI_Cancel(&requests[0]);
+      for (MPI_Request& request : requests) MPI_Request_free(&request);
+      throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
+                       sdk::text("rank ", rank_, " waited ", timeout_us, " us for all ", n,
+                                 " members of a group to open it over MPI; rank ", from,
+                                 " has not come, or waits for another"));
+    }
+  }
 }
 
 }  // namespace penstock::mpi

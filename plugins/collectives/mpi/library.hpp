@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -29,12 +30,23 @@ class Library {
 
   // The number of each rank's host, from 0 in order of appearance. Collective; DEADLINE_EXCEEDED
   // when not all ranks come.
-  std::vector<uint32_t> hosts(uint64_t timeout_us) const;
+  std::vector<uint32_t> hosts(uint64_t timeout_us);
+
+  // Returns when all `members`, ranks of the world, have come here with the same `tag`; this rank
+  // is the `place`-th of them. After `hosts`. DEADLINE_EXCEEDED when not all come: MPI's own calls
+  // that make a communicator would wait for ever.
+  void meet(const std::vector<int>& members, uint32_t place, int tag, uint64_t timeout_us) const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+  void test_until(MPI_Request* request, Clock::time_point end, uint64_t timeout_us,
+                  const char* what) const;
+
   uint32_t rank_ = 0;
   uint32_t size_ = 1;
   bool joined_ = true;
+  // A world of our own for `meet`: what others in this process receive there never matches.
+  MPI_Comm meeting_ = MPI_COMM_NULL;
 };
 
 }  // namespace penstock::mpi

@@ -96,6 +96,9 @@ class Mpi {
                                            : kShortSegment;
     const std::vector<int> members(call.group.world_ranks,
                                    call.group.world_ranks + call.group.size);
+    const int tag = static_cast<int>(call.group.id % 32768);
+    // What follows waits without a limit: all members must be here.
+    library_->meet(members, call.group.rank, tag, call.timeout_us);
     MPI_Group world = MPI_GROUP_NULL;
     MPI_Group group = MPI_GROUP_NULL;
     check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
@@ -104,8 +107,7 @@ class Mpi {
     MPI_Group_free(&world);
     check(included, "MPI_Group_incl");
     // Only members call it: ranks outside the group are not disturbed.
-    const int created = MPI_Comm_create_group(
-        MPI_COMM_WORLD, group, static_cast<int>(call.group.id % 32768), &channel->communicator);
+    const int created = MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &channel->communicator);
     MPI_Group_free(&group);
     check(created, "MPI_Comm_create_group");
     check(MPI_Comm_set_errhandler(channel->communicator, MPI_ERRORS_RETURN),
@@ -154,7 +156,11 @@ class Mpi {
     return false;
   }
 
-  void release(Ticket* ticket) { give_back(*ticket); }
+  void release(Ticket* ticket) {
+    Channel& channel = *ticket->channel;
+    give_back(*ticket);
+    if (channel.aborted && ticket->lost) settle(channel, *ticket);
+  }
 
   void abort(Channel& channel) { channel.aborted = true; }
 
@@ -187,7 +193,9 @@ class Mpi {
     const int64_t most = found != 0 ? *static_cast<int*>(value) : 32767;
     if (most < static_cast<int64_t>(sdk::kTagLimit * 8))
       throw sdk::unimplemented("this MPI allows tags up to ", most, ", collective/mpi needs ",
-                               sdk::kTagLimit * 8);
+                               sdk::kTagLimit * 8,
+                               "; use an MPI whose MPI_TAG_UB is at least that (Open MPI over "
+                               "shared memory and TCP has 2147483647)");
   }
 
   bool native_;

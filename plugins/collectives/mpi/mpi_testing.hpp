@@ -45,7 +45,8 @@ class Rank {
     table.close(self(), channel);
     table.leave(self(), aborted ? 1 : 0);
   }
-  penstock_channel* open(const std::vector<uint32_t>& members, uint64_t id) {
+  penstock_channel* open(const std::vector<uint32_t>& members, uint64_t id,
+                         uint64_t timeout_us = 30'000'000) {
     penstock_group group{};
     group.struct_size = sizeof group;
     group.id = id;
@@ -56,7 +57,7 @@ class Rank {
     for (uint32_t r = 0; r < group.size; ++r)
       if (members[r] == rank) group.rank = r;
     penstock_channel* opened = nullptr;
-    require(table.open(self(), &group, nullptr, nullptr, 30'000'000, &opened));
+    require(table.open(self(), &group, nullptr, nullptr, timeout_us, &opened));
     return opened;
   }
   Outcome exchange(const penstock_message& message) { return exchange(message, channel); }

@@ -22,7 +22,7 @@ void Requests::add(Ticket& ticket, const Event& event, MPI_Request request) {
     owners_.reserve(kUsualRequests);
   }
   requests_.push_back(request);
-  owners_.push_back({&ticket, event});
+  owners_.push_back({&ticket, event, false});
   // Room for all that may end at once, so that testing never allocates.
   if (indices_.size() < requests_.size()) {
     indices_.resize(requests_.capacity());
@@ -66,8 +66,18 @@ void Requests::forget(size_t slot) {
 
 void Requests::cancel(const Ticket& ticket) {
   for (size_t slot = 0; slot < requests_.size(); ++slot)
-    if (owners_[slot].ticket == &ticket && is_receive(owners_[slot].event.kind))
-      MPI_Cancel(&requests_[slot]);
+    if (owners_[slot].ticket == &ticket) cancel(slot);
+}
+
+void Requests::cancel_all() {
+  for (size_t slot = 0; slot < requests_.size(); ++slot) cancel(slot);
+}
+
+// Open MPI does not survive that a request is cancelled twice.
+void Requests::cancel(size_t slot) {
+  if (!is_receive(owners_[slot].event.kind) || owners_[slot].cancelled) return;
+  owners_[slot].cancelled = true;
+  MPI_Cancel(&requests_[slot]);
 }
 
 }  // namespace penstock::mpi

@@ -48,12 +48,16 @@ class Requests {
   const std::vector<Ended>& test();
   // Takes back the receives of `ticket` that nothing has come for.
   void cancel(const Ticket& ticket);
+  // The same for all tickets.
+  void cancel_all();
 
  private:
   struct Owner {
     Ticket* ticket;
     Event event;
+    bool cancelled;
   };
+  void cancel(size_t slot);
   void forget(size_t slot);
   // Without gaps: what has ended is replaced by the last.
   std::vector<MPI_Request> requests_;

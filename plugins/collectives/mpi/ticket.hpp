@@ -159,6 +159,8 @@ struct Channel {
   uint64_t segment = kLongSegment;
   bool native = false;
   std::atomic<bool> aborted{false};
+  bool settling = false;  // aborted, and a ticket was released since: nothing new begins
+  std::chrono::steady_clock::time_point settle_until;
   Requests requests;
   uint64_t round = 0;                            // how often `requests` was tested
   std::chrono::steady_clock::time_point now;     // at the last test

@@ -10,6 +10,8 @@
 
 #include <penstock/collective.hpp>
 
+#include <kernels/message.hpp>
+
 #include <cmath>
 
 namespace penstock::oktopk {
@@ -72,7 +74,9 @@ class OkTopk {
 
   std::unique_ptr<Channel> open(const sdk::OpenCall& call) {
     if (call.base == nullptr)
-      throw sdk::invalid_argument("collective/oktopk is a composite: it needs a transport");
+      throw sdk::invalid_argument(
+          "collective/oktopk is a composite and needs a transport under it; name one in "
+          "scheme.transport, for example \"mpi\"");
     penstock_collective_traits traits{};
     traits.struct_size = sizeof traits;
     sdk::check(call.base->collective->describe(call.base->instance, &traits));
@@ -81,12 +85,15 @@ class OkTopk {
                             PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_TO_ALL);
     if ((traits.patterns & needed) != needed)
       throw sdk::unimplemented(
-          "collective/oktopk needs a transport with all-reduce, all-gather and all-to-all");
+          "collective/oktopk needs a transport with all-reduce, all-gather and all-to-all; the one "
+          "in scheme.transport lacks ",
+          lacking(needed & ~traits.patterns), "; use transport = \"mpi\"");
     // Several of our messages advance at their own pace, so that only tags can tell them apart.
     if ((traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
       throw sdk::unimplemented(
-          "collective/oktopk needs a transport that matches by tag, not by order (for mpi: "
-          "algorithm = \"direct\")");
+          "collective/oktopk needs a transport that matches by tag, but the one in "
+          "scheme.transport "
+          "matches by order; for mpi set algorithm = \"direct\"");
     if (call.base->n_tags <= static_cast<uint64_t>(Stage::kGather))
       throw sdk::invalid_argument("collective/oktopk needs ", static_cast<int>(Stage::kDone),
                                   " tags per message, the base channel offers ", call.base->n_tags);
@@ -150,6 +157,15 @@ class OkTopk {
   void close(std::unique_ptr<Channel>) {}
 
  private:
+  // The names of the patterns in a mask.
+  static std::string lacking(uint64_t patterns) {
+    std::string names;
+    for (uint32_t pattern = 0; patterns >> pattern != 0; ++pattern)
+      if ((patterns >> pattern & 1) != 0)
+        names += (names.empty() ? "" : ", ") + std::string(sdk::pattern_name(pattern));
+    return names;
+  }
+
   // One that last had the same tag has buffers of the right size: nothing is allocated then.
   static Ticket* take_ticket(Channel& channel, uint64_t tag) {
     auto& free = channel.free;

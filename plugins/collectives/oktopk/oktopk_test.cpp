@@ -39,7 +39,7 @@ class Oracle {
     std::vector<uint64_t> candidates;
     for (uint64_t p = 0; p < n; ++p)
       if (sums[p] != 0) candidates.push_back(p);
-    if (fresh || index % static_cast<uint64_t>(shape_.threshold_period) == 0) {
+    if (fresh || theta == 0 || index % static_cast<uint64_t>(shape_.threshold_period) == 0) {
       std::stable_sort(candidates.begin(), candidates.end(), [&](uint64_t a, uint64_t b) {
         return std::abs(sums[a]) > std::abs(sums[b]);
       });
@@ -51,7 +51,10 @@ class Oracle {
       for (uint64_t p : candidates)
         if (std::abs(sums[p]) >= theta) kept[p] = true, ++count;
       if (3 * count < 2 * k) theta /= 1.025f, ++n_lowered;
-      if (3 * count > 4 * k) theta *= 1.025f, ++n_raised;
+      if (count > 2 * k)
+        theta = 0, ++n_forgotten;
+      else if (3 * count > 4 * k)
+        theta *= 1.025f, ++n_raised;
     }
     fresh = false;
   }
@@ -62,6 +65,7 @@ class Oracle {
   bool fresh = true;
   int n_lowered = 0;
   int n_raised = 0;
+  int n_forgotten = 0;
 
  private:
   const Shape shape_;
@@ -122,6 +126,7 @@ void compare_with_oracle(Member& member, const Oracle& oracle, const Shape& shap
 struct Seen {
   int n_lowered = 0;
   int n_raised = 0;
+  int n_forgotten = 0;
 };
 
 Seen check_against_oracle(uint32_t size, const Shape& shape, const Generator& generate,
@@ -144,7 +149,7 @@ Seen check_against_oracle(uint32_t size, const Shape& shape, const Generator& ge
       compare_with_oracle(member, oracle, shape, all[r]);
       if (::testing::Test::HasFailure()) FAIL() << "step " << step << ", rank " << r;
     }
-    if (r == 0) seen = {oracle.n_lowered, oracle.n_raised};
+    if (r == 0) seen = {oracle.n_lowered, oracle.n_raised, oracle.n_forgotten};
   });
   return seen;
 }
@@ -159,13 +164,36 @@ TEST(OkTopk, EqualsTheOracleOverManyStepsInEveryWorld) {
 TEST(OkTopk, TheThresholdFollowsWhenSumsGrowOrShrink) {
   const Shape shape{{2000}, {50}, 16, 32};
   const auto growing = [](std::mt19937& random, uint64_t step) {
-    return normal(random, step) * std::pow(1.3f, static_cast<float>(step));
+    return normal(random, step) * std::pow(1.1f, static_cast<float>(step));
   };
   const auto shrinking = [](std::mt19937& random, uint64_t step) {
     return normal(random, step) * std::pow(0.7f, static_cast<float>(step));
   };
   EXPECT_GT(check_against_oracle(4, shape, random_entries(shape, growing), 15).n_raised, 5);
   EXPECT_GT(check_against_oracle(4, shape, random_entries(shape, shrinking), 15).n_lowered, 5);
+}
+
+TEST(OkTopk, AThresholdThatIsFarOffIsComputedInTheNextStep) {
+  const Shape shape{{2000}, {50}, 32, 64};
+  const auto jumping = [](std::mt19937& random, uint64_t step) {
+    return normal(random, step) * (step < 3 ? 1.0f : 100.0f);
+  };
+  EXPECT_EQ(check_against_oracle(4, shape, random_entries(shape, jumping), 8).n_forgotten, 1);
+}
+
+TEST(OkTopk, AfterAStepOfZerosTheNextOneKeepsExactlyK) {
+  const Shape shape{{2000}, {50}, 32, 64};
+  const auto late = [](std::mt19937& random, uint64_t step) {
+    return step == 0 ? 0.0f : normal(random, step);
+  };
+  const auto generate = random_entries(shape, late);
+  on_ranks(loopback(), 4, [&](LoopbackRank& rank, uint32_t r) {
+    Member member(rank, shape);
+    ASSERT_TRUE(member.step(0, {generate(0, r, 0)}).ok());
+    EXPECT_EQ(member.results[0].count(), 0u);
+    ASSERT_TRUE(member.step(1, {generate(1, r, 0)}).ok());
+    EXPECT_EQ(member.results[0].count(), 50u);
+  });
 }
 
 TEST(OkTopk, TiesGoToTheLowerPosition) {
@@ -316,25 +344,43 @@ TEST(OkTopk, PositionsOutsideTheRegionAreAnErrorThatNamesTheSender) {
   });
 }
 
-TEST(OkTopk, ATransportThatMatchesByOrderIsRefused) {
+// Opens oktopk in a world of one on a transport whose description is changed.
+penstock_status* open_on(LoopbackRank& rank, void (*describe)(penstock_collective_traits&),
+                         bool with_base = true) {
+  static void (*change)(penstock_collective_traits&) = nullptr;
+  change = describe;
+  penstock_collective changed = counting_base();
+  changed.describe = [](void* self, penstock_collective_traits* traits) {
+    penstock_status* status = real_base->describe(self, traits);
+    change(*traits);
+    return status;
+  };
+  penstock_base_channel base = base_of(rank);
+  base.collective = &changed;
+  const Instance<penstock_collective> oktopk(plugin().collective(), *plugin().module);
+  const uint32_t zero = 0;
+  penstock_group group{};
+  group.struct_size = sizeof group;
+  group.world_ranks = group.hosts = &zero;
+  group.size = 1;
+  penstock_channel* channel = nullptr;
+  return oktopk.table().open(oktopk.self(), &group, with_base ? &base : nullptr, nullptr, 0,
+                             &channel);
+}
+
+TEST(OkTopk, ATransportThatIsMissingOrDoesNotSufficeIsRefusedWithTheRemedy) {
   on_ranks(loopback(), 1, [](LoopbackRank& rank, uint32_t) {
-    penstock_collective ordered = counting_base();
-    ordered.describe = [](void* self, penstock_collective_traits* traits) {
-      penstock_status* status = real_base->describe(self, traits);
-      traits->flags |= PENSTOCK_COLLECTIVE_ORDERED;
-      return status;
+    const auto ordered = [](penstock_collective_traits& traits) {
+      traits.flags |= PENSTOCK_COLLECTIVE_ORDERED;
     };
-    penstock_base_channel base = base_of(rank);
-    base.collective = &ordered;
-    const Instance<penstock_collective> oktopk(plugin().collective(), *plugin().module);
-    const uint32_t zero = 0;
-    penstock_group group{};
-    group.struct_size = sizeof group;
-    group.world_ranks = group.hosts = &zero;
-    group.size = 1;
-    penstock_channel* channel = nullptr;
-    EXPECT_TRUE(fails_with(oktopk.table().open(oktopk.self(), &group, &base, nullptr, 0, &channel),
-                           PENSTOCK_UNIMPLEMENTED, "matches by tag"));
+    EXPECT_TRUE(fails_with(open_on(rank, ordered), PENSTOCK_UNIMPLEMENTED, "matches by tag"));
+    const auto poor = [](penstock_collective_traits& traits) {
+      traits.patterns &= ~PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_TO_ALL);
+    };
+    EXPECT_TRUE(fails_with(open_on(rank, poor), PENSTOCK_UNIMPLEMENTED,
+                           "scheme.transport lacks all-to-all; use transport = \"mpi\""));
+    EXPECT_TRUE(fails_with(open_on(rank, ordered, false), PENSTOCK_INVALID_ARGUMENT,
+                           "name one in scheme.transport"));
   });
 }
 

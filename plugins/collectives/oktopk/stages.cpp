@@ -236,11 +236,14 @@ void start_sharing(Ticket& ticket) {
     start_balance(ticket);
 }
 
-// The threshold follows the number of survivors, equally on all ranks.
+// The threshold follows the number of survivors, equally on all ranks. One that is too far off to
+// be caught up with becomes 0: unknown, the next step computes it.
 void adjust_theta(Ticket& ticket) {
   if (ticket.keep_all || ticket.exact) return;
   if (3 * ticket.n_kept < 2 * ticket.k)
     ticket.theta /= ticket.channel->rule.adjust;
+  else if (ticket.n_kept > 2 * ticket.k)
+    ticket.theta = 0;
   else if (3 * ticket.n_kept > 4 * ticket.k)
     ticket.theta *= ticket.channel->rule.adjust;
 }
@@ -315,8 +318,9 @@ void start(Ticket& ticket) {
                      !std::is_sorted(regions.begin() + 1, regions.end());
   const uint64_t step = message.step->index;
   ticket.keep_all = ticket.k >= ticket.n_elements;
-  ticket.exact = !ticket.keep_all && (fresh || step % channel.rule.threshold_period == 0);
   ticket.theta = fresh ? 0 : theta_state(ticket);
+  ticket.exact =
+      !ticket.keep_all && (ticket.theta == 0 || step % channel.rule.threshold_period == 0);
   ticket.edges.assign(regions.begin(), regions.end());
   ticket.edges[0] = 0;
   ticket.edges[channel.size] = ticket.n_elements;

@@ -193,6 +193,19 @@ TEST(Fgbuff, CheapStartUpsKeepBucketsSmall) {
   EXPECT_EQ(planned(steady(7, 1), {{"first_count", 1}}), (Counts{1, 1, 1, 1, 1, 1, 1}));
 }
 
+// The runtime's clock starts with the first gradient. alpha 25: two gradients wait 10 and save 25,
+// and two get ready in 25. alpha 4: n gradients wait 10 (n - 1) and save 4 (n - 1), never enough.
+TEST(Fgbuff, TheFirstBucketHasSeveralAlsoWhenTheClockStartsWithTheFirstGradient) {
+  const auto from_zero = [](uint64_t n, double alpha) {
+    planning::ModelEntries entries = steady(n, alpha);
+    for (planning::GradientEntry& gradient : entries.gradients) gradient.ready_us -= 10;
+    return entries;
+  };
+  EXPECT_EQ(planned(from_zero(10, 25)), (Counts{2, 2, 2, 2, 2}));
+  EXPECT_EQ(planned(from_zero(7, 4)), (Counts{4, 1, 1, 1}));
+  EXPECT_EQ(planned(from_zero(7, 4), {{"first_count", 3}}), (Counts{3, 1, 1, 1, 1}));
+}
+
 // 15 for each gradient: two in 35. The link falls behind, by 15 with each bucket, and is still busy
 // at the end of backward after the third: the other five go together.
 TEST(Fgbuff, EncodingCountsAsTimeToFillABucket) {

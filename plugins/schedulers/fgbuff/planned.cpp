@@ -46,11 +46,12 @@ struct Lane {
 
 // The shortest start whose saved start-ups are worth what backward takes to fill it; the pipe
 // starts with at most `first_count` gradients, also where start-ups are too cheap to be worth any
-// wait.
+// wait. One gradient saves no start-up, so the question is put from the second on: a clock that
+// starts with the first gradient would else always answer it with one.
 size_t first_bucket(const Lane& lane, uint64_t first_count) {
   const double startup = planning::startup_us(lane.model);
   const size_t most = std::min<size_t>(lane.size(), std::max<uint64_t>(first_count, 1));
-  for (size_t count = 1; count < most; ++count)
+  for (size_t count = 2; count < most; ++count)
     if (static_cast<double>(count - 1) * startup >= lane.ready[count - 1]) return count;
   return most;
 }

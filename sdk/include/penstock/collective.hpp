@@ -87,6 +87,27 @@ class CollectiveTable {
   static Channel* own(penstock_channel* channel) { return reinterpret_cast<Channel*>(channel); }
   static Ticket* own(penstock_ticket* ticket) { return reinterpret_cast<Ticket*>(ticket); }
 
+  // These calls end something and return no status. What they throw is logged: the end of a channel
+  // is no reason to end the process.
+  template <typename Body>
+  static void contained(const char* call, Body&& body) noexcept {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      complain(call, error.what());
+    } catch (...) {
+      complain(call, "something that is no std::exception");
+    }
+  }
+  static void complain(const char* call, const char* reason) noexcept {
+    try {
+      if (host() != nullptr)
+        log(PENSTOCK_LOG_WARNING, "collective", text(call, " threw: ", reason));
+    } catch (...) {
+      // Not even memory for a line: nobody can be told.
+    }
+  }
+
   static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
                                  void** instance) noexcept {
     return guarded([&] {
@@ -167,18 +188,21 @@ class CollectiveTable {
     });
   }
   static void release(void* instance, penstock_ticket* ticket) noexcept {
-    self(instance).release(own(ticket));
+    contained("release", [&] { self(instance).release(own(ticket)); });
   }
   static void abort(void* instance, penstock_channel* channel) noexcept {
-    self(instance).abort(*own(channel));
+    contained("abort", [&] { self(instance).abort(*own(channel)); });
   }
   static void close(void* instance, penstock_channel* channel) noexcept {
-    if (channel != nullptr) self(instance).close(std::unique_ptr<Channel>(own(channel)));
+    if (channel == nullptr) return;
+    contained("close", [&] { self(instance).close(std::unique_ptr<Channel>(own(channel))); });
   }
   static void leave(void* instance, uint32_t aborted) noexcept requires requires(T c) {
     c.leave(bool());
   }
-  { self(instance).leave(aborted != 0); }
+  {
+    contained("leave", [&] { self(instance).leave(aborted != 0); });
+  }
   static const void* extension(void*, penstock_str) noexcept { return nullptr; }
 
   static constexpr penstock_collective make() {

@@ -32,7 +32,7 @@ typedef struct penstock_gradient_model {
   uint64_t n_dims;
   uint64_t numel;
   uint64_t bytes;     /* uncompressed */
-  double ready_us;    /* after the start of backward, mean over ranks and steps; negative while unmeasured */
+  double ready_us;    /* after the first gradient of the step, mean over ranks and steps; negative while unmeasured */
   double forward_us;  /* when the next forward first needs it, after its start; negative while unknown */
   const penstock_candidate* const* candidates; /* [n_candidates], at least one; the first is the configured choice */
   uint64_t n_candidates;
