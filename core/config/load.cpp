@@ -49,8 +49,10 @@ class EnvironmentMapping {
     if (const char* bytes = environment("HOROVOD_FUSION_THRESHOLD")) {
       PENSTOCK_TRY(map_fusion_threshold(config, bytes));
     }
-    const char* timeline = environment("HOROVOD_TIMELINE");
-    if (timeline != nullptr && *timeline != '\0' && !config.timeline_given_) {
+    const char* value = environment("HOROVOD_TIMELINE");
+    const std::string_view timeline = value == nullptr ? "" : value;
+    // DYNAMIC is no file: Horovod then waits for start_timeline, which here is always there.
+    if (!timeline.empty() && timeline != "DYNAMIC" && !config.timeline_given_) {
       config.runtime_.timeline = timeline;
       config.mapped_.push_back(
           fmt::format("HOROVOD_TIMELINE={}: runtime.timeline = \"{}\"", timeline, timeline));

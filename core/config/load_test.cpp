@@ -308,6 +308,15 @@ TEST(Environment, AnotherSchedulerGetsNoFusionThreshold) {
   EXPECT_EQ(config.value().at_step(0).find(Kind::scheduler, "fusion"), nullptr);
 }
 
+TEST(Environment, ADynamicTimelineIsNoFile) {
+  LoadOptions options;
+  options.environment = environment_of({{"HOROVOD_TIMELINE", "DYNAMIC"}});
+  const Result<Config> config = load_config_text("", "run.toml", "", options);
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config.value().runtime().timeline, "");
+  EXPECT_TRUE(config.value().mapped().empty());
+}
+
 TEST(Environment, AThresholdThatIsNoNumberIsRefusedByName) {
   for (const char* wrong : {"", "64MB", "-1", "1e6", "99999999999999999999"}) {
     LoadOptions options;
