@@ -317,8 +317,18 @@ TEST(Environment, ADynamicTimelineIsNoFile) {
   EXPECT_TRUE(config.value().mapped().empty());
 }
 
+TEST(Environment, AnEmptyVariableCountsAsNone) {
+  LoadOptions options;
+  options.environment =
+      environment_of({{"HOROVOD_FUSION_THRESHOLD", ""}, {"HOROVOD_TIMELINE", ""}});
+  const Result<Config> config = load_config_text("", "run.toml", "", options);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE(config.value().mapped().empty());
+  EXPECT_TRUE(config.value().at_step(0).find(Kind::scheduler, "fusion")->options.empty());
+}
+
 TEST(Environment, AThresholdThatIsNoNumberIsRefusedByName) {
-  for (const char* wrong : {"", "64MB", "-1", "1e6", "99999999999999999999"}) {
+  for (const char* wrong : {" ", "64MB", "-1", "1e6", "99999999999999999999"}) {
     LoadOptions options;
     options.environment = environment_of({{"HOROVOD_FUSION_THRESHOLD", wrong}});
     const Result<Config> config = load_config_text("", "run.toml", "", options);
