@@ -146,6 +146,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"[runtime]\nnonfinite = \"strct\"\n",
                   "run.toml:2:1: runtime.nonfinite is \"strct\", expected one of \"void\", "
                   "\"strict\"; did you mean"},
+        WrongFile{"[runtime]\narena_limit_mb = 17592186044416\n",
+                  "run.toml:2:1: runtime.arena_limit_mb is the integer 17592186044416, expected at "
+                  "most 1099511627776, an exbibyte"},
         WrongFile{"[runtime]\nplugin_path = 3\n",
                   "run.toml:2:1: runtime.plugin_path is the integer 3, expected"}));
 

@@ -13,6 +13,8 @@ const std::vector<std::string> kDtypeNames = {"float32", "float16", "bfloat16", 
                                               "uint8",   "int16",   "uint16",   "int32",   "uint32",
                                               "int64",   "uint64",  "bool"};
 
+constexpr uint64_t kMostArenaMib = uint64_t{1} << 40;
+
 // An integer, or { min = , max = } with one of the two at least.
 Result<Range> read_range(const Node& node, const std::string& key) {
   if (std::holds_alternative<int64_t>(node.value)) {
@@ -188,6 +190,9 @@ Status ConfigReader::read_runtime(const Node& node) {
     }
     if (key == "arena_limit_mb") {
       PENSTOCK_ASSIGN(runtime.arena_limit_mb, read_count(value, full, 1));
+      // In bytes and added up, a set's memory must stay within 64 bits.
+      if (runtime.arena_limit_mb > kMostArenaMib)
+        return unexpected(value, full, fmt::format("at most {}, an exbibyte", kMostArenaMib));
     }
     if (key == "hash_replicated_every") {
       PENSTOCK_ASSIGN(runtime.hash_replicated_every, read_count(value, full));
