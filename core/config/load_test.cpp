@@ -140,6 +140,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "run.toml:2:1: runtime.deadline_s is the number inf, expected"},
         WrongFile{"[runtime]\ndeadline_s = 1e300\n",
                   "run.toml:2:1: runtime.deadline_s is the number 1e+300, expected"},
+        WrongFile{"[runtime]\ndeadline_s = 1e-9\n",
+                  "run.toml:2:1: runtime.deadline_s is the number 1e-09, expected at least 0.1"},
+        WrongFile{"[runtime]\nheartbeat_s = 1e-9\n",
+                  "run.toml:2:1: runtime.heartbeat_s is the number 1e-09, expected at least 0.001"},
         WrongFile{"[runtime]\nheartbeat_s = 60\n",
                   "run.toml:2:1: runtime.heartbeat_s is the integer 60, expected less than "
                   "deadline_s, which is 60"},
@@ -200,6 +204,9 @@ TEST(Load, AShortDeadlineShortensTheHeartbeat) {
   const Result<Config> config = load("[runtime]\ndeadline_s = 2\n");
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config.value().runtime().heartbeat_s, 0.5);
+  const Result<Config> least = load("[runtime]\ndeadline_s = 0.1\n");
+  ASSERT_TRUE(least.ok()) << least.status().message();
+  EXPECT_EQ(least.value().runtime().heartbeat_s, 0.025);
 }
 
 TEST(Load, TheSchemeOfOneSetMayNotSpeakOfTheRuntime) {
