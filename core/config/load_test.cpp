@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "\"hierarchical\", "
                   "\"shard\"; did you mean \"split\"?"},
         WrongFile{"[scheme]\ncandidates = []\n",
-                  "run.toml:2:1: scheme.candidates is an array, expected an array of"},
+                  "run.toml:2:1: scheme.candidates is an empty array, expected an array of"},
         WrongFile{"[scheme]\ncandidates = [\"a\", \"a\"]\n",
                   "run.toml:2:20: scheme.candidates lists \"a\" twice"},
         WrongFile{
@@ -74,7 +74,14 @@ INSTANTIATE_TEST_SUITE_P(
                   "run.toml:2:1: compressor.topk.density is a date, "},
         WrongFile{"[compressor.topk]\nplugin = 4\n",
                   "run.toml:2:1: compressor.topk.plugin is the integer 4, "},
-        WrongFile{"[rule]\n", "run.toml:1:2: rule is a table, expected tables [[rule]]"},
+        WrongFile{"[rule]\n", "run.toml:1:2: rule is an empty table, expected tables [[rule]]"},
+        WrongFile{"[rule]\nmatch = {}\n",
+                  "run.toml:1:2: rule is a table, expected tables [[rule]]"},
+        WrongFile{"[[rule]]\nmatch = { name = [] }\nmemory = \"none\"\n",
+                  "run.toml:2:11: rule 1.match.name is an empty array, expected a string or an "
+                  "array of strings"},
+        WrongFile{"[[rule]]\nmatch = { dims = {} }\nmemory = \"none\"\n",
+                  "run.toml:2:11: rule 1.match.dims is an empty table, expected an integer, or"},
         WrongFile{"[[rule]]\ncompressor = \"none\"\n",
                   "run.toml:1:1: rule 1 lacks match, expected for example"},
         WrongFile{"[[rule]]\nmatch = {}\n",
@@ -153,6 +160,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"[runtime]\narena_limit_mb = 17592186044416\n",
                   "run.toml:2:1: runtime.arena_limit_mb is the integer 17592186044416, expected at "
                   "most 1099511627776, an exbibyte"},
+        WrongFile{"[runtime]\nplugin_path = []\n",
+                  "run.toml:2:1: runtime.plugin_path is an empty array, expected a string or an "
+                  "array of strings"},
         WrongFile{"[runtime]\nplugin_path = 3\n",
                   "run.toml:2:1: runtime.plugin_path is the integer 3, expected"}));
 
