@@ -46,11 +46,17 @@ class EnvironmentMapping {
  public:
   static Status apply(Config& config, const GetEnvironment& environment) {
     if (!environment) return {};
-    if (const char* bytes = environment("HOROVOD_FUSION_THRESHOLD")) {
+    // An empty variable counts as one that is not there.
+    const auto value_of = [&](const char* variable) -> std::string_view {
+      const char* value = environment(variable);
+      return value == nullptr ? "" : value;
+    };
+    if (const std::string_view bytes = value_of("HOROVOD_FUSION_THRESHOLD"); !bytes.empty()) {
       PENSTOCK_TRY(map_fusion_threshold(config, bytes));
     }
-    const char* timeline = environment("HOROVOD_TIMELINE");
-    if (timeline != nullptr && *timeline != '\0' && !config.timeline_given_) {
+    const std::string_view timeline = value_of("HOROVOD_TIMELINE");
+    // DYNAMIC is no file: Horovod then waits for start_timeline, which here is always there.
+    if (!timeline.empty() && timeline != "DYNAMIC" && !config.timeline_given_) {
       config.runtime_.timeline = timeline;
       config.mapped_.push_back(
           fmt::format("HOROVOD_TIMELINE={}: runtime.timeline = \"{}\"", timeline, timeline));

@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "\"hierarchical\", "
                   "\"shard\"; did you mean \"split\"?"},
         WrongFile{"[scheme]\ncandidates = []\n",
-                  "run.toml:2:1: scheme.candidates is an array, expected an array of"},
+                  "run.toml:2:1: scheme.candidates is an empty array, expected an array of"},
         WrongFile{"[scheme]\ncandidates = [\"a\", \"a\"]\n",
                   "run.toml:2:20: scheme.candidates lists \"a\" twice"},
         WrongFile{
@@ -74,7 +74,14 @@ INSTANTIATE_TEST_SUITE_P(
                   "run.toml:2:1: compressor.topk.density is a date, "},
         WrongFile{"[compressor.topk]\nplugin = 4\n",
                   "run.toml:2:1: compressor.topk.plugin is the integer 4, "},
-        WrongFile{"[rule]\n", "run.toml:1:2: rule is a table, expected tables [[rule]]"},
+        WrongFile{"[rule]\n", "run.toml:1:2: rule is an empty table, expected tables [[rule]]"},
+        WrongFile{"[rule]\nmatch = {}\n",
+                  "run.toml:1:2: rule is a table, expected tables [[rule]]"},
+        WrongFile{"[[rule]]\nmatch = { name = [] }\nmemory = \"none\"\n",
+                  "run.toml:2:11: rule 1.match.name is an empty array, expected a string or an "
+                  "array of strings"},
+        WrongFile{"[[rule]]\nmatch = { dims = {} }\nmemory = \"none\"\n",
+                  "run.toml:2:11: rule 1.match.dims is an empty table, expected an integer, or"},
         WrongFile{"[[rule]]\ncompressor = \"none\"\n",
                   "run.toml:1:1: rule 1 lacks match, expected for example"},
         WrongFile{"[[rule]]\nmatch = {}\n",
@@ -140,12 +147,22 @@ INSTANTIATE_TEST_SUITE_P(
                   "run.toml:2:1: runtime.deadline_s is the number inf, expected"},
         WrongFile{"[runtime]\ndeadline_s = 1e300\n",
                   "run.toml:2:1: runtime.deadline_s is the number 1e+300, expected"},
+        WrongFile{"[runtime]\ndeadline_s = 1e-9\n",
+                  "run.toml:2:1: runtime.deadline_s is the number 1e-09, expected at least 0.1"},
+        WrongFile{"[runtime]\nheartbeat_s = 1e-9\n",
+                  "run.toml:2:1: runtime.heartbeat_s is the number 1e-09, expected at least 0.001"},
         WrongFile{"[runtime]\nheartbeat_s = 60\n",
                   "run.toml:2:1: runtime.heartbeat_s is the integer 60, expected less than "
                   "deadline_s, which is 60"},
         WrongFile{"[runtime]\nnonfinite = \"strct\"\n",
                   "run.toml:2:1: runtime.nonfinite is \"strct\", expected one of \"void\", "
                   "\"strict\"; did you mean"},
+        WrongFile{"[runtime]\narena_limit_mb = 17592186044416\n",
+                  "run.toml:2:1: runtime.arena_limit_mb is the integer 17592186044416, expected at "
+                  "most 1099511627776, an exbibyte"},
+        WrongFile{"[runtime]\nplugin_path = []\n",
+                  "run.toml:2:1: runtime.plugin_path is an empty array, expected a string or an "
+                  "array of strings"},
         WrongFile{"[runtime]\nplugin_path = 3\n",
                   "run.toml:2:1: runtime.plugin_path is the integer 3, expected"}));
 
@@ -197,6 +214,9 @@ TEST(Load, AShortDeadlineShortensTheHeartbeat) {
   const Result<Config> config = load("[runtime]\ndeadline_s = 2\n");
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config.value().runtime().heartbeat_s, 0.5);
+  const Result<Config> least = load("[runtime]\ndeadline_s = 0.1\n");
+  ASSERT_TRUE(least.ok()) << least.status().message();
+  EXPECT_EQ(least.value().runtime().heartbeat_s, 0.025);
 }
 
 TEST(Load, TheSchemeOfOneSetMayNotSpeakOfTheRuntime) {
@@ -308,8 +328,27 @@ TEST(Environment, AnotherSchedulerGetsNoFusionThreshold) {
   EXPECT_EQ(config.value().at_step(0).find(Kind::scheduler, "fusion"), nullptr);
 }
 
+TEST(Environment, ADynamicTimelineIsNoFile) {
+  LoadOptions options;
+  options.environment = environment_of({{"HOROVOD_TIMELINE", "DYNAMIC"}});
+  const Result<Config> config = load_config_text("", "run.toml", "", options);
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config.value().runtime().timeline, "");
+  EXPECT_TRUE(config.value().mapped().empty());
+}
+
+TEST(Environment, AnEmptyVariableCountsAsNone) {
+  LoadOptions options;
+  options.environment =
+      environment_of({{"HOROVOD_FUSION_THRESHOLD", ""}, {"HOROVOD_TIMELINE", ""}});
+  const Result<Config> config = load_config_text("", "run.toml", "", options);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE(config.value().mapped().empty());
+  EXPECT_TRUE(config.value().at_step(0).find(Kind::scheduler, "fusion")->options.empty());
+}
+
 TEST(Environment, AThresholdThatIsNoNumberIsRefusedByName) {
-  for (const char* wrong : {"", "64MB", "-1", "1e6", "99999999999999999999"}) {
+  for (const char* wrong : {" ", "64MB", "-1", "1e6", "99999999999999999999"}) {
     LoadOptions options;
     options.environment = environment_of({{"HOROVOD_FUSION_THRESHOLD", wrong}});
     const Result<Config> config = load_config_text("", "run.toml", "", options);

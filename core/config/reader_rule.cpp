@@ -13,6 +13,10 @@ const std::vector<std::string> kDtypeNames = {"float32", "float16", "bfloat16", 
                                               "uint8",   "int16",   "uint16",   "int32",   "uint32",
                                               "int64",   "uint64",  "bool"};
 
+constexpr uint64_t kMostArenaMib = uint64_t{1} << 40;
+constexpr double kLeastDeadline = 0.1;     // seconds
+constexpr double kLeastHeartbeat = 0.001;  // seconds
+
 // An integer, or { min = , max = } with one of the two at least.
 Result<Range> read_range(const Node& node, const std::string& key) {
   if (std::holds_alternative<int64_t>(node.value)) {
@@ -188,6 +192,9 @@ Status ConfigReader::read_runtime(const Node& node) {
     }
     if (key == "arena_limit_mb") {
       PENSTOCK_ASSIGN(runtime.arena_limit_mb, read_count(value, full, 1));
+      // In bytes and added up, a set's memory must stay within 64 bits.
+      if (runtime.arena_limit_mb > kMostArenaMib)
+        return unexpected(value, full, fmt::format("at most {}, an exbibyte", kMostArenaMib));
     }
     if (key == "hash_replicated_every") {
       PENSTOCK_ASSIGN(runtime.hash_replicated_every, read_count(value, full));
@@ -221,6 +228,9 @@ Status ConfigReader::read_deadlines(const NodeTable& table) {
   RuntimeConfig& runtime = config_.runtime_;
   if (const Node* node = find_key(table, "deadline_s")) {
     PENSTOCK_ASSIGN(runtime.deadline_s, read_positive(*node, "runtime.deadline_s"));
+    // Less is no time for a message, and below a microsecond it would count as no deadline.
+    if (runtime.deadline_s < kLeastDeadline)
+      return unexpected(*node, "runtime.deadline_s", fmt::format("at least {}", kLeastDeadline));
     // A year; more would overflow the microseconds that transports count in long before it meant
     // anything.
     if (runtime.deadline_s > 366.0 * 86400)
@@ -229,6 +239,9 @@ Status ConfigReader::read_deadlines(const NodeTable& table) {
   runtime.heartbeat_s = std::min(5.0, runtime.deadline_s / 4);
   if (const Node* node = find_key(table, "heartbeat_s")) {
     PENSTOCK_ASSIGN(runtime.heartbeat_s, read_positive(*node, "runtime.heartbeat_s"));
+    // What the threads that beat can keep to.
+    if (runtime.heartbeat_s < kLeastHeartbeat)
+      return unexpected(*node, "runtime.heartbeat_s", fmt::format("at least {}", kLeastHeartbeat));
     if (runtime.heartbeat_s >= runtime.deadline_s) {
       return unexpected(*node, "runtime.heartbeat_s",
                         fmt::format("less than deadline_s, which is {}", runtime.deadline_s));

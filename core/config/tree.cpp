@@ -106,8 +106,12 @@ std::string Node::described() const {
                                 : fmt::format("a string of {} bytes", value.size());
     }
     std::string operator()(const OtherValue& value) const { return "a " + value.type; }
-    std::string operator()(const NodeArray&) const { return "an array"; }
-    std::string operator()(const NodeTable&) const { return "a table"; }
+    std::string operator()(const NodeArray& array) const {
+      return array.empty() ? "an empty array" : "an array";
+    }
+    std::string operator()(const NodeTable& table) const {
+      return table.empty() ? "an empty table" : "a table";
+    }
   };
   return std::visit(Describe{}, value);
 }

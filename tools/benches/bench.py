@@ -5,7 +5,7 @@ plugin-call  a call through a plugin's table against the same function linked st
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
 schemes      what the stages of a step cost on one rank, for the methods of conf/ that have a goal
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
-convergence  schemes against their simulations (its own options: tools/bench convergence --help)
+convergence  schemes against their simulations; alone, with its own options: tools/bench convergence --help
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,18 +132,28 @@ def print_table(rows: Rows) -> None:
         print(f"{what:<{widths[0]}}  {figure:<{widths[1]}}  {goal}".rstrip())
 
 
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} or all, the default")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds that count, after one that warms up")
+    parser.add_argument("--json", action="store_true", help="figures as JSON instead of a table")
+    parser.add_argument("--markdown", action="store_true", help="the table of kernels as docs/performance.md has it")
+    parser.add_argument("--output", type=Path, help="also write the JSON here")
+    options = parser.parse_args(arguments)
+    if "convergence" in options.parts:
+        parser.error("convergence has options of its own: it goes first and alone; see tools/bench convergence --help")
+    for part in options.parts:
+        if part not in (*PARTS, "all"):
+            parser.error(f"there is no part {part!r}, expected one of {', '.join(PARTS)}, all, convergence")
+    return options
+
+
 def main() -> None:
     if sys.argv[1:2] == ["convergence"]:
         from benches import convergence
 
         raise SystemExit(convergence.main(sys.argv[2:]))
-    parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "all", []], help="default: all but convergence")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds that count, after one that warms up")
-    parser.add_argument("--json", action="store_true", help="figures as JSON instead of a table")
-    parser.add_argument("--markdown", action="store_true", help="the table of kernels as docs/performance.md has it")
-    parser.add_argument("--output", type=Path, help="also write the JSON here")
-    arguments = parser.parse_args()
+    arguments = parse(sys.argv[1:])
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
     functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "kernels": kernels, "schemes": schemes}

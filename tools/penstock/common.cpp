@@ -33,6 +33,7 @@ void add_plugin_path(CLI::App& app, std::vector<std::string>& directories) {
   app.add_option("--plugin-path", directories,
                  "a folder with plugins, searched before the others; may be repeated")
       ->allow_extra_args(false)
+      ->check(CLI::ExistingDirectory)
       ->type_name("DIR");
 }
 

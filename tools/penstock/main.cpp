@@ -1,5 +1,6 @@
 // The `penstock` command: starts runs, tells what plugins there are, checks configurations and
 // plugins.
+#include "core/base/nearest.hpp"
 #include "tools/penstock/commands.hpp"
 
 #include <fmt/format.h>
@@ -10,6 +11,28 @@
 namespace penstock::command {
 namespace {
 
+// What is wrong with a word that stands where a sub-command belongs; empty if nothing is. The
+// parser says only that it misses one.
+std::string wrong_command(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* at = &app;
+  for (const std::string& argument : arguments) {
+    std::vector<std::string> known;
+    const CLI::App* next = nullptr;
+    for (const CLI::App* each : at->get_subcommands(nullptr)) {
+      known.push_back(each->get_name());
+      if (each->get_name() == argument) next = each;
+    }
+    if (known.empty() || argument.substr(0, 1) == "-") return {};
+    if (next == nullptr) {
+      const std::string before = at == &app ? "" : at->get_name() + " ";
+      return fmt::format("there is no command \"{}{}\"{}", before, argument,
+                         did_you_mean(argument, known));
+    }
+    at = next;
+  }
+  return {};
+}
+
 int run(int argc, char** argv) {
   Invocation invocation;
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -19,7 +42,6 @@ int run(int argc, char** argv) {
   arguments.erase(dashes, arguments.end());
   // mpirun's own spelling of the number of ranks, which the parser would read as `-n p`.
   std::replace(arguments.begin(), arguments.end(), std::string("-np"), std::string("--ranks"));
-  std::reverse(arguments.begin(), arguments.end());
 
   CLI::App app("Penstock: distributed training with compressed gradients", "penstock");
   app.footer("Example: penstock run -np 4 --config conf/dgc.toml -- python3 train.py");
@@ -32,6 +54,12 @@ int run(int argc, char** argv) {
   add_check(app, invocation);
   add_new(app, invocation);
   add_doctor(app, invocation);
+  if (const std::string wrong = wrong_command(app, arguments); !wrong.empty()) {
+    fail(wrong);
+    return 2;
+  }
+  // The parser takes them from the end.
+  std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {

@@ -154,6 +154,8 @@ def recipe_of_file(path: Path) -> Recipe:
                 path.stem, path, path.stem, {}, (), known.learning_rate, known.momentum, known.momentum_on
             )
     scheme = toml_text.load(path).get("scheme", {})
+    if not isinstance(scheme, dict):
+        raise ValueError(f"{path}: scheme is {scheme!r}, expected a table")
     vote = scheme.get("compressor") in ("signsgd", "signum")
     momentum = 0.0 if scheme.get("memory") in ("dgc", "momentum") or vote else 0.9
     rate = 1e-3 if vote else 0.1

@@ -15,9 +15,12 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load(path: Path) -> Table:
-    """The file as nested dictionaries."""
+    """The file as nested dictionaries. Errors: ValueError that names the file, OSError."""
     with path.open("rb") as file:
-        return tomllib.load(file)
+        try:
+            return tomllib.load(file)
+        except ValueError as error:  # no TOML, or no UTF-8
+            raise ValueError(f"{path}: not valid TOML: {error}") from error
 
 
 def replaced(table: Table, changes: Mapping[str, Any]) -> Table:

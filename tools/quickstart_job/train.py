@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A file of the user's configures the runtime itself; the job's own schemes go with their optimizers, in one launch.
     own = options.config is not None
     hvd.init(config=str(options.config) if own else None)
-    hvd.start_timeline(str(options.out / "timeline.json"))
+    hvd.start_timeline(str(options.out / "timeline.json"))  # rank 0's
     results = [
         train(task, chosen, None if own else chosen.text(), steps, options.seed, options.progress) for chosen in recipes
     ]

@@ -30,6 +30,10 @@ def test_deferred_updates_equal_updates_at_once():
     succeed("deferred.py", 2)
 
 
+def test_a_timeline_that_every_rank_starts_is_one_file_of_rank_0(tmp_path):
+    succeed("timeline.py", 2, str(tmp_path))
+
+
 @pytest.mark.parametrize("ranks", (3, 4))
 def test_a_deterministic_run_gives_the_same_bits_again(ranks):
     succeed("repeat.py", ranks)

@@ -198,12 +198,17 @@ def counters() -> dict[str, int]:
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Starts writing a Chrome trace of the stages of every bucket. `mark_cycles` is Horovod's and
-    has no meaning here."""
+    """Starts writing a Chrome trace of the stages of every bucket of rank 0; on other ranks it does
+    nothing, as Horovod's. `mark_cycles` is Horovod's and has no meaning here.
+
+    The configuration's `[runtime] timeline` gives a file for every rank."""
     del mark_cycles
     if not file_path:
         raise ValueError("start_timeline got an empty path, expected the file to write")
-    current().timeline(os.fspath(file_path))
+    runtime = current()
+    # Every rank is given the same path: two writers would spoil the file.
+    if runtime.topology.rank == 0:
+        runtime.timeline(os.fspath(file_path))
 
 
 def stop_timeline() -> None:

@@ -1,0 +1,38 @@
+"""A timeline that every rank starts with the same path: one file, of rank 0, that a viewer can open."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from support import run_checks
+
+import penstock.torch as hvd
+
+TRACE = Path(sys.argv[1]) / "timeline.json"
+
+
+def check_only_rank_0_writes_the_file() -> None:
+    hvd.start_timeline(str(TRACE))
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    optimizer.close()
+    # In turn, so that what the last one writes would stay.
+    for rank in range(hvd.size()):
+        if hvd.rank() == rank:
+            hvd.stop_timeline()
+        hvd.barrier()
+    events = json.loads(TRACE.read_text())["traceEvents"]
+    assert {event["pid"] for event in events} == {0}, "the file is not rank 0's"
+    assert any(event["ph"] == "X" for event in events), "the file has no stage of a bucket"
+    assert [file.name for file in TRACE.parent.iterdir()] == [TRACE.name], "there are other files"
+
+
+if __name__ == "__main__":
+    hvd.init()
+    run_checks(globals())
