@@ -154,7 +154,7 @@ class BucketRun {
   uint32_t n_rounds = 0;
   std::unique_ptr<MessageRun> prologue;
   std::vector<std::vector<std::unique_ptr<MessageRun>>>
-      messages;       // per round; for route split: scatter, collect
+      messages;       // per round; for route split: scatters, then collects
   std::string label;  // for traces: "bucket 3"
 
   // The step under way.

@@ -32,12 +32,13 @@ Job run_bucket(BucketRun& bucket) {
   for (; round < bucket.n_rounds && !bucket.is_void; ++round) {
     PENSTOCK_CO_TRY(encode(bucket, round));
     if (bucket.splits()) {
-      send_round(bucket, round, 0, 1);
+      const size_t halves = bucket.messages[round].size() / 2;
+      send_round(bucket, round, 0, halves);
       co_await bucket.arrival();
       PENSTOCK_CO_TRY(bucket.failure);
       bucket.context.first_leg_arrived(bucket);
       co_await bucket.next_forward();
-      send_round(bucket, round, 1, 1);
+      send_round(bucket, round, halves, halves);
     } else {
       send_round(bucket, round, 0, bucket.messages[round].size());
     }
