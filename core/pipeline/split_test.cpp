@@ -108,5 +108,25 @@ TEST(RouteSplit, IsVoidForEveryTypeWhereOneIsNotFinite) {
   });
 }
 
+// Under `strict` a void bucket is known before its first half would go out.
+TEST(RouteSplit, GoesOnUnderStrictWhereOneIsNotFinite) {
+  const std::string text = testing::scheme_text(kDear, "nonfinite = \"strict\"\n");
+  with_ranks(2, text, [&](Runtime& runtime, uint32_t rank) {
+    std::vector<Typed> gradients{{PENSTOCK_FLOAT32, 9}, {PENSTOCK_FLOAT32, 5}};
+    auto set = make_set(runtime, {{"a", {9}}, {"b", {5}}}, PENSTOCK_SET_DEFERRED_UPDATE);
+    ASSERT_OK(set.status());
+    for (int step = 0; step < 3; ++step) {
+      for (Typed& gradient : gradients)
+        gradient.set([](uint64_t, uint32_t r) { return float(2 * r); }, rank);
+      if (step == 1 && rank == 1) gradients[0].set([](uint64_t, uint32_t) { return NAN; }, rank);
+      ASSERT_OK(run_deferred_step(*set.value(), gradients));
+      for (const Typed& gradient : gradients)
+        for (const float value : gradient.values())
+          ASSERT_TRUE(step == 1 ? std::isnan(value) : value == 1) << value << " in step " << step;
+    }
+    EXPECT_EQ(set.value()->void_buckets.load(), 1u);
+  });
+}
+
 }  // namespace
 }  // namespace penstock
