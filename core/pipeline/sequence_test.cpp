@@ -238,12 +238,47 @@ TEST(Sequence, HasPlacesForBothLegsOfARoute) {
   }
 }
 
+// After what broke off a step the next ones are right.
+void expect_right_steps(Set& set, uint32_t rank) {
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::vector<float>> gradients = gradients_of(float(rank));
+    ASSERT_OK(testing::run_step(set, gradients));
+    for (const auto& values : gradients)
+      for (const float value : values) ASSERT_EQ(value, 1) << "step " << step;
+  }
+}
+
 // The last of the sequence is ready and waits for the others, which never will be.
 TEST(Sequence, OfAStepThatIsNeverFinishedHoldsNoSetBack) {
   with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [](auto& set, auto&, uint32_t) {
     std::vector<std::vector<float>> gradients = gradients_of(1);
     ASSERT_OK(set->gradient_ready(0, view_of(gradients[0])));
     set.reset();  // the destructor comes back
+  });
+}
+
+TEST(Sequence, GoesOnAfterAResetInMidStep) {
+  for (const std::vector<size_t>& ready :
+       {std::vector<size_t>{0}, std::vector<size_t>{3, 1}, std::vector<size_t>{0, 1, 2, 3}})
+    with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [&](auto& set, auto&, uint32_t rank) {
+      std::vector<std::vector<float>> gradients = gradients_of(1);
+      for (const size_t i : ready) ASSERT_OK(set->gradient_ready(i, view_of(gradients[i])));
+      ASSERT_OK(set->reset());
+      expect_right_steps(*set, rank);
+    });
+}
+
+// The first of the sequence has been sent, the others never will be.
+TEST(Sequence, GoesOnAfterALoadInMidStep) {
+  with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [](auto& set, auto&, uint32_t rank) {
+    expect_right_steps(*set, rank);
+    std::string saved;
+    ASSERT_OK(set->save(saved));
+    std::vector<std::vector<float>> gradients = gradients_of(1);
+    ASSERT_OK(set->gradient_ready(3, view_of(gradients[3])));
+    for (bool done = false; !done; std::this_thread::yield()) ASSERT_OK(set->poll(3, done));
+    ASSERT_OK(set->load(saved));
+    expect_right_steps(*set, rank);
   });
 }
 

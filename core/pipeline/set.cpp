@@ -165,6 +165,14 @@ void Set::skip_what_never_started() {
     if (!bucket->started) skip_all(*bucket);
 }
 
+void Set::drop_step() {
+  std::lock_guard lock(mutex_);
+  if (!opened_) return;
+  skip_what_never_started();
+  sequence_base += messages_per_phase_[step.phase];
+  opened_ = closed_ = false;
+}
+
 // ---- the engine's reports ----
 
 void Set::first_leg_arrived(BucketRun&) {

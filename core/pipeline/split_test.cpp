@@ -128,5 +128,21 @@ TEST(RouteSplit, GoesOnUnderStrictWhereOneIsNotFinite) {
   });
 }
 
+// What waits for the next forward is let go, for there will be none.
+TEST(RouteSplit, CanBeResetInMidStep) {
+  with_ranks(2, testing::scheme_text(kDear), [&](Runtime& runtime, uint32_t rank) {
+    std::vector<Typed> gradients{{PENSTOCK_FLOAT32, 9}, {PENSTOCK_FLOAT32, 5}};
+    auto set = make_set(runtime, {{"a", {9}}, {"b", {5}}}, PENSTOCK_SET_DEFERRED_UPDATE);
+    ASSERT_OK(set.status());
+    for (size_t i = 0; i < 2; ++i) ASSERT_OK(set.value()->gradient_ready(i, gradients[i].view()));
+    ASSERT_OK(set.value()->reset());
+    for (Typed& gradient : gradients)
+      gradient.set([](uint64_t, uint32_t r) { return float(2 * r); }, rank);
+    ASSERT_OK(run_deferred_step(*set.value(), gradients));
+    for (const Typed& gradient : gradients)
+      for (const float value : gradient.values()) ASSERT_EQ(value, 1);
+  });
+}
+
 }  // namespace
 }  // namespace penstock
