@@ -1,5 +1,6 @@
 /* A compressor in plain C11: sends every entry times `share`, and takes out of work what it sends.
- * It proves that a plugin needs no C++ and no SDK library, only the headers. */
+ * It proves that a plugin needs no C++ and no SDK library, only the headers. With SCRATCH it asks
+ * for memory for all items of a call. */
 #include <math.h>
 #include <penstock/plugin.h>
 #include <stdlib.h>
@@ -92,6 +93,10 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
     needs[i]->part_alignment = 1;
     needs[i]->period = 1;
     needs[i]->scope = PENSTOCK_SCOPE_ITEM;
+#ifdef SCRATCH
+    needs[i]->scope = PENSTOCK_SCOPE_BUCKET;
+    needs[i]->scratch_bytes = items[i]->numel * sizeof(float);
+#endif
     needs[i]->flags = PENSTOCK_NEED_LINEAR | (self->share == 1.0 ? PENSTOCK_NEED_LOSSLESS : 0u);
   }
   return NULL;
@@ -102,6 +107,12 @@ static penstock_status* encode(void* instance, const penstock_exec* exec, const 
                                penstock_payload* const* payloads) {
   const struct identity* self = instance;
   uint64_t i, e;
+#ifdef SCRATCH
+  uint64_t needed = 0;
+  for (i = 0; i < n_items; ++i) needed += items[i]->numel * sizeof(float);
+  if (exec->scratch_bytes < needed)
+    return fail(PENSTOCK_INTERNAL, "identity-c: less scratch than was asked for");
+#endif
   (void)exec;
   (void)step;
   (void)round;
