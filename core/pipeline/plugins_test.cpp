@@ -34,5 +34,24 @@ TEST(Plugins, HaveScratchForAllItemsOfACallWhateverMemoriesTheseHave) {
   });
 }
 
+// A product with 1.0 / 49 is a little less than 1, and integers are truncated.
+TEST(Plugins, OfIntegersGetTheMeanOfAsManyRanksAsThereAre) {
+  constexpr uint32_t kManyRanks = 49;
+  with_ranks(kManyRanks, scheme_of("integers"), [&](Runtime& runtime, uint32_t) {
+    auto set = make_set(runtime, {{"a", {3}, PENSTOCK_INT32}});
+    ASSERT_OK(set.status());
+    std::vector<int32_t> values = {1, 0, -7};
+    std::vector<float> none;
+    penstock_tensor tensor = testing::view_of(none);
+    tensor.data = values.data();
+    tensor.numel = values.size();
+    tensor.dtype = PENSTOCK_INT32;
+    ASSERT_OK(set.value()->gradient_ready(0, tensor));
+    ASSERT_OK(set.value()->wait_all());
+    ASSERT_OK(set.value()->step_end(true));
+    EXPECT_EQ(values, (std::vector<int32_t>{1, 0, -7}));
+  });
+}
+
 }  // namespace
 }  // namespace penstock

@@ -98,9 +98,10 @@ Status settle(BucketRun& bucket) {
                                                          call.items.size(), call.taken.data())));
   }
   const Stage stage(context.timeline, "finish", bucket.label, context.step.index);
-  const double share = context.result_is_sum ? 1.0 : 1.0 / context.world;
-  for (ItemRun& item : bucket.items)
-    if (item.wants_mean()) scale(item.dtype, item.for_memory.out.data, item.piece.numel, share);
+  if (!context.result_is_sum)
+    for (ItemRun& item : bucket.items)
+      if (item.wants_mean())
+        divide(item.dtype, item.for_memory.out.data, item.piece.numel, context.world);
   for (MemoryCall& call : bucket.memory_calls)
     if (PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish))
       PENSTOCK_TRY(
