@@ -150,6 +150,7 @@ void Communication::close_channel(Channel* channel) {
   (void)run([&] {
     for (size_t i = 0; i < channels_.size(); ++i) {
       if (channels_[i].get() != channel) continue;
+      end_held(*channel);
       close_handle(*channel);
       channels_.erase(channels_.begin() + static_cast<std::ptrdiff_t>(i));
       break;
@@ -216,7 +217,11 @@ bool Communication::take_work(unsigned idle_polls) {
 void Communication::start(const Submission& submission) {
   Channel* channel = submission.channel;
   const bool ordered = (channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0;
-  if (!ordered || submission.sequence == Exchange::kAtOnce) return go(channel, submission.exchange);
+  // After an abort the turns before it may never come.
+  if (!ordered || submission.sequence == Exchange::kAtOnce || aborted_.load()) {
+    if (submission.exchange != nullptr) go(channel, submission.exchange);
+    return;
+  }
   held_[{channel, submission.sequence}] = submission.exchange;
   for (auto next = held_.find({channel, channel->next_sequence}); next != held_.end();
        next = held_.find({channel, channel->next_sequence})) {
@@ -235,6 +240,19 @@ void Communication::go(Channel* channel, Exchange* exchange) {
   if (!status.ok()) return finish(*exchange, std::move(status));
   count_sent(*channel, exchange->message);
   in_flight_.push_back({channel, exchange, ticket, now_us()});
+}
+
+// Another channel may get the address of this one.
+void Communication::end_held(Channel& channel) {
+  auto held = held_.lower_bound({&channel, 0});
+  while (held != held_.end() && held->first.first == &channel) {
+    if (held->second != nullptr)
+      finish(*held->second,
+             Status(Code::aborted,
+                    fmt::format("channel '{}' was closed before this message's turn came",
+                                channel.name)));
+    held = held_.erase(held);
+  }
 }
 
 void Communication::finish(Exchange& exchange, Status status) {

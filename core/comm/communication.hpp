@@ -138,6 +138,7 @@ class Communication {
   void loop();
   void start(const Submission& submission);
   void go(Channel* channel, Exchange* exchange);
+  void end_held(Channel& channel);
   void finish(Exchange& exchange, Status status);
   bool poll_once();  // true when something ended
   void fail_everything(const Status& reason);

@@ -154,12 +154,13 @@ class BucketRun {
   uint32_t n_rounds = 0;
   std::unique_ptr<MessageRun> prologue;
   std::vector<std::vector<std::unique_ptr<MessageRun>>>
-      messages;       // per round; for route split: scatter, collect
+      messages;       // per round; for route split: scatters, then collects
   std::string label;  // for traces: "bucket 3"
 
   // The step under way.
   uint32_t n_gradients = 0;  // distinct ones among the items; fixed at plan time
   std::atomic<uint32_t> gradients_missing{0};
+  bool started = false;         // its job; under the set's mutex
   bool nonfinite = false;       // on this rank
   bool is_void = false;         // on some rank: the bucket is given up
   uint32_t rounds_encoded = 0;  // an item whose last round is among them was taken out of work

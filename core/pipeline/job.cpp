@@ -29,15 +29,18 @@ Job run_bucket(BucketRun& bucket) {
 
   // From here on work holds the gradient and what was kept of earlier ones.
   uint32_t round = 0;
+  bool owes_first_leg = bucket.splits();
   for (; round < bucket.n_rounds && !bucket.is_void; ++round) {
     PENSTOCK_CO_TRY(encode(bucket, round));
     if (bucket.splits()) {
-      send_round(bucket, round, 0, 1);
+      const size_t halves = bucket.messages[round].size() / 2;
+      send_round(bucket, round, 0, halves);
       co_await bucket.arrival();
       PENSTOCK_CO_TRY(bucket.failure);
       bucket.context.first_leg_arrived(bucket);
+      owes_first_leg = false;
       co_await bucket.next_forward();
-      send_round(bucket, round, 1, 1);
+      send_round(bucket, round, halves, halves);
     } else {
       send_round(bucket, round, 0, bucket.messages[round].size());
     }
@@ -47,6 +50,8 @@ Job run_bucket(BucketRun& bucket) {
     if (bucket.is_void) break;
     PENSTOCK_CO_TRY(decode(bucket, round));
   }
+  // Backward waits for it, also where the prologue made the bucket void and nothing was sent.
+  if (owes_first_leg) bucket.context.first_leg_arrived(bucket);
 
   // From here on work holds only what stays here, and out the sum over ranks.
   if (bucket.is_void) {

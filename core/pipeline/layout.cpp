@@ -144,7 +144,7 @@ Status lay_out(BucketRun& bucket) {
   list_memory_calls(bucket);
   lay_out_prologue(bucket);
   if (bucket.splits() && bucket.n_rounds > 0) {
-    lay_out_split(bucket);
+    PENSTOCK_TRY(lay_out_split(bucket));
   } else {
     for (uint32_t round = 0; round < bucket.n_rounds; ++round)
       PENSTOCK_TRY(lay_out_round(bucket, round));

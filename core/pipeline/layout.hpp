@@ -22,7 +22,7 @@ std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kin
                                          uint32_t pattern, uint32_t dtype);
 // The messages of one round; payloads have been shaped. [control]
 Status lay_out_round(BucketRun& bucket, uint32_t round);
-// Route split: one summed message in two halves. [control]
-void lay_out_split(BucketRun& bucket);
+// Route split: one summed message of each dtype, in two halves. [control]
+Status lay_out_split(BucketRun& bucket);
 
 }  // namespace penstock

@@ -193,6 +193,57 @@ void lay_out_flag(BucketRun& bucket, uint32_t round) {
   bucket.messages[round].push_back(std::move(message));
 }
 
+// One summed message of route split: adds its first half and returns its second.
+std::unique_ptr<MessageRun> lay_out_halves(BucketRun& bucket, uint32_t dtype,
+                                           std::vector<size_t> items) {
+  auto scatter = make_message(bucket, MessageRun::Kind::scatter, bucket.context.channel,
+                              PENSTOCK_REDUCE_SCATTER, dtype);
+  auto collect = make_message(bucket, MessageRun::Kind::collect, bucket.context.channel,
+                              PENSTOCK_ALL_GATHER, dtype);
+  scatter->items = std::move(items);
+  const uint64_t element = dtype_bytes(dtype);
+  uint64_t count = summed_elements(bucket, scatter->items, 0);
+  scatter->has_flag = is_floating(dtype);
+  scatter->flag_index = count;
+  if (scatter->has_flag) ++count;
+  const uint32_t world = bucket.context.world;
+  uint64_t offset = 0;
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    const uint64_t share = count / world + (rank < count % world ? 1 : 0);
+    scatter->receive_counts.push_back(share);
+    collect->receive_counts.push_back(share);
+    collect->receive_offsets.push_back(offset);
+    offset += share;
+  }
+  scatter->send = Buffer(count * element);
+  const uint64_t own_share = scatter->receive_counts[bucket.context.rank];
+  collect->send = Buffer(own_share * element);  // where the reduced share arrives, and leaves from
+  point_summed(bucket, *scatter, 0);
+  scatter->message.send = scatter->send.data();
+  scatter->message.count = count;
+  scatter->message.receive = collect->send.data();
+  scatter->message.receive_counts = scatter->receive_counts.data();
+  collect->message.send = collect->send.data();
+  collect->message.count = own_share;
+  collect->message.receive = scatter->send.data();
+  collect->message.receive_counts = collect->receive_counts.data();
+  collect->message.receive_offsets = collect->receive_offsets.data();
+  collect->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
+  bucket.messages[0].push_back(std::move(scatter));
+  return collect;
+}
+
+// What a round of an item is summed in.
+Result<uint32_t> summed_dtype(const ItemRun& item, uint32_t round) {
+  const RoundNeed& need = item.rounds[round];
+  if (need.sections.empty()) return uint32_t{PENSTOCK_FLOAT32};
+  for (const SectionNeed& section : need.sections)
+    if (section.dtype != need.sections.front().dtype)
+      return internal("compressor '{}' sums sections of different dtypes in one round",
+                      item.compressor->name());
+  return need.sections.front().dtype;
+}
+
 }  // namespace
 
 std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kind, Channel* channel,
@@ -212,45 +263,20 @@ std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kin
   return message;
 }
 
-// Route split: the summed message in two halves over one buffer.
-void lay_out_split(BucketRun& bucket) {
-  const ItemRun& first = bucket.items.front();
-  std::vector<size_t> all;
-  for (size_t i = 0; i < bucket.items.size(); ++i) all.push_back(i);
-  auto scatter = make_message(bucket, MessageRun::Kind::scatter, bucket.context.channel,
-                              PENSTOCK_REDUCE_SCATTER, first.dtype);
-  auto collect = make_message(bucket, MessageRun::Kind::collect, bucket.context.channel,
-                              PENSTOCK_ALL_GATHER, first.dtype);
-  scatter->items = all;
-  const uint64_t element = dtype_bytes(first.dtype);
-  const uint64_t count = summed_elements(bucket, all, 0) + 1;  // and the flag
-  const uint32_t world = bucket.context.world;
-  uint64_t offset = 0;
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    const uint64_t share = count / world + (rank < count % world ? 1 : 0);
-    scatter->receive_counts.push_back(share);
-    collect->receive_counts.push_back(share);
-    collect->receive_offsets.push_back(offset);
-    offset += share;
+// Route split: the summed messages, each in two halves over one buffer; first all that are reduced
+// and scattered, then all that are gathered.
+Status lay_out_split(BucketRun& bucket) {
+  std::map<uint32_t, std::vector<size_t>> sums;  // by dtype: a bucket may mix them
+  for (size_t i = 0; i < bucket.items.size(); ++i) {
+    if (bucket.items[i].rounds.empty()) continue;
+    PENSTOCK_ASSIGN(const uint32_t dtype, summed_dtype(bucket.items[i], 0));
+    sums[dtype].push_back(i);
   }
-  scatter->send = Buffer(count * element);
-  scatter->has_flag = true;
-  scatter->flag_index = count - 1;
-  const uint64_t own_share = scatter->receive_counts[bucket.context.rank];
-  collect->send = Buffer(own_share * element);  // where the reduced share arrives, and leaves from
-  point_summed(bucket, *scatter, 0);
-  scatter->message.send = scatter->send.data();
-  scatter->message.count = count;
-  scatter->message.receive = collect->send.data();
-  scatter->message.receive_counts = scatter->receive_counts.data();
-  collect->message.send = collect->send.data();
-  collect->message.count = own_share;
-  collect->message.receive = scatter->send.data();
-  collect->message.receive_counts = collect->receive_counts.data();
-  collect->message.receive_offsets = collect->receive_offsets.data();
-  collect->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
-  bucket.messages[0].push_back(std::move(scatter));
-  bucket.messages[0].push_back(std::move(collect));
+  std::vector<std::unique_ptr<MessageRun>> collects;
+  for (auto& [dtype, items] : sums)
+    collects.push_back(lay_out_halves(bucket, dtype, std::move(items)));
+  for (auto& collect : collects) bucket.messages[0].push_back(std::move(collect));
+  return {};
 }
 
 Status lay_out_round(BucketRun& bucket, uint32_t round) {
@@ -261,12 +287,7 @@ Status lay_out_round(BucketRun& bucket, uint32_t round) {
     if (item.rounds.size() <= round) continue;
     const RoundNeed& need = item.rounds[round];
     if (need.combine == PENSTOCK_COMBINE_SUM) {
-      const uint32_t dtype =
-          need.sections.empty() ? uint32_t{PENSTOCK_FLOAT32} : need.sections.front().dtype;
-      for (const SectionNeed& section : need.sections)
-        if (section.dtype != dtype)
-          return internal("compressor '{}' sums sections of different dtypes in one round",
-                          item.compressor->name());
+      PENSTOCK_ASSIGN(const uint32_t dtype, summed_dtype(item, round));
       sums[{dtype, need.reduction}].push_back(i);
     } else if (item.on_composite && round + 1 == item.rounds.size()) {
       sparse.push_back(i);

@@ -132,13 +132,12 @@ constexpr uint32_t kRanks = 3;
 const std::vector<testing::GradientShape> kShapes{
     {"a", {5}}, {"b", {11}}, {"c", {17}}, {"d", {23}}};
 
-// Every rank makes its gradients ready in an order of its own, another one each step. `sent` gets
-// the counts that each rank's set channel carried.
-void run_ordered(const std::string& scheme, uint32_t flags, uint64_t n_steps,
-                 std::vector<std::vector<uint64_t>>& sent) {
+// Runs `body(set, transport, rank)` on every rank, for a set over such a transport.
+using Body =
+    std::function<void(std::unique_ptr<Set>& set, OrderedTransport& transport, uint32_t rank)>;
+void with_ordered_sets(const std::string& scheme, uint32_t flags, const Body& body) {
   static std::atomic<int> next_hub{0};
   const std::string hub = fmt::format("sequence-test-{}", next_hub++);
-  sent.assign(kRanks, {});
   const auto run_rank = [&](uint32_t rank) {
     OrderedTransport transport(hub, rank, kRanks);
     penstock_runtime_options options{};
@@ -150,27 +149,42 @@ void run_ordered(const std::string& scheme, uint32_t flags, uint64_t n_steps,
     ASSERT_TRUE(runtime.ok()) << runtime.status().message();
     auto set = make_set(*runtime.value(), kShapes, flags);
     ASSERT_TRUE(set.ok()) << set.status().message();
+    body(set.value(), transport, rank);
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) threads.emplace_back(run_rank, rank);
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<std::vector<float>> gradients_of(float value) {
+  std::vector<std::vector<float>> gradients;
+  for (const auto& shape : kShapes)
+    gradients.emplace_back(static_cast<size_t>(shape.shape[0]), value);
+  return gradients;
+}
+
+// Every rank makes its gradients ready in an order of its own, another one each step. `sent` gets
+// the counts that each rank's set channel carried.
+void run_ordered(const std::string& scheme, uint32_t flags, uint64_t n_steps,
+                 std::vector<std::vector<uint64_t>>& sent) {
+  sent.assign(kRanks, {});
+  with_ordered_sets(scheme, flags, [&](auto& set, OrderedTransport& transport, uint32_t rank) {
     const uint64_t channel = transport.last_channel();
     std::mt19937 random(rank);
     std::vector<size_t> order = {0, 1, 2, 3};
     for (uint64_t step = 0; step < n_steps; ++step) {
-      std::vector<std::vector<float>> gradients;
-      for (const auto& shape : kShapes)
-        gradients.emplace_back(static_cast<size_t>(shape.shape[0]), float(rank + step));
+      std::vector<std::vector<float>> gradients = gradients_of(float(rank + step));
       std::shuffle(order.begin(), order.end(), random);
-      for (const size_t i : order) ASSERT_OK(set.value()->gradient_ready(i, view_of(gradients[i])));
-      if (set.value()->defers()) ASSERT_OK(set.value()->backward_end());
-      ASSERT_OK(set.value()->wait_all());
-      ASSERT_OK(set.value()->step_end(true));
+      for (const size_t i : order) ASSERT_OK(set->gradient_ready(i, view_of(gradients[i])));
+      if (set->defers()) ASSERT_OK(set->backward_end());
+      ASSERT_OK(set->wait_all());
+      ASSERT_OK(set->step_end(true));
       // The mean of 0, 1, 2 is 1; all numbers are small, so nothing is rounded.
       for (const auto& values : gradients)
         for (const float value : values) ASSERT_EQ(value, float(step + 1));
     }
     sent[rank] = transport.counts(channel);
-  };
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < kRanks; ++rank) threads.emplace_back(run_rank, rank);
-  for (std::thread& thread : threads) thread.join();
+  });
 }
 
 std::string lent_scheme(const std::string& keys, const std::string& tables = "") {
@@ -222,6 +236,50 @@ TEST(Sequence, HasPlacesForBothLegsOfARoute) {
               repeated({24, 18, 12, 6, share(5), share(11), share(17), share(23)}, kSteps))
         << "rank " << rank;
   }
+}
+
+// After what broke off a step the next ones are right.
+void expect_right_steps(Set& set, uint32_t rank) {
+  for (int step = 0; step < 3; ++step) {
+    std::vector<std::vector<float>> gradients = gradients_of(float(rank));
+    ASSERT_OK(testing::run_step(set, gradients));
+    for (const auto& values : gradients)
+      for (const float value : values) ASSERT_EQ(value, 1) << "step " << step;
+  }
+}
+
+// The last of the sequence is ready and waits for the others, which never will be.
+TEST(Sequence, OfAStepThatIsNeverFinishedHoldsNoSetBack) {
+  with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [](auto& set, auto&, uint32_t) {
+    std::vector<std::vector<float>> gradients = gradients_of(1);
+    ASSERT_OK(set->gradient_ready(0, view_of(gradients[0])));
+    set.reset();  // the destructor comes back
+  });
+}
+
+TEST(Sequence, GoesOnAfterAResetInMidStep) {
+  for (const std::vector<size_t>& ready :
+       {std::vector<size_t>{0}, std::vector<size_t>{3, 1}, std::vector<size_t>{0, 1, 2, 3}})
+    with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [&](auto& set, auto&, uint32_t rank) {
+      std::vector<std::vector<float>> gradients = gradients_of(1);
+      for (const size_t i : ready) ASSERT_OK(set->gradient_ready(i, view_of(gradients[i])));
+      ASSERT_OK(set->reset());
+      expect_right_steps(*set, rank);
+    });
+}
+
+// The first of the sequence has been sent, the others never will be.
+TEST(Sequence, GoesOnAfterALoadInMidStep) {
+  with_ordered_sets(lent_scheme("scheduler = \"wfbp\""), 0, [](auto& set, auto&, uint32_t rank) {
+    expect_right_steps(*set, rank);
+    std::string saved;
+    ASSERT_OK(set->save(saved));
+    std::vector<std::vector<float>> gradients = gradients_of(1);
+    ASSERT_OK(set->gradient_ready(3, view_of(gradients[3])));
+    for (bool done = false; !done; std::this_thread::yield()) ASSERT_OK(set->poll(3, done));
+    ASSERT_OK(set->load(saved));
+    expect_right_steps(*set, rank);
+  });
 }
 
 }  // namespace

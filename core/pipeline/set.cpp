@@ -11,11 +11,11 @@
 namespace penstock {
 
 Set::~Set() {
-  std::unique_lock lock(mutex_);
-  // Legs that wait for a forward that never comes are let go, so that every job ends.
-  lock.unlock();
+  // Legs that wait for a forward that never comes are let go, and so is what waits for its turn
+  // after messages that never go out: every job ends.
   launch_deferred();
-  lock.lock();
+  std::unique_lock lock(mutex_);
+  skip_what_never_started();
   changed_.wait(lock, [&] { return running_ == 0; });
   lock.unlock();
   for (auto channel = open_channels_.rbegin(); channel != open_channels_.rend(); ++channel)
@@ -69,16 +69,21 @@ void Set::make_ready(Gradient& gradient, void* data) {
   for (BucketRun* bucket : where_[step.phase][gradient.index]) {
     if (bucket->gradients_missing.fetch_sub(1) != 1 || bucket->plan.launch != PENSTOCK_LAUNCH_READY)
       continue;
-    ++running_;
-    engine->start(*bucket);
+    start(*bucket);
   }
   if (complete) {
     for (auto& bucket : phase) {
       if (bucket->plan.launch == PENSTOCK_LAUNCH_READY) continue;
-      ++running_;
-      engine->start(*bucket);
+      start(*bucket);
     }
   }
+}
+
+// Called with the lock held.
+void Set::start(BucketRun& bucket) {
+  bucket.started = true;
+  ++running_;
+  engine->start(bucket);
 }
 
 Status Set::gradient_ready(uint64_t index, const penstock_tensor& tensor) {
@@ -150,6 +155,22 @@ void Set::launch_deferred() {
   // The forward needs the layers that backward reached last.
   for (auto bucket = phase.rbegin(); bucket != phase.rend(); ++bucket)
     if ((*bucket)->splits()) (*bucket)->launch();
+}
+
+// On ORDERED channels the others wait for the turns of buckets that will not run in this step.
+// Called with the lock held.
+void Set::skip_what_never_started() {
+  if (!opened_ || buckets_.empty()) return;
+  for (auto& bucket : buckets_[step.phase])
+    if (!bucket->started) skip_all(*bucket);
+}
+
+void Set::drop_step() {
+  std::lock_guard lock(mutex_);
+  if (!opened_) return;
+  skip_what_never_started();
+  sequence_base += messages_per_phase_[step.phase];
+  opened_ = closed_ = false;
 }
 
 // ---- the engine's reports ----
@@ -304,7 +325,7 @@ void Set::arm() {
     bucket->gradients_missing.store(bucket->n_gradients);
     bucket->launched.store(false);
     bucket->waits_for_launch.store(false);
-    bucket->ran = false;
+    bucket->ran = bucket->started = false;
     if (bucket->splits()) ++first_legs_left_;
     for (ItemRun& item : bucket->items) ++item.gradient->pieces_left;
   }

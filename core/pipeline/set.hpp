@@ -66,7 +66,10 @@ class Set final : public SetContext {
   Status check_ready(const Gradient& gradient, const penstock_tensor& tensor) const;
   void make_ready(Gradient& gradient, void* data);
   Status close();
+  void start(BucketRun& bucket);
   void launch_deferred();
+  void skip_what_never_started();
+  void drop_step();  // what is under way will not be ended; no job runs
   // `awaited` null: what is waited for concerns all buckets.
   Status wait_until(const std::function<bool()>& finished, std::string_view what,
                     Gradient* awaited = nullptr);

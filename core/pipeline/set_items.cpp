@@ -31,7 +31,7 @@ Result<std::unique_ptr<BucketRun>> Set::make_bucket(const BucketPlan& plan, uint
 Status Set::plan_items(BucketRun& bucket) {
   std::map<std::pair<CompressorInstance*, MemoryInstance*>, std::vector<ItemRun*>> groups;
   for (ItemRun& item : bucket.items) groups[{item.compressor, item.memory}].push_back(&item);
-  uint64_t scratch_wanted = 0;
+  std::map<CompressorInstance*, uint64_t> scratch_of;  // a call has items of every memory
   for (auto& [instances, items] : groups) {
     auto& [compressor, memory] = instances;
     const size_t n = items.size();
@@ -67,14 +67,13 @@ Status Set::plan_items(BucketRun& bucket) {
         again = true;
       }
     }
-    uint64_t scratch_of_call = 0;
     for (size_t i = 0; i < n; ++i) {
       PENSTOCK_TRY(complete_item(bucket, *items[i], compressor_needs[i].c, memory_needs[i].c));
-      scratch_of_call += (compressor_needs[i].c.scratch_bytes + 63) / 64 * 64;
+      scratch_of[compressor] += (compressor_needs[i].c.scratch_bytes + 63) / 64 * 64;
     }
-    scratch_wanted = std::max(scratch_wanted, scratch_of_call);
   }
-  if (scratch_wanted > scratch.bytes()) scratch = Buffer(scratch_wanted);
+  for (const auto& [compressor, wanted] : scratch_of)
+    if (wanted > scratch.bytes()) scratch = Buffer(wanted);
   return {};
 }
 

@@ -309,9 +309,9 @@ void Set::number_messages(const Plan& plan) {
       };
       if (bucket->prologue) listed.emplace_back(place(0, 0), bucket->prologue.get());
       for (uint32_t round = 0; round < bucket->messages.size(); ++round)
-        for (size_t m = 0; m < bucket->messages[round].size(); ++m)
-          listed.emplace_back(place(bucket->splits() ? static_cast<uint32_t>(m) : 0, round),
-                              bucket->messages[round][m].get());
+        for (auto& message : bucket->messages[round])
+          listed.emplace_back(place(message->kind == MessageRun::Kind::collect ? 1 : 0, round),
+                              message.get());
     }
     std::stable_sort(listed.begin(), listed.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });

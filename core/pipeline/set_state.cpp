@@ -76,6 +76,7 @@ Status Set::load(std::string_view bytes) {
     if (running_ != 0)
       return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
   }
+  drop_step();
   step.index = saved_step;
   buckets_.clear();
   PENSTOCK_TRY(adopt_scheme(saved_step));
@@ -100,11 +101,13 @@ Status Set::load(std::string_view bytes) {
 
 Status Set::reset() {
   PENSTOCK_TRY(runtime_.state());
+  (void)flush();  // to its end, well or not: no later message meets one of this step
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return running_ == 0; });
     torn_ = Status();
   }
+  drop_step();
   store_.zero();
   for (auto& gradient : gradients_) gradient->has_carry = false;
   arm();

@@ -59,12 +59,11 @@ Status decode_own(BucketRun& bucket, ItemRun& item, PayloadStorage& own) {
       payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN));
 }
 
-// Multiplies the results of the call's items, but for final ones (votes).
-void scale_sums(BucketRun& bucket, const MemoryCall& call, double factor) {
-  for (const size_t position : call.positions) {
-    ItemRun& item = bucket.items[position];
-    if (item.wants_mean()) scale(item.dtype, item.for_memory.out.data, item.piece.numel, factor);
-  }
+// Calls body for the items of the call whose results are sums, not final (votes).
+template <typename Body>
+void each_sum(BucketRun& bucket, const MemoryCall& call, const Body& body) {
+  for (const size_t position : call.positions)
+    if (bucket.items[position].wants_mean()) body(bucket.items[position]);
 }
 
 // Pairs of which there are none: nothing was taken out of work, and yet the step had no effect.
@@ -118,15 +117,20 @@ Status settle(BucketRun& bucket) {
                                                          call.items.size(), call.taken.data())));
   }
   const Stage stage(context.timeline, "finish", bucket.label, context.step.index);
-  const double world = context.world;
   for (MemoryCall& call : bucket.memory_calls) {
     // A memory that finishes sees the mean, whatever the frontend wants.
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
-    if (finishes || !context.result_is_sum) scale_sums(bucket, call, 1 / world);
+    if (finishes || !context.result_is_sum)
+      each_sum(bucket, call, [&](ItemRun& item) {
+        divide(item.dtype, item.for_memory.out.data, item.piece.numel, context.world);
+      });
     if (!finishes) continue;
     PENSTOCK_TRY(from_c(call.memory->table()->finish(
         call.memory->self(), &context.exec, &context.step, call.items.data(), call.items.size())));
-    if (context.result_is_sum) scale_sums(bucket, call, world);
+    if (context.result_is_sum)
+      each_sum(bucket, call, [&](ItemRun& item) {
+        scale(item.dtype, item.for_memory.out.data, item.piece.numel, context.world);
+      });
   }
   // Work in true units gives results in true units; the frontend expects those of its loss scale.
   for (ItemRun& item : bucket.items)

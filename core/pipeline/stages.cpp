@@ -106,6 +106,12 @@ void submit(BucketRun& bucket, MessageRun& message) {
   bucket.context.communication->submit_quietly(message.channel, &message);
 }
 
+void skip(BucketRun& bucket, const MessageRun& message) {
+  if ((message.channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
+    bucket.context.communication->skip(message.channel,
+                                       bucket.context.sequence_base + message.order);
+}
+
 }  // namespace
 
 void stage_in(BucketRun& bucket) {
@@ -217,10 +223,12 @@ void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count) {
 
 void skip_from(BucketRun& bucket, uint32_t round) {
   for (; round < bucket.n_rounds; ++round)
-    for (auto& message : bucket.messages[round])
-      if ((message->channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
-        bucket.context.communication->skip(message->channel,
-                                           bucket.context.sequence_base + message->order);
+    for (auto& message : bucket.messages[round]) skip(bucket, *message);
+}
+
+void skip_all(BucketRun& bucket) {
+  if (bucket.prologue != nullptr) skip(bucket, *bucket.prologue);
+  skip_from(bucket, 0);
 }
 
 void read_prologue(BucketRun& bucket) {

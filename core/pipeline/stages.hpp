@@ -28,6 +28,7 @@ void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count);
 
 // A void bucket sends nothing more: on ORDERED channels its turns pass to those behind it.
 void skip_from(BucketRun& bucket, uint32_t round);
+void skip_all(BucketRun& bucket);  // one whose job never starts in this step
 
 // After the arrival: finds out whether the bucket is void and points the received payloads into the
 // buffers.

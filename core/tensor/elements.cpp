@@ -37,6 +37,18 @@ void scale_as(void* elements, uint64_t count, double factor) {
   }
 }
 
+template <typename T>
+void divide_as(void* elements, uint64_t count, uint32_t divisor) {
+  auto* values = static_cast<T*>(elements);
+  for (uint64_t i = 0; i < count; ++i)
+    values[i] = static_cast<T>(values[i] / static_cast<int64_t>(divisor));
+}
+template <>
+void divide_as<uint64_t>(void* elements, uint64_t count, uint32_t divisor) {
+  auto* values = static_cast<uint64_t*>(elements);
+  for (uint64_t i = 0; i < count; ++i) values[i] /= divisor;
+}
+
 constexpr uint64_t kStage = 1024;  // elements converted at a time, on the stack
 
 }  // namespace
@@ -100,6 +112,29 @@ void scale(uint32_t dtype, void* elements, uint64_t count, double factor) {
     to_float32(dtype, halves, stage, part);
     scale_as<float>(stage, part, factor);
     from_float32(dtype, stage, halves, part);
+  }
+}
+
+void divide(uint32_t dtype, void* elements, uint64_t count, uint32_t divisor) {
+  switch (dtype) {
+    case PENSTOCK_INT8:
+      return divide_as<int8_t>(elements, count, divisor);
+    case PENSTOCK_UINT8:
+      return divide_as<uint8_t>(elements, count, divisor);
+    case PENSTOCK_INT16:
+      return divide_as<int16_t>(elements, count, divisor);
+    case PENSTOCK_UINT16:
+      return divide_as<uint16_t>(elements, count, divisor);
+    case PENSTOCK_INT32:
+      return divide_as<int32_t>(elements, count, divisor);
+    case PENSTOCK_UINT32:
+      return divide_as<uint32_t>(elements, count, divisor);
+    case PENSTOCK_INT64:
+      return divide_as<int64_t>(elements, count, divisor);
+    case PENSTOCK_UINT64:
+      return divide_as<uint64_t>(elements, count, divisor);
+    default:
+      return scale(dtype, elements, count, 1.0 / divisor);
   }
 }
 

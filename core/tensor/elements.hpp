@@ -15,6 +15,10 @@ void from_float32(uint32_t dtype, const float* source, void* target, uint64_t co
 // elements *= factor; integers through double, truncated.
 void scale(uint32_t dtype, void* elements, uint64_t count, double factor);
 
+// elements /= divisor: floating ones times its reciprocal; integers truncated, and exact where they
+// are multiples of it.
+void divide(uint32_t dtype, void* elements, uint64_t count, uint32_t divisor);
+
 // False when some element of a floating dtype is NaN or infinite; true for integers.
 bool all_finite(uint32_t dtype, const void* elements, uint64_t count);
 

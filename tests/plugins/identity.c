@@ -1,5 +1,6 @@
 /* A compressor in plain C11: sends every entry times `share`, and takes out of work what it sends.
- * It proves that a plugin needs no C++ and no SDK library, only the headers. */
+ * It proves that a plugin needs no C++ and no SDK library, only the headers. With SCRATCH it asks
+ * for memory for all items of a call, with INTEGERS it takes integers. */
 #include <math.h>
 #include <penstock/plugin.h>
 #include <stdlib.h>
@@ -7,6 +8,14 @@
 
 #define TEXT(literal) \
   { literal, sizeof(literal) - 1 }
+
+#ifdef INTEGERS
+typedef int32_t element;
+#define DTYPE PENSTOCK_INT32
+#else
+typedef float element;
+#define DTYPE PENSTOCK_FLOAT32
+#endif
 
 #ifndef IDENTITY_VERSION
 #define IDENTITY_VERSION "1.2.3"
@@ -54,7 +63,7 @@ static void destroy(void* instance) {
 
 static penstock_status* describe(void* instance, penstock_compressor_traits* traits) {
   (void)instance;
-  traits->dtypes = PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT32);
+  traits->dtypes = PENSTOCK_DTYPE_BIT(DTYPE);
   traits->device_types = (uint64_t)1 << PENSTOCK_DEVICE_CPU;
   traits->folds = 0;
   traits->flags = 0;
@@ -77,7 +86,7 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
     p->bound.struct_size = sizeof p->bound;
     p->bound.capacity = items[i]->numel;
     p->bound.role = PENSTOCK_ROLE_VALUES;
-    p->bound.dtype = PENSTOCK_FLOAT32;
+    p->bound.dtype = DTYPE;
     p->bound.split = PENSTOCK_SPLIT_BY_ELEMENT;
     p->bound.flags = PENSTOCK_SECTION_EXACT;
     p->bounds[0] = &p->bound;
@@ -92,6 +101,10 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
     needs[i]->part_alignment = 1;
     needs[i]->period = 1;
     needs[i]->scope = PENSTOCK_SCOPE_ITEM;
+#ifdef SCRATCH
+    needs[i]->scope = PENSTOCK_SCOPE_BUCKET;
+    needs[i]->scratch_bytes = items[i]->numel * sizeof(element);
+#endif
     needs[i]->flags = PENSTOCK_NEED_LINEAR | (self->share == 1.0 ? PENSTOCK_NEED_LOSSLESS : 0u);
   }
   return NULL;
@@ -102,15 +115,21 @@ static penstock_status* encode(void* instance, const penstock_exec* exec, const 
                                penstock_payload* const* payloads) {
   const struct identity* self = instance;
   uint64_t i, e;
+#ifdef SCRATCH
+  uint64_t needed = 0;
+  for (i = 0; i < n_items; ++i) needed += items[i]->numel * sizeof(element);
+  if (exec->scratch_bytes < needed)
+    return fail(PENSTOCK_INTERNAL, "identity-c: less scratch than was asked for");
+#endif
   (void)exec;
   (void)step;
   (void)round;
   for (i = 0; i < n_items; ++i) {
-    float* work = items[i]->work.data;
+    element* work = items[i]->work.data;
     penstock_section* section = payloads[i]->sections[0];
-    float* values = section->data;
+    element* values = section->data;
     for (e = 0; e < items[i]->numel; ++e) {
-      values[e] = (float)(self->share * work[e]);
+      values[e] = (element)(self->share * work[e]);
       if ((items[i]->flags & PENSTOCK_ITEM_KEEP) != 0) work[e] -= values[e];
     }
     section->count = items[i]->numel;
@@ -129,11 +148,11 @@ static penstock_status* decode(void* instance, const penstock_exec* exec, const 
   (void)step;
   (void)round;
   for (i = 0; i < n_items; ++i) {
-    float* out = items[i]->out.data;
+    element* out = items[i]->out.data;
     if ((flags & PENSTOCK_DECODE_FIRST) != 0) memset(out, 0, items[i]->numel * sizeof *out);
     for (r = 0; r < n_ranks; ++r) {
       const penstock_payload* payload = payloads[i * n_ranks + r];
-      const float* values;
+      const element* values;
       if (payload->kind == PENSTOCK_PAYLOAD_ABSENT) continue;
       if (payload->kind != PENSTOCK_PAYLOAD_DENSE || payload->n_sections != 1 ||
           payload->sections[0]->count != items[i]->numel) {

@@ -189,9 +189,11 @@ class _DistributedOptimizer:
     def reset_compression_state(self) -> None:
         """Forgets residuals and the like, also after a failure in the middle of a step;
         collective."""
-        self._deferred.forget()
-        self._exchange.abandon()
-        self._exchange.set.reset()
+        try:
+            self._exchange.set.reset()  # ends the step, into the gradients that are still held
+        finally:
+            self._deferred.forget()
+            self._exchange.abandon()
 
     def report(self) -> dict[str, Any]:
         """The plan of this optimizer's gradients and their counters."""

@@ -1,0 +1,57 @@
+// Compressors that the tests build for one promise of the runtime to plugins.
+
+#include "core/pipeline/testing.hpp"
+
+#include <filesystem>
+
+namespace penstock {
+namespace {
+
+using testing::make_set;
+using testing::scheme_text;
+using testing::with_ranks;
+
+// A scheme of the test plugin in `folder`, whose compressor is identity-c, in one bucket.
+std::string scheme_of(const std::string& folder, const std::string& tables = "") {
+  const std::string program = std::filesystem::canonical("/proc/self/exe").parent_path().string();
+  return scheme_text(
+      "compressor = \"identity-c\"\nmemory = \"none\"\nscheduler = \"fusion\"",
+      fmt::format("allow_insecure_paths = true\nplugin_path = [\"{}/plugins/{}\"]\n{}", program,
+                  folder, tables));
+}
+
+// The plugin refuses a call with less than it asked for all items of the call together.
+TEST(Plugins, HaveScratchForAllItemsOfACallWhateverMemoriesTheseHave) {
+  const std::string rule = "[[rule]]\nmatch = { name = \"b\" }\nmemory = \"residual\"\n";
+  with_ranks(2, scheme_of("scratch", rule), [&](Runtime& runtime, uint32_t rank) {
+    auto set = make_set(runtime, {{"a", {3000}}, {"b", {2000}}, {"c", {1000}}});
+    ASSERT_OK(set.status());
+    std::vector<std::vector<float>> gradients;
+    for (const size_t numel : {3000, 2000, 1000}) gradients.emplace_back(numel, float(2 * rank));
+    ASSERT_OK(testing::run_step(*set.value(), gradients));
+    for (const auto& values : gradients)
+      for (const float value : values) ASSERT_EQ(value, 1);
+  });
+}
+
+// A product with 1.0 / 49 is a little less than 1, and integers are truncated.
+TEST(Plugins, OfIntegersGetTheMeanOfAsManyRanksAsThereAre) {
+  constexpr uint32_t kManyRanks = 49;
+  with_ranks(kManyRanks, scheme_of("integers"), [&](Runtime& runtime, uint32_t) {
+    auto set = make_set(runtime, {{"a", {3}, PENSTOCK_INT32}});
+    ASSERT_OK(set.status());
+    std::vector<int32_t> values = {1, 0, -7};
+    std::vector<float> none;
+    penstock_tensor tensor = testing::view_of(none);
+    tensor.data = values.data();
+    tensor.numel = values.size();
+    tensor.dtype = PENSTOCK_INT32;
+    ASSERT_OK(set.value()->gradient_ready(0, tensor));
+    ASSERT_OK(set.value()->wait_all());
+    ASSERT_OK(set.value()->step_end(true));
+    EXPECT_EQ(values, (std::vector<int32_t>{1, 0, -7}));
+  });
+}
+
+}  // namespace
+}  // namespace penstock
