@@ -46,6 +46,16 @@ inline constexpr uint32_t kSignTile = 8192;      // elements; each warp packs 10
 inline constexpr uint32_t kVoteWords = 256;      // 64-bit words of a tile, one to a thread
 inline constexpr uint32_t kSendersAtOnce = 256;  // whose zeros are looked up together
 
+// ---- Low-rank products ----
+// They fix the order of summation.
+inline constexpr uint32_t kProductThreads = 256;
+inline constexpr uint32_t kProductWidth = 32;     // columns of a factor that one sweep multiplies
+inline constexpr uint32_t kProductColumns = 128;  // of the matrix, staged at a time
+inline constexpr uint32_t kProductRows = 32;      // the same, where rows are summed
+inline constexpr uint32_t kProductBlocks = 1024;  // a few for each multiprocessor of the largest
+inline constexpr uint32_t kMostSegments = 64;     // of a sum, each summed by a block
+inline constexpr uint32_t kSegmentFewest = 256;   // terms of a segment; whole stages
+
 // ---- Packing ----
 inline constexpr uint32_t kPackThreads = 256;  // eight codes to a thread
 
