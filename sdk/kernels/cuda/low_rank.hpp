@@ -1,5 +1,6 @@
-// Products of a matrix with tall, thin factors on a device: what ../low_rank.hpp does on the CPU,
-// for ranks of 1 to 256; others are refused. Contract of all functions: workspace.hpp.
+// Products of a matrix with tall, thin factors on a device, and the orthogonalisation of such
+// factors: what ../low_rank.hpp does on the CPU, for ranks of 1 to 256; others are refused.
+// Contract of all functions: workspace.hpp.
 //
 // The matrix is read once, 32 neighbours at a time, for every 32 columns of the factor.
 //
@@ -47,5 +48,14 @@ uint64_t multiply_workspace_bytes(const Shape& shape) noexcept;
 // out = scale * (p q^T).
 [[nodiscard]] int32_t expand(const Shape& shape, const float* p, const float* q, float scale,
                              float* out, void* stream) noexcept;
+
+uint64_t orthogonalise_workspace_bytes(uint64_t rows, uint64_t rank) noexcept;
+
+// As orthogonalise of ../low_rank.hpp, with its promises and its rules for columns that are
+// dependent or not finite, but not with its bits: sums over rows, in double, have an order of their
+// own that depends on rows and rank alone. *zero_columns, in device memory, is the number of zero
+// columns; it may be null. Seven launches, whatever the input: the device decides which have work.
+[[nodiscard]] int32_t orthogonalise(float* p, uint64_t rows, uint64_t rank, uint64_t* zero_columns,
+                                    Workspace workspace, void* stream) noexcept;
 
 }  // namespace penstock::kernels::cuda::low_rank

@@ -175,7 +175,8 @@ int main(int argc, char** argv) {
                {"signs", check_signs},
                {"stochastic", check_stochastic},
                {"values", check_values},
-               {"low-rank", check_low_rank}};
+               {"low-rank", check_low_rank},
+               {"orthogonalise", check_orthogonalise}};
   check_refusals();
   bool found = only.empty();
   for (const auto& part : parts) {

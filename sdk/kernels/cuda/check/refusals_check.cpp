@@ -49,10 +49,29 @@ void refuse_low_rank() {
   refused(good, q.data(), scratch.get(), &incomplete, "a fold without its momentum");
 }
 
+void refuse_orthogonalise() {
+  Array<float> p(100);
+  Array<uint64_t> zeros(1);
+  const uint64_t bytes = low_rank::orthogonalise_workspace_bytes(50, 2);
+  Scratch scratch(bytes);
+  const auto refused = [&](float* factor, uint64_t rank, Workspace workspace, const char* why) {
+    REQUIRE(low_rank::orthogonalise(factor, 50, rank, zeros.data(), workspace, nullptr) ==
+                cudaErrorInvalidValue,
+            why);
+  };
+  refused(p.data(), 0, scratch.get(), "rank");
+  refused(p.data(), low_rank::kMostRank + 1, scratch.get(), "rank");
+  refused(nullptr, 2, scratch.get(), "no factor");
+  refused(p.data(), 2, {scratch.get().data, bytes - 1}, "a workspace too small");
+  refused(p.data(), 2, {nullptr, bytes}, "no workspace");
+  refused(p.data(), 2, {static_cast<char*>(scratch.get().data) + 8, bytes}, "a crooked workspace");
+}
+
 }  // namespace
 
 void check_refusals() {
   refuse_low_rank();
+  refuse_orthogonalise();
   Array<float> x(100);
   Array<uint32_t> indices(100);
   Array<uint64_t> words(100);
