@@ -1,4 +1,5 @@
-// Compensate for one element, on a device. Internal to the CUDA kernels.
+// Compensate for one element, on a device, and the choice of a kernel by its form. Internal to the
+// CUDA kernels.
 #pragma once
 
 #include <penstock/memory.h>
@@ -35,6 +36,19 @@ template <uint32_t kForm>
 __device__ void store_fold(const Fold& fold, uint64_t i, float work, const FoldInput& in) {
   fold.work[i] = work;
   if constexpr (kForm != PENSTOCK_FORM_AFFINE) fold.momentum[i] = in.momentum;
+}
+
+// Calls use.template operator()<kForm>() with the form of a fold, which chooses a kernel.
+template <typename Use>
+void with_form(uint32_t form, Use&& use) {
+  if (form == PENSTOCK_FORM_AFFINE)
+    use.template operator()<PENSTOCK_FORM_AFFINE>();
+  else if (form == PENSTOCK_FORM_HEAVY_BALL)
+    use.template operator()<PENSTOCK_FORM_HEAVY_BALL>();
+  else if (form == PENSTOCK_FORM_NESTEROV)
+    use.template operator()<PENSTOCK_FORM_NESTEROV>();
+  else
+    use.template operator()<PENSTOCK_FORM_NONE>();
 }
 
 // Whether a fold is one of the published forms with the arrays it needs.

@@ -22,19 +22,6 @@ struct Compensate {
   }
 };
 
-// Calls use.template operator()<kForm>() with the form of a fold.
-template <typename Use>
-void with_form(uint32_t form, Use&& use) {
-  if (form == PENSTOCK_FORM_AFFINE)
-    use.template operator()<PENSTOCK_FORM_AFFINE>();
-  else if (form == PENSTOCK_FORM_HEAVY_BALL)
-    use.template operator()<PENSTOCK_FORM_HEAVY_BALL>();
-  else if (form == PENSTOCK_FORM_NESTEROV)
-    use.template operator()<PENSTOCK_FORM_NESTEROV>();
-  else
-    use.template operator()<PENSTOCK_FORM_NONE>();
-}
-
 void queue_compensate(Queue& queue, const Fold* fold, uint64_t n) {
   if (fold == nullptr) return;
   with_form(fold->form, [&]<uint32_t kForm>() {

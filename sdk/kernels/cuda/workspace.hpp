@@ -17,7 +17,8 @@
 //    error of the work itself shows at the next synchronisation, as everywhere in CUDA.
 //
 // Results have the bits of the CPU's kernels of the same name, whatever the device, except sums in
-// floating point, which have an order of their own (reduce.hpp). All functions are [any].
+// floating point, which have an order of their own (reduce.hpp, low_rank.hpp). All functions are
+// [any].
 #pragma once
 
 #include <cstdint>

@@ -145,6 +145,7 @@ void run(const Options& options, const char* device) {
                   [] { return true; }});
   add_selection(rows, x);
   add_quantisation(rows, x);
+  add_low_rank(rows, x);
   Timer timer;
   for (const Row& row : rows) {
     (void)timer.time(row);

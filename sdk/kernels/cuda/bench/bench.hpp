@@ -52,5 +52,6 @@ std::vector<float> gradient(uint64_t n);
 
 void add_selection(std::vector<Row>& rows, const std::vector<float>& x);
 void add_quantisation(std::vector<Row>& rows, const std::vector<float>& x);
+void add_low_rank(std::vector<Row>& rows, const std::vector<float>& x);
 
 }  // namespace penstock::kernels::cuda::bench

@@ -174,7 +174,9 @@ int main(int argc, char** argv) {
                {"sums", check_sums},
                {"signs", check_signs},
                {"stochastic", check_stochastic},
-               {"values", check_values}};
+               {"values", check_values},
+               {"low-rank", check_low_rank},
+               {"orthogonalise", check_orthogonalise}};
   check_refusals();
   bool found = only.empty();
   for (const auto& part : parts) {
