@@ -145,7 +145,7 @@ Status Set::close() {
 }
 
 void Set::launch_deferred() {
-  if (!defers_) return;
+  if (!defers_ || buckets_.empty()) return;  // empty: a change of plan failed half-way
   auto& phase = buckets_[step.phase];
   // The forward needs the layers that backward reached last.
   for (auto bucket = phase.rbegin(); bucket != phase.rend(); ++bucket)
@@ -252,6 +252,17 @@ Status Set::flush() {
 
 Status Set::step_end(bool applied) {
   PENSTOCK_TRY(wait_all());
+  const uint64_t ending = step.index;
+  Status status = finish_step(applied);
+  if (status.ok()) return {};
+  // Half changed, perhaps on this rank alone: no step can follow, and the others must not wait for
+  // one.
+  status = status.with_context(fmt::format("set '{}', end of step {}", name, ending));
+  runtime_.give_up(status);
+  return status;
+}
+
+Status Set::finish_step(bool applied) {
   if (!applied) {
     PENSTOCK_TRY(engine->run([&] {
       for (auto& bucket : buckets_[step.phase]) PENSTOCK_TRY(give_back_own(*bucket));

@@ -70,6 +70,7 @@ class Set final : public SetContext {
   // `awaited` null: what is waited for concerns all buckets.
   Status wait_until(const std::function<bool()>& finished, std::string_view what,
                     Gradient* awaited = nullptr);
+  Status finish_step(bool applied);
   void arm();
   Status usable() const;  // with the mutex held
   void bucket_ended(BucketRun& bucket, const Status& status) override;
@@ -85,7 +86,9 @@ class Set final : public SetContext {
   Status examine_gradients();
   Result<Option> examine(const Gradient& gradient, const std::string& compressor,
                          const std::string& memory);
-  Status check_fit_of_set();
+  Status check_stages();
+  Result<FitAdvice> check_fit_of_set();
+  void warn(const FitAdvice& advice);
   ModelFacts model_facts() const;
   PlanFacts plan_facts() const;
   Result<Plan> agree_on_plan();

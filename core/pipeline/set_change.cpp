@@ -14,17 +14,12 @@ namespace penstock {
 // A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
 // into the step's gradients.
 Status Set::replan() {
-  const Scheme next = config_.at_step(step.index);
-  if (next.collective != scheme_.collective || next.transport != scheme_.transport)
-    return unimplemented(
-        "the switch at step {} changes the collective of set '{}'; this version keeps it for a "
-        "whole run",
-        step.index, name);
-  PENSTOCK_TRY(drain_replaced(next));
+  PENSTOCK_TRY(drain_replaced(config_.at_step(step.index)));
   buckets_.clear();  // they point at the instances
   PENSTOCK_TRY(adopt_scheme(step.index));
   PENSTOCK_TRY(examine_gradients());
-  PENSTOCK_TRY(check_fit_of_set());
+  PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
+  warn(advice);
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
   return install(std::move(plan));
 }

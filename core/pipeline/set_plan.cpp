@@ -21,8 +21,7 @@ Result<std::unique_ptr<Set>> Set::create(Runtime& runtime,
   PENSTOCK_TRY(set->agree_on_declaration().with_context(fmt::format("set '{}'", set->name)));
   PENSTOCK_TRY(set->adopt_scheme(0).with_context(fmt::format("set '{}'", set->name)));
   PENSTOCK_TRY(set->open_channels().with_context(fmt::format("set '{}'", set->name)));
-  PENSTOCK_TRY(set->examine_gradients().with_context(fmt::format("set '{}'", set->name)));
-  PENSTOCK_TRY(set->check_fit_of_set().with_context(fmt::format("set '{}'", set->name)));
+  PENSTOCK_TRY(set->check_stages().with_context(fmt::format("set '{}'", set->name)));
   PENSTOCK_ASSIGN(Plan plan, set->agree_on_plan());
   PENSTOCK_TRY(set->install(std::move(plan)).with_context(fmt::format("set '{}'", set->name)));
   for (const Channel* channel : set->open_channels_) {
@@ -134,7 +133,34 @@ Result<Set::Option> Set::examine(const Gradient& gradient, const std::string& co
   return option;
 }
 
-Status Set::check_fit_of_set() {
+// All stages before the first step: what does not fit must not show in the middle of a run.
+Status Set::check_stages() {
+  PENSTOCK_TRY(examine_gradients());
+  PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
+  warn(advice);
+  bool changed = false;
+  for (uint64_t stage : config_.stages()) {
+    if (stage == 0) continue;
+    changed = true;
+    const auto fits = [&]() -> Status {
+      PENSTOCK_TRY(adopt_scheme(stage));
+      PENSTOCK_TRY(examine_gradients());
+      return check_fit_of_set().status();  // its warnings come when it is in force
+    };
+    PENSTOCK_TRY(fits().with_context(fmt::format("from step {} on", stage)));
+  }
+  if (!changed) return {};
+  PENSTOCK_TRY(adopt_scheme(0));
+  return examine_gradients();
+}
+
+void Set::warn(const FitAdvice& advice) {
+  if (rank != 0) return;
+  for (const std::string& warning : advice.warnings)
+    runtime_.log().write(LogLevel::warning, "fit", warning);
+}
+
+Result<FitAdvice> Set::check_fit_of_set() {
   FitInput input;
   for (size_t i = 0; i < options_.size(); ++i)
     for (const Option& option : options_[i])
@@ -158,11 +184,7 @@ Status Set::check_fit_of_set() {
       const bool gathered = options[0].candidate.combine == PENSTOCK_COMBINE_GATHER;
       input.arena_bytes += most * (gathered ? 1 + world : 2);
     }
-  PENSTOCK_ASSIGN(FitAdvice advice, check_fit(input));
-  if (rank == 0)
-    for (const std::string& warning : advice.warnings)
-      runtime_.log().write(LogLevel::warning, "fit", warning);
-  return {};
+  return check_fit(input);
 }
 
 // ---- the plan ----

@@ -113,7 +113,8 @@ Status Set::reset() {
 
 Result<std::string> Set::report() {
   nlohmann::json buckets = nlohmann::json::array();
-  for (uint32_t phase = 0; phase < period_; ++phase)
+  // None where a change of plan failed half-way.
+  for (size_t phase = 0; phase < buckets_.size(); ++phase)
     for (const auto& bucket : buckets_[phase]) {
       nlohmann::json items = nlohmann::json::array();
       for (const ItemRun& item : bucket->items) {

@@ -1,6 +1,7 @@
 #include "core/plugin/resolve.hpp"
 
 #include "core/base/hash.hpp"
+#include "core/plugin/fit.hpp"
 
 namespace penstock {
 
@@ -35,11 +36,29 @@ Status check_lent(const InstanceConfig& instance) {
                           setting.where.text(), title_of(instance), key);
 }
 
+// Channels are opened once, for the whole run.
+Status check_kept(const Scheme& first, const Scheme& later, uint64_t step) {
+  const auto compare = [&](const char* key, const std::string& before,
+                           const std::string& after) -> Status {
+    if (before == after) return {};
+    return unimplemented(
+        "{}: the switch at step {} changes scheme.{} from {} to {}; this version keeps the "
+        "collective and the transport for a whole run",
+        later.where.at(key).text(), step, key, quoted_text(before), quoted_text(after));
+  };
+  PENSTOCK_TRY(compare("collective", first.collective, later.collective));
+  return compare("transport", first.transport, later.transport);
+}
+
 }  // namespace
 
 Status check_config(const Config& config, Registry& registry) {
+  const Scheme first = config.at_step(0);
   for (uint64_t stage : config.stages()) {
     const Scheme scheme = config.at_step(stage);
+    PENSTOCK_TRY(check_kept(first, scheme, stage));
+    if (const auto route = scheme.where.find("route"); route != scheme.where.end())
+      PENSTOCK_TRY(check_route_is_there(scheme.route).with_context(route->second.text()));
     for (const auto& [key, instance] : scheme.instances) {
       if (is_lent(instance)) {
         PENSTOCK_TRY(check_lent(instance));
