@@ -21,7 +21,9 @@ Status Set::replan() {
   PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
   warn(advice);
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
-  return install(std::move(plan));
+  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
+  install(std::move(plan), std::move(buckets));
+  return {};
 }
 
 // Memories whose plugin changes for a gradient hand over what they keep; the others keep it by
@@ -145,8 +147,10 @@ Status Set::observe() {
   if (links_.empty()) PENSTOCK_TRY(measure_links());
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
   if (plan == plan_) return {};
-  buckets_.clear();
-  return install(std::move(plan));
+  buckets_.clear();  // before the new ones take memory
+  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
+  install(std::move(plan), std::move(buckets));
+  return {};
 }
 
 // Time of a message = alpha + beta * bytes, from a small and a large sum; the median of a few.

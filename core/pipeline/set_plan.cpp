@@ -23,7 +23,9 @@ Result<std::unique_ptr<Set>> Set::create(Runtime& runtime,
   PENSTOCK_TRY(set->open_channels().with_context(fmt::format("set '{}'", set->name)));
   PENSTOCK_TRY(set->check_stages().with_context(fmt::format("set '{}'", set->name)));
   PENSTOCK_ASSIGN(Plan plan, set->agree_on_plan());
-  PENSTOCK_TRY(set->install(std::move(plan)).with_context(fmt::format("set '{}'", set->name)));
+  auto buckets = set->make_buckets(plan);
+  PENSTOCK_TRY(buckets.status().with_context(fmt::format("set '{}'", set->name)));
+  set->install(std::move(plan), std::move(buckets.value()));
   for (const Channel* channel : set->open_channels_) {
     set->bytes_at_start_ += channel->bytes_sent.load();
     set->messages_at_start_ += channel->messages_sent.load();
@@ -272,7 +274,7 @@ Result<Plan> Set::agree_on_plan() {
   return plan;
 }
 
-Status Set::install(Plan plan) {
+Result<Set::Buckets> Set::make_buckets(const Plan& plan) {
   // Gradients that a phase leaves out are compensated in it: they share a bucket that sends
   // nothing.
   std::vector<BucketPlan> all = plan.buckets;
@@ -287,7 +289,7 @@ Status Set::install(Plan plan) {
       if (!present[i]) rest.pieces.push_back({i, 0, gradients_[i]->numel, 0});
     if (!rest.pieces.empty()) all.push_back(std::move(rest));
   }
-  std::vector<std::vector<std::unique_ptr<BucketRun>>> buckets(period_);
+  Buckets buckets(period_);
   store_.begin_plan();
   for (const BucketPlan& bucket : all) {
     auto& phase = buckets[bucket.phase];
@@ -295,6 +297,10 @@ Status Set::install(Plan plan) {
     phase.push_back(std::move(made));
   }
   store_.end_plan();
+  return buckets;
+}
+
+void Set::install(Plan plan, Buckets buckets) {
   buckets_ = std::move(buckets);
   plan_ = std::move(plan);
   where_.assign(period_, std::vector<std::vector<BucketRun*>>(gradients_.size()));
@@ -313,7 +319,6 @@ Status Set::install(Plan plan) {
   exec.scratch_bytes = scratch.bytes();
   number_messages(plan_);
   measured_.begin(gradients_.size(), buckets_.empty() ? 0 : buckets_[0].size());
-  return {};
 }
 
 // Positions of messages in a phase: as the plan lists them, else bucket after bucket, round after
