@@ -269,13 +269,13 @@ Status Set::finish_step(bool applied) {
       return Status();
     }));
   }
+  settle_carries(applied);
   const uint64_t ended = now_us();
   uint64_t last_ready = first_ready_us_;
   {
     std::lock_guard lock(mutex_);
     for (auto& gradient : gradients_) {
       if (where_[step.phase][gradient->index].empty()) continue;
-      gradient->has_carry = false;
       totals_.gradient_bytes += gradient->numel * dtype_bytes(gradient->dtype);
       last_ready = std::max(last_ready, gradient->ready_us);
       measured_.add_ready(gradient->index, double(gradient->ready_us - first_ready_us_));
@@ -295,6 +295,26 @@ Status Set::finish_step(bool applied) {
   PENSTOCK_TRY(compare_replicated());
   arm();
   return {};
+}
+
+// A carry is gone once a memory has it, or an applied result. Otherwise it waits for the next step:
+// the memory that kept it is no more, and nothing else would bring it back.
+void Set::settle_carries(bool applied) {
+  for (auto& bucket : buckets_[step.phase])
+    for (ItemRun& item : bucket->items) {
+      Gradient& gradient = *item.gradient;
+      if (!gradient.has_carry) continue;
+      const bool kept = item.work_is != PENSTOCK_WORK_IS_GRAD && bucket->compensated;
+      const bool in_result = !bucket->is_void && applied;
+      if (kept || in_result)
+        std::fill_n(gradient.carry.as<float>() + item.piece.first, item.piece.numel, 0.0f);
+      else
+        gradient.carry_stays = true;
+    }
+  for (auto& gradient : gradients_) {
+    gradient->has_carry = gradient->has_carry && gradient->carry_stays;
+    gradient->carry_stays = false;
+  }
 }
 
 // Makes the set ready for the gradients of the next step.

@@ -84,6 +84,7 @@ class Set final : public SetContext {
   Status wait_until(const std::function<bool()>& finished, std::string_view what,
                     Gradient* awaited = nullptr);
   Status finish_step(bool applied);
+  void settle_carries(bool applied);
   void arm();
   Status usable() const;  // with the mutex held
   void bucket_ended(BucketRun& bucket, const Status& status) override;
