@@ -36,6 +36,44 @@ TEST(Switches, ThatChangeTheCollectiveOrItsTransportAreRefusedAtTheStart) {
       << runtime.status().message();
 }
 
+TEST(Switches, ThatChangeOptionsOfTheCollectiveOrItsTransportAreRefusedAtTheStart) {
+  struct Change {
+    const char *scheme, *option;
+  };
+  for (const Change& change :
+       {Change{"collective = \"loopback\"\n", "collective.loopback.size = 2"},
+        Change{"collective = \"oktopk\"\ntransport = \"loopback\"\n",
+               "collective.loopback.size = 2"},
+        Change{"collective = \"oktopk\"\ntransport = \"loopback\"\n",
+               "collective.oktopk.threshold_period = 7"}}) {
+    const std::string text =
+        std::string("[scheme]\n") + change.scheme + kTopK + switch_to(change.option);
+    const auto runtime = open_rank(testing::rank_config(text, "change-test", 0, 1));
+    ASSERT_FALSE(runtime.ok()) << change.option;
+    EXPECT_TRUE(contains(runtime.status().message(), "the switch at step 2 changes collective."))
+        << runtime.status().message();
+  }
+}
+
+TEST(Switches, ThatRepeatAnOptionOfTheCollectivePass) {
+  const std::string text = scheme_text(kTopK, switch_to("collective.loopback.size = 1"));
+  ASSERT_OK(open_rank(testing::rank_config(text, "change-test", 0, 1)).status());
+}
+
+TEST(SchemesOfASet, CannotGiveTheTransportOtherOptionsThanTheRunJoinedWith) {
+  with_ranks(2, scheme_text(kTopK), [&](Runtime& runtime, uint32_t) {
+    const std::string scheme = "[scheme]\ncollective = \"loopback\"\n";
+    ASSERT_OK(make_set(runtime, kShapes, 0, "plain", scheme).status());
+    ASSERT_OK(make_set(runtime, kShapes, 0, "same", scheme + "[collective.loopback]\nsize = 2\n")
+                  .status());
+    const auto other =
+        make_set(runtime, kShapes, 0, "other", scheme + "[collective.loopback]\nsize = 3\n");
+    ASSERT_FALSE(other.ok());
+    EXPECT_TRUE(contains(other.status().message(), "collective.loopback.size is not what the run"))
+        << other.status().message();
+  });
+}
+
 TEST(Switches, ToARouteThatIsNotThereAreRefusedAtTheStart) {
   const std::string text = scheme_text(kTopK, switch_to("scheme.route = \"shard\""));
   const auto runtime = open_rank(testing::rank_config(text, "change-test", 0, 1));

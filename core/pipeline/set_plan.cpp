@@ -70,6 +70,7 @@ Status Set::adopt_scheme(uint64_t at) {
 
 Status Set::open_channels() {
   CollectiveInstance& transport = runtime_.transport();
+  PENSTOCK_TRY(check_opened(scheme_, transport, runtime_.registry()));
   PENSTOCK_ASSIGN(channel, runtime_.open_channel("set " + name, ranks_, transport, nullptr));
   open_channels_.push_back(channel);
   if (scheme_.transport.empty()) {
