@@ -135,6 +135,12 @@ TEST(Switches, ThatFailOnTheWayLeaveASetThatRefusesFurtherSteps) {
                  const Status next = set.value()->gradient_ready(0, view_of(gradients[0]));
                  EXPECT_TRUE(contains(next.message(), "is torn")) << next.message();
                  ASSERT_OK(set.value()->report().status());
+                 // What the advice promises holds, and nothing else is promised.
+                 EXPECT_TRUE(contains(next.message(), "; start again, then load a saved state"))
+                     << next.message();
+                 EXPECT_FALSE(contains(next.message(), "reset")) << next.message();
+                 EXPECT_TRUE(contains(set.value()->reset().message(), "could not make a plan"));
+                 EXPECT_TRUE(contains(set.value()->load("").message(), "could not make a plan"));
                });
 }
 

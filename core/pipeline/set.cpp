@@ -26,8 +26,8 @@ Set::~Set() {
 Status Set::usable() const {
   if (torn_.ok()) return {};
   return failed_precondition(
-      "set '{}' is torn: an earlier step failed ({}); load a saved state, reset it, or start again",
-      name, torn_.message());
+      "set '{}' is torn: an earlier step failed ({}); start again, then load a saved state", name,
+      torn_.message());
 }
 
 // ---- gradients ----

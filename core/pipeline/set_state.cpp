@@ -94,10 +94,6 @@ Status Set::load(std::string_view bytes) {
     std::memcpy(gradients_[i]->carry.data(), carries[i].data(),
                 std::min<uint64_t>(carries[i].size(), gradients_[i]->carry.bytes()));
   }
-  {
-    std::lock_guard lock(mutex_);
-    torn_ = Status();
-  }
   arm();
   return {};
 }
@@ -140,7 +136,6 @@ Status Set::reset() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return running_ == 0; });
-    torn_ = Status();
   }
   store_.zero();
   for (auto& gradient : gradients_) gradient->has_carry = false;

@@ -187,8 +187,8 @@ class _DistributedOptimizer:
         compression_state.load(self._exchange.set, state_dict)
 
     def reset_compression_state(self) -> None:
-        """Forgets residuals and the like, also after a failure in the middle of a step;
-        collective."""
+        """Forgets residuals and the like, between two steps; collective. After a failure in
+        the middle of a step the run is over: start again."""
         self._deferred.forget()
         self._exchange.abandon()
         self._exchange.set.reset()
