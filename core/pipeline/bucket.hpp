@@ -163,6 +163,7 @@ class BucketRun {
   bool started = false;         // its job; under the set's mutex
   bool nonfinite = false;       // on this rank
   bool is_void = false;         // on some rank: the bucket is given up
+  bool compensated = false;     // the memories have seen this rank's gradients
   uint32_t rounds_encoded = 0;  // an item whose last round is among them was taken out of work
   bool ran = false;             // in this step
   uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, exchange_start_us = 0;

@@ -25,6 +25,7 @@ struct Gradient {
   // mostly empty. [engine]
   Buffer carry;
   bool has_carry = false;
+  bool carry_stays = false;  // while a step ends: some of it still waits
 
   // Guarded by the set's mutex.
   enum class Stage { open, ready, done };

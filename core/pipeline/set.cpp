@@ -26,8 +26,8 @@ Set::~Set() {
 Status Set::usable() const {
   if (torn_.ok()) return {};
   return failed_precondition(
-      "set '{}' is torn: an earlier step failed ({}); load a saved state, reset it, or start again",
-      name, torn_.message());
+      "set '{}' is torn: an earlier step failed ({}); start again, then load a saved state", name,
+      torn_.message());
 }
 
 // ---- gradients ----
@@ -150,7 +150,7 @@ Status Set::close() {
 }
 
 void Set::launch_deferred() {
-  if (!defers_) return;
+  if (!defers_ || buckets_.empty()) return;  // empty: a change of plan failed half-way
   auto& phase = buckets_[step.phase];
   // The forward needs the layers that backward reached last.
   for (auto bucket = phase.rbegin(); bucket != phase.rend(); ++bucket)
@@ -273,19 +273,30 @@ Status Set::flush() {
 
 Status Set::step_end(bool applied) {
   PENSTOCK_TRY(wait_all());
+  const uint64_t ending = step.index;
+  Status status = finish_step(applied);
+  if (status.ok()) return {};
+  // Half changed, perhaps on this rank alone: no step can follow, and the others must not wait for
+  // one.
+  status = status.with_context(fmt::format("set '{}', end of step {}", name, ending));
+  runtime_.give_up(status);
+  return status;
+}
+
+Status Set::finish_step(bool applied) {
   if (!applied) {
     PENSTOCK_TRY(engine->run([&] {
       for (auto& bucket : buckets_[step.phase]) PENSTOCK_TRY(give_back_own(*bucket));
       return Status();
     }));
   }
+  settle_carries(applied);
   const uint64_t ended = now_us();
   uint64_t last_ready = first_ready_us_;
   {
     std::lock_guard lock(mutex_);
     for (auto& gradient : gradients_) {
       if (where_[step.phase][gradient->index].empty()) continue;
-      gradient->has_carry = false;
       totals_.gradient_bytes += gradient->numel * dtype_bytes(gradient->dtype);
       last_ready = std::max(last_ready, gradient->ready_us);
       measured_.add_ready(gradient->index, double(gradient->ready_us - first_ready_us_));
@@ -305,6 +316,26 @@ Status Set::step_end(bool applied) {
   PENSTOCK_TRY(compare_replicated());
   arm();
   return {};
+}
+
+// A carry is gone once a memory has it, or an applied result. Otherwise it waits for the next step:
+// the memory that kept it is no more, and nothing else would bring it back.
+void Set::settle_carries(bool applied) {
+  for (auto& bucket : buckets_[step.phase])
+    for (ItemRun& item : bucket->items) {
+      Gradient& gradient = *item.gradient;
+      if (!gradient.has_carry) continue;
+      const bool kept = item.work_is != PENSTOCK_WORK_IS_GRAD && bucket->compensated;
+      const bool in_result = !bucket->is_void && applied;
+      if (kept || in_result)
+        std::fill_n(gradient.carry.as<float>() + item.piece.first, item.piece.numel, 0.0f);
+      else
+        gradient.carry_stays = true;
+    }
+  for (auto& gradient : gradients_) {
+    gradient->has_carry = gradient->has_carry && gradient->carry_stays;
+    gradient->carry_stays = false;
+  }
 }
 
 // Makes the set ready for the gradients of the next step.

@@ -60,6 +60,19 @@ class Set final : public SetContext {
     CandidateFacts candidate;
   };
 
+  using Buckets = std::vector<std::vector<std::unique_ptr<BucketRun>>>;  // per phase
+
+  // What a scheme comes to, with the state that goes with it; buckets point into it.
+  struct Adopted {
+    Scheme scheme;
+    std::map<std::pair<Kind, std::string>, std::unique_ptr<CompressorInstance>> compressors;
+    std::map<std::pair<Kind, std::string>, std::unique_ptr<MemoryInstance>> memories;
+    std::unique_ptr<SchedulerInstance> scheduler;
+    std::vector<std::vector<Option>> options;
+    uint32_t period = 1;
+    StateStore store;
+  };
+
   explicit Set(Runtime& runtime) : runtime_(runtime) {}
 
   // set.cpp
@@ -73,6 +86,8 @@ class Set final : public SetContext {
   // `awaited` null: what is waited for concerns all buckets.
   Status wait_until(const std::function<bool()>& finished, std::string_view what,
                     Gradient* awaited = nullptr);
+  Status finish_step(bool applied);
+  void settle_carries(bool applied);
   void arm();
   Status usable() const;  // with the mutex held
   void bucket_ended(BucketRun& bucket, const Status& status) override;
@@ -88,11 +103,14 @@ class Set final : public SetContext {
   Status examine_gradients();
   Result<Option> examine(const Gradient& gradient, const std::string& compressor,
                          const std::string& memory);
-  Status check_fit_of_set();
+  Status check_stages();
+  Result<FitAdvice> check_fit_of_set();
+  void warn(const FitAdvice& advice);
   ModelFacts model_facts() const;
   PlanFacts plan_facts() const;
   Result<Plan> agree_on_plan();
-  Status install(Plan plan);
+  Result<Buckets> make_buckets(const Plan& plan);
+  void install(Plan plan, Buckets buckets);
   Result<std::unique_ptr<BucketRun>> make_bucket(const BucketPlan& plan, uint32_t number);
   Status plan_items(BucketRun& bucket);
   Status complete_item(BucketRun& bucket, ItemRun& item, const penstock_compressor_need& compressor,
@@ -101,6 +119,10 @@ class Set final : public SetContext {
   Status claim_states(ItemRun& item, const penstock_compressor_need& compressor,
                       const penstock_memory_need& memory);
   void number_messages(const Plan& plan);
+
+  // set_state.cpp
+  void swap_adopted(Adopted& other);
+  Result<Buckets> prepare_saved(uint64_t saved_step, const Plan& plan, std::string_view tensors);
 
   // set_change.cpp
   Status replan();
@@ -124,8 +146,8 @@ class Set final : public SetContext {
   uint32_t period_ = 1;
   Plan plan_;
   StateStore store_;
-  std::vector<std::vector<std::unique_ptr<BucketRun>>> buckets_;  // per phase
-  std::vector<std::vector<std::vector<BucketRun*>>> where_;       // per phase and gradient
+  Buckets buckets_;
+  std::vector<std::vector<std::vector<BucketRun*>>> where_;  // per phase and gradient
   std::vector<uint64_t> messages_per_phase_;
   bool defers_ = false;
   std::vector<Channel*> open_channels_;

@@ -14,19 +14,16 @@ namespace penstock {
 // A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
 // into the step's gradients.
 Status Set::replan() {
-  const Scheme next = config_.at_step(step.index);
-  if (next.collective != scheme_.collective || next.transport != scheme_.transport)
-    return unimplemented(
-        "the switch at step {} changes the collective of set '{}'; this version keeps it for a "
-        "whole run",
-        step.index, name);
-  PENSTOCK_TRY(drain_replaced(next));
+  PENSTOCK_TRY(drain_replaced(config_.at_step(step.index)));
   buckets_.clear();  // they point at the instances
   PENSTOCK_TRY(adopt_scheme(step.index));
   PENSTOCK_TRY(examine_gradients());
-  PENSTOCK_TRY(check_fit_of_set());
+  PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
+  warn(advice);
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
-  return install(std::move(plan));
+  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
+  install(std::move(plan), std::move(buckets));
+  return {};
 }
 
 // Memories whose plugin changes for a gradient hand over what they keep; the others keep it by
@@ -146,8 +143,10 @@ Status Set::observe() {
   if (links_.empty()) PENSTOCK_TRY(measure_links());
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
   if (plan == plan_) return {};
-  buckets_.clear();
-  return install(std::move(plan));
+  buckets_.clear();  // before the new ones take memory
+  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
+  install(std::move(plan), std::move(buckets));
+  return {};
 }
 
 // Time of a message = alpha + beta * bytes, from a small and a large sum; the median of a few.

@@ -21,10 +21,11 @@ Result<std::unique_ptr<Set>> Set::create(Runtime& runtime,
   PENSTOCK_TRY(set->agree_on_declaration().with_context(fmt::format("set '{}'", set->name)));
   PENSTOCK_TRY(set->adopt_scheme(0).with_context(fmt::format("set '{}'", set->name)));
   PENSTOCK_TRY(set->open_channels().with_context(fmt::format("set '{}'", set->name)));
-  PENSTOCK_TRY(set->examine_gradients().with_context(fmt::format("set '{}'", set->name)));
-  PENSTOCK_TRY(set->check_fit_of_set().with_context(fmt::format("set '{}'", set->name)));
+  PENSTOCK_TRY(set->check_stages().with_context(fmt::format("set '{}'", set->name)));
   PENSTOCK_ASSIGN(Plan plan, set->agree_on_plan());
-  PENSTOCK_TRY(set->install(std::move(plan)).with_context(fmt::format("set '{}'", set->name)));
+  auto buckets = set->make_buckets(plan);
+  PENSTOCK_TRY(buckets.status().with_context(fmt::format("set '{}'", set->name)));
+  set->install(std::move(plan), std::move(buckets.value()));
   for (const Channel* channel : set->open_channels_) {
     set->bytes_at_start_ += channel->bytes_sent.load();
     set->messages_at_start_ += channel->messages_sent.load();
@@ -69,6 +70,7 @@ Status Set::adopt_scheme(uint64_t at) {
 
 Status Set::open_channels() {
   CollectiveInstance& transport = runtime_.transport();
+  PENSTOCK_TRY(check_opened(scheme_, transport, runtime_.registry()));
   PENSTOCK_ASSIGN(channel, runtime_.open_channel("set " + name, ranks_, transport, nullptr));
   open_channels_.push_back(channel);
   if (scheme_.transport.empty()) {
@@ -134,7 +136,34 @@ Result<Set::Option> Set::examine(const Gradient& gradient, const std::string& co
   return option;
 }
 
-Status Set::check_fit_of_set() {
+// All stages before the first step: what does not fit must not show in the middle of a run.
+Status Set::check_stages() {
+  PENSTOCK_TRY(examine_gradients());
+  PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
+  warn(advice);
+  bool changed = false;
+  for (uint64_t stage : config_.stages()) {
+    if (stage == 0) continue;
+    changed = true;
+    const auto fits = [&]() -> Status {
+      PENSTOCK_TRY(adopt_scheme(stage));
+      PENSTOCK_TRY(examine_gradients());
+      return check_fit_of_set().status();  // its warnings come when it is in force
+    };
+    PENSTOCK_TRY(fits().with_context(fmt::format("from step {} on", stage)));
+  }
+  if (!changed) return {};
+  PENSTOCK_TRY(adopt_scheme(0));
+  return examine_gradients();
+}
+
+void Set::warn(const FitAdvice& advice) {
+  if (rank != 0) return;
+  for (const std::string& warning : advice.warnings)
+    runtime_.log().write(LogLevel::warning, "fit", warning);
+}
+
+Result<FitAdvice> Set::check_fit_of_set() {
   FitInput input;
   for (size_t i = 0; i < options_.size(); ++i)
     for (const Option& option : options_[i])
@@ -158,11 +187,7 @@ Status Set::check_fit_of_set() {
       const bool gathered = options[0].candidate.combine == PENSTOCK_COMBINE_GATHER;
       input.arena_bytes += most * (gathered ? 1 + world : 2);
     }
-  PENSTOCK_ASSIGN(FitAdvice advice, check_fit(input));
-  if (rank == 0)
-    for (const std::string& warning : advice.warnings)
-      runtime_.log().write(LogLevel::warning, "fit", warning);
-  return {};
+  return check_fit(input);
 }
 
 // ---- the plan ----
@@ -250,7 +275,7 @@ Result<Plan> Set::agree_on_plan() {
   return plan;
 }
 
-Status Set::install(Plan plan) {
+Result<Set::Buckets> Set::make_buckets(const Plan& plan) {
   // Gradients that a phase leaves out are compensated in it: they share a bucket that sends
   // nothing.
   std::vector<BucketPlan> all = plan.buckets;
@@ -265,7 +290,7 @@ Status Set::install(Plan plan) {
       if (!present[i]) rest.pieces.push_back({i, 0, gradients_[i]->numel, 0});
     if (!rest.pieces.empty()) all.push_back(std::move(rest));
   }
-  std::vector<std::vector<std::unique_ptr<BucketRun>>> buckets(period_);
+  Buckets buckets(period_);
   store_.begin_plan();
   for (const BucketPlan& bucket : all) {
     auto& phase = buckets[bucket.phase];
@@ -273,6 +298,10 @@ Status Set::install(Plan plan) {
     phase.push_back(std::move(made));
   }
   store_.end_plan();
+  return buckets;
+}
+
+void Set::install(Plan plan, Buckets buckets) {
   buckets_ = std::move(buckets);
   plan_ = std::move(plan);
   where_.assign(period_, std::vector<std::vector<BucketRun*>>(gradients_.size()));
@@ -291,7 +320,6 @@ Status Set::install(Plan plan) {
   exec.scratch_bytes = scratch.bytes();
   number_messages(plan_);
   measured_.begin(gradients_.size(), buckets_.empty() ? 0 : buckets_[0].size());
-  return {};
 }
 
 // Positions of messages in a phase: as the plan lists them, else bucket after bucket, round after

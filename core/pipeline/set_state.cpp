@@ -76,14 +76,18 @@ Status Set::load(std::string_view bytes) {
     if (running_ != 0)
       return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
   }
+  Adopted other;  // outlives the buckets that point into it, old ones or new ones
+  swap_adopted(other);
+  Result<Buckets> buckets = prepare_saved(saved_step, plan, tensors);
+  if (!buckets.ok()) {
+    swap_adopted(other);
+    exec.scratch = scratch.data();  // may have grown
+    exec.scratch_bytes = scratch.bytes();
+    return buckets.status();
+  }
   drop_step();
   step.index = saved_step;
-  buckets_.clear();
-  PENSTOCK_TRY(adopt_scheme(saved_step));
-  PENSTOCK_TRY(examine_gradients());
-  PENSTOCK_TRY(check_plan(plan, plan_facts(), scheduler_->name()));
-  PENSTOCK_TRY(install(std::move(plan)));
-  PENSTOCK_TRY(store_.read(tensors));
+  install(std::move(plan), std::move(buckets.value()));
   for (size_t i = 0; i < gradients_.size(); ++i) {
     gradients_[i]->has_carry = !carries[i].empty();
     if (carries[i].empty()) continue;
@@ -91,12 +95,41 @@ Status Set::load(std::string_view bytes) {
     std::memcpy(gradients_[i]->carry.data(), carries[i].data(),
                 std::min<uint64_t>(carries[i].size(), gradients_[i]->carry.bytes()));
   }
-  {
-    std::lock_guard lock(mutex_);
-    torn_ = Status();
-  }
   arm();
   return {};
+}
+
+void Set::swap_adopted(Adopted& other) {
+  std::swap(scheme_, other.scheme);
+  std::swap(compressors_, other.compressors);
+  std::swap(memories_, other.memories);
+  std::swap(scheduler_, other.scheduler);
+  std::swap(options_, other.options);
+  std::swap(period_, other.period);
+  std::swap(store_, other.store);
+}
+
+// All of a load that can fail: nothing that runs a step has changed when it does.
+Result<Set::Buckets> Set::prepare_saved(uint64_t saved_step, const Plan& plan,
+                                        std::string_view tensors) {
+  PENSTOCK_TRY(adopt_scheme(saved_step));
+  PENSTOCK_TRY(examine_gradients());
+  // A checksum has passed: the plan is whole, and of another set or scheme.
+  if (const Status fits = check_plan(plan, plan_facts(), scheduler_->name()); !fits.ok())
+    return mismatch(
+        "the saved plan does not fit set '{}' ({}): load it under the configuration it was saved "
+        "with",
+        name, fits.message());
+  // What the scheme's route was checked for holds for no other.
+  for (const BucketPlan& bucket : plan.buckets)
+    if (bucket.route != scheme_.route)
+      return mismatch(
+          "the saved plan of set '{}' takes the route \"{}\", its scheme the route \"{}\": load it "
+          "under the configuration it was saved with",
+          name, route_name(bucket.route), route_name(scheme_.route));
+  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
+  PENSTOCK_TRY(store_.read(tensors));
+  return buckets;
 }
 
 Status Set::reset() {
@@ -105,7 +138,6 @@ Status Set::reset() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return running_ == 0; });
-    torn_ = Status();
   }
   drop_step();
   store_.zero();
@@ -116,7 +148,8 @@ Status Set::reset() {
 
 Result<std::string> Set::report() {
   nlohmann::json buckets = nlohmann::json::array();
-  for (uint32_t phase = 0; phase < period_; ++phase)
+  // None where a change of plan failed half-way.
+  for (size_t phase = 0; phase < buckets_.size(); ++phase)
     for (const auto& bucket : buckets_[phase]) {
       nlohmann::json items = nlohmann::json::array();
       for (const ItemRun& item : bucket->items) {

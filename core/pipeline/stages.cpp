@@ -117,6 +117,7 @@ void skip(BucketRun& bucket, const MessageRun& message) {
 void stage_in(BucketRun& bucket) {
   bucket.nonfinite = false;
   bucket.is_void = false;
+  bucket.compensated = false;
   bucket.rounds_encoded = 0;
   bucket.ran = true;
   bucket.failure = Status();
@@ -154,6 +155,7 @@ Status compensate(BucketRun& bucket) {
   const uint64_t start = now_us();
   // Under `strict` no rank adds anything of a step that is not finite somewhere.
   if (!bucket.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
+    bucket.compensated = true;
     for (MemoryCall& call : bucket.memory_calls) {
       const float* summed =
           call.n_scalars == 0 ? nullptr : bucket.prologue->send.as<float>() + call.scalars_first;

@@ -41,8 +41,8 @@ inline Result<std::unique_ptr<Runtime>> open_rank(const std::string& config) {
 
 inline Result<std::unique_ptr<Set>> make_set(Runtime& runtime,
                                              const std::vector<GradientShape>& gradients,
-                                             uint32_t flags = 0,
-                                             const std::string& name = "model") {
+                                             uint32_t flags = 0, const std::string& name = "model",
+                                             const std::string& scheme = "") {
   std::vector<penstock_gradient_declaration> declarations(gradients.size());
   std::vector<const penstock_gradient_declaration*> pointers;
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -61,6 +61,7 @@ inline Result<std::unique_ptr<Set>> make_set(Runtime& runtime,
   declaration.name = str(name);
   declaration.gradients = pointers.data();
   declaration.n_gradients = pointers.size();
+  declaration.scheme = str(scheme);
   declaration.flags = flags | PENSTOCK_SET_TELLS_OUTCOME;
   return Set::create(runtime, declaration);
 }

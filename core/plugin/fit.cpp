@@ -29,11 +29,7 @@ const CollectiveFacts& base_of(const FitInput& input) {
 }
 
 Status check_route(const FitInput& input) {
-  if (input.route == PENSTOCK_ROUTE_HIERARCHICAL || input.route == PENSTOCK_ROUTE_SHARD) {
-    return unimplemented(
-        "route \"{}\" is not available in this version; use route = \"flat\" or \"split\"",
-        route_name(input.route));
-  }
+  PENSTOCK_TRY(check_route_is_there(input.route));
   if ((input.scheduler.routes & (uint64_t{1} << input.route)) == 0) {
     std::string offered;
     for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route) {
@@ -237,6 +233,13 @@ void add_group(FitInput& input, FitGroup group) {
     }
   }
   input.groups.push_back(std::move(group));
+}
+
+Status check_route_is_there(uint32_t route) {
+  if (route != PENSTOCK_ROUTE_HIERARCHICAL && route != PENSTOCK_ROUTE_SHARD) return {};
+  return unimplemented(
+      "route \"{}\" is not available in this version; use route = \"flat\" or \"split\"",
+      route_name(route));
 }
 
 Result<FitAdvice> check_fit(const FitInput& input) {

@@ -87,6 +87,9 @@ struct FitAdvice {
 // memory, size.
 Result<FitAdvice> check_fit(const FitInput& input);
 
+// UNIMPLEMENTED for a route that this version does not have.
+Status check_route_is_there(uint32_t route);
+
 // Adds the facts of a further phase of the same item: plan's needs are only valid until the next
 // plan call.
 void merge_phase(CompressorFacts& facts, const CompressorFacts& next);

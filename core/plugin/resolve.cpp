@@ -1,6 +1,7 @@
 #include "core/plugin/resolve.hpp"
 
 #include "core/base/hash.hpp"
+#include "core/plugin/fit.hpp"
 
 namespace penstock {
 
@@ -35,11 +36,58 @@ Status check_lent(const InstanceConfig& instance) {
                           setting.where.text(), title_of(instance), key);
 }
 
+// "" when what `wanted` itself gives is what `opened` has; else the name of the first that differs.
+std::string first_changed(const InstanceConfig& wanted, const OptionValues& wanted_values,
+                          const OptionValues& opened) {
+  const std::vector<std::string> mine = wanted_values.lines(true), theirs = opened.lines(true);
+  for (const auto& [key, setting] : wanted.options)
+    for (size_t i = 0; i < mine.size() && i < theirs.size(); ++i)
+      if (mine[i] != theirs[i] && mine[i].starts_with(key + " = ")) return key;
+  return "";
+}
+
+Status check_kept_options(const InstanceConfig& before, const InstanceConfig& after, uint64_t step,
+                          Registry& registry) {
+  if (is_lent(after)) return {};
+  PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(after, registry));
+  PENSTOCK_ASSIGN(const OptionValues first, options_for(before, *plugin));
+  PENSTOCK_ASSIGN(const OptionValues later, options_for(after, *plugin));
+  const std::string key = first_changed(after, later, first);
+  if (key.empty()) return {};
+  return unimplemented(
+      "{}: the switch at step {} changes {}.{}; this version keeps the collective and the "
+      "transport "
+      "for a whole run",
+      after.options.at(key).where.text(), step, title_of(after), key);
+}
+
+// Channels are opened once, for the whole run.
+Status check_kept(const Scheme& first, const Scheme& later, uint64_t step, Registry& registry) {
+  const auto compare = [&](const char* key, const std::string& before,
+                           const std::string& after) -> Status {
+    if (before == after) return {};
+    return unimplemented(
+        "{}: the switch at step {} changes scheme.{} from {} to {}; this version keeps the "
+        "collective and the transport for a whole run",
+        later.where.at(key).text(), step, key, quoted_text(before), quoted_text(after));
+  };
+  PENSTOCK_TRY(compare("collective", first.collective, later.collective));
+  PENSTOCK_TRY(compare("transport", first.transport, later.transport));
+  for (const std::string& name : {later.collective, later.transport})
+    if (!name.empty())
+      PENSTOCK_TRY(check_kept_options(*first.find(Kind::collective, name),
+                                      *later.find(Kind::collective, name), step, registry));
+  return {};
+}
+
 }  // namespace
 
 Status check_config(const Config& config, Registry& registry) {
+  const Scheme first = config.at_step(0);
   for (uint64_t stage : config.stages()) {
     const Scheme scheme = config.at_step(stage);
+    if (const auto route = scheme.where.find("route"); route != scheme.where.end())
+      PENSTOCK_TRY(check_route_is_there(scheme.route).with_context(route->second.text()));
     for (const auto& [key, instance] : scheme.instances) {
       if (is_lent(instance)) {
         PENSTOCK_TRY(check_lent(instance));
@@ -48,8 +96,26 @@ Status check_config(const Config& config, Registry& registry) {
       PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
       PENSTOCK_ASSIGN(const OptionValues values, options_for(instance, *plugin));
     }
+    if (stage != 0) PENSTOCK_TRY(check_kept(first, scheme, stage, registry));
   }
   return {};
+}
+
+Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Registry& registry) {
+  const InstanceConfig* wanted = scheme.find(Kind::collective, opened.name());
+  if (wanted == nullptr || is_lent(*wanted) || opened.plugin() == nullptr) return {};
+  if (wanted->id() != opened.plugin()->record.id)
+    return failed_precondition(
+        "{}: {} is the plugin {}, but the run joined over {}: one transport per run",
+        wanted->where.text(), title_of(*wanted), wanted->id(), opened.plugin()->record.id);
+  PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(*wanted, registry));
+  PENSTOCK_ASSIGN(const OptionValues values, options_for(*wanted, *plugin));
+  const std::string key = first_changed(*wanted, values, opened.options());
+  if (key.empty()) return {};
+  return failed_precondition(
+      "{}: {}.{} is not what the run joined with: one transport per run, so set it in the "
+      "configuration of the run",
+      wanted->options.at(key).where.text(), title_of(*wanted), key);
 }
 
 Result<std::string> agreement_text(const Config& config, Registry& registry) {

@@ -15,6 +15,10 @@ inline constexpr std::string_view kLentCollective = "lent";
 // transport: it needs no plugin.
 Status check_config(const Config& config, Registry& registry);
 
+// FAILED_PRECONDITION where `scheme` wants another plugin or other options of the transport than
+// the run has opened: those that it gives itself, the others are the run's.
+Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Registry& registry);
+
 // Config::agreement_text over the registry's plugins: their versions, file hashes and resolved
 // options included.
 Result<std::string> agreement_text(const Config& config, Registry& registry);

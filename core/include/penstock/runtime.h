@@ -138,7 +138,7 @@ PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t appl
 PENSTOCK_API penstock_status* penstock_set_save(penstock_set* set, void* context,
                                                 void (*sink)(void* context, const void* data, uint64_t size));
 PENSTOCK_API penstock_status* penstock_set_load(penstock_set* set, const void* data, uint64_t size);
-/* Zeroes all state and makes a torn set usable again. Collective. */
+/* Zeroes all state, between two steps. Collective. Refused when the run was given up, as after a step that failed. */
 PENSTOCK_API penstock_status* penstock_set_reset(penstock_set* set);
 
 /* JSON: the set's plan, counters per gradient and step. */

@@ -278,7 +278,7 @@ class GradientSet:
         self._call(self.library.set_load, data, len(data))
 
     def reset(self) -> None:
-        """Zeroes all state and makes a torn set usable again; collective."""
+        """Zeroes all state between two steps; collective."""
         self._call(self.library.set_reset)
         self.in_flight.clear()
 

@@ -187,8 +187,8 @@ class _DistributedOptimizer:
         compression_state.load(self._exchange.set, state_dict)
 
     def reset_compression_state(self) -> None:
-        """Forgets residuals and the like, also after a failure in the middle of a step;
-        collective."""
+        """Forgets residuals and the like; collective. A step under way ends first. After a failure in
+        the middle of a step the run is over: start again."""
         try:
             self._exchange.set.reset()  # ends the step, into the gradients that are still held
         finally:
