@@ -37,7 +37,7 @@ class Recipe:
     def setting(self) -> str:
         """What differs from the file in conf/, in words."""
         words = [f"{key.split('.')[-1]} = {value}" for key, value in self.changes.items()]
-        return ", ".join(words + [f"no {table}s" for table in self.without]) or "as published"
+        return ", ".join(words + [f"without [[{table}]]" for table in self.without]) or "as published"
 
     def table(self) -> toml_text.Table:
         """The scheme as nested dictionaries, changes applied."""

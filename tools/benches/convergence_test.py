@@ -1,0 +1,48 @@
+"""What the table of convergence says of a pair of runs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benches import convergence  # noqa: E402
+from quickstart_job.recipes import KNOWN, recipe  # noqa: E402
+
+GOOD = convergence.Comparison(
+    name="topk-residual",
+    label="top-k 1 %",
+    setting="as published",
+    payload_bytes=100.0,
+    first_gap=0.0,
+    real_bits=3.41,
+    simulated_bits=3.4,
+    seeds=3,
+    spread=0.05,
+    trains=True,
+)
+
+
+def test_runs_that_end_within_the_spread_agree() -> None:
+    assert GOOD.verdict == "agrees"
+    assert replace(GOOD, real_bits=3.46).verdict == "**differs**"
+    assert replace(GOOD, first_gap=0.01).verdict == "**differs**"
+
+
+def test_two_runs_that_stay_at_chance_do_not_agree() -> None:
+    assert replace(GOOD, trains=False).verdict == "**does not train**"
+
+
+def test_a_row_says_what_its_file_in_conf_has_not() -> None:
+    assert convergence.setting_words(recipe("s-sgd"), "text") == "as published"
+    assert convergence.setting_words(recipe("dgc"), "text") == "density = 0.01, without [[switch]]; momentum 0"
+    assert convergence.setting_words(recipe("ef-sign"), "text") == "as published"
+    assert convergence.setting_words(recipe("ef-sign"), "digits") == "as published; momentum 0"
+    assert convergence.setting_words(recipe("signum"), "text") == "as published; rate 0.001; momentum 0"
+
+
+def test_every_scheme_has_a_row_of_its_own() -> None:
+    rows = {(recipe(name).label, recipe(name).setting) for name in KNOWN}
+    assert len(rows) == len(KNOWN)
