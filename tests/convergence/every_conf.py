@@ -27,7 +27,8 @@ SEED = 1
 
 def build(chosen: Recipe, task: DigitsTask) -> tuple[torch.nn.Module, Any]:
     model = task.make_model(SEED)
-    plain = torch.optim.SGD(model.parameters(), **chosen.optimizer(task.name))
+    sgd = chosen.optimizer(task.name)
+    plain = torch.optim.SGD(model.parameters(), lr=sgd["learning_rate"], momentum=sgd["momentum"])
     return model, hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters(), scheme=chosen.text())
 
 

@@ -37,7 +37,8 @@ def fingerprint(model: nn.Module) -> str:
 def train(task: Task, chosen: Recipe, scheme: str | None, steps: int, seed: int, style: str) -> report.Result:
     """Trains under one scheme (none: the runtime's). Every rank gets the same losses; times and bytes are its own."""
     model = task.make_model(seed)
-    plain = torch.optim.SGD(model.parameters(), **chosen.optimizer(task.name))
+    sgd = chosen.optimizer(task.name)
+    plain = torch.optim.SGD(model.parameters(), lr=sgd["learning_rate"], momentum=sgd["momentum"])
     optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters(), scheme=scheme)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
