@@ -166,11 +166,12 @@ void Communication::loop() {
   unsigned idle_polls = 0;
   for (;;) {
     if (!take_work(idle_polls)) break;
-    for (const auto* task : taken_tasks_) (*task)();
     if (!taken_tasks_.empty() || !taken_.empty()) idle_polls = 0;
-    taken_tasks_.clear();
+    // Messages first: a task that closes a channel comes after all that was handed over for it.
     for (const Submission& submission : taken_) start(submission);
     taken_.clear();
+    for (const auto* task : taken_tasks_) (*task)();
+    taken_tasks_.clear();
     idle_polls = poll_once() ? 0 : idle_polls + 1;
     if (std::exchange(some_finished_, false) && listener_ != nullptr) listener_->polled();
   }
