@@ -107,7 +107,7 @@ _RECIPES = (
         "redsync quantised 1 %",
         {"compressor.redsync.density": 0.01, "compressor.redsync.quantised": True},
         ("rule",),
-        momentum_on=_PLAIN_ON_DIGITS,
+        momentum=0.0,  # with it the text diverges, simulated or not: entries of one sign go every other step
     ),
     Recipe("sidco", CONF / "sidco.toml", "sidco 1 %", {"compressor.sidco.density": 0.01}),
     Recipe(
