@@ -36,6 +36,9 @@ Status check_lent(const InstanceConfig& instance) {
                           setting.where.text(), title_of(instance), key);
 }
 
+constexpr std::string_view kKeptForTheRun =
+    "this version keeps the collective and the transport for a whole run";
+
 // "" when what `wanted` itself gives is what `opened` has; else the name of the first that differs.
 std::string first_changed(const InstanceConfig& wanted, const OptionValues& wanted_values,
                           const OptionValues& opened) {
@@ -54,11 +57,9 @@ Status check_kept_options(const InstanceConfig& before, const InstanceConfig& af
   PENSTOCK_ASSIGN(const OptionValues later, options_for(after, *plugin));
   const std::string key = first_changed(after, later, first);
   if (key.empty()) return {};
-  return unimplemented(
-      "{}: the switch at step {} changes {}.{}; this version keeps the collective and the "
-      "transport "
-      "for a whole run",
-      after.options.at(key).where.text(), step, title_of(after), key);
+  return unimplemented("{}: the switch at step {} changes {}.{}; {}",
+                       after.options.at(key).where.text(), step, title_of(after), key,
+                       kKeptForTheRun);
 }
 
 // Channels are opened once, for the whole run.
@@ -66,10 +67,9 @@ Status check_kept(const Scheme& first, const Scheme& later, uint64_t step, Regis
   const auto compare = [&](const char* key, const std::string& before,
                            const std::string& after) -> Status {
     if (before == after) return {};
-    return unimplemented(
-        "{}: the switch at step {} changes scheme.{} from {} to {}; this version keeps the "
-        "collective and the transport for a whole run",
-        later.where.at(key).text(), step, key, quoted_text(before), quoted_text(after));
+    return unimplemented("{}: the switch at step {} changes scheme.{} from {} to {}; {}",
+                         later.where.at(key).text(), step, key, quoted_text(before),
+                         quoted_text(after), kKeptForTheRun);
   };
   PENSTOCK_TRY(compare("collective", first.collective, later.collective));
   PENSTOCK_TRY(compare("transport", first.transport, later.transport));
