@@ -1,4 +1,4 @@
-// Compressors that the tests build for one promise of the runtime to plugins.
+// Plugins that the tests build for one promise of the runtime to plugins.
 
 #include "core/pipeline/testing.hpp"
 
@@ -11,13 +11,19 @@ using testing::make_set;
 using testing::scheme_text;
 using testing::with_ranks;
 
-// A scheme of the test plugin in `folder`, whose compressor is identity-c, in one bucket.
-std::string scheme_of(const std::string& folder, const std::string& tables = "") {
+// A scheme with the test plugin in `folder`; `tables` go on with [runtime].
+std::string scheme_with(const std::string& folder, const std::string& keys,
+                        const std::string& tables) {
   const std::string program = std::filesystem::canonical("/proc/self/exe").parent_path().string();
   return scheme_text(
-      "compressor = \"identity-c\"\nmemory = \"none\"\nscheduler = \"fusion\"",
-      fmt::format("allow_insecure_paths = true\nplugin_path = [\"{}/plugins/{}\"]\n{}", program,
-                  folder, tables));
+      keys, fmt::format("allow_insecure_paths = true\nplugin_path = [\"{}/plugins/{}\"]\n{}",
+                        program, folder, tables));
+}
+
+// The plugin's compressor is identity-c; all gradients are in one bucket.
+std::string scheme_of(const std::string& folder, const std::string& tables = "") {
+  return scheme_with(
+      folder, "compressor = \"identity-c\"\nmemory = \"none\"\nscheduler = \"fusion\"", tables);
 }
 
 // The plugin refuses a call with less than it asked for all items of the call together.
@@ -51,6 +57,37 @@ TEST(Plugins, OfIntegersGetTheMeanOfAsManyRanksAsThereAre) {
     ASSERT_OK(set.value()->step_end(true));
     EXPECT_EQ(values, (std::vector<int32_t>{1, 0, -7}));
   });
+}
+
+// Top-k keeps the smaller entry; the next plan sends all, and the memory has nothing more to keep.
+TEST(Schedulers, ThatChooseAnotherCandidateLoseNothingThatTheMemoryKept) {
+  for (const char* lossless : {"none", "all"})
+    with_ranks(
+        2,
+        scheme_with(
+            "turns",
+            fmt::format(
+                "compressor = \"topk\"\ncandidates = [\"topk\", \"{}\"]\nmemory = \"residual\"\n"
+                "scheduler = \"turns-c\"",
+                lossless),
+            "[compressor.topk]\ndensity = 0.5\n"
+            "[compressor.all]\nplugin = \"topk\"\ndensity = 1\n"),
+        [&](Runtime& runtime, uint32_t) {
+          auto set = make_set(runtime, {{"weight", {2}}});
+          ASSERT_OK(set.status());
+          std::vector<std::vector<float>> gradients{{8, -3}};
+          ASSERT_OK(testing::run_step(*set.value(), gradients));
+          EXPECT_EQ(gradients[0], (std::vector<float>{8, 0}));
+          gradients[0] = {0.5f, 0.25f};
+          ASSERT_OK(testing::run_step(*set.value(), gradients));
+          EXPECT_EQ(gradients[0], (std::vector<float>{0.5f, -2.75f}));
+          gradients[0] = {1, 2};
+          ASSERT_OK(testing::run_step(*set.value(), gradients));
+          EXPECT_EQ(gradients[0], (std::vector<float>{0, 2}));
+          gradients[0] = {0, 0};
+          ASSERT_OK(testing::run_step(*set.value(), gradients));
+          EXPECT_EQ(gradients[0], (std::vector<float>{1, 0}));
+        });
 }
 
 }  // namespace

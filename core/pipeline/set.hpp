@@ -126,8 +126,10 @@ class Set final : public SetContext {
 
   // set_change.cpp
   Status replan();
-  Status drain_replaced(const Scheme& before);
-  bool becomes_lossless(const Choice& choice, const Gradient& gradient);
+  Status replace_plan(Plan plan);
+  Status drain_replaced(const Plan& next);
+  static bool keeps_no_more(const ItemRun& item, const std::vector<const Option*>& chosen);
+  Status drain(ItemRun& item);
   Status observe();
   Status compare_replicated();
   Status measure_links();

@@ -14,66 +14,69 @@ namespace penstock {
 // A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
 // into the step's gradients.
 Status Set::replan() {
-  PENSTOCK_TRY(drain_replaced(config_.at_step(step.index)));
-  buckets_.clear();  // they point at the instances
-  PENSTOCK_TRY(adopt_scheme(step.index));
-  PENSTOCK_TRY(examine_gradients());
-  PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
-  warn(advice);
-  PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
+  // The buckets that hand over point into these.
+  const auto compressors = std::move(compressors_);
+  const auto memories = std::move(memories_);
+  const auto plan_next = [&]() -> Result<Plan> {
+    PENSTOCK_TRY(adopt_scheme(step.index));
+    PENSTOCK_TRY(examine_gradients());
+    PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
+    warn(advice);
+    return agree_on_plan();
+  };
+  Result<Plan> plan = plan_next();
+  if (plan.ok()) return replace_plan(std::move(plan.value()));
+  buckets_.clear();
+  return plan.status();
+}
+
+Status Set::replace_plan(Plan plan) {
+  const Status drained = drain_replaced(plan);
+  buckets_.clear();  // before the new ones take memory, and before what they point into is gone
+  PENSTOCK_TRY(drained);
   PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
   install(std::move(plan), std::move(buckets));
   return {};
 }
 
-// Memories whose plugin changes for a gradient hand over what they keep; the others keep it by
+// Memories that keep nothing more for a gradient hand over what they keep; the others keep it by
 // name.
-Status Set::drain_replaced(const Scheme& next) {
+Status Set::drain_replaced(const Plan& next) {
+  std::vector<std::vector<const Option*>> chosen(gradients_.size());
+  for (const BucketPlan& bucket : next.buckets)
+    for (const PiecePlan& piece : bucket.pieces)
+      chosen[piece.gradient].push_back(&options_[piece.gradient][piece.choice]);
   return engine->run([&]() -> Status {
-    for (auto& bucket : buckets_[0]) {
-      for (ItemRun& item : bucket->items) {
-        const Gradient& gradient = *item.gradient;
-        const Choice choice =
-            next.choose({gradient.name, gradient.shape.size(), gradient.numel, gradient.dtype});
-        const InstanceConfig* memory = next.find(Kind::memory, choice.memory);
-        const bool same_memory =
-            memory != nullptr && memory->id() == item.memory->plugin()->record.id;
-        if (!PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain)) continue;
-        // The same memory keeps nothing more for a compressor that loses nothing any more: another
-        // one, or the same with other options.
-        const bool is_lossless = (item.for_memory.flags & PENSTOCK_ITEM_LOSSLESS) != 0;
-        if (same_memory && (is_lossless || !becomes_lossless(choice, gradient))) continue;
-        if (item.gradient->carry.bytes() == 0)
-          item.gradient->carry = Buffer(gradient.numel * sizeof(float));
-        if (!item.gradient->has_carry)
-          std::memset(item.gradient->carry.data(), 0, item.gradient->carry.bytes());
-        item.gradient->has_carry = true;
-        penstock_item temporary = item.for_memory;
-        temporary.out.dtype = PENSTOCK_FLOAT32;
-        temporary.out.data = item.gradient->carry.as<float>() + item.piece.first;
-        const penstock_item* items[] = {&temporary};
-        PENSTOCK_TRY(from_c(item.memory->table()->drain(item.memory->self(), &exec, items, 1)));
-      }
-    }
+    for (auto& bucket : buckets_[0])
+      for (ItemRun& item : bucket->items)
+        if (keeps_no_more(item, chosen[item.gradient->index])) PENSTOCK_TRY(drain(item));
     return {};
   });
 }
 
-// Whether the next scheme's compressor for this gradient loses nothing, so that its memory keeps
-// nothing.
-bool Set::becomes_lossless(const Choice& choice, const Gradient& gradient) {
-  auto compressor = make_instance<penstock_compressor>(config_.at_step(step.index),
-                                                       choice.compressor, runtime_.registry());
-  if (!compressor.ok()) return false;
-  penstock_item item{};
-  describe_item(item, gradient, {gradient.index, 0, gradient.numel, 0}, PENSTOCK_FLOAT32);
-  penstock_compressor_need need{};
-  need.struct_size = sizeof need;
-  const penstock_item* items[] = {&item};
-  penstock_compressor_need* needs[] = {&need};
-  Status status = from_c(
-      compressor.value()->table()->plan(compressor.value()->self(), 0, world, items, 1, needs));
-  return status.ok() && (need.flags & PENSTOCK_NEED_LOSSLESS) != 0;
+// Of another plugin, or the same with a compressor that loses nothing any more: another one, or the
+// same with other options.
+bool Set::keeps_no_more(const ItemRun& item, const std::vector<const Option*>& chosen) {
+  const bool was_lossless = (item.for_memory.flags & PENSTOCK_ITEM_LOSSLESS) != 0;
+  return std::any_of(chosen.begin(), chosen.end(), [&](const Option* option) {
+    const bool is_lossless = (option->compressor_facts.need_flags & PENSTOCK_NEED_LOSSLESS) != 0;
+    return option->memory->plugin()->record.id != item.memory->plugin()->record.id ||
+           (is_lossless && !was_lossless);
+  });
+}
+
+// Into the gradient's carry, which the next step adds.
+Status Set::drain(ItemRun& item) {
+  if (!PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain)) return {};
+  Gradient& gradient = *item.gradient;
+  if (gradient.carry.bytes() == 0) gradient.carry = Buffer(gradient.numel * sizeof(float));
+  if (!gradient.has_carry) std::memset(gradient.carry.data(), 0, gradient.carry.bytes());
+  gradient.has_carry = true;
+  penstock_item temporary = item.for_memory;
+  temporary.out.dtype = PENSTOCK_FLOAT32;
+  temporary.out.data = gradient.carry.as<float>() + item.piece.first;
+  const penstock_item* items[] = {&temporary};
+  return from_c(item.memory->table()->drain(item.memory->self(), &exec, items, 1));
 }
 
 // Replicated state must have the same bits on all ranks; with runtime.hash_replicated_every that is
@@ -142,11 +145,7 @@ Status Set::observe() {
   if (verdicts.front() != "plan") return {};
   if (links_.empty()) PENSTOCK_TRY(measure_links());
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
-  if (plan == plan_) return {};
-  buckets_.clear();  // before the new ones take memory
-  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
-  install(std::move(plan), std::move(buckets));
-  return {};
+  return plan == plan_ ? Status() : replace_plan(std::move(plan));
 }
 
 // Time of a message = alpha + beta * bytes, from a small and a large sum; the median of a few.

@@ -56,14 +56,7 @@ TEST_P(Conservation, DecodedSumsAndWhatIsKeptAddUpToAllGradients) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryCompressor, Conservation, ::testing::ValuesIn(compressor_files()),
-                         parameter_name);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Conservation);  // the next test says so
-
-TEST(ConservationFolder, HasCompressors) {
-  EXPECT_GE(compressor_files().size(), 8u)
-      << "PENSTOCK_PLUGIN_DIRECTORY names a folder without plugins";
-}
+PENSTOCK_TEST_EVERY_COMPRESSOR(Conservation);
 
 }  // namespace
 }  // namespace penstock::test

@@ -300,14 +300,7 @@ TEST_P(DecodeFuzz, DamagedPayloadsAreRefusedOrDecodeToFiniteNumbers) {
   EXPECT_GT(tally.decoded, 0u) << "nothing was decoded";
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryCompressor, DecodeFuzz, ::testing::ValuesIn(compressor_files()),
-                         parameter_name);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DecodeFuzz);  // the next test says so
-
-TEST(DecodeFuzzFolder, HasCompressors) {
-  EXPECT_GE(compressor_files().size(), 8u)
-      << "PENSTOCK_PLUGIN_DIRECTORY names a folder without plugins";
-}
+PENSTOCK_TEST_EVERY_COMPRESSOR(DecodeFuzz);
 
 }  // namespace
 }  // namespace penstock::test

@@ -232,14 +232,7 @@ TEST_P(HalfGradients, GiveTheFloat32ResultRoundedOnceWithEveryMemory) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryCompressor, HalfGradients,
-                         ::testing::ValuesIn(test::compressor_files()), test::parameter_name);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(HalfGradients);  // the next test says so
-
-TEST(HalfGradientsFolder, HasCompressors) {
-  EXPECT_GE(test::compressor_files().size(), 8u)
-      << "PENSTOCK_PLUGIN_DIRECTORY names a folder without plugins";
-}
+PENSTOCK_TEST_EVERY_COMPRESSOR(HalfGradients);
 
 }  // namespace
 }  // namespace penstock

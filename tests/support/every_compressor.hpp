@@ -1,5 +1,5 @@
 // The compressors that were built, as parameters of a test that looks at each of them. Whoever
-// includes this depends on all plugins (CMake) and has a test that the folder is not empty.
+// includes this depends on all plugins (CMake).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -69,3 +69,16 @@ inline penstock_compressor_traits traits_of(const LoadedPlugin& plugin) {
 }
 
 }  // namespace penstock::test
+
+// Runs the parameterized tests of Suite for each compressor; none at all is a failure that says
+// why.
+#define PENSTOCK_TEST_EVERY_COMPRESSOR(Suite)                                         \
+  INSTANTIATE_TEST_SUITE_P(EveryCompressor, Suite,                                    \
+                           ::testing::ValuesIn(::penstock::test::compressor_files()), \
+                           ::penstock::test::parameter_name);                         \
+  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Suite);                               \
+  TEST(Suite##Folder, HasCompressors) {                                               \
+    EXPECT_GE(::penstock::test::compressor_files().size(), 8u)                        \
+        << "PENSTOCK_PLUGIN_DIRECTORY names a folder without plugins";                \
+  }                                                                                   \
+  static_assert(true, "takes a semicolon")

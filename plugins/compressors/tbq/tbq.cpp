@@ -54,17 +54,13 @@ class Tbq {
  public:
   static inline const sdk::OptionList options{
       sdk::real_option("threshold", 0.05)
-          .above(0)
+          .at_least(std::numeric_limits<float>::min())
           .at_most(1e30)
           .summary("what an element must reach to be sent, and what is sent of it then")};
 
   explicit Tbq(const sdk::Options& values)
       : threshold_(static_cast<float>(values.real("threshold"))),
-        path_(plugins::agreed_code_path("tbq")) {
-    if (!(threshold_ >= std::numeric_limits<float>::min()))
-      throw sdk::invalid_argument("tbq: threshold is ", values.real("threshold"),
-                                  ", expected at least ", std::numeric_limits<float>::min());
-  }
+        path_(plugins::agreed_code_path("tbq")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

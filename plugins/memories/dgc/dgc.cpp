@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
@@ -69,8 +70,11 @@ class Dgc {
                          {"none", "norm", "norm_global", "value", "value_global"})
           .summary("clip the local gradient before it is accumulated; global: by the root mean "
                    "square over ranks of its norm"),
-      sdk::real_option("clip", 1).above(0).at_most(1e30).summary(
-          "largest norm; for value the largest magnitude; for value_global in units of the norm")};
+      sdk::real_option("clip", 1)
+          .at_least(std::numeric_limits<float>::min())
+          .at_most(1e30)
+          .summary("largest norm; for value the largest magnitude; for value_global in units of "
+                   "the norm")};
 
   explicit Dgc(const sdk::Options& values)
       : momentum_(values.real("momentum")),
@@ -78,12 +82,7 @@ class Dgc {
         masking_(values.boolean("momentum_masking")),
         clipping_(clipping_named(values.choice("clipping"))),
         clip_(values.real("clip")),
-        path_(penstock::plugins::agreed_code_path("")) {
-    if (!(static_cast<float>(clip_) >= std::numeric_limits<float>::min()))
-      throw sdk::invalid_argument("dgc: clip is ", clip_, ", expected at least ",
-                                  std::numeric_limits<float>::min(),
-                                  ", the smallest float with all its digits; 1 is the default");
-  }
+        path_(penstock::plugins::agreed_code_path("")) {}
 
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
             sdk::MemoryNeed& need) {

@@ -20,19 +20,14 @@ class Residual {
       sdk::real_option("beta", 1).at_least(0).at_most(1).summary(
           "what was not sent is kept with this factor"),
       sdk::real_option("gamma", 1)
-          .above(0)
+          .at_least(std::numeric_limits<float>::min())
           .at_most(1e30)
           .summary("the gradient is added with this factor")};
 
   explicit Residual(const sdk::Options& values)
       : beta_(values.real("beta")),
         gamma_(values.real("gamma")),
-        path_(penstock::plugins::agreed_code_path("")) {
-    if (!(static_cast<float>(gamma_) >= std::numeric_limits<float>::min()))
-      throw sdk::invalid_argument("residual: gamma is ", gamma_, ", expected at least ",
-                                  std::numeric_limits<float>::min(),
-                                  ", the smallest float with all its digits; 1 adds the gradient");
-  }
+        path_(penstock::plugins::agreed_code_path("")) {}
 
   // The residual is what is compressed: encode takes out what it sends, and the rest stays.
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
