@@ -90,5 +90,24 @@ TEST(Schedulers, ThatChooseAnotherCandidateLoseNothingThatTheMemoryKept) {
         });
 }
 
+TEST(Options, ThatAreNothingAsAFloatAreRefusedWithTheirPlace) {
+  struct Case {
+    const char *scheme, *table, *option;
+  };
+  for (const Case& c :
+       {Case{"compressor = \"topk\"\nmemory = \"residual\"", "memory.residual", "gamma"},
+        Case{"compressor = \"topk\"\nmemory = \"dgc\"", "memory.dgc", "clip"},
+        Case{"compressor = \"tbq\"\nmemory = \"residual\"", "compressor.tbq", "threshold"}}) {
+    const std::string text =
+        scheme_text(c.scheme, fmt::format("[{}]\n{} = 1e-50\n", c.table, c.option));
+    const auto runtime = testing::open_rank(testing::rank_config(text, "options-test", 0, 1));
+    ASSERT_FALSE(runtime.ok()) << c.table;
+    const std::string message(runtime.status().message());
+    EXPECT_NE(message.find(fmt::format(":8:1: {}.{} is", c.table, c.option)), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("expected a real in [1.17"), std::string::npos) << message;
+  }
+}
+
 }  // namespace
 }  // namespace penstock

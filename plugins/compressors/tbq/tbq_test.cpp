@@ -103,10 +103,5 @@ TEST(Tbq, PayloadsThatCannotBeAreRefusedByRankAndGradient) {
   EXPECT_TRUE(decode_once(rig, *payload).ok());
 }
 
-TEST(Tbq, ThresholdsBelowTheSmallestNormalFloatAreRefused) {
-  EXPECT_THROW(CompressorRig({.ranks = 1}, {{1}}, tbq(), {{"threshold", 1e-50}}),
-               std::runtime_error);
-}
-
 }  // namespace
 }  // namespace penstock::test
