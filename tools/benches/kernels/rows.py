@@ -72,7 +72,8 @@ class World:
 
 
 def pointer(array: np.ndarray) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
+    """The array's address, for a call of the door. It keeps the array alive: a row may hold on to it alone."""
+    return array.ctypes.data_as(ctypes.c_void_p)
 
 
 def aligned(count: int, dtype: Any = np.uint8) -> np.ndarray:
