@@ -9,7 +9,7 @@
 static const penstock_host* host;
 
 struct turns {
-  uint32_t plans;
+  uint32_t turn; /* steps observed: plan itself remembers nothing */
 };
 
 static penstock_status* create(const penstock_option_value* const* options, uint64_t n_options,
@@ -38,8 +38,7 @@ static penstock_status* describe(void* instance, penstock_scheduler_traits* trai
 
 static penstock_status* plan(void* instance, const penstock_model* model,
                              const penstock_plan_sink* sink) {
-  struct turns* self = instance;
-  const uint32_t turn = self->plans++;
+  const struct turns* self = instance;
   uint64_t i;
   for (i = 0; i < model->n_gradients; ++i) {
     const penstock_gradient_model* gradient = model->gradients[i];
@@ -49,7 +48,7 @@ static penstock_status* plan(void* instance, const penstock_model* model,
     penstock_status* status;
     piece.gradient = i;
     piece.numel = gradient->numel;
-    piece.choice = turn % gradient->n_candidates;
+    piece.choice = self->turn % gradient->n_candidates;
     piece.device_type = PENSTOCK_DEVICE_CPU;
     pieces[0] = &piece;
     bucket.pieces = pieces;
@@ -63,8 +62,9 @@ static penstock_status* plan(void* instance, const penstock_model* model,
 
 static penstock_status* observe(void* instance, const penstock_measurement* measurement,
                                 uint32_t* decision) {
-  (void)instance;
+  struct turns* self = instance;
   (void)measurement;
+  ++self->turn;
   *decision = PENSTOCK_MAKE_NEW_PLAN;
   return NULL;
 }
