@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 namespace penstock {
@@ -16,15 +17,21 @@ namespace penstock {
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(uint64_t bytes) : bytes_(bytes) {
-    if (bytes == 0) return;
-    const bool large = bytes >= kHugePage;
-    const uint64_t alignment = large ? kHugePage : 64;
-    const uint64_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-    if (data_ == nullptr) throw std::bad_alloc();
-    if (large) (void)madvise(data_, rounded, MADV_HUGEPAGE);  // a hint; refusal costs speed only
-    std::memset(data_, 0, rounded);
+  explicit Buffer(uint64_t bytes) {
+    if (!take(bytes)) throw std::bad_alloc();
+  }
+  // Nothing where this machine does not give that much: for sizes that a plugin asked for, where
+  // the caller can say whose they are.
+  static std::optional<Buffer> try_make(uint64_t bytes) {
+    Buffer buffer;
+    if (!buffer.take(bytes)) return std::nullopt;
+    return buffer;
+  }
+  // The same with undefined contents: of what is never used no page is ever taken.
+  static std::optional<Buffer> try_make_unwritten(uint64_t bytes) {
+    Buffer buffer;
+    if (!buffer.take(bytes, false)) return std::nullopt;
+    return buffer;
   }
   Buffer(Buffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -44,6 +51,21 @@ class Buffer {
 
  private:
   static constexpr uint64_t kHugePage = 2u << 20;
+
+  bool take(uint64_t bytes, bool zeroes = true) {
+    if (bytes == 0) return true;
+    const bool large = bytes >= kHugePage;
+    const uint64_t alignment = large ? kHugePage : 64;
+    if (bytes > ~uint64_t{0} - alignment) return false;
+    const uint64_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    data_ = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
+    if (data_ == nullptr) return false;
+    if (large) (void)madvise(data_, rounded, MADV_HUGEPAGE);  // a hint; refusal costs speed only
+    if (zeroes) std::memset(data_, 0, rounded);
+    bytes_ = bytes;
+    return true;
+  }
+
   std::byte* data_ = nullptr;
   uint64_t bytes_ = 0;
 };

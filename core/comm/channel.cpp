@@ -2,6 +2,10 @@
 
 #include "core/tensor/dtype.hpp"
 
+#include <kernels/message.hpp>
+
+#include <cmath>
+
 namespace penstock {
 namespace {
 
@@ -64,6 +68,7 @@ std::unique_ptr<Channel> make_channel(const Communication::OpenRequest& request)
     if (rank == request.my_world_rank) group.rank = static_cast<uint32_t>(channel->hosts.size());
     channel->hosts.push_back(request.world != nullptr ? request.world->hosts[rank] : 0);
   }
+  channel->spread = spread_of(channel->hosts);
   group.world_ranks = channel->world_ranks.data();
   group.hosts = channel->hosts.data();
   return channel;
@@ -115,19 +120,30 @@ uint64_t bytes_handed_over(const penstock_message& message, uint32_t group_size)
   }
 }
 
+uint64_t bytes_moved(const Channel& channel, const penstock_message& message) {
+  const uint32_t me = channel.group.rank;
+  if (message.pattern == PENSTOCK_BROADCAST && message.peer != me) return 0;
+  const uint64_t bytes = bytes_handed_over(message, channel.group.size);
+  if (message.pattern == PENSTOCK_ALL_TO_ALL)
+    return bytes - message.send_counts[me] * dtype_bytes(message.dtype);
+  return static_cast<uint64_t>(std::llround(
+      moved_bytes(channel.table, channel.instance, channel.spread, message.pattern, bytes)));
+}
+
 void count_sent(Channel& channel, const penstock_message& message) {
   if (channel.base != nullptr) return;
   channel.bytes_sent.fetch_add(bytes_handed_over(message, channel.group.size),
                                std::memory_order_relaxed);
+  channel.bytes_moved.fetch_add(bytes_moved(channel, message), std::memory_order_relaxed);
   channel.messages_sent.fetch_add(1, std::memory_order_relaxed);
 }
 
-Status deadline_error(const Channel& channel, const penstock_message& message) {
+Status limit_error(const Channel& channel, const penstock_message& message, uint64_t limit_us) {
   return deadline_exceeded(
-      "{} on channel '{}' (message {:#x}) has waited {:.1f} s for another rank; raise "
-      "runtime.deadline_s if ranks "
-      "may be that far apart",
-      pattern_name(message.pattern), channel.name, message.id, double(message.deadline_us) * 1e-6);
+      "{} on channel '{}' ({}) has waited {:g} s for other ranks, which are alive; raise "
+      "runtime.busy_limit_s if they may be busy for that long",
+      pattern_name(message.pattern), channel.name, sdk::message_name(message.id),
+      double(limit_us) * 1e-6);
 }
 
 std::string_view pattern_name(uint32_t pattern) {

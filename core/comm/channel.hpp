@@ -20,7 +20,10 @@ void count_sent(Channel& channel, const penstock_message& message);
 // Bytes at `send` that leave with a message, as counted in reports. [any]
 uint64_t bytes_handed_over(const penstock_message& message, uint32_t group_size);
 
-Status deadline_error(const Channel& channel, const penstock_message& message);
+// Bytes of it that this rank sends to others, each time they leave. [any]
+uint64_t bytes_moved(const Channel& channel, const penstock_message& message);
+
+Status limit_error(const Channel& channel, const penstock_message& message, uint64_t limit_us);
 
 // "all_reduce", ...; for messages. [any]
 std::string_view pattern_name(uint32_t pattern);

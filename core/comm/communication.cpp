@@ -3,6 +3,7 @@
 #include "core/comm/channel.hpp"
 #include "core/comm/communication_slice.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -28,7 +29,7 @@ constexpr std::chrono::microseconds kLongSleepDuringCompute{500};
 
 }  // namespace
 
-Communication::Communication() {
+Communication::Communication(CallSlot* calls) : calls_(calls) {
   // How many messages meet differs from step to step; this is more than most models have.
   queue_.reserve(kUsualMessages);
   taken_.reserve(kUsualMessages);
@@ -45,27 +46,36 @@ Communication::~Communication() {
   thread_.join();
 }
 
-Status Communication::run(const std::function<Status()>& task) {
-  Status status;
-  std::mutex done_mutex;
-  std::condition_variable done_signal;
-  bool done = false;
-  const std::function<void()> wrapped = [&] {
-    status = task();
-    // Notified under the lock: the waiter's stack holds the condition variable.
-    std::lock_guard lock(done_mutex);
-    done = true;
-    done_signal.notify_one();
-  };
+std::shared_ptr<Task> Communication::hand_over(std::function<Status()> body) {
+  auto task = std::make_shared<Task>(std::move(body));
   {
     std::lock_guard lock(mutex_);
-    if (stopping_) return Status(Code::aborted, "the runtime is closing");
-    tasks_.push_back(&wrapped);
+    if (stopping_) return nullptr;
+    tasks_.push_back(task);
   }
   wake_.notify_one();
-  std::unique_lock lock(done_mutex);
-  done_signal.wait(lock, [&] { return done; });
-  return status;
+  return task;
+}
+
+Status Communication::run(const std::function<Status()>& task) {
+  const std::shared_ptr<Task> handed = hand_over(task);
+  if (handed == nullptr) return Status(Code::aborted, "the runtime is closing");
+  return handed->wait();
+}
+
+Status Communication::run_within(uint64_t limit_us, std::function<Status()> task,
+                                 const Waits& waits) {
+  const std::shared_ptr<Task> handed = hand_over(std::move(task));
+  if (handed == nullptr) return Status(Code::aborted, "the runtime is closing");
+  Status status;
+  for (uint64_t waited_us = 0; waited_us < limit_us;) {
+    const uint64_t part_us = waits.told ? std::min(waits.every_us, limit_us - waited_us) : limit_us;
+    if (handed->wait_for(part_us, status)) return status;
+    waited_us += part_us;
+    if (waits.told) waits.told(waited_us);
+  }
+  return deadline_exceeded("the transport has not come back within {:.1f} s",
+                           double(limit_us) * 1e-6);
 }
 
 void Communication::submit(Channel* channel, Exchange* exchange) {
@@ -108,6 +118,7 @@ Status Communication::exchange_and_wait(Channel* channel, const penstock_message
   } waiter;
   waiter.message = message;
   waiter.sequence = Exchange::kAtOnce;
+  waiter.limit_us = message.deadline_us;
   submit(channel, &waiter);
   std::unique_lock lock(waiter.mutex);
   waiter.signal.wait(lock, [&] { return waiter.done; });
@@ -170,7 +181,10 @@ void Communication::loop() {
     // Messages first: a task that closes a channel comes after all that was handed over for it.
     for (const Submission& submission : taken_) start(submission);
     taken_.clear();
-    for (const auto* task : taken_tasks_) (*task)();
+    for (const auto& task : taken_tasks_) {
+      const PluginCall noted(calls_, "the collective", "", "set-up");
+      task->carry_out();
+    }
     taken_tasks_.clear();
     idle_polls = poll_once() ? 0 : idle_polls + 1;
     if (std::exchange(some_finished_, false) && listener_ != nullptr) listener_->polled();
@@ -236,6 +250,7 @@ void Communication::start(const Submission& submission) {
 void Communication::go(Channel* channel, Exchange* exchange) {
   if (aborted_.load()) return finish(*exchange, abort_reason());
   penstock_ticket* ticket = nullptr;
+  const PluginCall call(calls_, "the collective", "", "submit", channel->name);
   Status status = from_c(
       channel->table->submit(channel->instance, channel->handle, &exchange->message, &ticket));
   if (!status.ok()) return finish(*exchange, std::move(status));
@@ -262,16 +277,18 @@ void Communication::finish(Exchange& exchange, Status status) {
 }
 
 bool Communication::poll_once() {
-  const uint64_t now = in_flight_.empty() ? 0 : now_us();
+  if (in_flight_.empty()) return false;
+  const PluginCall call(calls_, "the collective", "", "progress", in_flight_.front().channel->name);
+  const uint64_t now = now_us();
   size_t kept = 0;
   for (const Pending& pending : in_flight_) {
     uint32_t state = PENSTOCK_PENDING;
     Status status =
         from_c(pending.channel->table->progress(pending.channel->instance, pending.ticket, &state));
-    const uint64_t deadline = pending.exchange->message.deadline_us;
-    if (status.ok() && state == PENSTOCK_PENDING && deadline != 0 &&
-        now > pending.submitted_us + deadline) {
-      status = deadline_error(*pending.channel, pending.exchange->message);
+    const uint64_t limit = pending.exchange->limit_us;
+    if (status.ok() && state == PENSTOCK_PENDING && limit != 0 &&
+        now > pending.submitted_us + limit) {
+      status = limit_error(*pending.channel, pending.exchange->message, limit);
     }
     if (status.ok() && state == PENSTOCK_PENDING) {
       in_flight_[kept++] = pending;  // in the order of submission: the earliest are asked first

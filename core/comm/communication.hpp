@@ -7,6 +7,9 @@
 #pragma once
 
 #include "core/base/status.hpp"
+#include "core/base/task.hpp"
+#include "core/comm/volume.hpp"
+#include "core/control/activity.hpp"
 
 #include <penstock/collective.h>
 
@@ -36,8 +39,10 @@ struct Channel {
   penstock_base_channel base_view{};  // what the composite sees of it
   std::string name;                   // for messages and traces
   uint64_t next_sequence = 0;         // ORDERED: the sequence number that may go out next
-  std::atomic<uint64_t> bytes_sent{
-      0};  // handed to the transport by this rank; a composite's count with its base
+  Spread spread;                      // of the group over hosts
+  // What this rank handed to the transport; a composite's count with its base.
+  std::atomic<uint64_t> bytes_sent{0};
+  std::atomic<uint64_t> bytes_moved{0};  // of these, what went out to other ranks, each time
   std::atomic<uint64_t> messages_sent{0};
   bool aborted = false;  // [comm]
 };
@@ -50,6 +55,9 @@ struct Exchange {
   // is under way.
   static constexpr uint64_t kAtOnce = UINT64_MAX;
   uint64_t sequence = 0;
+  // After this long from its submission the wait is over, whatever the transport does; 0: never.
+  // The transport is told of no deadline of its own: who is late is for Control to say.
+  uint64_t limit_us = 0;
   // [comm] After a message that arrived well, while its ticket still is valid: for
   // penstock_collective::returned.
   virtual Status collect(Channel&, penstock_ticket*) { return {}; }
@@ -63,7 +71,8 @@ struct Exchange {
 
 class Communication {
  public:
-  Communication();
+  // `calls`: where calls of transports are noted; null: nowhere.
+  explicit Communication(CallSlot* calls = nullptr);
   ~Communication();  // stops the thread; unfinished exchanges end with ABORTED
   Communication(const Communication&) = delete;
   Communication& operator=(const Communication&) = delete;
@@ -71,6 +80,14 @@ class Communication {
   // Runs `task` on the communication thread and waits for it: opening, planning and closing of
   // channels.
   Status run(const std::function<Status()>& task);
+  // The same for a task that owns what it refers to: the caller goes on after `limit_us`, with
+  // DEADLINE_EXCEEDED, and the task is left to itself.
+  // `waits` is told from time to time how long it has been.
+  struct Waits {
+    uint64_t every_us;
+    std::function<void(uint64_t waited_us)> told;
+  };
+  Status run_within(uint64_t limit_us, std::function<Status()> task, const Waits& waits = {});
 
   // Opens a channel for a group of world ranks. `base` null: table is a transport. [control],
   // collective over the group.
@@ -107,8 +124,8 @@ class Communication {
   // [any] On an ORDERED channel nothing will be sent for `sequence`: its turn passes.
   void skip(Channel* channel, uint64_t sequence);
 
-  // [any] Blocks the caller in the transport: submits and waits for one message. For set-up, not
-  // for steps.
+  // [any] Blocks the caller in the transport: submits and waits for one message, as long as its
+  // deadline. For set-up, not for steps.
   Status exchange_and_wait(Channel* channel, const penstock_message& message);
 
   // [any] Every exchange, now and later, ends with `reason`. Buffers of unfinished exchanges are
@@ -135,6 +152,7 @@ class Communication {
     Exchange* exchange;  // null: this turn is skipped
     uint64_t sequence;
   };
+  std::shared_ptr<Task> hand_over(std::function<Status()> body);  // null: the thread has ended
   void loop();
   void start(const Submission& submission);
   void go(Channel* channel, Exchange* exchange);
@@ -144,10 +162,11 @@ class Communication {
   void fail_everything(const Status& reason);
   bool take_work(unsigned idle_polls);
 
+  CallSlot* const calls_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Submission> queue_;  // swapped with taken_, so that steady state allocates nothing
-  std::vector<const std::function<void()>*> tasks_;
+  std::vector<std::shared_ptr<Task>> tasks_;
   Status abort_reason_;
   bool abort_pending_ = false;
   bool stopping_ = false;
@@ -157,7 +176,7 @@ class Communication {
   Listener* listener_ = nullptr;
   bool some_finished_ = false;  // since the listener was told
   std::vector<Submission> taken_;
-  std::vector<const std::function<void()>*> taken_tasks_;
+  std::vector<std::shared_ptr<Task>> taken_tasks_;
   std::vector<Pending> in_flight_;
   std::vector<std::unique_ptr<Channel>> channels_;
   std::map<std::pair<Channel*, uint64_t>, Exchange*> held_;  // ORDERED: not their turn yet

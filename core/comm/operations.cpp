@@ -3,9 +3,16 @@
 #include "core/comm/operations_worker.hpp"
 #include "core/tensor/dtype.hpp"
 
+#include <chrono>
 #include <numeric>
 
 namespace penstock {
+namespace {
+
+// Who waits for longer is in no hurry: the others may know that it waits.
+constexpr std::chrono::milliseconds kBlockedAfter{300};
+
+}  // namespace
 
 Result<std::unique_ptr<Operations>> Operations::make(const Options& options) {
   if (options.control == nullptr) return invalid_argument("operations: control is missing");
@@ -24,6 +31,10 @@ Operations::Operations(std::shared_ptr<OperationWorker> worker) : worker_(std::m
 
 Operations::~Operations() {
   worker_->stop();
+}
+
+void Operations::fail(const Status& reason) {
+  worker_->fail(reason);
 }
 
 Result<std::shared_ptr<Operation>> Operations::submit(
@@ -62,7 +73,12 @@ bool NamedOperation::done() const {
 
 Status NamedOperation::wait() {
   std::unique_lock lock(mutex_);
-  ended_.wait(lock, [&] { return done_; });
+  if (!ended_.wait_for(lock, kBlockedAfter, [&] { return done_; })) {
+    lock.unlock();
+    control_->blocked(request_);
+    lock.lock();
+    ended_.wait(lock, [&] { return done_; });
+  }
   return status_;
 }
 

@@ -10,7 +10,8 @@
 
 #include "core/base/status.hpp"
 #include "core/comm/communication.hpp"
-#include "core/comm/control.hpp"
+#include "core/control/control.hpp"
+#include "core/trace/timeline.hpp"
 
 #include <penstock/runtime.h>
 
@@ -58,9 +59,10 @@ class Operations {
     const penstock_world* world = nullptr;
     uint64_t first_group_id = 0;  // group ids from here on are free for the channels opened here
     uint64_t open_timeout_us = 60'000'000;
-    uint64_t deadline_us = 0;  // of each message, from submission to the transport; 0: none
+    uint64_t limit_us = 0;  // of each message, from submission to the transport; 0: none
     // For operations of the whole world; used by nothing else from here on. Null: opened at need.
     Channel* world_channel = nullptr;
+    Timeline* timeline = nullptr;  // null: none
   };
 
   static Result<std::unique_ptr<Operations>> make(const Options& options);
@@ -81,10 +83,15 @@ class Operations {
   // same place in the agreed order, and waits for it. For collective set-up on the communication
   // thread, above all opening channels: two ranks that open two channels each in another order
   // would wait for each other for ever. `serial` is unique in the run and equal on all members.
+  // It owns what it refers to: after an abort the wait ends before a task that is stuck.
   // Errors: those of task, MISMATCH of signatures, the reason of an abort. Not from a task.
   Status run_agreed(std::string_view name, std::string_view signature,
                     const std::vector<uint32_t>& ranks,
                     const std::function<Status(uint64_t serial)>& task);
+
+  // [any] The run is given up: waits for tasks end, also for one that is stuck in the transport.
+  // Operations end with their messages, which may still be written to until then.
+  void fail(const Status& reason);
 
  private:
   explicit Operations(std::shared_ptr<OperationWorker> worker);

@@ -331,6 +331,15 @@ TEST(OperationsScale, AMeanOfEqualIntegersIsExactForEveryNumberOfRanks) {
     EXPECT_EQ(scaled<int32_t>(PENSTOCK_INT32, 5 * size, 1, size), 5);
 }
 
+TEST(OperationsScale, FloatsHaveTheBitsOfOneProductInTheirOwnType) {
+  for (int i = 1; i < 1000; ++i) {
+    const float value = static_cast<float>(i) / 7;
+    const float product = value * static_cast<float>(0.1 / 3);
+    ASSERT_EQ(scaled<float>(PENSTOCK_FLOAT32, value, 0.1, 3), product) << i;
+    ASSERT_EQ(scaled<double>(PENSTOCK_FLOAT64, value, 0.1, 3), value * (0.1 / 3)) << i;
+  }
+}
+
 TEST(OperationsScale, HalfPrecisionComputesInFloatBeyondOneTile) {
   constexpr uint64_t kCount = 2500;
   for (uint32_t dtype : {PENSTOCK_FLOAT16, PENSTOCK_BFLOAT16}) {

@@ -1,4 +1,5 @@
-// Scaling as Horovod does it: integers through double and truncated, half precision in float.
+// Scaling with Horovod's bits: floating point times one factor in its own type (half precision in
+// float), integers through double and truncated.
 #include "core/comm/operations_plan.hpp"
 #include "core/tensor/elements.hpp"
 
@@ -11,30 +12,31 @@ namespace {
 
 template <typename T>
 T narrowed(double value) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(value);
-  } else {
-    // The upper bound may not be a double: at or above 2^bits the value does not fit, below it
-    // does.
-    const double above = std::ldexp(1.0, std::numeric_limits<T>::digits);
-    if (std::isnan(value)) return 0;
-    if (value >= above) return std::numeric_limits<T>::max();
-    if (value <= static_cast<double>(std::numeric_limits<T>::min()))
-      return std::numeric_limits<T>::min();
-    return static_cast<T>(value);
-  }
+  // The upper bound may not be a double: at or above 2^bits the value does not fit, below it
+  // does.
+  const double above = std::ldexp(1.0, std::numeric_limits<T>::digits);
+  if (std::isnan(value)) return 0;
+  if (value >= above) return std::numeric_limits<T>::max();
+  if (value <= static_cast<double>(std::numeric_limits<T>::min()))
+    return std::numeric_limits<T>::min();
+  return static_cast<T>(value);
 }
 
 template <typename T>
 void scale_as(const void* source, void* target, uint64_t count, double factor, double divisor) {
   const auto* from = static_cast<const T*>(source);
   auto* to = static_cast<T*>(target);
-  for (uint64_t i = 0; i < count; ++i)
-    to[i] = narrowed<T>(static_cast<double>(from[i]) * factor / divisor);
+  if constexpr (std::is_floating_point_v<T>) {
+    const T combined = static_cast<T>(factor / divisor);
+    for (uint64_t i = 0; i < count; ++i) to[i] = from[i] * combined;
+  } else {
+    for (uint64_t i = 0; i < count; ++i)
+      to[i] = narrowed<T>(static_cast<double>(from[i]) * factor / divisor);
+  }
 }
 
-void scale_halves(uint32_t dtype, const void* source, void* target, uint64_t count, float factor,
-                  float divisor) {
+void scale_halves(uint32_t dtype, const void* source, void* target, uint64_t count,
+                  float combined) {
   constexpr uint64_t kTile = 1024;
   float tile[kTile];
   const auto* from = static_cast<const uint16_t*>(source);
@@ -42,7 +44,7 @@ void scale_halves(uint32_t dtype, const void* source, void* target, uint64_t cou
   for (uint64_t begin = 0; begin < count; begin += kTile) {
     const uint64_t n = std::min(kTile, count - begin);
     to_float32(dtype, from + begin, tile, n);
-    for (uint64_t i = 0; i < n; ++i) tile[i] = tile[i] * factor / divisor;
+    for (uint64_t i = 0; i < n; ++i) tile[i] *= combined;
     from_float32(dtype, tile, to + begin, n);
   }
 }
@@ -58,8 +60,7 @@ void scale_elements(uint32_t dtype, const void* source, void* target, uint64_t c
       return scale_as<double>(source, target, count, factor, divisor);
     case PENSTOCK_FLOAT16:
     case PENSTOCK_BFLOAT16:
-      return scale_halves(dtype, source, target, count, static_cast<float>(factor),
-                          static_cast<float>(divisor));
+      return scale_halves(dtype, source, target, count, static_cast<float>(factor / divisor));
     case PENSTOCK_INT8:
       return scale_as<int8_t>(source, target, count, factor, divisor);
     case PENSTOCK_UINT8:

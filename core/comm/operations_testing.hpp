@@ -1,8 +1,8 @@
 // For the tests of Operations: a transport between threads of one process, and ranks that use it.
 #pragma once
 
-#include "core/comm/control_testing.hpp"
 #include "core/comm/operations.hpp"
+#include "core/control/testing.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/elements.hpp"
 

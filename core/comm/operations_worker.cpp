@@ -2,6 +2,7 @@
 
 #include "core/comm/channel.hpp"
 #include "core/config/config.hpp"
+#include "core/tensor/dtype.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
@@ -61,6 +62,12 @@ void OperationWorker::stop() {
   last_exchanged_.reset();
 }
 
+void OperationWorker::fail(const Status& reason) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, operation] : pending_)
+    if (operation->task_) operation->complete(reason.with_context(key.first));
+}
+
 Status OperationWorker::check_transport(const OperationOrder& order) const {
   if (order.group_size() == 1 || order.pattern == PENSTOCK_BARRIER) return {};
   if ((traits_.patterns & PENSTOCK_PATTERN_BIT(order.pattern)) == 0) {
@@ -81,6 +88,7 @@ Result<std::shared_ptr<NamedOperation>> OperationWorker::submit(OperationOrder o
                                                                 OperationTask task) {
   auto operation = std::make_shared<NamedOperation>(std::move(order));
   operation->task_ = std::move(task);
+  operation->asked_us_ = now_us();
   const OperationOrder& kept = operation->order_;
   {
     const std::lock_guard lock(mutex_);
@@ -91,7 +99,8 @@ Result<std::shared_ptr<NamedOperation>> OperationWorker::submit(OperationOrder o
     }
   }
   options_.control->note(fmt::format("asked for operation '{}'", kept.name));
-  options_.control->request(
+  operation->control_ = options_.control;
+  operation->request_ = options_.control->request(
       {kept.name, kept.ranks, std::move(signature), detail_of(kept)},
       [self = shared_from_this(), operation](Status status, OperationResponse response) {
         self->answered(operation, std::move(status), std::move(response));
@@ -166,6 +175,11 @@ void OperationWorker::end(NamedOperation& operation, Status status) {
       pending_.erase(found);
     }
   }
+  Timeline* timeline = options_.timeline;
+  if (timeline != nullptr && timeline->enabled() && !operation.task_)
+    timeline->add_operation(pattern_name(operation.order_.pattern), operation.order_.name,
+                            operation.asked_us_, operation.sent_us_, now_us(),
+                            operation.order_.numel * dtype_bytes(operation.order_.dtype));
   operation.complete(std::move(status));
 }
 
@@ -193,7 +207,8 @@ bool OperationWorker::carry_out(NamedOperation& operation, const OperationRespon
       operation.sequence = (*group)->next_sequence++;
       operation.message.id = operation.sequence;
       operation.message.tag = operation.sequence % kTags;
-      operation.message.deadline_us = options_.deadline_us;
+      operation.limit_us = options_.limit_us;
+      operation.sent_us_ = now_us();
       operation.worker_ = shared_from_this();
       operation.self_ = operation.shared_from_this();
       options_.communication->submit((*group)->channel, &operation);

@@ -48,6 +48,7 @@ class NamedOperation final : public Operation,
   OperationTask task_;                       // instead of an exchange: Operations::run_agreed
   std::shared_ptr<OperationWorker> worker_;  // while sent: finished goes there
   std::shared_ptr<NamedOperation> self_;     // while sent: the transport holds pointers into this
+  uint64_t asked_us_ = 0, sent_us_ = 0;      // for the timeline; 0: not yet
 
   OperationLayout layout_;
   Buffer owned_output_;
@@ -56,6 +57,9 @@ class NamedOperation final : public Operation,
   bool output_fits_ = true;
   penstock_exec exec_{};
   penstock_step step_{};
+
+  Control* control_ = nullptr;
+  uint64_t request_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable ended_;
@@ -69,6 +73,7 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
 
   Status start();
   void stop();
+  void fail(const Status& reason);  // [any]
 
   Result<std::shared_ptr<NamedOperation>> submit(OperationOrder order, std::string signature,
                                                  OperationTask task);

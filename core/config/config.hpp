@@ -142,6 +142,9 @@ struct RuntimeConfig {
   uint64_t seed = 1;
   double deadline_s = 60;
   double heartbeat_s = 5;  // default: a quarter of the deadline, at most 5
+  // Ranks that live and do not come: warned of after this, and again; 0: never.
+  double stall_warning_s = 10;
+  double busy_limit_s = 1800;  // and waited for at most this long; 0: without an end
   Nonfinite nonfinite = Nonfinite::void_bucket;
   uint64_t arena_limit_mb = 4096;
   std::string log_level = "warning";  // debug, info, warning, error
@@ -182,6 +185,8 @@ class Config {
   std::vector<Switch> switches_;  // ascending steps, file order among equals
   RuntimeConfig runtime_;
   bool timeline_given_ = false;
+  bool stall_warning_given_ = false;
+  bool busy_limit_given_ = false;
   std::string origin_;
   std::vector<std::string> mapped_;
 };

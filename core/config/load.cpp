@@ -13,6 +13,7 @@ namespace penstock {
 namespace {
 
 constexpr uintmax_t kMostBytes = 16u << 20;
+constexpr int64_t kLongestStall = 366 * 86400;  // seconds
 
 Result<std::string> read_file(const std::string& path) {
   namespace fs = std::filesystem;
@@ -61,10 +62,45 @@ class EnvironmentMapping {
       config.mapped_.push_back(
           fmt::format("HOROVOD_TIMELINE={}: runtime.timeline = \"{}\"", timeline, timeline));
     }
-    return {};
+    return map_stalls(config, value_of);
   }
 
  private:
+  // Horovod's stall check: ranks that live and do not come.
+  template <typename ValueOf>
+  static Status map_stalls(Config& config, const ValueOf& value_of) {
+    RuntimeConfig& runtime = config.runtime_;
+    const auto map = [&](const char* variable, const char* key, bool given,
+                         double& target) -> Status {
+      const std::string_view text = value_of(variable);
+      if (text.empty() || given) return {};
+      int64_t seconds = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+      if (error != std::errc() || end != text.data() + text.size() || seconds < 0 ||
+          seconds > kLongestStall)
+        return invalid_argument(
+            "environment variable {} is \"{}\", expected whole seconds, at most a year", variable,
+            text);
+      target = static_cast<double>(seconds);
+      config.mapped_.push_back(fmt::format("{}={}: runtime.{} = {}", variable, text, key, seconds));
+      return {};
+    };
+    const std::string_view disable = value_of("HOROVOD_STALL_CHECK_DISABLE");
+    if (!disable.empty() && disable != "0") {
+      if (!config.stall_warning_given_) runtime.stall_warning_s = 0;
+      if (!config.busy_limit_given_) runtime.busy_limit_s = 0;
+      config.mapped_.push_back(fmt::format(
+          "HOROVOD_STALL_CHECK_DISABLE={}: no warnings about ranks that live, and no end of the "
+          "wait for them",
+          disable));
+      return {};
+    }
+    PENSTOCK_TRY(map("HOROVOD_STALL_CHECK_TIME_SECONDS", "stall_warning_s",
+                     config.stall_warning_given_, runtime.stall_warning_s));
+    return map("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "busy_limit_s", config.busy_limit_given_,
+               runtime.busy_limit_s);
+  }
+
   static Status map_fusion_threshold(Config& config, std::string_view text) {
     const char* variable = "HOROVOD_FUSION_THRESHOLD";
     int64_t bytes = 0;
@@ -118,6 +154,34 @@ Result<Config> load_config_text(std::string_view text, const std::string& name,
 Result<Config> load_config_file(const std::string& path, const LoadOptions& options) {
   PENSTOCK_ASSIGN(const std::string text, read_file(path));
   return load_config_text(text, path, std::filesystem::path(path).parent_path().string(), options);
+}
+
+Result<RunConfig> load_run_config(const std::string& path, const std::string& text,
+                                  const LoadOptions& options) {
+  const auto variable = [&](const char* name) -> std::string {
+    const char* value = options.environment ? options.environment(name) : nullptr;
+    return value == nullptr ? "" : value;
+  };
+  const auto from_file = [&](const std::string& file, std::string choice) -> Result<RunConfig> {
+    PENSTOCK_ASSIGN(Config config, load_config_file(file, options));
+    return RunConfig{std::move(config), std::move(choice)};
+  };
+  if (const std::string file = variable("PENSTOCK_RUN_CONFIG"); !file.empty()) {
+    const std::string given = !text.empty()   ? "the text given to init"
+                              : !path.empty() ? fmt::format("{}, given to init", path)
+                                              : "";
+    return from_file(file, fmt::format("configuration {} of penstock run --config{}", file,
+                                       given.empty() ? "" : "; it wins over " + given));
+  }
+  if (!text.empty()) {
+    PENSTOCK_ASSIGN(Config config, load_config_text(text, "configuration text", ".", options));
+    return RunConfig{std::move(config), "configuration from the text given to init"};
+  }
+  if (!path.empty()) return from_file(path, fmt::format("configuration {}, given to init", path));
+  if (const std::string file = variable("PENSTOCK_CONFIG"); !file.empty())
+    return from_file(file, fmt::format("configuration {} of PENSTOCK_CONFIG", file));
+  PENSTOCK_ASSIGN(Config config, default_config(options));
+  return RunConfig{std::move(config), "no configuration was given: no compression, over mpi"};
 }
 
 Result<Config> default_config(const LoadOptions& options) {

@@ -12,12 +12,12 @@ namespace penstock {
 using GetEnvironment = std::function<const char*(const char*)>;
 GetEnvironment process_environment();
 
-// PENSTOCK_CONFIG; empty when not set. The only place that reads it.
+// PENSTOCK_CONFIG; empty when not set.
 std::string config_path_from_environment(const GetEnvironment& environment = process_environment());
 
 struct LoadOptions {
   // Horovod's variables fill in what the TOML leaves open: HOROVOD_FUSION_THRESHOLD,
-  // HOROVOD_TIMELINE.
+  // HOROVOD_TIMELINE, HOROVOD_STALL_*.
   GetEnvironment environment = process_environment();
   // False for the scheme of a single set: [runtime] is then an error.
   bool allow_runtime = true;
@@ -30,5 +30,15 @@ Result<Config> load_config_text(std::string_view text, const std::string& name,
                                 const std::string& directory, const LoadOptions& options = {});
 // No file: no compression, no memory, mpi, fusion.
 Result<Config> default_config(const LoadOptions& options = {});
+
+// The configuration of a run, and a sentence about where it came from.
+struct RunConfig {
+  Config config;
+  std::string choice;
+};
+// The first of: `penstock run --config` (PENSTOCK_RUN_CONFIG); what the program gave, as text or
+// else as a file; PENSTOCK_CONFIG; the default.
+Result<RunConfig> load_run_config(const std::string& path, const std::string& text,
+                                  const LoadOptions& options = {});
 
 }  // namespace penstock

@@ -135,6 +135,10 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"[compressor.dgc]\n[[switch]]\nat_step = 1\nset = { compressor.dgc = 1 }\n",
                   "run.toml:4:20: compressor.dgc is the integer 1, expected KIND.INSTANCE.OPTION = "
                   "VALUE"},
+        WrongFile{
+            "[scheme]\ncompressor = \"topk\"\n[compressor.tokp]\ndensity = 0.1\n",
+            "run.toml:3:13: nothing names [compressor.tokp], so it would be of no effect; the "
+            "compressor named here: \"topk\""},
         WrongFile{"[runtime]\nsede = 1\n",
                   "run.toml:2:1: unknown key \"runtime.sede\"; did you mean \"seed\"?"},
         WrongFile{"[runtime]\nseed = 1.5\n",
@@ -151,6 +155,16 @@ INSTANTIATE_TEST_SUITE_P(
                   "run.toml:2:1: runtime.deadline_s is the number 1e-09, expected at least 0.1"},
         WrongFile{"[runtime]\nheartbeat_s = 1e-9\n",
                   "run.toml:2:1: runtime.heartbeat_s is the number 1e-09, expected at least 0.001"},
+        WrongFile{
+            "[runtime]\nbusy_limit_s = -1\n",
+            "run.toml:2:1: runtime.busy_limit_s is the integer -1, expected a number above 0"},
+        WrongFile{
+            "[runtime]\nbusy_limit_s = 1e-9\n",
+            "run.toml:2:1: runtime.busy_limit_s is the number 1e-09, expected 0 for never, or "
+            "0.1 to a year"},
+        WrongFile{
+            "[runtime]\nstall_warning_s = 1e300\n",
+            "run.toml:2:1: runtime.stall_warning_s is the number 1e+300, expected 0 for never"},
         WrongFile{"[runtime]\nheartbeat_s = 60\n",
                   "run.toml:2:1: runtime.heartbeat_s is the integer 60, expected less than "
                   "deadline_s, which is 60"},
@@ -187,7 +201,8 @@ TEST(Load, AnEmptyFileGivesTheDefaults) {
 
 TEST(Load, InstancesKeepTypedOptionsAndTheirPlaces) {
   const Result<Config> config = load(
-      "[compressor.fine]\nplugin = \"topk\"\ndensity = 0.01\ncount = 3\nexact = true\nscope = "
+      "[scheme]\ncompressor = \"fine\"\n[compressor.fine]\nplugin = \"topk\"\ndensity = "
+      "0.01\ncount = 3\nexact = true\nscope = "
       "\"item\"\n");
   ASSERT_TRUE(config.ok()) << config.status().message();
   const Scheme scheme = config.value().at_step(0);
@@ -199,7 +214,7 @@ TEST(Load, InstancesKeepTypedOptionsAndTheirPlaces) {
   EXPECT_EQ(std::get<int64_t>(fine->options.at("count").value), 3);
   EXPECT_EQ(std::get<bool>(fine->options.at("exact").value), true);
   EXPECT_EQ(fine->options.at("scope").text(), "\"item\"");
-  EXPECT_EQ(fine->options.at("exact").where.text(), "run.toml:5:1");
+  EXPECT_EQ(fine->options.at("exact").where.text(), "run.toml:7:1");
 }
 
 TEST(Load, PluginPathsCountFromTheDirectoryOfTheFile) {
@@ -271,89 +286,6 @@ TEST(Load, NeitherDeepNestingNorRandomBytesBringItDown) {
     const Result<Config> config = load(text);
     if (config.ok()) continue;
     EXPECT_EQ(config.status().message().substr(0, 9), "run.toml:") << config.status().message();
-  }
-}
-
-GetEnvironment environment_of(std::map<std::string, std::string> variables) {
-  return [variables](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-}
-
-TEST(Environment, NamesTheConfigurationFile) {
-  EXPECT_EQ(config_path_from_environment(environment_of({{"PENSTOCK_CONFIG", "/a/b.toml"}})),
-            "/a/b.toml");
-  EXPECT_EQ(config_path_from_environment(environment_of({})), "");
-}
-
-TEST(Environment, HorovodsVariablesFillInWhatTheTomlLeavesOpen) {
-  LoadOptions options;
-  options.environment = environment_of(
-      {{"HOROVOD_FUSION_THRESHOLD", "1048576"}, {"HOROVOD_TIMELINE", "/tmp/t.json"}});
-  const Result<Config> config = load_config_text("", "run.toml", "", options);
-  ASSERT_TRUE(config.ok()) << config.status().message();
-  EXPECT_EQ(config.value().runtime().timeline, "/tmp/t.json");
-  const Scheme scheme = config.value().at_step(0);
-  const Setting& threshold = scheme.find(Kind::scheduler, "fusion")->options.at("threshold_bytes");
-  EXPECT_EQ(threshold.text(), "1048576");
-  EXPECT_EQ(threshold.where.text(), "environment variable HOROVOD_FUSION_THRESHOLD");
-  EXPECT_EQ(config.value().mapped(),
-            (std::vector<std::string>{
-                "HOROVOD_FUSION_THRESHOLD=1048576: scheduler.fusion.threshold_bytes = 1048576",
-                "HOROVOD_TIMELINE=/tmp/t.json: runtime.timeline = \"/tmp/t.json\""}));
-}
-
-TEST(Environment, TheTomlHasPrecedence) {
-  LoadOptions options;
-  options.environment =
-      environment_of({{"HOROVOD_FUSION_THRESHOLD", "7"}, {"HOROVOD_TIMELINE", "/tmp/t.json"}});
-  const Result<Config> config =
-      load_config_text("[scheduler.fusion]\nthreshold_bytes = 9\n[runtime]\ntimeline = \"\"\n",
-                       "run.toml", "", options);
-  ASSERT_TRUE(config.ok());
-  const Scheme scheme = config.value().at_step(0);
-  EXPECT_EQ(scheme.find(Kind::scheduler, "fusion")->options.at("threshold_bytes").text(), "9");
-  EXPECT_EQ(config.value().runtime().timeline, "");
-  EXPECT_TRUE(config.value().mapped().empty());
-}
-
-TEST(Environment, AnotherSchedulerGetsNoFusionThreshold) {
-  LoadOptions options;
-  options.environment = environment_of({{"HOROVOD_FUSION_THRESHOLD", "7"}});
-  const Result<Config> config =
-      load_config_text("[scheme]\nscheduler = \"wfbp\"\n", "run.toml", "", options);
-  ASSERT_TRUE(config.ok());
-  EXPECT_TRUE(config.value().mapped().empty());
-  EXPECT_EQ(config.value().at_step(0).find(Kind::scheduler, "fusion"), nullptr);
-}
-
-TEST(Environment, ADynamicTimelineIsNoFile) {
-  LoadOptions options;
-  options.environment = environment_of({{"HOROVOD_TIMELINE", "DYNAMIC"}});
-  const Result<Config> config = load_config_text("", "run.toml", "", options);
-  ASSERT_TRUE(config.ok());
-  EXPECT_EQ(config.value().runtime().timeline, "");
-  EXPECT_TRUE(config.value().mapped().empty());
-}
-
-TEST(Environment, AnEmptyVariableCountsAsNone) {
-  LoadOptions options;
-  options.environment =
-      environment_of({{"HOROVOD_FUSION_THRESHOLD", ""}, {"HOROVOD_TIMELINE", ""}});
-  const Result<Config> config = load_config_text("", "run.toml", "", options);
-  ASSERT_TRUE(config.ok()) << config.status().message();
-  EXPECT_TRUE(config.value().mapped().empty());
-  EXPECT_TRUE(config.value().at_step(0).find(Kind::scheduler, "fusion")->options.empty());
-}
-
-TEST(Environment, AThresholdThatIsNoNumberIsRefusedByName) {
-  for (const char* wrong : {" ", "64MB", "-1", "1e6", "99999999999999999999"}) {
-    LoadOptions options;
-    options.environment = environment_of({{"HOROVOD_FUSION_THRESHOLD", wrong}});
-    const Result<Config> config = load_config_text("", "run.toml", "", options);
-    ASSERT_FALSE(config.ok()) << wrong;
-    EXPECT_NE(config.status().message().find("HOROVOD_FUSION_THRESHOLD"), std::string::npos);
   }
 }
 

@@ -3,7 +3,10 @@
 
 #include "core/base/nearest.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <set>
 
 namespace penstock {
 
@@ -226,13 +229,42 @@ Status ConfigReader::check_overridden(const std::map<InstanceKey, Settings>& opt
   return {};
 }
 
+Status ConfigReader::check_used() const {
+  std::set<InstanceKey> used;
+  for (const uint64_t stage : config_.stages()) {
+    const Scheme scheme = config_.at_step(stage);
+    used.insert({{Kind::compressor, scheme.compressor},
+                 {Kind::memory, scheme.memory},
+                 {Kind::collective, scheme.collective},
+                 {Kind::collective, scheme.transport},
+                 {Kind::scheduler, scheme.scheduler}});
+    for (const std::string& name : scheme.candidates) used.insert({Kind::compressor, name});
+    for (const Rule& rule : scheme.rules) {
+      used.insert({{Kind::compressor, rule.compressor}, {Kind::memory, rule.memory}});
+      for (const std::string& name : rule.candidates) used.insert({Kind::compressor, name});
+    }
+  }
+  for (const auto& [key, instance] : config_.base_.instances) {
+    if (used.count(key) > 0) continue;
+    std::vector<std::string> named;
+    for (const auto& [kind, name] : used)
+      if (kind == key.first && !name.empty()) named.push_back(name);
+    return invalid_argument(
+        "{}: nothing names [{}.{}], so it would be of no effect; the {} named here: \"{}\"; remove "
+        "the table, or name it in [scheme], a rule or a switch",
+        instance.where.text(), kind_name(key.first), key.second, kind_name(key.first),
+        fmt::join(named, "\", \""));
+  }
+  return {};
+}
+
 Status ConfigReader::check_references() const {
   for (const Switch& one : config_.switches_) PENSTOCK_TRY(check_overridden(one.options));
   for (size_t i = 0; i < config_.base_.rules.size(); ++i) {
     PENSTOCK_TRY(check_overridden(config_.base_.rules[i].overrides));
     PENSTOCK_TRY(check_rule_overrides(i));
   }
-  return {};
+  return check_used();
 }
 
 }  // namespace penstock

@@ -34,6 +34,8 @@ class ConfigReader {
   // Facts that need the whole file: overridden instances exist, and every rule's overrides take
   // effect.
   Status check_references() const;
+  // An instance that no stage names would be a table without effect.
+  Status check_used() const;
   Status check_overridden(const std::map<InstanceKey, Settings>& options) const;
   Status check_rule_overrides(size_t index) const;
 

@@ -16,6 +16,18 @@ const std::vector<std::string> kDtypeNames = {"float32", "float16", "bfloat16", 
 constexpr uint64_t kMostArenaMib = uint64_t{1} << 40;
 constexpr double kLeastDeadline = 0.1;     // seconds
 constexpr double kLeastHeartbeat = 0.001;  // seconds
+// Longer would overflow the microseconds that transports count in long before it meant anything.
+constexpr double kYear = 366.0 * 86400;
+
+// Seconds, or 0 for never.
+Result<double> read_stall(const Node& node, const std::string& key) {
+  if (const int64_t* none = std::get_if<int64_t>(&node.value); none != nullptr && *none == 0)
+    return 0.0;
+  PENSTOCK_ASSIGN(const double seconds, read_positive(node, key));
+  if (seconds < kLeastDeadline || seconds > kYear)
+    return unexpected(node, key, fmt::format("0 for never, or {} to a year", kLeastDeadline));
+  return seconds;
+}
 
 // An integer, or { min = , max = } with one of the two at least.
 Result<Range> read_range(const Node& node, const std::string& key) {
@@ -166,10 +178,11 @@ Status ConfigReader::read_runtime(const Node& node) {
         node.where.text());
   }
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, "runtime"));
-  PENSTOCK_TRY(check_keys(*table, "runtime",
-                          {"plugin_path", "allow_insecure_paths", "deterministic", "seed",
-                           "deadline_s", "heartbeat_s", "nonfinite", "arena_limit_mb", "log_level",
-                           "timeline", "hash_replicated_every", "code_path", "worker_threads"}));
+  PENSTOCK_TRY(check_keys(
+      *table, "runtime",
+      {"plugin_path", "allow_insecure_paths", "deterministic", "seed", "deadline_s", "heartbeat_s",
+       "stall_warning_s", "busy_limit_s", "nonfinite", "arena_limit_mb", "log_level", "timeline",
+       "hash_replicated_every", "code_path", "worker_threads"}));
   RuntimeConfig& runtime = config_.runtime_;
   for (const auto& [key, value] : *table) {
     const std::string full = "runtime." + key;
@@ -231,9 +244,7 @@ Status ConfigReader::read_deadlines(const NodeTable& table) {
     // Less is no time for a message, and below a microsecond it would count as no deadline.
     if (runtime.deadline_s < kLeastDeadline)
       return unexpected(*node, "runtime.deadline_s", fmt::format("at least {}", kLeastDeadline));
-    // A year; more would overflow the microseconds that transports count in long before it meant
-    // anything.
-    if (runtime.deadline_s > 366.0 * 86400)
+    if (runtime.deadline_s > kYear)
       return unexpected(*node, "runtime.deadline_s", "at most a year");
   }
   runtime.heartbeat_s = std::min(5.0, runtime.deadline_s / 4);
@@ -246,6 +257,14 @@ Status ConfigReader::read_deadlines(const NodeTable& table) {
       return unexpected(*node, "runtime.heartbeat_s",
                         fmt::format("less than deadline_s, which is {}", runtime.deadline_s));
     }
+  }
+  if (const Node* node = find_key(table, "stall_warning_s")) {
+    config_.stall_warning_given_ = true;
+    PENSTOCK_ASSIGN(runtime.stall_warning_s, read_stall(*node, "runtime.stall_warning_s"));
+  }
+  if (const Node* node = find_key(table, "busy_limit_s")) {
+    config_.busy_limit_given_ = true;
+    PENSTOCK_ASSIGN(runtime.busy_limit_s, read_stall(*node, "runtime.busy_limit_s"));
   }
   return {};
 }

@@ -2,11 +2,14 @@
 #include "core/config/tree.hpp"
 
 #include "core/base/nearest.hpp"
+#include "core/config/dotted_keys.hpp"
 
 #ifndef TOML_HEADER_ONLY
 #define TOML_HEADER_ONLY 1
 #endif
 #define TOML_EXCEPTIONS 0
+// Arrays and inline tables within each other; what it does not bound are the parts of dotted keys.
+#define TOML_MAX_NESTED_VALUES 32
 // Two places where toml++ 3.3 trusts its input too far, found by fuzzing. It asserts (or lets the
 // compiler assume) that a key follows "[[", which "[[[a]]]" breaks; without the assertion its own
 // check further down reports a syntax error. And it calls a branch unreachable that letters like
@@ -21,6 +24,8 @@
 #pragma pop_macro("TOML_UNREACHABLE")
 #include <toml++/toml.h>
 
+static_assert(TOML_MAX_NESTED_VALUES == penstock::kMostNesting);
+
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +37,7 @@ Location location_of(const toml::source_region& region, const std::string& file)
   return {file, region.begin.line, region.begin.column};
 }
 
-// toml++ bounds the nesting of its input, so the recursion is bounded too.
+// Values nest kMostNesting deep and so do the parts of each key: that bounds the recursion.
 Node convert(const toml::node& node, const std::string& file) {
   Node result{false, location_of(node.source(), file)};
   switch (node.type()) {
@@ -85,6 +90,7 @@ Node convert(const toml::node& node, const std::string& file) {
 }  // namespace
 
 Result<Node> parse_toml(std::string_view text, const std::string& file) {
+  PENSTOCK_TRY(check_dotted_keys(text, file));
   const toml::parse_result parsed = toml::parse(text, std::string_view(file));
   if (!parsed) {
     const toml::parse_error& error = parsed.error();

@@ -1,12 +1,14 @@
 // The C door (runtime.h): turns C arguments into calls of the runtime and results into statuses. No
 // logic lives here.
 
+#include "core/base/process.hpp"
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
 #include "core/plugin/c_struct.hpp"
 
 #include <exception>
 
+using penstock::HomeProcess;
 using penstock::Operation;
 using penstock::Runtime;
 using penstock::Set;
@@ -16,13 +18,16 @@ using penstock::to_c;
 using penstock::view;
 
 struct penstock_runtime {
-  std::unique_ptr<Runtime> runtime;
+  penstock::RuntimeHandle runtime;
+  HomeProcess home = {};
 };
 struct penstock_set {
-  std::unique_ptr<Set> set;
+  penstock::SetHandle set;
+  HomeProcess home = {};
 };
 struct penstock_operation {
   std::shared_ptr<Operation> operation;
+  HomeProcess home = {};
 };
 
 namespace {
@@ -37,6 +42,15 @@ penstock_status* door(Body&& body) noexcept {
   } catch (const std::exception& error) {
     return to_c(Status(penstock::Code::internal, error.what()));
   }
+}
+
+// The same for a call that takes a handle: only the process that made it may use it.
+template <typename Handle, typename Body>
+penstock_status* door(const Handle* handle, Body&& body) noexcept {
+  return door([&]() -> Status {
+    PENSTOCK_TRY(handle->home.check());
+    return body();
+  });
 }
 
 Status emit(penstock::Result<std::string> text, void* context, penstock_text_sink sink) {
@@ -77,24 +91,26 @@ penstock_status* penstock_runtime_open(const penstock_runtime_options* options,
   });
 }
 void penstock_runtime_close(penstock_runtime* runtime) {
+  if (runtime == nullptr || !runtime->home.is_here()) return;
   delete runtime;
 }
 void penstock_abort(penstock_runtime* runtime, penstock_str reason) {
+  if (!runtime->home.is_here()) return;
   runtime->runtime->give_up(penstock::aborted("rank {} gave the run up: {}",
                                               runtime->runtime->world().rank, view(reason)));
 }
 
 penstock_status* penstock_runtime_topology(penstock_runtime* runtime, penstock_topology* topology) {
-  return door([&] {
+  return door(runtime, [&] {
     return penstock::fill_struct(topology, "penstock_topology", runtime->runtime->topology());
   });
 }
 penstock_status* penstock_runtime_report(penstock_runtime* runtime, void* context,
                                          penstock_text_sink sink) {
-  return door([&] { return emit(runtime->runtime->report(), context, sink); });
+  return door(runtime, [&] { return emit(runtime->runtime->report(), context, sink); });
 }
 penstock_status* penstock_timeline(penstock_runtime* runtime, penstock_str path) {
-  return door([&] {
+  return door(runtime, [&] {
     auto& timeline = runtime->runtime->timeline();
     return path.size == 0 ? timeline.stop() : timeline.start(std::string(view(path)));
   });
@@ -103,7 +119,7 @@ penstock_status* penstock_timeline(penstock_runtime* runtime, penstock_str path)
 penstock_status* penstock_set_create(penstock_runtime* runtime,
                                      const penstock_set_declaration* declaration,
                                      penstock_set** set) {
-  return door([&]() -> Status {
+  return door(runtime, [&]() -> Status {
     penstock_set_declaration copy{};
     PENSTOCK_TRY(take_struct(declaration, "penstock_set_declaration", copy));
     PENSTOCK_ASSIGN(auto made, Set::create(*runtime->runtime, copy));
@@ -112,19 +128,20 @@ penstock_status* penstock_set_create(penstock_runtime* runtime,
   });
 }
 void penstock_set_destroy(penstock_set* set) {
+  if (set == nullptr || !set->home.is_here()) return;
   delete set;
 }
 
 penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient,
                                             double learning_rate) {
-  return door([&] { return set->set->learning_rate(gradient, learning_rate); });
+  return door(set, [&] { return set->set->learning_rate(gradient, learning_rate); });
 }
 penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale) {
-  return door([&] { return set->set->grad_scale(grad_scale); });
+  return door(set, [&] { return set->set->grad_scale(grad_scale); });
 }
 penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
                                          const penstock_tensor* tensor, void* stream) {
-  return door([&]() -> Status {
+  return door(set, [&]() -> Status {
     (void)stream;  // CPU tensors only: checked with the tensor
     penstock_tensor copy{};
     PENSTOCK_TRY(take_struct(tensor, "penstock_tensor", copy));
@@ -133,20 +150,20 @@ penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
 }
 penstock_status* penstock_gradient_absent(penstock_set* set, uint64_t index,
                                           const penstock_tensor* tensor) {
-  return door([&]() -> Status {
+  return door(set, [&]() -> Status {
     penstock_tensor copy{};
     PENSTOCK_TRY(take_struct(tensor, "penstock_tensor", copy));
     return set->set->gradient_absent(index, copy);
   });
 }
 penstock_status* penstock_wait(penstock_set* set, uint64_t index) {
-  return door([&] { return set->set->wait(index); });
+  return door(set, [&] { return set->set->wait(index); });
 }
 penstock_status* penstock_wait_all(penstock_set* set) {
-  return door([&] { return set->set->wait_all(); });
+  return door(set, [&] { return set->set->wait_all(); });
 }
 penstock_status* penstock_poll(penstock_set* set, uint64_t index, uint32_t* done) {
-  return door([&]() -> Status {
+  return door(set, [&]() -> Status {
     bool is_done = false;
     PENSTOCK_TRY(set->set->poll(index, is_done));
     *done = is_done ? 1 : 0;
@@ -154,21 +171,23 @@ penstock_status* penstock_poll(penstock_set* set, uint64_t index, uint32_t* done
   });
 }
 penstock_status* penstock_set_defers(penstock_set* set, uint32_t* defers) {
-  *defers = set->set->defers() ? 1 : 0;
-  return nullptr;
+  return door(set, [&]() -> Status {
+    *defers = set->set->defers() ? 1 : 0;
+    return {};
+  });
 }
 penstock_status* penstock_backward_end(penstock_set* set) {
-  return door([&] { return set->set->backward_end(); });
+  return door(set, [&] { return set->set->backward_end(); });
 }
 penstock_status* penstock_flush(penstock_set* set) {
-  return door([&] { return set->set->flush(); });
+  return door(set, [&] { return set->set->flush(); });
 }
 penstock_status* penstock_step_end(penstock_set* set, uint32_t applied) {
-  return door([&] { return set->set->step_end(applied != 0); });
+  return door(set, [&] { return set->set->step_end(applied != 0); });
 }
 penstock_status* penstock_set_save(penstock_set* set, void* context,
                                    void (*sink)(void*, const void*, uint64_t)) {
-  return door([&]() -> Status {
+  return door(set, [&]() -> Status {
     std::string bytes;
     PENSTOCK_TRY(set->set->save(bytes));
     sink(context, bytes.data(), bytes.size());
@@ -176,16 +195,16 @@ penstock_status* penstock_set_save(penstock_set* set, void* context,
   });
 }
 penstock_status* penstock_set_load(penstock_set* set, const void* data, uint64_t size) {
-  return door([&] { return set->set->load({static_cast<const char*>(data), size}); });
+  return door(set, [&] { return set->set->load({static_cast<const char*>(data), size}); });
 }
 penstock_status* penstock_set_reset(penstock_set* set) {
-  return door([&] { return set->set->reset(); });
+  return door(set, [&] { return set->set->reset(); });
 }
 penstock_status* penstock_set_report(penstock_set* set, void* context, penstock_text_sink sink) {
-  return door([&] { return emit(set->set->report(), context, sink); });
+  return door(set, [&] { return emit(set->set->report(), context, sink); });
 }
 penstock_status* penstock_set_counters(penstock_set* set, penstock_counters* counters) {
-  return door([&]() -> Status {
+  return door(set, [&]() -> Status {
     penstock_counters values{};
     set->set->counters(values);
     return penstock::fill_struct(counters, "penstock_counters", values);
@@ -195,7 +214,7 @@ penstock_status* penstock_set_counters(penstock_set* set, penstock_counters* cou
 penstock_status* penstock_operation_submit(penstock_runtime* runtime,
                                            const penstock_operation_declaration* declaration,
                                            penstock_operation** operation) {
-  return door([&]() -> Status {
+  return door(runtime, [&]() -> Status {
     penstock_operation_declaration copy{};
     PENSTOCK_TRY(take_struct(declaration, "penstock_operation_declaration", copy));
     PENSTOCK_ASSIGN(auto submitted, runtime->runtime->operations().submit(copy));
@@ -204,16 +223,18 @@ penstock_status* penstock_operation_submit(penstock_runtime* runtime,
   });
 }
 penstock_status* penstock_operation_poll(penstock_operation* operation, uint32_t* done) {
-  *done = operation->operation->done() ? 1 : 0;
-  return nullptr;
+  return door(operation, [&]() -> Status {
+    *done = operation->operation->done() ? 1 : 0;
+    return {};
+  });
 }
 penstock_status* penstock_operation_wait(penstock_operation* operation) {
-  return door([&] { return operation->operation->wait(); });
+  return door(operation, [&] { return operation->operation->wait(); });
 }
 penstock_status* penstock_operation_result(penstock_operation* operation, const void** data,
                                            uint64_t* bytes, const uint64_t** rows,
                                            uint64_t* n_rows) {
-  return door([&]() -> Status {
+  return door(operation, [&]() -> Status {
     PENSTOCK_ASSIGN(Operation::Output output, operation->operation->result());
     *data = output.data;
     *bytes = output.bytes;
@@ -223,7 +244,7 @@ penstock_status* penstock_operation_result(penstock_operation* operation, const 
   });
 }
 void penstock_operation_release(penstock_operation* operation) {
-  if (operation == nullptr) return;
+  if (operation == nullptr || !operation->home.is_here()) return;
   if (!operation->operation->done()) (void)operation->operation->wait();
   delete operation;
 }

@@ -31,7 +31,8 @@ struct SetContext {
   Timeline* timeline = nullptr;
   Channel* channel = nullptr;    // of the transport
   Channel* composite = nullptr;  // of the composite collective, or null
-  uint64_t deadline_us = 0;
+  uint64_t limit_us = 0;         // of each message
+  CallSlot* calls = nullptr;     // where the engine's plugin calls are noted
   uint32_t rank = 0;
   uint32_t world = 1;
   bool result_is_sum = false;        // the frontend wants sums, not means
@@ -44,6 +45,9 @@ struct SetContext {
   penstock_exec exec{};
   penstock_step step{};  // of the current step; written between steps only
   std::atomic<uint64_t> void_buckets{0};
+  // Of the step under way: the first gradient of this rank that was seen not to be finite.
+  static constexpr uint64_t kNoGradient = UINT64_MAX;
+  std::atomic<uint64_t> nonfinite_gradient{kNoGradient};
   // [engine] Called at the end of a bucket's job, and when its first leg has arrived.
   virtual void bucket_ended(BucketRun& bucket, const Status& status) = 0;
   virtual void first_leg_arrived(BucketRun& bucket) = 0;
@@ -86,7 +90,8 @@ struct ItemRun {
   std::vector<RoundNeed> rounds;  // none: only compensated
   uint32_t work_is = 0;
   uint32_t n_scalars = 0;
-  bool keeps = false;   // what encode takes out can be given back
+  bool keeps = false;               // what encode takes out can be given back
+  bool carry_joins_result = false;  // the memory has momentum: a carry goes round it
   bool staged = false;  // the gradient is not in a dtype the compressor takes: works on float32
   bool passes_through = false;        // the message is the gradient's own storage
   uint32_t dtype = PENSTOCK_FLOAT32;  // of work and out
@@ -154,8 +159,10 @@ class BucketRun {
   uint32_t n_rounds = 0;
   std::unique_ptr<MessageRun> prologue;
   std::vector<std::vector<std::unique_ptr<MessageRun>>>
-      messages;       // per round; for route split: scatters, then collects
-  std::string label;  // for traces: "bucket 3"
+      messages;        // per round; for route split: scatters, then collects
+  std::string label;   // for messages: "bucket 3"
+  std::string lane;    // for traces: set, number and gradients
+  std::string scheme;  // for traces: compressors and memories
 
   // The step under way.
   uint32_t n_gradients = 0;  // distinct ones among the items; fixed at plan time
@@ -166,6 +173,7 @@ class BucketRun {
   bool compensated = false;     // the memories have seen this rank's gradients
   uint32_t rounds_encoded = 0;  // an item whose last round is among them was taken out of work
   bool ran = false;             // in this step
+  uint64_t exchange_bytes = 0;  // handed over in the round under way
   uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, exchange_start_us = 0;
   JobFrame frame;
   Job job;

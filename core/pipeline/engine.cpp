@@ -32,25 +32,23 @@ void Engine::enqueue(BucketRun& bucket, bool fresh) {
   }
 }
 
-Status Engine::run(const std::function<Status()>& task) {
-  Status status;
-  std::mutex done_mutex;
-  std::condition_variable done_signal;
-  bool done = false;
-  const std::function<void()> wrapped = [&] {
-    status = task();
-    std::lock_guard lock(done_mutex);
-    done = true;
-    done_signal.notify_one();
-  };
+std::shared_ptr<Task> Engine::hand_over(std::function<Status()> body) {
+  auto task = std::make_shared<Task>(std::move(body));
   {
     std::lock_guard lock(mutex_);
-    tasks_.push_back(&wrapped);
+    tasks_.push_back(task);
   }
   wake_.notify_one();
-  std::unique_lock lock(done_mutex);
-  done_signal.wait(lock, [&] { return done; });
-  return status;
+  return task;
+}
+
+Status Engine::run(const std::function<Status()>& task) {
+  return hand_over(task)->wait();
+}
+
+bool Engine::answers_within(uint64_t limit_us) {
+  Status status;
+  return hand_over([] { return Status(); })->wait_for(limit_us, status);
 }
 
 void Engine::loop() {
@@ -63,10 +61,10 @@ void Engine::loop() {
     }
     wake_.wait(lock, [&] { return stopping_ || !heap_.empty() || !tasks_.empty(); });
     if (!tasks_.empty()) {
-      const auto* task = tasks_.back();
+      const std::shared_ptr<Task> task = std::move(tasks_.back());
       tasks_.pop_back();
       lock.unlock();
-      (*task)();
+      task->carry_out();
       lock.lock();
       continue;
     }

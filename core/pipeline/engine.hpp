@@ -3,6 +3,7 @@
 // messages have arrived.
 #pragma once
 
+#include "core/base/task.hpp"
 #include "core/pipeline/bucket.hpp"
 
 #include <condition_variable>
@@ -28,6 +29,8 @@ class Engine final : public Communication::Listener {
   void polled() override { announce(); }
   // [control] Runs `task` on the engine thread between two jobs, and waits for it.
   Status run(const std::function<Status()>& task);
+  // [control] False when the engine is in a call that does not end within this time.
+  bool answers_within(uint64_t limit_us);
 
   // Memory taken for job frames since the engine was made; grows in the first steps only.
   uint64_t allocations() const { return allocations_.load(); }
@@ -42,6 +45,7 @@ class Engine final : public Communication::Listener {
       return rank != other.rank ? rank > other.rank : ticket > other.ticket;
     }
   };
+  std::shared_ptr<Task> hand_over(std::function<Status()> body);
   void enqueue(BucketRun& bucket, bool fresh);
   void loop();
   void advance(const Entry& entry);
@@ -50,7 +54,7 @@ class Engine final : public Communication::Listener {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Entry> heap_;
-  std::vector<const std::function<void()>*> tasks_;
+  std::vector<std::shared_ptr<Task>> tasks_;
   uint64_t next_ticket_ = 0;
   Communication* unannounced_ = nullptr;  // [engine] has messages that it may not know of
   bool stopping_ = false;

@@ -6,6 +6,8 @@
 #include "core/base/buffer.hpp"
 #include "core/base/status.hpp"
 
+#include <penstock/exception.hpp>
+
 #include <coroutine>
 #include <exception>
 
@@ -41,8 +43,8 @@ class Job {
     std::suspend_always final_suspend() noexcept { return {}; }
     void return_value(Status ended) { status = std::move(ended); }
     void unhandled_exception() {
-      // Only a bad_alloc of our own can end up here; everything else is a Status.
-      status = Status(Code::out_of_memory, "out of memory while a bucket was under way");
+      // Calls into plugins turn what they throw into a Status; what ends up here is our own.
+      status = Status(Code::internal, "a bucket's job threw " + sdk::current_exception_text());
     }
     static void* operator new(size_t bytes, BucketRun& bucket);
     static void operator delete(void*, size_t) {}

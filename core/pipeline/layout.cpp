@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace penstock {
 namespace {
@@ -13,6 +14,21 @@ uint32_t round_count(const BucketRun& bucket) {
   size_t most = 0;
   for (const ItemRun& item : bucket.items) most = std::max(most, item.rounds.size());
   return static_cast<uint32_t>(most);
+}
+
+// What people see of it: "optimizer.0 bucket 3: layer4.weight to fc.bias, 12 gradients".
+void name_bucket(BucketRun& bucket) {
+  bucket.label = fmt::format("bucket {}", bucket.number);
+  bucket.lane = fmt::format("{} {}", bucket.context.name, bucket.label);
+  if (bucket.items.empty()) return;
+  bucket.lane += fmt::format(": {}", bucket.items.front().gradient->name);
+  if (bucket.items.size() > 1)
+    bucket.lane += fmt::format(" to {}, {} gradients", bucket.items.back().gradient->name,
+                               bucket.items.size());
+  std::set<std::string> schemes;
+  for (const ItemRun& item : bucket.items)
+    schemes.insert(fmt::format("{} + {}", item.compressor->name(), item.memory->name()));
+  bucket.scheme = fmt::format("{}", fmt::join(schemes, ", "));
 }
 
 void lay_out_prologue(BucketRun& bucket) {
@@ -137,7 +153,7 @@ uint64_t message_bytes(const BucketRun& bucket) {
 }
 
 Status lay_out(BucketRun& bucket) {
-  bucket.label = fmt::format("bucket {}", bucket.number);
+  name_bucket(bucket);
   bucket.n_rounds = round_count(bucket);
   bucket.messages.resize(bucket.n_rounds);
   shape_payloads(bucket);

@@ -257,7 +257,7 @@ std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kin
   c.pattern = pattern;
   c.reduction = PENSTOCK_REDUCE_SUM;
   c.dtype = dtype;
-  c.deadline_us = bucket.context.deadline_us;
+  message->limit_us = bucket.context.limit_us;
   c.step = &bucket.context.step;
   c.exec = &bucket.context.exec;
   return message;

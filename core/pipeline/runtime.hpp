@@ -3,9 +3,9 @@
 #pragma once
 
 #include "core/comm/communication.hpp"
-#include "core/comm/control.hpp"
 #include "core/comm/operations.hpp"
 #include "core/config/load.hpp"
+#include "core/control/control.hpp"
 #include "core/pipeline/engine.hpp"
 #include "core/plugin/code_paths.hpp"
 #include "core/plugin/host.hpp"
@@ -14,6 +14,8 @@
 
 #include <penstock/runtime.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -22,12 +24,20 @@
 
 namespace penstock {
 
+class Runtime;
 class Set;
+
+// Ends a runtime, in bounded time: one with a plugin call that never returns is abandoned, not
+// freed.
+struct RuntimeCloser {
+  void operator()(Runtime* runtime) const;
+};
+using RuntimeHandle = std::unique_ptr<Runtime, RuntimeCloser>;
 
 class Runtime {
  public:
   // [control] Collective over all ranks of the run.
-  static Result<std::unique_ptr<Runtime>> open(const penstock_runtime_options& options);
+  static Result<RuntimeHandle> open(const penstock_runtime_options& options);
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -43,6 +53,15 @@ class Runtime {
   CollectiveInstance& transport() { return *transport_; }
   const penstock_world& world() const { return world_; }
   uint64_t deadline_us() const { return static_cast<uint64_t>(config_.runtime().deadline_s * 1e6); }
+  // Ranks that live are waited for this long; 0: without an end.
+  uint64_t busy_limit_us() const {
+    return static_cast<uint64_t>(config_.runtime().busy_limit_s * 1e6);
+  }
+  // The same for a meeting, which needs a number.
+  uint64_t meeting_us() const { return busy_limit_us() != 0 ? busy_limit_us() : kYearUs; }
+  // What has been given up ends within this time, unless a plugin call does not return.
+  uint64_t end_us() const { return std::min<uint64_t>(deadline_us(), 5'000'000); }
+  Activity& activity() { return *activity_; }
   penstock_topology topology() const;
   const CodePaths& code_paths() const { return code_paths_; }
   const penstock_host* host() const { return host_->table(); }
@@ -58,17 +77,42 @@ class Runtime {
   Result<Channel*> open_channel(const std::string& what, const std::vector<uint32_t>& ranks,
                                 CollectiveInstance& collective, Channel* base);
 
+  // [control] False when the engine or the transport is in a call that does not come back.
+  bool answers();
+  // [control] `what` cannot be freed: says why, and keeps this runtime from being freed as well.
+  void abandon(std::string_view what);
+
   void remember(Set* set);
   void forget(Set* set);
 
  private:
+  friend struct RuntimeCloser;
+  static constexpr uint64_t kYearUs = uint64_t{366} * 86'400'000'000;
+  // What was last warned of in a slot of calls.
+  struct Warned {
+    uint64_t since_us = 0;
+    uint64_t again_us = 0;
+  };
+
   Runtime() = default;
+  bool end();  // false: something is still running and cannot be waited for
+  // runtime_open.cpp
+  Status start(const penstock_runtime_options& options);
   Status load(const penstock_runtime_options& options);
-  Status meet(const penstock_runtime_options& options);
+  Status choose_transport(const penstock_runtime_options& options);
+  Status stand_in(const penstock_runtime_options& options);
+  Status join();
+  Status start_control();
+  Result<std::vector<uint64_t>> exchange_places();
+  Result<std::string> exchange_address(const std::string& mine);
+  Status share_loading(const Status& mine);
+  Status start_operations();
   Status agree();
   Status agree_on_code_paths();
-  Result<std::string> exchange_address(const std::string& mine);
+
   void on_abort(const Status& reason);
+  void look_at_calls();
+  void look_at_call(const CallSlot& slot, Warned& warned);
 
   Log log_;
   Timeline timeline_;
@@ -77,6 +121,7 @@ class Runtime {
   Config config_;
   std::unique_ptr<Registry> registry_;
   std::string frontend_;
+  std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
   std::unique_ptr<CollectiveInstance> transport_;
   penstock_world world_{};
   bool joined_ = false;
@@ -85,6 +130,10 @@ class Runtime {
   Channel* world_channel_ = nullptr;
   std::unique_ptr<Control> control_;
   std::unique_ptr<Operations> operations_;
+  std::atomic<bool> gave_up_{false};
+  bool abandoned_ = false;
+  std::atomic<bool> watches_{false};         // control_ is there
+  Warned warned_engine_, warned_transport_;  // [watch]
   std::mutex mutex_;
   std::set<Set*> sets_;
 };

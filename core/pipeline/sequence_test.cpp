@@ -133,8 +133,7 @@ const std::vector<testing::GradientShape> kShapes{
     {"a", {5}}, {"b", {11}}, {"c", {17}}, {"d", {23}}};
 
 // Runs `body(set, transport, rank)` on every rank, for a set over such a transport.
-using Body =
-    std::function<void(std::unique_ptr<Set>& set, OrderedTransport& transport, uint32_t rank)>;
+using Body = std::function<void(SetHandle& set, OrderedTransport& transport, uint32_t rank)>;
 void with_ordered_sets(const std::string& scheme, uint32_t flags, const Body& body) {
   static std::atomic<int> next_hub{0};
   const std::string hub = fmt::format("sequence-test-{}", next_hub++);

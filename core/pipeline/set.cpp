@@ -10,21 +10,14 @@
 
 namespace penstock {
 
-Set::~Set() {
-  // Legs that wait for a forward that never comes are let go, and so is what waits for its turn
-  // after messages that never go out: every job ends.
-  launch_deferred();
-  std::unique_lock lock(mutex_);
-  skip_what_never_started();
-  changed_.wait(lock, [&] { return running_ == 0; });
-  lock.unlock();
-  for (auto channel = open_channels_.rbegin(); channel != open_channels_.rend(); ++channel)
-    runtime_.communication().close_channel(*channel);
-  runtime_.forget(this);
+Set::Set(Runtime& runtime) : runtime_(runtime), guard_(std::make_shared<Guard>()) {
+  guard_->set = this;
 }
 
-Status Set::usable() const {
+// The cause once, as it is; then that there was one.
+Status Set::usable() {
   if (torn_.ok()) return {};
+  if (!std::exchange(told_, true)) return torn_;
   return failed_precondition(
       "set '{}' is torn: an earlier step failed ({}); start again, then load a saved state", name,
       torn_.message());
@@ -63,6 +56,7 @@ void Set::make_ready(Gradient& gradient, void* data) {
   if (!opened_) {
     opened_ = true;
     first_ready_us_ = gradient.ready_us;
+    activity_->at(Activity::Phase::computes, step.index);
   }
   const bool complete = --gradients_left_ == 0;
   auto& phase = buckets_[step.phase];
@@ -81,6 +75,7 @@ void Set::make_ready(Gradient& gradient, void* data) {
 
 // Called with the lock held.
 void Set::start(BucketRun& bucket) {
+  if (agreement_ != Agreement::reached) return held_.push_back(&bucket);
   bucket.started = true;
   ++running_;
   engine->start(bucket);
@@ -104,6 +99,9 @@ Status Set::gradient_ready(uint64_t index, const penstock_tensor& tensor) {
         "before",
         gradient.name, step.index);
   make_ready(gradient, tensor.data);
+  const bool asks = must_ask();
+  lock.unlock();
+  if (asks) ask_for_states();
   return {};
 }
 
@@ -137,6 +135,8 @@ Status Set::grad_scale(double grad_scale) {
 Status Set::close() {
   std::unique_lock lock(mutex_);
   PENSTOCK_TRY(usable());
+  if (!closed_ && opened_ && timeline->enabled())
+    timeline->add({"backward", "application", first_ready_us_, now_us(), step.index, {}, 0, 0});
   closed_ = true;
   for (auto& gradient : gradients_) {
     if (gradient->stage != Gradient::Stage::open || where_[step.phase][gradient->index].empty())
@@ -146,6 +146,9 @@ Status Set::close() {
     if (bytes != 0) std::memset(gradient->unclaimed.data(), 0, bytes);
     make_ready(*gradient, gradient->unclaimed.data());
   }
+  const bool asks = must_ask();
+  lock.unlock();
+  if (asks) ask_for_states();
   return {};
 }
 
@@ -197,76 +200,16 @@ void Set::bucket_ended(BucketRun& bucket, const Status& status) {
     item.gradient->stage = Gradient::Stage::done;
     awaited |= item.gradient->waiters != 0;
   }
-  --buckets_left_;
+  if (--buckets_left_ == 0 && torn_.ok()) activity_->done(step.index + 1);
   --running_;
   if (awaited || buckets_left_ == 0 || running_ == 0) changed_.notify_all();
 }
 
 void Set::fail(const Status& reason) {
   std::lock_guard lock(mutex_);
-  if (torn_.ok()) torn_ = reason;
+  if (torn_.ok())
+    torn_ = loaded_ && agreement_ == Agreement::asked ? alone_after_load(reason) : reason;
   changed_.notify_all();
-}
-
-// ---- waiting ----
-
-Status Set::wait_until(const std::function<bool()>& finished, std::string_view what,
-                       Gradient* awaited) {
-  const uint64_t start = now_us();
-  const Stage stage(timeline, what, "application", step.index);
-  std::unique_lock lock(mutex_);
-  if (!finished() && torn_.ok()) {
-    ++waiters_;
-    if (awaited != nullptr) ++awaited->waiters;
-    communication->set_waiting(true);
-    changed_.wait(lock, [&] { return finished() || !torn_.ok(); });
-    if (awaited != nullptr) --awaited->waiters;
-    if (--waiters_ == 0) communication->set_waiting(false);
-  }
-  totals_.wait_us += now_us() - start;
-  return torn_;
-}
-
-Status Set::wait(uint64_t index) {
-  if (index >= gradients_.size())
-    return invalid_argument("set '{}' has no gradient {}", name, index);
-  PENSTOCK_TRY(close());
-  launch_deferred();
-  // Two words of capture: std::function keeps them without allocating.
-  const auto finished = [this, index] {
-    return gradients_[index]->stage == Gradient::Stage::done || where_[step.phase][index].empty();
-  };
-  return wait_until(finished, "wait", gradients_[index].get());
-}
-
-Status Set::wait_all() {
-  PENSTOCK_TRY(close());
-  launch_deferred();
-  return wait_until([&] { return buckets_left_ == 0; }, "wait");
-}
-
-Status Set::poll(uint64_t index, bool& done) {
-  std::lock_guard lock(mutex_);
-  if (index >= gradients_.size())
-    return invalid_argument("set '{}' has no gradient {}", name, index);
-  done = gradients_[index]->stage == Gradient::Stage::done || !torn_.ok();
-  return {};
-}
-
-Status Set::backward_end() {
-  PENSTOCK_TRY(close());
-  PENSTOCK_TRY(wait_until([&] { return first_legs_left_ == 0; }, "wait"));
-  launch_deferred();
-  return {};
-}
-
-Status Set::flush() {
-  {
-    std::lock_guard lock(mutex_);
-    PENSTOCK_TRY(usable());
-    if (!opened_ && !closed_) return {};  // between two steps: nothing is under way
-  }
-  return wait_all();
 }
 
 // ---- the end of a step ----
@@ -280,6 +223,8 @@ Status Set::step_end(bool applied) {
   // one.
   status = status.with_context(fmt::format("set '{}', end of step {}", name, ending));
   runtime_.give_up(status);
+  std::lock_guard lock(mutex_);
+  told_ = true;
   return status;
 }
 
@@ -291,6 +236,7 @@ Status Set::finish_step(bool applied) {
     }));
   }
   settle_carries(applied);
+  if (nonfinite_gradient.exchange(kNoGradient) != kNoGradient) ++nonfinite_steps_;
   const uint64_t ended = now_us();
   uint64_t last_ready = first_ready_us_;
   {
@@ -301,15 +247,20 @@ Status Set::finish_step(bool applied) {
       last_ready = std::max(last_ready, gradient->ready_us);
       measured_.add_ready(gradient->index, double(gradient->ready_us - first_ready_us_));
     }
+    dense_moved_ += dense_moved_per_step_;
     ++totals_.steps;
+    activity_->at(Activity::Phase::ended, step.index);
     for (size_t b = 0; b < buckets_[step.phase].size(); ++b)
       measured_.add_bucket(b, *buckets_[step.phase][b]);
     measured_.add_step(double(ended - first_ready_us_), double(last_ready - first_ready_us_),
                        double(ended - last_ready));
     sequence_base += messages_per_phase_[step.phase];
     ++step.index;
+    if (started_us_ == 0) started_us_ = first_ready_us_;
+    ended_us_ = ended;
     if (totals_.steps == 2) allocations_at_steady_ = engine->allocations();
   }
+  if (totals_.steps == kStepsOfTrial) warn_of_what_was_moved();
   const auto next = config_.next_switch_after(step.index - 1);
   if (next && *next == step.index) PENSTOCK_TRY(replan());
   PENSTOCK_TRY(observe());
@@ -318,35 +269,17 @@ Status Set::finish_step(bool applied) {
   return {};
 }
 
-// A carry is gone once a memory has it, or an applied result. Otherwise it waits for the next step:
-// the memory that kept it is no more, and nothing else would bring it back.
-void Set::settle_carries(bool applied) {
-  for (auto& bucket : buckets_[step.phase])
-    for (ItemRun& item : bucket->items) {
-      Gradient& gradient = *item.gradient;
-      if (!gradient.has_carry) continue;
-      const bool kept = item.work_is != PENSTOCK_WORK_IS_GRAD && bucket->compensated;
-      const bool in_result = !bucket->is_void && applied;
-      if (kept || in_result)
-        std::fill_n(gradient.carry.as<float>() + item.piece.first, item.piece.numel, 0.0f);
-      else
-        gradient.carry_stays = true;
-    }
-  for (auto& gradient : gradients_) {
-    gradient->has_carry = gradient->has_carry && gradient->carry_stays;
-    gradient->carry_stays = false;
-  }
-}
-
 // Makes the set ready for the gradients of the next step.
 void Set::arm() {
   std::lock_guard lock(mutex_);
   step.phase = static_cast<uint32_t>(step.index % period_);
+  activity_->done(step.index);
   auto& phase = buckets_[step.phase];
   buckets_left_ = static_cast<uint32_t>(phase.size());
   first_legs_left_ = 0;
   gradients_left_ = 0;
   closed_ = opened_ = false;
+  held_.clear();
   for (auto& gradient : gradients_) {
     gradient->stage = Gradient::Stage::open;
     gradient->pieces_left = 0;
@@ -360,22 +293,6 @@ void Set::arm() {
     if (bucket->splits()) ++first_legs_left_;
     for (ItemRun& item : bucket->items) ++item.gradient->pieces_left;
   }
-}
-
-void Set::counters(penstock_counters& counters) const {
-  std::lock_guard lock(mutex_);
-  const uint64_t size = counters.struct_size;
-  counters = totals_;
-  counters.struct_size = size;
-  uint64_t bytes = 0, messages = 0;
-  for (const Channel* opened : open_channels_) {
-    bytes += opened->bytes_sent.load();
-    messages += opened->messages_sent.load();
-  }
-  counters.payload_bytes = bytes - bytes_at_start_;
-  counters.messages = messages - messages_at_start_;
-  counters.void_buckets = void_buckets.load();
-  counters.allocations = totals_.steps > 2 ? engine->allocations() - allocations_at_steady_ : 0;
 }
 
 }  // namespace penstock

@@ -1,13 +1,15 @@
 // A set: what one optimizer or DDP object registers. Plan, step index, state and channels are its
 // own.
 //
-// Three files: set.cpp (steps), set_plan.cpp (instances, items and plan), set_state.cpp (save,
-// load, report).
+// set.cpp (steps), set_wait.cpp (waiting and the end), set_plan.cpp (instances, items and plan),
+// set_change.cpp (switches), set_state.cpp (save, load), set_agree.cpp (whether ranks go on from
+// equal states), set_traffic.cpp (bytes), set_report.cpp (what people are told).
 #pragma once
 
 #include "core/pipeline/bucket.hpp"
 #include "core/pipeline/measure.hpp"
 #include "core/pipeline/template_item.hpp"
+#include "core/pipeline/traffic.hpp"
 #include "core/plan/planner.hpp"
 #include "core/plugin/fit.hpp"
 #include "core/plugin/resolve.hpp"
@@ -21,12 +23,19 @@
 namespace penstock {
 
 class Runtime;
+class Set;
+
+// Ends a set, in bounded time. What a plugin call that never returns may still use is abandoned,
+// not freed.
+struct SetCloser {
+  void operator()(Set* set) const;
+};
+using SetHandle = std::unique_ptr<Set, SetCloser>;
 
 class Set final : public SetContext {
  public:
   // [control] Collective over the set's ranks.
-  static Result<std::unique_ptr<Set>> create(Runtime& runtime,
-                                             const penstock_set_declaration& declaration);
+  static Result<SetHandle> create(Runtime& runtime, const penstock_set_declaration& declaration);
   ~Set();
 
   // See runtime.h for each of these.
@@ -51,6 +60,7 @@ class Set final : public SetContext {
   void fail(const Status& reason);
 
  private:
+  friend struct SetCloser;
   // What a gradient's rule and candidates come to, found once per plan.
   struct Option {
     CompressorInstance* compressor = nullptr;
@@ -58,7 +68,24 @@ class Set final : public SetContext {
     CompressorFacts compressor_facts;
     MemoryFacts memory_facts;
     CandidateFacts candidate;
+    PlannedBytes planned;
   };
+
+  // What left this rank through the set's channels.
+  struct Traffic {
+    uint64_t handed_over = 0, moved = 0, messages = 0;
+    Traffic& operator+=(const Traffic& other);
+    Traffic operator-(const Traffic& other) const;
+  };
+  // What a scheme comes to, from a step on.
+  struct StageTraffic {
+    uint64_t from_step = 0;
+    PlannedBytes bytes;
+    double moved = 0;         // a step, by each rank
+    uint32_t loses_from = 0;  // ranks; 0: never
+  };
+  // So many steps tell what a scheme moves whose payloads have no planned size.
+  static constexpr uint64_t kStepsOfTrial = 10;
 
   using Buckets = std::vector<std::vector<std::unique_ptr<BucketRun>>>;  // per phase
 
@@ -73,9 +100,13 @@ class Set final : public SetContext {
     StateStore store;
   };
 
-  explicit Set(Runtime& runtime) : runtime_(runtime) {}
+  explicit Set(Runtime& runtime);
 
-  // set.cpp
+  Status make(const penstock_set_declaration& declaration);
+  Status share_outcome(std::string_view stage, const Status& mine);
+  bool end();  // false: something is still running and cannot be waited for
+
+  // set.cpp and set_wait.cpp
   Status check_ready(const Gradient& gradient, const penstock_tensor& tensor) const;
   void make_ready(Gradient& gradient, void* data);
   Status close();
@@ -86,12 +117,19 @@ class Set final : public SetContext {
   // `awaited` null: what is waited for concerns all buckets.
   Status wait_until(const std::function<bool()>& finished, std::string_view what,
                     Gradient* awaited = nullptr);
+  void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
   Status finish_step(bool applied);
-  void settle_carries(bool applied);
   void arm();
-  Status usable() const;  // with the mutex held
+  Status usable();  // with the mutex held
   void bucket_ended(BucketRun& bucket, const Status& status) override;
   void first_leg_arrived(BucketRun& bucket) override;
+
+  // set_agree.cpp
+  bool must_ask();
+  void ask_for_states();
+  // Why waiting for the others' loads ended.
+  Status alone_after_load(const Status& reason) const;
+  void states_compared(uint64_t number, Status status);
 
   // set_declare.cpp, set_plan.cpp and set_items.cpp
   Status declare(const penstock_set_declaration& declaration);
@@ -110,6 +148,7 @@ class Set final : public SetContext {
   PlanFacts plan_facts() const;
   Result<Plan> agree_on_plan();
   Result<Buckets> make_buckets(const Plan& plan);
+  Status agree_on_needs(const Result<Buckets>& buckets);
   void install(Plan plan, Buckets buckets);
   Result<std::unique_ptr<BucketRun>> make_bucket(const BucketPlan& plan, uint32_t number);
   Status plan_items(BucketRun& bucket);
@@ -120,6 +159,20 @@ class Set final : public SetContext {
                       const penstock_memory_need& memory);
   void number_messages(const Plan& plan);
 
+  // set_traffic.cpp
+  Carriers carriers() const;
+  double gradient_bytes() const;  // of all gradients
+  PlannedBytes planned_step() const;
+  StageTraffic planned_traffic(uint64_t from_step) const;
+  void warn(const std::vector<StageTraffic>& stages);
+  void warn_of_what_was_moved();
+  Traffic traffic() const;
+
+  // set_report.cpp
+  void say_plan();
+  void say_end();
+  void warn_of_nonfinite();
+
   // set_state.cpp
   void swap_adopted(Adopted& other);
   Result<Buckets> prepare_saved(uint64_t saved_step, const Plan& plan, std::string_view tensors);
@@ -127,7 +180,9 @@ class Set final : public SetContext {
   // set_change.cpp
   Status replan();
   Status replace_plan(Plan plan);
-  Status drain_replaced(const Plan& next);
+  Status drain_replaced(const std::vector<std::vector<const Option*>>& chosen);
+  void settle_carries(bool applied);
+  Status join_carries(const std::vector<std::vector<const Option*>>& chosen);
   static bool keeps_no_more(const ItemRun& item, const std::vector<const Option*>& chosen);
   Status drain(ItemRun& item);
   Status observe();
@@ -137,6 +192,8 @@ class Set final : public SetContext {
   Runtime& runtime_;
   std::vector<std::unique_ptr<Gradient>> gradients_;
   std::vector<uint32_t> ranks_;  // world ranks
+  std::shared_ptr<Activity::Steps> activity_;
+  uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
   uint32_t frontend_flags_ = 0;
   Config config_;
   Scheme scheme_;
@@ -157,7 +214,10 @@ class Set final : public SetContext {
   std::vector<double> ready_us_;  // per gradient, mean over ranks; empty until measured
   double backward_us_ = 0;
   std::vector<LinkFacts> links_;
-  uint64_t bytes_at_start_ = 0, messages_at_start_ = 0;
+  Traffic traffic_at_start_;
+  double dense_moved_per_step_ = 0;
+  double dense_moved_ = 0;      // with the mutex held
+  bool may_move_more_ = false;  // warned of nothing yet, and payloads have no planned size
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -169,9 +229,26 @@ class Set final : public SetContext {
   uint32_t gradients_left_ = 0;  // not yet ready
   uint32_t waiters_ = 0;
   Status torn_;
+  bool told_ = false;  // a call has returned torn_
   penstock_counters totals_{};
   uint64_t allocations_at_steady_ = 0;
   uint64_t first_ready_us_ = 0;
+  uint64_t started_us_ = 0,
+           ended_us_ = 0;         // the first gradient of all, and the end of the last step
+  uint64_t nonfinite_steps_ = 0;  // in which this rank had a gradient that is not finite
+  bool said_nonfinite_ = false;
+
+  // Whether the ranks go on from equal states: at the first step, and after a load.
+  enum class Agreement { needed, asked, reached };
+  struct Guard {
+    std::mutex mutex;
+    Set* set = nullptr;  // null: gone
+  };
+  std::shared_ptr<Guard> guard_;  // for the answer, which may come later
+  Agreement agreement_ = Agreement::needed;
+  uint64_t agreements_ = 0;
+  bool loaded_ = false;           // since the last agreement
+  std::vector<BucketRun*> held_;  // ready, and waiting for the answer
 };
 
 }  // namespace penstock

@@ -6,10 +6,16 @@
 #include "core/pipeline/engine.hpp"
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
+#include "core/tensor/elements.hpp"
 
 #include <algorithm>
 
 namespace penstock {
+namespace {
+
+constexpr uint64_t kTagBetweenSteps = (uint64_t{1} << 20) - 1;  // above those of any step
+
+}  // namespace
 
 // A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
 // into the step's gradients.
@@ -31,27 +37,55 @@ Status Set::replan() {
 }
 
 Status Set::replace_plan(Plan plan) {
-  const Status drained = drain_replaced(plan);
+  std::vector<std::vector<const Option*>> chosen(gradients_.size());
+  for (const BucketPlan& bucket : plan.buckets)
+    for (const PiecePlan& piece : bucket.pieces)
+      chosen[piece.gradient].push_back(&options_[piece.gradient][piece.choice]);
+  const Status drained = drain_replaced(chosen);
   buckets_.clear();  // before the new ones take memory, and before what they point into is gone
   PENSTOCK_TRY(drained);
-  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
-  install(std::move(plan), std::move(buckets));
+  PENSTOCK_TRY(join_carries(chosen));
+  Result<Buckets> buckets = make_buckets(plan);
+  PENSTOCK_TRY(agree_on_needs(buckets));
+  install(std::move(plan), std::move(buckets.value()));
   return {};
 }
 
 // Memories that keep nothing more for a gradient hand over what they keep; the others keep it by
 // name.
-Status Set::drain_replaced(const Plan& next) {
-  std::vector<std::vector<const Option*>> chosen(gradients_.size());
-  for (const BucketPlan& bucket : next.buckets)
-    for (const PiecePlan& piece : bucket.pieces)
-      chosen[piece.gradient].push_back(&options_[piece.gradient][piece.choice]);
+Status Set::drain_replaced(const std::vector<std::vector<const Option*>>& chosen) {
   return engine->run([&]() -> Status {
     for (auto& bucket : buckets_[0])
       for (ItemRun& item : bucket->items)
         if (keeps_no_more(item, chosen[item.gradient->index])) PENSTOCK_TRY(drain(item));
     return {};
   });
+}
+
+// A memory with momentum would apply a carry 1 / (1 - m) times. There it goes round the memory, to
+// the result of a step, for which every rank needs the same one: the mean. A mean stays one when it
+// is joined again.
+Status Set::join_carries(const std::vector<std::vector<const Option*>>& chosen) {
+  for (auto& gradient : gradients_) {
+    const auto& options = chosen[gradient->index];
+    if (!gradient->has_carry || gradient->numel == 0 || world == 1 ||
+        std::none_of(options.begin(), options.end(),
+                     [](const Option* option) { return option->memory_facts.owns_momentum; }))
+      continue;
+    penstock_message message{};
+    message.struct_size = sizeof message;
+    message.pattern = PENSTOCK_ALL_REDUCE;
+    message.reduction = PENSTOCK_REDUCE_SUM;
+    message.dtype = PENSTOCK_FLOAT32;
+    message.send = message.receive = gradient->carry.data();
+    message.count = gradient->numel;
+    message.deadline_us = limit_us;
+    message.tag = kTagBetweenSteps;
+    PENSTOCK_TRY(communication->exchange_and_wait(channel, message)
+                     .with_context(fmt::format("what was kept of gradient '{}'", gradient->name)));
+    divide(PENSTOCK_FLOAT32, gradient->carry.data(), gradient->numel, world);
+  }
+  return {};
 }
 
 // Of another plugin, or the same with a compressor that loses nothing any more: another one, or the
@@ -76,7 +110,30 @@ Status Set::drain(ItemRun& item) {
   temporary.out.dtype = PENSTOCK_FLOAT32;
   temporary.out.data = gradient.carry.as<float>() + item.piece.first;
   const penstock_item* items[] = {&temporary};
+  const PluginCall noted(calls, "memory", item.memory->name(), "drain", gradient.name, name,
+                         step.index);
   return from_c(item.memory->table()->drain(item.memory->self(), &exec, items, 1));
+}
+
+// A carry is gone once a memory has it, or an applied result. Otherwise it waits for the next step:
+// the memory that kept it is no more, and nothing else would bring it back.
+void Set::settle_carries(bool applied) {
+  for (auto& bucket : buckets_[step.phase])
+    for (ItemRun& item : bucket->items) {
+      Gradient& gradient = *item.gradient;
+      if (!gradient.has_carry) continue;
+      const bool kept =
+          item.work_is != PENSTOCK_WORK_IS_GRAD && bucket->compensated && !item.carry_joins_result;
+      const bool in_result = !bucket->is_void && applied;
+      if (kept || in_result)
+        std::fill_n(gradient.carry.as<float>() + item.piece.first, item.piece.numel, 0.0f);
+      else
+        gradient.carry_stays = true;
+    }
+  for (auto& gradient : gradients_) {
+    gradient->has_carry = gradient->has_carry && gradient->carry_stays;
+    gradient->carry_stays = false;
+  }
 }
 
 // Replicated state must have the same bits on all ranks; with runtime.hash_replicated_every that is
@@ -86,7 +143,7 @@ Status Set::compare_replicated() {
   if (every == 0 || step.index % every != 0) return {};
   return runtime_.control().agree(
       fmt::format("replicated state of set {} at step {}", name, step.index),
-      hash_text(store_.hash_replicated()), ranks_, deadline_us);
+      hash_text(store_.hash_replicated()), ranks_, meeting_us_);
 }
 
 // Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
@@ -101,7 +158,7 @@ Status Set::observe() {
   for (double number : measured_.to_numbers()) writer.put(number);
   PENSTOCK_ASSIGN(auto texts, runtime_.control().gather(
                                   fmt::format("times of set {} at step {}", name, step.index), mine,
-                                  ranks_, deadline_us));
+                                  ranks_, meeting_us_));
   std::vector<std::vector<double>> ranks;
   for (const std::string& text : texts) {
     if (text.size() != mine.size())
@@ -136,7 +193,7 @@ Status Set::observe() {
                                                                    : "keep";
   PENSTOCK_ASSIGN(auto verdicts, runtime_.control().gather(
                                      fmt::format("verdict of set {} at step {}", name, step.index),
-                                     verdict, ranks_, deadline_us));
+                                     verdict, ranks_, meeting_us_));
   PENSTOCK_TRY(status);
   if (verdicts.front() == "error")
     return peer_failed("set '{}': the scheduler of rank {} failed; its error says why", name,
@@ -152,7 +209,6 @@ Status Set::observe() {
 Status Set::measure_links() {
   constexpr uint64_t kSmall = 16, kLarge = 1u << 18;  // elements
   constexpr int kRepeats = 5;
-  constexpr uint64_t kMeasureTag = (uint64_t{1} << 20) - 1;  // above those of any step
   Buffer data(kLarge * sizeof(float));
   const auto median = [&](uint64_t count, double& median_us) -> Status {
     std::vector<double> times;
@@ -164,8 +220,8 @@ Status Set::measure_links() {
       message.dtype = PENSTOCK_FLOAT32;
       message.send = message.receive = data.data();
       message.count = count;
-      message.deadline_us = deadline_us;
-      message.tag = kMeasureTag;
+      message.deadline_us = limit_us;
+      message.tag = kTagBetweenSteps;
       const uint64_t start = now_us();
       PENSTOCK_TRY(communication->exchange_and_wait(channel, message));
       times.push_back(double(now_us() - start));
@@ -174,14 +230,12 @@ Status Set::measure_links() {
     median_us = times[kRepeats / 2];
     return {};
   };
-  const uint64_t bytes_before = channel->bytes_sent.load(),
-                 messages_before = channel->messages_sent.load();
+  const Traffic before = traffic();
   double small = 0, large = 0;
   PENSTOCK_TRY(median(kSmall, small));
   PENSTOCK_TRY(median(kLarge, large));
   // What measuring took is not the training's traffic.
-  bytes_at_start_ += channel->bytes_sent.load() - bytes_before;
-  messages_at_start_ += channel->messages_sent.load() - messages_before;
+  traffic_at_start_ += traffic() - before;
   LinkFacts link;
   link.beta_us_per_byte =
       std::max(0.0, (large - small) / double((kLarge - kSmall) * sizeof(float)));

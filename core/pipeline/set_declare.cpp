@@ -1,4 +1,5 @@
-// What a frontend declares of a set: checked here, and compared with the other ranks.
+// How a set is made: what a frontend declares of it is checked here, and compared with the other
+// ranks.
 
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
@@ -9,7 +10,49 @@
 
 namespace penstock {
 
+Result<SetHandle> Set::create(Runtime& runtime, const penstock_set_declaration& declaration) {
+  PENSTOCK_TRY(runtime.state());
+  SetHandle set(new Set(runtime));
+  runtime.remember(set.get());
+  PENSTOCK_TRY(set->make(declaration));
+  return set;
+}
+
+// Whoever cannot go on says so where the others wait next, in bounded time and by name.
+Status Set::make(const penstock_set_declaration& declaration) {
+  const auto in_set = [&](const Status& status) {
+    return status.with_context(fmt::format("set '{}'", name));
+  };
+  const Status declared = declare(declaration);
+  if (!declared.ok() && !ranks_.empty())
+    return runtime_.control().refuse("set " + name, declared, ranks_);
+  PENSTOCK_TRY(declared);
+  activity_ = runtime_.activity().add_set(name);
+  PENSTOCK_TRY(in_set(agree_on_declaration()));
+  PENSTOCK_TRY(share_outcome("scheme", in_set(adopt_scheme(0))));
+  PENSTOCK_TRY(in_set(open_channels()));
+  PENSTOCK_TRY(share_outcome("fit", in_set(check_stages())));
+  Result<Plan> plan = agree_on_plan();
+  Result<Buckets> buckets = plan.ok() ? make_buckets(plan.value()) : plan.status();
+  const Status needs = agree_on_needs(buckets);
+  PENSTOCK_TRY(plan.ok() ? in_set(needs) : plan.status());
+  install(std::move(plan.value()), std::move(buckets.value()));
+  traffic_at_start_ = traffic();
+  if (world == 1) agreement_ = Agreement::reached;
+  arm();
+  say_plan();
+  return {};
+}
+
+// What one rank found wrong by itself, the others would never hear of.
+Status Set::share_outcome(std::string_view stage, const Status& mine) {
+  const std::string topic = fmt::format("{} of set {}", stage, name);
+  if (!mine.ok()) return runtime_.control().refuse(topic, mine, ranks_);
+  return runtime_.control().gather(topic, "", ranks_, meeting_us_).status();
+}
+
 Status Set::declare(const penstock_set_declaration& declaration) {
+  meeting_us_ = runtime_.meeting_us();
   name = view(declaration.name);
   if (name.empty()) return invalid_argument("a set needs a name");
   frontend_flags_ = declaration.flags;
@@ -72,7 +115,9 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   engine = &runtime_.engine();
   timeline = &runtime_.timeline();
   states = &store_;
-  deadline_us = runtime_.deadline_us();
+  // The last resort: that a rank does not come is noticed before, and said by name.
+  limit_us = runtime_.busy_limit_us() == 0 ? 0 : runtime_.busy_limit_us() + runtime_.deadline_us();
+  calls = &runtime_.activity().engine;
   result_is_sum = (frontend_flags_ & PENSTOCK_SET_SUM) != 0;
   nonfinite_is_strict = runtime_.config().runtime().nonfinite == Nonfinite::strict;
   exec.struct_size = sizeof exec;
@@ -96,7 +141,7 @@ Status Set::agree_on_declaration() {
   }
   text += fmt::format("frontend flags {:#x}\n", frontend_flags_);
   PENSTOCK_ASSIGN(std::string scheme, agreement_text(config_, runtime_.registry()));
-  return runtime_.control().agree("set " + name, text + scheme, ranks_, deadline_us);
+  return runtime_.control().agree("set " + name, text + scheme, ranks_, meeting_us_);
 }
 
 }  // namespace penstock

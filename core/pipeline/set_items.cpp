@@ -35,32 +35,19 @@ Status Set::plan_items(BucketRun& bucket) {
   for (auto& [instances, items] : groups) {
     auto& [compressor, memory] = instances;
     const size_t n = items.size();
-    std::deque<CompressorNeed> compressor_needs;
-    std::deque<MemoryNeed> memory_needs;
-    std::vector<const penstock_item*> pointers(n);
-    std::vector<penstock_compressor_need*> compressor_pointers(n);
-    std::vector<penstock_memory_need*> memory_pointers(n);
+    CompressorNeeds compressor_needs;
+    MemoryNeeds memory_needs;
+    Items pointers(n);
     // A second time with float32 where a memory keeps state for a gradient of another dtype.
     for (bool again = true; again;) {
       again = false;
-      compressor_needs.clear();
-      memory_needs.clear();
       for (size_t i = 0; i < n; ++i) {
-        compressor_pointers[i] = &compressor_needs.emplace_back().c;
-        memory_pointers[i] = &memory_needs.emplace_back().c;
         describe_item(items[i]->for_compressor, *items[i]->gradient, items[i]->piece,
                       items[i]->dtype);
         pointers[i] = &items[i]->for_compressor;
       }
-      PENSTOCK_TRY(from_c((*compressor)
-                              ->plan(compressor->self(), bucket.plan.phase, world, pointers.data(),
-                                     n, compressor_pointers.data()))
-                       .with_context(fmt::format("compressor '{}'", compressor->name())));
-      for (CompressorNeed& need : compressor_needs) PENSTOCK_TRY(need.adopt(compressor->name()));
-      PENSTOCK_TRY(from_c((*memory)->plan(memory->self(), pointers.data(), n,
-                                          compressor_pointers.data(), memory_pointers.data()))
-                       .with_context(fmt::format("memory '{}'", memory->name())));
-      for (MemoryNeed& need : memory_needs) PENSTOCK_TRY(need.adopt(memory->name()));
+      PENSTOCK_TRY(ask_needs(*compressor, bucket.plan.phase, world, pointers, compressor_needs));
+      PENSTOCK_TRY(ask_needs(*memory, pointers, compressor_needs, memory_needs));
       for (size_t i = 0; i < n; ++i) {
         if (!needs_staging(memory_needs[i].c, items[i]->dtype)) continue;
         items[i]->dtype = PENSTOCK_FLOAT32;
@@ -72,8 +59,14 @@ Status Set::plan_items(BucketRun& bucket) {
       scratch_of[compressor] += (compressor_needs[i].c.scratch_bytes + 63) / 64 * 64;
     }
   }
-  for (const auto& [compressor, wanted] : scratch_of)
-    if (wanted > scratch.bytes()) scratch = Buffer(wanted);
+  for (const auto& [compressor, wanted] : scratch_of) {
+    if (wanted <= scratch.bytes()) continue;
+    std::optional<Buffer> larger = Buffer::try_make_unwritten(wanted);
+    if (!larger)
+      return out_of_memory("compressor '{}' wants {} bytes of scratch for a bucket of {} gradients",
+                           compressor->name(), wanted, bucket.items.size());
+    scratch = std::move(*larger);
+  }
   return {};
 }
 
@@ -85,6 +78,7 @@ Status Set::complete_item(BucketRun& bucket, ItemRun& item,
   item.n_scalars = memory.n_scalars;
   item.staged = item.dtype != item.gradient->dtype;
   item.keeps = memory.work_is == PENSTOCK_WORK_IS_STATE;
+  item.carry_joins_result = (memory.flags & PENSTOCK_MEMORY_OWNS_MOMENTUM) != 0;
   item.for_memory = item.for_compressor;
   const uint32_t flags =
       (item.keeps ? uint32_t{PENSTOCK_ITEM_KEEP} : 0u) |
@@ -94,12 +88,8 @@ Status Set::complete_item(BucketRun& bucket, ItemRun& item,
   if (item.work_is == PENSTOCK_WORK_IS_SCRATCH)
     item.work = Buffer(item.piece.numel * dtype_bytes(item.dtype));
   PENSTOCK_TRY(claim_states(item, compressor, memory));
-  if (item.work_is == PENSTOCK_WORK_IS_STATE) {
-    if (memory.work_state >= item.memory_states.size())
-      return internal("memory '{}' names state {} as its work, but declares {}",
-                      item.memory->name(), memory.work_state, item.memory_states.size());
+  if (item.work_is == PENSTOCK_WORK_IS_STATE)
     item.work_state = *item.memory_states[memory.work_state];
-  }
   for (penstock_item* c : {&item.for_compressor, &item.for_memory})
     if (item.work_is == PENSTOCK_WORK_IS_STATE) c->work = item.work_state;
 
@@ -132,12 +122,11 @@ Status Set::complete_item(BucketRun& bucket, ItemRun& item,
 // Compensate and the encode of the first round become one sweep where the memory publishes a form
 // that the compressor knows.
 void Set::fold_item(ItemRun& item, const penstock_memory_need& memory) {
-  if (memory.form == PENSTOCK_FORM_NONE || memory.form > PENSTOCK_FORM_NESTEROV) return;
+  if (memory.form == PENSTOCK_FORM_NONE) return;
   const bool has_momentum = memory.form != PENSTOCK_FORM_AFFINE;
   if ((item.compressor->traits().folds & (1u << (memory.form - 1))) == 0 || item.rounds.empty() ||
       item.work_is != PENSTOCK_WORK_IS_STATE || item.n_scalars != 0 ||
-      fold_encoder(*item.compressor) == nullptr ||
-      (has_momentum && memory.momentum_state >= item.memory_states.size()))
+      fold_encoder(*item.compressor) == nullptr)
     return;
   item.folded = true;
   item.fold.struct_size = sizeof item.fold;

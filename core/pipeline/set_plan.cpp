@@ -1,38 +1,29 @@
 // Making and changing the plan of a set: who compresses what, in which buckets, over which
 // channels.
 
+#include "core/base/hash.hpp"
 #include "core/pipeline/engine.hpp"
 #include "core/pipeline/layout.hpp"
+#include "core/pipeline/needs_text.hpp"
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
 #include "core/pipeline/template_item.hpp"
 
+#include <penstock/validate.hpp>
+
 #include <algorithm>
+#include <array>
+#include <map>
 #include <numeric>
 
 namespace penstock {
 
-Result<std::unique_ptr<Set>> Set::create(Runtime& runtime,
-                                         const penstock_set_declaration& declaration) {
-  PENSTOCK_TRY(runtime.state());
-  std::unique_ptr<Set> set(new Set(runtime));
-  runtime.remember(set.get());
-  PENSTOCK_TRY(set->declare(declaration));
-  PENSTOCK_TRY(set->agree_on_declaration().with_context(fmt::format("set '{}'", set->name)));
-  PENSTOCK_TRY(set->adopt_scheme(0).with_context(fmt::format("set '{}'", set->name)));
-  PENSTOCK_TRY(set->open_channels().with_context(fmt::format("set '{}'", set->name)));
-  PENSTOCK_TRY(set->check_stages().with_context(fmt::format("set '{}'", set->name)));
-  PENSTOCK_ASSIGN(Plan plan, set->agree_on_plan());
-  auto buckets = set->make_buckets(plan);
-  PENSTOCK_TRY(buckets.status().with_context(fmt::format("set '{}'", set->name)));
-  set->install(std::move(plan), std::move(buckets.value()));
-  for (const Channel* channel : set->open_channels_) {
-    set->bytes_at_start_ += channel->bytes_sent.load();
-    set->messages_at_start_ += channel->messages_sent.load();
-  }
-  set->arm();
-  return set;
-}
+namespace {
+
+// Buckets are made for each phase: methods that alternate in two or three are what there is.
+constexpr uint32_t kMostPhasesOfSet = 256;
+
+}  // namespace
 
 // ---- instances ----
 
@@ -62,9 +53,7 @@ Status Set::adopt_scheme(uint64_t at) {
   memories_.clear();
   PENSTOCK_ASSIGN(scheduler_, make_instance<penstock_scheduler>(scheme_, scheme_.scheduler,
                                                                 runtime_.registry()));
-  // A scheduler that knows one route only needs none named.
-  const bool only_splits = scheduler_->traits().routes == uint64_t{1} << PENSTOCK_ROUTE_SPLIT;
-  if (scheme_.where.count("route") == 0 && only_splits) scheme_.route = PENSTOCK_ROUTE_SPLIT;
+  settle_route(scheme_, *scheduler_);
   return {};
 }
 
@@ -106,7 +95,13 @@ Status Set::examine_gradients() {
     if (choice.candidates.empty()) choice.candidates.push_back(choice.compressor);
     for (const std::string& compressor : choice.candidates) {
       PENSTOCK_ASSIGN(Option option, examine(*gradient, compressor, choice.memory));
-      period_ = std::lcm(period_, static_cast<uint32_t>(option.candidate.phase_bytes.size()));
+      const auto phases = static_cast<uint32_t>(option.candidate.phase_bytes.size());
+      if (std::lcm(period_, phases) > kMostPhasesOfSet)
+        return failed_precondition(
+            "compressor \"{}\" (for {} and others) has {} phases and those before it {}: together "
+            "more than {}; use compressors whose numbers of phases divide each other",
+            compressor, gradient->name, phases, period_, kMostPhasesOfSet);
+      period_ = std::lcm(period_, phases);
       options.push_back(std::move(option));
     }
   }
@@ -133,6 +128,7 @@ Result<Set::Option> Set::examine(const Gradient& gradient, const std::string& co
   candidate.part_alignment = needs.part_alignment;
   candidate.combine = needs.combine;
   candidate.n_rounds = needs.compressor_facts.n_rounds;
+  option.planned = needs.planned;
   return option;
 }
 
@@ -141,6 +137,7 @@ Status Set::check_stages() {
   PENSTOCK_TRY(examine_gradients());
   PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
   warn(advice);
+  std::vector<StageTraffic> traffic{planned_traffic(0)};
   bool changed = false;
   for (uint64_t stage : config_.stages()) {
     if (stage == 0) continue;
@@ -151,7 +148,9 @@ Status Set::check_stages() {
       return check_fit_of_set().status();  // its warnings come when it is in force
     };
     PENSTOCK_TRY(fits().with_context(fmt::format("from step {} on", stage)));
+    traffic.push_back(planned_traffic(stage));
   }
+  warn(traffic);
   if (!changed) return {};
   PENSTOCK_TRY(adopt_scheme(0));
   return examine_gradients();
@@ -185,7 +184,9 @@ Result<FitAdvice> Set::check_fit_of_set() {
       const uint64_t most = *std::max_element(options[0].candidate.phase_bytes.begin(),
                                               options[0].candidate.phase_bytes.end());
       const bool gathered = options[0].candidate.combine == PENSTOCK_COMBINE_GATHER;
-      input.arena_bytes += most * (gathered ? 1 + world : 2);
+      const auto both = sdk::checked_product(most, gathered ? uint64_t{1} + world : 2);
+      const auto all = both ? sdk::checked_sum(input.arena_bytes, *both) : std::nullopt;
+      input.arena_bytes = all.value_or(~uint64_t{0});
     }
   return check_fit(input);
 }
@@ -265,7 +266,7 @@ Result<Plan> Set::agree_on_plan() {
   // An empty text tells the others that rank 0 could not plan.
   PENSTOCK_ASSIGN(auto texts, runtime_.control().gather(
                                   fmt::format("plan of set {} at step {}", name, step.index), mine,
-                                  ranks_, deadline_us));
+                                  ranks_, meeting_us_));
   PENSTOCK_TRY(status);
   if (texts.front().empty())
     return peer_failed("set '{}': rank {} could not make a plan; its error says why", name,
@@ -273,6 +274,24 @@ Result<Plan> Set::agree_on_plan() {
   PENSTOCK_ASSIGN(Plan plan, Plan::from_bytes(texts.front()));
   PENSTOCK_TRY(check_plan(plan, plan_facts(), scheduler_->name()));
   return plan;
+}
+
+// Ranks of one plan may still have asked their plugins to another end: a rank that sends nothing,
+// or another number of bytes, would leave the others with wrong sums. `buckets` may be the error of
+// this rank, which the others then read.
+Status Set::agree_on_needs(const Result<Buckets>& buckets) {
+  const std::string text = buckets.ok()
+                               ? needs_text(buckets.value())
+                               : fmt::format("cannot be planned: {}\n", buckets.status().message());
+  const std::string topic = fmt::format("needs of set {} at step {}", name, step.index);
+  // The texts are long and nearly always equal, so a hash goes first.
+  auto hashes =
+      runtime_.control().gather(topic + ", hashed", hash_text(hash64(text)), ranks_, meeting_us_);
+  const auto is_mine = [&](const std::string& hash) { return hash == hash_text(hash64(text)); };
+  Status agreed = hashes.status();
+  if (hashes.ok() && !std::all_of(hashes->begin(), hashes->end(), is_mine))
+    agreed = runtime_.control().agree(topic, text, ranks_, meeting_us_);
+  return buckets.ok() ? agreed : buckets.status();
 }
 
 Result<Set::Buckets> Set::make_buckets(const Plan& plan) {
@@ -326,14 +345,18 @@ void Set::install(Plan plan, Buckets buckets) {
 // round.
 void Set::number_messages(const Plan& plan) {
   messages_per_phase_.assign(period_, 0);
+  std::map<std::array<uint32_t, 4>, size_t> places;
+  for (size_t i = 0; i < plan.sequence.size(); ++i) {
+    const MessagePlan& listed = plan.sequence[i];
+    places.try_emplace({listed.phase, listed.bucket, listed.leg, listed.round}, i);
+  }
   tags_per_step = 1;
   for (uint32_t phase = 0; phase < period_; ++phase) {
     std::vector<std::pair<size_t, MessageRun*>> listed;
     for (auto& bucket : buckets_[phase]) {
       const auto place = [&](uint32_t leg, uint32_t round) {
-        const auto found = std::find(plan.sequence.begin(), plan.sequence.end(),
-                                     MessagePlan{phase, bucket->number, leg, round});
-        return static_cast<size_t>(found - plan.sequence.begin());
+        const auto found = places.find({phase, bucket->number, leg, round});
+        return found != places.end() ? found->second : plan.sequence.size();
       };
       if (bucket->prologue) listed.emplace_back(place(0, 0), bucket->prologue.get());
       for (uint32_t round = 0; round < bucket->messages.size(); ++round)

@@ -1,12 +1,10 @@
-// Saving, restoring, resetting and describing a set.
+// Saving, restoring and resetting a set.
 
 #include "core/base/bytes.hpp"
 #include "core/base/hash.hpp"
 #include "core/pipeline/engine.hpp"
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
-
-#include <nlohmann/json.hpp>
 
 namespace penstock {
 namespace {
@@ -86,6 +84,11 @@ Status Set::load(std::string_view bytes) {
     return buckets.status();
   }
   drop_step();
+  if (world > 1) {
+    std::lock_guard lock(mutex_);
+    agreement_ = Agreement::needed;
+    loaded_ = true;
+  }
   step.index = saved_step;
   install(std::move(plan), std::move(buckets.value()));
   for (size_t i = 0; i < gradients_.size(); ++i) {
@@ -144,57 +147,6 @@ Status Set::reset() {
   for (auto& gradient : gradients_) gradient->has_carry = false;
   arm();
   return {};
-}
-
-Result<std::string> Set::report() {
-  nlohmann::json buckets = nlohmann::json::array();
-  // None where a change of plan failed half-way.
-  for (size_t phase = 0; phase < buckets_.size(); ++phase)
-    for (const auto& bucket : buckets_[phase]) {
-      nlohmann::json items = nlohmann::json::array();
-      for (const ItemRun& item : bucket->items) {
-        uint64_t bytes = 0;
-        for (const RoundNeed& round : item.rounds)
-          for (const SectionNeed& section : round.sections) bytes += section.bytes();
-        items.push_back({{"gradient", item.gradient->name},
-                         {"first", item.piece.first},
-                         {"elements", item.piece.numel},
-                         {"bytes_before", item.piece.numel * dtype_bytes(item.gradient->dtype)},
-                         {"bytes_after", bytes},
-                         {"compressor", item.compressor->name()},
-                         {"memory", item.memory->name()},
-                         {"one_sweep", item.folded}});
-      }
-      buckets.push_back({{"phase", phase},
-                         {"number", bucket->number},
-                         {"route", route_name(bucket->plan.route)},
-                         {"rounds", bucket->n_rounds},
-                         {"items", items},
-                         {"encode_us", bucket->encode_us},
-                         {"exchange_us", bucket->exchange_us},
-                         {"decode_us", bucket->decode_us}});
-    }
-  penstock_counters totals{};
-  totals.struct_size = sizeof totals;
-  counters(totals);
-  const nlohmann::json report{{"name", name},
-                              {"rank", rank},
-                              {"world", world},
-                              {"step", step.index},
-                              {"scheduler", scheduler_->name()},
-                              {"explanation", plan_.explanation},
-                              {"state_bytes", store_.bytes()},
-                              {"replicated_hash", hash_text(store_.hash_replicated())},
-                              {"buckets", buckets},
-                              {"counters",
-                               {{"steps", totals.steps},
-                                {"gradient_bytes", totals.gradient_bytes},
-                                {"payload_bytes", totals.payload_bytes},
-                                {"messages", totals.messages},
-                                {"void_buckets", totals.void_buckets},
-                                {"wait_us", totals.wait_us},
-                                {"allocations", totals.allocations}}}};
-  return report.dump(2);
 }
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 // The end of a bucket's step: what was refused, taken, divided, given back.
 
+#include "core/pipeline/call_plugin.hpp"
 #include "core/pipeline/stages.hpp"
 #include "core/tensor/elements.hpp"
 
@@ -54,9 +55,12 @@ Status decode_own(BucketRun& bucket, ItemRun& item, PayloadStorage& own) {
   const penstock_item* items[] = {&temporary};
   const penstock_payload* payloads[] = {own.c()};
   const auto round = static_cast<uint32_t>(item.rounds.size() - 1);
-  return from_c(item.compressor->table()->decode(
-      item.compressor->self(), &bucket.context.exec, &bucket.context.step, round, items, 1,
-      payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN));
+  const auto noted = plugin_call(bucket, "compressor", item.compressor->name(), "decode");
+  return call_plugin(*item.compressor, "decode of the own payload", items, [&] {
+    return item.compressor->table()->decode(
+        item.compressor->self(), &bucket.context.exec, &bucket.context.step, round, items, 1,
+        payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
+  });
 }
 
 // Calls body for the items of the call whose results are sums, not final (votes).
@@ -80,9 +84,12 @@ const penstock_payload* no_pairs(const BucketRun& bucket, ItemRun& item) {
 
 Status call_give_back(BucketRun& bucket, MemoryCall& call) {
   if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, give_back)) return {};
-  return from_c(call.memory->table()->give_back(call.memory->self(), &bucket.context.exec,
-                                                &bucket.context.step, call.items.data(),
-                                                call.items.size(), call.give_back.data()));
+  const auto noted = plugin_call(bucket, "memory", call.memory->name(), "give_back");
+  return call_plugin(*call.memory, "give_back", call.items, [&] {
+    return call.memory->table()->give_back(call.memory->self(), &bucket.context.exec,
+                                           &bucket.context.step, call.items.data(),
+                                           call.items.size(), call.give_back.data());
+  });
 }
 
 }  // namespace
@@ -109,14 +116,18 @@ Status keep_refused(BucketRun& bucket) {
 Status settle(BucketRun& bucket) {
   const auto& context = bucket.context;
   {
-    const Stage stage(context.timeline, "record", bucket.label, context.step.index);
-    for (MemoryCall& call : bucket.memory_calls)
-      if (PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, record))
-        PENSTOCK_TRY(from_c(call.memory->table()->record(call.memory->self(), &context.exec,
-                                                         &context.step, call.items.data(),
-                                                         call.items.size(), call.taken.data())));
+    const Stage stage(context.timeline, "record", bucket.lane, context.step.index, bucket.scheme);
+    for (MemoryCall& call : bucket.memory_calls) {
+      if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, record)) continue;
+      const auto noted = plugin_call(bucket, "memory", call.memory->name(), "record");
+      PENSTOCK_TRY(call_plugin(*call.memory, "record", call.items, [&] {
+        return call.memory->table()->record(call.memory->self(), &context.exec, &context.step,
+                                            call.items.data(), call.items.size(),
+                                            call.taken.data());
+      }));
+    }
   }
-  const Stage stage(context.timeline, "finish", bucket.label, context.step.index);
+  const Stage stage(context.timeline, "finish", bucket.lane, context.step.index, bucket.scheme);
   for (MemoryCall& call : bucket.memory_calls) {
     // A memory that finishes sees the mean, whatever the frontend wants.
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
@@ -125,17 +136,24 @@ Status settle(BucketRun& bucket) {
         divide(item.dtype, item.for_memory.out.data, item.piece.numel, context.world);
       });
     if (!finishes) continue;
-    PENSTOCK_TRY(from_c(call.memory->table()->finish(
-        call.memory->self(), &context.exec, &context.step, call.items.data(), call.items.size())));
+    const auto noted = plugin_call(bucket, "memory", call.memory->name(), "finish");
+    PENSTOCK_TRY(call_plugin(*call.memory, "finish", call.items, [&] {
+      return call.memory->table()->finish(call.memory->self(), &context.exec, &context.step,
+                                          call.items.data(), call.items.size());
+    }));
     if (context.result_is_sum)
       each_sum(bucket, call, [&](ItemRun& item) {
         scale(item.dtype, item.for_memory.out.data, item.piece.numel, context.world);
       });
   }
   // Work in true units gives results in true units; the frontend expects those of its loss scale.
-  for (ItemRun& item : bucket.items)
+  for (ItemRun& item : bucket.items) {
     if (item.work_is != PENSTOCK_WORK_IS_GRAD)
       scale(item.dtype, item.for_memory.out.data, item.piece.numel, context.step.grad_scale);
+    if (item.gradient->has_carry && item.carry_joins_result)
+      add_carry(item, item.for_memory.out.data,
+                context.step.grad_scale * (context.result_is_sum ? context.world : 1));
+  }
   return {};
 }
 

@@ -1,7 +1,11 @@
 #include "core/pipeline/stages.hpp"
 
+#include "core/comm/channel.hpp"
+#include "core/pipeline/call_plugin.hpp"
 #include "core/pipeline/wire.hpp"
 #include "core/tensor/elements.hpp"
+
+#include <kernels/message.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +14,8 @@ namespace penstock {
 namespace {
 
 Stage span(BucketRun& bucket, std::string_view stage) {
-  return Stage(bucket.context.timeline, stage, bucket.label, bucket.context.step.index);
+  return Stage(bucket.context.timeline, stage, bucket.lane, bucket.context.step.index,
+               bucket.scheme);
 }
 
 // Where nothing keeps float32, 16 bits hold the gradient and the carry, rounded once.
@@ -27,19 +32,25 @@ void add_carry_to_halves(uint32_t dtype, void* values, const float* carry, uint6
   }
 }
 
-void add_carry(ItemRun& item, void* values, double grad_scale) {
-  const float* carry = item.gradient->carry.as<float>() + item.piece.first;
-  if (item.dtype == PENSTOCK_FLOAT32) {
-    auto* target = static_cast<float*>(values);
-    for (uint64_t i = 0; i < item.piece.numel; ++i)
-      target[i] += carry[i] * static_cast<float>(grad_scale);
-  } else if (item.dtype == PENSTOCK_FLOAT64) {
-    auto* target = static_cast<double*>(values);
-    for (uint64_t i = 0; i < item.piece.numel; ++i) target[i] += carry[i] * grad_scale;
-  } else if (item.dtype == PENSTOCK_FLOAT16 || item.dtype == PENSTOCK_BFLOAT16) {
-    add_carry_to_halves(item.dtype, values, carry, item.piece.numel,
-                        static_cast<float>(grad_scale));
-  }
+// All of it is looked at, but for a large gradient that travels as it is: there a sweep would be
+// all that is done to it. Its beginning, its end and a part that moves on with the steps tell a
+// gradient that is not finite as a whole, which is what a loss that is not finite leaves behind.
+bool looks_finite(const ItemRun& item, const void* values, uint64_t step) {
+  constexpr uint64_t kPart = 4096, kLarge = 16 * kPart;
+  const uint64_t count = item.piece.numel;
+  if (!item.passes_through || count <= kLarge) return all_finite(item.dtype, values, count);
+  const uint64_t parts = count / kPart;
+  const auto* bytes = static_cast<const std::byte*>(values);
+  const auto part = [&](uint64_t first) {
+    return all_finite(item.dtype, bytes + first * dtype_bytes(item.dtype), kPart);
+  };
+  return part(0) && part(count - kPart) && part(step % parts * kPart);
+}
+
+void note_nonfinite(SetContext& context, const ItemRun& item) {
+  uint64_t none = SetContext::kNoGradient;
+  context.nonfinite_gradient.compare_exchange_strong(none, item.gradient->index,
+                                                     std::memory_order_relaxed);
 }
 
 void point(ItemRun& item, void* values) {
@@ -72,13 +83,17 @@ Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
 }
 
 Status call_encode(BucketRun& bucket, CompressorCall& call) {
-  if (call.fold_encoder != nullptr)
-    return from_c(call.fold_encoder->encode(call.compressor->self(), &bucket.context.exec,
-                                            &bucket.context.step, call.round, call.items.data(),
-                                            call.items.size(), call.own.data(), call.folds.data()));
-  return from_c(call.compressor->table()->encode(
-      call.compressor->self(), &bucket.context.exec, &bucket.context.step, call.round,
-      call.items.data(), call.items.size(), call.own.data()));
+  const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "encode");
+  const SetContext& context = bucket.context;
+  return call_plugin(*call.compressor, "encode", call.items, [&] {
+    void* self = call.compressor->self();
+    if (call.fold_encoder != nullptr)
+      return call.fold_encoder->encode(self, &context.exec, &context.step, call.round,
+                                       call.items.data(), call.items.size(), call.own.data(),
+                                       call.folds.data());
+    return call.compressor->table()->encode(self, &context.exec, &context.step, call.round,
+                                            call.items.data(), call.items.size(), call.own.data());
+  });
 }
 
 void set_flag(BucketRun& bucket, MessageRun& message) {
@@ -98,7 +113,7 @@ void read_flag(BucketRun& bucket, const MessageRun& message, const std::byte* ar
 
 void submit(BucketRun& bucket, MessageRun& message) {
   const uint64_t step = bucket.context.step.index;
-  message.message.id = step << 24 | uint64_t{bucket.number} << 8 | message.order % 256;
+  message.message.id = sdk::step_message_id(step, bucket.number, message.order);
   // Eight steps apart a tag comes again; by then every message of the older step has ended.
   message.message.tag = step % 8 * bucket.context.tags_per_step + message.order;
   message.sequence = bucket.context.sequence_base + message.order;
@@ -114,6 +129,20 @@ void skip(BucketRun& bucket, const MessageRun& message) {
 
 }  // namespace
 
+void add_carry(const ItemRun& item, void* values, double scale) {
+  const float* carry = item.gradient->carry.as<float>() + item.piece.first;
+  if (item.dtype == PENSTOCK_FLOAT32) {
+    auto* target = static_cast<float*>(values);
+    for (uint64_t i = 0; i < item.piece.numel; ++i)
+      target[i] += carry[i] * static_cast<float>(scale);
+  } else if (item.dtype == PENSTOCK_FLOAT64) {
+    auto* target = static_cast<double*>(values);
+    for (uint64_t i = 0; i < item.piece.numel; ++i) target[i] += carry[i] * scale;
+  } else if (item.dtype == PENSTOCK_FLOAT16 || item.dtype == PENSTOCK_BFLOAT16) {
+    add_carry_to_halves(item.dtype, values, carry, item.piece.numel, static_cast<float>(scale));
+  }
+}
+
 void stage_in(BucketRun& bucket) {
   bucket.nonfinite = false;
   bucket.is_void = false;
@@ -127,11 +156,13 @@ void stage_in(BucketRun& bucket) {
       to_float32(item.gradient->dtype, values, item.stage.as<float>(), item.piece.numel);
       values = item.stage.data();
     }
-    if (item.gradient->has_carry) add_carry(item, values, bucket.context.step.grad_scale);
-    // A gradient that travels as it is needs no look: what is not finite arrives as it is, on every
-    // rank.
-    if (!item.passes_through && !all_finite(item.dtype, values, item.piece.numel))
-      bucket.nonfinite = true;
+    if (item.gradient->has_carry && !item.carry_joins_result)
+      add_carry(item, values, bucket.context.step.grad_scale);
+    if (!looks_finite(item, values, bucket.context.step.index)) {
+      note_nonfinite(bucket.context, item);
+      // What travels as it is arrives as it is, on every rank.
+      bucket.nonfinite = bucket.nonfinite || !item.passes_through;
+    }
     point(item, values);
   }
 }
@@ -143,9 +174,12 @@ Status measure(BucketRun& bucket) {
   if (bucket.nonfinite) return {};
   for (MemoryCall& call : bucket.memory_calls) {
     if (call.n_scalars == 0) continue;
-    PENSTOCK_TRY(from_c(call.memory->table()->measure(
-        call.memory->self(), &bucket.context.exec, &bucket.context.step, call.items.data(),
-        call.items.size(), scalars + call.scalars_first)));
+    const auto noted = plugin_call(bucket, "memory", call.memory->name(), "measure");
+    PENSTOCK_TRY(call_plugin(*call.memory, "measure", call.items, [&] {
+      return call.memory->table()->measure(call.memory->self(), &bucket.context.exec,
+                                           &bucket.context.step, call.items.data(),
+                                           call.items.size(), scalars + call.scalars_first);
+    }));
   }
   return {};
 }
@@ -162,9 +196,12 @@ Status compensate(BucketRun& bucket) {
       // Folded items are left to encode, which a bucket that is known to be void never reaches.
       const auto& items = bucket.is_void ? call.items : call.unfolded;
       if (items.empty()) continue;
-      PENSTOCK_TRY(from_c(call.memory->table()->compensate(
-          call.memory->self(), &bucket.context.exec, &bucket.context.step, items.data(),
-          items.size(), summed)));
+      const auto noted = plugin_call(bucket, "memory", call.memory->name(), "compensate");
+      PENSTOCK_TRY(call_plugin(*call.memory, "compensate", items, [&] {
+        return call.memory->table()->compensate(call.memory->self(), &bucket.context.exec,
+                                                &bucket.context.step, items.data(), items.size(),
+                                                summed);
+      }));
     }
   }
   bucket.encode_us = now_us() - start;
@@ -202,6 +239,7 @@ void send_prologue(BucketRun& bucket) {
 
 void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count) {
   bucket.exchange_start_us = now_us();
+  bucket.exchange_bytes = 0;
   bucket.begin_exchange(static_cast<uint32_t>(count));
   for (size_t i = first; i < first + count; ++i) {
     MessageRun& message = *bucket.messages[round][i];
@@ -219,6 +257,7 @@ void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count) {
       if (bucket.nonfinite) std::memset(message.send.data(), 0, message.send.bytes());
       set_flag(bucket, message);
     }
+    bucket.exchange_bytes += bytes_handed_over(message.message, bucket.context.world);
     submit(bucket, message);
   }
 }
@@ -240,8 +279,9 @@ void read_prologue(BucketRun& bucket) {
 Status read_round(BucketRun& bucket, uint32_t round) {
   bucket.exchange_us = now_us() - bucket.exchange_start_us;
   if (bucket.context.timeline->enabled())
-    bucket.context.timeline->add("exchange", bucket.label, bucket.exchange_start_us, now_us(),
-                                 bucket.context.step.index);
+    bucket.context.timeline->add({"exchange", bucket.lane, bucket.exchange_start_us, now_us(),
+                                  bucket.context.step.index, bucket.scheme, bucket.exchange_bytes,
+                                  0});
   for (auto& message : bucket.messages[round]) {
     if (message->kind == MessageRun::Kind::gather) {
       PENSTOCK_TRY(read_gathered(bucket, *message, round));
@@ -268,10 +308,13 @@ Status decode(BucketRun& bucket, uint32_t round) {
   const uint64_t start = now_us();
   for (CompressorCall& call : bucket.decode_calls) {
     if (call.round != round) continue;
-    PENSTOCK_TRY(from_c(call.compressor->table()->decode(
-        call.compressor->self(), &bucket.context.exec, &bucket.context.step, round,
-        call.items.data(), call.items.size(), call.received.data(), call.n_ranks,
-        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST)));
+    const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
+    PENSTOCK_TRY(call_plugin(*call.compressor, "decode", call.items, [&] {
+      return call.compressor->table()->decode(call.compressor->self(), &bucket.context.exec,
+                                              &bucket.context.step, round, call.items.data(),
+                                              call.items.size(), call.received.data(), call.n_ranks,
+                                              PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
+    }));
   }
   bucket.decode_us = now_us() - start;
   return {};

@@ -6,9 +6,20 @@
 
 namespace penstock {
 
+// To be held while a plugin is called: a call that does not return is warned of by name.
+inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, std::string_view name,
+                              std::string_view stage) {
+  const SetContext& context = bucket.context;
+  return PluginCall(context.calls, kind, name, stage, bucket.label, context.name,
+                    context.step.index);
+}
+
 // Points the items at this step's storage, stages to float32 where the compressor wants that, and
 // looks for values that are not finite.
 void stage_in(BucketRun& bucket);
+
+// Adds `scale` times what a replaced memory left over of the item's gradient to `values`.
+void add_carry(const ItemRun& item, void* values, double scale);
 
 // Memory's prologue: local facts into the prologue message. Zeros where this rank's gradients are
 // not finite.

@@ -3,6 +3,8 @@
 #include "core/plugin/needs.hpp"
 #include "core/tensor/dtype.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 
 TemplateItem::TemplateItem(const Gradient& gradient, const PiecePlan& piece) : gradient_(gradient) {
@@ -71,6 +73,31 @@ std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need) {
   return rounds;
 }
 
+namespace {
+
+// What a further phase adds to what is known of an item.
+void add_phase(ItemNeeds& needs, const Gradient& gradient, const CompressorInstance& compressor,
+               const penstock_compressor_need& need) {
+  uint64_t bytes = 0;  // cannot wrap: a need that does is refused
+  const std::vector<RoundNeed> rounds = copy_rounds(need);
+  needs.planned += planned_bytes(rounds, gradient.numel * dtype_bytes(gradient.dtype));
+  for (const RoundNeed& round : rounds) {
+    needs.combine = round.combine;
+    for (const SectionNeed& section : round.sections) bytes += section.bytes();
+  }
+  const bool is_first = needs.phase_bytes.empty();
+  needs.phase_bytes.push_back(bytes);
+  needs.part_alignment = need.part_alignment;
+  const penstock_compressor_need* one[] = {&need};
+  const CompressorFacts facts = compressor_facts(compressor.name(), compressor.traits(), one, 1);
+  if (is_first)
+    needs.compressor_facts = facts;
+  else
+    merge_phase(needs.compressor_facts, facts);
+}
+
+}  // namespace
+
 Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
                                 MemoryInstance& memory, uint32_t world) {
   ItemNeeds needs;
@@ -78,39 +105,23 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
   for (;;) {
     item.set_dtype(needs.dtype);
     needs.phase_bytes.clear();
-    uint32_t period = 1;
-    MemoryNeed memory_need;
+    needs.planned = {};
+    const Items items = {item.c()};
+    CompressorNeeds first, later;
+    MemoryNeeds memory_needs;
+    PENSTOCK_TRY(ask_needs(compressor, 0, world, items, first));
+    PENSTOCK_TRY(ask_needs(memory, items, first, memory_needs));
+    needs.memory_facts = memory_facts(memory.name(), *memory.table(), memory_needs[0].c);
+    const uint32_t period = std::max(first[0].c.period, 1u);
     for (uint32_t phase = 0; phase < period; ++phase) {
-      CompressorNeed need;
-      penstock_compressor_need* compressor_needs[] = {&need.c};
-      const penstock_item* items[] = {item.c()};
-      PENSTOCK_TRY(
-          from_c(compressor->plan(compressor.self(), phase, world, items, 1, compressor_needs))
-              .with_context(fmt::format("compressor '{}'", compressor.name())));
-      PENSTOCK_TRY(need.adopt(compressor.name()));
-      period = need.c.period == 0 ? 1 : need.c.period;
-      uint64_t bytes = 0;
-      for (const RoundNeed& round : copy_rounds(need.c)) {
-        needs.combine = round.combine;
-        for (const SectionNeed& section : round.sections) bytes += section.bytes();
+      if (phase > 0) {
+        PENSTOCK_TRY(ask_needs(compressor, phase, world, items, later));
+        PENSTOCK_TRY(check_phases(compressor, *item.c(), first[0], phase, later[0]));
       }
-      needs.phase_bytes.push_back(bytes);
-      needs.part_alignment = need.c.part_alignment;
-      const penstock_compressor_need* const_needs[] = {&need.c};
-      const CompressorFacts facts =
-          compressor_facts(compressor.name(), compressor.traits(), const_needs, 1);
-      if (phase == 0)
-        needs.compressor_facts = facts;
-      else
-        merge_phase(needs.compressor_facts, facts);
-      if (phase > 0) continue;
-      penstock_memory_need* memory_needs[] = {&memory_need.c};
-      PENSTOCK_TRY(from_c(memory->plan(memory.self(), items, 1, const_needs, memory_needs))
-                       .with_context(fmt::format("memory '{}'", memory.name())));
-      PENSTOCK_TRY(memory_need.adopt(memory.name()));
-      needs.memory_facts = memory_facts(memory.name(), *memory.table(), memory_need.c);
+      add_phase(needs, item.gradient(), compressor, phase == 0 ? first[0].c : later[0].c);
     }
-    if (!needs_staging(memory_need.c, needs.dtype)) return needs;
+    needs.planned = needs.planned.times(1.0 / period);
+    if (!needs_staging(memory_needs[0].c, needs.dtype)) return needs;
     if (item.gradient().dtype == PENSTOCK_FLOAT64)
       return invalid_argument(
           "gradient '{}' is float64, which memory '{}' does not keep; add a rule with memory = "

@@ -4,6 +4,7 @@
 
 #include "core/pipeline/gradient.hpp"
 #include "core/pipeline/payload_storage.hpp"
+#include "core/pipeline/traffic.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plugin/fit.hpp"
 #include "core/plugin/instances.hpp"
@@ -42,6 +43,7 @@ struct ItemNeeds {
   CompressorFacts compressor_facts;
   MemoryFacts memory_facts;
   std::vector<uint64_t> phase_bytes;
+  PlannedBytes planned;
   uint64_t part_alignment = 0;
   uint32_t combine = 0;
 };

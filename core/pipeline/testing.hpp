@@ -32,17 +32,16 @@ inline std::string scheme_text(const std::string& keys, const std::string& table
   return "[scheme]\ncollective = \"loopback\"\n" + keys + "\n[runtime]\ndeadline_s = 20\n" + tables;
 }
 
-inline Result<std::unique_ptr<Runtime>> open_rank(const std::string& config) {
+inline Result<RuntimeHandle> open_rank(const std::string& config) {
   penstock_runtime_options options{};
   options.struct_size = sizeof options;
   options.config_text = str(config);
   return Runtime::open(options);
 }
 
-inline Result<std::unique_ptr<Set>> make_set(Runtime& runtime,
-                                             const std::vector<GradientShape>& gradients,
-                                             uint32_t flags = 0, const std::string& name = "model",
-                                             const std::string& scheme = "") {
+inline Result<SetHandle> make_set(Runtime& runtime, const std::vector<GradientShape>& gradients,
+                                  uint32_t flags = 0, const std::string& name = "model",
+                                  const std::string& scheme = "") {
   std::vector<penstock_gradient_declaration> declarations(gradients.size());
   std::vector<const penstock_gradient_declaration*> pointers;
   for (size_t i = 0; i < gradients.size(); ++i) {

@@ -3,6 +3,8 @@
 #include "core/plugin/c_struct.hpp"
 #include "core/tensor/dtype.hpp"
 
+#include <penstock/validate.hpp>
+
 #include <algorithm>
 #include <deque>
 
@@ -105,6 +107,8 @@ class Collector {
   Status add(const penstock_bucket* theirs) {
     penstock_bucket bucket{};
     PENSTOCK_TRY(take_struct(theirs, "penstock_bucket", bucket));
+    if (const auto fault = sdk::fault_in(bucket))
+      return internal("bucket {} of its plan: {}", plan_.buckets.size(), fault->text());
     if (bucket.n_legs != 0)
       return unimplemented(
           "a scheduler spelled out the legs of a route; this version runs the routes flat and "

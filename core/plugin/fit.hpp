@@ -101,18 +101,4 @@ MemoryFacts memory_facts(std::string name, const penstock_memory& table,
 CollectiveFacts collective_facts(std::string name, const penstock_collective_traits& traits);
 SchedulerFacts scheduler_facts(std::string name, const penstock_scheduler_traits& traits);
 
-// ---- penstock plugins matrix ----
-
-struct MatrixCell {
-  std::string compressor;
-  std::string memory;
-  bool fits = false;
-  std::string note;  // "ok", a warning, or the reason why not
-};
-
-// Every compressor with every memory of the registry, with default options, on a matrix of 64 by 32
-// floats and a vector of 64. A plugin that cannot be made with its defaults gives its error in all
-// its cells.
-std::vector<MatrixCell> fit_matrix(Registry& registry);
-
 }  // namespace penstock

@@ -169,6 +169,26 @@ TEST(Trust, AFileOrAFolderThatEverybodyMayWriteToIsRefused) {
   EXPECT_TRUE(check_trust(path, false).ok());
 }
 
+TEST(Trust, WhatAGroupOfOthersMayWriteToIsRefused) {
+  PrivateFolder folder;
+  const std::string path = folder.add("identity", "inner/plugin.so");
+  const std::string inner = folder.path() + "/inner";
+  constexpr gid_t kOthers = 12345;
+  if (::chown(path.c_str(), uid_t(-1), kOthers) != 0)
+    GTEST_SKIP() << "only root can give files away";
+  ASSERT_EQ(::chmod(path.c_str(), 0664), 0);
+  EXPECT_TRUE(contains(check_trust(path, false).message(),
+                       "not loaded, because group 12345 may write to " + path));
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  ASSERT_EQ(::chown(inner.c_str(), uid_t(-1), kOthers), 0);
+  ASSERT_EQ(::chmod(inner.c_str(), 0775), 0);
+  EXPECT_TRUE(contains(check_trust(path, false).message(), "group 12345 may write to " + inner));
+  // Root's group is as trusted as root.
+  ASSERT_EQ(::chown(inner.c_str(), uid_t(-1), 0), 0);
+  ASSERT_EQ(::chmod(inner.c_str(), 0775), 0);
+  EXPECT_TRUE(check_trust(path, false).ok()) << check_trust(path, false).message();
+}
+
 TEST(Trust, AFileOfAnotherUserIsRefused) {
   PrivateFolder folder;
   const std::string path = folder.add("identity", "plugin.so");

@@ -1,10 +1,15 @@
-// What plan asked for, as our own: the arrays a plugin publishes are its own, valid until its next
-// plan call, and made of structs of its own age. Their copies stay and are of our age.
+// Asking plugins what items need, and keeping the answer as our own.
+//
+// The arrays a plugin publishes are its own, valid until its next plan call, and made of structs of
+// its own age. What is kept here has been looked at (penstock/validate.hpp), stays, and is of our
+// age.
 #pragma once
 
 #include "core/plugin/c_struct.hpp"
+#include "core/plugin/instances.hpp"
 
 #include <deque>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,19 +21,19 @@ class StateDeclarations {
   const penstock_state_declaration* const* data() const { return pointers_.data(); }
 
  private:
+  std::deque<std::string> names_;
   std::vector<penstock_state_declaration> copies_;
   std::vector<const penstock_state_declaration*> pointers_;
 };
 
-// A need in three steps: made here, filled by plan through `c`, then adopted. Strings stay borrowed
-// until the next plan call.
+// A need in three steps: made here, filled by plan through `c`, then adopted: after that the arrays
+// of `c` are copies of ours. The error of adopt is the field's alone; who asks says whose it is.
 struct CompressorNeed {
   CompressorNeed() { c.struct_size = sizeof c; }
   CompressorNeed(const CompressorNeed&) = delete;
   CompressorNeed& operator=(const CompressorNeed&) = delete;
 
-  // Lets the arrays of `c` be copies of ours. The error names the compressor.
-  Status adopt(std::string_view compressor);
+  Status adopt();
 
   penstock_compressor_need c{};
 
@@ -47,7 +52,7 @@ struct MemoryNeed {
   MemoryNeed(const MemoryNeed&) = delete;
   MemoryNeed& operator=(const MemoryNeed&) = delete;
 
-  Status adopt(std::string_view memory);
+  Status adopt(const penstock_memory& table, const penstock_item& item);
 
   penstock_memory_need c{};
 
@@ -60,6 +65,7 @@ struct CollectiveNeed {
   CollectiveNeed(const CollectiveNeed&) = delete;
   CollectiveNeed& operator=(const CollectiveNeed&) = delete;
 
+  // The error names the collective.
   Status adopt(std::string_view collective);
 
   penstock_collective_need c{};
@@ -67,5 +73,21 @@ struct CollectiveNeed {
  private:
   StateDeclarations states_;
 };
+
+using Items = std::vector<const penstock_item*>;
+using CompressorNeeds = std::deque<CompressorNeed>;
+using MemoryNeeds = std::deque<MemoryNeed>;
+
+// [control] Calls plan for `items`; `needs` become one for each. Errors of plan itself name the
+// instance; INTERNAL for what cannot be used names instance, plugin, gradient, field, value and
+// what was expected.
+Status ask_needs(const CompressorInstance& compressor, uint32_t phase, uint32_t world,
+                 const Items& items, CompressorNeeds& needs);
+Status ask_needs(const MemoryInstance& memory, const Items& items,
+                 const CompressorNeeds& compressor_needs, MemoryNeeds& needs);
+
+// INTERNAL where the need of a later phase differs from that of phase 0 in what must not.
+Status check_phases(const CompressorInstance& compressor, const penstock_item& item,
+                    const CompressorNeed& first, uint32_t phase, const CompressorNeed& later);
 
 }  // namespace penstock

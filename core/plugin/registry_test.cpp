@@ -210,9 +210,6 @@ TEST(Resolve, AMissingPluginIsAFaultOfTheLineThatNamesIt) {
              "run.toml:6:1: memory.kep-c: there is no memory plugin \"kep-c\"; did you mean "
              "\"keep-c\"?; looked in "))
       << by_rule;
-  // A table that nothing names may be a misspelt one.
-  const std::string by_table = with.error("[compressor.identty-c]\nshare = 0.5\n");
-  EXPECT_TRUE(begins(by_table, "run.toml:6:13: compressor.identty-c: there is no")) << by_table;
   const std::string by_switch =
       with.error("[[switch]]\nat_step = 5\nset = { scheme.scheduler = \"eahc-c\" }\n");
   EXPECT_TRUE(begins(by_switch, "run.toml:8:16: scheduler.eahc-c: there is no")) << by_switch;
@@ -248,9 +245,10 @@ TEST(Resolve, AgreementHoldsVersionsFilesAndOptionsButNothingRankLocal) {
 
 TEST(Resolve, MakesInstancesByTheirNameInTheScheme) {
   WithPlugins with;
-  const Scheme scheme =
-      load(std::string(kScheme) + "[compressor.half]\nplugin = \"identity-c\"\nshare = 0.5\n")
-          .at_step(0);
+  const Scheme scheme = load(std::string(kScheme) +
+                             "candidates = [\"identity-c\", \"half\"]\n[compressor.half]\nplugin = "
+                             "\"identity-c\"\nshare = 0.5\n")
+                            .at_step(0);
   const auto half = make_instance<penstock_compressor>(scheme, "half", with.scanned->registry);
   ASSERT_TRUE(half.ok()) << half.status().message();
   EXPECT_EQ(half.value()->options().find("share")->real, 0.5);
@@ -261,22 +259,6 @@ TEST(Resolve, MakesInstancesByTheirNameInTheScheme) {
   EXPECT_EQ(
       make_instance<penstock_compressor>(scheme, "third", with.scanned->registry).status().code(),
       Code::not_found);
-}
-
-TEST(Matrix, HoldsEveryPairWithItsReason) {
-  PrivateFolder folder;
-  folder.add("identity", "a.so");
-  folder.add("keep", "b.so");
-  folder.add("missing_encode", "c.so");
-  Scanned scanned({folder.path()});
-  const std::vector<MatrixCell> cells = fit_matrix(scanned.registry);
-  ASSERT_EQ(cells.size(), 2u);
-  EXPECT_EQ(cells[0].compressor, "identity-c");
-  EXPECT_EQ(cells[0].memory, "keep-c");
-  EXPECT_TRUE(cells[0].fits);
-  EXPECT_EQ(cells[0].note, "ok");
-  EXPECT_FALSE(cells[1].fits);
-  EXPECT_TRUE(contains(cells[1].note, "lacks the mandatory member encode"));
 }
 
 }  // namespace

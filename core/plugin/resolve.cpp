@@ -131,6 +131,11 @@ Result<std::string> agreement_text(const Config& config, Registry& registry) {
       });
 }
 
+void settle_route(Scheme& scheme, const SchedulerInstance& scheduler) {
+  const bool only_splits = scheduler.traits().routes == uint64_t{1} << PENSTOCK_ROUTE_SPLIT;
+  if (scheme.where.count("route") == 0 && only_splits) scheme.route = PENSTOCK_ROUTE_SPLIT;
+}
+
 template <typename Table>
 Result<std::unique_ptr<Instance<Table>>> make_instance(const Scheme& scheme,
                                                        const std::string& name,

@@ -23,6 +23,9 @@ Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Regi
 // options included.
 Result<std::string> agreement_text(const Config& config, Registry& registry);
 
+// A scheduler that knows one route only needs none named: then `scheme` gets it.
+void settle_route(Scheme& scheme, const SchedulerInstance& scheduler);
+
 // Makes an instance by its name in a scheme.
 template <typename Table>
 Result<std::unique_ptr<Instance<Table>>> make_instance(const Scheme& scheme,

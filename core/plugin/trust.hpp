@@ -14,8 +14,10 @@ namespace penstock {
 Result<std::string> real_path(const std::string& path);
 
 // FAILED_PRECONDITION names the first file or directory on the way to `path` that others could
-// change: world-writable (a sticky directory passes when what lies in it is private), or owned by
-// neither root nor the effective user. `path` is what real_path gave. With allow_insecure nothing
+// change: writable by everybody, or by a group of which others may be members (a sticky directory
+// passes when what lies in it is private), or owned by neither root nor the effective user. Groups
+// that pass are root's and the user's own private one: his primary group, under his name, without
+// other members. `path` is what real_path gave. With allow_insecure nothing
 // is refused.
 Status check_trust(const std::string& path, bool allow_insecure);
 

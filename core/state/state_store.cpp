@@ -24,8 +24,8 @@ void StateStore::end_plan() {
 
 Result<StateTensor*> StateStore::claim(const StateKey& key,
                                        const penstock_state_declaration& declaration) {
+  // Sizes and types have been looked at where the plugin's need was taken.
   const uint64_t element = dtype_bytes(declaration.dtype);
-  if (element == 0) return internal("{} has the unknown dtype {}", key.text(), declaration.dtype);
   const uint64_t numel = declaration.rows * declaration.cols;
   const auto found = tensors_.find(key);
   if (found != tensors_.end()) {
@@ -39,11 +39,20 @@ Result<StateTensor*> StateStore::claim(const StateKey& key,
       tensor.on_resize = declaration.on_resize;
       return &tensor;
     }
+    // Somebody in this plan holds a view of it already.
+    if (tensor.claimed)
+      return internal("{} is declared as {} x {} and as {} x {} in one plan, expected one shape",
+                      key.text(), tensor.shape[0], tensor.shape[1], declaration.rows,
+                      declaration.cols);
   }
+  std::optional<Buffer> buffer = Buffer::try_make(numel * element);
+  if (!buffer)
+    return out_of_memory("{} takes {} bytes ({} x {}), more than there are", key.text(),
+                         numel * element, declaration.rows, declaration.cols);
   auto fresh = std::make_unique<StateTensor>();
   fresh->shape[0] = int64_t(declaration.rows);
   fresh->shape[1] = int64_t(declaration.cols);
-  fresh->buffer = Buffer(numel * element);
+  fresh->buffer = std::move(*buffer);
   fresh->state_class = declaration.state_class;
   fresh->on_resize = declaration.on_resize;
   fresh->claimed = true;
@@ -65,10 +74,11 @@ Result<StateTensor*> StateStore::claim(const StateKey& key,
 // Copies what earlier plans kept for other ranges of the same gradient, where the ranges overlap.
 void StateStore::join_ranges(const StateKey& key, StateTensor& target) const {
   const uint64_t element = dtype_bytes(target.view.dtype);
-  for (const auto& [other, tensor] : tensors_) {
-    if (other.gradient != key.gradient || other.leg != key.leg || other.owner != key.owner ||
-        other.name != key.name || tensor->view.dtype != target.view.dtype ||
-        tensor->view.numel != other.numel)
+  for (auto found = tensors_.lower_bound(StateKey{key.gradient, 0, 0, 0, {}, {}});
+       found != tensors_.end() && found->first.gradient == key.gradient; ++found) {
+    const auto& [other, tensor] = *found;
+    if (other.leg != key.leg || other.owner != key.owner || other.name != key.name ||
+        tensor->view.dtype != target.view.dtype || tensor->view.numel != other.numel)
       continue;
     const uint64_t begin = std::max(key.first, other.first);
     const uint64_t end = std::min(key.first + key.numel, other.first + other.numel);

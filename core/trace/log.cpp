@@ -1,6 +1,8 @@
 // The only file that includes spdlog.
 #include "core/trace/log.hpp"
 
+#include "core/base/printable.hpp"
+
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/base_sink.h>
@@ -47,22 +49,6 @@ class CallbackSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
   Log::Sink sink_;
 };
-
-// Text from plugins, peers and files goes to terminals: no control characters, no forged second
-// line.
-std::string one_line(std::string_view text) {
-  std::string line;
-  line.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      line += c == '\n' || c == '\t' ? ' ' : '?';
-    } else {
-      line += c;
-    }
-  }
-  return line;
-}
 
 }  // namespace
 
@@ -120,8 +106,8 @@ void Log::write(LogLevel level, std::string_view component, std::string_view mes
     const std::lock_guard lock(backend_->mutex);
     prefix = backend_->prefix;
   }
-  backend_->logger.log(to_spdlog(level), "{}{}: {}", prefix, one_line(component),
-                       one_line(message));
+  backend_->logger.log(to_spdlog(level), "{}{}: {}", prefix, printable(component),
+                       printable(message));
 }
 
 }  // namespace penstock

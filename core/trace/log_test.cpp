@@ -40,7 +40,7 @@ TEST(Log, AMessageStaysOneLineWithoutControlCharacters) {
   Log log(LogLevel::debug, captured.sink());
   log.write(LogLevel::error, "a\nb", "first\nerror forged: \x1b[31mred {} %v");
   EXPECT_EQ(captured.lines,
-            std::vector<std::string>{"error a b: first error forged: ?[31mred {} %v"});
+            std::vector<std::string>{"error a b: first error forged: \\x1b[31mred {} %v"});
 }
 
 TEST(Log, ManyThreadsWriteWholeLines) {

@@ -2,10 +2,27 @@
 
 #include <nlohmann/json.hpp>
 
-#include <fstream>
-#include <map>
-
 namespace penstock {
+namespace {
+
+constexpr auto kBetweenWrites = std::chrono::milliseconds(500);
+constexpr size_t kManySpans = 1 << 14;  // written before their time
+
+// Names come from plugins and frontends: what is not UTF-8 is replaced.
+void add_event(std::string& events, const nlohmann::json& event) {
+  if (!events.empty()) events += ",\n";
+  events += event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+nlohmann::json arguments_of(const Span& span) {
+  nlohmann::json arguments = nlohmann::json::object();
+  if (span.operation == 0) arguments["step"] = span.step;
+  if (!span.scheme.empty()) arguments["scheme"] = span.scheme;
+  if (span.bytes != 0) arguments["bytes"] = span.bytes;
+  return arguments;
+}
+
+}  // namespace
 
 Timeline::~Timeline() {
   (void)stop();
@@ -13,57 +30,131 @@ Timeline::~Timeline() {
 
 Status Timeline::start(const std::string& path) {
   PENSTOCK_TRY(stop());
-  std::ofstream probe(path);
-  if (!probe)
-    return not_found("the timeline cannot be written to '{}': give a path in a folder that exists",
-                     path);
-  std::lock_guard lock(mutex_);
-  path_ = path;
-  spans_.clear();
-  spans_.reserve(1 << 14);
+  std::lock_guard control(control_);
+  PENSTOCK_TRY(file_.open(path));
+  lanes_.clear();
+  {
+    std::lock_guard lock(mutex_);
+    spans_.clear();
+    spans_.reserve(kManySpans);
+    stopping_ = false;
+  }
+  std::string events;
+  add_event(events, {{"ph", "M"},
+                     {"pid", rank_},
+                     {"name", "process_name"},
+                     {"args", {{"name", fmt::format("rank {}", rank_)}}}});
+  PENSTOCK_TRY(file_.append(events));
+  writer_ = std::thread([this] { loop(); });
   enabled_.store(true);
   return {};
 }
 
-void Timeline::add(std::string_view stage, std::string_view lane, uint64_t start_us,
-                   uint64_t end_us, uint64_t step) {
-  std::lock_guard lock(mutex_);
-  if (!enabled_.load()) return;
-  spans_.push_back({std::string(stage), std::string(lane), start_us, end_us, step});
+Status Timeline::stop() {
+  std::lock_guard control(control_);
+  enabled_.store(false);
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (writer_.joinable()) writer_.join();
+  file_.close();
+  return {};
 }
 
-Status Timeline::stop() {
+void Timeline::add(Span span) {
   std::lock_guard lock(mutex_);
-  if (!enabled_.exchange(false)) return {};
-  nlohmann::json events = nlohmann::json::array();
-  std::map<std::string, int> lanes;
-  for (const Span& span : spans_) lanes.emplace(span.lane, 0);
-  int next = 0;
-  for (auto& [lane, number] : lanes) {
-    number = next++;
-    events.push_back({{"ph", "M"},
-                      {"pid", rank_},
-                      {"tid", number},
-                      {"name", "thread_name"},
-                      {"args", {{"name", lane}}}});
+  if (!enabled_.load()) return;
+  spans_.push_back(std::move(span));
+  if (spans_.size() >= kManySpans) wake_.notify_one();
+}
+
+void Timeline::add_operation(std::string_view pattern, std::string_view name, uint64_t asked_us,
+                             uint64_t sent_us, uint64_t end_us, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  if (!enabled_.load()) return;
+  const uint64_t number = next_operation_++;
+  spans_.push_back(
+      {std::string(pattern), std::string(name), asked_us, end_us, 0, {}, bytes, number});
+  if (sent_us != 0)
+    spans_.push_back({"negotiate", std::string(name), asked_us, sent_us, 0, {}, 0, number});
+}
+
+void Timeline::flush() {
+  std::unique_lock lock(mutex_);
+  if (!enabled_.load()) return;
+  flushing_ = true;
+  wake_.notify_one();
+  written_.wait(lock, [&] { return !flushing_ || stopping_; });
+}
+
+void Timeline::loop() {
+  std::vector<Span> taken;
+  std::unique_lock lock(mutex_);
+  for (bool last = false; !last;) {
+    wake_.wait_for(lock, kBetweenWrites,
+                   [&] { return stopping_ || flushing_ || spans_.size() >= kManySpans; });
+    last = stopping_;
+    const bool flushed = flushing_;
+    taken.swap(spans_);
+    lock.unlock();
+    write(taken);
+    taken.clear();
+    lock.lock();
+    if (flushed) {
+      flushing_ = false;
+      written_.notify_all();
+    }
   }
-  events.push_back({{"ph", "M"},
-                    {"pid", rank_},
-                    {"name", "process_name"},
-                    {"args", {{"name", fmt::format("rank {}", rank_)}}}});
-  for (const Span& span : spans_)
-    events.push_back({{"ph", "X"},
-                      {"pid", rank_},
-                      {"tid", lanes[span.lane]},
-                      {"name", span.stage},
-                      {"ts", span.start_us},
-                      {"dur", span.end_us - span.start_us},
-                      {"args", {{"step", span.step}}}});
-  spans_.clear();
-  std::ofstream file(path_);
-  file << nlohmann::json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump();
-  if (!file.flush()) return internal("the timeline could not be written to '{}'", path_);
-  return {};
+  flushing_ = false;
+  written_.notify_all();
+}
+
+int Timeline::lane_number(const std::string& lane, std::string& events) {
+  const auto [found, is_new] = lanes_.try_emplace(lane, int(lanes_.size()));
+  if (is_new)
+    add_event(events, {{"ph", "M"},
+                       {"pid", rank_},
+                       {"tid", found->second},
+                       {"name", "thread_name"},
+                       {"args", {{"name", lane}}}});
+  return found->second;
+}
+
+void Timeline::write(const std::vector<Span>& spans) {
+  std::string events;
+  for (const Span& span : spans) {
+    nlohmann::json event{{"pid", rank_}, {"args", arguments_of(span)}};
+    if (span.operation == 0) {
+      event["ph"] = "X";
+      event["tid"] = lane_number(span.lane, events);
+      event["name"] = span.stage;
+      event["ts"] = span.start_us;
+      event["dur"] = span.end_us - span.start_us;
+      add_event(events, event);
+      continue;
+    }
+    // Operations overlap as they like: a track of their own for each.
+    event["cat"] = "operation";
+    event["id"] = span.operation;
+    event["tid"] = lane_number("operations", events);
+    event["name"] = span.stage == "negotiate" ? span.stage : span.stage + " " + span.lane;
+    event["ph"] = "b";
+    event["ts"] = span.start_us;
+    add_event(events, event);
+    event["ph"] = "e";
+    event["ts"] = span.end_us;
+    add_event(events, event);
+  }
+  const Status status = file_.append(events);
+  if (status.ok()) return;
+  file_.close();
+  enabled_.store(false);
+  if (warn_)
+    warn_(
+        fmt::format("{}; the trace ends here and the run goes on: make room, or give another path",
+                    status.message()));
 }
 
 }  // namespace penstock

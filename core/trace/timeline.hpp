@@ -1,15 +1,21 @@
-// A Chrome trace of named stages per bucket; opens in Perfetto and in chrome://tracing.
+// A Chrome trace of named stages per bucket and of named operations; opens in Perfetto and in
+// chrome://tracing.
 //
-// Off until start; then every span costs one lock and one append. All functions may be called from
-// any thread.
+// Off until start; then every span costs one lock and one append. A thread of its own writes to the
+// file as the run goes. All functions may be called from any thread.
 #pragma once
 
 #include "core/base/status.hpp"
+#include "core/trace/timeline_file.hpp"
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace penstock {
@@ -20,49 +26,80 @@ inline uint64_t now_us() {
   return uint64_t(duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count());
 }
 
+// One span of a trace.
+struct Span {
+  // negotiate, backward, compensate, encode, exchange, decode, record, finish or wait; of an
+  // operation its pattern.
+  std::string stage;
+  std::string lane;  // groups spans in rows: a bucket with its gradients, or "application"
+  uint64_t start_us = 0;
+  uint64_t end_us = 0;
+  uint64_t step = 0;
+  std::string scheme;      // compressor and memory; empty: none of its own
+  uint64_t bytes = 0;      // handed over; 0: says nothing
+  uint64_t operation = 0;  // number of a named operation, whose spans may overlap; 0: none
+};
+
 class Timeline {
  public:
   explicit Timeline(uint32_t rank = 0) : rank_(rank) {}
   ~Timeline();
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
 
-  // Collects from now on, to be written to `path` at stop. A running trace is written first.
+  // Writes from now on to `path`. A running trace is ended first.
   Status start(const std::string& path);
-  Status stop();  // success when none is running
+  // Success when none is running. An error that `warn` was given is not returned again.
+  Status stop();
   bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
   void set_rank(uint32_t rank) { rank_ = rank; }
+  // Before start: gets one line when writing fails; the trace ends there.
+  void set_warning(std::function<void(std::string_view)> warn) { warn_ = std::move(warn); }
 
-  // One span. `stage`: negotiate, compensate, encode, exchange, decode, record, finish or wait.
-  // `lane` groups spans in rows: a bucket's label, or "application".
-  void add(std::string_view stage, std::string_view lane, uint64_t start_us, uint64_t end_us,
-           uint64_t step);
+  void add(Span span);
+  // An operation of this name, from its submission, when it was sent, and its end.
+  void add_operation(std::string_view pattern, std::string_view name, uint64_t asked_us,
+                     uint64_t sent_us, uint64_t end_us, uint64_t bytes);
+  // Returns when all that was added is in the file, or writing has failed.
+  void flush();
 
  private:
-  struct Span {
-    std::string stage;
-    std::string lane;
-    uint64_t start_us;
-    uint64_t end_us;
-    uint64_t step;
-  };
+  void loop();
+  void write(const std::vector<Span>& spans);  // on the writing thread
+  int lane_number(const std::string& lane, std::string& events);
+
   std::atomic<bool> enabled_{false};
   uint32_t rank_;
-  std::mutex mutex_;
-  std::string path_;
+  std::function<void(std::string_view)> warn_;
+  std::mutex control_;  // of start and stop
+  std::mutex mutex_;    // of what follows
+  std::condition_variable wake_, written_;
   std::vector<Span> spans_;
+  bool stopping_ = false;
+  bool flushing_ = false;
+  uint64_t next_operation_ = 1;
+  // The writing thread's.
+  std::thread writer_;
+  TimelineFile file_;
+  std::map<std::string, int> lanes_;
 };
 
 // Adds a span from its making to its end, when the timeline is on.
 class Stage {
  public:
-  Stage(Timeline* timeline, std::string_view stage, std::string_view lane, uint64_t step)
+  Stage(Timeline* timeline, std::string_view stage, std::string_view lane, uint64_t step,
+        std::string_view scheme = {})
       : timeline_(timeline != nullptr && timeline->enabled() ? timeline : nullptr),
         stage_(stage),
         lane_(lane),
+        scheme_(scheme),
         step_(step) {
     if (timeline_ != nullptr) start_us_ = now_us();
   }
   ~Stage() {
-    if (timeline_ != nullptr) timeline_->add(stage_, lane_, start_us_, now_us(), step_);
+    if (timeline_ == nullptr) return;
+    timeline_->add({std::string(stage_), std::string(lane_), start_us_, now_us(), step_,
+                    std::string(scheme_), 0, 0});
   }
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
@@ -71,6 +108,7 @@ class Stage {
   Timeline* timeline_;
   std::string_view stage_;
   std::string_view lane_;
+  std::string_view scheme_;
   uint64_t step_;
   uint64_t start_us_ = 0;
 };

@@ -43,11 +43,30 @@ inline uint64_t transport_patterns() {
   return mask;
 }
 
+// The id that the core gives to a message of a step: step, bucket and place in the bucket. Those of
+// named operations are their sequence numbers.
+constexpr uint64_t kStepMessage = uint64_t(1) << 63;
+constexpr uint64_t step_message_id(uint64_t step, uint64_t bucket, uint64_t order) {
+  return kStepMessage | (step << 24 & ~kStepMessage) | (bucket & 0xFFFF) << 8 | (order & 0xFF);
+}
+
+// For people: "step 10, bucket 0, message 2" or "operation 7".
+inline std::string message_name(uint64_t id) {
+  if ((id & kStepMessage) == 0) return text("operation ", id);
+  return text("step ", (id & ~kStepMessage) >> 24, ", bucket ", id >> 8 & 0xFFFF, ", message ",
+              id & 0xFF);
+}
+
+// "60 s", "0.02 s".
+inline std::string seconds_text(uint64_t microseconds) {
+  return text(double(microseconds) * 1e-6, " s");
+}
+
 // An error that names pattern, tag and message.
 template <typename... Parts>
 Error message_error(uint32_t code, const penstock_message& message, const Parts&... parts) {
-  return Error(code, text(pattern_name(message.pattern), " with tag ", message.tag, " (message ",
-                          message.id, "): ", parts...));
+  return Error(code, text(pattern_name(message.pattern), " with tag ", message.tag, " (",
+                          message_name(message.id), "): ", parts...));
 }
 
 inline bool is_reduction(uint32_t pattern) {

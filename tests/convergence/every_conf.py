@@ -27,8 +27,7 @@ SEED = 1
 
 def build(chosen: Recipe, task: DigitsTask) -> tuple[torch.nn.Module, Any]:
     model = task.make_model(SEED)
-    sgd = chosen.optimizer(task.name)
-    plain = torch.optim.SGD(model.parameters(), lr=sgd["learning_rate"], momentum=sgd["momentum"])
+    plain = chosen.optimizer(task.name).make(model.parameters())
     return model, hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters(), scheme=chosen.text())
 
 

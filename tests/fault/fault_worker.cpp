@@ -9,7 +9,9 @@
 #include <penstock/runtime.h>
 #include <penstock/scheduler.h>
 
+#include <sys/wait.h>
 #include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +22,7 @@
 namespace {
 
 uint32_t my_rank = 0;
+uint32_t deadline_s = 0;
 penstock_set* my_set = nullptr;  // both closed before the end where the mode is "aborts":
 penstock_runtime* closing_runtime =
     nullptr;  // an interpreter that ends in a traceback does the same
@@ -98,6 +101,71 @@ void misbehave(const std::string& mode, penstock_runtime* runtime) {
     penstock_abort(runtime, text(reason));
   }
   if (mode == "silent") sleep(1000);  // alive, but never goes on
+  if (mode == "busy") sleep(2 * deadline_s);
+  if (mode == "leaves") {
+    penstock_set_destroy(my_set);
+    penstock_runtime_close(runtime);
+    std::printf("rank %u left\n", my_rank);
+    std::exit(0);
+  }
+}
+
+// A named operation that this rank asks for and waits for.
+void meet(penstock_runtime* runtime, const std::string& name) {
+  penstock_operation_declaration declaration{};
+  declaration.struct_size = sizeof declaration;
+  declaration.name = text(name);
+  declaration.pattern = PENSTOCK_BARRIER;
+  declaration.prescale = declaration.postscale = 1;
+  penstock_operation* operation = nullptr;
+  check(penstock_operation_submit(runtime, &declaration, &operation));
+  check(penstock_operation_wait(operation));
+  penstock_operation_release(operation);
+}
+
+// What the configuration says beyond the deadline.
+std::string runtime_of(const std::string& mode) {
+  if (mode == "silent") return "busy_limit_s = " + std::to_string(deadline_s) + "\n";
+  if (mode == "busy") return "stall_warning_s = 1\n";
+  return "";
+}
+
+// A data loader's worker: a child of this process that calls the runtime, and ends by itself.
+void call_from_a_child(penstock_runtime* runtime, penstock_set* set) {
+  const pid_t child = fork();
+  if (child != 0) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    std::printf("rank %u child %d\n", my_rank, status);
+    return;
+  }
+  const std::string name = "from a worker";
+  penstock_operation_declaration declaration{};
+  declaration.struct_size = sizeof declaration;
+  declaration.name = text(name);
+  declaration.pattern = PENSTOCK_BARRIER;
+  declaration.prescale = declaration.postscale = 1;
+  penstock_operation* operation = nullptr;
+  for (penstock_status* error :
+       {penstock_operation_submit(runtime, &declaration, &operation), penstock_wait_all(set)}) {
+    if (error == nullptr) std::_Exit(5);
+    const penstock_str message = penstock_error_message(error);
+    std::printf("rank %u refused %u: %.*s\n", my_rank, penstock_error_code(error),
+                int(message.size), message.data);
+    penstock_error_free(error);
+  }
+  penstock_set_destroy(set);
+  penstock_runtime_close(runtime);
+  std::exit(0);
+}
+
+// As sys.exit in a child: exit handlers run.
+void exit_in_a_child() {
+  const pid_t child = fork();
+  if (child == 0) std::exit(0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  std::printf("rank %u child after the end %d\n", my_rank, status);
 }
 
 }  // namespace
@@ -106,16 +174,22 @@ int main(int argc, char** argv) {
   if (argc != 3) return 2;
   const std::string mode = argv[1];
   if (const char* rank = std::getenv("OMPI_COMM_WORLD_RANK")) my_rank = uint32_t(std::atoi(rank));
-  std::string config =
-      std::string(
-          "[scheme]\nscheduler = \"wfbp\"\n[runtime]\nlog_level = \"error\"\ndeadline_s = ") +
-      argv[2] + "\n";
+  deadline_s = uint32_t(std::atoi(argv[2]));
+  const std::string scheme =
+      mode == "loads" && my_rank == 1 ? "compressor = \"topkk\"\n" : "scheduler = \"wfbp\"\n";
+  std::string config = "[scheme]\n" + scheme + "[runtime]\nlog_level = \"" +
+                       (mode == "busy" ? "warning" : "error") + "\"\ndeadline_s = " + argv[2] +
+                       "\n" + runtime_of(mode);
   if (mode == "differs" && my_rank == 1)
     config =
         "[scheme]\nscheduler = \"fusion\"\n[runtime]\ndeadline_s = " + std::string(argv[2]) + "\n";
   penstock_runtime_options options{};
   options.struct_size = sizeof options;
-  options.config_text = text(config);
+  const std::string nowhere = "/nowhere/run.toml";
+  if (mode == "file" && my_rank == 1)
+    options.config_path = text(nowhere);
+  else
+    options.config_text = text(config);
   penstock_runtime* runtime = nullptr;
   check(penstock_runtime_open(&options, &runtime));
   penstock_topology topology{};
@@ -126,6 +200,8 @@ int main(int argc, char** argv) {
   penstock_set* set = my_set = make_set(runtime, gradients);
   for (int step = 0; step < 6; ++step) {
     ready(set, gradients, 2);
+    if (step == 3 && mode == "circle") meet(runtime, my_rank == 1 ? "accuracy" : "loss");
+    if (step == 3 && mode == "forks") call_from_a_child(runtime, set);
     if (step == 3 && my_rank == 1) misbehave(mode, runtime);
     ready(set, gradients, 1);
     ready(set, gradients, 0);
@@ -134,6 +210,7 @@ int main(int argc, char** argv) {
   }
   penstock_set_destroy(set);
   penstock_runtime_close(runtime);
+  if (mode == "forks") exit_in_a_child();
   std::printf("rank %u done\n", my_rank);
   return 0;
 }

@@ -19,13 +19,22 @@ DEADLINE_S = 5
 # mode -> what each survivor's message must say, and the ranks that must speak
 CASES = {
     "fine": (None, ()),
+    "forks": (None, ()),
     "killed": (r"rank 1", (0, 2)),
     "stopped": (r"rank 1", (0, 2)),
     "exits": (r"rank 1", (0, 2)),
     "aborts": (r"the disk is full", (0, 1, 2)),
-    "silent": (r"waits for ranks? .*\b1\b|rank 1", (0, 2)),
+    "silent": (r"rank 1 did not come to step 3 of set 'model' within .*raise runtime.busy_limit_s", (0, 2)),
+    "busy": (None, ()),
+    "leaves": (r"rank 1 has left the run after 3 steps of set 'model'", (0, 2)),
+    "loads": (r"topkk", (0, 1, 2)),
+    "file": (r"/nowhere/run.toml: there is no such configuration file", (0, 1, 2)),
+    "circle": (r"ranks 0 and 2 wait in 'loss'", (0, 1, 2)),
     "differs": (r"scheduler", (0, 1, 2)),
 }
+
+# A stopped or silent rank, and one that left in order: it waits for the others in MPI_Finalize.
+NEVER_END = ("stopped", "silent", "leaves")
 
 
 def run(worker: str, mode: str) -> tuple[int, str, float]:
@@ -38,7 +47,7 @@ def run(worker: str, mode: str) -> tuple[int, str, float]:
                           start_new_session=True) as process:
         output = ""
         try:
-            # A stopped or silent rank never ends by itself: the survivors' words are what counts.
+            # Some ranks do not end by themselves: the survivors' words are what counts.
             expected = CASES[mode][1]
             while (left := start + 6 * DEADLINE_S - time.monotonic()) > 0:
                 if not select.select([process.stdout], [], [], left)[0]:
@@ -48,7 +57,7 @@ def run(worker: str, mode: str) -> tuple[int, str, float]:
                     break
                 output += chunk.decode(errors="replace")
                 spoken = set(map(int, re.findall(r"^rank (\d+) (?:error|done)", output, re.M)))
-                if mode in ("stopped", "silent") and set(expected) <= spoken:
+                if mode in NEVER_END and set(expected) <= spoken:
                     break
         finally:
             elapsed = time.monotonic() - start
@@ -79,6 +88,13 @@ def check(worker: str, mode: str) -> list[str]:
         for rank in range(RANKS):
             if f"rank {rank} done" not in output:
                 problems.append(f"rank {rank} did not finish")
+    if mode == "busy" and not re.search(r"which rank 1 has not reached; rank 1: it last did", output):
+        problems.append("nobody was warned of rank 1")
+    if mode in ("loads", "file"):
+        problems += [f"rank {rank} does not name rank 1" for rank in (0, 2)
+                     if not re.search(rf"^rank {rank} error 8: the run cannot start: rank 1: ", output, re.M)]
+    if mode == "forks":
+        problems += forked(output)
     for rank in speakers:
         lines = [line for line in output.splitlines() if line.startswith(f"rank {rank} error")]
         if len(lines) != 1:
@@ -91,6 +107,19 @@ def check(worker: str, mode: str) -> list[str]:
     if problems:
         print(output)
     return [f"{mode}: {problem}" for problem in problems]
+
+
+def forked(output: str) -> list[str]:
+    """A child's calls are refused with a sentence, and both children end by themselves."""
+    problems = []
+    for rank in range(RANKS):
+        refused = re.findall(rf"^rank {rank} refused 2: this process was forked", output, re.M)
+        if len(refused) != 2:
+            problems.append(f"{len(refused)} of 2 calls from rank {rank}'s child were refused")
+        for words in ("child", "child after the end"):
+            if f"rank {rank} {words} 0\n" not in output:
+                problems.append(f"rank {rank}: its {words} did not end with 0")
+    return problems
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 // The core's own readers on damaged input: the TOML of a run, control frames, the bytes of a plan,
 // the record of a plugin's file. None may crash, read out of bounds or hang; what they accept must
 // be written and read back the same where they can write.
-#include "core/comm/control_protocol.hpp"
 #include "core/config/load.hpp"
+#include "core/control/protocol.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/record.hpp"
@@ -64,6 +64,28 @@ TEST(CoreFuzz, DamagedTomlIsRefusedOrGivesAConfig) {
     ASSERT_NE(config.status().message().find("run.toml"), std::string::npos)
         << config.status().message();
   }
+  EXPECT_GT(refused, 0u);
+}
+
+// Keys of thousands of parts, whole, in headers and in inline tables: they must not reach a parser
+// that follows them by recursion.
+TEST(CoreFuzz, DamagedDeepKeysAreRefusedOrGiveAConfig) {
+  std::string key = "a";
+  for (int i = 0; i < 10000; ++i) key += i % 7 == 0 ? " . \"b.'\"" : i % 5 == 0 ? ".'\"'" : ".c";
+  Random random(16);
+  uint64_t refused = 0;
+  for (const std::string& text :
+       {key + " = 1\n", "[" + key + "]\n", "[[" + key + "]]\n", "a = { " + key + " = 1 }\n",
+        "b = \"\"\"" + key + "\"\"\"\n" + key + " = { " + key + " = 1 }\n"})
+    for (int i = 0; i < 100; ++i) {
+      const Result<Config> config =
+          load_config_text(mutated(text, random), "run.toml", "",
+                           {[](const char*) -> const char* { return nullptr; }, true});
+      if (config.ok()) continue;
+      ++refused;
+      ASSERT_EQ(config.status().code(), Code::invalid_argument);
+      ASSERT_EQ(config.status().message().substr(0, 9), "run.toml:");
+    }
   EXPECT_GT(refused, 0u);
 }
 

@@ -2,8 +2,8 @@
 // memory that goes with it: the result is that of float32 gradients of the same values, rounded
 // once at the end. So all that lies between, above all what memories keep, is float32.
 
+#include "core/pipeline/sample_fit.hpp"
 #include "core/pipeline/testing.hpp"
-#include "core/plugin/fit.hpp"
 
 #include <nlohmann/json.hpp>
 #include <support/data.hpp>
@@ -196,11 +196,11 @@ std::vector<std::string> memories_of(const std::string& compressor) {
   static const std::vector<MatrixCell> cells = [] {
     Registry registry(test::test_host(), {plugin_directories({})});
     EXPECT_TRUE(registry.scan().ok());
-    return fit_matrix(registry);
+    return fit_matrices(registry).front().cells;
   }();
   std::vector<std::string> names;
   for (const MatrixCell& cell : cells)
-    if (cell.compressor == compressor && cell.fits) names.push_back(cell.memory);
+    if (cell.row == compressor && cell.verdict != Verdict::no) names.push_back(cell.column);
   return names;
 }
 

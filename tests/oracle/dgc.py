@@ -7,6 +7,8 @@ Per rank r and gradient, with momentum factor m:
     u   = m (u + g),      v = v + u + g          Nesterov
     I_r = select(|v|);    update = (1/P) sum_r v_r[I_r];    v[I_r] = 0;    with masking also u[I_r] = 0
 
+Narrow values leave in v what their rounding cut off.
+
 Dense gradients (1-D by default) are averaged first and get their momentum afterwards, equal on all ranks:
     g = clip((1/P) sum_r g_r);  u = m u + g, update = u;  or  u = m (u + g), update = u + g.
 The optimizer must then have no momentum of its own.
@@ -22,6 +24,7 @@ import torch
 
 from .method import Gradients, Item, Method, ascending_sum, kept_count, largest
 from .random import GOLDEN, MASK, splitmix64
+from .values import checked, take
 
 SamplingStart = Callable[[int, int, int, int], int]  # (seed, step, gradient, stride) -> start in [0, stride)
 
@@ -93,9 +96,25 @@ class DgcOptions:
     momentum: float = 0.9
     nesterov: bool = False
     masking: bool = True
-    clip_norm: float = 0.0  # 0: no clipping
-    clip_global: bool = False  # the norm is sqrt(mean over ranks of |g|^2) instead of the rank's own
+    value_type: str = "fp32"
+    clipping: str = "none"  # of the rank's gradient, by its own norm; global: by sqrt(mean over ranks of |g|^2)
+    clip: float = 1.0
     seed: int = 1
+
+
+CLIPPINGS = ("none", "norm", "norm_global", "value", "value_global")
+
+
+def clipped(grad: torch.Tensor, norm: float, options: DgcOptions) -> torch.Tensor:
+    """norm: g min(1, clip / (|g| + 1e-6)); value: into [-clip, clip]; value_global: into clip |g| [-1, 1]."""
+    if options.clipping not in CLIPPINGS:
+        raise ValueError(f"clipping is {options.clipping!r}, expected one of {', '.join(CLIPPINGS)}")
+    if options.clipping.startswith("norm"):
+        return grad * min(1.0, options.clip / (norm + 1e-6))
+    if options.clipping == "none":
+        return grad
+    bound = options.clip * (norm if options.clipping == "value_global" else 1.0)
+    return grad.clamp(-bound, bound)
 
 
 class Dgc(Method):
@@ -107,19 +126,19 @@ class Dgc(Method):
         super().__init__(items, ranks)
         self.options = options
         self.start = start
+        checked(options.value_type)
         self.shapes = {item.name: geometry(item.numel, options.density, options.sample_ratio) for item in self.items}
         self.momentum = self.zeros()
         self.velocity = self.zeros()
 
     def _clipped(self, item: Item, grads: Sequence[Mapping[str, torch.Tensor]]) -> list[torch.Tensor]:
         flat = [g[item.name].reshape(-1) for g in grads]
-        limit = self.options.clip_norm
-        if limit <= 0.0:
+        if self.options.clipping == "none":
             return flat
         squares = [float(g.double().square().sum()) for g in flat]
-        if self.options.clip_global:
+        if self.options.clipping.endswith("_global"):
             squares = [sum(squares) / self.ranks] * self.ranks
-        return [g * min(1.0, limit / (math.sqrt(s) + 1e-6)) for g, s in zip(flat, squares)]
+        return [clipped(g, math.sqrt(square), self.options) for g, square in zip(flat, squares)]
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
         update: Gradients = {}
@@ -130,8 +149,7 @@ class Dgc(Method):
                 u, v = self.momentum[rank][item.name], self.velocity[rank][item.name]
                 accumulate(u, v, grad, self.options)
                 chosen = select(v, self.shapes[item.name], start)
-                total[chosen] += v[chosen]
-                v[chosen] = 0.0
+                total[chosen] += take(v, chosen, self.options.value_type)
                 if self.options.masking:
                     u[chosen] = 0.0
             update[item.name] = (total / self.ranks).reshape(item.shape)
@@ -163,8 +181,8 @@ class DenseWithMomentum(Method):
         update: Gradients = {}
         for item in self.items:
             mean = ascending_sum([g[item.name] for g in grads]) / self.ranks
-            if self.options.clip_norm > 0.0:
-                mean = mean * min(1.0, self.options.clip_norm / (float(mean.double().norm()) + 1e-6))
+            if self.options.clipping != "none":
+                mean = clipped(mean, float(mean.double().norm()), self.options)
             u = self.momentum[item.name]
             if self.options.nesterov:
                 u.add_(mean).mul_(self.options.momentum)

@@ -45,8 +45,9 @@ class OkTopK(TopK):
         threshold_period: int = 32,
         boundary_period: int = 64,
         adjust: float = 1.025,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, density, scope)
+        super().__init__(items, ranks, density, scope, value_type)
         self.threshold_period = threshold_period
         self.boundary_period = boundary_period
         self.adjust = np.float32(adjust)

@@ -19,6 +19,7 @@ from .ok_topk import OkTopK
 from .quantised import Quantised, Send, Signum, ef_sign, natural, one_bit, qsgd, tern_grad
 from .threshold import AdaComp, AdaQ, FixedThreshold, GaussianK, RedSync, Sidco
 from .sparse_more import AdTopK, AlternatingPowerSgd, ChunkTopK, RandomK
+from .switching import Stage, SwitchingScheme
 from .top_k import TopK
 
 Table = Mapping[str, Any]
@@ -28,10 +29,10 @@ FUSION_BYTES = 25 * 1024 * 1024
 
 # Methods of threshold.py and the options they simulate.
 THRESHOLDS: dict[str, tuple[type[FixedThreshold], tuple[str, ...]]] = {
-    "threshold": (FixedThreshold, ("threshold", "capacity")),
-    "gaussiank": (GaussianK, ("density", "reuse_period")),
-    "redsync": (RedSync, ("density", "reuse_period", "search", "quantised")),
-    "sidco": (Sidco, ("density", "reuse_period", "law", "stages", "first_ratio")),
+    "threshold": (FixedThreshold, ("threshold", "capacity", "value_type")),
+    "gaussiank": (GaussianK, ("density", "reuse_period", "value_type")),
+    "redsync": (RedSync, ("density", "reuse_period", "search", "quantised", "value_type")),
+    "sidco": (Sidco, ("density", "reuse_period", "law", "stages", "first_ratio", "value_type")),
     "adaq": (AdaQ, ("density",)),
     "adacomp": (AdaComp, ("bin_length", "capacity")),
 }
@@ -49,9 +50,9 @@ QUANTISED: dict[str, tuple[Callable[..., Send], tuple[str, ...]]] = {
 
 # Methods of sparse_more.py and the options they simulate.
 SPARSE_MORE: dict[str, tuple[type[RandomK | ChunkTopK | AdTopK], tuple[str, ...]]] = {
-    "randomk": (RandomK, ("density", "unbiased")),
-    "chunktopk": (ChunkTopK, ("density", "chunk")),
-    "adtopk": (AdTopK, ("density", "mode", "warm_up_steps", "reuse_steps", "total_steps")),
+    "randomk": (RandomK, ("density", "unbiased", "value_type")),
+    "chunktopk": (ChunkTopK, ("density", "chunk", "value_type")),
+    "adtopk": (AdTopK, ("density", "mode", "warm_up_steps", "reuse_steps", "total_steps", "value_type")),
 }
 
 
@@ -131,23 +132,13 @@ def _same(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-def _dgc_memory(instance: Table) -> dict[str, Any]:
-    """Options of the dgc memory; of its clippings, those by norm."""
-    names = _same("momentum", "nesterov", "clipping", "clip") | {"momentum_masking": "masking"}
-    options = _options(instance, names)
-    clipping, clip = options.pop("clipping", "none"), options.pop("clip", 1.0)
-    if clipping not in ("none", "norm", "norm_global"):
-        raise ValueError(f"clipping is {clipping!r}, which this oracle does not simulate")
-    if clipping != "none":
-        options |= {"clip_norm": clip, "clip_global": clipping == "norm_global"}
-    return options
-
-
 def _dgc_options(choice: Choice, seed: int) -> DgcOptions:
-    memory = _dgc_memory(choice.memory)
+    names = _same("momentum", "nesterov", "clipping", "clip") | {"momentum_masking": "masking"}
+    memory = _options(choice.memory, names)
     if choice.compressor["plugin"] != "dgc":
         return DgcOptions(seed=seed, **memory)
-    return DgcOptions(seed=seed, **memory, **_options(choice.compressor, _same("density", "sample_ratio")))
+    own = _options(choice.compressor, _same("density", "sample_ratio", "value_type"))
+    return DgcOptions(seed=seed, **memory, **own)
 
 
 def _coded(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
@@ -171,14 +162,12 @@ def _coded(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
 
 
 def _sparse_more(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
-    """Random-k, chunks and ADTopk in float32, with a plain residual or none."""
+    """Random-k, chunks and ADTopk, with a plain residual or none."""
     memory = choice.memory
     if memory["plugin"] not in ("none", "residual") or memory.get("beta", 1.0) != 1.0 or memory.get("gamma", 1.0) != 1.0:
         raise ValueError(f"the memory is {dict(memory)}, which this oracle does not simulate; a plain residual or none")
-    if choice.compressor.get("value_type", "fp32") != "fp32":
-        raise ValueError("value_type is not fp32, which this oracle does not simulate")
     method, names = SPARSE_MORE[choice.compressor["plugin"]]
-    options = _options(choice.compressor, _same(*names) | {"value_type": ""})
+    options = _options(choice.compressor, _same(*names))
     seeds = {"seed": seed} if method is RandomK else {}
     return method(items, ranks, memory["plugin"] == "residual", **options, **seeds)
 
@@ -226,7 +215,7 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
         return [_sparse_more(choice, items, ranks, seed)]
     if name != "topk":
         raise ValueError(f"compressor is {name!r}, which this oracle does not simulate")
-    options = _options(choice.compressor, _same("density", "scope"))
+    options = {"density": 0.01} | _options(choice.compressor, _same("density", "scope", "value_type"))
     scheme = table.get("scheme", {})
     cuts = buckets(items, 0 if scheme.get("scheduler") == "wfbp" else FUSION_BYTES)
     collective = _instance(table, {}, "collective")
@@ -236,12 +225,40 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
     return [OkTopK(bucket, ranks, **options) for bucket in cuts]
 
 
-def make_scheme(table: Table, items: Sequence[Item], ranks: int, seed: int = 1) -> Scheme:
-    """The simulation of a parsed scheme file for these gradients."""
-    if "switch" in table:
-        raise ValueError("the scheme has switches, which this oracle does not simulate")
+def _made(table: Table, items: Sequence[Item], ranks: int, seed: int) -> list[Method]:
     groups: dict[int, tuple[Choice, list[Item]]] = {}
     for item in items:
         choice = choose(table, item)
         groups.setdefault(choice.rule, (choice, []))[1].append(item)
-    return Scheme([m for choice, group in groups.values() for m in _methods(table, choice, group, ranks, seed)])
+    return [m for choice, group in groups.values() for m in _methods(table, choice, group, ranks, seed)]
+
+
+def _merged(table: Table, changes: Table) -> dict[str, Any]:
+    """The table with what `changes` says in its place, level by level."""
+    result = dict(table)
+    for key, value in changes.items():
+        result[key] = _merged(result.get(key, {}), value) if isinstance(value, dict) else value
+    return result
+
+
+def _stages(table: Table, items: Sequence[Item], ranks: int, seed: int) -> list[Stage]:
+    """What holds from step 0 on, and from every later switch."""
+    tables = {0: {key: value for key, value in table.items() if key != "switch"}}
+    for switch in table["switch"]:
+        before = max(at_step for at_step in tables if at_step <= switch["at_step"])
+        tables[switch["at_step"]] = _merged(tables[before], switch["set"])
+    return [
+        Stage(
+            at_step,
+            lambda now=now: _made(now, items, ranks, seed),
+            {item.name: choose(now, item).memory["plugin"] for item in items},
+        )
+        for at_step, now in tables.items()
+    ]
+
+
+def make_scheme(table: Table, items: Sequence[Item], ranks: int, seed: int = 1) -> Scheme:
+    """The simulation of a parsed scheme file for these gradients."""
+    if "switch" in table:
+        return SwitchingScheme(_stages(table, items, ranks, seed))
+    return Scheme(_made(table, items, ranks, seed))

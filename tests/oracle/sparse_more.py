@@ -14,6 +14,7 @@ import torch
 from .low_rank import _LowRank, orthogonalise
 from .method import Gradients, Item, Method, ascending_sum, kept_count, largest
 from .random import GOLDEN, MASK, STREAM_P, normals, splitmix64
+from .values import checked, narrowed, take
 
 STREAM_SELECTION = 5
 STREAMS_PER_STEP = 16
@@ -47,8 +48,21 @@ def drawn_positions(n: int, k: int, seed: int, gradient: int, step: int) -> torc
 class _Sparse(Method):
     """Methods that choose positions; `keeps`: what is not sent stays in a residual."""
 
-    def __init__(self, items: Sequence[Item], ranks: int, density: float, keeps: bool = True, seed: int = 1) -> None:
+    alike = False  # all ranks choose the same positions: values are summed on the way, in their narrow type
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        density: float,
+        keeps: bool = True,
+        seed: int = 1,
+        value_type: str = "fp32",
+    ) -> None:
         super().__init__(items, ranks)
+        self.value_type = checked(value_type)
+        if self.alike and value_type == "int8":
+            raise ValueError("value_type is int8, whose sums do not fit into it; expected fp32, fp16 or bf16")
         self.density = density
         self.keeps = keeps
         self.seed = seed
@@ -69,8 +83,9 @@ class _Sparse(Method):
             total = torch.zeros(item.numel)
             if item.numel:
                 for rank, positions in enumerate(self.choose(step, item, works)):
-                    total[positions] += works[rank][positions]
-                    works[rank][positions] = 0.0
+                    total[positions] += take(works[rank], positions, self.value_type)
+                if self.alike:
+                    total = narrowed(total, self.value_type)
             if self.keeps:
                 for rank in range(self.ranks):
                     self.residual[rank][item.name] = works[rank]
@@ -84,6 +99,8 @@ class _Sparse(Method):
 class RandomK(_Sparse):
     """Random-k (Stich et al., NeurIPS 2018): all ranks draw the same k of n; times n / k where nothing is kept."""
 
+    alike = True
+
     def __init__(
         self,
         items: Sequence[Item],
@@ -92,8 +109,9 @@ class RandomK(_Sparse):
         density: float = 0.01,
         unbiased: bool = True,
         seed: int = 1,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, density, keeps, seed)
+        super().__init__(items, ranks, density, keeps, seed, value_type)
         self.unbiased = unbiased
 
     def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -109,10 +127,18 @@ class RandomK(_Sparse):
 class ChunkTopK(_Sparse):
     """The chunks whose L1 norms, summed over ranks, are largest; ties to the lower chunk."""
 
+    alike = True
+
     def __init__(
-        self, items: Sequence[Item], ranks: int, keeps: bool, density: float = 0.01, chunk: int = 256
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        keeps: bool,
+        density: float = 0.01,
+        chunk: int = 256,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, density, keeps)
+        super().__init__(items, ranks, density, keeps, value_type=value_type)
         self.chunk = chunk
 
     def choose(self, step: int, item: Item, works: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -170,8 +196,9 @@ class AdTopK(_Sparse):
         warm_up_steps: int = 15,
         reuse_steps: int = 5,
         total_steps: int = 0,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, density, keeps)
+        super().__init__(items, ranks, density, keeps, value_type=value_type)
         self.mode = mode
         self.warm_up_steps = warm_up_steps
         self.reuse_steps = reuse_steps

@@ -134,14 +134,45 @@ def test_dgc_velocity_keeps_what_momentum_made_of_the_gradients() -> None:
         assert torch.allclose(sent[item.name] + method.kept(0)[item.name], total[item.name], atol=2e-3)
 
 
+def test_weight_decay_beside_dgc_is_as_strong_as_with_momentum_when_divided_by_one_minus_it() -> None:
+    """The authors' optimizer has the momentum and applies it to the decay; beside the memory the optimizer has none."""
+    item, m, decay = [Item("w", 0, (5, 40))], 0.9, 0.01
+
+    def shrinkage(weight_decay: float, momentum: float) -> float:
+        method = Dgc(item, 1, DgcOptions(density=0.1, momentum=m)) if momentum == 0.0 else DenseMean(item, 1)
+        w = torch.nn.Parameter(torch.ones(5, 40))
+        optimizer = torch.optim.SGD([w], lr=0.01, momentum=momentum, weight_decay=weight_decay)
+        for step in range(300):
+            w.grad = method.step(step, [{"w": torch.zeros(5, 40)}])["w"]
+            optimizer.step()
+        return -math.log(float(w.detach().mean()))
+
+    theirs = shrinkage(decay, m)
+    assert abs(shrinkage(decay / (1 - m), 0.0) / theirs - 1) < 0.05, "but for the ten steps in which momentum builds up"
+    assert shrinkage(decay, 0.0) / theirs < 0.11
+
+
 def test_dgc_clips_by_the_own_norm_or_by_the_norm_of_all_ranks() -> None:
     item = [Item("w", 0, (2, 1))]
     grads = [{"w": torch.tensor([[3.0], [4.0]])}, {"w": torch.zeros(2, 1)}]
-    own = Dgc(item, 2, DgcOptions(density=1.0, clip_norm=1.0)).step(0, grads)["w"]
+    own = Dgc(item, 2, DgcOptions(density=1.0, clipping="norm")).step(0, grads)["w"]
     assert torch.allclose(own, torch.tensor([[0.3], [0.4]]), atol=1e-6)  # 1e-6 in the divisor
-    everyone = Dgc(item, 2, DgcOptions(density=1.0, clip_norm=1.0, clip_global=True)).step(0, grads)["w"]
+    everyone = Dgc(item, 2, DgcOptions(density=1.0, clipping="norm_global")).step(0, grads)["w"]
     scale = 1.0 / math.sqrt(12.5)
     assert torch.allclose(everyone, scale * torch.tensor([[1.5], [2.0]]), atol=1e-6)
+
+
+def test_dgc_clips_values_to_a_bound_or_to_a_share_of_the_norm_of_all_ranks() -> None:
+    item = [Item("w", 0, (2, 1))]
+    grads = [{"w": torch.tensor([[3.0], [-4.0]])}, {"w": torch.zeros(2, 1)}]
+    own = Dgc(item, 2, DgcOptions(density=1.0, clipping="value", clip=3.5)).step(0, grads)["w"]
+    assert own.tolist() == [[1.5], [-1.75]]
+    everyone = Dgc(item, 2, DgcOptions(density=1.0, clipping="value_global", clip=0.5)).step(0, grads)["w"]
+    assert torch.allclose(everyone, torch.tensor([[0.25], [-0.25]]) * math.sqrt(12.5), atol=1e-6)
+    whole = DenseWithMomentum(item, 2, DgcOptions(clipping="value_global", clip=0.5)).step(0, grads)["w"]
+    assert torch.allclose(whole, torch.tensor([[0.5], [-0.5]]) * 2.5, atol=1e-6), "by the norm of the mean, 2.5"
+    with pytest.raises(ValueError, match="clipping"):
+        Dgc(item, 2, DgcOptions(clipping="norms")).step(0, grads)
 
 
 def test_low_rank_at_full_rank_is_the_dense_mean() -> None:

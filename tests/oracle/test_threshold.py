@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from .cases import ITEMS, RANKS, expect_nothing_lost
+from .estimators import PAGE, PUBLISHED, draws, published, table
 from .method import Item, Method, kept_count
 from .threshold import AdaComp, AdaQ, FixedThreshold, GaussianK, RedSync, Sidco, Steered, Steering, gamma_tail_quantile
 
@@ -83,3 +84,20 @@ def test_adaq_sends_one_mean_for_each_sign() -> None:
     method = AdaQ([Item("g", 0, (8,))], 1, density=0.5)
     update = method.step(0, [{"g": torch.tensor([4.0, -8, 2, -1, 6, 0, 1, -4])}])["g"]
     assert update.tolist() == [5, -6, 0, 0, 5, 0, 0, -6]
+
+
+def test_the_released_gaussian_fit_counts_three_times_and_sends_what_it_counted_last() -> None:
+    x = draws("Laplace", torch.Generator().manual_seed(0))
+    begin = float(x.mean()) + NormalDist().inv_cdf(0.995) * float(x.std())
+    k = kept_count(x.numel(), 0.01)
+    counts = [int((x.abs() > begin * factor).sum()) / k for factor in (1.0, 1.5, 0.75)]
+    assert counts[0] > 4 / 3 and counts[1] < 2 / 3, "too many, then too few"
+    assert PUBLISHED["Gaussian-k"](x, 0.01) / k == counts[2] > 6
+
+
+def test_the_page_has_what_the_command_computes_of_the_published_estimates() -> None:
+    torch.set_num_threads(1)
+    densities = ["0.01", "0.001"]
+    rows = table(published(densities), densities).splitlines()
+    page = PAGE.read_text(encoding="utf-8").splitlines()
+    assert [row for row in rows if row not in page] == []

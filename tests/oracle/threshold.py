@@ -19,6 +19,7 @@ from statistics import NormalDist
 import torch
 
 from .method import Gradients, Item, Method, kept_count, largest
+from .values import checked, narrowed
 
 
 def reaching(values: torch.Tensor, threshold: float, most: int) -> torch.Tensor:
@@ -40,8 +41,16 @@ class Steering:
 class FixedThreshold(Method):
     """Every entry that reaches a fixed threshold, at most a share `capacity`."""
 
-    def __init__(self, items: Sequence[Item], ranks: int, threshold: float = 0.01, capacity: float = 0.1) -> None:
+    def __init__(
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        threshold: float = 0.01,
+        capacity: float = 0.1,
+        value_type: str = "fp32",
+    ) -> None:
         super().__init__(items, ranks)
+        self.value_type = checked(value_type)
         self.threshold = threshold
         self.capacity = capacity
         self.residual = self.zeros()
@@ -55,7 +64,7 @@ class FixedThreshold(Method):
         del step, grad
         chosen = self.choose(item, rank, work)
         dense = torch.zeros_like(work)
-        dense[chosen] = work[chosen]
+        dense[chosen] = narrowed(work[chosen], self.value_type)
         return dense
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:
@@ -81,8 +90,15 @@ class Steered(FixedThreshold):
 
     exact = False
 
-    def __init__(self, items: Sequence[Item], ranks: int, density: float = 0.001, reuse_period: int = 1) -> None:
-        super().__init__(items, ranks)
+    def __init__(
+        self,
+        items: Sequence[Item],
+        ranks: int,
+        density: float = 0.001,
+        reuse_period: int = 1,
+        value_type: str = "fp32",
+    ) -> None:
+        super().__init__(items, ranks, value_type=value_type)
         self.density = density
         self.reuse_period = reuse_period
         self.steering = [{item.name: Steering() for item in self.items} for _ in range(ranks)]
@@ -148,8 +164,9 @@ class RedSync(Steered):
         reuse_period: int = 5,
         search: str = "bisection",
         quantised: bool = False,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, density, reuse_period)
+        super().__init__(items, ranks, density, reuse_period, value_type)
         self.exact = search == "trimmed"
         self.quantised = quantised
         self.negative = [{item.name: Steering() for item in self.items} for _ in range(ranks)]
@@ -216,8 +233,9 @@ class Sidco(Steered):
         law: str = "exponential",
         stages: int = 0,
         first_ratio: float = 0.25,
+        value_type: str = "fp32",
     ) -> None:
-        super().__init__(items, ranks, density, reuse_period)
+        super().__init__(items, ranks, density, reuse_period, value_type)
         if law not in ("exponential", "pareto", "gamma_pareto", "gaussian"):
             raise ValueError(f"law is {law!r}, which this oracle does not simulate")
         self.law = law

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from .method import Gradients, Item, Method, kept_count, largest
+from .values import checked, take
 
 
 def concatenated(items: Sequence[Item], values: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -29,12 +30,15 @@ def separated(items: Sequence[Item], flat: torch.Tensor) -> Gradients:
 class TopK(Method):
     """`scope` is "item" (k of each gradient) or "bucket" (the sum of those k, chosen across all of them)."""
 
-    def __init__(self, items: Sequence[Item], ranks: int, density: float, scope: str = "item") -> None:
+    def __init__(
+        self, items: Sequence[Item], ranks: int, density: float, scope: str = "item", value_type: str = "fp32"
+    ) -> None:
         super().__init__(items, ranks)
         if scope not in ("item", "bucket"):
             raise ValueError(f"scope is {scope!r}, expected 'item' or 'bucket'")
         self.density = density
         self.scope = scope
+        self.value_type = checked(value_type)
         self.capacity = sum(kept_count(item.numel, density) for item in self.items)
         self.residual = self.zeros()
 
@@ -54,8 +58,7 @@ class TopK(Method):
         sent: Gradients = {}
         for name, chosen in self.choose(work).items():
             sent[name] = torch.zeros_like(work[name])
-            sent[name][chosen] = work[name][chosen]
-            work[name][chosen] = 0.0
+            sent[name][chosen] = take(work[name], chosen, self.value_type)
         return sent
 
     def step(self, step: int, grads: Sequence[Mapping[str, torch.Tensor]]) -> Gradients:

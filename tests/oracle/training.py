@@ -6,7 +6,7 @@ keeps, is per rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -56,14 +56,14 @@ def simulate(
     ranks: int,
     steps: int,
     seed: int,
-    learning_rate: float,
-    momentum: float,
+    make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
     on_step: Callable[[int, float], None] | None = None,
 ) -> Run:
-    """`steps` steps of SGD: b = momentum * b + update; weights -= learning_rate * b."""
+    """`steps` steps of an optimizer of torch on what the scheme makes of all ranks' gradients. An exception out of
+    `on_step` ends the run."""
     model = task.make_model(seed)
     scheme = make_scheme(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
+    optimizer = make_optimizer(model.parameters())
     run = Run()
     for step in range(steps):
         results = [gradient(task, model, seed, step, rank) for rank in range(ranks)]

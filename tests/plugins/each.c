@@ -1,6 +1,6 @@
 /* A scheduler in plain C11: one bucket for each gradient, in the order in which backward produces
  * them. Under another id, with BACKWARDS, it also lists the messages: those of the last bucket
- * first. */
+ * first. SPOIL is one statement that makes a bad bucket. */
 #include <penstock/plugin.h>
 #include <stddef.h>
 
@@ -48,6 +48,9 @@ static penstock_status* plan(void* instance, const penstock_model* model,
       penstock_status* status;
       pieces[0] = &piece;
       bucket.pieces = pieces;
+#ifdef SPOIL
+      SPOIL;
+#endif
       status = sink->add_bucket(sink->context, &bucket);
       if (status != NULL) return status;
     }

@@ -1,10 +1,16 @@
 /* A compressor in plain C11: sends every entry times `share`, and takes out of work what it sends.
  * It proves that a plugin needs no C++ and no SDK library, only the headers. With SCRATCH it asks
- * for memory for all items of a call, with INTEGERS it takes integers. */
+ * for memory for all items of a call, with INTEGERS it takes integers; with GATHERS it gathers,
+ * and of an empty gradient sends nothing; with MUTE a rank whose label is "mute" sends nothing;
+ * with HANGS a call of rank 1 never returns; SPOIL is one statement that makes its plan a bad one.
+ */
 #include <math.h>
 #include <penstock/plugin.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef HANGS
+#include <unistd.h>
+#endif
 
 #define TEXT(literal) \
   { literal, sizeof(literal) - 1 }
@@ -39,6 +45,7 @@ struct planned {
 
 struct identity {
   double share;
+  int mute; /* MUTE: this rank plans no round */
   struct planned* planned;
 };
 
@@ -50,6 +57,9 @@ static penstock_status* create(const penstock_option_value* const* options, uint
   self = calloc(1, sizeof *self);
   if (self == NULL) return fail(PENSTOCK_OUT_OF_MEMORY, "identity-c: no memory for an instance");
   self->share = options[0]->real;
+#ifdef MUTE
+  self->mute = options[1]->text.size == 4 && memcmp(options[1]->text.data, "mute", 4) == 0;
+#endif
   *instance = self;
   return NULL;
 }
@@ -93,7 +103,11 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
     p->round.struct_size = sizeof p->round;
     p->round.sections = p->bounds;
     p->round.n_sections = 1;
+#ifdef GATHERS
+    p->round.combine = PENSTOCK_COMBINE_GATHER;
+#else
     p->round.combine = PENSTOCK_COMBINE_SUM;
+#endif
     p->round.result = PENSTOCK_RESULT_MEAN;
     p->rounds[0] = &p->round;
     needs[i]->rounds = p->rounds;
@@ -106,6 +120,10 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
     needs[i]->scratch_bytes = items[i]->numel * sizeof(element);
 #endif
     needs[i]->flags = PENSTOCK_NEED_LINEAR | (self->share == 1.0 ? PENSTOCK_NEED_LOSSLESS : 0u);
+    if (self->mute) needs[i]->n_rounds = 0;
+#ifdef SPOIL
+    SPOIL;
+#endif
   }
   return NULL;
 }
@@ -121,6 +139,10 @@ static penstock_status* encode(void* instance, const penstock_exec* exec, const 
   if (exec->scratch_bytes < needed)
     return fail(PENSTOCK_INTERNAL, "identity-c: less scratch than was asked for");
 #endif
+#ifdef HANGS
+  if (step->rank == 1 && step->index == 2)
+    for (;;) pause();
+#endif
   (void)exec;
   (void)step;
   (void)round;
@@ -134,6 +156,9 @@ static penstock_status* encode(void* instance, const penstock_exec* exec, const 
     }
     section->count = items[i]->numel;
     payloads[i]->kind = PENSTOCK_PAYLOAD_DENSE;
+#ifdef GATHERS
+    if (items[i]->numel == 0) payloads[i]->kind = PENSTOCK_PAYLOAD_ABSENT;
+#endif
   }
   return NULL;
 }

@@ -1,4 +1,5 @@
-/* A memory in plain C11: adds the gradient to what was not sent before. */
+/* A memory in plain C11: adds the gradient to what was not sent before. SPOIL is one statement that
+ * makes its plan a bad one. */
 #include <penstock/plugin.h>
 #include <stdlib.h>
 
@@ -62,6 +63,9 @@ static penstock_status* plan(void* instance, const penstock_item* const* items, 
     needs[i]->states = &self->pointers[i];
     needs[i]->n_states = 1;
     needs[i]->work_is = PENSTOCK_WORK_IS_STATE;
+#ifdef SPOIL
+    SPOIL;
+#endif
   }
   return NULL;
 }

@@ -205,7 +205,18 @@ const penstock_scheduler& LoadedPlugin::scheduler() const {
   return *static_cast<const penstock_scheduler*>(table_of(*this, PENSTOCK_KIND_SCHEDULER));
 }
 
-LoadedPlugin load_plugin(const std::string& path) {
+namespace {
+
+std::string built_plugin(const std::string& name) {
+  const char* folder = std::getenv("PENSTOCK_PLUGIN_DIRECTORY");
+  if (folder == nullptr) throw std::runtime_error("PENSTOCK_PLUGIN_DIRECTORY is not set");
+  return std::string(folder) + "/" + name;
+}
+
+}  // namespace
+
+LoadedPlugin load_plugin(const std::string& file) {
+  const std::string path = file.find('/') == std::string::npos ? built_plugin(file) : file;
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw std::runtime_error(dlerror());
   LoadedPlugin plugin;
@@ -217,10 +228,7 @@ LoadedPlugin load_plugin(const std::string& path) {
 }
 
 LoadedPlugin load_plugin(const std::string& kind, const std::string& name) {
-  const char* folder = std::getenv("PENSTOCK_PLUGIN_DIRECTORY");
-  if (folder == nullptr)
-    throw std::runtime_error("PENSTOCK_PLUGIN_DIRECTORY is not set; run the test with ctest");
-  return load_plugin(std::string(folder) + "/" + kind + "-" + name + ".so");
+  return load_plugin(kind + "-" + name + ".so");
 }
 
 }  // namespace penstock::test

@@ -67,9 +67,10 @@ struct LoadedPlugin {
   const penstock_collective& collective() const;
   const penstock_scheduler& scheduler() const;
 };
-// Throws std::runtime_error when the file does not load.
-LoadedPlugin load_plugin(const std::string& path);
-// By kind and name, from the folder this build puts its plugins in (PENSTOCK_PLUGIN_DIRECTORY).
+// `file`: a path, or the name of a file in the folder this build puts its plugins in
+// (PENSTOCK_PLUGIN_DIRECTORY). Throws std::runtime_error when it does not load.
+LoadedPlugin load_plugin(const std::string& file);
+// By kind and name, from that folder.
 LoadedPlugin load_plugin(const std::string& kind, const std::string& name);
 
 // An instance of a compressor or memory. Throws std::runtime_error when create fails.

@@ -1,16 +1,19 @@
 """tools/bench PART...: runs parts of the benchmark and prints a table; --json for programs, --output to keep the figures.
 
 overhead     what the runtime adds to direct MPI calls, on 1 and 2 ranks of this machine
+sets         making a set of 20 000 small gradients, and its first step
 plugin-call  a call through a plugin's table against the same function linked statically
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
 schemes      what the stages of a step cost on one rank, for the methods of conf/ that have a goal
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
 convergence  schemes against their simulations; alone, with its own options: tools/bench convergence --help
+tune         the best learning rate of every scheme; alone, with its own options: tools/bench tune --help
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -23,7 +26,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "plugin-call", "overlap", "kernels", "schemes")
+PARTS = ("overhead", "sets", "plugin-call", "overlap", "kernels", "schemes")
+ALONE = ("convergence", "tune")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
@@ -59,6 +63,15 @@ def overhead(rounds: int) -> tuple[dict[str, Any], Rows]:
     return figures, rows
 
 
+def sets(rounds: int) -> tuple[dict[str, Any], Rows]:
+    del rounds  # seconds each: once is enough
+    build("bench_sets", "penstock-compressor-topk", "penstock-memory-residual", "penstock-collective-loopback", "penstock-scheduler-fusion")
+    result = run([str(BUILD / "benches/bench_sets"), "20000"])
+    rows = [(f"a set of {result['gradients']} gradients with {scheduler}: made; first step", f"{times['make_s']:.2f} s; {times['first_step_s']:.2f} s", goal)
+            for scheduler, goal in (("fusion", "made in <= 3 s"), ("wfbp", "made in <= 10 s")) for times in (result[scheduler],)]
+    return result, rows
+
+
 def plugin_call(rounds: int) -> tuple[dict[str, Any], Rows]:
     build("bench_plugin_call")
     result = run([str(BUILD / "benches/bench_plugin_call"), str(PLUGINS), str(rounds)])
@@ -66,11 +79,11 @@ def plugin_call(rounds: int) -> tuple[dict[str, Any], Rows]:
 
 
 def overlap(rounds: int) -> tuple[dict[str, Any], Rows]:
-    from benches.namespaces import Hosts
+    from hosts import Hosts
 
     build("bench_overlap")
     with Hosts(2, "1gbit") as hosts:
-        out = hosts.mpirun([str(BUILD / "benches/bench_overlap"), str(rounds)], exports=["PENSTOCK_PLUGIN_DIRECTORY"])
+        out = hosts.mpirun([BUILD / "benches/bench_overlap", str(rounds)])
     result = json.loads([line for line in out.splitlines() if line.startswith("{")][-1])
     return result, [
         ("16 MB exchange alone, ours / MPI_Iallreduce", f"{spread(result['ours_alone_ms'], ' ms')} / {spread(result['mpi_alone_ms'], ' ms')}", ""),
@@ -140,23 +153,22 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--markdown", action="store_true", help="the table of kernels as docs/performance.md has it")
     parser.add_argument("--output", type=Path, help="also write the JSON here")
     options = parser.parse_args(arguments)
-    if "convergence" in options.parts:
-        parser.error("convergence has options of its own: it goes first and alone; see tools/bench convergence --help")
     for part in options.parts:
+        if part in ALONE:
+            parser.error(f"{part} has options of its own: it goes first and alone; see tools/bench {part} --help")
         if part not in (*PARTS, "all"):
-            parser.error(f"there is no part {part!r}, expected one of {', '.join(PARTS)}, all, convergence")
+            parser.error(f"there is no part {part!r}, expected one of {', '.join((*PARTS, 'all', *ALONE))}")
     return options
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["convergence"]:
-        from benches import convergence
-
-        raise SystemExit(convergence.main(sys.argv[2:]))
+    if sys.argv[1:2] and sys.argv[1] in ALONE:
+        part = importlib.import_module(f"benches.{sys.argv[1]}")
+        raise SystemExit(part.main(sys.argv[2:]))
     arguments = parse(sys.argv[1:])
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "plugin-call": plugin_call, "overlap": overlap, "kernels": kernels, "schemes": schemes}
+    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "overlap": overlap, "kernels": kernels, "schemes": schemes}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)

@@ -16,14 +16,15 @@ def bench(*arguments):
 def test_help_shows_no_part_that_cannot_be_named():
     ran = bench("--help")
     assert ran.returncode == 0 and "[]" not in ran.stdout
-    for part in ("overhead", "plugin-call", "overlap", "kernels", "schemes", "convergence"):
+    for part in ("overhead", "sets", "plugin-call", "overlap", "kernels", "schemes", "convergence", "tune"):
         assert f"\n{part} " in ran.stdout
 
 
-@pytest.mark.parametrize("arguments", [("--json", "convergence"), ("kernels", "convergence")], ids=" ".join)
-def test_convergence_elsewhere_than_alone_is_refused_with_what_to_do(arguments):
-    ran = bench(*arguments)
-    assert ran.returncode == 2 and "tools/bench convergence --help" in ran.stderr
+@pytest.mark.parametrize("part", ["convergence", "tune"])
+@pytest.mark.parametrize("before", ["--json", "kernels"])
+def test_a_part_with_its_own_options_elsewhere_than_alone_is_refused_with_what_to_do(before, part):
+    ran = bench(before, part)
+    assert ran.returncode == 2 and f"tools/bench {part} --help" in ran.stderr
 
 
 def test_an_unknown_part_is_named_with_those_there_are():

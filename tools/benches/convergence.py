@@ -20,7 +20,7 @@ import re
 import shlex
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,13 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 for room in ("tools", "tests"):
     sys.path.insert(0, str(REPOSITORY / room))
 
+from benches.convergence_page import write_section  # noqa: E402
 from quickstart_job import launch  # noqa: E402
 from quickstart_job.recipes import KNOWN, Recipe, recipe  # noqa: E402
 
 CACHE = REPOSITORY / "build/bench/convergence"
 STEPS_PER_LAUNCH = 2000  # what an interruption may lose
+STEPS = {"text": 200, "digits": 80}  # of a run; on digits dense training does not improve after that
 FIRST_LOSSES = 20
 FIRST_TOLERANCE = 1e-3  # relative
 FINAL_TOLERANCE = 0.02  # bits, or the spread over seeds where that is larger
@@ -59,7 +61,8 @@ class Comparison:
 
     name: str
     label: str
-    setting: str  # what differs from the file in conf/, and the momentum where it is not the job's
+    setting: str  # what differs from the file in conf/
+    optimizer: str
     payload_bytes: float  # per rank and step, as handed to the transport
     first_gap: float  # largest relative difference among the first losses, any seed
     real_bits: float  # means over seeds
@@ -157,11 +160,13 @@ def _state(method: Any) -> str:
 def simulated_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     """Methods with their settings and source: schemes that compute the same share a simulation, whatever schedules
     and carries them."""
-    methods = _scheme(chosen, setting, _task(setting.task).make_model(seed)).methods
+    scheme = _scheme(chosen, setting, _task(setting.task).make_model(seed))
+    methods = scheme.methods
     files = {REPOSITORY / "tests/oracle/training.py"}
-    for method in methods:
-        _imported(Path(sys.modules[type(method).__module__].__file__ or ""), files)
-    facts = [json.dumps([sorted(map(_state, methods)), chosen.optimizer(setting.task), vars(setting), seed]).encode()]
+    for made in (*methods, scheme):
+        _imported(Path(sys.modules[type(made).__module__].__file__ or ""), files)
+    facts = [json.dumps([sorted(map(_state, methods)), vars(chosen.optimizer(setting.task)), vars(setting), seed]).encode()]
+    facts += [json.dumps(chosen.table()["switch"]).encode()] if "switch" in chosen.table() else []
     return "simulated-" + _digest(facts + _shared_code() + [path.read_bytes() for path in sorted(files)])
 
 
@@ -176,33 +181,45 @@ def _words(table: Any) -> set[str]:
 
 def real_key(chosen: Recipe, setting: Setting, seed: int) -> str:
     """Scheme, job, frontend, the core as built and the plugins that the scheme names."""
-    facts = [json.dumps([chosen.name, chosen.text(), chosen.optimizer(setting.task), vars(setting), seed], sort_keys=True).encode()]
+    facts = [json.dumps([chosen.name, chosen.text(), vars(chosen.optimizer(setting.task)), vars(setting), seed], sort_keys=True).encode()]
     built = _code("tools/quickstart_job/train.py", "frontends/python/penstock/**/*.py", "build/release/lib/*.so")
     for word in sorted(_words(chosen.table()) | {"mpi", "none"}):
         built += _code(f"build/release/lib/penstock/plugins/*-{glob.escape(word)}.so")
     return "real-" + _digest(facts + _shared_code() + built)
 
 
-def simulated(chosen: Recipe, setting: Setting, seed: int, progress_style: str = "auto") -> dict[str, Any]:
-    """The simulation's losses and validation, from the cache or made now."""
+def simulated(
+    chosen: Recipe,
+    setting: Setting,
+    seed: int,
+    progress_style: str = "auto",
+    watch: Callable[[int, float], None] = lambda step, loss: None,
+) -> dict[str, Any]:
+    """The simulation's losses and validation, from the cache or made now. `watch` sees each step's loss and may end
+    the run by an exception, which leaves nothing in the cache."""
     key = simulated_key(chosen, setting, seed)
     run = _cached(key)
     if run is None:
         import torch
         from oracle.training import simulate
-        from quickstart_job.report import Progress
+        from quickstart_job.progress import Progress
 
         torch.set_num_threads(1)  # as every rank has: sums then have the same order
         task = _task(setting.task)
         progress = Progress(f"{chosen.label} (sim)", setting.steps, task.unit, progress_style)
+
+        def on_step(step: int, loss: float) -> None:
+            progress.update(step, loss)
+            watch(step, loss)
+
         run = simulate(
             task,
             lambda model: _scheme(chosen, setting, model),
             ranks=setting.ranks,
             steps=setting.steps,
             seed=seed,
-            on_step=lambda step, loss: progress.update(step, loss),
-            **chosen.optimizer(setting.task),
+            make_optimizer=chosen.optimizer(setting.task).make,
+            on_step=on_step,
         ).as_json()
         progress.close()
         _store(key, run)
@@ -251,15 +268,9 @@ def first_gap(a: Sequence[float], b: Sequence[float]) -> float:
     return max(abs(x - y) / abs(y) for x, y in zip(a[:FIRST_LOSSES], b[:FIRST_LOSSES], strict=True))
 
 
-def setting_words(chosen: Recipe, task: str) -> str:
-    """What a row has that the file in conf/ and the job's optimizer have not."""
-    optimizer = chosen.optimizer(task)
-    words = [chosen.setting]
-    if optimizer["learning_rate"] != 0.1:
-        words.append(f"rate {optimizer['learning_rate']:g}")
-    if optimizer["momentum"] != 0.9:
-        words.append(f"momentum {optimizer['momentum']:g}")
-    return "; ".join(words)
+def trains(run: Mapping[str, Any]) -> bool:
+    """Whether a run ends well below where it began."""
+    return run["bits"] < WELL_BELOW * run["losses"][0] / math.log(2)
 
 
 def compare(
@@ -281,13 +292,14 @@ def compare(
             Comparison(
                 name=name,
                 label=chosen.label,
-                setting=setting_words(chosen, setting.task),
+                setting=chosen.setting,
+                optimizer=chosen.optimizer(setting.task).words,
                 first_gap=max(first_gap(a["losses"], b["losses"]) for a, b in zip(ours, theirs)),
                 real_bits=statistics.mean(sides[0]),
                 simulated_bits=statistics.mean(sides[1]),
                 seeds=len(ours),
                 spread=max(max(side) - min(side) for side in sides),
-                trains=all(run["bits"] < WELL_BELOW * run["losses"][0] / math.log(2) for run in ours + theirs),
+                trains=all(map(trains, ours + theirs)),
                 payload_bytes=statistics.mean(run["payload_bytes_per_step"] for run in ours),
             )
         )
@@ -300,51 +312,21 @@ def _with_spread_of_dense(comparisons: Sequence[Comparison]) -> list[Comparison]
     return [replace(c, spread=dense) if c.seeds == 1 else c for c in comparisons]
 
 
-INTRODUCTION = f"""\
-# Convergence
-
-Every scheme on several ranks against a single-process simulation of its method (`tests/oracle`) with the same weights and data
-order. Validation loss in bits per target, mean over seeds. Spread is the largest difference between two seeds; where there is one
-seed, that of s-sgd. Bytes are those of one rank and step. Each section says which command made it.
-
-"Setting" is what a row has that its file in `conf/`, with the paper's settings, has not. Densities are 1 % where papers have 0.1 %: that
-is of models a hundred times larger, and would be one entry of a bias of 128 here. Rules that leave small gradients as they are would
-leave all of these, so they are dropped where that is so. The optimizer is SGD with a rate of 0.1 and a momentum of 0.9 but for what is
-said; a memory that has the momentum (dgc, signum) goes with an optimizer without. On digits, whose gradients all point the same way at
-first, some methods do not train with momentum, and their simulations do not either: there it is 0.
-
-Methods that fit a threshold to statistics (Gaussian-k, SIDCo) have the simulation's losses to the bit for the first 30 to 200 steps; then
-a sum's last bit decides whether one entry passes, and the two runs part as two seeds do: there only the means over seeds say
-anything.
-
-Wanted: the first {FIRST_LOSSES} losses to {FIRST_TOLERANCE:g} relative where nothing is sampled; final means within their spread or
-{FINAL_TOLERANCE} bits; and that it trains: the loss ends below {WELL_BELOW:g} of where it began.
-"""
-
-
-def write_section(page: Path, title: str, text: str) -> None:
-    """Puts a section of that title into the page, in place of the one it has; the others stay."""
-    known = page.read_text().split("\n## ")[1:] if page.exists() else []
-    sections = {section.split("\n", 1)[0]: section.split("\n", 1)[1].strip("\n") for section in known}
-    sections[title] = text.strip("\n")
-    page.write_text(INTRODUCTION + "".join(f"\n## {name}\n\n{body.strip(chr(10))}\n" for name, body in sections.items()))
-
-
 def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) -> str:
     """The comparison as a section of docs/convergence.md."""
     dense = next((c for c in comparisons if c.name == "s-sgd"), None)
     lines = [
         f"Task {setting.task}, {setting.steps} steps, {setting.ranks} ranks: `{command}`.",
         "",
-        "| scheme | setting | seeds | first losses, largest gap | runtime | simulation | difference | spread | bytes | gap to dense |"
+        "| scheme | setting | optimizer | seeds | first losses, largest gap | runtime | simulation | difference | spread | bytes | gap to dense |"
         " verdict |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for c in comparisons:
         first = f"{c.first_gap:.1e}" + (" (samples)" if c.name in SAMPLING else "")
         gap = f"{c.real_bits - dense.real_bits:+.3f}" if dense else "-"
         lines.append(
-            f"| {c.label} | {c.setting} | {c.seeds} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
+            f"| {c.label} | {c.setting} | {c.optimizer} | {c.seeds} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
             f" {c.real_bits - c.simulated_bits:+.4f} | {c.spread:.4f} | {c.payload_bytes:,.0f} | {gap} | {c.verdict} |"
         )
     return "\n".join(lines) + "\n"
@@ -352,15 +334,15 @@ def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/bench convergence", description=__doc__.splitlines()[0])
-    parser.add_argument("--task", choices=("text", "digits"), default="text")
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--task", choices=tuple(STEPS), default="text")
+    parser.add_argument("--steps", type=int, help=f"default: {', '.join(f'{steps} for {task}' for task, steps in STEPS.items())}")
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--seeds", default="1,2,3", help="comma-separated")
     parser.add_argument("--schemes", default=",".join(KNOWN), help="comma-separated names of files in conf/")
     parser.add_argument("--one-seed", default="", help="comma-separated names: these with the first seed alone")
     parser.add_argument("--write", metavar="TITLE", help="put the table into docs/convergence.md, as the section of that title")
     options = parser.parse_args(arguments)
-    setting = Setting(options.task, options.steps, options.ranks)
+    setting = Setting(options.task, options.steps or STEPS[options.task], options.ranks)
     seeds = [int(seed) for seed in options.seeds.split(",")]
     names = [name for name in options.schemes.split(",") if name]
     one_seed = [name for name in options.one_seed.split(",") if name]
@@ -373,7 +355,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = markdown(comparisons, setting, shlex.join(["tools/bench", "convergence", *words]))
     print(text)
     if options.write:
-        write_section(REPOSITORY / "docs/convergence.md", options.write, text)
+        write_section(
+            REPOSITORY / "docs/convergence.md",
+            options.write,
+            text,
+            digits_steps=STEPS["digits"],
+            first_losses=FIRST_LOSSES,
+            first_tolerance=FIRST_TOLERANCE,
+            final_tolerance=FINAL_TOLERANCE,
+            well_below=WELL_BELOW,
+        )
     return 0 if all(c.agrees for c in comparisons) else 1
 
 

@@ -15,6 +15,7 @@ GOOD = convergence.Comparison(
     name="topk-residual",
     label="top-k 1 %",
     setting="as published",
+    optimizer="AdamW 0.003",
     payload_bytes=100.0,
     first_gap=0.0,
     real_bits=3.41,
@@ -33,14 +34,6 @@ def test_runs_that_end_within_the_spread_agree() -> None:
 
 def test_two_runs_that_stay_at_chance_do_not_agree() -> None:
     assert replace(GOOD, trains=False).verdict == "**does not train**"
-
-
-def test_a_row_says_what_its_file_in_conf_has_not() -> None:
-    assert convergence.setting_words(recipe("s-sgd"), "text") == "as published"
-    assert convergence.setting_words(recipe("dgc"), "text") == "density = 0.01, without [[switch]]; momentum 0"
-    assert convergence.setting_words(recipe("ef-sign"), "text") == "as published"
-    assert convergence.setting_words(recipe("ef-sign"), "digits") == "as published; momentum 0"
-    assert convergence.setting_words(recipe("signum"), "text") == "as published; rate 0.001; momentum 0"
 
 
 def test_every_scheme_has_a_row_of_its_own() -> None:

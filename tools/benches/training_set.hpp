@@ -29,7 +29,7 @@ inline void go_before_other_sessions() {
   }
 }
 
-inline std::unique_ptr<Runtime> open(const std::string& config) {
+inline RuntimeHandle open(const std::string& config) {
   penstock_runtime_options options{};
   options.struct_size = sizeof options;
   options.config_text = str(config);
@@ -101,7 +101,7 @@ class TrainingSet {
 
  private:
   std::vector<Shape> shapes_;
-  std::unique_ptr<Set> set_;
+  SetHandle set_;
 };
 
 struct Spread {

@@ -21,7 +21,7 @@ SDK = {
     "core/pipeline/engine.hpp": "",
     "plugins/compressors/topk/topk.hpp": "",
     "tests/support/rig.hpp": "",
-    "core/comm/control_testing.hpp": "",
+    "core/control/testing.hpp": "",
 }
 
 
@@ -39,7 +39,7 @@ def violations(path: str, line: str) -> list[str]:
         ("core/comm/channel.cpp", "#include <kernels/select.hpp>"),
         ("core/library/door.cpp", '#include "core/pipeline/engine.hpp"'),
         ("core/comm/channel_test.cpp", '#include "core/pipeline/engine.hpp"'),
-        ("core/comm/channel_test.cpp", '#include "core/comm/control_testing.hpp"'),
+        ("core/comm/channel_test.cpp", '#include "core/control/testing.hpp"'),
         ("sdk/planning/timeline.cpp", '#include "planning/timeline.hpp"'),
         ("sdk/kernels/cpu/select.cpp", "#include <penstock/base.h>"),
         ("plugins/compressors/topk/topk.cpp", '#include "topk.hpp"'),
@@ -64,7 +64,7 @@ def test_what_is_allowed_passes(path: str, line: str) -> None:
         ("core/plan/plan.cpp", '#include "core/pipeline/engine.hpp"', "pipeline comes after plan"),
         ("core/strange/new.cpp", '#include "core/base/status.hpp"', "not both rooms"),
         ("core/comm/channel.cpp", '#include "plugins/compressors/topk/topk.hpp"', "core and sdk only"),
-        ("core/comm/channel.cpp", '#include "core/comm/control_testing.hpp"', "only tests include tests"),
+        ("core/comm/channel.cpp", '#include "core/control/testing.hpp"', "only tests include tests"),
         ("core/comm/channel.cpp", "#include <support/rig.hpp>", "only tests include tests"),
         ("core/comm/channel.cpp", "#include <boost/dll/shared_library.hpp>", "core/plugin only"),
         ("core/comm/channel.cpp", '#include "nowhere.hpp"', "no such file"),

@@ -50,6 +50,7 @@ class Exchange {
  private:
   Exchange(uint32_t world, bool keep) : world_(world), keep_(keep) {}
   Status plan(SimulatedRank& rank);
+  static void make_states(SimulatedItem& item, const penstock_compressor_need& need);
   Status start_step(uint64_t index, Input input);
   std::vector<size_t> active(uint32_t round) const;  // items that have this round
   const RoundNeed& need(size_t item, uint32_t round) const;

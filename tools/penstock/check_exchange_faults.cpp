@@ -60,7 +60,9 @@ Status Exchange::try_fault(size_t position, uint32_t round, Fault fault) {
       name = "half of the elements";
       break;
     case Fault::too_many:
-      if (!gathered || payload.size() == 0) return {};  // counts of sums never travel
+      // Counts of sums never travel, and those of an absent payload are not read.
+      if (!gathered || payload.size() == 0 || payload.c()->kind == PENSTOCK_PAYLOAD_ABSENT)
+        return {};
       payload.section(0).count = payload.section(0).capacity + 1;
       must_fail = true;
       name = "one element more than fits";

@@ -10,29 +10,6 @@
 
 namespace penstock::command {
 
-namespace {
-
-constexpr uint32_t kMostPhases = 16;
-
-Status check_need(const penstock_compressor_need& need, const std::vector<RoundNeed>& rounds) {
-  if (need.period > kMostPhases)
-    return internal("the plan has {} phases, expected at most {}", need.period, kMostPhases);
-  if (need.scope > PENSTOCK_SCOPE_BUCKET) return internal("the plan's scope is {}", need.scope);
-  for (const RoundNeed& round : rounds) {
-    if (round.combine != PENSTOCK_COMBINE_SUM && round.combine != PENSTOCK_COMBINE_GATHER)
-      return internal("a round's combine is {}, expected sum or gather", round.combine);
-    if (round.result != PENSTOCK_RESULT_MEAN && round.result != PENSTOCK_RESULT_FINAL)
-      return internal("a round's result is {}, expected mean or final", round.result);
-    for (const SectionNeed& section : round.sections)
-      if (dtype_bytes(section.dtype) == 0 || section.capacity > (uint64_t{1} << 40))
-        return internal("a section is planned with dtype {} and {} elements", section.dtype,
-                        section.capacity);
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Exchange>> Exchange::make(const Subject& subject,
                                                  const std::vector<Shape>& shapes, uint32_t world,
                                                  bool keep) {
@@ -52,44 +29,41 @@ Result<std::unique_ptr<Exchange>> Exchange::make(const Subject& subject,
   return exchange;
 }
 
+void Exchange::make_states(SimulatedItem& item, const penstock_compressor_need& need) {
+  for (uint64_t s = 0; s < need.n_states; ++s) {
+    const penstock_state_declaration& state = *need.states[s];
+    const uint64_t elements = state.rows * state.cols;
+    item.states.emplace_back(elements * dtype_bytes(state.dtype));
+    item.state_classes.push_back(state.state_class);
+    penstock_tensor& tensor = item.state_tensors.emplace_back();
+    tensor = float_tensor(item.shape, item.states.back().data());
+    tensor.numel = elements;
+    tensor.dtype = state.dtype;
+    item.state_pointers.push_back(&tensor);
+  }
+}
+
 Status Exchange::plan(SimulatedRank& rank) {
-  std::vector<const penstock_item*> items;
+  Items items;
   for (const SimulatedItem& item : rank.items) items.push_back(&item.c);
   uint64_t scratch = 0;
+  CompressorNeeds first, later;
   for (uint32_t phase = 0; phase < period_; ++phase) {
-    std::deque<CompressorNeed> needs;
-    std::vector<penstock_compressor_need*> pointers;
-    for (size_t i = 0; i < items.size(); ++i) pointers.push_back(&needs.emplace_back().c);
+    CompressorNeeds& needs = phase == 0 ? first : later;
     doing(fmt::format("plan of phase {}: {} floats", phase, rank.items[0].shape.label));
-    PENSTOCK_TRY(from_c(rank.instance->table()->plan(rank.instance->self(), phase, world_,
-                                                     items.data(), items.size(), pointers.data()))
-                     .with_context("plan"));
+    PENSTOCK_TRY(ask_needs(*rank.instance, phase, world_, items, needs));
     uint64_t phase_scratch = 0;
     for (size_t i = 0; i < items.size(); ++i) {
       SimulatedItem& item = rank.items[i];
-      PENSTOCK_TRY(needs[i].adopt(rank.instance->name()));
       const penstock_compressor_need& need = needs[i].c;
-      const std::vector<RoundNeed> rounds = copy_rounds(need);
-      PENSTOCK_TRY(check_need(need, rounds).with_context(item.shape.label + " floats"));
       const uint32_t period = std::max(need.period, 1u);
       if (phase == 0 && i == 0) period_ = period;
-      if (period != period_) return internal("the plan's period differs between items or phases");
-      if (phase > 0 && need.n_states != item.states.size())
-        return internal("the plan's states differ between phases");
-      item.rounds.push_back(rounds);
+      if (period != period_) return internal("the plan's period differs between items");
+      if (phase > 0) PENSTOCK_TRY(check_phases(*rank.instance, item.c, first[i], phase, needs[i]));
+      if (phase == 0) make_states(item, need);
+      item.rounds.push_back(copy_rounds(need));
       item.flags = need.flags;
       phase_scratch += (need.scratch_bytes + 63) / 64 * 64;
-      for (uint64_t s = 0; phase == 0 && s < need.n_states; ++s) {
-        const penstock_state_declaration& state = *need.states[s];
-        const uint64_t elements = state.rows * state.cols;
-        item.states.emplace_back(elements * dtype_bytes(state.dtype));
-        item.state_classes.push_back(state.state_class);
-        penstock_tensor& tensor = item.state_tensors.emplace_back();
-        tensor = float_tensor(item.shape, item.states.back().data());
-        tensor.numel = elements;
-        tensor.dtype = state.dtype;
-        item.state_pointers.push_back(&tensor);
-      }
     }
     scratch = std::max(scratch, phase_scratch);
   }

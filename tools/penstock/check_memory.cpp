@@ -44,8 +44,43 @@ Status conserve(MemoryRank& rank) {
   return rank.drain();
 }
 
+// A shift moves by what was sent, and back where that had no effect.
+Status shift(MemoryRank& rank) {
+  const bool gives_back = rank.has_give_back();
+  uint64_t index = 1;
+  for (const Input input : kInputs)
+    for (int i = 0; i < 4; ++i, ++index) {
+      PENSTOCK_TRY(rank.compensate(index, input, 1));
+      PENSTOCK_TRY(rank.take(index % 3 == 1));
+      PENSTOCK_TRY(rank.record());
+      PENSTOCK_TRY(rank.check_shift(false));
+      if (gives_back && index % 2 == 1) {
+        PENSTOCK_TRY(rank.give_back());
+        PENSTOCK_TRY(rank.check_shift(true));
+      }
+      PENSTOCK_TRY(rank.finish());
+      PENSTOCK_TRY(rank.check_finite());
+    }
+  return rank.drain();
+}
+
+// Which law a memory has shows in its first step with a gradient that is large enough.
 Outcome test_conservation(const Subject& subject) {
-  return for_all_shapes(subject, false, conserve);
+  static const Shape large{"1000", {1000}};
+  auto probe = MemoryRank::make(subject, large, false);
+  if (!probe.ok()) return probe.status();
+  Status status = (*probe)->compensate(0, Input::heavy_tailed, 1);
+  if (status.ok()) status = (*probe)->take(false);
+  if (status.ok()) status = (*probe)->record();
+  if (!status.ok()) return status;
+  if (!(*probe)->found_shift()) return for_all_shapes(subject, false, conserve);
+  Outcome outcome = for_all_shapes(subject, false, [&](MemoryRank& rank) {
+    rank.take_shift(**probe);
+    return shift(rank);
+  });
+  if (outcome.verdict == Verdict::ok)
+    outcome.reason = "it keeps a shift, which moves by what was sent";
+  return outcome;
 }
 
 // What is compressed is in true units, whatever the loss scale.

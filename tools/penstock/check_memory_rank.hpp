@@ -2,6 +2,7 @@
 // all of them.
 #pragma once
 
+#include "core/plugin/needs.hpp"
 #include "tools/penstock/check_guard.hpp"
 #include "tools/penstock/checks.hpp"
 
@@ -25,18 +26,36 @@ class MemoryRank {
   // What work holds between steps is what was compressed less what was sent for good.
   Status check_kept() const;
   Status check_finite() const;
-  // All that is kept arrives in out; states of mass are zero after it.
+  // All that is kept arrives in out; states of mass are zero after it. A shift is owed to nobody
+  // and need not arrive.
   Status drain();
+
+  // A memory that compresses the difference from a shift (EF21, DIANA) has another law: not work,
+  // but the shift moves, by what was sent. After record: whether some state did that.
+  bool found_shift();
+  // As `other` has found it, with another gradient.
+  void take_shift(const MemoryRank& other) {
+    shift_ = other.shift_;
+    shift_share_ = other.shift_share_;
+  }
+  // After record, or after give_back: the shift is where what was sent has moved it, or back.
+  Status check_shift(bool given_back) const;
   // Indices out of range and wrong counts: an error, and nothing written beside the buffers.
   Status faulty_give_back();
 
   const std::vector<double>& compressed() const { return compressed_; }
-  bool works_on_gradient() const { return need_.work_is == PENSTOCK_WORK_IS_GRAD; }
+  bool has_give_back() const {
+    return PENSTOCK_HAS_MEMBER(instance_->table(), penstock_memory, give_back);
+  }
+  bool works_on_gradient() const { return need().work_is == PENSTOCK_WORK_IS_GRAD; }
 
  private:
   explicit MemoryRank(const Shape& shape) : shape_(shape) {}
-  Status plan(const penstock_compressor_need& compressor);
+  Status plan(bool lossless);
   Status check_walls() const;
+  bool stands_for_gradient(size_t state) const;  // float32 of its size, and not work
+  const penstock_memory_need& need() const { return needs_[0].c; }
+  bool keeps_in_work() const { return need().work_is == PENSTOCK_WORK_IS_STATE; }
   // What the published form makes of states and gradient; empty where the form is opaque.
   std::vector<double> expected_work() const;
   float* work() const { return static_cast<float*>(item_.work.data); }
@@ -45,7 +64,7 @@ class MemoryRank {
   std::unique_ptr<MemoryInstance> instance_;
   penstock_item item_{};
   const penstock_item* items_[1] = {&item_};
-  penstock_memory_need need_{};
+  MemoryNeeds needs_;  // of the one item
   penstock_step step_{};
   penstock_exec exec_{};
   GuardedBuffer grad_, scratch_work_;
@@ -59,6 +78,10 @@ class MemoryRank {
   bool keeps_ = false;              // declares states of mass
   std::vector<double> compressed_;  // work after compensate
   std::vector<double> kept_;        // what must be left of it
+  std::vector<double> sent_;
+  std::vector<std::vector<float>> before_;  // states of the gradient's size, after compensate
+  int shift_ = -1;                          // index of the state that is one
+  double shift_share_ = 0;                  // how much of what is sent it moves by
 };
 
 }  // namespace penstock::command

@@ -1,6 +1,7 @@
 // The sub-commands and what they share.
 #pragma once
 
+#include "core/plugin/fit.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/registry.hpp"
 #include "tools/penstock/output.hpp"
@@ -30,6 +31,11 @@ void add_doctor(CLI::App& app, Invocation& invocation);
 void add_json_flag(CLI::App& app, bool& json);
 // Adds the repeatable --plugin-path.
 void add_plugin_path(CLI::App& app, std::vector<std::string>& directories);
+
+// All that a run refuses before its first step, as far as a file can tell: what `config check`
+// says.
+Result<FitAdvice> check_config_file(const std::string& file,
+                                    const std::vector<std::string>& plugin_path);
 
 // A registry with the host it needs. `directories` as given by the user, relative ones counted from
 // the working directory; they come before the ones every run searches.

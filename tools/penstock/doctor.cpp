@@ -2,6 +2,7 @@
 #include "core/plugin/instances.hpp"
 #include "tools/penstock/checks.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/run/environment.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 #include <kernels/fastest_path.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -137,23 +139,49 @@ Line cuda() {
   if (initialise == nullptr || count == nullptr || initialise(0) != 0 || count(&devices) != 0)
     return {"cuda", Health::warning, "the driver library is there but does not start",
             "run nvidia-smi; the kernel module may be missing or older than the library"};
-  return {"cuda", Health::ok, fmt::format("{} device(s)", devices), ""};
+  return {"cuda", Health::ok,
+          fmt::format("{} device(s); nothing in Penstock uses them yet: tensors there are copied "
+                      "through host memory",
+                      devices),
+          ""};
 }
 
-Line torch() {
-  if (find_program("python3").empty())
-    return {"torch", Health::warning, "python3 is not on the PATH", "run tools/setup"};
-  // Finding is enough: importing takes seconds.
-  const Ran ran =
-      run_program({"python3", "-c",
-                   "import importlib.util as u, importlib.metadata as m, sys; "
-                   "print(sys.executable, m.version('torch') if u.find_spec('torch') else 'none')"},
-                  20);
-  const std::string said = first_line(ran.output);
-  const bool found = ran.status == 0 && !said.ends_with(" none");
-  if (found) return {"torch", Health::ok, said, ""};
-  return {"torch", Health::warning, "python3 finds no torch",
-          "activate Penstock's environment (. .venv/bin/activate), or run tools/setup"};
+std::string last_line(std::string text) {
+  text.erase(text.find_last_not_of("\r\n ") + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+// With the Python that `penstock run -- python3` starts. Only importing tells: a package may be
+// found and lack the runtime, or the runtime a library.
+void python(std::vector<Line>& lines) {
+  const std::string python = program_to_run("python3");
+  const std::string mend =
+      "run tools/setup; then `penstock run` of this checkout takes its .venv, or activate it: "
+      ". .venv/bin/activate";
+  if (python.find('/') == std::string::npos && find_program(python).empty()) {
+    lines.push_back({"python", Health::problem, "python3 is not on the PATH", mend});
+    return;
+  }
+  constexpr double kSeconds = 120;  // torch takes long on a disk that is cold
+  for (const std::string package : {"torch", "penstock.torch"}) {
+    const std::string top = package.substr(0, package.find('.'));
+    const Ran ran =
+        run_program({python, "-c",
+                     fmt::format("import sys, {}, {}; print(sys.executable, {}.__version__)", top,
+                                 package, top)},
+                    kSeconds);
+    const std::string said = last_line(ran.output);
+    if (ran.status == 0) {
+      lines.push_back({package, Health::ok, said, ""});
+      continue;
+    }
+    lines.push_back(
+        {package, Health::problem,
+         fmt::format("{} does not import it: {}", python,
+                     ran.status < 0 ? fmt::format("not done within {} s", kSeconds) : said),
+         mend});
+    return;  // without torch the other fails too
+  }
 }
 
 Line runtime() {
@@ -176,11 +204,26 @@ Line runtime() {
           "build it: cmake --build build/release --target penstock"};
 }
 
+// Folders that every run searches need not be there; one that somebody named has to be a folder.
+void plugin_paths(const Registry& registry, std::vector<Line>& lines) {
+  const std::vector<std::string> usual = plugin_directories({}, {});
+  for (const Registry::Searched& searched : registry.searched()) {
+    std::error_code ignored;
+    const bool is_folder = std::filesystem::is_directory(searched.directory, ignored);
+    const bool named = std::find(usual.begin(), usual.end(), searched.directory) == usual.end();
+    const std::string found = searched.directory + ": " + searched.note;
+    if (is_folder)
+      lines.push_back({"plugin path", Health::ok, found, ""});
+    else if (named)
+      lines.push_back({"plugin path", Health::warning, found,
+                       "name an existing folder in --plugin-path or PENSTOCK_PLUGIN_DIRECTORY"});
+  }
+}
+
 void plugins(const DoctorOptions& options, std::vector<Line>& lines) {
   Plugins found(options.plugin_path);
   Registry& registry = found.registry();
-  for (const Registry::Searched& searched : registry.searched())
-    lines.push_back({"plugin path", Health::ok, searched.directory + ": " + searched.note, ""});
+  plugin_paths(registry, lines);
   for (const SkippedFile& skipped : registry.skipped())
     lines.push_back({"plugin file", Health::warning, skipped.path + ": " + skipped.reason,
                      "remove it from the folder, or build it again"});
@@ -206,7 +249,7 @@ int doctor(const DoctorOptions& options) {
   lines.push_back(runtime());
   plugins(options, lines);
   lines.push_back(mpi_plugin(options.plugin_path));
-  lines.push_back(torch());
+  python(lines);
   lines.push_back(cuda());
 
   Json json = Json::array();

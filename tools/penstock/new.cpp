@@ -65,6 +65,15 @@ Status write_file(const std::filesystem::path& path, const std::string& text) {
   return {};
 }
 
+// Two plugins with one id cannot be used together, so not even with what comes with Penstock.
+Status check_id_is_free(const NewOptions& options) {
+  Plugins plugins({});
+  const PluginFile* taken = plugins.registry().find(*kind_from_name(options.kind), options.name);
+  if (taken == nullptr) return {};
+  return failed_precondition("the id {} is taken by {}; choose another name", taken->record.id,
+                             taken->path);
+}
+
 Status make(const NewOptions& options, const std::filesystem::path& folder) {
   if (!kind_from_name(options.kind))
     return invalid_argument("kind is \"{}\", expected compressor, memory, collective or scheduler",
@@ -74,6 +83,7 @@ Status make(const NewOptions& options, const std::filesystem::path& folder) {
         "name is \"{}\", expected lower-case letters, digits, '-' and '_', beginning with a letter "
         "or digit",
         options.name);
+  PENSTOCK_TRY(check_id_is_free(options));
   std::error_code error;
   if (std::filesystem::exists(folder, error))
     return failed_precondition(

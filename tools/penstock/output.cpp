@@ -1,5 +1,7 @@
 #include "tools/penstock/output.hpp"
 
+#include "core/base/printable.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,19 +39,24 @@ std::string Table::text() const {
   return text;
 }
 
+void Table::add(std::vector<std::string> row) {
+  for (std::string& cell : row) cell = printable(cell);
+  rows_.push_back(std::move(row));
+}
+
 void print(std::string_view text) {
-  fmt::print("{}\n", text);
+  fmt::print("{}\n", printable_lines(text));
   std::fflush(stdout);
 }
 
 void print_json(const Json& json) {
-  // Texts from plugins and paths need not be UTF-8.
-  print(json.dump(2, ' ', false, Json::error_handler_t::replace));
+  // Texts from plugins and paths need not be UTF-8, and may steer a terminal.
+  print(json.dump(2, ' ', true, Json::error_handler_t::replace));
 }
 
 int fail(std::string_view message) {
   std::fflush(stdout);
-  fmt::print(stderr, "penstock: {}\n", message);
+  fmt::print(stderr, "penstock: {}\n", printable_lines(message));
   return 1;
 }
 

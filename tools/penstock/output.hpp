@@ -16,14 +16,16 @@ using Json = nlohmann::ordered_json;
 class Table {
  public:
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // Control characters in cells are escaped: texts may be those of plugins.
+  void add(std::vector<std::string> row);
   std::string text() const;
 
  private:
   std::vector<std::vector<std::string>> rows_;
 };
 
-// To standard output, with a newline at the end.
+// To standard output, with a newline at the end. Control characters but line ends are escaped, here
+// and below.
 void print(std::string_view text);
 void print_json(const Json& json);
 // "penstock: MESSAGE" to standard error; returns the exit status 1.

@@ -1,6 +1,7 @@
 // penstock plugins: what there is, what each can do, what goes together.
 #include "core/base/nearest.hpp"
-#include "core/plugin/fit.hpp"
+#include "core/base/printable.hpp"
+#include "core/pipeline/sample_fit.hpp"
 #include "core/plugin/options.hpp"
 #include "tools/penstock/commands.hpp"
 
@@ -101,7 +102,7 @@ int list(const PluginsOptions& options) {
     }
     print(table.text());
     for (const SkippedFile& skipped : registry.skipped())
-      print(fmt::format("skipped {}: {}", skipped.path, skipped.reason));
+      print(printable(fmt::format("skipped {}: {}", skipped.path, skipped.reason)));
   }
   if (!plugins.problem().ok()) return fail(plugins.problem().message());
   if (registry.files().empty()) {
@@ -158,38 +159,69 @@ int describe(const PluginsOptions& options) {
   return 0;
 }
 
-int matrix(const PluginsOptions& options) {
-  Plugins plugins(options.plugin_path);
-  const std::vector<MatrixCell> cells = fit_matrix(plugins.registry());
-  if (options.json) {
-    Json json = Json::array();
-    for (const MatrixCell& cell : cells)
-      json.push_back(Json{{"compressor", cell.compressor},
-                          {"memory", cell.memory},
-                          {"fits", cell.fits},
-                          {"note", cell.note}});
-    print_json(json);
-    return 0;
-  }
-  // A cell shows a word or the number of its note below.
-  std::vector<std::string> notes, head{"COMPRESSOR"};
+Json to_json(const Matrix& matrix) {
+  Json cells = Json::array();
+  for (const MatrixCell& cell : matrix.cells)
+    cells.push_back(Json{{matrix.rows, cell.row},
+                         {"with", cell.column},
+                         {"verdict", verdict_name(cell.verdict)},
+                         {"note", cell.note}});
+  return Json{{"about", matrix.about}, {"cells", cells}};
+}
+
+void print_matrix(const Matrix& matrix) {
+  std::vector<std::string> head{matrix.rows};
   std::vector<std::vector<std::string>> rows;
-  for (const MatrixCell& cell : cells) {
-    if (rows.empty() || rows.back().front() != cell.compressor) rows.push_back({cell.compressor});
-    if (rows.size() == 1) head.push_back(cell.memory);
-    std::string word = cell.fits ? "ok" : "no";
-    if (cell.note != "ok") {
-      size_t number = 0;
-      while (number < notes.size() && notes[number] != cell.note) ++number;
-      if (number == notes.size()) notes.push_back(cell.note);
-      word += fmt::format(" [{}]", number + 1);
-    }
-    rows.back().push_back(word);
+  for (const MatrixCell& cell : matrix.cells) {
+    if (rows.empty() || rows.back().front() != cell.row) rows.push_back({cell.row});
+    if (rows.size() == 1) head.push_back(cell.column);
+    rows.back().emplace_back(verdict_name(cell.verdict));
   }
   Table table(head);
   for (auto& row : rows) table.add(std::move(row));
+  print(matrix.about + "\n\n" + table.text());
+}
+
+constexpr const char* kLegend =
+    "ok    fits\n"
+    "poor  runs, with a warning: the method expects something else beside it\n"
+    "no    refused before the first step\n"
+    "Everything else is at its defaults. `penstock plugins matrix NAME` says why, cell by cell.";
+
+// Why each cell of one plugin is what it is.
+int print_reasons(const std::vector<Matrix>& matrices, const std::string& wanted) {
+  Table table({"WITH", "VERDICT", "REASON"});
+  std::vector<std::string> known;
+  bool found = false;
+  for (const Matrix& matrix : matrices)
+    for (const MatrixCell& cell : matrix.cells) {
+      if (known.empty() || known.back() != cell.row) known.push_back(cell.row);
+      if (cell.row != wanted) continue;
+      found = true;
+      table.add({cell.column, std::string(verdict_name(cell.verdict)), cell.note});
+    }
+  if (!found)
+    return fail(fmt::format("no compressor or scheduler is called \"{}\"{}", wanted,
+                            did_you_mean(wanted, known)));
   print(table.text());
-  for (size_t i = 0; i < notes.size(); ++i) print(fmt::format("[{}] {}", i + 1, notes[i]));
+  return 0;
+}
+
+int matrix(const PluginsOptions& options) {
+  Plugins plugins(options.plugin_path);
+  const std::vector<Matrix> matrices = fit_matrices(plugins.registry());
+  if (options.json) {
+    Json json = Json::array();
+    for (const Matrix& each : matrices) json.push_back(to_json(each));
+    print_json(json);
+    return 0;
+  }
+  if (!options.wanted.empty()) return print_reasons(matrices, options.wanted);
+  for (const Matrix& each : matrices) {
+    print_matrix(each);
+    print("");
+  }
+  print(kLegend);
   return 0;
 }
 
@@ -210,9 +242,10 @@ void add_plugins(CLI::App& app, Invocation& invocation) {
   describe_app->add_option("NAME", options->wanted, "NAME or KIND/NAME")->required();
   describe_app->callback([options, &invocation] { invocation.status = describe(*options); });
 
-  CLI::App* matrix_app =
-      plugins->add_subcommand("matrix", "Which compressors go with which memories");
-  matrix_app->footer("Example: penstock plugins matrix");
+  CLI::App* matrix_app = plugins->add_subcommand("matrix", "What goes with what, and why not");
+  matrix_app->footer("Example: penstock plugins matrix topk");
+  matrix_app->add_option("NAME", options->wanted,
+                         "a compressor or scheduler: why it fits or not, cell by cell");
   matrix_app->callback([options, &invocation] { invocation.status = matrix(*options); });
   for (CLI::App* each : {list_app, describe_app, matrix_app}) {
     add_plugin_path(*each, options->plugin_path);

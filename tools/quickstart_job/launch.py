@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hosts.hosts import HOSTFILE
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PENSTOCK = REPOSITORY / "build/release/bin/penstock"
 
@@ -26,10 +28,15 @@ def command(ranks: int, arguments: Sequence[str]) -> list[str]:
     """The command line that runs `python ARGUMENTS` on `ranks` ranks."""
     job = [sys.executable, *arguments]
     if PENSTOCK.exists():
-        return [str(PENSTOCK), "run", "-np", str(ranks), "--", *job]
+        return [str(PENSTOCK), "run", "--no-prefix", "-np", str(ranks), "--", *job]
     if shutil.which("mpirun") is None:
         raise LaunchError(f"neither {PENSTOCK.relative_to(REPOSITORY)} nor mpirun was found; run tools/setup")
     return [*MPIRUN, "-np", str(ranks), *job]
+
+
+def command_on_hosts(ranks: int, arguments: Sequence[str]) -> list[str]:
+    """The same with one rank on each of the hosts of tools/hosts, to be started on the first of them."""
+    return [str(PENSTOCK), "run", "--no-prefix", "-np", str(ranks), "--hosts", str(HOSTFILE), "--", sys.executable, *arguments]
 
 
 def environment() -> dict[str, str]:

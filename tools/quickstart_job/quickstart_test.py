@@ -1,13 +1,15 @@
-"""A configuration that is wrong is one message with the file's name, before any rank starts."""
+"""The command: what is wrong is said before any rank starts; what it builds is what its schemes need."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
 
-from quickstart_job.recipes import CONF, recipe_of_file
+from quickstart_job import toml_text
+from quickstart_job.recipes import CONF, QUICKSTART, recipe, recipe_of_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMAND = pathlib.Path(os.environ.get("PENSTOCK_COMMAND", ROOT / "build/release/bin/penstock")).resolve()
@@ -57,5 +59,71 @@ def test_the_job_names_the_file_that_it_cannot_read(name, tmp_path):
 def test_a_file_without_a_scheme_is_a_recipe(tmp_path):
     file = tmp_path / "plain.toml"
     file.write_text("")
-    assert recipe_of_file(file).momentum == 0.9
+    assert recipe_of_file(file).optimizer("text").momentum == 0.9
     assert recipe_of_file(CONF / "s-sgd.toml").name == "s-sgd"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--link", "fast"], "'fast'"),
+        (["--link", "100"], "'100'"),
+        (["--link="], "''"),
+        (["--task", "speech"], "'speech'"),
+        (["--steps", "0"], "'0'"),
+        (["--steps", "many"], "'many'"),
+        (["--seed", "-1"], "'-1'"),
+        (["--config", "nowhere.toml"], "nowhere.toml"),
+        (["--steps"], "--steps wants a value"),
+        (["--bandwidth"], "'--bandwidth'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_argument_is_named_before_anything_is_set_up(arguments, named, checkout):
+    (checkout / "tools/setup").write_text("#!/bin/sh\necho setup was called\n")
+    ran = subprocess.run([checkout / "tools/quickstart", *arguments], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2 and ran.stdout == "", ran.stdout
+    first = ran.stderr.splitlines()[0]
+    assert first.startswith("quickstart: ") and named in first
+
+
+def test_help_is_said_before_anything_is_set_up(checkout):
+    (checkout / "tools/setup").write_text("#!/bin/sh\necho setup was called\n")
+    ran = subprocess.run([checkout / "tools/quickstart", "--help"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0 and ran.stdout.startswith("usage: tools/quickstart") and "setup was called" not in ran.stdout
+
+
+def test_when_setting_up_fails_no_rank_starts(checkout):
+    (checkout / "tools/setup").write_text("#!/bin/sh\necho setup: step 5 of 5 failed: building >&2\nexit 1\n")
+    ran = subprocess.run([checkout / "tools/quickstart"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1 and "step 5 of 5 failed" in ran.stderr and "training" not in ran.stdout
+
+
+def test_when_training_fails_it_says_so_and_where_the_log_is(checkout):
+    python = checkout / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexit 7\n")
+    python.chmod(0o755)
+    ran = subprocess.run([checkout / "tools/quickstart"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 7 and "training job failed (status 7)" in ran.stderr and "build/quickstart/log.txt" in ran.stderr
+
+
+def test_it_builds_the_plugins_that_its_schemes_name_and_no_other():
+    needed = {"memory-none"}
+    for name in QUICKSTART:
+        scheme = recipe(name).table()["scheme"]
+        parts = {"compressor": "none", "memory": "none", "collective": "mpi", "scheduler": "fusion"} | scheme
+        needed |= {f"{kind}-{parts[kind]}" for kind in ("compressor", "memory", "collective", "scheduler")}
+        for rule in recipe(name).table().get("rule", []):
+            needed |= {f"{kind}-{rule[kind]}" for kind in ("compressor", "memory") if kind in rule}
+    listed = re.search(r"ITEMS\s+(.*?)\)", (ROOT / "tools/quickstart_job/CMakeLists.txt").read_text(), re.DOTALL)[1].split()
+    # What travels dense beside a method goes by `none`, whatever the scheme.
+    assert sorted(listed) == sorted(needed | {"compressor-none"})
+
+
+def test_buckets_are_cut_where_a_scheme_merges_gradients(tmp_path):
+    file = tmp_path / "cut.toml"
+    file.write_text(recipe("s-sgd").text(1000))
+    assert toml_text.load(file)["scheduler"]["fusion"]["threshold_bytes"] == 1000
+    for name, bucket_bytes in (("s-sgd", None), ("ok-topk", 1000), ("wfbp", 1000)):
+        assert recipe(name).text(bucket_bytes) == recipe(name).text()

@@ -6,12 +6,12 @@ The files in conf/ carry the settings of the papers, which are made for models a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from . import toml_text
+from .optimizers import Optimizer, tuned
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -25,13 +25,16 @@ class Recipe:
     label: str
     changes: dict[str, Any] = field(default_factory=dict)
     without: tuple[str, ...] = ()  # top-level tables left out
-    learning_rate: float = 0.1
-    momentum: float = 0.9  # of the optimizer; 0 where the scheme's memory has it
-    momentum_on: Mapping[str, float] = field(default_factory=dict)  # by task, where it is another
+    votes: bool = False  # what arrives has no size, so that SGD's rate is the step
+    own_momentum: bool = False  # in the scheme's memory: the optimizer has none
+    fixed: Optimizer | None = None  # in place of the tuned one
 
-    def optimizer(self, task: str) -> dict[str, float]:
-        """Learning rate and momentum of SGD for a task."""
-        return {"learning_rate": self.learning_rate, "momentum": self.momentum_on.get(task, self.momentum)}
+    def optimizer(self, task: str) -> Optimizer:
+        """What trains it: AdamW, or SGD without momentum for votes, at the best rate known for the task."""
+        if self.fixed is not None:
+            return self.fixed
+        kind, momentum = ("sgd", 0.0) if self.votes else ("adamw", 0.0 if self.own_momentum else 0.9)
+        return tuned(task, self.name, kind, momentum)
 
     @property
     def setting(self) -> str:
@@ -44,22 +47,24 @@ class Recipe:
         table = {key: value for key, value in toml_text.load(self.file).items() if key not in self.without}
         return toml_text.replaced(table, self.changes)
 
-    def text(self) -> str:
-        """The scheme as TOML text for one optimizer: without [runtime], which belongs to the run."""
-        return toml_text.dump({key: value for key, value in self.table().items() if key != "runtime"})
+    def text(self, bucket_bytes: int | None = None) -> str:
+        """The scheme as TOML text for one optimizer: without [runtime], which belongs to the run. With `bucket_bytes`
+        gradients are merged up to that size, so that the first ones travel while backward is still at work; a collective
+        that cuts the whole model into regions keeps its one bucket."""
+        table = {key: value for key, value in self.table().items() if key != "runtime"}
+        scheme = table.get("scheme", {})
+        if bucket_bytes is not None and scheme.get("scheduler") == "fusion" and scheme.get("collective") == "mpi":
+            table = toml_text.replaced(table, {"scheduler.fusion.threshold_bytes": bucket_bytes})
+        return toml_text.dump(table)
 
-
-# With momentum these hardly leave the start on digits, whose gradients at first all point the same way; their
-# simulations neither.
-_PLAIN_ON_DIGITS = {"digits": 0.0}
 
 _RECIPES = (
-    Recipe("s-sgd", CONF / "s-sgd.toml", "s-sgd"),
+    Recipe("s-sgd", CONF / "s-sgd.toml", "s-sgd (dense)"),
     Recipe("wfbp", CONF / "wfbp.toml", "wfbp"),
     Recipe("fusion", CONF / "fusion.toml", "fusion"),
     Recipe("dear", CONF / "dear.toml", "dear"),
     Recipe("topk-residual", CONF / "topk-residual.toml", "top-k 1 %", {"compressor.topk.density": 0.01}),
-    Recipe("dgc", CONF / "dgc.toml", "dgc 1 %", {"compressor.dgc.density": 0.01}, ("switch",), momentum=0.0),
+    Recipe("dgc", CONF / "dgc.toml", "dgc 1 %", {"compressor.dgc.density": 0.01}, ("switch",), own_momentum=True),
     Recipe("power-sgd", CONF / "power-sgd.toml", "power-sgd rank 4", {"compressor.powersgd.rank": 4}),
     Recipe("acp-sgd", CONF / "acp-sgd.toml", "acp-sgd rank 4", {"compressor.acpsgd.rank": 4}),
     Recipe(
@@ -68,32 +73,29 @@ _RECIPES = (
         "power-sgd alternating rank 4",
         {"compressor.powersgd-alternating.rank": 4},
     ),
-    # An entry waits a hundred steps; with momentum on top of that the training diverges, simulated or not.
-    Recipe("random-k", CONF / "random-k.toml", "random-k 1 %", {"compressor.randomk.density": 0.01}, momentum=0.0),
-    Recipe("chunk-top-k", CONF / "chunk-top-k.toml", "chunk top-k 1 %", momentum_on=_PLAIN_ON_DIGITS),
+    Recipe("random-k", CONF / "random-k.toml", "random-k 1 %", {"compressor.randomk.density": 0.01}),
+    Recipe("chunk-top-k", CONF / "chunk-top-k.toml", "chunk top-k 1 %"),
     Recipe("threshold", CONF / "threshold.toml", "threshold 0.01"),
     Recipe("adtopk", CONF / "adtopk.toml", "adtopk 1 %"),
     Recipe("adtopk-plain", CONF / "adtopk.toml", "adtopk plain 1 %", {"compressor.adtopk.mode": "plain"}),
     Recipe("adtopk-threshold", CONF / "adtopk.toml", "adtopk threshold 1 %", {"compressor.adtopk.mode": "threshold"}),
-    Recipe("sign-sgd-majority", CONF / "sign-sgd-majority.toml", "sign-sgd majority", {}, (), 1e-3, 0.0),
-    Recipe("signum", CONF / "signum.toml", "signum", {}, (), 1e-3, 0.0),
-    Recipe("ef-sign", CONF / "ef-sign.toml", "ef-sign", momentum_on=_PLAIN_ON_DIGITS),
-    Recipe("one-bit", CONF / "one-bit.toml", "one-bit", momentum_on=_PLAIN_ON_DIGITS),
+    Recipe("sign-sgd-majority", CONF / "sign-sgd-majority.toml", "sign-sgd majority", votes=True),
+    Recipe("signum", CONF / "signum.toml", "signum", votes=True),
+    Recipe("ef-sign", CONF / "ef-sign.toml", "ef-sign"),
+    Recipe("one-bit", CONF / "one-bit.toml", "one-bit"),
     Recipe("qsgd", CONF / "qsgd.toml", "qsgd 4 bits", {}, ("rule",)),
     Recipe("terngrad", CONF / "terngrad.toml", "terngrad"),
     Recipe("natural", CONF / "natural.toml", "natural"),
     Recipe("cgx", CONF / "cgx.toml", "cgx 4 bits"),
     Recipe("int8", CONF / "int8.toml", "int8"),
-    Recipe("tbq", CONF / "tbq.toml", "tbq", {"compressor.tbq.threshold": 0.01}, ("rule",), momentum_on=_PLAIN_ON_DIGITS),
+    Recipe("tbq", CONF / "tbq.toml", "tbq", {"compressor.tbq.threshold": 0.01}, ("rule",)),
     Recipe("inceptionn", CONF / "inceptionn.toml", "inceptionn"),
     # The share and the columns of the paper's experiments; at 1 % with 25 columns a sketch is larger than the gradient.
-    # Entries that it misjudges wait, and with momentum on top of that the training diverges, simulated or not.
     Recipe(
         "sketch",
         CONF / "sketch.toml",
         "sketch 0.8 %",
         {"compressor.sketch.density": 0.008, "compressor.sketch.columns_per_entry": 10},
-        momentum=0.0,
     ),
     Recipe("ok-topk", CONF / "ok-topk.toml", "ok-topk 1 %", {"compressor.topk.density": 0.01}),
     Recipe("fgbuff", CONF / "fgbuff.toml", "fgbuff", {"compressor.topk.density": 0.01}),
@@ -107,7 +109,6 @@ _RECIPES = (
         "redsync quantised 1 %",
         {"compressor.redsync.density": 0.01, "compressor.redsync.quantised": True},
         ("rule",),
-        momentum=0.0,  # with it the text diverges, simulated or not: entries of one sign go every other step
     ),
     Recipe("sidco", CONF / "sidco.toml", "sidco 1 %", {"compressor.sidco.density": 0.01}),
     Recipe(
@@ -130,9 +131,14 @@ _RECIPES = (
     ),
     Recipe("adacomp", CONF / "adacomp.toml", "adacomp"),
     Recipe("adaq", CONF / "adaq.toml", "adaq 1 %"),
+    # Of the main job: its links are slow enough for settings that keep more to pay.
+    Recipe("dgc-3", CONF / "dgc.toml", "dgc 3 %", {"compressor.dgc.density": 0.03}, ("switch",), own_momentum=True),
+    Recipe("power-sgd-8", CONF / "power-sgd.toml", "power-sgd rank 8", {"compressor.powersgd.rank": 8}),
+    Recipe("acp-sgd-8", CONF / "acp-sgd.toml", "acp-sgd rank 8", {"compressor.acpsgd.rank": 8}),
+    Recipe("ok-topk-3", CONF / "ok-topk.toml", "ok-topk 3 %", {"compressor.topk.density": 0.03}),
 )
 
-QUICKSTART = ("s-sgd", "dgc", "power-sgd", "acp-sgd", "sign-sgd-majority", "ok-topk")
+QUICKSTART = ("s-sgd", "dgc-3", "power-sgd-8", "acp-sgd-8", "sign-sgd-majority", "qsgd")
 KNOWN = tuple(recipe.name for recipe in _RECIPES)
 
 
@@ -146,17 +152,12 @@ def recipe(name: str) -> Recipe:
 
 def recipe_of_file(path: Path) -> Recipe:
     """One scheme from a file of the user's, as it stands. The optimizer of the recipe where the file is one of conf/;
-    else a momentum of 0.9 unless the memory has its own, and a rate of 1e-3 for votes, whose entries are all of size
-    one."""
+    else what its memory and its compressor ask for, at a middle rate."""
     for known in _RECIPES:
         if known.file == path.resolve():
-            return Recipe(
-                path.stem, path, path.stem, {}, (), known.learning_rate, known.momentum, known.momentum_on
-            )
+            return replace(known, file=path, label=path.stem, changes={}, without=())
     scheme = toml_text.load(path).get("scheme", {})
     if not isinstance(scheme, dict):
         raise ValueError(f"{path}: scheme is {scheme!r}, expected a table")
-    vote = scheme.get("compressor") in ("signsgd", "signum")
-    momentum = 0.0 if scheme.get("memory") in ("dgc", "momentum") or vote else 0.9
-    rate = 1e-3 if vote else 0.1
-    return Recipe(path.stem, path, path.stem, {}, (), rate, momentum)
+    votes = scheme.get("compressor") in ("signsgd", "signum")
+    return Recipe(path.stem, path, path.stem, votes=votes, own_momentum=scheme.get("memory") in ("dgc", "momentum"))

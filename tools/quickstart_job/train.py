@@ -1,6 +1,6 @@
 """The training job: run by every rank. Each scheme trains the same model from the same weights on the same data.
 
-    mpirun -np 4 python -m quickstart_job.train --task text --schemes s-sgd,dgc --steps 400 --out build/quickstart
+    mpirun -np 4 python -m quickstart_job.train --task text --schemes s-sgd,dgc --steps 200 --out build/quickstart
 
 Rank 0 shows progress and writes DIR/summary.json, DIR/losses.png and DIR/timeline.json (open it in ui.perfetto.dev).
 """
@@ -21,9 +21,11 @@ import penstock.torch as hvd
 
 from . import report
 from .data import DataError, Task, make_task
+from .figures import Result, baseline, steps_until, target_of, window
+from .progress import Progress, TimeLeft
 from .recipes import KNOWN, QUICKSTART, Recipe, recipe, recipe_of_file
 
-DEFAULT_STEPS = {"text": 400, "digits": 200}
+DEFAULT_STEPS = {"text": 200, "digits": 100}
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -34,101 +36,162 @@ def fingerprint(model: nn.Module) -> str:
     return sha.hexdigest()
 
 
-def train(task: Task, chosen: Recipe, scheme: str | None, steps: int, seed: int, style: str) -> report.Result:
-    """Trains under one scheme (none: the runtime's). Every rank gets the same losses; times and bytes are its own."""
-    model = task.make_model(seed)
-    sgd = chosen.optimizer(task.name)
-    plain = torch.optim.SGD(model.parameters(), lr=sgd["learning_rate"], momentum=sgd["momentum"])
-    optimizer = hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters(), scheme=scheme)
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+class Training:
+    """One scheme at work on this rank. Every rank gets the same losses; times and bytes are its own."""
 
-    rank = hvd.rank()
-    progress = report.Progress(chosen.label, steps, task.unit, style if rank == 0 else "none")
-    losses: list[float] = []
-    step_ms: list[float] = []
-    for step in range(steps):
-        batch = task.batch(seed, step, rank)
-        start = time.perf_counter()
-        optimizer.zero_grad()
-        loss = task.loss(model, batch)
-        loss.backward()
-        optimizer.step()
-        step_ms.append(1e3 * (time.perf_counter() - start))
-        losses.append(float(loss.detach()))
-        progress.update(step, losses[-1], optimizer.counters()["payload_bytes"] / (step + 1), step_ms[-1])
-    progress.close()
+    def __init__(self, task: Task, chosen: Recipe, scheme: str | None, seed: int) -> None:
+        """`scheme`: none for the runtime's own."""
+        self.task, self.chosen, self.seed = task, chosen, seed
+        self.model = task.make_model(seed)
+        settings = chosen.optimizer(task.name)
+        self.optimizer_words = settings.words
+        self.optimizer = hvd.DistributedOptimizer(
+            settings.make(self.model.parameters()), named_parameters=self.model.named_parameters(), scheme=scheme
+        )
+        hvd.broadcast_parameters(self.model.state_dict(), root_rank=0)
+        self.losses: list[float] = []  # mean over ranks, of all steps so far
+        self.step_ms: list[float] = []
 
-    optimizer.flush()  # a scheduler may have left updates for a next forward
-    counters = optimizer.counters()
-    optimizer.close()
-    validation = task.evaluate(model)
-    mean = hvd.allreduce(torch.tensor(losses, dtype=torch.float64), op=hvd.Average, name=f"losses.{chosen.name}")
-    prints = hvd.allgather_object(fingerprint(model), name=f"fingerprint.{chosen.name}")
-    return report.Result(
-        name=chosen.name,
-        label=chosen.label,
-        bits=validation["bits"],
-        accuracy=validation["accuracy"],
-        payload_bytes_per_step=counters["payload_bytes"] / steps,
-        gradient_bytes_per_step=counters["gradient_bytes"] / steps,
-        step_ms=step_ms,
-        losses=mean.tolist(),
-        replicas_equal=len(set(prints)) == 1,
-    )
+    def run(self, steps: int, progress: Progress, time_left: TimeLeft) -> None:
+        """Trains `steps` more steps."""
+        rank = hvd.rank()
+        own = []
+        for _ in range(steps):
+            step = len(self.step_ms)
+            batch = self.task.batch(self.seed, step, rank)
+            start = time.perf_counter()
+            self.optimizer.zero_grad()
+            loss = self.task.loss(self.model, batch)
+            loss.backward()
+            self.optimizer.step()
+            self.step_ms.append(1e3 * (time.perf_counter() - start))
+            own.append(float(loss.detach()))
+            time_left.step(self.step_ms[-1])
+            progress.update(step, own[-1], self.counters()["moved_bytes"] / (step + 1), self.step_ms[-1])
+        name = f"losses.{self.chosen.name}.{len(self.step_ms)}"
+        self.losses += hvd.allreduce(torch.tensor(own, dtype=torch.float64), op=hvd.Average, name=name).tolist()
+
+    def counters(self) -> dict[str, int]:
+        return self.optimizer.counters()
+
+    def validation(self) -> dict[str, float]:
+        """The model's figures now; on rank 0, whose model is everybody's."""
+        self.optimizer.flush()  # a scheduler may have left updates for a next forward
+        return self.task.evaluate(self.model) if hvd.rank() == 0 else {"bits": 0.0, "accuracy": 0.0}
+
+    def result(self, steps: int, validation: dict[str, float]) -> Result:
+        """What there is to tell; the training is over."""
+        self.optimizer.flush()
+        counters, taken = self.counters(), len(self.step_ms)
+        self.optimizer.close()
+        prints = hvd.allgather_object(fingerprint(self.model), name=f"fingerprint.{self.chosen.name}")
+        return Result(
+            name=self.chosen.name,
+            label=self.chosen.label,
+            optimizer=self.optimizer_words,
+            dense=self.chosen.table().get("scheme", {}).get("compressor") == "none",
+            steps=steps,
+            **validation,
+            payload_bytes_per_step=counters["payload_bytes"] / taken,
+            moved_bytes_per_step=counters["moved_bytes"] / taken,
+            dense_moved_bytes_per_step=counters["dense_moved_bytes"] / taken,
+            gradient_bytes_per_step=counters["gradient_bytes"] / taken,
+            step_ms=self.step_ms,
+            losses=self.losses,
+            replicas_equal=len(set(prints)) == 1,
+        )
+
+
+def train_all(options: argparse.Namespace, task: Task, recipes: Sequence[Recipe]) -> list[Result]:
+    """Every scheme for as many steps; then on, up to --most-steps, until it has the loss that the first dense one has at
+    80 % of its steps."""
+    style = options.progress if hvd.rank() == 0 else "none"
+    time_left = TimeLeft(len(recipes), options.steps)
+    count, chunk = window(options.steps), max(1, options.steps // 20)
+    results: list[Result] = []
+    for place, chosen in enumerate(recipes, 1):
+        # A file of the user's configures the runtime itself; the job's own schemes go with their optimizers.
+        own = options.config is not None and chosen.file == options.config
+        training = Training(task, chosen, None if own else chosen.text(options.bucket_bytes), options.seed)
+        label = f"{chosen.label} ({place} of {len(recipes)})" if len(recipes) > 1 else chosen.label
+        progress = Progress(f"{label:<26}", options.steps, task.unit, style, time_left.seconds)
+        time_left.begin()
+        training.run(options.steps, progress, time_left)
+        validation = training.validation()
+        dense = baseline(results)
+        progress.extend(options.most_steps if dense else options.steps)
+        while dense and len(training.losses) < options.most_steps:
+            if steps_until(training.losses, target_of(dense), count) is not None:
+                break
+            training.run(min(chunk, options.most_steps - len(training.losses)), progress, time_left)
+        progress.close()
+        results.append(training.result(options.steps, validation))
+    return results
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="quickstart_job.train", description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=tuple(DEFAULT_STEPS), default="text")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--schemes", default=",".join(QUICKSTART), help=f"comma-separated, of {', '.join(KNOWN)}")
-    which.add_argument("--config", type=Path, help="one scheme from a TOML file, as it stands")
-    parser.add_argument("--steps", type=int, help="per scheme; default: 400 for text, 200 for digits")
+    parser.add_argument("--schemes", help=f"comma-separated, of {', '.join(KNOWN)}; default: the main job's, none with --config")
+    parser.add_argument("--config", type=Path, help="a scheme from a TOML file, as it stands; comes last")
+    parser.add_argument("--steps", type=int, help="per scheme; default: 200 for text, 100 for digits")
+    parser.add_argument(
+        "--most-steps", type=int, help="where a scheme ends that does not reach dense's loss before; default: --steps"
+    )
+    parser.add_argument("--bucket-bytes", type=int, help="most uncompressed bytes in a bucket; default: the scheme's own")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--link", help="the rate of the links between the ranks, to be told in the summary")
     parser.add_argument("--out", type=Path, default=Path("build/quickstart"))
     parser.add_argument("--progress", choices=("auto", "bar", "lines", "none"), default="auto")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.steps = DEFAULT_STEPS[options.task] if options.steps is None else options.steps
+    options.most_steps = options.steps if options.most_steps is None else max(options.steps, options.most_steps)
+    for name in ("steps", "bucket_bytes"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name.replace('_', '-')} is {value}, expected at least 1")
+    return options
 
 
-def finish(options: argparse.Namespace, task: Task, steps: int, results: Sequence[report.Result]) -> None:
+def chosen_recipes(options: argparse.Namespace) -> list[Recipe]:
+    """What is trained, in its order. Errors: ValueError."""
+    names = options.schemes if options.schemes is not None else "" if options.config else ",".join(QUICKSTART)
+    recipes = [recipe(name) for name in names.split(",") if name]
+    if options.config is not None:
+        recipes.append(recipe_of_file(options.config))
+    if not recipes:
+        raise ValueError("--schemes is empty, expected at least one scheme")
+    return recipes
+
+
+def finish(options: argparse.Namespace, task: Task, results: Sequence[Result]) -> None:
     """Rank 0's last words: the table and the files."""
-    settings = {"task": task.name, "unit": task.unit, "ranks": hvd.size(), "steps": steps, "seed": options.seed}
+    settings = {
+        "task": task.name, "unit": task.unit, "ranks": hvd.size(), "link": options.link, "steps": options.steps,
+        "most_steps": options.most_steps, "bucket_bytes": options.bucket_bytes, "seed": options.seed,
+    }  # fmt: skip
     report.write_summary(options.out / "summary.json", settings, results)
-    report.plot_losses(options.out / "losses.png", results, task.unit)
-    print(f"\n{task.name}, {hvd.size()} ranks, {steps} steps per scheme, seed {options.seed}\n")
-    print(report.table(results, task.unit))
-    print(f"\nsummary, curves and timeline: {options.out}/summary.json, losses.png, timeline.json (ui.perfetto.dev)")
+    report.plot_losses(options.out / "losses.png", settings, results)
+    print(report.last_words(options.out, settings, results))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     torch.set_num_threads(1)  # ranks share the cores; one thread also fixes the order of sums
-    steps = options.steps if options.steps is not None else DEFAULT_STEPS[options.task]
-    if steps < 1:
-        print(f"--steps is {steps}, expected at least 1", file=sys.stderr)
-        return 2
     try:
-        recipes = (
-            [recipe_of_file(options.config)]
-            if options.config is not None
-            else [recipe(name) for name in options.schemes.split(",")]
-        )
+        recipes = chosen_recipes(options)
         task = make_task(options.task)
         options.out.mkdir(parents=True, exist_ok=True)
     except (DataError, ValueError, OSError) as error:
         print(f"quickstart: {error}", file=sys.stderr)
         return 2
 
-    # A file of the user's configures the runtime itself; the job's own schemes go with their optimizers, in one launch.
-    own = options.config is not None
-    hvd.init(config=str(options.config) if own else None)
+    hvd.init(config=str(options.config) if options.config is not None else None)
     hvd.start_timeline(str(options.out / "timeline.json"))  # rank 0's
-    results = [
-        train(task, chosen, None if own else chosen.text(), steps, options.seed, options.progress) for chosen in recipes
-    ]
+    results = train_all(options, task, recipes)
     hvd.stop_timeline()
     if hvd.rank() == 0:
-        finish(options, task, steps, results)
+        finish(options, task, results)
     apart = [result.label for result in results if not result.replicas_equal]
     hvd.shutdown()
     if apart:

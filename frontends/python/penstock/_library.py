@@ -32,7 +32,7 @@ from penstock.common.exceptions import exception_from
 FLOAT32, FLOAT16, BFLOAT16, FLOAT64 = 1, 2, 3, 4
 INT8, UINT8, INT16, INT32, INT64 = 5, 6, 7, 9, 11
 DEVICE_CPU = 1
-ALL_REDUCE, ALL_GATHER, BROADCAST, BARRIER = 1, 3, 5, 8
+ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL, BROADCAST, BARRIER = 1, 2, 3, 4, 5, 8
 REDUCE_SUM, REDUCE_MIN, REDUCE_MAX, REDUCE_PRODUCT = 1, 2, 3, 4
 SET_OPTIMIZER_MOMENTUM = 1 << 0
 SET_DEFERRED_UPDATE = 1 << 1
@@ -42,7 +42,7 @@ NO_BUCKET = 0xFFFFFFFF
 
 # The ABI this file was written for; the library's must have the same major number and at least this
 # minor one.
-ABI_MAJOR, ABI_MINOR = 0, 1
+ABI_MAJOR, ABI_MINOR = 0, 3
 
 BYTES_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)
 
@@ -165,6 +165,8 @@ class Counters(_Sized):
         ("void_buckets", c_uint64),
         ("wait_us", c_uint64),
         ("allocations", c_uint64),
+        ("moved_bytes", c_uint64),
+        ("dense_moved_bytes", c_uint64),
     ]
 
 

@@ -22,19 +22,25 @@ DEADLINE = 180.0
 
 
 def run_ranks(
-    script: str, ranks: int, *arguments: str, options: Sequence[str] = ()
+    script: str,
+    ranks: int,
+    *arguments: str,
+    options: Sequence[str] = (),
+    module: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs ranks/SCRIPT on `ranks` processes; the output of all of them together. Past the deadline
     all are killed and the return code is 124.
 
-    options: further ones for mpirun.
+    options: further ones for mpirun. module: what runs the script (python -m), if not python.
     """
     if shutil.which("mpirun") is None:
         raise RuntimeError("mpirun was not found; install Open MPI (package openmpi-bin)")
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+    environment["PENSTOCK_TEST_DEADLINE"] = str(DEADLINE)
     environment.pop("PENSTOCK_CONFIG", None)
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE)])
-    program = [sys.executable, str(HERE / "ranks" / script), *arguments]
+    runner = [sys.executable] if module is None else [sys.executable, "-m", module]
+    program = [*runner, str(HERE / "ranks" / script), *arguments]
     command = [*MPIRUN, *options, "-np", str(ranks), *program]
     # A short path, for Open MPI keeps sockets there.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="ps") as scratch:

@@ -4,21 +4,20 @@ with names that say what they check."""
 import pytest
 from launch import run_ranks, succeed
 
-
-def test_collectives_give_the_expected_values():
-    succeed("collectives.py", 4)
-
-
-def test_ranks_that_disagree_get_an_error_on_every_rank():
-    succeed("errors.py", 2)
+CONTRACT = (
+    "collectives", "alltoall", "groups", "sparse_allreduce", "waiting", "process_sets",
+    "sync_batch_norm", "objects", "errors",
+)  # fmt: skip
 
 
-def test_parameters_state_and_objects_reach_every_rank():
-    succeed("objects.py", 2)
+@pytest.mark.parametrize("ranks", (1, 2, 3, 4))
+def test_horovods_operations_keep_their_contract(ranks):
+    succeed("contract.py", ranks, *CONTRACT)
 
 
-def test_distributed_optimizer_equals_one_process_with_the_whole_batch():
-    succeed("optimizer.py", 3)
+@pytest.mark.parametrize("ranks", (1, 2, 3, 4))
+def test_distributed_optimizer_keeps_horovods_contract(ranks):
+    succeed("optimizer_contract.py", ranks)
 
 
 def test_saved_and_restored_a_run_goes_on_bit_for_bit(tmp_path):

@@ -81,8 +81,8 @@ def test_everything_that_needs_the_world_says_so_before_init():
 def test_init_refuses_what_it_does_not_offer():
     with pytest.raises(NotImplementedError, match="comm"):
         hvd.init(comm=[0])
-    with pytest.raises(NotImplementedError, match="process_sets"):
-        hvd.init(process_sets=[object()])
+    with pytest.raises(ValueError, match="dynamic"):
+        hvd.init(process_sets="static")
     with pytest.raises(ValueError, match="at most one"):
         hvd.init(config="a.toml", config_text="[scheme]")
     assert not hvd.is_initialized()
@@ -226,7 +226,45 @@ def test_compression_acts_in_a_world_of_one_too(world, model):
     )
     with optimizer.skip_synchronize():
         optimizer.step()
-    assert optimizer.counters()["payload_bytes"] < optimizer.counters()["gradient_bytes"]
+    counters = optimizer.counters()
+    assert 0 < counters["payload_bytes"] < counters["gradient_bytes"]
+    assert counters["moved_bytes"] == counters["dense_moved_bytes"] == 0  # nobody to send to
+
+
+ABSOLUTE_SCALES = {
+    "votes": '[scheme]\ncompressor = "signsgd"\n',
+    "threshold": '[scheme]\ncompressor = "threshold"\nmemory = "residual"\n'
+    "[compressor.threshold]\nthreshold = 0.05\ncapacity = 1.0\n",
+    "tbq": '[scheme]\ncompressor = "tbq"\nmemory = "residual"\n'
+    "[compressor.tbq]\nthreshold = 0.05\n",
+    "inceptionn": '[scheme]\ncompressor = "inceptionn"\n',
+    "clipping": '[scheme]\ncompressor = "none"\nmemory = "dgc"\n'
+    '[memory.dgc]\nclipping = "value"\nclip = 0.05\n',
+}
+
+
+@pytest.mark.parametrize("scheme", ABSOLUTE_SCALES.values(), ids=ABSOLUTE_SCALES.keys())
+def test_predividing_changes_no_method_with_an_absolute_scale(world, model, scheme):
+    averages = []
+    for factor in (1.0, 8.0):  # a power of two: no rounding
+        optimizer = hvd.DistributedOptimizer(
+            sgd(model), model.named_parameters(), gradient_predivide_factor=factor, scheme=scheme
+        )
+        for step in range(3):
+            if step == 2:
+                optimizer.set_grad_scale(4.0)
+            optimizer.zero_grad()
+            generator = torch.Generator().manual_seed(step)
+            loss = model(torch.randn(8, 6, generator=generator)).square().mean()
+            (loss * (4.0 if step == 2 else 1.0)).backward()
+            optimizer.synchronize()
+            averages.append([p.grad.clone() for p in model.parameters()])
+            optimizer.skip_step()
+        optimizer.close()
+    assert any(bool(gradient.any()) for gradient in averages[0])
+    for plain, predivided in zip(averages[:3], averages[3:]):
+        for one, other in zip(plain, predivided):
+            assert torch.equal(one, other), (one, other)
 
 
 def test_existing_state_and_options_are_taken_over(world, model):
@@ -309,7 +347,7 @@ def test_other_arguments_are_checked(world, model):
         wrap(op=hvd.Max)
     with pytest.raises(ValueError, match="compression"):
         wrap(compression=3)
-    with pytest.raises(NotImplementedError, match="process_set"):
+    with pytest.raises(ValueError, match="process_set"):
         wrap(process_set=object())
     with pytest.raises((ValueError, HorovodInternalError), match="nothing"):
         wrap(scheme='[scheme]\ncompressor = "nothing"\n')

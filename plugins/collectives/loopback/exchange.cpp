@@ -171,7 +171,7 @@ bool Exchange::gathered(const Ticket& ticket) {
   const auto waited = std::chrono::steady_clock::now() - ticket.submitted;
   if (message.deadline_us != 0 && waited > std::chrono::microseconds(message.deadline_us))
     throw sdk::message_error(PENSTOCK_DEADLINE_EXCEEDED, message, "nothing came from ranks ",
-                             missing, " within ", message.deadline_us, " us");
+                             missing, " within ", sdk::seconds_text(message.deadline_us));
   return false;
 }
 

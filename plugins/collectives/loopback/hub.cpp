@@ -3,6 +3,7 @@
 
 #include "exchange.hpp"
 
+#include <kernels/message.hpp>
 #include <penstock/error.hpp>
 
 #include <algorithm>
@@ -77,8 +78,8 @@ std::shared_ptr<Hub> Hub::join(const Seat& seat, uint64_t timeout_us) {
   hub->present_[seat.rank] = false;
   if (--hub->n_present_ == 0) all.gathering.erase(seat.hub);
   throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
-                   sdk::text("rank ", seat.rank, " waited ", timeout_us, " us at hub '", seat.hub,
-                             "' for ranks ", missing, " of ", seat.size));
+                   sdk::text("rank ", seat.rank, " waited ", sdk::seconds_text(timeout_us),
+                             " at hub '", seat.hub, "' for ranks ", missing, " of ", seat.size));
 }
 
 void Hub::leave(uint32_t rank) {

@@ -247,7 +247,7 @@ TEST(Loopback, RanksThatDisagreeAllGetAMismatch) {
     Outcome outcome = rank.exchange(message);
     EXPECT_EQ(outcome.code, PENSTOCK_MISMATCH);
     EXPECT_EQ(outcome.message,
-              "all-reduce with tag 3 (message 1003): ranks disagree on the count: rank 0 has 8, "
+              "all-reduce with tag 3 (operation 1003): ranks disagree on the count: rank 0 has 8, "
               "rank 1 has 9");
     message.count = 8;
     message.pattern = r == 2 ? PENSTOCK_BARRIER : PENSTOCK_ALL_REDUCE;

@@ -3,6 +3,10 @@
 
 #include <penstock/error.hpp>
 
+#include <kernels/message.hpp>
+
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -18,8 +22,11 @@ namespace {
 // MPI itself is global: so is what we must know of it.
 std::atomic<bool> in_use{false};
 std::atomic<bool> may_finalise{false};
+pid_t started_by = 0;
 
 void finalise_at_exit() {
+  // A forked child that ends by itself has no part in MPI: it would wait for its parent's threads.
+  if (getpid() != started_by) return;
   int finalised = 0;
   MPI_Finalized(&finalised);
   if (may_finalise && finalised == 0) MPI_Finalize();
@@ -40,6 +47,7 @@ void start() {
     check(MPI_Query_thread(&support), "MPI_Query_thread");
   } else {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &support), "MPI_Init_thread");
+    started_by = getpid();
     std::atexit(finalise_at_exit);
   }
   if (support < MPI_THREAD_SERIALIZED)
@@ -98,8 +106,8 @@ void Library::test_until(MPI_Request* request, Clock::time_point end, uint64_t t
     check(MPI_Test(request, &done, MPI_STATUS_IGNORE), what);
     if (done == 0 && Clock::now() > end)
       throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
-                       sdk::text("rank ", rank_, " waited ", timeout_us, " us for the other ",
-                                 size_ - 1, " ranks to join over MPI"));
+                       sdk::text("rank ", rank_, " waited ", sdk::seconds_text(timeout_us),
+                                 " for the other ", size_ - 1, " ranks to join over MPI"));
   }
 }
 
@@ -157,9 +165,9 @@ void Library::meet(const std::vector<int>& members, uint32_t place, int tag,
       MPI_Cancel(&requests[0]);
       for (MPI_Request& request : requests) MPI_Request_free(&request);
       throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
-                       sdk::text("rank ", rank_, " waited ", timeout_us, " us for all ", n,
-                                 " members of a group to open it over MPI; rank ", from,
-                                 " has not come, or waits for another"));
+                       sdk::text("rank ", rank_, " waited ", sdk::seconds_text(timeout_us),
+                                 " for all ", n, " members of a group to open it over MPI; rank ",
+                                 from, " has not come, or waits for another"));
     }
   }
 }

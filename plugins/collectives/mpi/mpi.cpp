@@ -152,7 +152,8 @@ class Mpi {
     if (ticket.done || message.deadline_us == 0) return ticket.done;
     if (channel.now - ticket.submitted > std::chrono::microseconds(message.deadline_us))
       throw sdk::message_error(PENSTOCK_DEADLINE_EXCEEDED, message, "not done within ",
-                               message.deadline_us, " us; it waits for ", silent_ranks(ticket));
+                               sdk::seconds_text(message.deadline_us), "; it waits for ",
+                               silent_ranks(ticket));
     return false;
   }
 

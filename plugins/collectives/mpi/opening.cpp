@@ -191,7 +191,7 @@ std::string disagreement(const Ticket& ticket, uint32_t rank, const Header& thei
   if (theirs.pattern != expected)
     return differ("pattern", sdk::pattern_name(expected), sdk::pattern_name(theirs.pattern));
   if (expected != PENSTOCK_SEND && theirs.id != mine.id)
-    return differ("message", mine.id, theirs.id);
+    return differ("message", sdk::message_name(mine.id), sdk::message_name(theirs.id));
   if (theirs.dtype != mine.dtype) return differ("dtype", mine.dtype, theirs.dtype);
   if (theirs.reduction != mine.reduction)
     return differ("reduction", mine.reduction, theirs.reduction);

@@ -17,10 +17,7 @@ inline const LoadedPlugin& plugin() {
   return loaded;
 }
 inline const LoadedPlugin& loopback() {
-  static const LoadedPlugin loaded = [] {
-    const std::string mine = PENSTOCK_PLUGIN_FILE;
-    return load_plugin(mine.substr(0, mine.rfind('/')) + "/collective-loopback.so");
-  }();
+  static const LoadedPlugin loaded = load_plugin("collective", "loopback");
   return loaded;
 }
 

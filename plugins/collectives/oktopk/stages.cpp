@@ -4,6 +4,7 @@
 
 #include "payloads.hpp"
 
+#include <kernels/message.hpp>
 #include <penstock/error.hpp>
 #include <penstock/views.hpp>
 
@@ -28,8 +29,8 @@ std::span<uint64_t> region_state(const Ticket& ticket) {
 
 template <typename... Parts>
 sdk::Error failure(const Ticket& ticket, uint32_t code, const Parts&... parts) {
-  return sdk::Error(code, sdk::text("collective/oktopk, tag ", ticket.message.tag, " (message ",
-                                    ticket.message.id, "): ", parts...));
+  return sdk::Error(code, sdk::text("collective/oktopk, tag ", ticket.message.tag, " (",
+                                    sdk::message_name(ticket.message.id), "): ", parts...));
 }
 
 // ---- base messages ----

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define PENSTOCK_ABI_MAJOR 0
-#define PENSTOCK_ABI_MINOR 2
+#define PENSTOCK_ABI_MINOR 3
 
 #ifdef __cplusplus
 extern "C" {

@@ -18,6 +18,7 @@ STATUS_NAMES = {
     12: "internal",
 }
 INVALID_ARGUMENT = 1
+MISMATCH = 9
 INTERNAL = 12
 
 
@@ -35,6 +36,27 @@ class HorovodInternalError(RuntimeError):
 
 
 PenstockError = HorovodInternalError
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """Horovod's notice that hosts joined or left an elastic job. Nothing here raises it yet."""
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        super().__init__()
+        self.skip_sync = skip_sync
+
+
+class HorovodVersionMismatchError(ImportError):
+    """Two parts that belong together have versions that do not fit."""
+
+    def __init__(self, name: str, version: str, installed_version: str) -> None:
+        super().__init__(
+            f"{name} has version {installed_version}, this package was made for {version}; install "
+            "the two that belong together"
+        )
+        self.name = name
+        self.version = version
+        self.installed_version = installed_version
 
 
 def exception_from(code: int, message: str) -> Exception:

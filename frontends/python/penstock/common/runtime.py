@@ -15,34 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from penstock import _library as c
-
-
-class TensorView:
-    """A contiguous tensor as the C side sees it. `owner` is whatever keeps the memory alive; `data`
-    may be moved."""
-
-    __slots__ = ("struct", "reference", "shape", "owner")
-
-    def __init__(self, shape: Sequence[int], dtype: int, data: int = 0, owner: Any = None) -> None:
-        self.shape = (c_int64 * max(1, len(shape)))(*shape)
-        numel = 1
-        for extent in shape:
-            numel *= extent
-        self.struct = c.Tensor(
-            data=data or None,
-            shape=ctypes.cast(self.shape, POINTER(c_int64)),
-            n_dims=len(shape),
-            numel=numel,
-            dtype=dtype,
-            device_type=c.DEVICE_CPU,
-        )
-        self.reference = ctypes.pointer(self.struct)
-        self.owner = owner
-
-    def point_at(self, data: int, owner: Any) -> None:
-        """Moves the view to other memory of the same shape and type."""
-        self.struct.data = data or None
-        self.owner = owner
+from penstock.common.operation import Operation, TensorView
 
 
 @dataclass(frozen=True)
@@ -73,7 +46,8 @@ class Runtime:
         self.library = c.library()
         self._handle = c_void_p()
         self._sets: list[GradientSet] = []
-        self._n_sets = 0
+        # Counted per group of ranks, for ranks take part in different ones.
+        self._n_sets: dict[tuple[int, ...], int] = {}
         self._lock = threading.Lock()
         # Named, so that the structures outlive the call that borrows them.
         options = c.RuntimeOptions(
@@ -102,14 +76,22 @@ class Runtime:
         self.library.check(self.library.timeline(self._handle, c.Str.of(path)))
 
     def create_set(
-        self, kind: str, gradients: Sequence[GradientSpec], flags: int, scheme: str = ""
+        self,
+        kind: str,
+        gradients: Sequence[GradientSpec],
+        flags: int,
+        scheme: str = "",
+        ranks: tuple[int, ...] = (),
     ) -> GradientSet:
-        """Makes a set over all ranks; collective. The n-th set of this runtime gets the name
-        KIND.n."""
+        """Makes a set over `ranks` (ascending; none: all); collective over them. The n-th set of
+        these ranks gets the name KIND.n, with the ranks when they are not all."""
         with self._lock:
-            name = f"{kind}.{self._n_sets}"
-            self._n_sets += 1
-        made = GradientSet(self.library, self._handle, name, gradients, flags, scheme)
+            number = self._n_sets.get(ranks, 0)
+            self._n_sets[ranks] = number + 1
+        name = f"{kind}.{number}"
+        if ranks:
+            name += " of ranks " + ",".join(str(rank) for rank in ranks)
+        made = GradientSet(self.library, self._handle, name, gradients, flags, scheme, ranks)
         with self._lock:
             # Held until close: destroying a set when the garbage collector likes would differ
             # between ranks.
@@ -127,11 +109,42 @@ class Runtime:
         return totals
 
     def submit(
-        self, name: str, pattern: int, view: TensorView | None, in_place: bool, **fields: Any
+        self,
+        name: str,
+        pattern: int,
+        view: TensorView | None,
+        output: TensorView | None = None,
+        ranks: Sequence[int] = (),
+        splits: Sequence[int] = (),
+        **fields: Any,
     ) -> Operation:
-        """Starts a named operation. `in_place`: the result goes where the input lies, else it is
-        asked for later."""
-        return Operation(self.library, self._handle, name, pattern, view, in_place, fields)
+        """Starts a named operation.
+
+        output: where the result goes, which may be `view`; None: it is asked for later.
+        ranks: world ranks that take part, ascending; none: all.
+        splits: of an all-to-all, rows for each of them; none: equal parts.
+        """
+        return Operation(
+            self.library, self._handle, name, pattern, view, output, ranks, splits, fields
+        )
+
+    def gather_text(self, name: str, text: str) -> list[str]:
+        """The texts of all ranks, in the order of ranks; collective."""
+        data = text.encode("utf-8")
+        memory = ctypes.create_string_buffer(data, max(1, len(data)))
+        view = TensorView((len(data),), c.UINT8, ctypes.addressof(memory), memory)
+        operation = self.submit(name, c.ALL_GATHER, view)
+        try:
+            operation.wait()
+            address, n_bytes, rows = operation.result()
+            gathered = ctypes.string_at(address, n_bytes) if n_bytes else b""
+        finally:
+            operation.release()
+        texts = []
+        for row in rows:
+            texts.append(gathered[:row].decode("utf-8"))
+            gathered = gathered[row:]
+        return texts
 
     def abort(self, reason: str) -> None:
         """Ends every wait of this rank and of the others in an error that carries `reason`."""
@@ -165,6 +178,7 @@ class GradientSet:
         gradients: Sequence[GradientSpec],
         flags: int,
         scheme: str,
+        ranks: tuple[int, ...] = (),
     ) -> None:
         self.library = library
         self.name = name
@@ -187,10 +201,13 @@ class GradientSet:
         pointers = (POINTER(c.GradientDeclaration) * max(1, len(declared)))(
             *[ctypes.pointer(one) for one in declared]
         )
+        members = (c_uint32 * max(1, len(ranks)))(*ranks)
         declaration = c.SetDeclaration(
             name=c.Str.of(name),
             gradients=ctypes.cast(pointers, POINTER(POINTER(c.GradientDeclaration))),
             n_gradients=len(declared),
+            ranks=ctypes.cast(members, POINTER(c_uint32)),
+            n_ranks=len(ranks),
             scheme=c.Str.of(scheme),
             flags=flags,
         )
@@ -300,64 +317,6 @@ class GradientSet:
         if handle:
             self.library.set_destroy(handle)
         self.in_flight.clear()
-
-
-class Operation:
-    """A named operation under way. Keeps its tensor alive until it is released."""
-
-    def __init__(
-        self,
-        library: c.Library,
-        runtime: c_void_p,
-        name: str,
-        pattern: int,
-        view: TensorView | None,
-        in_place: bool,
-        fields: dict[str, Any],
-    ) -> None:
-        self.library = library
-        self.name = name
-        self._view = view
-        self._handle = c_void_p()
-        declaration = c.OperationDeclaration(
-            name=c.Str.of(name), pattern=pattern, **{"prescale": 1.0, "postscale": 1.0, **fields}
-        )
-        if view is not None:
-            declaration.input = view.reference
-            if in_place:
-                declaration.output = view.reference
-        library.check(library.operation_submit(runtime, byref(declaration), byref(self._handle)))
-
-    def poll(self) -> bool:
-        """True when a wait would return at once."""
-        done = c_uint32()
-        self.library.check(self.library.operation_poll(self._handle, byref(done)))
-        return bool(done.value)
-
-    def wait(self) -> None:
-        """Waits until the operation is done; raises what went wrong."""
-        self.library.check(self.library.operation_wait(self._handle))
-
-    def result(self) -> tuple[int, int, list[int]]:
-        """After `wait`, if not in place: address and bytes of the result, and the rows that came
-        from each rank.
-
-        The memory belongs to the operation and ends with `release`.
-        """
-        data, size, rows, n_rows = c_void_p(), c_uint64(), POINTER(c_uint64)(), c_uint64()
-        self.library.check(
-            self.library.operation_result(
-                self._handle, byref(data), byref(size), byref(rows), byref(n_rows)
-            )
-        )
-        return data.value or 0, size.value, [rows[i] for i in range(n_rows.value)]
-
-    def release(self) -> None:
-        """Frees the operation, waiting for it if it is pending; twice is fine."""
-        handle, self._handle = self._handle, c_void_p()
-        if handle:
-            self.library.operation_release(handle)
-        self._view = None
 
 
 def _report(

@@ -1,7 +1,13 @@
 """Penstock for torch. In a Horovod script: ``import penstock.torch as hvd``."""
 
 from penstock._library import library as _library
-from penstock.common.exceptions import HorovodInternalError, PenstockError
+from penstock.common.exceptions import (
+    HorovodInternalError,
+    HorovodVersionMismatchError,
+    HostsUpdatedInterrupt,
+    PenstockError,
+)
+from penstock.torch import elastic
 from penstock.torch.compression import Compression
 from penstock.torch.functions import (
     allgather_object,
@@ -10,51 +16,88 @@ from penstock.torch.functions import (
     broadcast_parameters,
 )
 from penstock.torch.mpi_ops import (
+    Adasum,
     Average,
     Max,
     Min,
+    ProcessSet,
     Product,
     Sum,
+    add_process_set,
     allgather,
     allgather_async,
     allreduce,
     allreduce_,
     allreduce_async,
     allreduce_async_,
+    alltoall,
+    alltoall_async,
     barrier,
     broadcast,
     broadcast_,
     broadcast_async,
     broadcast_async_,
+    ccl_built,
     cross_rank,
     cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    grouped_allgather,
+    grouped_allgather_async,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    grouped_reducescatter,
+    grouped_reducescatter_async,
     init,
     is_homogeneous,
     is_initialized,
+    join,
     local_rank,
     local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
     poll,
     rank,
+    reducescatter,
+    reducescatter_async,
+    remove_process_set,
+    rocm_built,
     shutdown,
     size,
+    sparse_allreduce_async,
     start_timeline,
     stop_timeline,
     synchronize,
 )
 from penstock.torch.optimizer import DistributedOptimizer
 from penstock.torch.state import load_state_dict, state_dict
+from penstock.torch.sync_batch_norm import SyncBatchNorm
 from penstock.torch.world import counters, report
 
 # Fails here, with what to do, rather than in the middle of a script.
 _library()
 
 __all__ = [
-    "Average", "Compression", "DistributedOptimizer", "HorovodInternalError", "Max", "Min",
-    "PenstockError", "Product", "Sum", "allgather", "allgather_async", "allgather_object",
-    "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "barrier", "broadcast",
-    "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object",
-    "broadcast_optimizer_state", "broadcast_parameters", "counters", "cross_rank", "cross_size",
-    "init", "is_homogeneous", "is_initialized", "load_state_dict", "local_rank", "local_size",
-    "poll", "rank", "report", "shutdown", "size", "start_timeline", "state_dict", "stop_timeline",
-    "synchronize",
+    "Adasum", "Average", "Compression", "DistributedOptimizer", "HorovodInternalError",
+    "HorovodVersionMismatchError", "HostsUpdatedInterrupt", "Max", "Min", "PenstockError",
+    "ProcessSet", "Product", "Sum", "SyncBatchNorm", "add_process_set", "allgather",
+    "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async",
+    "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
+    "broadcast_async", "broadcast_async_", "broadcast_object", "broadcast_optimizer_state",
+    "broadcast_parameters", "ccl_built", "counters", "cross_rank", "cross_size", "cuda_built",
+    "ddl_built", "elastic", "global_process_set", "gloo_built", "gloo_enabled",
+    "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_",
+    "grouped_allreduce_async", "grouped_allreduce_async_", "grouped_reducescatter",
+    "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join",
+    "load_state_dict", "local_rank", "local_size", "mpi_built", "mpi_enabled",
+    "mpi_threads_supported", "nccl_built", "poll", "rank", "reducescatter", "reducescatter_async",
+    "remove_process_set", "report", "rocm_built", "shutdown", "size", "sparse_allreduce_async",
+    "start_timeline", "state_dict", "stop_timeline", "synchronize",
 ]  # fmt: skip

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from penstock.common.process_sets import NOT_REGISTERED, ProcessSet, global_process_set
 from penstock.torch.compression import check_compressor
-from penstock.torch.mpi_ops import Average, Sum, check_process_set
+from penstock.torch.mpi_ops import Adasum, Average, Sum
+from penstock.torch.world import size as world_size
 
 Named = list[tuple[str, torch.Tensor]]
 
@@ -104,7 +106,6 @@ def check_arguments(
 ) -> None:
     """The checks that need no parameters."""
     check_compressor(compression)
-    check_process_set(process_set)
     check_passes(backward_passes_per_step)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
@@ -112,8 +113,22 @@ def check_arguments(
         raise ValueError(
             f"gradient_predivide_factor is {gradient_predivide_factor}, expected a number above 0"
         )
-    if op not in (Average, Sum):
+    check_process_set(process_set)
+    if op == Adasum and world_size() > 1:
+        further = "" if process_set is global_process_set else ", with a process set neither"
+        raise NotImplementedError(
+            f"DistributedOptimizer(op=Adasum) is not there yet{further}; use Average or Sum"
+        )
+    if op not in (Average, Sum, Adasum):
         raise ValueError(f"op is {op!r}, expected Average or Sum for the gradients of an optimizer")
+
+
+def check_process_set(process_set: Any) -> None:
+    """ValueError unless `process_set` is a registered one; this rank need not be in it."""
+    if not isinstance(process_set, ProcessSet):
+        raise ValueError(f"process_set is {process_set!r}, expected an hvd.ProcessSet")
+    if process_set.process_set_id is None:
+        raise ValueError(NOT_REGISTERED)
 
 
 def check_passes(passes: int) -> None:

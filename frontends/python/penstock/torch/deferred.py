@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from penstock.torch import world
-from penstock.torch.exchange import GradientExchange, Phase
-from penstock.torch.gradients import GradientSlot
+from penstock.torch.gradients import Slot
+from penstock.torch.phase import Phase
+
+if TYPE_CHECKING:
+    from penstock.torch.exchange import GradientExchange
 
 _live: weakref.WeakSet[DeferredUpdates] = weakref.WeakSet()
 
@@ -55,18 +58,27 @@ class DeferredUpdates:
         self._apply_groups = apply
         self._options: list[dict[str, Any]] = []  # of each group, as they were at step()
         self.outstanding: dict[
-            int, GradientSlot
+            int, Slot
         ] = {}  # not applied yet, in the order of registration
         self._under_way: dict[
-            int, GradientSlot
+            int, Slot
         ] = {}  # the part of them whose results have not arrived
         self._slot_of = {id(slot.parameter): slot for slot in exchange.slots}
         self._slots_of_module: weakref.WeakKeyDictionary[
-            torch.nn.Module, tuple[GradientSlot, ...]
+            torch.nn.Module, tuple[Slot, ...]
         ] = weakref.WeakKeyDictionary()
         self._owned: set = set()  # gradients whose module has been seen in a forward
         self._handles: list[Any] = []
         exchange.deferral = self
+
+    def slots_changed(self) -> None:
+        """The exchange has other slots for the same parameters; nothing is outstanding."""
+        self._slot_of = {id(slot.parameter): slot for slot in self._exchange.slots}
+        self._owned.clear()
+        for module, slots in list(self._slots_of_module.items()):
+            own = tuple(self._slot_of[id(slot.parameter)] for slot in slots)
+            self._slots_of_module[module] = own
+            self._owned.update(slot.index for slot in own)
 
     def watch(self) -> None:
         """Starts to follow forwards; the first call counts."""
@@ -112,7 +124,7 @@ class DeferredUpdates:
             self.outstanding[slot.index] = self._under_way[slot.index] = slot
         self._apply([index for index in self.outstanding if index not in self._owned])
 
-    def check_unused(self, slot: GradientSlot) -> None:
+    def check_unused(self, slot: Slot) -> None:
         """Raises RuntimeError when a new gradient comes for a parameter whose update is still
         outstanding."""
         if slot.index in self.outstanding:
@@ -154,7 +166,7 @@ class DeferredUpdates:
         if wanted:
             self._apply(wanted)
 
-    def _adopt(self, module: torch.nn.Module) -> tuple[GradientSlot, ...]:
+    def _adopt(self, module: torch.nn.Module) -> tuple[Slot, ...]:
         own = (p for p in module._parameters.values() if p is not None)
         slots = tuple(self._slot_of[id(p)] for p in own if id(p) in self._slot_of)
         self._slots_of_module[module] = slots
@@ -170,7 +182,7 @@ class DeferredUpdates:
         for index in indices:
             slot = self._under_way.get(index)
             if slot is not None:
-                self._exchange.set.wait(index)
+                slot.wait(self._exchange.set)
                 slot.finish()
                 del self._under_way[index]
         if not self._under_way and self._exchange.phase is Phase.DEFERRED:

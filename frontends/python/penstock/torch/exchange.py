@@ -8,108 +8,140 @@ while no backward is under way.
 
 from __future__ import annotations
 
-import enum
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 import torch
 
-from penstock import _library as c
 from penstock.common.exceptions import HorovodInternalError
+from penstock.common.process_sets import members_of
+from penstock.common.runtime import GradientSet
 from penstock.torch import world
-from penstock.torch.checks import Named, has_momentum
-from penstock.torch.gradients import GradientSlot
-from penstock.torch.mpi_ops import Sum
+from penstock.torch.checks import Named
+from penstock.torch.first_step import agree
+from penstock.torch.gradients import GradientSlot, Slot
+from penstock.torch.idle import IdleSet
+from penstock.torch.ownership import Claim, displace, register
+from penstock.torch.phase import Deferral, Phase
+from penstock.torch.settings import Settings
+from penstock.torch.sparse_gradients import SparseSlot
 
-
-class Phase(enum.Enum):
-    """Where the core's step stands."""
-
-    IDLE = "idle"  # no step is open
-    OPEN = "open"  # gradients may be handed in
-    SYNCHRONIZED = "synchronized"  # all results have arrived; the core waits for the outcome
-    DEFERRED = "deferred"  # the update is promised; results arrive until the next forward ends
-
-
-class Deferral(Protocol):
-    """What the exchange asks of DeferredUpdates."""
-
-    outstanding: dict[int, GradientSlot]
-
-    def settle(self) -> None:
-        """Before the first gradient of a step: the results of the one before arrive, and it
-        ends."""
-
-    def flush(self) -> None:
-        """Applies every outstanding update."""
-
-    def check_unused(self, slot: GradientSlot) -> None:
-        """Raises when `slot` has an outstanding update."""
+_FAILED_PRECONDITION = 2
 
 
 class GradientExchange:
-    """Hands gradients to a set of the core as backward completes them, and gets the results
-    back."""
+    """Hands gradients to a set of the core as backward completes them, and gets the results back.
+
+    In the first step nothing leaves before the ranks have agreed (see first_step): until then
+    gradients are held.
+    """
 
     def __init__(
         self,
         groups: Callable[[], Sequence[dict[str, Any]]],
         named: Named,
-        compression: Any,
-        passes: int,
-        op: int,
-        predivide: float,
-        sparse_as_dense: bool,
-        scheme: str,
+        settings: Settings,
     ) -> None:
-        self.passes = passes
+        self.settings = settings
+        self.passes = settings.passes
         self.phase = Phase.IDLE
         self.touched = False  # a backward has run since the last synchronize
+        self.by_scaler = False  # a loss scaler's look at the gradients synchronized them
         self.deferral: Deferral | None = None
+        self.named = named
         self._groups = groups  # asked each time, for load_state_dict makes new ones
-        self._sparse_as_dense = sparse_as_dense
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._rates: dict[int, float] = {}
-        self._scale: float | None = None
-        group_of = {id(p): number for number, group in enumerate(groups()) for p in group["params"]}
-        self.slots: list[GradientSlot] = [
-            GradientSlot(index, name, p, group_of[id(p)], compression, predivide)
-            for index, (name, p) in enumerate((name, p) for name, p in named if p.requires_grad)
-        ]
-        for slot in self.slots:
-            slot.rewind(passes)
-        flags = c.SET_TELLS_OUTCOME | c.SET_DEFERRED_UPDATE
-        flags |= c.SET_OPTIMIZER_MOMENTUM if has_momentum(groups()) else 0
-        flags |= c.SET_SUM if op == Sum else 0
-        self.set = world.current().create_set(
-            "optimizer", [slot.spec() for slot in self.slots], flags, scheme
-        )
+        # What the core sees is divided by it: told as part of the scale, it changes no method that
+        # knows an absolute size.
+        self._predivide = settings.predivide
+        self._scale: float | None = 1.0 / settings.predivide if settings.predivide != 1.0 else None
+        self._scale_in_force: float | None = None
+        self.scale_told = False
+        self._agreed = False
+        self._held: list[Slot] = []  # of the first step, in the order of backward
+        self.sparse: dict[str, int] = {}  # gradients that are exchanged sparse, by name
+        self.slots: list[Slot] = []
+        if not settings.process_set.included():
+            # Nothing is exchanged here: the optimizer is the user's own.
+            self.set: GradientSet | IdleSet = IdleSet()
+            self._claim = Claim(self)
+            self._agreed = True
+            return
+        self.set = self._make_set()
         self._tell_rates()
-        self._hooks = [self._attach(slot) for slot in self.slots]
+        # The new set is there: what is wrong with it was said before the old one had to go.
+        parameters = [slot.parameter for slot in self.slots]
+        displace(parameters, settings.process_set)
+        self._claim = Claim(self)
+        register(self._claim, parameters)
+        self._claim.hooks = [self._attach(number) for number in range(len(self.slots))]
 
-    def _attach(self, slot: GradientSlot) -> Any:
+    def _make_set(self) -> GradientSet:
+        """Makes the slots and their set; collective."""
+        settings, groups = self.settings, self._groups()
+        group_of = {id(p): number for number, group in enumerate(groups) for p in group["params"]}
+        taking_part = [(name, p) for name, p in self.named if p.requires_grad]
+        dense = [(name, p) for name, p in taking_part if name not in self.sparse]
+        slots = {
+            name: GradientSlot(
+                index, name, p, group_of[id(p)], settings.compression, settings.predivide
+            )
+            for index, (name, p) in enumerate(dense)
+        }
+        made = world.current().create_set(
+            "optimizer",
+            [slot.spec() for slot in slots.values()],
+            settings.flags(groups),
+            settings.scheme,
+            members_of(settings.process_set),
+        )
+        every: dict[str, Slot] = dict(slots)
+        for number, (name, p) in enumerate(taking_part):
+            if name in self.sparse:
+                every[name] = SparseSlot(
+                    len(dense) + number, name, p, group_of[id(p)], settings.op,
+                    settings.process_set, self.sparse[name],
+                )  # fmt: skip
+        self.slots = [every[name] for name, _ in taking_part]
+        for slot in self.slots:
+            slot.rewind(self.passes)
+        return made
+
+    def _attach(self, number: int) -> Any:
         # The parameter must not keep the optimizer alive.
         this = weakref.ref(self)
 
         def on_gradient(_: torch.Tensor) -> None:
             exchange = this()
             if exchange is not None:
-                exchange._on_gradient(slot)
+                exchange._on_gradient(exchange.slots[number])
 
-        return slot.parameter.register_post_accumulate_grad_hook(on_gradient)
+        return self.slots[number].parameter.register_post_accumulate_grad_hook(on_gradient)
 
     def detach(self) -> None:
         """Takes the hooks off the parameters."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
+        self._claim.take_off()
+
+    def give_way(self) -> None:
+        """Another optimizer takes over the parameters: this one exchanges nothing any more."""
+        if self.deferral is not None and not self.failed:
+            self.deferral.flush()
+        self._error = HorovodInternalError(
+            "parameters of this DistributedOptimizer were wrapped by another one since, which "
+            "exchanges their gradients now; use that one",
+            _FAILED_PRECONDITION,
+        )
+        self._held.clear()
+        for slot in self.slots:
+            slot.forget()
 
     # ---- backward ----
 
-    def _on_gradient(self, slot: GradientSlot) -> None:
+    def _on_gradient(self, slot: Slot) -> None:
         if slot.passes_left <= 0:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to "
@@ -126,9 +158,13 @@ class GradientExchange:
         self.touched = True
         slot.passes_left -= 1
         if slot.passes_left == 0:
-            self._submit(slot)
+            if self._agreed:
+                self._submit(slot)
+            else:
+                slot.note()
+                self._held.append(slot)
 
-    def _submit(self, slot: GradientSlot) -> None:
+    def _submit(self, slot: Slot) -> None:
         """Hands a gradient in. Errors are kept for synchronize(): autograd's threads are no place
         to lose them."""
         if self._error is not None:
@@ -136,26 +172,71 @@ class GradientExchange:
         try:
             if self.phase is not Phase.OPEN:
                 self.begin()
-            self._make_dense(slot)
+            self._check_sparse(slot)
             slot.submit(self.set)
         except Exception as error:  # noqa: BLE001 - raised by raise_error on the user's thread
             self._error = error
 
-    def _make_dense(self, slot: GradientSlot) -> None:
+    def _check_sparse(self, slot: Slot) -> None:
         gradient = slot.parameter.grad
-        if gradient is None or not gradient.is_sparse:
+        if gradient is None or not gradient.is_sparse or isinstance(slot, SparseSlot):
             return
-        if not self._sparse_as_dense:
+        if not self.settings.sparse_as_dense:
             raise ValueError(
-                f"gradient {slot.name} is sparse, expected a dense one; pass "
-                "sparse_as_dense=True to DistributedOptimizer"
+                f"gradient {slot.name} is sparse, but was dense or missing on every rank in the "
+                "first step; pass sparse_as_dense=True to DistributedOptimizer"
             )
-        slot.parameter.grad = gradient.to_dense()
 
     def raise_error(self) -> None:
         """Raises what went wrong in hooks. The error stays until `restart`: the step is lost."""
         if self._error is not None:
             raise self._error
+
+    # ---- the first step ----
+
+    def _agree(self) -> None:
+        """Before anything leaves: the ranks hold the same parameters, and know which gradients are
+        sparse."""
+        found = {
+            slot.name: slot.parameter.grad.sparse_dim()
+            for slot in self.slots
+            if slot.parameter.grad is not None and slot.parameter.grad.is_sparse
+        }
+        if self.settings.process_set.size() != 1:
+            found = agree(
+                self.set.name,
+                self.named,
+                found,
+                self.settings.check_parameters,
+                self.settings.process_set,
+            )
+        if self.settings.sparse_as_dense:
+            for slot in self.slots:
+                if isinstance(slot, GradientSlot):
+                    slot.sparse_dim = found.get(slot.name)
+        elif any(name not in self.sparse for name in found):
+            self.leave_out({**self.sparse, **found})
+        self._agreed = True
+
+    def leave_out(self, sparse: dict[str, int]) -> None:
+        """Makes the set anew without these gradients, which are exchanged sparse from now on;
+        collective, between two steps. State of compression is lost."""
+        noted = {slot.name: slot for slot in self.slots}
+        held = [slot.name for slot in self._held]
+        self.sparse = dict(sparse)
+        world.current().destroy_set(self.set)
+        self.set = self._claim.set = self._make_set()
+        self._rates.clear()
+        self._tell_rates()
+        if self._scale is None:
+            self._scale = self._scale_in_force
+        for slot in self.slots:
+            old = noted[slot.name]
+            slot.passes_left, slot.given, slot.version = old.passes_left, old.given, old.version
+        by_name = {slot.name: slot for slot in self.slots}
+        self._held = [by_name[name] for name in held]
+        if self.deferral is not None:
+            self.deferral.slots_changed()
 
     # ---- the step ----
 
@@ -174,8 +255,10 @@ class GradientExchange:
             self._tell_rates()
             if self._scale is not None:
                 self.set.set_grad_scale(self._scale)
-                self._scale = None
+                self._scale_in_force, self._scale = self._scale, None
+            self.by_scaler = False
             self.phase = Phase.OPEN
+            self._claim.open, self._claim.waited = True, False
 
     def _tell_rates(self) -> None:
         changed = {}
@@ -185,24 +268,31 @@ class GradientExchange:
                 changed[number] = self._rates[number] = rate
         if changed:
             for slot in self.slots:
-                if slot.group in changed:
+                if slot.group in changed and isinstance(slot, GradientSlot):
                     self.set.set_learning_rate(slot.index, changed[slot.group])
 
     def close_step(self) -> None:
-        """Hands in what backward did not complete, so that all ranks take part in all gradients."""
+        """Hands in what backward did not complete, so that all ranks take part in all gradients.
+
+        AssertionError when somebody changed gradients that were on their way."""
         self.raise_error()
         if self.deferral is not None:
             # Updates of the step before, for parameters that this step's forward did not use.
             self.deferral.flush()
-        self.begin()
+        for slot in self.slots:
+            slot.check_untouched()
         try:
-            for slot in self.slots:
+            if not self._agreed:
+                self._agree()
+            self.begin()
+            held, self._held = self._held, []
+            for slot in [*held, *self.slots]:
                 if slot.submitted:
                     continue
                 if slot.parameter.grad is None:
                     slot.submit_absent(self.set)
                 else:
-                    self._make_dense(slot)
+                    self._check_sparse(slot)
                     slot.submit(self.set)
         except Exception as error:
             self._error = error
@@ -223,11 +313,17 @@ class GradientExchange:
                 self.set.backward_end()
                 self.set.flush()
             self.set.wait_all()
+            for slot in self.slots:
+                if isinstance(slot, SparseSlot):
+                    slot.wait(self.set)
         except HorovodInternalError as error:
             self._error = error
             raise
+        self._claim.open, self._claim.waited = False, True
         for slot in self.slots:
             slot.finish()
+            if slot.parameter.grad is not slot.gradient:
+                slot.parameter.grad = slot.gradient
             slot.gradient = None
         self.rewind()
         self.phase = Phase.SYNCHRONIZED
@@ -235,6 +331,7 @@ class GradientExchange:
     def rewind(self) -> None:
         """Backward is over: gradients count from the start again."""
         self.touched = False
+        self._held.clear()
         for slot in self.slots:
             slot.rewind(self.passes)
 
@@ -243,17 +340,24 @@ class GradientExchange:
         none."""
         if self.phase in (Phase.SYNCHRONIZED, Phase.DEFERRED):
             self.phase = Phase.IDLE
+            self._claim.open = self._claim.waited = False
             self.set.step_end(applied)
 
     def scale_next(self, scale: float) -> None:
         """The loss scale of the next backward; the core takes it when that step begins."""
         if not scale > 0:
             raise ValueError(f"grad scale is {scale}, expected a number above 0")
-        if self.phase is Phase.OPEN:
+        if self.under_way:
             raise ValueError(
                 "the grad scale was set with gradients under way; set it before backward"
             )
-        self._scale = scale
+        self._scale = scale / self._predivide
+        self.scale_told = True
+
+    @property
+    def under_way(self) -> bool:
+        """True while gradients of a step are on their way, or held to leave."""
+        return self.phase is Phase.OPEN or bool(self._held)
 
     @property
     def failed(self) -> bool:
@@ -264,6 +368,8 @@ class GradientExchange:
         """Drops gradients that were handed in: the step they belong to ends as skipped. On every
         rank alike."""
         if self.phase is Phase.OPEN:
+            for slot in self.slots:
+                slot.given = None  # whatever was done to them: the results are dropped
             self.synchronize()
         self.end(applied=False)
         self.rewind()
@@ -273,17 +379,7 @@ class GradientExchange:
         next."""
         self._error = None
         self.phase = Phase.IDLE
+        self._claim.open = self._claim.waited = False
         for slot in self.slots:
-            slot.gradient = slot.wire = slot.context = None
+            slot.forget()
         self.rewind()
-
-
-def scheme_text(scheme: str | None) -> str:
-    """The TOML text of a scheme argument: text as it is, or the contents of a file that ends in
-    .toml."""
-    if scheme is None:
-        return ""
-    if "\n" not in scheme and scheme.endswith(".toml"):
-        with open(scheme, encoding="utf-8") as file:
-            return file.read()
-    return scheme

@@ -9,15 +9,10 @@ from typing import Any
 
 import torch
 
+from penstock.common.process_sets import ProcessSet, global_process_set, members_of
 from penstock.torch import deferred
-from penstock.torch.mpi_ops import (
-    allgather_rows_async,
-    broadcast_,
-    broadcast_async_,
-    check_process_set,
-    rank,
-    synchronize,
-)
+from penstock.torch.collectives.allgather import allgather_rows
+from penstock.torch.mpi_ops import broadcast_, broadcast_async_, rank, synchronize
 from penstock.torch.tensors import as_bytes
 
 
@@ -29,12 +24,14 @@ def _named_tensors(params: Any) -> list[tuple[str | None, Any]]:
     return [one if isinstance(one, tuple) else (None, one) for one in params]
 
 
-def broadcast_parameters(params: Any, root_rank: int, process_set: Any | None = None) -> None:
+def broadcast_parameters(
+    params: Any, root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
     """Gives every rank the parameters of `root_rank`, in place.
 
     params: ``model.state_dict()``, ``model.named_parameters()`` or ``model.parameters()``.
     """
-    check_process_set(process_set)
+    members_of(process_set)
     named = _named_tensors(params)
     deferred.flush_all()  # what is still to be applied belongs to the values that are sent
     for name, tensor in named:
@@ -51,7 +48,7 @@ def broadcast_parameters(params: Any, root_rank: int, process_set: Any | None = 
             sent = plain.contiguous()
         if sent.data_ptr() != plain.data_ptr() or sent.numel() != plain.numel():
             copies.append((plain, sent))
-        handles.append(broadcast_async_(sent, root_rank, name))
+        handles.append(broadcast_async_(sent, root_rank, name, process_set))
     for handle in handles:
         synchronize(handle)
     for plain, sent in copies:
@@ -124,26 +121,31 @@ def broadcast_optimizer_state(
 
 
 def broadcast_object(
-    obj: Any = None, root_rank: int = 0, name: str | None = None, process_set: Any = None
+    obj: Any = None,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Returns the picklable object of `root_rank` on every rank; `obj` is only looked at there."""
-    check_process_set(process_set)
     names = (None, None) if name is None else (f"{name}.sz", f"{name}.t")
     if rank() == root_rank:
         data = torch.frombuffer(bytearray(_pickled(obj)), dtype=torch.uint8)
-        broadcast_(torch.tensor([data.numel()], dtype=torch.int64), root_rank, names[0])
-        broadcast_(data, root_rank, names[1])
+        length = torch.tensor([data.numel()], dtype=torch.int64)
+        broadcast_(length, root_rank, names[0], process_set)
+        broadcast_(data, root_rank, names[1], process_set)
         return obj
-    length = broadcast_(torch.zeros(1, dtype=torch.int64), root_rank, names[0])
-    data = broadcast_(torch.empty(int(length), dtype=torch.uint8), root_rank, names[1])
+    length = broadcast_(torch.zeros(1, dtype=torch.int64), root_rank, names[0], process_set)
+    data = torch.empty(int(length), dtype=torch.uint8)
+    broadcast_(data, root_rank, names[1], process_set)
     return pickle.loads(data.numpy().tobytes())
 
 
-def allgather_object(obj: Any, name: str | None = None, process_set: Any = None) -> list[Any]:
+def allgather_object(
+    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
     """Returns the picklable objects of all ranks, in the order of ranks."""
-    check_process_set(process_set)
     data = torch.frombuffer(bytearray(_pickled(obj)), dtype=torch.uint8)
-    gathered, rows = synchronize(allgather_rows_async(data, name))
+    gathered, rows = allgather_rows(data, name, process_set)
     return [pickle.loads(part.numpy().tobytes()) for part in gathered.split(rows)]
 
 

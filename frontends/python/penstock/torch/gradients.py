@@ -2,7 +2,7 @@
 
 The core works in the gradient's own memory when it can. Otherwise the slot keeps a staging tensor
 (another element type, layout or device) or the tensor that the user's compressor made, and copies
-the result back in `finish`.
+the result back in `finish`. A sparse gradient that is to travel dense becomes sparse again there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,82 @@ from penstock.torch.compression import FP16Compressor, NoneCompressor
 from penstock.torch.tensors import DTYPES, usable
 
 
-class GradientSlot:
-    """Gradient `index` of a set. Not thread-safe: a parameter's hooks never overlap with each other
-    or with waits."""
+class Slot:
+    """A parameter's place in an exchange. Not thread-safe: a parameter's hooks never overlap with
+    each other or with waits."""
 
     __slots__ = (
-        "index", "name", "parameter", "group", "passes_left", "submitted", "gradient", "predivide",
-        "compression", "direct", "wire_shape", "wire_dtype", "wire", "context", "staging", "view",
+        "index", "name", "parameter", "group", "passes_left", "submitted", "gradient", "given",
+        "version",
+    )  # fmt: skip
+
+    def __init__(self, index: int, name: str, parameter: torch.Tensor, group: int) -> None:
+        self.index = index  # unique in the exchange
+        self.name = name
+        self.parameter = parameter
+        self.group = group  # number of its parameter group in the optimizer
+        self.passes_left = 0
+        self.submitted = False
+        self.gradient: torch.Tensor | None = None  # the result of the step under way
+        # What p.grad was when backward completed it: nobody may change it before the result is
+        # there.
+        self.given: torch.Tensor | None = None
+        self.version = 0
+
+    def submit(self, gradients: GradientSet) -> None:
+        """Hands the parameter's complete gradient in; from now on nobody else may touch it."""
+        raise NotImplementedError
+
+    def submit_absent(self, gradients: GradientSet) -> None:
+        """This rank computed no gradient: it counts as zero, and the other ranks' share is
+        received."""
+        raise NotImplementedError
+
+    def wait(self, gradients: GradientSet) -> None:
+        """Waits until the result is there."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """After the wait: `gradient` becomes the result. Call without recording history."""
+        raise NotImplementedError
+
+    def note(self) -> None:
+        """Remembers what p.grad is, for `check_untouched`."""
+        given = self.given = self.parameter.grad
+        self.version = 0 if given is None else given._version
+
+    def check_untouched(self) -> None:
+        """AssertionError when p.grad was changed or replaced since `note`."""
+        given = self.given
+        if given is None:
+            return
+        if given is self.parameter.grad and given._version == self.version:
+            return
+        raise AssertionError(
+            f"gradient {self.name} was changed after loss.backward() and before optimizer.step(), "
+            "while it was on its way to the other ranks. This is prohibited as it can cause a race "
+            "condition. To clip or change averaged gradients: optimizer.synchronize(), change "
+            "them, then 'with optimizer.skip_synchronize(): optimizer.step()'."
+        )
+
+    def forget(self) -> None:
+        """Lets go of the step's tensors."""
+        self.gradient = self.given = None
+
+    def rewind(self, passes: int) -> None:
+        """The step's backward is over: the next submission comes after `passes` more backward
+        passes."""
+        self.submitted = False
+        self.given = None
+        self.passes_left = passes
+
+
+class GradientSlot(Slot):
+    """Gradient `index` of a set of the core."""
+
+    __slots__ = (
+        "predivide", "compression", "direct", "wire_shape", "wire_dtype", "wire", "context",
+        "staging", "view", "sparse_dim",
     )  # fmt: skip
 
     def __init__(
@@ -34,13 +103,9 @@ class GradientSlot:
         compression: Any,
         predivide: float,
     ) -> None:
-        self.index = index
-        self.name = name
-        self.parameter = parameter
-        self.group = group  # number of its parameter group in the optimizer
-        self.passes_left = 0
-        self.submitted = False
-        self.gradient: torch.Tensor | None = None  # where the result of the step under way belongs
+        super().__init__(index, name, parameter, group)
+        # Not None: gradients are sparse and travel dense; the result becomes sparse again.
+        self.sparse_dim: int | None = None
         self.predivide = predivide
         # None: the gradient travels as it is, or cast by staging; else an object with compress and
         # decompress.
@@ -70,25 +135,26 @@ class GradientSlot:
         return GradientSpec(self.name, tuple(self.wire_shape), DTYPES[self.wire_dtype])
 
     def submit(self, gradients: GradientSet) -> None:
-        """Hands the parameter's complete gradient to the core; from now on its memory is the
-        core's."""
         gradient = self.parameter.grad
         assert gradient is not None
+        self.sparse_dim = gradient.sparse_dim() if gradient.is_sparse else None
+        if gradient.is_sparse:
+            gradient = gradient.to_dense()
         if self.predivide != 1.0:
             gradient.mul_(1.0 / self.predivide)
-        if self.direct and usable(gradient):
+        if usable(gradient) and self.direct:
             self.gradient = self.wire = gradient
             self.view.point_at(gradient.data_ptr(), gradient)
         else:
             self._load(gradient)
+        self.note()
         self.submitted = True
         gradients.ready(self.index, self.view)
 
     def submit_absent(self, gradients: GradientSet) -> None:
-        """This rank computed no gradient: gives the parameter a zero one, to receive the other
-        ranks' share."""
         self.parameter.grad = torch.zeros_like(self.parameter, requires_grad=False)
         self._load(self.parameter.grad)
+        self.note()
         self.submitted = True
         gradients.absent(self.index, self.view)
 
@@ -103,7 +169,7 @@ class GradientSlot:
                     f"{tuple(self.wire_shape)} of {self.wire_dtype} as for zeros; both must "
                     "depend on the input's shape only"
                 )
-        if wire.dtype != self.wire_dtype or not usable(wire):
+        if not usable(wire) or wire.dtype != self.wire_dtype:
             if self.staging is None:
                 self.staging = torch.empty(self.wire_shape, dtype=self.wire_dtype)
             self.staging.copy_(wire)
@@ -112,8 +178,10 @@ class GradientSlot:
         self.wire = wire
         self.view.point_at(wire.data_ptr(), wire)
 
+    def wait(self, gradients: GradientSet) -> None:
+        gradients.wait(self.index)
+
     def finish(self) -> None:
-        """After the wait: brings the result into the gradient. Call without recording history."""
         gradient, wire = self.gradient, self.wire
         assert gradient is not None and wire is not None
         result = (
@@ -123,10 +191,10 @@ class GradientSlot:
             gradient.copy_(result)
         if self.predivide != 1.0:
             gradient.mul_(self.predivide)
+        if self.sparse_dim is not None:
+            self.gradient = gradient.to_sparse(self.sparse_dim)
         self.wire = self.context = self.view.owner = None
 
-    def rewind(self, passes: int) -> None:
-        """The step's backward is over: the next submission comes after `passes` more backward
-        passes."""
-        self.submitted = False
-        self.passes_left = passes
+    def forget(self) -> None:
+        super().forget()
+        self.wire = self.context = self.view.owner = None

@@ -4,67 +4,130 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Callable
 
 import torch
 
-from penstock.common.runtime import Operation
+from penstock.common.runtime import Operation, Runtime
 from penstock.torch import world
 from penstock.torch.tensors import view_of
 
 
+Ranks = tuple[int, ...]  # world ranks of an operation, ascending; empty: all
+Finish = Callable[[Operation], Any]  # makes the caller's result out of a finished operation
+
+
 @dataclass
 class _Pending:
-    operation: Operation
-    finish: Callable[[Operation], Any]  # makes the caller's result out of a finished operation
+    """One operation, or those of a group in their order."""
+
+    operations: list[Operation]
+    finishes: list[Finish]
+    names: list[tuple[str, Ranks]]
+    grouped: bool = False
+
+    def poll(self) -> bool:
+        return all(operation.poll() for operation in self.operations)
 
 
 _lock = threading.Lock()
 _handles = itertools.count()
 _pending: dict[int, _Pending] = {}
-# Numbers of unnamed operations per kind: ranks match the k-th unnamed all-reduce with each other,
-# whatever else they do.
-_unnamed: dict[str, Iterator[int]] = {}
+# Names that may not be used again yet. A name is free once its operation was synchronized or polled
+# true, not already when it has ended here: a broadcast ends earlier on its root than elsewhere, and
+# whether a second one is refused must not depend on that.
+_taken: set[tuple[str, Ranks]] = set()
+# Numbers of unnamed operations per kind and group of ranks: its ranks match the k-th unnamed
+# all-reduce with each other, whatever else they do.
+_unnamed: dict[tuple[str, Ranks], Iterator[int]] = {}
+# Operations of a group that could not be started as a whole; kept until shutdown.
+_stranded: list[Operation] = []
 
 
-def full_name(kind: str, name: str | None) -> str:
+def full_name(kind: str, name: str | None, ranks: Ranks = ()) -> str:
     """The name under which ranks match: KIND.NAME, or KIND.noname.N for the N-th unnamed operation
     of the kind."""
     if name is not None:
         return f"{kind}.{name}"
     with _lock:
-        return f"{kind}.noname.{next(_unnamed.setdefault(kind, itertools.count(1)))}"
+        return f"{kind}.noname.{next(_unnamed.setdefault((kind, ranks), itertools.count(1)))}"
 
 
-def start(
-    kind: str,
-    name: str | None,
-    pattern: int,
-    tensor: torch.Tensor | None,
-    finish: Callable[[Operation], Any],
-    in_place: bool = True,
-    **fields: Any,
+@dataclass
+class Request:
+    """An operation to start, its tensors usable by the runtime.
+
+    output: where the result goes, which may be `tensor`; None: the operation owns it.
+    fields: further ones of the C door's declaration.
+    """
+
+    pattern: int
+    tensor: torch.Tensor | None
+    finish: Finish
+    output: torch.Tensor | None = None
+    splits: Sequence[int] = ()
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+def start(kind: str, name: str | None, request: Request, ranks: Ranks = ()) -> int:
+    """Starts an operation and returns its handle. Errors: ValueError, HorovodInternalError."""
+    return _start([full_name(kind, name, ranks)], [request], ranks, grouped=False)
+
+
+def start_group(
+    kind: str, name: str | None, requests: Sequence[Request], ranks: Ranks = ()
 ) -> int:
-    """Starts an operation on a usable tensor and returns its handle. Errors: ValueError,
-    HorovodInternalError."""
+    """Starts all operations or none; the result of the handle is the tuple of theirs."""
+    base = full_name(kind, name, ranks)
+    names = [f"{base}_{i}of{len(requests)}" for i in range(1, len(requests) + 1)]
+    return _start(names, requests, ranks, grouped=True)
+
+
+def _start(names: list[str], requests: Sequence[Request], ranks: Ranks, grouped: bool) -> int:
     runtime = world.current()
-    view = None if tensor is None else view_of(tensor)
-    operation = runtime.submit(full_name(kind, name), pattern, view, in_place, **fields)
+    keys = [(name, ranks) for name in names]
+    with _lock:
+        twice = [name for name, _ in keys if (name, ranks) in _taken]
+        if twice:
+            raise ValueError(
+                f"operation '{twice[0]}' is still pending on this rank: a name can be used again "
+                "after synchronize() of its handle; use another name"
+            )
+        _taken.update(keys)
+    operations: list[Operation] = []
+    try:
+        for name, request in zip(names, requests):
+            operations.append(_submit(runtime, name, request, ranks))
+    except BaseException:
+        # Operations that did start keep their names: the other ranks may carry them out.
+        with _lock:
+            _taken.difference_update(keys[len(operations) :])
+            if operations:
+                _stranded.extend(operations)
+        raise
     with _lock:
         handle = next(_handles)
-        _pending[handle] = _Pending(operation, finish)
+        finishes = [request.finish for request in requests]
+        _pending[handle] = _Pending(operations, finishes, keys, grouped)
     return handle
 
 
-def then(handle: int, change: Callable[[Any], Any]) -> int:
-    """Changes what `synchronize(handle)` will return."""
-    with _lock:
-        pending = _pending[handle]
-    first = pending.finish
-    pending.finish = lambda operation: change(first(operation))
-    return handle
+def _submit(runtime: Runtime, name: str, request: Request, ranks: Ranks) -> Operation:
+    view = None if request.tensor is None else view_of(request.tensor)
+    output = None
+    if request.output is not None:
+        output = view if request.output is request.tensor else view_of(request.output)
+    return runtime.submit(
+        name,
+        request.pattern,
+        view,
+        output,
+        ranks=ranks,
+        splits=request.splits,
+        **request.fields,
+    )
 
 
 def poll(handle: int) -> bool:
@@ -74,12 +137,17 @@ def poll(handle: int) -> bool:
         pending = _pending.get(handle)
     if pending is None:
         raise ValueError(f"Handle {handle} was not created or has been cleared.")
-    return pending.operation.poll()
+    done = pending.poll()
+    if done:
+        with _lock:
+            _taken.difference_update(pending.names)
+            pending.names = []
+    return done
 
 
 def synchronize(handle: int) -> Any:
     """Waits for an operation and returns its result; None for a handle that is not pending (any
-    more).
+    more). A group gives the tuple of its results.
 
     Raises HorovodInternalError when the ranks disagree or one of them failed.
     """
@@ -88,23 +156,32 @@ def synchronize(handle: int) -> Any:
     if pending is None:
         return None
     try:
-        pending.operation.wait()
-        return pending.finish(pending.operation)
+        results = []
+        for operation, finish in zip(pending.operations, pending.finishes):
+            operation.wait()
+            results.append(finish(operation))
+        return tuple(results) if pending.grouped else results[0]
     finally:
-        pending.operation.release()
+        for operation in pending.operations:
+            operation.release()
+        with _lock:
+            _taken.difference_update(pending.names)
 
 
 @world.before_shutdown
 def _release_all(aborted: bool) -> None:
     with _lock:
-        left = list(_pending.values())
+        left = [operation for pending in _pending.values() for operation in pending.operations]
+        left += _stranded
         _pending.clear()
+        _stranded.clear()
+        _taken.clear()
         _unnamed.clear()  # ranks count from one again after the next init
-    if left and not aborted and not all(pending.operation.poll() for pending in left):
+    if left and not aborted and not all(operation.poll() for operation in left):
         # Releasing waits for the peers, who may never ask for these: say so to everybody instead.
-        names = ", ".join(pending.operation.name for pending in left)
+        names = ", ".join(operation.name for operation in left)
         world.current().abort(
             f"rank {world.rank()} was shut down with operations under way: {names}"
         )
-    for pending in left:
-        pending.operation.release()
+    for operation in left:
+        operation.release()

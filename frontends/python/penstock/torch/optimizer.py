@@ -3,6 +3,7 @@ update."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -10,13 +11,17 @@ from typing import Any
 
 import torch
 
+from penstock.common.process_sets import ProcessSet, global_process_set
 from penstock.torch import state as compression_state
 from penstock.torch import world
 from penstock.torch.checks import check_arguments, check_groups, check_passes, name_parameters
 from penstock.torch.compression import Compression
 from penstock.torch.deferred import DeferredUpdates
-from penstock.torch.exchange import GradientExchange, Phase, scheme_text
-from penstock.torch.mpi_ops import Average
+from penstock.torch.exchange import GradientExchange
+from penstock.torch.loss_scaling import asked_by_scaler, warn_of_untold_scale
+from penstock.torch.mpi_ops import Adasum, Average
+from penstock.torch.phase import Phase
+from penstock.torch.settings import Settings, scheme_text
 
 
 class _DistributedOptimizer:
@@ -27,7 +32,28 @@ class _DistributedOptimizer:
     _exchange: GradientExchange
     _deferred: DeferredUpdates
     _should_synchronize: bool
-    param_groups: list[dict[str, Any]]
+    _parameter_names: dict[torch.Tensor, str]
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """torch's parameter groups. A torch ``GradScaler`` that goes through them after backward,
+        to unscale gradients or to look for infinities, finds averages: they are waited for first.
+        """
+        exchange: GradientExchange | None = self.__dict__.get("_exchange")
+        if (
+            exchange is not None
+            and exchange.touched
+            and self._should_synchronize
+            and asked_by_scaler(sys._getframe(1))
+        ):
+            warn_of_untold_scale(exchange)
+            exchange.synchronize()
+            exchange.by_scaler = True
+        return self.__dict__["param_groups"]
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self.__dict__["param_groups"] = groups
 
     # ---- Horovod's interface ----
 
@@ -72,14 +98,18 @@ class _DistributedOptimizer:
         """
         exchange = self._exchange
         if not self._should_synchronize:
-            if exchange.phase is Phase.OPEN:
+            if exchange.under_way:
                 raise AssertionError(
                     "optimizer.step() was called in optimizer.skip_synchronize() with gradients "
                     "under way. "
                     "Call optimizer.synchronize() first."
                 )
             return self._take_step(closure)
-        if exchange.phase is Phase.SYNCHRONIZED and not exchange.touched:
+        if (
+            exchange.phase is Phase.SYNCHRONIZED
+            and not exchange.touched
+            and not exchange.by_scaler
+        ):
             warnings.warn(
                 "optimizer.step() called without optimizer.skip_synchronize() context after "
                 "optimizer.synchronize(). "
@@ -106,7 +136,9 @@ class _DistributedOptimizer:
     def _take_step(self, closure: Any) -> Any:
         self._deferred.flush()
         loss = super().step() if closure is None else super().step(closure)  # type: ignore[misc]
-        self._exchange.end(applied=True)
+        # Fused optimizers get the scaler's finding and leave the step out by themselves.
+        found_inf = getattr(self, "found_inf", None)
+        self._exchange.end(applied=found_inf is None or not bool(found_inf))
         return loss
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
@@ -131,15 +163,12 @@ class _DistributedOptimizer:
         Gradients that were handed in but not waited for are dropped; call it on every rank.
         """
         own = dict(state_dict)
-        saved = (
-            {compression_state.KEY: own.pop(compression_state.KEY)}
-            if compression_state.KEY in own
-            else None
-        )
+        keys = (compression_state.KEY, compression_state.SPARSE_KEY)
+        saved = {key: own.pop(key) for key in keys if key in own}
         self._should_synchronize = True
         self._restart()
         super().load_state_dict(own)  # type: ignore[misc]
-        if saved is not None:
+        if saved:
             self.load_compression_state_dict(saved)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -178,13 +207,13 @@ class _DistributedOptimizer:
         """What compression keeps on this rank, under the key "penstock": each rank saves and loads
         its own."""
         self._deferred.flush()
-        return compression_state.save(self._exchange.set)
+        return compression_state.save(self._exchange)
 
     def load_compression_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
         """Restores what ``compression_state_dict()`` gave on this rank; the next steps equal those
         after the save."""
         self._restart()
-        compression_state.load(self._exchange.set, state_dict)
+        compression_state.load(self._exchange, state_dict)
 
     def reset_compression_state(self) -> None:
         """Forgets residuals and the like; collective. A step under way ends first. After a failure in
@@ -200,7 +229,7 @@ class _DistributedOptimizer:
         return self._exchange.set.report()
 
     def counters(self) -> dict[str, int]:
-        """Totals of this optimizer: steps, gradient_bytes, payload_bytes, messages and so on."""
+        """Totals of this optimizer: steps, gradient_bytes, payload_bytes, moved_bytes and so on."""
         return self._exchange.set.counters()
 
     def close(self) -> None:
@@ -241,8 +270,9 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     num_groups: int = 0,
     groups: Any = None,
     sparse_as_dense: bool = False,
-    process_set: Any | None = None,
+    process_set: ProcessSet = global_process_set,
     scheme: str | None = None,
+    check_parameters: bool = True,
 ) -> torch.optim.Optimizer:
     """Wraps a torch optimizer so that gradients are averaged over ranks while backward runs.
     Collective.
@@ -253,26 +283,50 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     compression: ``Compression.none``, ``Compression.fp16`` or a class with static compress and
         decompress, on top of the scheme that the configuration chooses.
     backward_passes_per_step: backward passes added up locally before gradients are averaged.
-    op: Average or Sum.
+    op: Average or Sum; Adasum in a world of one rank only, where there is nothing to add.
     gradient_predivide_factor: with Average: gradients are divided by it before the sum over ranks,
         the rest after it.
     num_groups, groups: Horovod's; checked only, for the scheduler decides which gradients travel
         together.
-    sparse_as_dense: makes sparse gradients dense; without it they are refused.
+    sparse_as_dense: sparse gradients travel dense and become sparse again; without it the ranks
+        gather each other's indices and values, past the scheme.
+    process_set: the ranks that average with each other; every rank of the world may make the
+        optimizer, and on a rank outside the set it is the user's own.
     scheme: TOML text (or the path of a .toml file) of a scheme for this optimizer instead of the
         configuration's.
+    check_parameters: compare the parameters of the ranks before the first gradient leaves, and
+        raise HorovodInternalError on every rank where they differ (a forgotten
+        ``broadcast_parameters``). False: ranks may differ.
 
     Returns an instance of a class derived from the optimizer's own, of the same name. Also in a
     world of one rank gradients go through the runtime, so that compression acts there as elsewhere.
-    Only parameters that require gradients now take part. Raises ValueError as Horovod does,
+    Only parameters that require gradients now take part. Parameters that an older
+    DistributedOptimizer had go over to this one. Raises ValueError as Horovod does,
     HorovodInternalError when ranks disagree.
+
+    Between backward and ``step()`` gradients are on their way: ``p.grad`` is not to be read then,
+    and changing it is an AssertionError. To clip averaged gradients::
+
+        loss.backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+    torch's GradScaler needs no ``synchronize()``: ``scaler.unscale_(optimizer)`` and
+    ``scaler.step(optimizer)`` wait for the averages, so clip after ``unscale_`` as usual.
     """
+    if process_set is None:
+        process_set = global_process_set
     check_arguments(
         compression, backward_passes_per_step, op, gradient_predivide_factor, process_set
     )
     check_groups(num_groups, groups)
-    named = name_parameters(optimizer.param_groups, named_parameters)
-    base = type(optimizer)
+    given = None if named_parameters is None else list(named_parameters)
+    named = name_parameters(optimizer.param_groups, given)
+    base: Any = type(optimizer)
+    if issubclass(base, _DistributedOptimizer):
+        base = base.__mro__[2]  # wrapped again: the user's own class
     made: Any = type(
         base.__name__,
         (_DistributedOptimizer, base),
@@ -289,14 +343,19 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     exchange = GradientExchange(
         lambda: wrapped.param_groups,
         named,
-        compression,
-        backward_passes_per_step,
-        op,
-        float(gradient_predivide_factor),
-        sparse_as_dense,
-        scheme_text(scheme),
+        Settings(
+            compression=compression,
+            passes=backward_passes_per_step,
+            op=Average if op == Adasum else op,
+            predivide=float(gradient_predivide_factor),
+            sparse_as_dense=sparse_as_dense,
+            process_set=process_set,
+            scheme=scheme_text(scheme),
+            check_parameters=check_parameters,
+        ),
     )
     wrapped._should_synchronize = True
+    wrapped._parameter_names = {p: name for name, p in given or named}
     wrapped._exchange = exchange
     wrapped._deferred = DeferredUpdates(
         exchange, lambda: wrapped.param_groups, lambda some: wrapped._step_on(some)

@@ -7,35 +7,51 @@ them.
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from penstock.common.runtime import GradientSet
+if TYPE_CHECKING:
+    from penstock.torch.exchange import GradientExchange
 
 KEY = "penstock"
+# Which gradients are exchanged sparse, beside the set; only there where some are.
+SPARSE_KEY = "penstock.sparse"
 
 
-def save(gradients: GradientSet) -> dict[str, torch.Tensor]:
-    """The state of a set on this rank. HorovodInternalError for a set that failed inside a step."""
-    data = gradients.save()
-    return {
-        KEY: torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        if data
-        else torch.empty(0, dtype=torch.uint8)
-    }
+def save(exchange: GradientExchange) -> dict[str, torch.Tensor]:
+    """The state of an exchange on this rank. HorovodInternalError after a failure inside a
+    step."""
+    saved = {KEY: _tensor_of(exchange.set.save())}
+    if exchange.sparse:
+        saved[SPARSE_KEY] = _tensor_of(json.dumps(exchange.sparse).encode())
+    return saved
 
 
-def load(gradients: GradientSet, state: dict[str, torch.Tensor]) -> None:
+def load(exchange: GradientExchange, state: dict[str, torch.Tensor]) -> None:
     """Restores what `save` gave. ValueError for anything else, HorovodInternalError for another
     rank's or model's."""
-    data = state.get(KEY) if isinstance(state, dict) else None
+    data = _bytes_of(state.get(KEY) if isinstance(state, dict) else None, KEY)
+    sparse = json.loads(_bytes_of(state[SPARSE_KEY], SPARSE_KEY)) if SPARSE_KEY in state else {}
+    if sparse != exchange.sparse:
+        exchange.leave_out(sparse)
+    exchange.set.load(data)
+
+
+def _tensor_of(data: bytes) -> torch.Tensor:
+    if not data:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def _bytes_of(data: Any, key: str) -> bytes:
     if not isinstance(data, torch.Tensor) or data.dtype != torch.uint8:
         raise ValueError(
             f"the state of compression is {_shape_of(data)}, expected a uint8 tensor under the key "
-            f'"{KEY}"'
+            f'"{key}"'
         )
-    gradients.load(data.detach().cpu().contiguous().numpy().tobytes())
+    return data.detach().cpu().contiguous().numpy().tobytes()
 
 
 def _shape_of(data: Any) -> str:

@@ -7,6 +7,8 @@ copy.
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 
 from penstock import _library as c
@@ -43,8 +45,27 @@ def check_tensor(tensor: torch.Tensor, allowed: frozenset[torch.dtype]) -> None:
 
 
 def usable(tensor: torch.Tensor) -> bool:
-    """True when the runtime can work in the tensor's own memory."""
-    return tensor.is_cpu and tensor.is_contiguous()
+    """True when the runtime can work in the tensor's own memory. Says once per process that tensors
+    of a device go through a copy."""
+    if not tensor.is_cpu:
+        _say_staged(tensor.device)
+        return False
+    return tensor.is_contiguous()
+
+
+_said_staged = False
+
+
+def _say_staged(device: torch.device) -> None:
+    global _said_staged
+    if _said_staged:
+        return
+    _said_staged = True
+    warnings.warn(
+        f"tensors on {device.type} are copied through host memory, there and back: this version "
+        "works on the CPU only, and each copy waits for the device",
+        stacklevel=4,
+    )
 
 
 def host_copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -6,18 +6,24 @@ Horovod's interface has one world per process; here is the one global that this 
 from __future__ import annotations
 
 import atexit
+import ctypes
+import json
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any, Callable
 
-import torch
-
 import penstock
-from penstock import _library as c
+from penstock.common import environment
+from penstock.common import process_sets as sets
+from penstock.common.exceptions import MISMATCH, HorovodInternalError
+from penstock.common.process_sets import ProcessSetTable
 from penstock.common.runtime import Runtime
-from penstock.torch.tensors import view_of
+
+# The same number in Open MPI and MPICH.
+_MPI_THREAD_MULTIPLE = 3
 
 _lock = threading.RLock()
 _runtime: Runtime | None = None
@@ -37,13 +43,13 @@ def before_shutdown(action: Callable[[bool], None]) -> Callable[[bool], None]:
 def current() -> Runtime:
     """The open runtime. Raises ValueError before init."""
     if _runtime is None:
-        raise ValueError("Horovod has not been initialized; use hvd.init().")
+        raise ValueError(sets.NOT_INITIALIZED)
     return _runtime
 
 
 def init(
     comm: Any | None = None,
-    process_sets: Sequence[Any] | None = None,
+    process_sets: Sequence[sets.ProcessSet] | str | None = None,
     config: str | None = None,
     config_text: str | None = None,
 ) -> None:
@@ -52,17 +58,24 @@ def init(
     config: path of a TOML file; default: the one named by PENSTOCK_CONFIG, or no compression over
         MPI.
     config_text: TOML text instead of a file.
-    comm, process_sets: Horovod's; only the world of all ranks is offered, so they must be empty.
+    comm: Horovod's; the world is always that of the launcher, so it must be empty.
+    process_sets: the sets to register, the same on every rank; "dynamic" (or
+        HOROVOD_DYNAMIC_PROCESS_SETS=1) to add and remove them later.
     """
     global _runtime, _owner_pid, _homogeneous
-    if comm is not None:
+    if comm is not None and not (isinstance(comm, (list, tuple)) and not comm):
         raise NotImplementedError(
-            "init(comm=...) is not offered: the world is always that of the launcher; leave it out"
+            "init(comm=...) is not offered: the world is always that of the launcher; leave it "
+            "out, and name parts of it in process_sets"
         )
-    if process_sets:
-        raise NotImplementedError(
-            "init(process_sets=...) is not offered: only the set of all ranks; leave it out"
-        )
+    dynamic = sets.dynamic_by_environment()
+    if isinstance(process_sets, str):
+        if process_sets.lower() != "dynamic":
+            raise ValueError(
+                f'process_sets is {process_sets!r}, expected a list of hvd.ProcessSet or "dynamic"'
+            )
+        dynamic, process_sets = True, None
+    wanted = list(process_sets or [])
     if config is not None and config_text is not None:
         raise ValueError("init got config and config_text, expected at most one of them")
     with _lock:
@@ -75,33 +88,45 @@ def init(
         path = "" if config is None else os.fspath(config)
         opened = Runtime(path, config_text or "", f"penstock.torch {penstock.__version__}")
         try:
-            _homogeneous = _ranks_are_even(opened)
+            table = ProcessSetTable(opened, dynamic)
+            _homogeneous = _settle_world(table, wanted)
         except BaseException:
             opened.close()
             raise
         _runtime, _owner_pid = opened, os.getpid()
+        sets.open_table(table)
+    _name_variables_without_effect(opened)
 
 
-def _ranks_are_even(runtime: Runtime) -> bool:
-    """True when all hosts have the same number of ranks."""
-    if runtime.topology.cross_size == 1:
-        return True
-    # The smallest local size, and minus the largest, in one reduction.
-    sizes = torch.tensor(
-        [runtime.topology.local_size, -runtime.topology.local_size], dtype=torch.int64
+def _settle_world(table: ProcessSetTable, wanted: Sequence[sets.ProcessSet]) -> bool:
+    """Registers the process sets of init and tells whether all hosts have the same number of
+    ranks. Collective; errors reach every rank."""
+    fault = table.fault_of(wanted)
+    asked = "refused" if fault else str([one.ranks for one in wanted])
+    topology = table.runtime.topology
+    told = table.runtime.gather_text(
+        "penstock.init", json.dumps({"process_sets": asked, "local_size": topology.local_size})
     )
-    operation = runtime.submit(
-        "penstock.init.local_size",
-        c.ALL_REDUCE,
-        view_of(sizes),
-        in_place=True,
-        reduction=c.REDUCE_MIN,
-    )
-    try:
-        operation.wait()
-    finally:
-        operation.release()
-    return int(sizes[0]) == -int(sizes[1])
+    if fault:
+        raise ValueError(f"init got process sets that cannot be: {fault}")
+    everyone = [json.loads(text) for text in told]
+    for rank, other in enumerate(everyone):
+        if other["process_sets"] != asked:
+            raise HorovodInternalError(
+                f"init got the process sets {asked} on rank {topology.rank} and "
+                f"{other['process_sets']} on rank {rank}; every rank must give the same",
+                MISMATCH,
+            )
+    table.register(wanted)
+    return len({other["local_size"] for other in everyone}) == 1
+
+
+def _name_variables_without_effect(runtime: Runtime) -> None:
+    if runtime.topology.rank != 0 or runtime.report().get("log_level") == "error":
+        return
+    said = environment.line(os.environ, runtime.topology)
+    if said:
+        print(said, file=sys.stderr, flush=True)
 
 
 def shutdown() -> None:
@@ -124,6 +149,7 @@ def _close(failure: str | None) -> None:
             except Exception as error:  # noqa: BLE001 - the runtime must be closed whatever an action meets
                 first = first or error
         _runtime = None
+        sets.open_table(None)
         closing.close()
     if first is not None and failure is None:
         raise first
@@ -185,6 +211,35 @@ def is_homogeneous() -> bool:
     return _homogeneous
 
 
+def mpi_enabled() -> bool:
+    """True when messages travel over MPI; False before init."""
+    if _runtime is None:
+        return False
+    scheme = _runtime.report()["scheme"]
+    return (scheme["transport"] or scheme["collective"]) == "mpi"
+
+
+def mpi_threads_supported() -> bool:
+    """True when MPI was started so that any thread may call it, which mpi4py beside Horovod's
+    calls would need. ValueError before init and without MPI."""
+    current()
+    if not mpi_enabled():
+        raise ValueError("Horovod MPI is not enabled; Please make sure it's installed and enabled.")
+    level = ctypes.c_int()
+    _loaded_mpi().MPI_Query_thread(ctypes.byref(level))
+    return level.value == _MPI_THREAD_MULTIPLE
+
+
+def _loaded_mpi() -> ctypes.CDLL:
+    """The MPI library that the transport has loaded into this process."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        for line in maps:
+            path = line.split(maxsplit=5)[-1].strip()
+            if os.path.basename(path).startswith("libmpi.so"):
+                return ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    raise HorovodInternalError("no libmpi.so is mapped into this process though mpi is in use")
+
+
 def report() -> dict[str, Any]:
     """Configuration in force, plugins, plans and counters of the runtime, as the core reports
     them."""
@@ -192,17 +247,23 @@ def report() -> dict[str, Any]:
 
 
 def counters() -> dict[str, int]:
-    """Totals over all optimizers of this rank: steps, gradient_bytes, payload_bytes, messages and
-    so on."""
+    """Totals over all optimizers of this rank: steps, gradient_bytes, payload_bytes (handed to the
+    transport), moved_bytes (sent to other ranks, as often as they leave), dense_moved_bytes (the
+    same without compression), messages and so on."""
     return current().counters()
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Starts writing a Chrome trace of the stages of every bucket of rank 0; on other ranks it does
-    nothing, as Horovod's. `mark_cycles` is Horovod's and has no meaning here.
+    nothing, as Horovod's. `mark_cycles` warns: there are no cycles to mark.
 
     The configuration's `[runtime] timeline` gives a file for every rank."""
-    del mark_cycles
+    if mark_cycles:
+        warnings.warn(
+            "start_timeline(mark_cycles=True) marks nothing: operations start when they are ready, "
+            "not in cycles",
+            stacklevel=2,
+        )
     if not file_path:
         raise ValueError("start_timeline got an empty path, expected the file to write")
     runtime = current()

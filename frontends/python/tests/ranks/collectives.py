@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import torch
-from support import equal, expect, run_checks
+from support import MOVABLE, REDUCIBLE, begin, equal, expect, run_checks, value
 
 import penstock.torch as hvd
 
-REDUCIBLE = [torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
-MOVABLE = REDUCIBLE + [torch.uint8, torch.int8, torch.int16]
 SHAPES = [(), (0,), (1,), (17,), (5, 3), (2, 3, 4), (1, 0, 3), (70001,)]
-
-
-def value(rank: int, shape: tuple, dtype: torch.dtype) -> torch.Tensor:
-    """Small integers, so that every type holds sums and products exactly."""
-    count = int(torch.tensor(shape).prod()) if shape else 1
-    return ((torch.arange(count) % 3) + 1 + rank).reshape(shape).to(dtype)
 
 
 def check_topology() -> None:
@@ -122,6 +114,10 @@ def check_autograd() -> None:
     x = torch.full((4,), float(rank + 1), requires_grad=True)
     hvd.allreduce(x, op=hvd.Sum).mul(float(rank)).sum().backward()
     equal(x.grad, torch.full((4,), float(sum(range(size)))))
+    x = torch.full((4,), float(rank + 1), requires_grad=True)
+    scaled = hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.5, postscale_factor=3.0)
+    scaled.mul(float(rank)).sum().backward()
+    equal(x.grad, torch.full((4,), 1.5 * sum(range(size))))
     x = torch.ones(rank + 1, 2, requires_grad=True)
     gathered = hvd.allgather(x)
     weights = torch.arange(float(gathered.numel())).reshape(gathered.shape)
@@ -129,32 +125,76 @@ def check_autograd() -> None:
     first = rank * (rank + 1) // 2
     torch.testing.assert_close(x.grad, weights[first : first + rank + 1] * size)
     x = torch.ones(3, requires_grad=True)
-    hvd.broadcast(x, 1).mul(float(rank)).sum().backward()
-    expected = sum(range(size)) / size if rank == 1 else 0.0
+    root = size - 1
+    hvd.broadcast(x, root).mul(float(rank)).sum().backward()
+    expected = sum(range(size)) / size if rank == root else 0.0
     torch.testing.assert_close(x.grad, torch.full((3,), expected))
 
 
-def check_names_match_whatever_the_order() -> None:
-    a, b = torch.full((3,), float(hvd.rank())), torch.full((3,), 10.0 + hvd.rank())
-    order = [("a", a), ("b", b)] if hvd.rank() % 2 == 0 else [("b", b), ("a", a)]
-    handles = {name: hvd.allreduce_async(t, name=name, op=hvd.Sum) for name, t in order}
-    total = float(sum(range(hvd.size())))
-    equal(hvd.synchronize(handles["a"]), torch.full((3,), total))
-    equal(hvd.synchronize(handles["b"]), torch.full((3,), total + 10.0 * hvd.size()))
+def check_average_of_integers_is_truncated() -> None:
+    size = hvd.size()
+    for dtype in (torch.int32, torch.int64):
+        for offset in (-7, 0, 7):
+            own = torch.arange(-5, 6, dtype=dtype) * 3 + offset + hvd.rank()
+            everyone = sum((torch.arange(-5, 6) * 3 + offset + r).double() for r in range(size))
+            equal(hvd.allreduce(own), (everyone / size).trunc().to(dtype))
+    # Above 2^24, where a float32 would lose the last digits.
+    big = torch.tensor([2**30 + 1, -(2**30) - 3], dtype=torch.int64) * size
+    equal(hvd.allreduce(big), big)
 
 
-def check_a_barrier_passes_while_an_operation_waits_for_its_peers() -> None:
-    tensor = torch.ones(2)
-    handle = None
-    if hvd.rank() == 0:
-        handle = hvd.allreduce_async(tensor, name="late", op=hvd.Sum)
-        assert not hvd.poll(handle)
-    hvd.barrier()
-    if handle is None:
-        handle = hvd.allreduce_async(tensor, name="late", op=hvd.Sum)
-    equal(hvd.synchronize(handle), torch.full((2,), float(hvd.size())))
+def check_average_of_equal_tensors_is_exact_on_up_to_three_ranks() -> None:
+    generator = torch.Generator().manual_seed(5)
+    for dtype in REDUCIBLE:
+        # Three times 80 has the eight bits of bfloat16.
+        own = torch.randint(-80, 80, (17, 17), generator=generator).to(dtype)
+        average = hvd.allreduce(own)
+        if hvd.size() <= 3:
+            equal(average, own)
+        else:
+            torch.testing.assert_close(average.double(), own.double(), rtol=1e-2, atol=0)
+
+
+def check_half_precision_scales_in_float32() -> None:
+    own = (torch.arange(1, 200) / 7).to(torch.float16)
+    for factor in (1 / 3, 0.1, 2.7):
+        scaled = (own.float() * torch.tensor(factor, dtype=torch.float32)).half()
+        got = hvd.allreduce(own, op=hvd.Max, prescale_factor=factor)
+        equal(got, scaled)
+        equal(hvd.allreduce(own, op=hvd.Max, postscale_factor=factor), scaled)
+
+
+def check_float32_scales_as_float32() -> None:
+    generator = torch.Generator().manual_seed(6)
+    own = torch.randn(5000, generator=generator)
+    for factor in (1 / 3, 0.1, 2.7):
+        scaled = own * torch.tensor(factor, dtype=torch.float32)
+        equal(hvd.allreduce(own, op=hvd.Max, prescale_factor=factor), scaled)
+        equal(hvd.allreduce(own, op=hvd.Max, postscale_factor=factor), scaled)
+
+
+def check_what_cannot_be_reduced_or_moved_is_refused() -> None:
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.bool, torch.complex64):
+        with expect(ValueError, "not supported"):
+            hvd.allreduce(torch.ones(3).to(dtype))
+    for move in (hvd.allgather, lambda t: hvd.broadcast(t, 0), hvd.alltoall):
+        for dtype in (torch.bool, torch.complex64):
+            with expect(ValueError, "not supported"):
+                move(torch.ones(4, hvd.size()).to(dtype))
+        with expect(ValueError, "contiguous"):
+            move(torch.ones(4, 6).t())
+    with expect(ValueError, "torch.Tensor"):
+        hvd.allreduce([1.0])
+
+
+def check_a_gradient_of_a_gradient() -> None:
+    x = torch.full((3,), 2.0, requires_grad=True)
+    y = hvd.allreduce(x**3)
+    (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    gradient.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 12.0))
 
 
 if __name__ == "__main__":
-    hvd.init()
+    begin()
     run_checks(globals())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from support import equal, expect, loss_of, make_batch, make_model, run_checks
+from support import begin, equal, expect, loss_of, make_batch, make_model, run_checks
 
 import penstock.torch as hvd
 
@@ -84,7 +84,7 @@ def check_broadcast_optimizer_state() -> None:
         if hvd.rank() == 0:
             train(optimizer, model, 3)
         before = [p.clone() for p in model.parameters()]
-        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=model)
         for p, kept in zip(model.parameters(), before):
             equal(p.detach(), kept.detach())
         got, wanted = optimizer.state_dict(), reference.state_dict()
@@ -119,5 +119,5 @@ def check_every_rank_runs_the_same_code_paths() -> None:
 
 
 if __name__ == "__main__":
-    hvd.init()
+    begin()
     run_checks(globals())

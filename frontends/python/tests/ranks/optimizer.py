@@ -79,7 +79,11 @@ def check_equals_large_batch_training() -> None:
         train(optimizer, model)
         close(model, reference(make))
         same_bits_on_all_ranks(model)
-        assert optimizer.counters()["steps"] == STEPS
+        counters = optimizer.counters()
+        assert counters["steps"] == STEPS
+        # Of float32 sums among equals both are the same but for a few bytes that count flags.
+        assert counters["dense_moved_bytes"] <= counters["moved_bytes"]
+        assert bool(counters["dense_moved_bytes"]) == (hvd.size() > 1)
         optimizer.close()
 
 
@@ -166,8 +170,10 @@ def check_backward_passes_per_step() -> None:
         loss_of(model, *make_batch(0, 4)).backward()
     with expect(AssertionError, "Gradients were computed more than backward_passes_per_step times"):
         loss_of(model, *make_batch(0, 4)).backward()
-    optimizer.step()
-    # That pass has added to gradients on their way, so ranks may differ from here on: start again.
+    # That pass has added to gradients on their way, so ranks might differ from here on.
+    with expect(AssertionError, "was changed"):
+        optimizer.step()
+    optimizer.close()
     model = make_model()
     optimizer = wrap(model, backward_passes_per_step=2)
     optimizer.set_backward_passes_per_step(1)
@@ -216,6 +222,8 @@ def check_a_parameter_unused_on_some_ranks() -> None:
             for r, (a, b) in enumerate(parts)
         ]
         (sum(losses) / hvd.size()).backward()
+        for p in plain.parameters():
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad  # as in a world of one
         other.step()
     close(model, plain)
     same_bits_on_all_ranks(model)
@@ -374,11 +382,6 @@ def check_layouts_and_sparse_gradients() -> None:
         plain(rows, images).backward()
         other.step()
     close(model, plain)
-    model = Strange()
-    optimizer = wrap(model)
-    model(torch.tensor([1]), torch.ones(1, 2, 3, 3)).backward()
-    with expect(ValueError, "table.weight", "sparse_as_dense"):
-        optimizer.step()
 
 
 def check_create_graph_is_refused() -> None:

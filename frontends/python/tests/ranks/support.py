@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -12,10 +14,35 @@ import torch
 
 import penstock.torch as hvd
 
+# Ranks that are still at it say where they stand before the launcher ends them.
+if "PENSTOCK_TEST_DEADLINE" in os.environ:
+    faulthandler.dump_traceback_later(float(os.environ["PENSTOCK_TEST_DEADLINE"]) - 10)
+
+# What can be reduced, and what can be moved.
+REDUCIBLE = [torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+MOVABLE = REDUCIBLE + [torch.uint8, torch.int8, torch.int16]
+
+
+def value(rank: int, shape: tuple, dtype: torch.dtype) -> torch.Tensor:
+    """A rank's tensor: small integers, so that every type holds sums and products exactly."""
+    count = int(torch.tensor(shape).prod()) if shape else 1
+    return ((torch.arange(count) % 3) + 1 + rank).reshape(shape).to(dtype)
+
+
+def begin() -> None:
+    """What a file of checks does before them, unless it has a function of this name itself."""
+    hvd.init()
+
 
 def run_checks(names: dict[str, object]) -> None:
-    """Runs every function named check_*, in the order of definition, and says which failed. Call
-    after init()."""
+    """Runs every function named check_*, in the order of definition, says which failed, and shuts
+    down. Call after init()."""
+    check_all(names)
+    print("all checks passed", flush=True)
+
+
+def check_all(names: dict[str, object]) -> None:
+    """As run_checks, without a word when all is well."""
     torch.set_num_threads(1)
     checks = {n: f for n, f in names.items() if n.startswith("check_") and callable(f)}
     assert checks, "no check was found"
@@ -31,7 +58,6 @@ def run_checks(names: dict[str, object]) -> None:
             )
             raise
     hvd.shutdown()
-    print("all checks passed", flush=True)
 
 
 @contextmanager

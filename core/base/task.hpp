@@ -1,0 +1,52 @@
+// Something that another thread is asked to do, and the wait for its end.
+#pragma once
+
+#include "core/base/status.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+namespace penstock {
+
+// Shared between who asks and who does it: either may let go first.
+class Task {
+ public:
+  explicit Task(std::function<Status()> body) : body_(std::move(body)) {}
+
+  // By the other thread, once.
+  void carry_out() {
+    Status status = body_();
+    std::lock_guard lock(mutex_);
+    status_ = std::move(status);
+    done_ = true;
+    ended_.notify_all();
+  }
+  Status wait() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] { return done_; });
+    return status_;
+  }
+  // True when it ended in time; it is left to itself otherwise, and so must own what it refers to.
+  bool wait_for(uint64_t limit_us, Status& status) {
+    constexpr uint64_t kLongest = uint64_t{1} << 50;  // longer ones overflow the clock
+    std::unique_lock lock(mutex_);
+    if (!ended_.wait_for(lock, std::chrono::microseconds(std::min(limit_us, kLongest)),
+                         [&] { return done_; }))
+      return false;
+    status = status_;
+    return true;
+  }
+
+ private:
+  std::function<Status()> body_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool done_ = false;
+  Status status_;
+};
+
+}  // namespace penstock

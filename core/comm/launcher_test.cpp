@@ -1,0 +1,75 @@
+#include "core/comm/launcher.hpp"
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+
+namespace penstock {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+GetEnvironment with(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+std::string said(uint32_t rank, uint32_t size, std::map<std::string, std::string> variables) {
+  return std::string(check_launcher(rank, size, "mpi", with(std::move(variables))).message());
+}
+
+TEST(Launcher, WorldOfOneAmongSeveralNamesTheVariableBothNumbersAndTheRemedy) {
+  for (const std::string name :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE", "HOROVOD_SIZE"})
+    EXPECT_THAT(said(0, 1, {{name, "4"}}),
+                AllOf(HasSubstr("this process is alone over 'mpi'"), HasSubstr(name + "=4"),
+                      HasSubstr("4 separate models"), HasSubstr("penstock run -np")))
+        << name;
+}
+
+TEST(Launcher, RanksThatHaveAllMetAreRight) {
+  EXPECT_EQ(said(2, 4, {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}}), "");
+  EXPECT_EQ(said(0, 1, {}), "");
+  EXPECT_EQ(said(0, 1, {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}), "");
+}
+
+TEST(Launcher, RanksThatAreMissingAreAnError) {
+  EXPECT_THAT(said(0, 2, {{"WORLD_SIZE", "8"}}),
+              AllOf(HasSubstr("2 ranks have met"), HasSubstr("WORLD_SIZE=8")));
+}
+
+TEST(Launcher, RankThatDiffersIsAnError) {
+  EXPECT_THAT(said(0, 4, {{"WORLD_SIZE", "4"}, {"RANK", "3"}}),
+              AllOf(HasSubstr("this process is rank 0"), HasSubstr("RANK=3")));
+}
+
+TEST(Launcher, SlurmSpeaksOfThisProcessOnlyInsideAStep) {
+  EXPECT_EQ(said(0, 1, {{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), "");
+  EXPECT_THAT(said(0, 1, {{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "3"}}),
+              HasSubstr("SLURM_NTASKS=4"));
+}
+
+TEST(Launcher, OneThatAgreesOutweighsOthersThatAreNestedOrLeftOver) {
+  EXPECT_EQ(said(1, 4,
+                 {{"OMPI_COMM_WORLD_SIZE", "4"},
+                  {"OMPI_COMM_WORLD_RANK", "1"},
+                  {"SLURM_STEP_NUM_TASKS", "2"},
+                  {"WORLD_SIZE", "16"},
+                  {"RANK", "0"}}),
+            "");
+}
+
+TEST(Launcher, LauncherOfASingleProcessDoesNotForbidRanksAsThreads) {
+  EXPECT_EQ(said(3, 4, {{"WORLD_SIZE", "1"}, {"RANK", "0"}}), "");
+}
+
+TEST(Launcher, VariablesThatAreNoNumbersSayNothing) {
+  EXPECT_EQ(said(0, 1, {{"WORLD_SIZE", "four"}, {"PMI_SIZE", ""}, {"HOROVOD_SIZE", "-2"}}), "");
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,106 @@
+#include "core/control/activity.hpp"
+
+#include "core/control/protocol.hpp"
+#include "core/control/socket.hpp"
+
+namespace penstock {
+
+using control::now_us;
+using control::seconds;
+
+namespace {
+
+// A younger activity is told without its age, a shorter call not at all.
+constexpr uint64_t kWorthTellingUs = 1'000'000;
+
+std::string text_of(const Activity::Steps& steps) {
+  const uint64_t step = steps.step.load();
+  switch (steps.phase.load()) {
+    case Activity::Phase::computes:
+      return fmt::format("gradients of step {} of set '{}'", step, steps.set);
+    case Activity::Phase::waits:
+      return fmt::format("wait for step {} of set '{}'", step, steps.set);
+    case Activity::Phase::ended:
+      return fmt::format("end of step {} of set '{}'", step, steps.set);
+    default:
+      return fmt::format("made set '{}'", steps.set);
+  }
+}
+
+}  // namespace
+
+PluginCall::PluginCall(CallSlot* slot, std::string_view kind, std::string_view name,
+                       std::string_view stage, std::string_view where, std::string_view set,
+                       uint64_t step)
+    : slot_(slot), call_{kind, name, stage, where, set, step, 0} {
+  if (slot_ == nullptr) return;
+  call_.since_us = now_us();
+  const std::lock_guard lock(slot_->mutex_);
+  outer_ = std::exchange(slot_->call_, &call_);
+}
+
+PluginCall::~PluginCall() {
+  if (slot_ == nullptr) return;
+  const std::lock_guard lock(slot_->mutex_);
+  slot_->call_ = outer_;
+}
+
+std::optional<CallSlot::Long> CallSlot::lasting(uint64_t at_least_us) const {
+  const std::lock_guard lock(mutex_);
+  if (call_ == nullptr) return std::nullopt;
+  const uint64_t now = now_us();
+  const uint64_t lasted = now - std::min(now, call_->since_us);
+  if (lasted < at_least_us) return std::nullopt;
+  std::string text = fmt::format("{} of {}", call_->stage, call_->kind);
+  if (!call_->name.empty()) text += fmt::format(" '{}'", call_->name);
+  if (!call_->where.empty()) text += fmt::format(" for {}", call_->where);
+  if (!call_->set.empty()) text += fmt::format(" of set '{}', step {}", call_->set, call_->step);
+  return Long{std::move(text), lasted, call_->since_us};
+}
+
+void Activity::Steps::at(Phase now, uint64_t at_step) {
+  step.store(at_step, std::memory_order_relaxed);
+  phase.store(now, std::memory_order_relaxed);
+  since_us.store(now_us(), std::memory_order_release);
+}
+
+void Activity::did(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  did_.assign(text);
+  did_us_ = now_us();
+}
+
+std::shared_ptr<Activity::Steps> Activity::add_set(std::string name) {
+  auto steps = std::make_shared<Steps>(std::move(name));
+  steps->at(Phase::rests, 0);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sets_, [&](const auto& other) { return other->set == steps->set; });
+  sets_.push_back(steps);
+  return steps;
+}
+
+std::string Activity::text() const {
+  for (const CallSlot* slot : {&engine, &transport})
+    if (const auto call = slot->lasting(kWorthTellingUs))
+      return fmt::format("{}, which has lasted {}", call->text, seconds(call->lasted_us));
+  const std::lock_guard lock(mutex_);
+  std::string text = did_;
+  uint64_t since_us = did_us_;
+  for (const auto& steps : sets_) {
+    if (steps->since_us.load() <= since_us) continue;
+    since_us = steps->since_us.load();
+    text = text_of(*steps);
+  }
+  const uint64_t now = now_us();
+  if (text.empty() || now < since_us + kWorthTellingUs) return text;
+  return fmt::format("{}, {} ago", text, seconds(now - since_us));
+}
+
+std::vector<std::pair<std::string, uint64_t>> Activity::steps_done() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<std::string, uint64_t>> done;
+  for (const auto& steps : sets_) done.emplace_back(steps->set, steps->steps_done.load());
+  return done;
+}
+
+}  // namespace penstock

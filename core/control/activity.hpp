@@ -1,0 +1,100 @@
+// What this rank is doing: for the messages of the others, who wait for it, and for warnings about
+// plugin calls that do not return.
+//
+// On the step path nothing here allocates: texts are made when somebody looks.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+// The plugin call that a thread is in, if any. One per thread that calls plugins.
+class CallSlot {
+ public:
+  // Views stay valid until the call ends.
+  struct Call {
+    std::string_view kind;   // "compressor"
+    std::string_view name;   // of the instance, or empty
+    std::string_view stage;  // "encode"
+    std::string_view where;  // "bucket 3", or empty
+    std::string_view set;    // name, or empty
+    uint64_t step = 0;
+    uint64_t since_us = 0;
+  };
+  // [any] "encode of compressor 'topk' for bucket 3 of set 'model', step 12" and how long it has
+  // lasted; none when no call lasts for at least this long.
+  struct Long {
+    std::string text;
+    uint64_t lasted_us = 0;
+    uint64_t since_us = 0;
+  };
+  std::optional<Long> lasting(uint64_t at_least_us) const;
+
+ private:
+  friend class PluginCall;
+  mutable std::mutex mutex_;  // of the thread that calls, and of whoever looks: never contended
+  const Call* call_ = nullptr;
+};
+
+// A plugin call, from its making to its end.
+class PluginCall {
+ public:
+  PluginCall(CallSlot* slot, std::string_view kind, std::string_view name, std::string_view stage,
+             std::string_view where = {}, std::string_view set = {}, uint64_t step = 0);
+  ~PluginCall();
+  PluginCall(const PluginCall&) = delete;
+  PluginCall& operator=(const PluginCall&) = delete;
+
+ private:
+  CallSlot* slot_;
+  CallSlot::Call call_;
+  const CallSlot::Call* outer_ = nullptr;
+};
+
+class Activity {
+ public:
+  enum class Phase : uint32_t { rests, computes, waits, ended };
+
+  // The steps of one set. Written by the set's threads, read by the watch thread.
+  struct Steps {
+    explicit Steps(std::string name) : set(std::move(name)) {}
+    void at(Phase now, uint64_t step);
+    // Every message of the steps below `count` has ended on this rank.
+    void done(uint64_t count) { steps_done.store(count, std::memory_order_release); }
+
+    const std::string set;
+    std::atomic<uint64_t> steps_done{0};
+    std::atomic<uint64_t> step{0};
+    std::atomic<Phase> phase{Phase::rests};
+    std::atomic<uint64_t> since_us{0};
+  };
+
+  // [any] Something outside steps, in the past: "asked for operation 'x'".
+  void did(std::string_view text);
+  // [control] Kept to the end of the run; another set of the same name takes its place.
+  std::shared_ptr<Steps> add_set(std::string name);
+
+  // [any] What it does, or did last, and since when.
+  std::string text() const;
+  // [any] Per set, how many steps are over on this rank.
+  std::vector<std::pair<std::string, uint64_t>> steps_done() const;
+
+  CallSlot engine;     // compressors and memories
+  CallSlot transport;  // collectives
+
+ private:
+  mutable std::mutex mutex_;
+  std::string did_;
+  uint64_t did_us_ = 0;
+  std::vector<std::shared_ptr<Steps>> sets_;
+};
+
+}  // namespace penstock

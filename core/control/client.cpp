@@ -1,0 +1,313 @@
+#include "core/control/client.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace penstock {
+
+using control::Kind;
+using control::now_us;
+using control::Reply;
+using control::Writer;
+
+namespace {
+
+constexpr uint64_t kConnectUs = 500'000;  // for one address: some of them may lead nowhere
+constexpr uint64_t kWelcomeUs = 2'000'000;
+constexpr uint64_t kWelcomeBytes = 4096;    // before the server has proven to be ours
+constexpr size_t kAddressListBytes = 8192;  // of rank 0: more than any host should have
+constexpr uint64_t kRetryUs = 50'000;       // between two rounds over all addresses
+constexpr uint64_t kFarewellUs = 2'000'000;
+constexpr uint64_t kAbortLingerUs = 1'000'000;  // enough for an abort to reach the others
+
+struct Address {
+  std::string token;
+  std::vector<std::string> hosts;
+  uint16_t port = 0;
+};
+
+// "token|ip1,ip2|port"; a text that starts with "!" is the reason why rank 0 has no server.
+Result<Address> parse_address(std::string_view text) {
+  if (text.starts_with('!')) return peer_failed("rank 0: {}", text.substr(1));
+  const size_t first = text.find('|');
+  const size_t second = text.find('|', first == std::string_view::npos ? first : first + 1);
+  Address address;
+  if (second != std::string_view::npos) {
+    address.token = text.substr(0, first);
+    std::string_view hosts = text.substr(first + 1, second - first - 1);
+    while (!hosts.empty()) {
+      const size_t comma = std::min(hosts.find(','), hosts.size());
+      address.hosts.emplace_back(hosts.substr(0, comma));
+      hosts.remove_prefix(std::min(comma + 1, hosts.size()));
+    }
+    const std::string_view port = text.substr(second + 1);
+    std::from_chars(port.data(), port.data() + port.size(), address.port);
+  }
+  if (address.hosts.empty() || address.port == 0) {
+    return invalid_payload("control: address of rank 0 is '{}', expected 'token|ip,ip,...|port'",
+                           control::excerpt(text));
+  }
+  return address;
+}
+
+}  // namespace
+
+Control::Client::Client(Options options) : options_(std::move(options)) {
+  options_.deadline_us = std::max<uint64_t>(options_.deadline_us, 10'000);
+  options_.heartbeat_us =
+      std::clamp<uint64_t>(options_.heartbeat_us, 1'000, options_.deadline_us / 4);
+  if (options_.warning_us != 0)
+    options_.warning_us = std::max<uint64_t>(options_.warning_us, 1'000);
+  if (options_.activity == nullptr) options_.activity = std::make_shared<Activity>();
+}
+
+// ---- Start ----
+
+Status Control::Client::start() {
+  if (options_.size == 0 || options_.rank >= options_.size) {
+    return invalid_argument("control: rank is {} of {}, expected a rank below the number of ranks",
+                            options_.rank, options_.size);
+  }
+  PENSTOCK_TRY(wakeup_.open());
+  if (options_.size == 1) {
+    local_ = std::make_unique<control::State>(state_options(), [this](uint32_t, std::string frame) {
+      local_frames_.push_back(std::move(frame));
+    });
+    PENSTOCK_TRY(local_->join(0, now_us()));
+  } else {
+    PENSTOCK_TRY(connect());
+  }
+  heard_us_ = beat_at_us_ = now_us();
+  thread_ = std::thread([this] { loop(); });
+  return wait_until_ready();
+}
+
+control::State::Options Control::Client::state_options() const {
+  return {.size = options_.size,
+          .deadline_us = options_.deadline_us,
+          .pulse_us = options_.heartbeat_us,
+          .warning_us = options_.warning_us,
+          .start_us = now_us(),
+          .busy_limit_us = options_.busy_limit_us,
+          .circle_us = options_.circle_us};
+}
+
+// Starts the server and returns where it is to be found.
+Result<std::string> Control::Client::serve() {
+  PENSTOCK_ASSIGN(const std::string token, control::make_token());
+  PENSTOCK_ASSIGN(const std::vector<std::string> own, control::own_addresses());
+  // Without a loopback interface the others must come from outside, though they are here.
+  const bool only_here = options_.all_are_here && control::is_loopback(own.front());
+  PENSTOCK_ASSIGN(server_, control::Server::start(state_options(), token, only_here));
+  std::vector<std::string> hosts;
+  size_t bytes = 0;
+  for (const std::string& address : own) {
+    if (control::is_loopback(address) != only_here) continue;
+    bytes += address.size() + 1;
+    if (bytes > kAddressListBytes) break;
+    hosts.push_back(address);
+  }
+  // Loopback alone, though some ranks are elsewhere: they will say that they cannot come.
+  if (hosts.empty()) hosts = own;
+  return fmt::format("{}|{}|{}", token, fmt::join(hosts, ","), server_->port());
+}
+
+Status Control::Client::connect() {
+  const uint64_t until_us = now_us() + options_.deadline_us;
+  std::string mine;
+  Status own;
+  if (options_.rank == 0) {
+    // The others wait in the broadcast: they get the reason should this fail.
+    Result<std::string> served = serve();
+    own = served.status();
+    mine = own.ok() ? std::move(*served) : fmt::format("!{}", own.message());
+  }
+  if (!options_.exchange_address)
+    return invalid_argument("control: exchange_address is missing for {} ranks", options_.size);
+  PENSTOCK_ASSIGN(const std::string text, options_.exchange_address(mine));
+  PENSTOCK_TRY(own);
+  PENSTOCK_ASSIGN(Address address, parse_address(text));
+  // The token is shown to rank 0's host alone: not to this host where rank 0 is not on it.
+  address.hosts = control::reachable(address.hosts, options_.server_is_here);
+  if (address.hosts.empty())
+    return failed_precondition(
+        "control: rank 0 is on another host, and every address of its own ({}) is also one of this "
+        "host or loopback; give rank 0's host an IPv4 address that the others can reach",
+        control::excerpt(text.substr(text.find('|') + 1)));
+  const control::Hello hello{address.token, options_.rank, options_.size};
+  Status last;
+  do {
+    for (const std::string& host : address.hosts) {
+      Result<control::Link> link = greet(host, address.port, hello, until_us);
+      if (link.ok()) {
+        link_.emplace(std::move(*link));
+        return {};
+      }
+      last = link.status();
+      if (last.code() != Code::peer_failed) return last;
+    }
+    poll(nullptr, 0, control::poll_milliseconds(kRetryUs));
+  } while (now_us() < until_us);
+  return deadline_exceeded(
+      "control: rank {} reached rank 0 at none of its addresses {} within {}; last: {}",
+      options_.rank, fmt::join(address.hosts, ", "), control::seconds(options_.deadline_us),
+      last.message());
+}
+
+// PEER_FAILED: another address or a later attempt may do better.
+Result<control::Link> Control::Client::greet(const std::string& address, uint16_t port,
+                                             const control::Hello& hello, uint64_t until_us) {
+  const auto left_us = [&](uint64_t most_us) {
+    return std::min(most_us, until_us - std::min(until_us, now_us()));
+  };
+  PENSTOCK_ASSIGN(control::Handle socket, control::connect_to(address, port, left_us(kConnectUs)));
+  control::Link link(std::move(socket), kWelcomeBytes);
+  link.send(control::encode(hello));
+  PENSTOCK_TRY(link.flush());
+  const uint64_t welcome_by_us = now_us() + left_us(kWelcomeUs);
+  Status open;
+  while (true) {
+    Result<std::optional<std::string>> body = link.next();
+    if (!body.ok())
+      return peer_failed("{}:{} is no control server: {}", address, port, body.status().message());
+    if (body->has_value()) {
+      control::Reader reader(**body);
+      const auto kind = static_cast<Kind>(reader.u8());
+      if (kind == Kind::rejected) return failed_precondition("{}", reader.text());
+      if (kind != Kind::welcome)
+        return peer_failed("{}:{} is no control server of this run", address, port);
+      break;
+    }
+    // What came before the end still counts: a refusal is the server's last word.
+    PENSTOCK_TRY(open);
+    const uint64_t now = now_us();
+    if (now >= welcome_by_us || !control::wait_for(link.descriptor(), false, welcome_by_us - now)) {
+      return peer_failed("{}:{} did not answer", address, port);
+    }
+    open = link.receive();
+  }
+  // More frames may be in its buffer already.
+  link.set_limit(control::kMaxFrameBytes);
+  return link;
+}
+
+Status Control::Client::wait_until_ready() {
+  std::unique_lock lock(mutex_);
+  // Ends without a timeout of its own: the server gives up at the deadline, and so does the watch
+  // thread on the server.
+  changed_.wait(lock, [&] { return ready_ || !abort_reason_.ok(); });
+  return abort_reason_;
+}
+
+// ---- Calls ----
+
+uint64_t Control::Client::call(const std::function<std::string(uint64_t id)>& make,
+                               Handler handler) {
+  Status refused;
+  uint64_t id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!abort_reason_.ok()) {
+      refused = abort_reason_;
+    } else if (leaving_) {
+      refused = penstock::aborted("control was stopped on rank {}", options_.rank);
+    } else {
+      id = next_id_++;
+      std::string frame = make(id);
+      if (frame.size() <= control::kMaxFrameBytes / 2) {
+        handlers_[id] = std::move(handler);
+        queue_.push_back(std::move(frame));
+      } else {
+        refused = invalid_argument("control: a message has {} bytes, expected at most {}",
+                                   frame.size(), control::kMaxFrameBytes / 2);
+      }
+    }
+  }
+  if (!refused.ok()) {
+    handler(Reply{.status = refused});
+    return 0;
+  }
+  wakeup_.signal();
+  return id;
+}
+
+void Control::Client::withdraw(uint64_t id) {
+  if (id == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    handlers_.erase(id);
+  }
+  send(Writer(Kind::withdraw).u64(id).frame());
+}
+
+void Control::Client::send(std::string frame) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_ || !abort_reason_.ok()) return;
+    queue_.push_back(std::move(frame));
+  }
+  wakeup_.signal();
+}
+
+Reply Control::Client::call_and_wait(const std::function<std::string(uint64_t id)>& make) {
+  // The handler is always called before the watch thread ends, so the waiter may live on this
+  // stack.
+  std::mutex mutex;
+  std::condition_variable answered;
+  std::optional<Reply> answer;
+  call(make, [&](Reply reply) {
+    // Notified under the lock: the waiter is gone as soon as it gets it.
+    const std::lock_guard lock(mutex);
+    answer = std::move(reply);
+    answered.notify_one();
+  });
+  std::unique_lock lock(mutex);
+  answered.wait(lock, [&] { return answer.has_value(); });
+  return std::move(*answer);
+}
+
+void Control::Client::note(std::string_view text) {
+  options_.activity->did(text);
+}
+
+void Control::Client::abort(const Status& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!abort_reason_.ok()) return;
+    set_abort(reason);
+    if (!leaving_) queue_.push_back(Writer(Kind::abort).text(reason.message()).frame());
+  }
+  wakeup_.signal();
+}
+
+Status Control::Client::abort_reason() const {
+  const std::lock_guard lock(mutex_);
+  return abort_reason_;
+}
+
+// ---- Stop ----
+
+void Control::Client::stop() {
+  if (!thread_.joinable()) return;
+  bool given_up = false;
+  {
+    std::unique_lock lock(mutex_);
+    if (!leaving_) {
+      leaving_ = true;
+      queue_.push_back(Writer(Kind::goodbye).frame());
+    }
+    wakeup_.signal();
+    changed_.wait_for(lock, std::chrono::microseconds(kFarewellUs), [&] { return farewell_; });
+    stopping_ = true;
+    given_up = !abort_reason_.ok();
+  }
+  wakeup_.signal();
+  thread_.join();
+  link_.reset();
+  if (server_)
+    server_->stop(given_up ? std::min(kAbortLingerUs, options_.linger_us) : options_.linger_us);
+}
+
+}  // namespace penstock

@@ -1,0 +1,95 @@
+// The client side of Control: one connection and the watch thread that does all its work.
+//
+// Other threads put frames into a queue and wake the watch thread; answers come back through
+// handlers that it runs. In a world of one the other end is a control::State of its own instead of
+// a socket.
+#pragma once
+
+#include "core/control/control.hpp"
+#include "core/control/server.hpp"
+#include "core/control/socket.hpp"
+#include "core/control/state.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace penstock {
+
+class Control::Client {
+ public:
+  explicit Client(Options options);
+  ~Client() { stop(); }
+
+  Status start();
+  void stop();
+
+  // Called once, with the server's reply or with the reason why none will come.
+  using Handler = std::function<void(control::Reply reply)>;
+  // Sends the frame that `make` builds around a fresh id, which is returned; 0 when refused.
+  uint64_t call(const std::function<std::string(uint64_t id)>& make, Handler handler);
+  control::Reply call_and_wait(const std::function<std::string(uint64_t id)>& make);
+
+  // The answer is wanted no more: neither is its handler called, unless it is being called.
+  void withdraw(uint64_t id);
+  // Something that has no answer.
+  void send(std::string frame);
+
+  void note(std::string_view text);
+  void abort(const Status& reason);
+  Status abort_reason() const;
+  const Options& options() const { return options_; }
+
+ private:
+  control::State::Options state_options() const;
+  Status connect();
+  Result<std::string> serve();
+  Result<control::Link> greet(const std::string& address, uint16_t port,
+                              const control::Hello& hello, uint64_t until_us);
+  Status wait_until_ready();
+
+  // The watch thread.
+  void loop();
+  void wait(uint64_t now);
+  void send_queued(uint64_t now);
+  void talk_to_server(uint64_t now);
+  void receive_frames();
+  void receive_one(std::string_view body);
+  void server_lost(std::string_view how);
+  void announce_abort();
+  void set_abort(const Status& reason);
+  void fail_all(const Status& reason);
+
+  Options options_;
+  std::string token_;
+  std::unique_ptr<control::Server> server_;  // rank 0 of several
+  control::Wakeup wakeup_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> queue_;  // frames to send
+  std::map<uint64_t, Handler> handlers_;
+  uint64_t next_id_ = 1;
+  Status abort_reason_;
+  bool abort_announced_ = false;
+  bool ready_ = false;     // every rank is connected
+  bool leaving_ = false;   // goodbye was queued
+  bool farewell_ = false;  // the server has answered it, or is gone
+  bool stopping_ = false;  // the watch thread ends
+
+  // The watch thread's own.
+  std::optional<control::Link> link_;
+  std::unique_ptr<control::State> local_;  // world of one
+  std::deque<std::string> local_frames_;   // from local_, with their length in front
+  uint64_t beat_at_us_ = 0;
+  uint64_t heard_us_ = 0;
+  std::string server_note_;  // what rank 0 did last
+  std::thread thread_;
+};
+
+}  // namespace penstock

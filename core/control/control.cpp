@@ -1,0 +1,160 @@
+#include "core/control/control.hpp"
+
+#include "core/control/client.hpp"
+
+#include <numeric>
+
+namespace penstock {
+
+using control::Kind;
+using control::Meet;
+using control::Purpose;
+using control::Reply;
+using control::Writer;
+
+namespace {
+
+std::vector<uint32_t> all_if_empty(const std::vector<uint32_t>& ranks, uint32_t size) {
+  if (!ranks.empty()) return ranks;
+  std::vector<uint32_t> all(size);
+  std::iota(all.begin(), all.end(), 0u);
+  return all;
+}
+
+// A timeout of 0 means none on the wire; for a caller it means not to wait.
+uint64_t at_least_one(uint64_t timeout_us) {
+  return std::max<uint64_t>(timeout_us, 1);
+}
+
+penstock_status* store_put(void* context, penstock_str key, penstock_str value) {
+  return to_c(static_cast<Control*>(context)->put(view(key), view(value)));
+}
+
+penstock_status* store_get(void* context, penstock_str key, uint64_t timeout_us, void* sink_context,
+                           void (*sink)(void* sink_context, penstock_str value)) {
+  const Result<std::string> value = static_cast<Control*>(context)->get(view(key), timeout_us);
+  if (!value.ok()) return to_c(value.status());
+  sink(sink_context, str(value.value()));
+  return nullptr;
+}
+
+}  // namespace
+
+Control::Control(std::unique_ptr<Client> client) : client_(std::move(client)) {
+  store_.struct_size = sizeof(store_);
+  store_.context = this;
+  store_.put = store_put;
+  store_.get = store_get;
+}
+
+Control::~Control() = default;
+
+Result<std::unique_ptr<Control>> Control::start(Options options) {
+  auto client = std::make_unique<Client>(std::move(options));
+  PENSTOCK_TRY(client->start());
+  return std::unique_ptr<Control>(new Control(std::move(client)));
+}
+
+Status Control::put(std::string_view key, std::string_view value) {
+  return client_
+      ->call_and_wait(
+          [&](uint64_t id) { return Writer(Kind::put).u64(id).text(key).text(value).frame(); })
+      .status;
+}
+
+Result<std::string> Control::get(std::string_view key, uint64_t timeout_us) {
+  Reply reply = client_->call_and_wait(
+      [&](uint64_t id) { return Writer(Kind::get).u64(id).text(key).u64(timeout_us).frame(); });
+  if (!reply.status.ok()) return reply.status;
+  return std::move(reply.value);
+}
+
+Result<std::vector<std::string>> Control::gather(std::string_view topic, std::string_view text,
+                                                 const std::vector<uint32_t>& ranks,
+                                                 uint64_t timeout_us) {
+  Reply reply = client_->call_and_wait([&](uint64_t id) {
+    return encode(Meet{id, Purpose::meeting, std::string(topic), all_if_empty(ranks, size()), "",
+                       std::string(text), at_least_one(timeout_us)});
+  });
+  if (!reply.status.ok()) return reply.status;
+  return std::move(reply.details);
+}
+
+Status Control::agree(std::string_view topic, std::string_view text,
+                      const std::vector<uint32_t>& ranks, uint64_t timeout_us) {
+  return client_
+      ->call_and_wait([&](uint64_t id) {
+        return encode(Meet{id, Purpose::meeting, std::string(topic), all_if_empty(ranks, size()),
+                           std::string(text), "", at_least_one(timeout_us)});
+      })
+      .status;
+}
+
+Status Control::refuse(std::string_view topic, const Status& why,
+                       const std::vector<uint32_t>& ranks) {
+  // Success is no reason; the answer would only repeat the reason.
+  if (why.ok()) return why;
+  (void)client_->call_and_wait([&](uint64_t id) {
+    Meet meet{id, Purpose::meeting, std::string(topic), all_if_empty(ranks, size()), "", "", 0};
+    meet.refusal = why.message();
+    return encode(meet);
+  });
+  return why;
+}
+
+uint64_t Control::step_wait(std::string_view set, uint64_t step, const std::vector<uint32_t>& ranks,
+                            Ended ended) {
+  return client_->call(
+      [&](uint64_t id) {
+        Meet meet{id, Purpose::step, fmt::format("step {} of set '{}'", step, set), ranks, "", "",
+                  0};
+        meet.set = set;
+        meet.step = step;
+        return encode(meet);
+      },
+      [ended = std::move(ended)](Reply reply) { ended(std::move(reply.status)); });
+}
+
+void Control::step_wait_over(uint64_t id) {
+  client_->withdraw(id);
+}
+
+uint64_t Control::request(OperationRequest request, Answer answer) {
+  return client_->call(
+      [&](uint64_t id) {
+        return encode(Meet{id, Purpose::operation, std::move(request.name),
+                           all_if_empty(request.ranks, size()), std::move(request.signature),
+                           std::move(request.detail), 0});
+      },
+      [answer = std::move(answer)](Reply reply) {
+        answer(reply.status, {reply.sequence, reply.group, reply.serial, std::move(reply.details)});
+      });
+}
+
+void Control::blocked(uint64_t request) {
+  client_->send(Writer(Kind::blocked).u64(request).frame());
+}
+
+void Control::note(std::string_view text) {
+  client_->note(text);
+}
+void Control::abort(const Status& reason) {
+  client_->abort(reason);
+}
+bool Control::aborted() const {
+  return !client_->abort_reason().ok();
+}
+Status Control::abort_reason() const {
+  return client_->abort_reason();
+}
+void Control::stop() {
+  client_->stop();
+}
+uint32_t Control::rank() const {
+  return client_->options().rank;
+}
+uint32_t Control::size() const {
+  return client_->options().size;
+}
+
+}  // namespace penstock

@@ -1,0 +1,185 @@
+#include "core/control/server.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+
+namespace penstock::control {
+
+namespace {
+
+// A stranger that has not said hello by then is dropped.
+constexpr uint64_t kHelloUs = 5'000'000;
+// Connections that are not members, at most: strangers must not use up the descriptors.
+constexpr size_t kStrangers = 256;
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(const State::Options& options, std::string token,
+                                              bool only_here) {
+  std::unique_ptr<Server> server(new Server(options, std::move(token)));
+  PENSTOCK_TRY(server->wakeup_.open());
+  PENSTOCK_ASSIGN(server->listener_, listen_on(only_here));
+  server->thread_ = std::thread([raw = server.get()] { raw->loop(); });
+  return server;
+}
+
+Server::Server(const State::Options& options, std::string token)
+    : options_(options),
+      token_(std::move(token)),
+      state_(options, [this](uint32_t rank, std::string frame) { send(rank, frame); }) {}
+
+Server::~Server() {
+  stop(0);
+}
+
+void Server::stop(uint64_t linger_us) {
+  if (!thread_.joinable()) return;
+  stop_by_us_ = now_us() + linger_us;
+  wakeup_.signal();
+  thread_.join();
+}
+
+void Server::loop() {
+  uint64_t last_us = now_us();
+  while (true) {
+    wait(last_us);
+    const uint64_t now = now_us();
+    // The process was stopped, or starved: the silence is ours.
+    if (now - last_us > options_.deadline_us / 2 && now - last_us > 2 * options_.pulse_us)
+      state_.forgive(now);
+    last_us = now;
+    accept_new(now);
+    // Bytes first: silence is judged by what has arrived.
+    for (Connection& connection : connections_) serve(connection, now);
+    state_.tick(now);
+    const bool time_is_up = now >= stop_by_us_;
+    if (time_is_up) state_.close();
+    flush_all();
+    std::erase_if(connections_, [](const Connection& connection) { return connection.closed; });
+    if (time_is_up || has_served()) return;
+  }
+}
+
+void Server::flush_all() {
+  // Rank 0 is told last: what it learns may end its process, and with it this server. A peer that
+  // fails while it is written to gives everyone something more to hear, hence the second round.
+  const auto flush = [this](bool own) {
+    for (Connection& connection : connections_) {
+      if (connection.closed || (connection.member && connection.rank == 0) != own) continue;
+      if (Status status = connection.link.flush(); !status.ok()) lose(connection, status.message());
+      if (connection.closing && !connection.link.wants_to_write()) connection.closed = true;
+    }
+  };
+  flush(false);
+  flush(false);
+  flush(true);
+}
+
+bool Server::has_served() const {
+  if (stop_by_us_ == kNever || !state_.finished()) return false;
+  // What the kernel has taken reaches the peer: it has nothing more to say that could reset the
+  // connection.
+  const auto flushed = [](const Connection& connection) {
+    return !connection.link.wants_to_write();
+  };
+  return std::all_of(connections_.begin(), connections_.end(), flushed);
+}
+
+void Server::wait(uint64_t now) {
+  std::vector<pollfd> entries;
+  entries.push_back({wakeup_.descriptor(), POLLIN, 0});
+  entries.push_back({listener_.socket.get(), POLLIN, 0});
+  for (const Connection& connection : connections_) {
+    const short events =
+        static_cast<short>(POLLIN | (connection.link.wants_to_write() ? POLLOUT : 0));
+    entries.push_back({connection.link.descriptor(), events, 0});
+  }
+  uint64_t until_us = std::min({state_.next_us(), stop_by_us_.load(), now + options_.pulse_us});
+  until_us = std::max(until_us, now);
+  poll(entries.data(), entries.size(), poll_milliseconds(until_us - now));
+  if (entries[0].revents != 0) wakeup_.clear();
+  readable_.clear();
+  for (const pollfd& entry : entries) {
+    if ((entry.revents & (POLLIN | POLLHUP | POLLERR | POLLNVAL)) != 0)
+      readable_.push_back(entry.fd);
+  }
+}
+
+void Server::accept_new(uint64_t now) {
+  if (std::find(readable_.begin(), readable_.end(), listener_.socket.get()) == readable_.end())
+    return;
+  while (true) {
+    Handle socket = accept_one(listener_.socket);
+    if (!socket.valid()) return;
+    if (connections_.size() - members_.size() < kStrangers)
+      connections_.emplace_back(std::move(socket), now);
+  }
+}
+
+void Server::serve(Connection& connection, uint64_t now) {
+  if (!connection.member && now - connection.opened_us > kHelloUs) connection.closed = true;
+  if (connection.closed) return;
+  const int descriptor = connection.link.descriptor();
+  if (std::find(readable_.begin(), readable_.end(), descriptor) == readable_.end()) return;
+  const Status open = connection.link.receive();
+  // What came before the end still counts: a goodbye may be the last.
+  while (!connection.closed) {
+    Result<std::optional<std::string>> body = connection.link.next();
+    if (!body.ok()) return lose(connection, body.status().message());
+    if (!body->has_value()) break;
+    if (!connection.member) {
+      if (!connection.closing) welcome(connection, **body, now);
+    } else if (Status status = state_.receive(connection.rank, **body, now); !status.ok()) {
+      return lose(connection, status.message());
+    }
+  }
+  if (!open.ok()) lose(connection, open.message());
+}
+
+void Server::welcome(Connection& connection, std::string_view body, uint64_t now) {
+  Reader reader(body);
+  const bool is_hello = reader.u8() == static_cast<uint8_t>(Kind::hello);
+  const std::optional<Hello> hello = is_hello ? decode_hello(reader) : std::nullopt;
+  // A stranger learns nothing, not even that this is a control server.
+  if (!hello || hello->token != token_) {
+    connection.closed = true;
+    return;
+  }
+  if (hello->size != options_.size) {
+    return reject(
+        connection,
+        fmt::format("control: rank {} counts {} ranks, rank 0 counts {}; start all with one launch",
+                    hello->rank, hello->size, options_.size));
+  }
+  if (members_.contains(hello->rank)) {
+    return reject(connection, fmt::format("control: rank {} is connected already", hello->rank));
+  }
+  members_[hello->rank] = &connection;  // join sends to it
+  if (Status status = state_.join(hello->rank, now); !status.ok()) {
+    members_.erase(hello->rank);
+    return reject(connection, status.message());
+  }
+  connection.member = true;
+  connection.rank = hello->rank;
+  connection.link.set_limit(kMaxFrameBytes);
+}
+
+void Server::reject(Connection& connection, std::string_view reason) {
+  connection.link.send(Writer(Kind::rejected).text(reason).frame());
+  connection.closing = true;
+}
+
+void Server::lose(Connection& connection, std::string_view how) {
+  connection.closed = true;
+  if (!connection.member) return;
+  members_.erase(connection.rank);
+  state_.lost(connection.rank, how);
+}
+
+void Server::send(uint32_t rank, std::string_view frame) {
+  if (const auto found = members_.find(rank); found != members_.end())
+    found->second->link.send(frame);
+}
+
+}  // namespace penstock::control

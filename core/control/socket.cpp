@@ -1,0 +1,185 @@
+#include "core/control/socket.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace penstock::control {
+
+namespace {
+
+constexpr size_t kReadBytes = 64 << 10;
+constexpr int kReadsPerTurn = 16;
+constexpr int kBacklog = 512;
+
+bool would_block(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK;
+}
+
+// Worded to stand behind "rank 2 failed: ".
+Status closed() {
+  return peer_failed(
+      "its control connection was closed without a goodbye (the process ended or was killed)");
+}
+
+Status broken(int error) {
+  return peer_failed("its control connection broke: {}", std::strerror(error));
+}
+
+void without_delay(int descriptor) {
+  const int on = 1;
+  // Small frames should not wait for one another. A failure costs only time.
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+}  // namespace
+
+uint64_t now_us() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+
+Handle& Handle::operator=(Handle&& other) noexcept {
+  if (this != &other) {
+    reset();
+    descriptor_ = std::exchange(other.descriptor_, -1);
+  }
+  return *this;
+}
+
+void Handle::reset() {
+  if (descriptor_ >= 0) close(descriptor_);
+  descriptor_ = -1;
+}
+
+Status Wakeup::open() {
+  handle_ = Handle(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!handle_.valid()) return internal("control: no eventfd: {}", std::strerror(errno));
+  return {};
+}
+
+void Wakeup::signal() {
+  const uint64_t one = 1;
+  // Fails only when the counter is full: then the thread is being woken anyway.
+  [[maybe_unused]] const ssize_t written = write(handle_.get(), &one, sizeof(one));
+}
+
+void Wakeup::clear() {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t taken = read(handle_.get(), &count, sizeof(count));
+}
+
+Status Link::receive() {
+  char bytes[kReadBytes];
+  for (int turn = 0; turn < kReadsPerTurn; ++turn) {
+    const ssize_t got = recv(socket_.get(), bytes, sizeof(bytes), 0);
+    if (got > 0) {
+      in_.append({bytes, static_cast<size_t>(got)});
+    } else if (got == 0) {
+      return closed();
+    } else if (would_block(errno)) {
+      return {};
+    } else if (errno != EINTR) {
+      return broken(errno);
+    }
+  }
+  return {};
+}
+
+Status Link::flush() {
+  while (wants_to_write()) {
+    const ssize_t sent =
+        ::send(socket_.get(), out_.data() + out_begin_, out_.size() - out_begin_, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      out_begin_ += static_cast<size_t>(sent);
+    } else if (would_block(errno)) {
+      return {};
+    } else if (errno != EINTR) {
+      return broken(errno);
+    }
+  }
+  out_.clear();
+  out_begin_ = 0;
+  return {};
+}
+
+void Link::end_sending() {
+  shutdown(socket_.get(), SHUT_WR);
+}
+
+Result<Listener> listen_on(bool only_here) {
+  Listener listener;
+  listener.socket = Handle(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(only_here ? INADDR_LOOPBACK : INADDR_ANY);
+  socklen_t size = sizeof(address);
+  const int descriptor = listener.socket.get();
+  if (!listener.socket.valid() ||
+      bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(descriptor, kBacklog) != 0 ||
+      getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return internal("control: rank 0 cannot listen on a TCP port: {}", std::strerror(errno));
+  }
+  listener.port = ntohs(address.sin_port);
+  return listener;
+}
+
+Handle accept_one(const Handle& listener) {
+  Handle socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (socket.valid()) without_delay(socket.get());
+  return socket;
+}
+
+Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t timeout_us) {
+  sockaddr_in target{};
+  target.sin_family = AF_INET;
+  target.sin_port = htons(port);
+  if (inet_pton(AF_INET, address.c_str(), &target.sin_addr) != 1) {
+    return invalid_payload("control: '{}' is not an IPv4 address", address);
+  }
+  Handle socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return internal("control: no socket: {}", std::strerror(errno));
+  int error = 0;
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&target), sizeof(target)) != 0) {
+    error = errno;
+    if (error == EINPROGRESS) {
+      socklen_t size = sizeof(error);
+      if (!wait_for(socket.get(), true, timeout_us)) {
+        error = ETIMEDOUT;
+      } else if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+        error = errno;
+      }
+    }
+  }
+  if (error != 0) return peer_failed("{}:{}: {}", address, port, std::strerror(error));
+  without_delay(socket.get());
+  return socket;
+}
+
+bool wait_for(int descriptor, bool to_write, uint64_t timeout_us) {
+  const uint64_t until_us = now_us() + timeout_us;
+  while (true) {
+    pollfd entry{descriptor, static_cast<short>(to_write ? POLLOUT : POLLIN), 0};
+    const uint64_t now = now_us();
+    const int ready = poll(&entry, 1, poll_milliseconds(until_us > now ? until_us - now : 0));
+    if (ready > 0) return true;
+    if (ready == 0 && now_us() >= until_us) return false;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+int poll_milliseconds(uint64_t timeout_us) {
+  constexpr uint64_t kLongest = 60'000;  // a wake-up a minute costs nothing
+  return static_cast<int>(std::min((timeout_us + 999) / 1000, kLongest));
+}
+
+}  // namespace penstock::control

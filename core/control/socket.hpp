@@ -1,0 +1,106 @@
+// Sockets of the control connections: owning handles, non-blocking links that carry frames,
+// listening and connecting.
+#pragma once
+
+#include "core/base/status.hpp"
+#include "core/control/protocol.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace penstock::control {
+
+// Monotonic.
+uint64_t now_us();
+
+// Owns a file descriptor.
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(int descriptor) : descriptor_(descriptor) {}
+  ~Handle() { reset(); }
+  Handle(Handle&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Handle& operator=(Handle&& other) noexcept;
+  int get() const { return descriptor_; }
+  bool valid() const { return descriptor_ >= 0; }
+  void reset();
+
+ private:
+  int descriptor_ = -1;
+};
+
+// Wakes a thread out of poll.
+class Wakeup {
+ public:
+  Status open();
+  void signal();  // [any]
+  void clear();   // by the thread that polls
+  int descriptor() const { return handle_.get(); }
+
+ private:
+  Handle handle_;
+};
+
+// One non-blocking connection: bytes to frames, frames to bytes. One thread.
+class Link {
+ public:
+  Link(Handle socket, uint64_t limit_bytes) : socket_(std::move(socket)), in_(limit_bytes) {}
+
+  // Reads what has arrived, at most about a megabyte, so that one peer cannot keep the thread for
+  // itself. Success while the connection is open; otherwise how it ended.
+  Status receive();
+  // The next whole frame that was received; an error when the bytes are no frames.
+  Result<std::optional<std::string>> next() { return in_.next(); }
+  void set_limit(uint64_t limit_bytes) { in_.set_limit(limit_bytes); }
+
+  void send(std::string_view frame) { out_.append(frame); }
+  // Writes as much as the kernel takes. An error when the connection has ended.
+  Status flush();
+  bool wants_to_write() const { return out_begin_ < out_.size(); }
+  // Nothing more will be sent: the peer sees the end behind everything that was flushed.
+  void end_sending();
+
+  int descriptor() const { return socket_.get(); }
+
+ private:
+  Handle socket_;
+  FrameBuffer in_;
+  std::string out_;
+  size_t out_begin_ = 0;
+};
+
+struct Listener {
+  Handle socket;
+  uint16_t port = 0;
+};
+// On every IPv4 address of this host, or on loopback alone, at a port that the system chooses.
+Result<Listener> listen_on(bool only_here);
+// A connection that waits at the listener; not valid when there is none.
+Handle accept_one(const Handle& listener);
+
+// The IPv4 addresses of this host's interfaces that are up, loopback first: it answers or refuses
+// at once.
+Result<std::vector<std::string>> own_addresses();
+bool is_loopback(std::string_view address);
+// Those of rank 0's addresses under which this process can reach it and nobody else: on its host
+// loopback first; elsewhere neither loopback nor an address that this host has as well, and those
+// in a network of this host first.
+std::vector<std::string> reachable(const std::vector<std::string>& addresses, bool server_is_here);
+
+// The same number in two processes where loopback leads from one to the other, which hosts of equal
+// names, containers and network namespaces need not do; 0: unknown.
+uint64_t network_place();
+
+// Waits at most timeout_us.
+Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t timeout_us);
+
+// Waits until `descriptor` can be read (or written), at most timeout_us. False on timeout.
+bool wait_for(int descriptor, bool to_write, uint64_t timeout_us);
+
+// poll's unit, rounded up so that a loop does not spin before a deadline.
+int poll_milliseconds(uint64_t timeout_us);
+
+}  // namespace penstock::control

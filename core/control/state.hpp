@@ -1,0 +1,141 @@
+// What the control server knows and decides, without sockets or clocks: members, the key-value
+// store, meetings, failures.
+//
+// One thread. It is fed whole frames and the time, and hands out frames for ranks through `send`.
+#pragma once
+
+#include "core/control/protocol.hpp"
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace penstock::control {
+
+class State {
+ public:
+  struct Options {
+    uint32_t size = 1;
+    uint64_t deadline_us =
+        0;  // a member silent for longer has failed; also for all to join, from `start_us`
+    uint64_t pulse_us = 0;  // interval of the server's own heartbeat
+    uint64_t warning_us =
+        0;  // age of a wait at its first warning, and the interval of repeats; 0: no warnings
+    uint64_t start_us = 0;  // now
+    // Ranks that live are waited for this long, in operations and steps; 0: without an end.
+    uint64_t busy_limit_us = 0;
+    // Ranks that wait for each other, so that none can go on, are let go after this; 0: never.
+    uint64_t circle_us = 0;
+  };
+  // Must not call back. Frames for ranks that have no connection are dropped by whoever sends.
+  using Send = std::function<void(uint32_t rank, std::string frame)>;
+  State(const Options& options, Send send);
+
+  // A rank is connected: it is welcomed, and all are told when it is the last. Refused: a rank
+  // outside the run or one that joined before.
+  Status join(uint32_t rank, uint64_t now_us);
+  // A frame of a member. An error means that it is not a legal frame; the member is lost then.
+  Status receive(uint32_t rank, std::string_view body, uint64_t now_us);
+  // The member's connection has ended, `how` says in which way. Not a failure after its goodbye.
+  void lost(uint32_t rank, std::string_view how);
+  // Everything that depends on time alone.
+  void tick(uint64_t now_us);
+  // When tick has something to do next.
+  uint64_t next_us() const;
+  // The server itself did not run for a while: members cannot be blamed for that time.
+  void forgive(uint64_t now_us);
+
+  // The server ends: who has not said goodbye is told.
+  void close();
+  // Nobody is connected any more who has not said goodbye.
+  bool finished() const;
+  bool aborted() const { return !abort_reason_.ok(); }
+
+ private:
+  enum class Presence { absent, present, left, failed };
+  struct Member {
+    Presence presence = Presence::absent;
+    uint64_t heard_us = 0;
+    std::string note;
+    std::map<std::string, uint64_t, std::less<>> steps_done;  // per set
+  };
+  struct PendingGet {
+    uint32_t rank;
+    uint64_t id;
+    std::string key;
+    uint64_t timeout_us;
+    uint64_t until_us;
+  };
+  struct Arrival {
+    uint64_t id;
+    std::string signature;
+    std::string detail;
+    bool blocked = false;  // the rank's program goes no further until it is answered
+  };
+  struct Meeting {
+    std::map<uint32_t, Arrival> arrivals;
+    std::string set;  // Purpose::step
+    uint64_t step = 0;
+    uint64_t first_us = 0;
+    uint64_t circle_us = kNever;  // since when it is part of a circle
+    uint64_t until_us = kNever;
+    uint64_t warn_us = kNever;
+    // After a failure the meeting stays until every member was told, so that late ones do not wait
+    // in vain.
+    Status failure;
+    std::set<uint32_t> told;
+  };
+  using MeetingKey =
+      std::tuple<Purpose, std::string, std::vector<uint32_t>>;  // purpose, topic, ranks
+  using Meetings = std::map<MeetingKey, Meeting>;
+
+  void put(uint32_t rank, Reader& reader);
+  void get(uint32_t rank, Reader& reader, uint64_t now_us);
+  void meet(uint32_t rank, Meet message, uint64_t now_us);
+  void withdraw(uint32_t rank, uint64_t id);
+  void block(uint32_t rank, uint64_t id);
+  Status check(uint32_t rank, const Meet& message) const;
+  void leave(uint32_t rank);
+  void complete(Meetings::iterator meeting);
+  void fail(Meetings::iterator meeting, Status failure);
+  void forget_if_told(Meetings::iterator meeting);
+  // state_stall.cpp: whom ranks that live wait for, and for how long
+  void look_at_meetings(uint64_t now_us);
+  void find_circles(uint64_t now_us);
+  bool in_circle(const MeetingKey& key, const Meeting& meeting,
+                 const std::set<const Meeting*>& stuck) const;
+  void end_circle(const std::vector<Meetings::iterator>& circle);
+  void warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us);
+  std::string waited_out(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const;
+  Status left_behind(const MeetingKey& key, const Meeting& meeting, uint32_t rank) const;
+  void abort_all(const Status& reason);
+  void tell_abort(uint32_t rank);
+  void reply(uint32_t rank, uint64_t id, Status status);
+
+  // Those that have not come, and whose coming would end the wait.
+  std::vector<uint32_t> missing(const MeetingKey& key, const Meeting& meeting) const;
+  std::vector<uint32_t> in_state(Presence presence) const;
+  bool is_needed(const Meeting& meeting, uint32_t rank) const;
+  std::string last_did(uint32_t rank) const;
+
+  Options options_;
+  Send send_;
+  std::vector<Member> members_;
+  std::map<std::string, std::string, std::less<>> values_;
+  std::vector<PendingGet> gets_;
+  Meetings meetings_;
+  struct Group {
+    uint64_t number;
+    uint64_t next_sequence;
+  };
+  std::map<std::vector<uint32_t>, Group> groups_;
+  uint64_t next_serial_ = 0;
+  uint64_t pulse_at_us_;
+  bool everyone_joined_ = false;
+  Status abort_reason_;
+};
+
+}  // namespace penstock::control

@@ -1,0 +1,150 @@
+// The one policy for ranks that live and do not come, whether others wait for them in a meeting, in
+// a named operation or in a step: a warning by name, then for long nothing, then an end.
+#include "core/control/state.hpp"
+
+#include <algorithm>
+
+namespace penstock::control {
+
+namespace {
+
+constexpr size_t kNamed = 4;  // the first few are enough to find the place in the program
+
+using Key = std::tuple<Purpose, std::string, std::vector<uint32_t>>;
+
+std::string name_of(const Key& key) {
+  const std::string& topic = std::get<std::string>(key);
+  return std::get<Purpose>(key) == Purpose::step ? topic : fmt::format("'{}'", topic);
+}
+
+std::vector<uint32_t> ranks_of(const auto& arrivals) {
+  std::vector<uint32_t> ranks;
+  for (const auto& [rank, arrival] : arrivals) ranks.push_back(rank);
+  return ranks;
+}
+
+}  // namespace
+
+void State::look_at_meetings(uint64_t now_us) {
+  if (options_.circle_us > 0) find_circles(now_us);
+  if (aborted()) return;
+  for (auto meeting = meetings_.begin(); meeting != meetings_.end();) {
+    const auto current = meeting++;
+    const auto& [key, state] = *current;
+    if (now_us >= state.until_us) {
+      fail(current, deadline_exceeded("{}", waited_out(key, state, now_us)));
+      if (aborted()) return;
+    } else if (now_us >= state.warn_us) {
+      warn(key, state, now_us);
+      current->second.warn_us = later(now_us, options_.warning_us);
+    }
+  }
+}
+
+void State::warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) {
+  const std::vector<uint32_t> absent = missing(key, meeting);
+  const std::string age = seconds(now_us - meeting.first_us);
+  std::string text;
+  if (absent.empty()) {
+    text = fmt::format("{} wait for messages of {} for {}, and so does every rank they come from",
+                       name_ranks(ranks_of(meeting.arrivals)), name_of(key), age);
+  } else if (std::get<Purpose>(key) == Purpose::step) {
+    text = fmt::format("{} {} waited {} for {}, which {} {} not reached",
+                       name_ranks(ranks_of(meeting.arrivals)),
+                       meeting.arrivals.size() == 1 ? "has" : "have", age, name_of(key),
+                       name_ranks(absent), absent.size() == 1 ? "has" : "have");
+  } else {
+    text = fmt::format("{} {} not asked for {} for {}, other ranks wait for it", name_ranks(absent),
+                       absent.size() == 1 ? "has" : "have", name_of(key), age);
+  }
+  for (size_t i = 0; i < std::min(absent.size(), kNamed); ++i)
+    text += fmt::format("; rank {}: {}", absent[i], last_did(absent[i]));
+  if (meeting.circle_us != kNever) text += "; they wait for each other, and none of them can go on";
+  send_(0, Writer(Kind::warning).text(text).frame());
+}
+
+std::string State::waited_out(const MeetingKey& key, const Meeting& meeting,
+                              uint64_t now_us) const {
+  const std::vector<uint32_t> absent = missing(key, meeting);
+  const std::string age = seconds(now_us - meeting.first_us);
+  if (absent.empty())
+    return fmt::format(
+        "messages of {} did not come within {} although every rank waits for it: look at the "
+        "network, or raise runtime.busy_limit_s",
+        name_of(key), age);
+  std::string text = fmt::format("{} did not come to {} within {}; rank {}: {}", name_ranks(absent),
+                                 name_of(key), age, absent[0], last_did(absent[0]));
+  const bool may_be_busy = members_[absent[0]].presence == Presence::present &&
+                           std::get<Purpose>(key) != Purpose::meeting;
+  if (may_be_busy)
+    text +=
+        fmt::format("; {} alive: if ranks may be busy for that long, raise runtime.busy_limit_s",
+                    absent.size() == 1 ? "it is" : "they are");
+  return text;
+}
+
+Status State::left_behind(const MeetingKey& key, const Meeting& meeting, uint32_t rank) const {
+  if (std::get<Purpose>(key) != Purpose::step)
+    return peer_failed("{}: rank {} has left the run", name_of(key), rank);
+  const auto done = members_[rank].steps_done.find(meeting.set);
+  return peer_failed(
+      "rank {} has left the run after {} steps of set '{}'; other ranks wait for it in {}; every "
+      "rank must make the same number of steps",
+      rank, done == members_[rank].steps_done.end() ? 0 : done->second, meeting.set, name_of(key));
+}
+
+// ---- Ranks that wait for each other ----
+
+// A meeting is stuck when a rank that is missing is blocked in another that is stuck: what is left
+// when all that are not have been taken away can never end.
+void State::find_circles(uint64_t now_us) {
+  std::set<const Meeting*> stuck;
+  for (const auto& [key, meeting] : meetings_)
+    if (meeting.failure.ok() && !meeting.arrivals.empty()) stuck.insert(&meeting);
+  for (size_t before = 0; before != stuck.size();) {
+    before = stuck.size();
+    for (const auto& [key, meeting] : meetings_)
+      if (stuck.contains(&meeting) && !in_circle(key, meeting, stuck)) stuck.erase(&meeting);
+  }
+  std::vector<Meetings::iterator> over;
+  for (auto meeting = meetings_.begin(); meeting != meetings_.end(); ++meeting) {
+    uint64_t& since_us = meeting->second.circle_us;
+    if (!stuck.contains(&meeting->second)) {
+      since_us = kNever;
+      continue;
+    }
+    if (since_us == kNever) since_us = now_us;
+    if (now_us >= later(since_us, options_.circle_us)) over.push_back(meeting);
+  }
+  if (!over.empty()) end_circle(over);
+}
+
+bool State::in_circle(const MeetingKey& key, const Meeting& meeting,
+                      const std::set<const Meeting*>& stuck) const {
+  const std::vector<uint32_t> absent = missing(key, meeting);
+  return std::any_of(absent.begin(), absent.end(), [&](uint32_t rank) {
+    return std::any_of(stuck.begin(), stuck.end(), [&](const Meeting* other) {
+      const auto arrival = other->arrivals.find(rank);
+      return arrival != other->arrivals.end() && arrival->second.blocked;
+    });
+  });
+}
+
+void State::end_circle(const std::vector<Meetings::iterator>& circle) {
+  std::string text;
+  for (const auto& meeting : circle) {
+    const std::vector<uint32_t> waiting = ranks_of(meeting->second.arrivals);
+    text += fmt::format("{}{} {} in {}", text.empty() ? "" : ", ", name_ranks(waiting),
+                        waiting.size() == 1 ? "waits" : "wait", name_of(meeting->first));
+  }
+  const Status failure = mismatch(
+      "ranks wait for each other: {}; none of these can end, because each needs a rank that waits "
+      "in another: all ranks must ask for the same things in the same order",
+      text);
+  for (const auto& meeting : circle) {
+    fail(meeting, failure);
+    if (aborted()) return;
+  }
+}
+
+}  // namespace penstock::control

@@ -1,0 +1,146 @@
+// The parts of Control without sockets: frames, comparison of texts, and a server state fed with
+// damaged frames.
+#include "core/control/state.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace penstock::control {
+namespace {
+
+std::string body_of(const std::string& frame) {
+  return frame.substr(sizeof(uint32_t));
+}
+
+TEST(ControlProtocol, FramesCutAnywhereComeOutWhole) {
+  const std::string first = Writer(Kind::beat).text("one").frame();
+  const std::string second =
+      Writer(Kind::put).u64(7).text("k").text(std::string(5000, 'v')).frame();
+  const std::string stream = first + second + first;
+  for (size_t step : {1, 2, 3, 7, 4096, 100'000}) {
+    FrameBuffer buffer(kMaxFrameBytes);
+    std::vector<std::string> bodies;
+    for (size_t begin = 0; begin < stream.size(); begin += step) {
+      buffer.append(std::string_view(stream).substr(begin, step));
+      while (true) {
+        Result<std::optional<std::string>> body = buffer.next();
+        ASSERT_TRUE(body.ok());
+        if (!body->has_value()) break;
+        bodies.push_back(**body);
+      }
+    }
+    EXPECT_EQ(bodies, (std::vector<std::string>{body_of(first), body_of(second), body_of(first)}));
+  }
+}
+
+TEST(ControlProtocol, AFrameAboveTheLimitOrEmptyIsRefused) {
+  for (const std::string& bytes :
+       {std::string("\x00\x00\x00\x00", 4), std::string("\x01\x01\x00\x00", 4)}) {
+    FrameBuffer buffer(256);
+    buffer.append(bytes);
+    EXPECT_EQ(buffer.next().status().code(), Code::invalid_payload);
+  }
+}
+
+TEST(ControlProtocol, AReaderNeverPassesItsEnd) {
+  const std::string body =
+      body_of(encode(Meet{1, Purpose::operation, "topic", {0, 1, 2}, "signature", "detail", 5}));
+  for (size_t size = 0; size < body.size(); ++size) {
+    Reader reader(std::string_view(body).substr(0, size));
+    reader.u8();
+    EXPECT_FALSE(decode_meet(reader).has_value()) << size;
+  }
+  Reader reader(body);
+  reader.u8();
+  const std::optional<Meet> meet = decode_meet(reader);
+  ASSERT_TRUE(meet.has_value());
+  EXPECT_EQ(meet->topic, "topic");
+  EXPECT_EQ(meet->ranks, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(meet->detail, "detail");
+}
+
+TEST(ControlProtocol, ComparisonFindsTheFirstLineThatDiffers) {
+  EXPECT_TRUE(compare("x", {{0, "a\nb"}, {1, "a\nb"}}).ok());
+  EXPECT_EQ(compare("x", {{0, "a\nb"}, {1, "a"}}).message(),
+            "'x' must be equal on its ranks but differs in line 2: rank 0 has \"b\"; rank 1 has no "
+            "such line");
+  EXPECT_EQ(compare("x", {{0, ""}, {3, "a\n\nc"}, {5, ""}}).message(),
+            "'x' must be equal on its ranks but differs in line 1: ranks 0 and 5 have no such "
+            "line; rank 3 has \"a\"");
+  EXPECT_EQ(compare("x", {{0, "a\n"}, {1, "a"}}).code(), Code::mismatch);
+  EXPECT_EQ(compare("x", {{0, "0"}, {1, "1"}, {2, "2"}, {3, "3"}, {4, "4"}, {5, "5"}}).message(),
+            "'x' must be equal on its ranks but differs in line 1: rank 0 has \"0\"; rank 1 has "
+            "\"1\"; rank 2 has "
+            "\"2\"; rank 3 has \"3\"; and 2 more versions");
+}
+
+TEST(ControlProtocol, AnExcerptDoesNotCutACharacter) {
+  const std::string text(199, 'a');
+  EXPECT_EQ(excerpt(text + "\u00e9\u00e9"), text + "...");
+  EXPECT_EQ(excerpt("one\ntwo"), "one");
+}
+
+State make_state(uint32_t size) {
+  State state({size, 1000, 100, 500, 0}, [](uint32_t, std::string) {});
+  for (uint32_t rank = 0; rank < size; ++rank) EXPECT_TRUE(state.join(rank, 0).ok());
+  return state;
+}
+
+TEST(ControlState, DamagedFramesAreRefusedAndNeverCrash) {
+  const std::vector<std::string> seeds = {
+      body_of(Writer(Kind::beat).text("note").frame()),
+      body_of(Writer(Kind::put).u64(1).text("key").text("value").frame()),
+      body_of(Writer(Kind::get).u64(2).text("key").u64(100).frame()),
+      body_of(encode(Meet{3, Purpose::operation, "x", {0, 1, 2}, "s", "d", 100})),
+      body_of(Writer(Kind::abort).text("reason").frame()),
+  };
+  std::mt19937 random(11);
+  uint64_t refused = 0;
+  for (int run = 0; run < 200; ++run) {
+    State state = make_state(3);
+    for (uint64_t now = 1; now < 100; ++now) {
+      std::string body = seeds[random() % seeds.size()];
+      for (uint64_t changes = random() % 3; changes > 0; --changes)
+        body[random() % body.size()] = static_cast<char>(random());
+      if (random() % 4 == 0) body.resize(random() % (body.size() + 1));
+      refused += state.receive(random() % 3, body, now).ok() ? 0 : 1;
+      state.tick(now);
+    }
+  }
+  EXPECT_GT(refused, 1000u);
+}
+
+TEST(ControlState, AListOfRanksLongerThanTheFrameIsRefusedBeforeItIsStored) {
+  State state = make_state(2);
+  const std::string body =
+      body_of(Writer(Kind::meet).u64(1).u32(0).text("x").u64(UINT64_MAX / 8).frame());
+  EXPECT_EQ(state.receive(0, body, 1).code(), Code::invalid_payload);
+}
+
+TEST(ControlState, AfterAnAbortNobodyIsAnsweredWithSomethingElse) {
+  std::vector<Kind> sent;
+  State state({2, 1000, 100, 500, 0}, [&](uint32_t rank, std::string frame) {
+    if (rank == 1) sent.push_back(static_cast<Kind>(frame[sizeof(uint32_t)]));
+  });
+  EXPECT_TRUE(state.join(0, 0).ok());
+  EXPECT_TRUE(state.join(1, 0).ok());
+  EXPECT_TRUE(state.receive(0, body_of(Writer(Kind::abort).text("reason").frame()), 1).ok());
+  EXPECT_TRUE(state.receive(0, body_of(Writer(Kind::goodbye).frame()), 1).ok());
+  EXPECT_TRUE(
+      state.receive(1, body_of(encode(Meet{1, Purpose::meeting, "x", {0, 1}, "", "", 0})), 2).ok());
+  EXPECT_TRUE(state.receive(1, body_of(Writer(Kind::goodbye).frame()), 2).ok());
+  EXPECT_EQ(sent, (std::vector<Kind>{Kind::welcome, Kind::ready, Kind::aborted, Kind::farewell}));
+}
+
+TEST(ControlState, SilenceOfTheServerItselfIsNotBlamedOnMembers) {
+  State state = make_state(2);
+  state.forgive(5000);
+  state.tick(5500);
+  EXPECT_FALSE(state.aborted());
+  state.tick(6001);
+  EXPECT_TRUE(state.aborted());
+}
+
+}  // namespace
+}  // namespace penstock::control

@@ -1,0 +1,198 @@
+// The watch thread of a control client: sends, receives, heartbeats, and tells of aborts.
+#include "core/control/client.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+
+namespace penstock {
+
+using control::Kind;
+using control::now_us;
+using control::Reader;
+using control::Reply;
+using control::Writer;
+
+void Control::Client::loop() {
+  uint64_t last_us = now_us();
+  while (true) {
+    wait(last_us);
+    const uint64_t now = now_us();
+    // This process was stopped, or starved: the server's silence is ours.
+    if (now - last_us > options_.deadline_us / 2) heard_us_ = now;
+    last_us = now;
+    send_queued(now);
+    talk_to_server(now);
+    receive_frames();
+    announce_abort();
+    const std::lock_guard lock(mutex_);
+    if (stopping_) break;
+  }
+  fail_all(penstock::aborted("control was stopped on rank {}", options_.rank));
+}
+
+void Control::Client::wait(uint64_t now) {
+  uint64_t until_us = beat_at_us_;
+  pollfd entries[2] = {{wakeup_.descriptor(), POLLIN, 0}, {-1, 0, 0}};
+  if (link_) {
+    entries[1] = {link_->descriptor(),
+                  static_cast<short>(POLLIN | (link_->wants_to_write() ? POLLOUT : 0)), 0};
+  }
+  if (local_) until_us = std::min(until_us, local_->next_us());
+  poll(entries, 2, control::poll_milliseconds(until_us > now ? until_us - now : 0));
+  if (entries[0].revents != 0) wakeup_.clear();
+}
+
+void Control::Client::send_queued(uint64_t now) {
+  std::deque<std::string> frames;
+  const bool is_time = now >= beat_at_us_;
+  if (is_time && options_.on_beat) options_.on_beat();
+  {
+    const std::lock_guard lock(mutex_);
+    // It goes ahead of a request and of a goodbye, so that the server's account of what this rank
+    // did last, and which steps are over, is never behind.
+    if (is_time || !queue_.empty()) {
+      const Activity& activity = *options_.activity;
+      frames.push_back(encode(control::Beat{activity.text(), activity.steps_done()}));
+      beat_at_us_ = now + options_.heartbeat_us;
+    }
+    frames.insert(frames.end(), std::make_move_iterator(queue_.begin()),
+                  std::make_move_iterator(queue_.end()));
+    queue_.clear();
+  }
+  for (const std::string& frame : frames) {
+    if (link_) link_->send(frame);
+    // Our own frames are legal.
+    if (local_) (void)local_->receive(0, std::string_view(frame).substr(sizeof(uint32_t)), now);
+  }
+}
+
+void Control::Client::talk_to_server(uint64_t now) {
+  if (local_) {
+    local_->tick(now);
+    return;
+  }
+  if (!link_) return;
+  const Status sent = link_->flush();
+  const Status open = link_->receive();
+  // What arrived before the end counts first: it may be the reason.
+  receive_frames();
+  if (!link_) return;
+  if (!open.ok() || !sent.ok()) {
+    server_lost(open.ok() ? sent.message() : open.message());
+  } else if (now - std::min(now, heard_us_) > options_.deadline_us) {
+    server_lost(fmt::format(
+        "its control server has been silent for {}, the deadline is {} (stopped, overloaded or "
+        "unreachable)",
+        control::seconds(now - heard_us_), control::seconds(options_.deadline_us)));
+  }
+}
+
+void Control::Client::receive_frames() {
+  while (!local_frames_.empty()) {
+    const std::string frame = std::move(local_frames_.front());
+    local_frames_.pop_front();
+    receive_one(std::string_view(frame).substr(sizeof(uint32_t)));
+  }
+  while (link_) {
+    Result<std::optional<std::string>> body = link_->next();
+    if (!body.ok()) return server_lost(body.status().message());
+    if (!body->has_value()) return;
+    heard_us_ = now_us();
+    receive_one(**body);
+  }
+}
+
+void Control::Client::receive_one(std::string_view body) {
+  Reader reader(body);
+  switch (static_cast<Kind>(reader.u8())) {
+    case Kind::reply: {
+      std::optional<Reply> reply = control::decode_reply(reader);
+      if (!reply) return;
+      Handler handler;
+      {
+        const std::lock_guard lock(mutex_);
+        if (auto entry = handlers_.extract(reply->id); !entry.empty())
+          handler = std::move(entry.mapped());
+      }
+      if (handler) handler(std::move(*reply));
+      return;
+    }
+    case Kind::aborted: {
+      // Of the server's words only the message counts: for this rank a peer has failed, whatever it
+      // was there.
+      const auto code = static_cast<Code>(reader.u32());
+      const std::string message(reader.text());
+      const std::lock_guard lock(mutex_);
+      set_abort(Status(code == Code::deadline_exceeded ? code : Code::peer_failed, message));
+      return;
+    }
+    case Kind::ready: {
+      const std::lock_guard lock(mutex_);
+      ready_ = true;
+      changed_.notify_all();
+      return;
+    }
+    case Kind::farewell: {
+      link_.reset();
+      const std::lock_guard lock(mutex_);
+      farewell_ = true;
+      changed_.notify_all();
+      return;
+    }
+    case Kind::pulse:
+      server_note_ = control::excerpt(reader.text());
+      return;
+    case Kind::warning:
+      if (options_.on_warning) options_.on_warning(std::string(reader.text()));
+      return;
+    default:
+      return;  // welcome was read before this thread began; a newer server may know more
+  }
+}
+
+void Control::Client::server_lost(std::string_view how) {
+  link_.reset();
+  const std::lock_guard lock(mutex_);
+  farewell_ = true;
+  changed_.notify_all();
+  if (leaving_) return;
+  set_abort(peer_failed("rank 0 failed: {}; it last did: {}", how,
+                        server_note_.empty() ? "nothing it told of" : server_note_));
+}
+
+// With the lock held.
+void Control::Client::set_abort(const Status& reason) {
+  if (!abort_reason_.ok()) return;
+  abort_reason_ = reason;
+  changed_.notify_all();
+}
+
+void Control::Client::announce_abort() {
+  Status reason;
+  {
+    const std::lock_guard lock(mutex_);
+    if (abort_reason_.ok() || abort_announced_) return;
+    abort_announced_ = true;
+    reason = abort_reason_;
+    // Nothing else will be said: the server need not wait for this rank.
+    if (!leaving_) {
+      leaving_ = true;
+      queue_.push_back(Writer(Kind::goodbye).frame());
+      wakeup_.signal();
+    }
+  }
+  if (options_.on_abort) options_.on_abort(reason);
+  fail_all(reason);
+}
+
+void Control::Client::fail_all(const Status& reason) {
+  std::map<uint64_t, Handler> handlers;
+  {
+    const std::lock_guard lock(mutex_);
+    handlers.swap(handlers_);
+  }
+  for (auto& [id, handler] : handlers) handler(Reply{.id = id, .status = reason});
+}
+
+}  // namespace penstock

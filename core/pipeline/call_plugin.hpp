@@ -1,0 +1,45 @@
+// Calls into plugins during a step.
+#pragma once
+
+#include "core/plugin/instances.hpp"
+
+#include <penstock/exception.hpp>
+
+#include <new>
+#include <span>
+#include <string_view>
+
+namespace penstock {
+
+// [step] `call` returns the plugin's status. A bug of the plugin (INTERNAL, or out of memory) is
+// told with plugin, stage and gradient, and so is what it throws, although a plugin must not. Other
+// errors are sentences of the plugin's own and stay as they are. Nothing is allocated where all is
+// well.
+template <typename Table, typename Call>
+Status call_plugin(const Instance<Table>& plugin, std::string_view stage,
+                   std::span<const penstock_item* const> items, Call&& call) {
+  const auto thrown = [&]() -> Status {
+    try {
+      return from_c(call());
+    } catch (const std::bad_alloc&) {
+      return Status(Code::out_of_memory, "out of memory");
+    } catch (...) {
+      return internal("it threw {}, where a plugin returns a status",
+                      sdk::current_exception_text());
+    }
+  };
+  Status status = thrown();
+  if (status.ok() || (status.code() != Code::internal && status.code() != Code::out_of_memory))
+    return status;
+  const std::string_view id =
+      plugin.plugin() != nullptr ? std::string_view(plugin.plugin()->record.id) : "lent";
+  const std::string first = items.empty() ? std::string("no gradient")
+                                          : fmt::format("gradient '{}'", view(items[0]->name));
+  const std::string others =
+      items.size() > 1 ? fmt::format(" and {} more of its bucket", items.size() - 1) : "";
+  return status.with_context(fmt::format("{} '{}' ({}): {} of {}{}",
+                                         kind_name(TableTraits<Table>::kKind), plugin.name(), id,
+                                         stage, first, others));
+}
+
+}  // namespace penstock

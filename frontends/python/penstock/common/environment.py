@@ -1,0 +1,105 @@
+"""Horovod's environment variables: which are honoured, and which are named at the start because
+they have no effect. The table for users is in docs/configuration.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from penstock.common.runtime import Topology
+
+# Read by the runtime or by this package; a wrong world (SIZE, RANK) is an error of the runtime.
+HONOURED = frozenset(
+    "HOROVOD_" + name
+    for name in (
+        "RANK",
+        "SIZE",
+        "FUSION_THRESHOLD",
+        "TIMELINE",
+        "STALL_CHECK_DISABLE",
+        "STALL_CHECK_TIME_SECONDS",
+        "STALL_SHUTDOWN_TIME_SECONDS",
+        "DYNAMIC_PROCESS_SETS",
+    )
+)
+
+# Told by the launcher; without effect, and worth a word only where they say something else.
+_TOPOLOGY = MappingProxyType(
+    {
+        f"HOROVOD_{name.upper()}": name
+        for name in ("local_rank", "local_size", "cross_rank", "cross_size")
+    }
+)
+
+# Horovod's others: why they have no effect, or what to use.
+NOT_HONOURED = MappingProxyType(
+    {
+        "HOROVOD_TIMELINE_MARK_CYCLES": "there are no cycles",
+        "HOROVOD_CYCLE_TIME": "nothing waits for a cycle",
+        "HOROVOD_CACHE_CAPACITY": "plans take the place of the cache",
+        "HOROVOD_DISABLE_GROUP_FUSION": "the scheduler decides what travels together",
+        "HOROVOD_LOG_LEVEL": "use log_level in [runtime]",
+        "HOROVOD_LOG_HIDE_TIME": "not yet",
+        "HOROVOD_LOG_TIMESTAMP": "not yet",
+        "HOROVOD_HIERARCHICAL_ALLREDUCE": "not yet",
+        "HOROVOD_HIERARCHICAL_ALLGATHER": "not yet",
+        "HOROVOD_TORUS_ALLREDUCE": "not yet",
+        "HOROVOD_AUTOTUNE": "not yet; schedulers plan by themselves",
+        "HOROVOD_NUM_NCCL_STREAMS": "nothing runs on NCCL yet",
+        "HOROVOD_THREAD_AFFINITY": "not yet",
+        "HOROVOD_ELASTIC": "not yet",
+        "HOROVOD_RENDEZVOUS_ADDR": "ranks meet through the launcher",
+        "HOROVOD_RENDEZVOUS_PORT": "ranks meet through the launcher",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "there is no Gloo; ranks meet through the launcher",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "there is no Gloo; ranks meet through the launcher",
+        "HOROVOD_GLOO_IFACE": "there is no Gloo",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "there is no Gloo; use deadline_s in [runtime]",
+        "HOROVOD_HOSTNAME": "hosts are asked for their names",
+    }
+)
+# Families of Horovod's, by how their names begin.
+_FAMILIES = ("HOROVOD_AUTOTUNE",)
+# "mpi" is what there is; anything else cannot be had.
+_TRANSPORTS = frozenset(("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS"))
+# With these values a switch asks for nothing.
+_OFF = frozenset(("", "0", "false", "off", "no"))
+
+
+def without_effect(environment: Mapping[str, str], topology: Topology) -> list[str]:
+    """Horovod's variables that are set and have no effect, each with its reason, in the order of
+    names. What is empty or switched off asks for nothing."""
+    found = []
+    for name in sorted(environment):
+        value = environment[name].strip()
+        if not name.startswith("HOROVOD_") or name in HONOURED or value.lower() in _OFF:
+            continue
+        reason = _reason(name, value, topology)
+        if reason:
+            found.append(f"{name} ({reason})")
+    return found
+
+
+def _reason(name: str, value: str, topology: Topology) -> str:
+    if name in _TRANSPORTS:
+        return "" if value.lower() == "mpi" else "MPI is what there is"
+    if name in _TOPOLOGY:
+        own = getattr(topology, _TOPOLOGY[name])
+        return "" if value == str(own) else f"the launcher says {own}"
+    if name in NOT_HONOURED:
+        return NOT_HONOURED[name]
+    for family in _FAMILIES:
+        if name.startswith(family + "_"):
+            return NOT_HONOURED[family]
+    return "unknown"
+
+
+def line(environment: Mapping[str, str], topology: Topology) -> str:
+    """One line that names all of them; empty where there are none."""
+    found = without_effect(environment, topology)
+    if not found:
+        return ""
+    return (
+        "penstock warning: no effect of "
+        + ", ".join(found)
+        + "; docs/configuration.md lists what is honoured"
+    )

@@ -1,0 +1,28 @@
+"""``python -m penstock.horovod train.py [arguments]``: runs a script of Horovod's, unchanged, on
+Penstock. Under a launcher: ``penstock run -np 4 python -m penstock.horovod train.py``."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+
+def main() -> None:
+    """Runs the script named first on the command line as the main program."""
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print("usage: python -m penstock.horovod SCRIPT [ARGUMENT ...]\n\n" + (__doc__ or ""))
+        sys.exit(0 if len(sys.argv) > 1 else 2)
+    script = sys.argv[1]
+    if not os.path.isfile(script):
+        sys.exit(f"penstock.horovod: {script} is not a file, expected a Python script")
+    import penstock.horovod_alias  # noqa: F401 - for what it does
+
+    # As python itself does: the script's own folder is searched first.
+    sys.argv = sys.argv[1:]
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

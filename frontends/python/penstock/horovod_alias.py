@@ -1,0 +1,84 @@
+"""``import penstock.horovod_alias`` before anything of Horovod: from then on ``import horovod.torch``
+finds Penstock, in this process only.
+
+Nothing named horovod is installed by this package. A Horovod that is installed is left alone, and is
+hidden from this process with one line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from types import ModuleType
+
+import penstock
+
+# Horovod's modules that scripts import, and ours that stand for them.
+_MODULES = {
+    "horovod.torch": "penstock.torch",
+    "horovod.torch.mpi_ops": "penstock.torch.mpi_ops",
+    "horovod.torch.compression": "penstock.torch.compression",
+    "horovod.torch.optimizer": "penstock.torch.optimizer",
+    "horovod.torch.functions": "penstock.torch.functions",
+    "horovod.torch.sync_batch_norm": "penstock.torch.sync_batch_norm",
+    "horovod.torch.elastic": "penstock.torch.elastic",
+    "horovod.common": "penstock.common",
+    "horovod.common.util": "penstock.common.util",
+    "horovod.common.exceptions": "penstock.common.exceptions",
+    "horovod.common.process_sets": "penstock.common.process_sets",
+    "horovod.runner": "penstock.runner",
+    "horovod.runner.util": "penstock.runner.util",
+    "horovod.runner.util.threads": "penstock.runner.util.threads",
+}
+
+
+class _NotOffered(importlib.abc.MetaPathFinder):
+    """Says what is missing of Horovod, instead of looking for an installed one."""
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith("horovod."):
+            return None
+        raise ModuleNotFoundError(
+            f"{fullname} is not offered: penstock stands for horovod in this process, with "
+            "horovod.torch, horovod.common and horovod.runner.util.threads",
+            name=fullname,
+        )
+
+
+def install() -> None:
+    """Lets the names of Horovod's modules find ours. Twice is fine. ImportError when another
+    Horovod was imported already."""
+    there = sys.modules.get("horovod")
+    if there is not None:
+        if getattr(there, "__penstock__", False):
+            return
+        raise ImportError(
+            f"horovod was imported from {getattr(there, '__file__', 'elsewhere')} already: import "
+            "penstock.horovod_alias first"
+        )
+    _say_what_is_hidden()
+    horovod = ModuleType("horovod", "Penstock under Horovod's name.")
+    horovod.__dict__.update(__penstock__=True, __path__=[], __version__=penstock.__version__)
+    sys.modules["horovod"] = horovod
+    for name, own in _MODULES.items():
+        module = importlib.import_module(own)
+        sys.modules[name] = module
+        parent, _, child = name.rpartition(".")
+        if parent == "horovod":
+            setattr(horovod, child, module)
+    sys.meta_path.insert(0, _NotOffered())
+
+
+def _say_what_is_hidden() -> None:
+    installed = importlib.util.find_spec("horovod")
+    if installed is not None:
+        where = installed.origin or str(list(installed.submodule_search_locations or []))
+        print(f"penstock: stands for horovod here; {where} is not used", file=sys.stderr)
+
+
+install()

@@ -1,0 +1,95 @@
+"""Broadcast: every rank gets the tensor of one of them."""
+
+from __future__ import annotations
+
+import torch
+
+from penstock import _library as c
+from penstock.common.process_sets import ProcessSet, global_process_set, members_of
+from penstock.torch import handles, world
+from penstock.torch.collectives.allreduce import allreduce
+from penstock.torch.collectives.in_place import replacing
+from penstock.torch.collectives.reductions import Average
+from penstock.torch.handles import synchronize
+from penstock.torch.tensors import MOVABLE, check_tensor
+
+
+def _start(
+    tensor: torch.Tensor,
+    target: torch.Tensor | None,
+    root_rank: int,
+    name: str | None,
+    process_set: ProcessSet | None,
+) -> int:
+    check_tensor(tensor, MOVABLE)
+    ranks = members_of(process_set)
+    if not 0 <= root_rank < world.size():
+        raise ValueError(f"root_rank is {root_rank}, expected a rank below {world.size()}")
+    if ranks and root_rank not in ranks:
+        raise ValueError(
+            f"root_rank is {root_rank}, expected a world rank of the process set {list(ranks)}"
+        )
+    request = replacing(c.BROADCAST, tensor, target, {"root": root_rank})
+    return handles.start("broadcast", name, request, ranks)
+
+
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts sending the tensor of `root_rank` into a new tensor on every rank; returns a handle.
+
+    root_rank: a rank of the world, also in a process set.
+    """
+    return _start(tensor, None, root_rank, name, process_set)
+
+
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """As broadcast_async, in place."""
+    return _start(tensor, tensor, root_rank, name, process_set)
+
+
+class _Broadcast(torch.autograd.Function):
+    """Its gradient is averaged over ranks and belongs to the root alone."""
+
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):  # type: ignore[no-untyped-def]
+        ctx.root_rank = root_rank
+        ctx.process_set = process_set
+        return synchronize(_start(tensor, None, root_rank, name, process_set))
+
+    @staticmethod
+    def backward(ctx, grad_output):  # type: ignore[no-untyped-def]
+        averaged = allreduce(
+            grad_output.contiguous(), op=Average, process_set=ctx.process_set
+        )
+        if world.rank() != ctx.root_rank:
+            averaged = torch.zeros_like(averaged)
+        return averaged, None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Returns the tensor of `root_rank` on every rank; differentiable."""
+    return _Broadcast.apply(tensor, root_rank, name, process_set)
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """As broadcast, in place and not differentiable."""
+    return synchronize(_start(tensor, tensor, root_rank, name, process_set))

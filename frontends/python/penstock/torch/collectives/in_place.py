@@ -1,0 +1,40 @@
+"""What operations share whose result has the shape of their input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from penstock.common.runtime import Operation
+from penstock.torch.handles import Request
+from penstock.torch.tensors import host_copy, usable
+
+
+def replacing(
+    pattern: int, tensor: torch.Tensor, target: torch.Tensor | None, fields: dict[str, Any]
+) -> Request:
+    """An operation that replaces a tensor by its result.
+
+    target: what the caller gets back: the tensor itself for `_`-forms; None for a new tensor on the
+        same device.
+    """
+    if target is not None and usable(tensor):
+        plain = tensor.detach()
+        return Request(pattern, plain, lambda _: target, output=plain, fields=fields)
+    work = host_copy(tensor)
+
+    def finish(_: Operation) -> torch.Tensor:
+        if target is None:
+            return work.to(tensor.device)
+        with torch.no_grad():
+            return target.copy_(work)
+
+    return Request(pattern, work, finish, output=work, fields=fields)
+
+
+def check_group(what: str, tensors: Any) -> list[torch.Tensor]:
+    """The tensors of a grouped operation. ValueError when there are none."""
+    if isinstance(tensors, torch.Tensor) or not isinstance(tensors, (list, tuple)) or not tensors:
+        raise ValueError(f"{what} expects a list of at least one torch.Tensor, got {tensors!r}")
+    return list(tensors)

@@ -1,0 +1,46 @@
+"""What stands for the set of the core on a rank that is not in the optimizer's process set: it
+exchanges nothing, and the optimizer is the user's own there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock._library import COUNTER_NAMES
+
+
+class IdleSet:
+    """The calls of a GradientSet without gradients, none of which does anything."""
+
+    name = "optimizer of a process set that this rank is not in"
+    alive = False
+
+    def defers(self) -> bool:
+        return False
+
+    def set_grad_scale(self, scale: float) -> None:
+        pass
+
+    def wait_all(self) -> None:
+        pass
+
+    def step_end(self, applied: bool) -> None:
+        pass
+
+    def reset(self) -> None:
+        pass
+
+    def save(self) -> bytes:
+        return b""
+
+    def load(self, data: bytes) -> None:
+        if data:
+            raise ValueError(
+                "the state of compression belongs to another rank: this one is not in the process "
+                "set"
+            )
+
+    def report(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+    def counters(self) -> dict[str, int]:
+        return {name: 0 for name in COUNTER_NAMES}

@@ -1,0 +1,35 @@
+"""torch's loss scaling (``torch.amp.GradScaler``) with gradients that are averaged over ranks.
+
+The scaler reads gradients by going through ``optimizer.param_groups``: in ``unscale_``, and in
+``step`` where ``unscale_`` was left out. What it finds there must be the averages, for then every
+rank sees the same infinities and takes, or leaves out, the same steps.
+"""
+
+from __future__ import annotations
+
+import warnings
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.torch.exchange import GradientExchange
+
+
+def asked_by_scaler(frame: FrameType) -> bool:
+    """True when the code of `frame` belongs to a gradient scaler of torch (amp, FSDP's)."""
+    module = frame.f_globals.get("__name__", "")
+    return module.startswith("torch.") and module.endswith("grad_scaler")
+
+
+def warn_of_untold_scale(exchange: GradientExchange) -> None:
+    """One warning where residuals meet a loss scale that nobody told: they would change their size
+    when the scale does."""
+    if exchange.scale_told or not exchange.set.report().get("state_bytes"):
+        return
+    exchange.scale_told = True
+    warnings.warn(
+        "the loss is scaled, and this scheme keeps residuals between steps: call "
+        "optimizer.set_grad_scale(scaler.get_scale()) before each loss.backward(), so that they "
+        "keep their size when the scale changes",
+        stacklevel=4,
+    )

@@ -1,0 +1,69 @@
+"""What files of conf/ do not say by themselves: warm-ups, switches, narrow values, clipping, divided gradients. Each is a
+scheme and what the optimizer is given beside it; the simulation knows nothing of the latter, which must change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from quickstart_job import toml_text
+from quickstart_job.recipes import CONF, recipe
+
+TASK, STEPS, RANKS, SEED = "digits", 24, 4, 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    table: toml_text.Table
+    rate: float = 0.2  # of SGD without momentum: AdamW would hide a wrong factor
+    given: dict[str, Any] = field(default_factory=dict)  # to the runtime's optimizer
+
+
+def _with_early_switches(file: str, every: int) -> toml_text.Table:
+    """A file's switches, one every so many steps."""
+    table = toml_text.load(CONF / file)
+    for place, switch in enumerate(table["switch"]):
+        switch["at_step"] = place * every
+    return table
+
+
+def _scheme(name: str, **changes: Any) -> toml_text.Table:
+    return toml_text.replaced(recipe(name).table(), changes)
+
+
+def _switched(table: toml_text.Table, *switches: tuple[int, toml_text.Table]) -> toml_text.Table:
+    return table | {"switch": [{"at_step": at_step, "set": changes} for at_step, changes in switches]}
+
+
+_TO_WHOLE = {"scheme": {"compressor": "none"}}
+_DENSE_DGC = {"scheme": {"compressor": "none", "memory": "dgc"}, "compressor": {"dgc": {"density": 0.01}}}
+_DIVIDED = {"gradient_predivide_factor": 4.0}
+
+SETTINGS: dict[str, Setting] = {
+    "dgc.toml, its warm-up": Setting(_with_early_switches("dgc.toml", 4)),
+    "dgc-geometric-warmup.toml, its warm-up": Setting(_with_early_switches("dgc-geometric-warmup.toml", 4)),
+    "dgc, dense at first": Setting(_switched(_DENSE_DGC, (8, {"scheme": {"compressor": "dgc"}}))),
+    "dgc, dense in the end": Setting(_switched(_scheme("dgc"), (12, _TO_WHOLE))),
+    "redsync.toml, dense at first": Setting(
+        _switched(_scheme("redsync", **{"scheme.compressor": "none"}), (8, {"scheme": {"compressor": "redsync"}}))
+    ),
+    "top-k, dense in the end": Setting(_switched(_scheme("topk-residual"), (12, _TO_WHOLE))),
+    "top-k, another memory": Setting(_switched(_scheme("topk-residual"), (12, {"scheme": {"memory": "none", "compressor": "none"}}))),
+    **{f"top-k in {kind}": Setting(_scheme("topk-residual", **{"compressor.topk.value_type": kind})) for kind in ("fp16", "bf16", "int8")},
+    **{f"dgc in {kind}": Setting(_scheme("dgc", **{"compressor.dgc.value_type": kind})) for kind in ("fp16", "bf16", "int8")},
+    **{
+        f"dgc, clipping {kind}": Setting(_scheme("dgc", **{"memory.dgc.clipping": kind, "memory.dgc.clip": clip}))
+        for kind, clip in (("norm", 0.2), ("norm_global", 0.2), ("value", 0.001), ("value_global", 0.02))
+    },
+    "s-sgd, divided before": Setting(_scheme("s-sgd"), given=_DIVIDED),
+    "top-k, divided before": Setting(_scheme("topk-residual"), given=_DIVIDED),
+    "signs, divided before": Setting(_scheme("sign-sgd-majority"), 1e-3, _DIVIDED),
+    "signum, divided before": Setting(_scheme("signum"), 1e-3, _DIVIDED),
+    "tbq, divided before": Setting(_scheme("tbq"), given=_DIVIDED),
+    "threshold, divided before": Setting(_scheme("threshold"), given=_DIVIDED),
+    "inceptionn, divided before": Setting(_scheme("inceptionn"), given=_DIVIDED),
+    "dgc, clipping value, divided before": Setting(
+        _scheme("dgc", **{"memory.dgc.clipping": "value", "memory.dgc.clip": 0.001}), given=_DIVIDED
+    ),
+}

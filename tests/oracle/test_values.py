@@ -1,0 +1,69 @@
+"""Narrow values: what they stand for, and that what rounding leaves over is not lost."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from .cases import ITEMS, RANKS, expect_nothing_lost, gradients
+from .dgc import Dgc, DgcOptions
+from .method import Item
+from .ok_topk import OkTopK
+from .schemes import make_scheme
+from .sparse_more import AdTopK, ChunkTopK, RandomK
+from .threshold import FixedThreshold, GaussianK, RedSync, Sidco
+from .top_k import TopK
+from .values import narrowed
+
+NARROW = ("fp16", "bf16", "int8")
+METHODS = {
+    "top-k": lambda kind: TopK(ITEMS, RANKS, 0.1, value_type=kind),
+    "ok-topk": lambda kind: OkTopK(ITEMS, RANKS, 0.1, value_type=kind),
+    "dgc": lambda kind: Dgc(ITEMS, RANKS, DgcOptions(density=0.1, momentum=0.0, value_type=kind)),
+    "adtopk": lambda kind: AdTopK(ITEMS, RANKS, True, 0.1, value_type=kind),
+    "threshold": lambda kind: FixedThreshold(ITEMS, RANKS, 1.5, value_type=kind),
+    "gaussiank": lambda kind: GaussianK(ITEMS, RANKS, 0.1, value_type=kind),
+    "redsync": lambda kind: RedSync(ITEMS, RANKS, 0.1, value_type=kind),
+    "sidco": lambda kind: Sidco(ITEMS, RANKS, 0.1, value_type=kind),
+}
+
+
+def test_values_are_rounded_to_even_and_cut_at_the_largest_number() -> None:
+    values = torch.tensor([1.0 + 2.0**-11, 1.0 + 3 * 2.0**-11, 1e6, -1e6])
+    assert narrowed(values, "fp16").tolist() == [1.0, 1.0 + 2.0**-9, 65504.0, -65504.0]
+    assert narrowed(torch.tensor([1.0 + 2.0**-8, 3.0]), "bf16").tolist() == [1.0, 3.0]
+    assert narrowed(torch.tensor([127.0, 0.5, 1.5, -2.6]), "int8").tolist() == [127.0, 0.0, 2.0, -3.0]
+    assert narrowed(torch.zeros(3), "int8").tolist() == [0.0] * 3
+
+
+@pytest.mark.parametrize("kind", NARROW)
+@pytest.mark.parametrize("name", METHODS)
+def test_what_rounding_leaves_over_stays(name: str, kind: str) -> None:
+    expect_nothing_lost(METHODS[name](kind), 20)
+    wide, narrow = METHODS[name]("fp32").step(0, gradients(0)), METHODS[name](kind).step(0, gradients(0))
+    gap = max(float((wide[i.name] - narrow[i.name]).abs().max()) for i in ITEMS)
+    assert gap > 0.0
+    if name != "ok-topk":  # which also drops other sums then
+        assert gap < 0.05, "values of size 4: a half unit in the last place of 8 bits, from four ranks"
+
+
+def test_sums_on_the_way_are_rounded_once_more_and_do_not_come_in_bytes() -> None:
+    item = [Item("w", 0, (2,))]
+    grads = [{"w": torch.full((2,), 1.0)}, {"w": torch.full((2,), 2048.0)}]
+    for make in (RandomK, ChunkTopK):
+        update = make(item, 2, True, 1.0, value_type="fp16").step(0, grads)["w"]
+        assert update.tolist() == [1024.0, 1024.0], "2049 is no half"
+        with pytest.raises(ValueError, match="int8"):
+            make(item, 2, True, 1.0, value_type="int8")
+
+
+def test_scheme_files_say_the_type() -> None:
+    for plugin in ("topk", "dgc", "adtopk", "threshold", "gaussiank", "redsync", "sidco", "randomk", "chunktopk"):
+        table = {"scheme": {"compressor": plugin, "memory": "residual"}, "compressor": {plugin: {"value_type": "fp16"}}}
+        if plugin == "dgc":
+            table["scheme"]["memory"] = "dgc"
+        method = make_scheme(table, ITEMS, RANKS).methods[0]
+        assert "fp16" in (getattr(method, "value_type", None), getattr(getattr(method, "options", None), "value_type", None))
+        table["compressor"][plugin]["value_type"] = "fp8"
+        with pytest.raises(ValueError, match="fp8"):
+            make_scheme(table, ITEMS, RANKS)

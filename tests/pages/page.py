@@ -1,0 +1,78 @@
+"""Markdown pages as these tests see them: fenced blocks with their place, and the commands named in running text."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+FENCE = re.compile(r"^```(?P<language>\S*)\s*$")
+# A comment in front of a block: `<!-- block: NAME -->`. The page shows nothing of it.
+NAME = re.compile(r"^<!-- block: (?P<name>[a-z0-9-]+) -->$")
+CODE_SPAN = re.compile(r"`([^`\n]+)`")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    page: str  # counted from the repository
+    line: int
+    language: str
+    name: str  # "" where it has none
+    text: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def pages() -> list[pathlib.Path]:
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("conf/*.md"), *ROOT.glob("frontends/*/README.md"),
+             *ROOT.glob("sdk/template/README.md"), *ROOT.glob("plugins/*/*/README.md")]
+    return sorted(found)
+
+
+def blocks_of(page: pathlib.Path) -> list[Block]:
+    """All fenced blocks of a page; an open fence at its end is an error."""
+    found, lines = [], page.read_text(encoding="utf-8").splitlines()
+    start, language, name = None, "", ""
+    for number, line in enumerate(lines, 1):
+        fence = FENCE.match(line)
+        if start is None and fence:
+            start, language = number, fence["language"]
+            before = NAME.match(lines[number - 2]) if number > 1 else None
+            name = before["name"] if before else ""
+        elif start is not None and line == "```":
+            text = "\n".join(lines[start:number - 1]) + "\n"
+            found.append(Block(str(page.relative_to(ROOT)), start, language, name, text))
+            start = None
+    assert start is None, f"{page}:{start}: this block is never closed"
+    return found
+
+
+def all_blocks() -> list[Block]:
+    return [block for page in pages() for block in blocks_of(page)]
+
+
+def without_blocks(text: str) -> str:
+    kept, inside = [], False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            inside = not inside
+            line = ""
+        kept.append("" if inside else line)
+    return "\n".join(kept)
+
+
+def commands_in_text() -> list[tuple[str, str]]:
+    """(place, command) of every code span that begins like a command of this repository."""
+    found = []
+    for page in pages():
+        if page.name == "CHANGELOG.md":
+            continue  # of its time
+        for number, line in enumerate(without_blocks(page.read_text(encoding="utf-8")).splitlines(), 1):
+            for span in CODE_SPAN.findall(line):
+                if span.startswith(("penstock ", "tools/", "build/release/bin/penstock ")):
+                    found.append((f"{page.relative_to(ROOT)}:{number}", span))
+    return found

@@ -1,0 +1,240 @@
+"""Every command and code block of the pages works as it stands there.
+
+    sh       run line by line by bash, in a new shell without the caller's variables, in a folder that looks like the checkout
+    python   run on two ranks by `penstock run`
+    toml     held against the plugins by `penstock config check`
+    cpp      compiled against the SDK's headers
+    text     a drawing: nothing to run
+
+A block of any other language, or of none, fails: so that nobody adds one that is not run. Blocks that need something
+around them have a name (a comment `<!-- block: NAME -->` in front) and an entry in CONTEXT.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+from page import ROOT, all_blocks, commands_in_text
+
+BUILD = ROOT / "build/release"
+PENSTOCK = BUILD / "bin/penstock"
+LANGUAGES = {"sh", "python", "toml", "cpp", "cmake", "text"}  # cmake: tests/contract builds such a project
+
+# What a reader of the page has written before and after a block. `{block}` stands for the block.
+CONTEXT = {
+    "an-import": "{block}\nhvd.init()\nprint(hvd.size())\n",
+    "clipping": """\
+import torch
+import penstock.torch as hvd
+hvd.init(config="conf/topk-residual.toml")
+model = torch.nn.Linear(10, 2)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters())
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(32, 10)).square().mean()
+{indented}
+""",
+    "loss-scaling": """\
+import torch
+import penstock.torch as hvd
+hvd.init(config="conf/topk-residual.toml")
+model = torch.nn.Linear(10, 2)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters())
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+scaler = torch.amp.GradScaler("cpu")
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(32, 10)).square().mean()
+{indented}
+""",
+    "saving": """\
+import torch
+import penstock.torch as hvd
+hvd.init(config="conf/topk-residual.toml")
+model = torch.nn.Linear(10, 2)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters())
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+model(torch.randn(32, 10)).square().mean().backward()
+optimizer.step()
+{block}
+""",
+}
+
+# Commands that are a test run, or hours of work, themselves: what is tested here is that they take these arguments.
+LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/gpu-check", "tools/bench")
+
+SHELLS = [block for block in all_blocks() if block.language == "sh"]
+PYTHONS = [block for block in all_blocks() if block.language == "python"]
+TOMLS = [block for block in all_blocks() if block.language == "toml"]
+CPPS = [block for block in all_blocks() if block.language == "cpp"]
+
+
+def clean_environment(home: pathlib.Path) -> dict[str, str]:
+    """A new shell's: nothing of the caller's own."""
+    return {"HOME": str(home), "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """The template's folder beside an installed SDK, with the command on the PATH: where its README's lines are run."""
+    home = tmp_path_factory.mktemp("template")
+    subprocess.run(["cmake", "--install", BUILD, "--component", "sdk", "--prefix", home / "penstock-sdk"], check=True,
+                   capture_output=True)
+    shutil.copytree(ROOT / "sdk/template", home / "template")
+    return home / "template"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A folder with the checkout's entries, in which a page's commands may leave what they like."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for entry in ROOT.iterdir():
+        if entry.name not in {".git", ".pytest_cache"}:
+            (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def run(command, where, timeout=600, **more):
+    return subprocess.run(command, cwd=where, env={**clean_environment(where), **more}, capture_output=True, text=True,
+                          timeout=timeout, stdin=subprocess.DEVNULL, check=False)
+
+
+def test_every_block_has_a_language_that_is_tested():
+    odd = [f"{block.id}: {block.language or 'no language'}" for block in all_blocks() if block.language not in LANGUAGES]
+    assert not odd, odd
+
+
+def test_every_named_block_has_its_context_and_every_context_its_block():
+    names = {block.name for block in all_blocks() if block.language == "python" and block.name}
+    assert names == set(CONTEXT)
+
+
+def lines_of(block):
+    """The commands of a block, without the words after ` #`."""
+    joined = block.text.replace("\\\n", " ")
+    return [re.sub(r"\s+#.*$", "", line).strip() for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def is_long(command):
+    program = command.split()[0]
+    return program in LONG and not ("--task digits" in command or "--help" in command)
+
+
+def takes_its_arguments(command):
+    """What a long command is started with, each flag of it, stands in its --help."""
+    program, *words = command.split()
+    sub = words[:1] if words and not words[0].startswith("-") else []
+    helped = run([str(ROOT / program), *sub, "--help"], ROOT)
+    if helped.returncode != 0:
+        return f"{program} {' '.join(sub)} --help: {helped.stderr or helped.stdout}"
+    for word in words:
+        flag = word.split("=")[0]
+        if flag.startswith("--") and flag not in helped.stdout:
+            return f"{program} {' '.join(sub)} --help does not know {flag}"
+    return ""
+
+
+def write_scripts(block, where):
+    """Scripts that the commands name and nobody has: the page's own, "with this in train.py"."""
+    own = [other for other in PYTHONS if other.page == block.page and not other.name]
+    for name in re.findall(r"[\w/]+\.py", block.text):
+        if own and not (where / name).exists():
+            (where / name).write_text(own[0].text)
+
+
+@pytest.mark.parametrize("block", SHELLS, ids=lambda block: block.id)
+def test_a_block_of_commands_runs_as_it_stands(block, checkout, template):
+    where, more = checkout, {}
+    if block.name == "in-the-template":
+        where = template
+        more = {"HOME": str(template.parent), "PATH": f"{BUILD}/bin:{clean_environment(template)['PATH']}"}
+    script = []
+    for command in lines_of(block):
+        if is_long(command):
+            assert takes_its_arguments(command) == ""
+        else:
+            script.append(command)
+    if not script:
+        return
+    write_scripts(block, where)
+    ran = run(["bash", "-euo", "pipefail", "-c", "\n".join(script)], where, timeout=1500, **more)
+    assert ran.returncode == 0, f"{block.id}\n{ran.stdout}\n{ran.stderr}"
+
+
+@pytest.mark.parametrize("block", PYTHONS, ids=lambda block: block.id)
+def test_a_python_block_runs_on_two_ranks(block, checkout, tmp_path):
+    indented = "".join(f"    {line}\n" for line in block.text.splitlines())
+    program = CONTEXT.get(block.name, "{block}").replace("{block}", block.text).replace("{indented}", indented)
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    ran = run([str(PENSTOCK), "run", "-np", "2", "--", "python", str(script)], checkout, OMP_NUM_THREADS="1")
+    assert ran.returncode == 0, f"{block.id}\n{program}\n{ran.stdout}\n{ran.stderr}"
+
+
+@pytest.mark.parametrize("block", TOMLS, ids=lambda block: block.id)
+def test_a_toml_block_fits_the_plugins(block, tmp_path):
+    content = tomllib.loads(block.text)
+    compressor = content.get("scheme", {}).get("compressor")
+    if compressor in {"mine", "template"}:
+        # Made and trained with by tools/penstock/mine_test.py and tests/contract; here: the same file with a plugin that is there.
+        text = block.text.replace(f'"{compressor}"', '"topk"').replace("[compressor.template]\nstride = 2\n", "")
+    else:
+        text = block.text
+    if "scheme" not in content:
+        # A table alone: something must name it.
+        (kind, instances), = [(kind, content[kind]) for kind in content if kind not in {"runtime", "rule", "switch"}]
+        text = f'[scheme]\n{kind} = "{next(iter(instances))}"\n' + text
+    (tmp_path / "build/plugins").mkdir(parents=True)
+    file = tmp_path / "block.toml"
+    file.write_text(text)
+    ran = run([str(PENSTOCK), "config", "check", str(file)], tmp_path)
+    assert ran.returncode == 0, f"{block.id}\n{ran.stdout}{ran.stderr}"
+
+
+@pytest.mark.parametrize("block", CPPS, ids=lambda block: block.id)
+def test_a_cpp_block_compiles_against_the_sdk(block, tmp_path):
+    source = tmp_path / "block.cpp"
+    source.write_text(block.text)
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    ran = run([compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", f"-I{ROOT}/sdk/include", f"-I{ROOT}/sdk", str(source)],
+              tmp_path)
+    assert ran.returncode == 0, f"{block.id}\n{ran.stderr}"
+
+
+# ---- Commands in running text ----
+
+
+def help_of(words):
+    """The help of the longest chain of sub-commands that `words` begin with, and what is left of them."""
+    chain = []
+    while words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
+        ran = run([str(PENSTOCK), *chain, words[0], "--help"], ROOT)
+        if ran.returncode != 0:
+            break
+        chain.append(words.pop(0))
+    return chain, run([str(PENSTOCK), *chain, "--help"], ROOT).stdout, words
+
+
+@pytest.mark.parametrize("command", sorted({command for _, command in commands_in_text()}))
+def test_a_command_in_the_text_is_there_with_its_flags(command):
+    words = command.split()
+    if words[0].startswith("tools/"):
+        path = words[0].rstrip("/")
+        assert (ROOT / path).exists(), f"there is no {path}"
+        flagged = any(word.startswith("--") for word in words)
+        assert not flagged or takes_its_arguments(command) == "", takes_its_arguments(command)
+        return
+    chain, text, rest = help_of(words[1:])
+    assert chain, f"penstock has no sub-command {words[1]}"
+    known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text)
+    before_dashes = rest[:rest.index("--")] if "--" in rest else rest
+    for word in before_dashes:
+        if word.startswith("-"):
+            assert word.split("=")[0] in known, f"penstock {' '.join(chain)} --help does not know {word}"

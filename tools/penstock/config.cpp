@@ -1,0 +1,163 @@
+// penstock config: reads configurations and holds them against the plugins, without a run.
+#include "core/config/load.hpp"
+#include "core/pipeline/sample_fit.hpp"
+#include "core/pipeline/sample_traffic.hpp"
+#include "tools/penstock/commands.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+namespace penstock::command {
+
+namespace {
+
+struct CheckOptions {
+  std::vector<std::string> files;
+  std::vector<std::string> plugin_path;
+  bool json = false;
+};
+
+}  // namespace
+
+namespace {
+
+// A configuration and the plugins that a run under it would find.
+struct Opened {
+  Config config;
+  std::unique_ptr<Plugins> plugins;
+};
+
+Result<Opened> open(const std::string& file, const std::vector<std::string>& plugin_path) {
+  PENSTOCK_ASSIGN(Config config, load_config_file(file));
+  std::vector<std::string> directories = plugin_path;
+  for (const std::string& directory : config.runtime().plugin_path)
+    directories.push_back(directory);
+  auto plugins = std::make_unique<Plugins>(directories, config.runtime().allow_insecure_paths);
+  PENSTOCK_TRY(plugins->problem());
+  return Opened{std::move(config), std::move(plugins)};
+}
+
+}  // namespace
+
+Result<FitAdvice> check_config_file(const std::string& file,
+                                    const std::vector<std::string>& plugin_path) {
+  PENSTOCK_ASSIGN(const Opened opened, open(file, plugin_path));
+  return check_fit_of_config(opened.config, opened.plugins->registry());
+}
+
+namespace {
+
+int check(const CheckOptions& options) {
+  Json json = Json::array();
+  int failed = 0;
+  for (const std::string& file : options.files) {
+    const Result<FitAdvice> advice = check_config_file(file, options.plugin_path);
+    const Status& status = advice.status();
+    if (!status.ok()) ++failed;
+    const auto warnings = advice.ok() ? advice.value().warnings : std::vector<std::string>();
+    json.push_back(Json{
+        {"file", file}, {"ok", status.ok()}, {"error", status.message()}, {"warnings", warnings}});
+    if (options.json) continue;
+    if (status.ok()) print(fmt::format("ok {}", file));
+    // Most messages begin with file, line and column; those about plugins may not.
+    else if (status.message().find(file) != std::string_view::npos)
+      print(fmt::format("error {}", status.message()));
+    else
+      print(fmt::format("error {}: {}", file, status.message()));
+    for (const std::string& warning : warnings) print(fmt::format("  warning: {}", warning));
+  }
+  if (options.json) print_json(json);
+  return failed == 0 ? 0 : 1;
+}
+
+// ---- What it moves ----
+
+struct TrafficOptions {
+  std::vector<std::string> files;
+  std::vector<std::string> plugin_path;
+  uint32_t ranks = 4;
+  bool json = false;
+};
+
+Result<std::vector<SampleTraffic>> traffic_of_file(const std::string& file,
+                                                   const TrafficOptions& options) {
+  PENSTOCK_ASSIGN(const Opened opened, open(file, options.plugin_path));
+  PENSTOCK_TRY(check_fit_of_config(opened.config, opened.plugins->registry()).status());
+  return sample_traffic(opened.config, opened.plugins->registry(), options.ranks);
+}
+
+// "any number of ranks", "8 ranks".
+std::string wins_up_to(const SampleTraffic& stage) {
+  if (stage.bytes.open) return "depends on values";
+  if (stage.loses_from == 0) return "any number";
+  return stage.loses_from <= 2 ? "never" : fmt::format("{}", stage.loses_from - 1);
+}
+
+int traffic(const TrafficOptions& options) {
+  Json json = Json::array();
+  Table table({"FILE", "FROM STEP", "MOVED", "DENSE MOVES", "LESS BY", "WINS UP TO RANKS"});
+  for (const std::string& file : options.files) {
+    const Result<std::vector<SampleTraffic>> stages = traffic_of_file(file, options);
+    if (!stages.ok()) return fail(std::string(stages.status().message()));
+    for (const SampleTraffic& stage : stages.value()) {
+      const bool known = !stage.bytes.open;
+      json.push_back(Json{{"file", file},
+                          {"from_step", stage.from_step},
+                          {"ranks", options.ranks},
+                          {"moved_bytes", known ? Json(stage.moved) : Json(nullptr)},
+                          {"dense_moved_bytes", stage.dense_moved},
+                          {"at_most", stage.bytes.bound},
+                          {"wins_up_to_ranks", wins_up_to(stage)}});
+      const std::string most = stage.bytes.bound ? "up to " : "";
+      table.add({file, fmt::format("{}", stage.from_step),
+                 known ? most + bytes_text(stage.moved) : "-", bytes_text(stage.dense_moved),
+                 known ? fmt::format("{:.1f} x", stage.dense_moved / stage.moved) : "-",
+                 wins_up_to(stage)});
+    }
+  }
+  if (options.json)
+    print_json(json);
+  else
+    print(table.text());
+  return 0;
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<CheckOptions>();
+  CLI::App* config = app.add_subcommand("config", "Check configurations, and what they move");
+  config->require_subcommand(1);
+  config->footer("Example: penstock config check conf/dgc.toml");
+  CLI::App* check_app = config->add_subcommand(
+      "check", "Read each file, load the plugins it names and check every option");
+  check_app->footer(
+      "Prints \"ok FILE\" or the error with line and column; exit status 1 if any is wrong.\n"
+      "Example: penstock config check conf/*.toml");
+  check_app->add_option("FILE", options->files, "TOML files")->required();
+  add_plugin_path(*check_app, options->plugin_path);
+  add_json_flag(*check_app, options->json);
+  check_app->callback([options, &invocation] { invocation.status = check(*options); });
+
+  auto moved = std::make_shared<TrafficOptions>();
+  CLI::App* traffic_app = config->add_subcommand(
+      "traffic", "What a rank sends in a step under each file, beside dense all-reduces");
+  traffic_app->footer(
+      "For a model of usual shapes, 106 MB of float32. A gathered payload goes to every other "
+      "rank, a\n"
+      "summed one does not, so that gathers win up to some number of ranks only.\n"
+      "What a payload holds beside parts of fixed size (adaq, adacomp, inceptionn) is not counted: "
+      "it\n"
+      "depends on the values.\n"
+      "Example: penstock config traffic conf/*.toml --ranks 8");
+  traffic_app->add_option("FILE", moved->files, "TOML files")->required();
+  traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange, each on a host of its own")
+      ->check(CLI::Range(2, 65536))
+      ->capture_default_str();
+  add_plugin_path(*traffic_app, moved->plugin_path);
+  add_json_flag(*traffic_app, moved->json);
+  traffic_app->callback([moved, &invocation] { invocation.status = traffic(*moved); });
+}
+
+}  // namespace penstock::command

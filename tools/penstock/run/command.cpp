@@ -1,0 +1,120 @@
+// penstock run: a program on several ranks, by mpirun.
+#include "core/config/load.hpp"
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/run/environment.hpp"
+#include "tools/penstock/run/launch.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+namespace penstock::command {
+
+namespace {
+
+// Short enough for a run whose process is gone to end within two seconds; long enough for the
+// others to say what they know.
+constexpr double kGraceSeconds = 1.5;
+constexpr int kWrongCall = 2;
+
+struct RunOptions {
+  std::string config;
+  bool no_prefix = false;
+  LaunchOptions launch;
+};
+
+int refuse(std::string_view message) {
+  fail(message);
+  return kWrongCall;
+}
+
+// Before any rank starts: one message instead of one from every rank.
+Status check_configuration(const RunOptions& options) {
+  const std::string file = options.config.empty() ? config_path_from_environment() : options.config;
+  return file.empty() ? Status() : check_config_file(file, {}).status();
+}
+
+int run(RunOptions& options) {
+  LaunchOptions& launched = options.launch;
+  if (launched.command.empty())
+    return refuse("no program to run was given; example: penstock run -np 2 -- python3 train.py");
+  if (const Status status = check_configuration(options); !status.ok())
+    return refuse(status.message());
+  if (!launched.hosts.empty() && access(launched.hosts.c_str(), R_OK) != 0)
+    return refuse(fmt::format("the file of hosts {} cannot be read: {}", launched.hosts,
+                              std::strerror(errno)));
+  if (find_program("mpirun").empty())
+    return fail(
+        "mpirun is not on the PATH; install Open MPI (Debian: apt-get install openmpi-bin), or run "
+        "tools/setup");
+  std::string& program = launched.command.front();
+  program = program_to_run(program);
+  if (program.find('/') == std::string::npos && find_program(program).empty())
+    return refuse(fmt::format("the program {} is not on the PATH", program));
+  if (!options.config.empty()) {
+    const std::string path = std::filesystem::absolute(options.config).string();
+    // The first wins over what the program gives to init(), as a command line should.
+    for (const char* name : {"PENSTOCK_RUN_CONFIG", "PENSTOCK_CONFIG"})
+      setenv(name, path.c_str(), 1);
+  }
+  launched.prefix = !options.no_prefix;
+  return launch(launched);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<RunOptions>();
+  LaunchOptions& launched = options->launch;
+  launched.grace_s = kGraceSeconds;
+  CLI::App* run_app = app.add_subcommand("run", "Run a program on several ranks with mpirun");
+  run_app->footer(
+      "-np N may be written for -n N.\n"
+      "\n"
+      "From a checkout's build folder, `python` and `python3` without a path are those of its\n"
+      ".venv, unless another virtual environment is active. Variables that ranks on other hosts\n"
+      "need (PENSTOCK_*, HOROVOD_*, PYTHON*, OMP_*, PATH, ...) are passed on to them.\n"
+      "\n"
+      "Once a rank has failed, the others have the grace time to say what they know and to end;\n"
+      "then they are ended, also where they are stopped or busy. At the end stands which rank\n"
+      "failed first, and how. The exit status is 0 if every rank has reported success, else that\n"
+      "of the rank that failed first; 2 where nothing was started because of a wrong call or\n"
+      "configuration; 130 after Ctrl-C.\n"
+      "\n"
+      "Example: penstock run -np 4 --config conf/dgc.toml -- python3 train.py");
+  run_app->add_option("-n,--ranks", launched.ranks, "number of ranks")
+      ->required()
+      ->check(CLI::Range(1, 65536));
+  run_app
+      ->add_option("--config", options->config,
+                   "the configuration, checked before the start; it comes before what the program "
+                   "gives to init()")
+      ->type_name("FILE");
+  run_app->add_option("--hosts", launched.hosts, "machines to run on, as mpirun's --hostfile")
+      ->type_name("FILE");
+  run_app
+      ->add_option("--grace", launched.grace_s,
+                   "seconds that the other ranks have once one has failed")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  run_app->add_flag("--no-prefix", options->no_prefix, "print lines without the rank before them");
+  run_app
+      ->add_option("-x,--export", launched.exported,
+                   "a further variable for ranks on other hosts; may be repeated")
+      ->allow_extra_args(false)
+      ->type_name("NAME[=VALUE]");
+  run_app->add_option("CMD", launched.command, "the program and its arguments; put -- before it");
+  run_app->callback([options, &invocation] {
+    std::vector<std::string>& command = options->launch.command;
+    command.insert(command.end(), invocation.after_dashes.begin(), invocation.after_dashes.end());
+    invocation.status = run(*options);
+  });
+}
+
+}  // namespace penstock::command

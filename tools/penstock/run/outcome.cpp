@@ -1,0 +1,157 @@
+#include "tools/penstock/run/outcome.hpp"
+
+#include "tools/penstock/run/processes.hpp"
+#include "tools/penstock/run/rank_lines.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <sstream>
+
+namespace penstock::command {
+
+namespace {
+
+constexpr std::chrono::milliseconds kReportLag{500};
+
+}  // namespace
+
+std::string new_token() {
+  std::array<unsigned char, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    const auto now = Clock::now().time_since_epoch().count();
+    std::memcpy(bytes.data(), &now, sizeof now);
+  }
+  return fmt::format("penstock-run-{:02x}", fmt::join(bytes, ""));
+}
+
+const char* rank_script() {
+  // The shell's own words about how the program ended would only repeat the report. Open MPI keeps
+  // the command line in variables, for MPI_INFO_ENV: there stands the program's, without the token.
+  return "exec 3>&2 2>/dev/null; t=$1; c=$2; shift 2; "
+         "export OMPI_COMMAND=\"$c\" OMPI_ARGV=\"$*\"; set -- \"$c\" \"$@\"; "
+         "printf '%s begins %s %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $$ \"$(uname -n)\" >&3; "
+         "(exec \"$@\" 2>&3 3>&-); s=$?; "
+         "printf '%s ends %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $s >&3; exit $s";
+}
+
+std::string_view Outcome::read(int rank, std::string_view line) {
+  const size_t at = line.find(token_);
+  const std::string_view said = line.substr(0, at);
+  if (rank >= 0 && static_cast<size_t>(rank) < ranks_.size())
+    note(ranks_[static_cast<size_t>(rank)], said);
+  if (at != std::string_view::npos) take_report(line.substr(at + token_.size()));
+  return said;
+}
+
+void Outcome::take_report(std::string_view report) {
+  std::istringstream words{std::string(report)};
+  std::string event;
+  size_t rank = 0;
+  int number = 0;
+  if (!(words >> event >> rank >> number) || rank >= ranks_.size()) return;
+  Rank& who = ranks_[rank];
+  if (event == "ends") {
+    who.status = number;
+    if (!who.over) who.over = Clock::now();
+  } else if (event == "begins") {
+    std::string host;
+    std::array<char, 256> here{};
+    words >> host;
+    gethostname(here.data(), here.size() - 1);
+    // The same number may be a process of another host.
+    if (host != here.data()) return;
+    if (is_descendant(number, getpid())) who.process = number;
+    if (kill(number, 0) != 0 && errno == ESRCH) gone(static_cast<int>(rank));
+  }
+}
+
+void Outcome::note(Rank& rank, std::string_view line) {
+  while (!line.empty() && std::strchr("\r\n\t ", line.back()) != nullptr) line.remove_suffix(1);
+  if (line.empty()) return;
+  rank.last_line = line;
+  if (line.starts_with("Traceback (most recent call last)")) {
+    rank.in_traceback = true;
+    rank.trouble = Clock::now();
+  } else if (rank.in_traceback && line[0] != ' ') {
+    rank.in_traceback = false;
+    rank.exception = line;
+  }
+}
+
+void Outcome::gone(int rank) {
+  Rank& who = ranks_[static_cast<size_t>(rank)];
+  if (!who.over) who.over = Clock::now();
+}
+
+void Outcome::end_the_rest() {
+  for (Rank& rank : ranks_) rank.ended_by_run |= !rank.over;
+}
+
+std::optional<Clock::time_point> Outcome::grace_end(std::chrono::milliseconds grace) const {
+  std::optional<Clock::time_point> end;
+  for (const Rank& rank : ranks_) {
+    if (!rank.failed()) continue;
+    const auto own = *rank.over + (rank.status ? grace : std::max(grace, kReportLag));
+    if (!end || own < *end) end = own;
+  }
+  return end;
+}
+
+const Outcome::Rank* Outcome::first_failed() const {
+  const auto by_signal = [](const Rank& rank) { return rank.status.value_or(128) >= 128; };
+  const auto told = [](const Rank& rank) {
+    return rank.trouble == Clock::time_point{} ? *rank.over : rank.trouble;
+  };
+  const Rank* first = nullptr;
+  for (const Rank& rank : ranks_) {
+    if (!rank.failed()) continue;
+    if (first == nullptr || by_signal(rank) > by_signal(*first) ||
+        (by_signal(rank) == by_signal(*first) && told(rank) < told(*first)))
+      first = &rank;
+  }
+  return first;
+}
+
+namespace {
+
+std::string how_it_ended(const Outcome::Rank& rank) {
+  if (!rank.status)
+    return "it is gone without a report, as when a rank is killed together with its shell";
+  const int status = *rank.status;
+  if (status <= 128 || status > 128 + SIGRTMAX)
+    return fmt::format("it exited with status {}", status);
+  const char* name = sigabbrev_np(status - 128);
+  return fmt::format("it was ended by signal {}{}", status - 128,
+                     name != nullptr ? fmt::format(" (SIG{})", name) : "");
+}
+
+}  // namespace
+
+std::string Outcome::summary() const {
+  const Rank* first = first_failed();
+  if (first == nullptr) return {};
+  std::string text =
+      fmt::format("rank {} failed first: {}", first - ranks_.data(), how_it_ended(*first));
+  const std::string& line = first->exception.empty() ? first->last_line : first->exception;
+  text += line.empty() ? "; it wrote nothing to standard error"
+                       : fmt::format("; its last error: {}", line);
+  return text;
+}
+
+int Outcome::status() const {
+  const Rank* first = first_failed();
+  if (first != nullptr) return first->status.value_or(1);
+  const bool all_reported =
+      std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return bool(rank.status); });
+  return all_reported ? 0 : 1;
+}
+
+}  // namespace penstock::command

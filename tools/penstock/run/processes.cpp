@@ -1,0 +1,63 @@
+#include "tools/penstock/run/processes.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+
+namespace penstock::command {
+
+namespace {
+
+// 0 where the process is gone.
+pid_t parent_of(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  // "PID (NAME) STATE PARENT ...": a name may hold anything, so from the last parenthesis on.
+  const size_t after = text.rfind(')');
+  pid_t parent = 0;
+  if (after != std::string::npos && after + 4 < text.size())
+    std::from_chars(text.data() + after + 4, text.data() + text.size(), parent);
+  return parent;
+}
+
+}  // namespace
+
+std::vector<pid_t> descendants(pid_t root) {
+  std::multimap<pid_t, pid_t> children;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    pid_t process = 0;
+    const auto [rest, bad] = std::from_chars(name.data(), name.data() + name.size(), process);
+    if (bad == std::errc() && *rest == '\0') children.emplace(parent_of(name), process);
+  }
+  std::vector<pid_t> found = {root};
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto [first, last] = children.equal_range(found[i]);
+    std::for_each(first, last, [&](const auto& each) { found.push_back(each.second); });
+  }
+  found.erase(found.begin());
+  return found;
+}
+
+bool is_descendant(pid_t process, pid_t root) {
+  while (process > 1 && process != root) process = parent_of(std::to_string(process));
+  return process == root;
+}
+
+void signal_tree(pid_t root, int number) {
+  std::vector<pid_t> all = descendants(root);
+  all.push_back(root);
+  for (const pid_t each : all) {
+    kill(each, number);
+    if (number != SIGKILL) kill(each, SIGCONT);
+  }
+}
+
+}  // namespace penstock::command

@@ -1,0 +1,266 @@
+"""Tests of `penstock run`: what ranks say, how a run ends, and what becomes of ranks that do not end by themselves."""
+
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from command_test import BUILD, COMMAND, ROOT, needs_mpirun, penstock
+
+pytestmark = needs_mpirun
+
+RANK = "$OMPI_COMM_WORLD_RANK"
+# Far beyond what a run that has to be ended may take, on a machine that does other things too.
+SOON = 60
+
+
+def run(ranks, script, *options, **environment):
+    """A shell script on several ranks, with the time that the whole took."""
+    start = time.monotonic()
+    ran = penstock("run", "-np", ranks, *options, "--", "sh", "-c", script, **environment)
+    ran.seconds = time.monotonic() - start
+    return ran
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def assert_all_end(folder, ranks):
+    """The processes whose ids the ranks wrote into `folder` are gone, or go within a moment."""
+    pids = [(folder / str(rank)).read_text().strip() for rank in range(ranks)]
+    deadline = time.monotonic() + 20
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_alive, pids))
+
+
+# ---- lines ----
+
+
+def test_each_line_bears_its_rank():
+    ran = run(3, f"echo out {RANK}; echo err {RANK} >&2")
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(ran.stdout.splitlines()) == [f"[{rank}] out {rank}" for rank in range(3)]
+    assert sorted(ran.stderr.splitlines()) == [f"[{rank}] err {rank}" for rank in range(3)]
+
+
+def test_lines_that_come_in_pieces_are_put_together_per_rank(tmp_path):
+    # Each rank waits for the other between two halves of its line.
+    script = (f"printf 'first half, '; touch {tmp_path}/{RANK}; "
+              f"until [ -e {tmp_path}/0 ] && [ -e {tmp_path}/1 ]; do :; done; echo second half")
+    ran = run(2, script)
+    lines = "".join(ran.stdout.splitlines(keepends=True))
+    assert ran.returncode == 0, ran.stderr
+    for rank in range(2):
+        assert f"[{rank}] first half, " in lines
+    assert lines.count("second half\n") == 2
+
+
+def test_without_prefix_lines_are_as_the_program_wrote_them():
+    ran = penstock("run", "-np", 1, "--no-prefix", "--", "printf", "[%s]", "a b", "--json", "$HOME", "")
+    assert ran.returncode == 0 and ran.stdout.rstrip("\n") == "[a b][--json][$HOME][]"
+
+
+def test_known_noise_of_open_mpi_is_dropped():
+    noise = "[host:1] PMIX ERROR: BAD-PARAM in file ../src/event/pmix_event_notification.c at line 1033"
+    ran = run(2, f"if [ {RANK} = 0 ]; then echo '{noise}' >&2; echo useful >&2; exit 3; fi")
+    assert "PMIX" not in ran.stderr and "[0] useful" in ran.stderr
+
+
+# ---- configuration ----
+
+
+def test_ranks_get_the_configuration_as_an_absolute_path():
+    config = ROOT / "conf/s-sgd.toml"
+    ran = penstock("run", "-np", 2, "--config", "s-sgd.toml", "--", "sh", "-c", f'echo "{RANK} $PENSTOCK_CONFIG"',
+                   cwd=config.parent)
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(ran.stdout.splitlines()) == [f"[{rank}] {rank} {config}" for rank in range(2)]
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("[scheme]\ncompresor = 1\n", "bad.toml:2:"),
+    ('[scheme]\ncompressor = "topk"\n[compressor.topk]\ndensty = 0.1\n', 'did you mean "density"')])
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_configuration_that_is_wrong_is_one_message_before_any_rank_starts(text, expected, by_variable, tmp_path):
+    bad = tmp_path / "bad.toml"
+    bad.write_text(text)
+    given = ((), {"PENSTOCK_CONFIG": str(bad)}) if by_variable else (("--config", bad), {})
+    ran = run(2, f"touch {tmp_path}/ran", *given[0], **given[1])
+    assert ran.returncode == 2 and expected in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("penstock: ")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_wrong_calls_are_refused_before_any_rank_starts(tmp_path):
+    for arguments, expected in [(("-np", 2), "no program"), (("-np", 2, "--", "no-such-program"), "no-such-program"),
+                                (("-np", 2, "--hosts", tmp_path / "none", "--", "true"), "hosts")]:
+        ran = penstock("run", *arguments)
+        assert ran.returncode == 2 and expected in ran.stderr
+    ran = penstock("run", "-np", 2, "--", "true", PATH=str(tmp_path))
+    assert ran.returncode == 1 and "openmpi" in ran.stderr
+
+
+# ---- how a run ends ----
+
+
+@pytest.mark.parametrize("end, status, told", [
+    ("exit 7", 7, "exited with status 7"), ("kill -9 $$", 137, "ended by signal 9 (SIGKILL)")])
+def test_the_first_cause_is_told_once_and_the_others_may_finish(end, status, told, tmp_path):
+    # Rank 0 goes on only after rank 1 has written its process id and is gone; its output still arrives.
+    script = (f'if [ {RANK} = 1 ]; then echo the reason >&2; echo $$ > {tmp_path}/new; mv {tmp_path}/new '
+              f'{tmp_path}/pid; {end}; fi; until [ -e {tmp_path}/pid ] && ! kill -0 $(cat {tmp_path}/pid) 2>/dev/null; '
+              'do :; done; echo survivor')
+    ran = run(2, script, "--grace", 30)
+    assert ran.returncode == status, ran.stderr
+    assert ran.stdout.splitlines() == ["[0] survivor"]
+    summary = [line for line in ran.stderr.splitlines() if line.startswith("penstock: ")]
+    assert summary == [f"penstock: rank 1 failed first: it {'was ' if 'signal' in told else ''}{told}; "
+                       "its last error: the reason"]
+
+
+def test_the_cause_is_the_rank_that_raised_first_not_the_one_that_ended_first(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import os, pathlib, sys, time, traceback
+folder, rank = pathlib.Path({str(tmp_path)!r}), os.environ["OMPI_COMM_WORLD_RANK"]
+def wait_for(name):
+    while not (folder / name).exists(): time.sleep(0.01)
+if rank == "1":
+    try: raise ValueError("the cause")
+    except ValueError: traceback.print_exc()
+    time.sleep(0.5)  # so that the two lines do not arrive together
+    (folder / "raised").touch(); wait_for("ended"); sys.exit(1)
+wait_for("raised"); (folder / "ended").touch()
+raise RuntimeError("rank 1 has failed")
+""")
+    ran = penstock("run", "-np", 2, "--grace", 30, "--", sys.executable, program)
+    assert ran.returncode == 1
+    assert "rank 1 failed first: it exited with status 1; its last error: ValueError: the cause" in ran.stderr
+
+
+STUCK = {
+    "waiting": "exec sleep 600",
+    "spinning": "trap '' TERM; while :; do :; done",
+    "stopped": "kill -STOP $$; sleep 600",
+    "with children": "setsid sleep 600 & sleep 600",
+}
+
+
+@pytest.mark.parametrize("end", ["exit 1", "kill -9 $$", "kill -9 $PPID $$"])
+@pytest.mark.parametrize("stuck", STUCK)
+def test_ranks_that_do_not_end_after_a_failure_are_ended(stuck, end, tmp_path):
+    script = (f"echo $$ > {tmp_path}/{RANK}.new; mv {tmp_path}/{RANK}.new {tmp_path}/{RANK}; "
+              f"until [ -e {tmp_path}/0 ] && [ -e {tmp_path}/1 ] && [ -e {tmp_path}/2 ]; do sleep 0.05; done; "
+              f"if [ {RANK} = 1 ]; then {end}; fi; {STUCK[stuck]}")
+    ran = run(3, script, "--grace", 0.3)
+    assert ran.returncode == {"exit 1": 1, "kill -9 $$": 137, "kill -9 $PPID $$": 1}[end], ran.stderr
+    assert ran.seconds < SOON
+    assert "rank 1 failed first" in ran.stderr
+    assert "ranks 0 and 2 had not ended 0.3 s later (--grace) and were ended" in ran.stderr
+    assert_all_end(tmp_path, 3)
+
+
+def test_a_rank_killed_with_its_shell_is_no_success():
+    ran = run(2, f"if [ {RANK} = 1 ]; then kill -9 $PPID $$; fi")
+    assert ran.returncode == 1
+    assert "rank 1 failed first: it is gone without a report" in ran.stderr
+
+
+def test_a_program_cannot_forge_a_report():
+    # No variable holds the token, and what looks like a report without it is only a line.
+    script = (f"env | grep -cE 'penstock-run-[0-9a-f]{{32}}'; echo 'penstock-run ends 1 0' >&2; "
+              f"echo 'penstock: this rank ended with status 9 (rank 0)' >&2; [ {RANK} = 0 ] || exit 5")
+    ran = run(2, script)
+    assert ran.returncode == 5
+    assert sorted(ran.stdout.splitlines()) == ["[0] 0", "[1] 0"]
+    assert "rank 1 failed first: it exited with status 5" in ran.stderr
+    assert run(2, "echo 'penstock: this rank ended with status 9 (rank 0)' >&2").returncode == 0
+
+
+def started(ranks, folder, **options):
+    script = f"echo $$ > {folder}/{RANK}.new; mv {folder}/{RANK}.new {folder}/{RANK}; echo up; exec sleep 600"
+    return subprocess.Popen([str(COMMAND), "run", "-np", str(ranks), "--", "sh", "-c", script],
+                            start_new_session=True, **options)
+
+
+@pytest.mark.parametrize("number, whole_group, status", [
+    (signal.SIGTERM, True, 143),  # as `timeout` and batch systems do
+    (signal.SIGTERM, False, 143), (signal.SIGINT, False, 130)])
+def test_an_interrupted_run_leaves_no_rank_behind(number, whole_group, status, tmp_path):
+    with started(2, tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as ran:
+        assert sorted(ran.stdout.readline() for _ in range(2)) == ["[0] up\n", "[1] up\n"]
+        (os.killpg if whole_group else os.kill)(ran.pid, number)
+        assert ran.wait(SOON) == status
+    assert_all_end(tmp_path, 2)
+
+
+def test_ctrl_c_at_a_terminal_ends_all_ranks(tmp_path):
+    ours, theirs = pty.openpty()
+    with started(2, tmp_path, stdin=theirs, stdout=theirs, stderr=theirs,
+                 preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0)) as ran:
+        os.close(theirs)
+        said = b""
+        while said.count(b"up") < 2:
+            said += os.read(ours, 1000)
+        os.write(ours, b"\x03")
+        try:
+            while os.read(ours, 1000):
+                pass
+        except OSError:  # the terminal has no user left
+            pass
+        assert ran.wait(SOON) == 130
+    os.close(ours)
+    assert_all_end(tmp_path, 2)
+
+
+# ---- what ranks find around them ----
+
+
+def test_ranks_on_other_hosts_get_the_variables_that_they_need(tmp_path):
+    # A host that is reached by an agent which, like ssh, passes no variable on.
+    agent = tmp_path / "agent"
+    agent.write_text('#!/bin/sh\nshift\nexec env -i PATH="$PATH" HOME="$HOME" sh -c "$*"\n')
+    agent.chmod(0o755)
+    hosts = tmp_path / "hosts"
+    hosts.write_text("elsewhere slots=1\n")
+    script = 'echo "$PYTHONPATH,$HOROVOD_CYCLE_TIME,$PENSTOCK_ANY,$MINE,$OTHER,$SECRET"'
+    ran = run(1, script, "--hosts", hosts, "-x", "MINE", "-x", "OTHER=5", PYTHONPATH="/a", HOROVOD_CYCLE_TIME="2",
+              PENSTOCK_ANY="3", MINE="4", SECRET="6", OMPI_MCA_plm_rsh_agent=str(agent))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "[0] /a,2,3,4,5,\n"
+
+
+@pytest.mark.parametrize("name", ["python", "python3"])
+def test_python_without_a_path_is_the_checkouts(name):
+    checkout = BUILD.parent.parent
+    if not (checkout / ".venv/bin/python").exists():
+        pytest.skip("this checkout has no .venv")
+    code = "import sys, importlib.util as u; print(sys.prefix, u.find_spec('torch') is not None)"
+    ran = penstock("run", "-np", 1, "--", name, "-c", code, VIRTUAL_ENV="")
+    assert ran.stdout == f"[0] {checkout / '.venv'} True\n", ran.stderr
+
+
+def test_an_active_environment_and_a_path_are_taken_as_they_are(tmp_path):
+    for name in ("python", "python3"):
+        (tmp_path / name).write_text("#!/bin/sh\necho the other one\n")
+        (tmp_path / name).chmod(0o755)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        ran = penstock("run", "-np", 1, "--", name, "-c", "1", VIRTUAL_ENV=str(tmp_path), PATH=path)
+        assert ran.stdout == "[0] the other one\n", ran.stderr
+        assert penstock("run", "-np", 1, "--", tmp_path / name, VIRTUAL_ENV="").stdout == "[0] the other one\n"
+
+
+def test_help_tells_of_grace_python_and_statuses():
+    text = penstock("run", "--help").stdout
+    for word in ("--grace", "--no-prefix", "--hosts", ".venv", "130", "PENSTOCK_*"):
+        assert word in text

@@ -1,0 +1,58 @@
+"""What each scheme is trained with: its optimizer, and the learning rate that `tools/bench tune` found for it.
+
+Rates lie in tuned.toml beside this file, by task and scheme. A scheme that was not tuned for a task gets a middle one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import toml_text
+
+if TYPE_CHECKING:
+    import torch
+
+TUNED = Path(__file__).with_name("tuned.toml")
+
+# Where a search begins, and what is taken where there was none: the one in the middle.
+FIRST_RATES = {"adamw": (1e-3, 3e-3, 1e-2), "sgd": (3e-4, 1e-3, 3e-3)}
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """A torch optimizer and its settings."""
+
+    kind: str  # "adamw", with torch's second beta and weight decay, or "sgd"
+    rate: float
+    momentum: float  # first beta of AdamW, momentum of SGD
+
+    def make(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        import torch
+
+        if self.kind == "adamw":
+            return torch.optim.AdamW(parameters, lr=self.rate, betas=(self.momentum, 0.999))
+        return torch.optim.SGD(parameters, lr=self.rate, momentum=self.momentum)
+
+    @property
+    def words(self) -> str:
+        """As tables print it."""
+        if self.kind == "adamw":
+            return f"AdamW {self.rate:g}" + ("" if self.momentum == 0.9 else f", beta1 {self.momentum:g}")
+        return f"SGD {self.rate:g}, momentum {self.momentum:g}"
+
+
+@functools.cache
+def _tuned() -> toml_text.Table:
+    return toml_text.load(TUNED) if TUNED.exists() else {}
+
+
+def tuned(task: str, scheme: str, kind: str, momentum: float) -> Optimizer:
+    """The scheme's optimizer at its best rate for `task`. What was searched with another optimizer does not count."""
+    entry: dict[str, Any] = _tuned().get(task, {}).get(scheme, {})
+    if (entry.get("optimizer"), entry.get("momentum")) != (kind, momentum):
+        return Optimizer(kind, FIRST_RATES[kind][1], momentum)
+    return Optimizer(kind, entry["rate"], momentum)
