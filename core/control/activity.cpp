@@ -80,7 +80,7 @@ std::shared_ptr<Activity::Steps> Activity::add_set(std::string name) {
 }
 
 std::string Activity::text() const {
-  for (const CallSlot* slot : {&engine, &transport})
+  for (const CallSlot* slot : slots())
     if (const auto call = slot->lasting(kWorthTellingUs))
       return fmt::format("{}, which has lasted {}", call->text, seconds(call->lasted_us));
   const std::lock_guard lock(mutex_);

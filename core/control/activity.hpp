@@ -4,6 +4,7 @@
 // On the step path nothing here allocates: texts are made when somebody looks.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -87,8 +88,10 @@ class Activity {
   // [any] Per set, how many steps are over on this rank.
   std::vector<std::pair<std::string, uint64_t>> steps_done() const;
 
-  CallSlot engine;     // compressors and memories
+  CallSlot engine;     // compressors and memories, in steps
   CallSlot transport;  // collectives
+  CallSlot planning;   // whatever is asked while a set is made or changed
+  std::array<const CallSlot*, 3> slots() const { return {&engine, &transport, &planning}; }
 
  private:
   mutable std::mutex mutex_;

@@ -138,6 +138,32 @@ TEST(Failure, OfAPluginCallThatNeverReturnsIsNamedAndHoldsNothingBack) {
   EXPECT_LT(now_us() - begin_us, 2'000'000u + 10'000'000u);
 }
 
+TEST(Failure, OfAPlanThatDoesNotReturnIsNamedOnEveryRank) {
+  const std::string program = std::filesystem::canonical("/proc/self/exe").parent_path().string();
+  const auto scheme = [&](const char* label) {
+    return fmt::format(
+        "[scheme]\ncollective = \"loopback\"\nscheduler = \"fusion\"\n"
+        "compressor = \"identity-c\"\nmemory = \"none\"\n"
+        "[compressor.identity-c]\nlabel = \"{}\"\n[runtime]\nallow_insecure_paths = true\n"
+        "plugin_path = [\"{}/plugins/late\"]\ndeadline_s = 1\nheartbeat_s = 0.1\n"
+        "stall_warning_s = 0.3\nbusy_limit_s = 2\n",
+        label, program);
+  };
+  ::testing::internal::CaptureStderr();
+  open_each({scheme("prompt"), scheme("mute")}, "late",
+            [](Result<RuntimeHandle>& runtime, uint32_t) {
+              ASSERT_OK(runtime.status());
+              const auto set = make_set(**runtime, {{"a", {8}}});
+              ASSERT_FALSE(set.ok());
+              // Rank 0's own wait may end first: it tells what rank 1 is at.
+              EXPECT_TRUE(contains(set.status().message(),
+                                   "plan of compressor 'identity-c' for a of set 'model', step 0"))
+                  << set.status().message();
+            });
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(contains(log, "warning [1/2] runtime: plan of compressor 'identity-c' for a")) << log;
+}
+
 TEST(Failure, OfALongEvaluationOnOneRankIsNone) {
   const std::string scheme =
       "[scheme]\ncollective = \"loopback\"\nscheduler = \"wfbp\"\n[runtime]\ndeadline_s = 1\n"

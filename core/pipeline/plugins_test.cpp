@@ -40,6 +40,25 @@ TEST(Plugins, HaveScratchForAllItemsOfACallWhateverMemoriesTheseHave) {
   });
 }
 
+// What an earlier step left in the message must not count once more.
+TEST(Plugins, ThatSendNothingInASumAddZeros) {
+  for (const char* memory : {"none", "residual"}) {
+    const std::string keys =
+        fmt::format("compressor = \"identity-c\"\nmemory = \"{}\"\nscheduler = \"fusion\"", memory);
+    with_ranks(2, scheme_with("silent", keys, ""), [&](Runtime& runtime, uint32_t rank) {
+      auto set = make_set(runtime, {{"a", {300}}, {"b", {20}}});
+      ASSERT_OK(set.status());
+      for (const float mean : {1.5f, 0.5f, 0.5f}) {  // rank 1 is silent from step 1 on
+        std::vector<std::vector<float>> gradients;
+        for (const size_t numel : {300, 20}) gradients.emplace_back(numel, float(rank + 1));
+        ASSERT_OK(testing::run_step(*set.value(), gradients));
+        for (const auto& values : gradients)
+          for (const float value : values) ASSERT_EQ(value, mean) << memory;
+      }
+    });
+  }
+}
+
 // A rank that sends nothing would end with zeros while the others wait for it, or add what is not
 // there.
 TEST(Plugins, ThatPlanOtherRoundsOnAnotherRankAreNamedOnEveryRank) {

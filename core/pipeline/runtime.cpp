@@ -31,7 +31,7 @@ bool Runtime::answers() {
 
 void Runtime::abandon(std::string_view what) {
   abandoned_ = true;
-  for (const CallSlot* slot : {&activity_->engine, &activity_->transport})
+  for (const CallSlot* slot : activity_->slots())
     if (const auto call = slot->lasting(0))
       return log_.write(LogLevel::warning, "runtime",
                         fmt::format("{} is abandoned, not freed: {} has not come back for {:.1f} s",
@@ -92,8 +92,8 @@ void Runtime::on_abort(const Status& reason) {
 // [watch]
 void Runtime::look_at_calls() {
   if (!watches_) return;
-  look_at_call(activity_->engine, warned_engine_);
-  look_at_call(activity_->transport, warned_transport_);
+  const auto slots = activity_->slots();
+  for (size_t i = 0; i < slots.size(); ++i) look_at_call(*slots[i], warned_[i]);
 }
 
 void Runtime::look_at_call(const CallSlot& slot, Warned& warned) {

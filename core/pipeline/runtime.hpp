@@ -15,6 +15,7 @@
 #include <penstock/runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -132,8 +133,8 @@ class Runtime {
   std::unique_ptr<Operations> operations_;
   std::atomic<bool> gave_up_{false};
   bool abandoned_ = false;
-  std::atomic<bool> watches_{false};         // control_ is there
-  Warned warned_engine_, warned_transport_;  // [watch]
+  std::atomic<bool> watches_{false};  // control_ is there
+  std::array<Warned, 3> warned_;      // [watch] one for each of Activity::slots
   std::mutex mutex_;
   std::set<Set*> sets_;
 };

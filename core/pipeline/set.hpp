@@ -136,6 +136,9 @@ class Set final : public SetContext {
   Status agree_on_declaration();
   Status open_channels();
   Status adopt_scheme(uint64_t step);
+  // To be held while a plugin is asked for something outside a step.
+  PluginCall planning_call(std::string_view kind, std::string_view plugin, std::string_view stage,
+                           std::string_view where = {}) const;
   template <typename Table>
   Result<Instance<Table>*> instance(const std::string& name);
   Status examine_gradients();

@@ -46,8 +46,14 @@ Status Set::plan_items(BucketRun& bucket) {
                       items[i]->dtype);
         pointers[i] = &items[i]->for_compressor;
       }
-      PENSTOCK_TRY(ask_needs(*compressor, bucket.plan.phase, world, pointers, compressor_needs));
-      PENSTOCK_TRY(ask_needs(*memory, pointers, compressor_needs, memory_needs));
+      {
+        const auto noted = planning_call("compressor", compressor->name(), "plan", bucket.label);
+        PENSTOCK_TRY(ask_needs(*compressor, bucket.plan.phase, world, pointers, compressor_needs));
+      }
+      {
+        const auto noted = planning_call("memory", memory->name(), "plan", bucket.label);
+        PENSTOCK_TRY(ask_needs(*memory, pointers, compressor_needs, memory_needs));
+      }
       for (size_t i = 0; i < n; ++i) {
         if (!needs_staging(memory_needs[i].c, items[i]->dtype)) continue;
         items[i]->dtype = PENSTOCK_FLOAT32;

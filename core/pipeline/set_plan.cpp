@@ -27,11 +27,17 @@ constexpr uint32_t kMostPhasesOfSet = 256;
 
 // ---- instances ----
 
+PluginCall Set::planning_call(std::string_view kind, std::string_view plugin,
+                              std::string_view stage, std::string_view where) const {
+  return PluginCall(&runtime_.activity().planning, kind, plugin, stage, where, name, step.index);
+}
+
 // Instances whose plugin and options are the same as before are kept.
 template <>
 Result<CompressorInstance*> Set::instance<penstock_compressor>(const std::string& instance_name) {
   auto& slot = compressors_[{Kind::compressor, instance_name}];
   if (slot == nullptr) {
+    const auto noted = planning_call("compressor", instance_name, "create");
     PENSTOCK_ASSIGN(
         slot, make_instance<penstock_compressor>(scheme_, instance_name, runtime_.registry()));
   }
@@ -41,6 +47,7 @@ template <>
 Result<MemoryInstance*> Set::instance<penstock_memory>(const std::string& instance_name) {
   auto& slot = memories_[{Kind::memory, instance_name}];
   if (slot == nullptr) {
+    const auto noted = planning_call("memory", instance_name, "create");
     PENSTOCK_ASSIGN(slot,
                     make_instance<penstock_memory>(scheme_, instance_name, runtime_.registry()));
   }
@@ -51,6 +58,7 @@ Status Set::adopt_scheme(uint64_t at) {
   scheme_ = config_.at_step(at);
   compressors_.clear();
   memories_.clear();
+  const auto noted = planning_call("scheduler", scheme_.scheduler, "create");
   PENSTOCK_ASSIGN(scheduler_, make_instance<penstock_scheduler>(scheme_, scheme_.scheduler,
                                                                 runtime_.registry()));
   settle_route(scheme_, *scheduler_);
@@ -119,7 +127,8 @@ Result<Set::Option> Set::examine(const Gradient& gradient, const std::string& co
   PENSTOCK_ASSIGN(option.compressor, instance<penstock_compressor>(compressor));
   PENSTOCK_ASSIGN(option.memory, instance<penstock_memory>(memory));
   TemplateItem item(gradient, {gradient.index, 0, gradient.numel, 0});
-  PENSTOCK_ASSIGN(ItemNeeds needs, plan_template(item, *option.compressor, *option.memory, world));
+  PENSTOCK_ASSIGN(ItemNeeds needs, plan_template(item, *option.compressor, *option.memory, world,
+                                                 &runtime_.activity().planning, name));
   option.compressor_facts = needs.compressor_facts;
   option.memory_facts = needs.memory_facts;
   CandidateFacts& candidate = option.candidate;
@@ -259,6 +268,7 @@ Result<Plan> Set::agree_on_plan() {
   std::string mine;
   Status status;
   if (rank == 0) {
+    const auto noted = planning_call("scheduler", scheduler_->name(), "plan");
     auto plan = make_plan(*scheduler_, model_facts());
     status = plan.status();
     if (plan.ok()) mine = plan.value().to_bytes();

@@ -64,10 +64,14 @@ void point(ItemRun& item, void* values) {
   }
 }
 
-// The section counts of a summed payload never travel, so they must be what was planned.
+// The section counts of a summed payload never travel, so they must be what was planned; one that
+// is absent adds zeros, and not what an earlier step has left in the message.
 Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
   const RoundNeed& need = item.rounds[round];
   PayloadStorage& payload = item.own[round];
+  if (need.combine == PENSTOCK_COMBINE_SUM && payload.c()->kind == PENSTOCK_PAYLOAD_ABSENT)
+    for (size_t s = 0; s < payload.size(); ++s)
+      std::memset(payload.section(s).data, 0, need.sections[s].bytes());
   for (size_t s = 0; s < payload.size(); ++s) {
     const uint64_t count = payload.section(s).count;
     const uint64_t capacity = need.sections[s].capacity;

@@ -99,8 +99,19 @@ void add_phase(ItemNeeds& needs, const Gradient& gradient, const CompressorInsta
 }  // namespace
 
 Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
-                                MemoryInstance& memory, uint32_t world) {
+                                MemoryInstance& memory, uint32_t world, CallSlot* calls,
+                                std::string_view set) {
   ItemNeeds needs;
+  const std::string_view where = item.gradient().name;
+  const auto ask_compressor = [&](uint32_t phase, const Items& items, CompressorNeeds& asked) {
+    const PluginCall noted(calls, "compressor", compressor.name(), "plan", where, set);
+    return ask_needs(compressor, phase, world, items, asked);
+  };
+  const auto ask_memory = [&](const Items& items, const CompressorNeeds& given,
+                              MemoryNeeds& asked) {
+    const PluginCall noted(calls, "memory", memory.name(), "plan", where, set);
+    return ask_needs(memory, items, given, asked);
+  };
   PENSTOCK_ASSIGN(needs.dtype, working_dtype(item.gradient(), compressor));
   for (;;) {
     item.set_dtype(needs.dtype);
@@ -109,13 +120,13 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
     const Items items = {item.c()};
     CompressorNeeds first, later;
     MemoryNeeds memory_needs;
-    PENSTOCK_TRY(ask_needs(compressor, 0, world, items, first));
-    PENSTOCK_TRY(ask_needs(memory, items, first, memory_needs));
+    PENSTOCK_TRY(ask_compressor(0, items, first));
+    PENSTOCK_TRY(ask_memory(items, first, memory_needs));
     needs.memory_facts = memory_facts(memory.name(), *memory.table(), memory_needs[0].c);
     const uint32_t period = std::max(first[0].c.period, 1u);
     for (uint32_t phase = 0; phase < period; ++phase) {
       if (phase > 0) {
-        PENSTOCK_TRY(ask_needs(compressor, phase, world, items, later));
+        PENSTOCK_TRY(ask_compressor(phase, items, later));
         PENSTOCK_TRY(check_phases(compressor, *item.c(), first[0], phase, later[0]));
       }
       add_phase(needs, item.gradient(), compressor, phase == 0 ? first[0].c : later[0].c);

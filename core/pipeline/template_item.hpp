@@ -2,6 +2,7 @@
 // for it.
 #pragma once
 
+#include "core/control/activity.hpp"
 #include "core/pipeline/gradient.hpp"
 #include "core/pipeline/payload_storage.hpp"
 #include "core/pipeline/traffic.hpp"
@@ -47,8 +48,10 @@ struct ItemNeeds {
   uint64_t part_alignment = 0;
   uint32_t combine = 0;
 };
+// Where a run waits for it, the calls are noted in `calls` for `set`.
 Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
-                                MemoryInstance& memory, uint32_t world);
+                                MemoryInstance& memory, uint32_t world, CallSlot* calls = nullptr,
+                                std::string_view set = {});
 
 // True when plugins see the gradient's own dtype although a memory keeps state: memories work in
 // float32 only.

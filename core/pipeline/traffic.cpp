@@ -9,6 +9,25 @@ namespace {
 
 constexpr uint32_t kMostRanks = 1u << 16;
 
+// Of a round's sections, those of no fixed size count at their capacity, unless that tells nothing.
+struct RoundBytes {
+  uint64_t bytes = 0;
+  bool bound = false, open = false;
+};
+RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes) {
+  const bool is_sum = round.combine == PENSTOCK_COMBINE_SUM;
+  uint64_t fixed = 0, loose = 0;
+  for (const SectionNeed& section : round.sections)
+    (is_sum || section.exact ? fixed : loose) += section.bytes();
+  // As zeros are to signs: exceptions, which nearly never come.
+  if (loose <= 4 * fixed) return {fixed};
+  // A count of entries that is steered stays near its room; beside scales alone, room for much of
+  // the gradient is there for the worst values.
+  const uint64_t most = fixed == 0 ? gradient_bytes : gradient_bytes / 4;
+  if (fixed + loose <= most) return {fixed + loose, true};
+  return {fixed, false, true};
+}
+
 uint64_t whole(double bytes) {
   return static_cast<uint64_t>(std::llround(bytes));
 }
@@ -28,17 +47,12 @@ PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradie
   PlannedBytes planned;
   for (size_t r = 0; r < rounds.size(); ++r) {
     const RoundNeed& round = rounds[r];
-    const bool is_sum = round.combine == PENSTOCK_COMBINE_SUM;
-    uint64_t fixed = 0, loose = 0;
-    for (const SectionNeed& section : round.sections)
-      (is_sum || section.exact ? fixed : loose) += section.bytes();
-    const bool unknown = fixed == 0 && loose > gradient_bytes;
-    const auto bytes = static_cast<double>(fixed != 0 ? fixed : unknown ? 0 : loose);
-    planned.open = planned.open || unknown;
-    planned.bound = planned.bound || (fixed == 0 && loose != 0 && !unknown);
-    (is_sum                                     ? planned.summed
+    const RoundBytes known = bytes_of(round, gradient_bytes);
+    planned.open = planned.open || known.open;
+    planned.bound = planned.bound || known.bound;
+    (round.combine == PENSTOCK_COMBINE_SUM      ? planned.summed
      : r + 1 == rounds.size() && round.sparse() ? planned.pairs
-                                                : planned.gathered) += bytes;
+                                                : planned.gathered) += double(known.bytes);
   }
   return planned;
 }

@@ -17,7 +17,8 @@ struct PlannedBytes {
   double gathered = 0;
   double pairs = 0;    // gathered, or added up by a composite where there is one
   bool bound = false;  // some sections may be smaller: the numbers are the most that travels
-  bool open = false;   // some payload's size is known only when it is made, and counts as nothing
+  bool open =
+      false;  // some sections' sizes are known only when they are made, and count as nothing
 
   PlannedBytes& operator+=(const PlannedBytes& other);
   PlannedBytes times(double share) const {
@@ -25,9 +26,7 @@ struct PlannedBytes {
   }
 };
 
-// Of the rounds of one gradient of `gradient_bytes` in one phase. Sections of no fixed size count
-// at their capacity, unless that tells nothing: beside fixed ones they are exceptions, and room for
-// as much as the gradient itself is no plan.
+// Of the rounds of one gradient of `gradient_bytes` in one phase.
 PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradient_bytes);
 
 // The collectives that carry it.

@@ -2,13 +2,15 @@
  * It proves that a plugin needs no C++ and no SDK library, only the headers. With SCRATCH it asks
  * for memory for all items of a call, with INTEGERS it takes integers; with GATHERS it gathers,
  * and of an empty gradient sends nothing; with MUTE a rank whose label is "mute" sends nothing;
- * with HANGS a call of rank 1 never returns; SPOIL is one statement that makes its plan a bad one.
+ * with HANGS a call of rank 1 never returns; with LATE plan takes four seconds where the label is
+ * "mute"; with SILENT rank 1 sends nothing from step 1 on; SPOIL is one statement that makes its
+ * plan a bad one.
  */
 #include <math.h>
 #include <penstock/plugin.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef HANGS
+#if defined(HANGS) || defined(LATE)
 #include <unistd.h>
 #endif
 
@@ -45,7 +47,7 @@ struct planned {
 
 struct identity {
   double share;
-  int mute; /* MUTE: this rank plans no round */
+  int mute; /* MUTE: this rank plans no round; LATE: it plans slowly */
   struct planned* planned;
 };
 
@@ -57,7 +59,7 @@ static penstock_status* create(const penstock_option_value* const* options, uint
   self = calloc(1, sizeof *self);
   if (self == NULL) return fail(PENSTOCK_OUT_OF_MEMORY, "identity-c: no memory for an instance");
   self->share = options[0]->real;
-#ifdef MUTE
+#if defined(MUTE) || defined(LATE)
   self->mute = options[1]->text.size == 4 && memcmp(options[1]->text.data, "mute", 4) == 0;
 #endif
   *instance = self;
@@ -88,6 +90,9 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
   struct planned* planned = calloc(n_items > 0 ? n_items : 1, sizeof *planned);
   (void)phase;
   (void)world;
+#ifdef LATE
+  if (self->mute) sleep(4);
+#endif
   if (planned == NULL) return fail(PENSTOCK_OUT_OF_MEMORY, "identity-c: no memory for a plan");
   free(self->planned);
   self->planned = planned;
@@ -120,7 +125,9 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
     needs[i]->scratch_bytes = items[i]->numel * sizeof(element);
 #endif
     needs[i]->flags = PENSTOCK_NEED_LINEAR | (self->share == 1.0 ? PENSTOCK_NEED_LOSSLESS : 0u);
+    #ifdef MUTE
     if (self->mute) needs[i]->n_rounds = 0;
+#endif
 #ifdef SPOIL
     SPOIL;
 #endif
@@ -149,6 +156,12 @@ static penstock_status* encode(void* instance, const penstock_exec* exec, const 
   for (i = 0; i < n_items; ++i) {
     element* work = items[i]->work.data;
     penstock_section* section = payloads[i]->sections[0];
+#ifdef SILENT
+    if (step->rank == 1 && step->index > 0) {
+      payloads[i]->kind = PENSTOCK_PAYLOAD_ABSENT;
+      continue;
+    }
+#endif
     element* values = section->data;
     for (e = 0; e < items[i]->numel; ++e) {
       values[e] = (element)(self->share * work[e]);
@@ -179,7 +192,11 @@ static penstock_status* decode(void* instance, const penstock_exec* exec, const 
       const penstock_payload* payload = payloads[i * n_ranks + r];
       const element* values;
       if (payload->kind == PENSTOCK_PAYLOAD_ABSENT) continue;
-      if (payload->kind != PENSTOCK_PAYLOAD_DENSE || payload->n_sections != 1 ||
+#ifndef SILENT /* a sum that this rank added nothing to arrives as CODED */
+      if (payload->kind != PENSTOCK_PAYLOAD_DENSE)
+        return fail(PENSTOCK_INVALID_PAYLOAD, "identity-c: expected a dense payload");
+#endif
+      if (payload->n_sections != 1 ||
           payload->sections[0]->count != items[i]->numel) {
         return fail(PENSTOCK_INVALID_PAYLOAD, "identity-c: expected one value for each element");
       }

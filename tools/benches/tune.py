@@ -14,8 +14,10 @@ import fcntl
 import json
 import math
 import multiprocessing
+import multiprocessing.connection
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -160,6 +162,18 @@ def twins(searches: Iterable[Search]) -> dict[str, list[Search]]:
     return groups
 
 
+def end_with_parent() -> None:
+    """In a worker: a run whose search was ended by a signal ends too, for nobody wants its result."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
 def tune(searches: Sequence[Search], file: Path, workers: int) -> None:
     """Runs what is missing, several at a time; after each the file is up to date."""
     from tqdm import tqdm
@@ -168,7 +182,7 @@ def tune(searches: Sequence[Search], file: Path, workers: int) -> None:
     waiting: dict[concurrent.futures.Future[float], tuple[str, float, float]] = {}
     context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     with (
-        concurrent.futures.ProcessPoolExecutor(workers, context) as pool,
+        concurrent.futures.ProcessPoolExecutor(workers, context, end_with_parent) as pool,
         tqdm(desc="tune", unit="run", disable=not sys.stderr.isatty()) as bar,
     ):
 

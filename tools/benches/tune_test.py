@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -91,3 +95,30 @@ def test_what_cannot_be_searched_is_refused_by_name(arguments, named, capsys) ->
     with pytest.raises(SystemExit) as ended:
         tune.parse(arguments)
     assert ended.value.code == 2 and named in capsys.readouterr().err
+
+
+def children(process: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def wait_until(holds, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.05)
+    return bool(holds())
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds child processes in /proc")
+def test_runs_end_with_a_search_that_was_ended_by_a_signal(tmp_path) -> None:
+    endless = ("--task", "digits", "--steps", "1000000", "--schemes", "s-sgd", "--workers", "1", "--output", str(tmp_path / "tuned.toml"))
+    command = [sys.executable, "-c", f"import sys; from benches import tune; sys.exit(tune.main({endless!r}))"]
+    tools = str(Path(__file__).resolve().parents[1])
+    started = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": tools}, stderr=subprocess.DEVNULL)
+    try:
+        assert wait_until(lambda: len(children(started.pid)) >= 2, 60), "a worker and the tracker of shared resources"
+        workers = children(started.pid)
+        time.sleep(3)  # until it has begun a run, mostly; the test holds before too
+    finally:
+        started.send_signal(signal.SIGTERM)
+        started.wait(30)
+    assert wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), 20)

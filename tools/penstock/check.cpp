@@ -5,6 +5,7 @@
 #include "tools/penstock/commands.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <filesystem>
 #include <memory>

@@ -6,10 +6,12 @@
 #include "core/plugin/registry.hpp"
 #include "tools/penstock/output.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace penstock::command {
 

@@ -1,6 +1,7 @@
 """`penstock config traffic`: what moves under a scheme, and up to how many ranks that is less than dense."""
 
 import json
+import re
 
 from command_test import ROOT, penstock
 
@@ -23,6 +24,12 @@ def test_a_gather_grows_with_the_ranks_and_a_sum_does_not():
     assert 25 < many["moved_bytes"] / few["moved_bytes"] < 32  # 31 times the gathered part
     (few,), (many,) = stages("power-sgd.toml", 2), stages("power-sgd.toml", 32)
     assert many["moved_bytes"] / few["moved_bytes"] < 2
+
+
+def test_the_page_of_schemes_says_up_to_how_many_ranks_each_of_them_wins():
+    rows = [line.split(" | ") for line in (ROOT / "conf/README.md").read_text().splitlines() if line.startswith("| [")]
+    said = {re.search(r"\[(.*)\]", row[0])[1]: row[6] for row in rows}
+    assert said == {file.name: stages(file.name)[-1]["wins_up_to_ranks"] for file in (ROOT / "conf").glob("*.toml")}
 
 
 def test_every_switch_has_its_own_line_and_a_wrong_file_its_error(tmp_path):

@@ -10,6 +10,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 #include <kernels/fastest_path.hpp>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include "tools/penstock/commands.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -4,6 +4,7 @@
 #include "tools/penstock/templates.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cctype>
 #include <filesystem>

@@ -6,6 +6,7 @@
 #include "tools/penstock/commands.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cmath>
 #include <map>

@@ -145,12 +145,14 @@ void RankWriter::end_line() {
 
 bool is_noise(std::string_view line) {
   // Every word of a pattern stands in the line.
-  static constexpr std::array<std::array<std::string_view, 2>, 2> kPatterns = {{
+  static constexpr std::array<std::array<std::string_view, 2>, 3> kPatterns = {{
       // With --enable-recovery Open MPI 4 reports each rank that ended badly to a handler that
       // does not exist, and complains of that.
       {"PMIX ERROR: BAD-PARAM in file", "pmix_event_notification.c"},
       // A peer's death as the byte transfer sees it; the ranks' own errors say who died.
       {"mca_btl_tcp_frag_recv: readv failed:", "Connection reset by peer"},
+      // Both sides of a fork put the child into a group of its own; the later one is told off.
+      {"plm:rsh: Warning: setpgid(", "failed in parent"},
   }};
   return std::any_of(kPatterns.begin(), kPatterns.end(), [&](const auto& words) {
     return std::all_of(words.begin(), words.end(), [&](std::string_view word) {

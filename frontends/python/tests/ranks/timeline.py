@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 
 import torch
@@ -31,6 +32,16 @@ def check_only_rank_0_writes_the_file() -> None:
     assert {event["pid"] for event in events} == {0}, "the file is not rank 0's"
     assert any(event["ph"] == "X" for event in events), "the file has no stage of a bucket"
     assert [file.name for file in TRACE.parent.iterdir()] == [TRACE.name], "there are other files"
+
+
+def check_marked_cycles_are_refused_with_a_warning_and_the_timeline_starts() -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        hvd.start_timeline(str(TRACE), mark_cycles=True)
+    hvd.stop_timeline()
+    hvd.barrier()
+    assert ["mark_cycles" in str(one.message) for one in said] == [True]
+    assert TRACE.exists()
 
 
 if __name__ == "__main__":
