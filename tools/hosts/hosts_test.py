@@ -98,6 +98,25 @@ def test_one_rank_starts_on_each_host():
         assert sorted(hosts.mpirun(["hostname"]).split()) == ["h0", "h1"]
 
 
+MEET = """
+from penstock.common.runtime import Runtime
+runtime = Runtime("", "", "a test")
+print(f"met as {runtime.topology.rank} of {runtime.topology.size}\\n", end="", flush=True)
+runtime.close()
+"""
+
+
+@needs_hosts
+def test_rank_0_may_be_on_a_host_of_a_hundred_addresses():
+    root = ROOM.parent
+    paths = {"PYTHONPATH": str(root / "frontends/python"), "PENSTOCK_LIBRARY": str(root / "build/release/lib/libpenstock.so")}
+    add = f"for last in $(seq 100); do ip addr add 10.211.$last.1/24 dev eth0; done; ip addr add {SUBNET}.99/24 dev eth0"
+    with Hosts(2, "1gbit") as hosts:
+        assert hosts.start(["sh", "-c", add], 0).wait(timeout=60) == 0
+        said = hosts.mpirun([sys.executable, "-c", MEET], paths, timeout_s=120)
+    assert sorted(said.split("\n")) == ["", "met as 0 of 2", "met as 1 of 2"]
+
+
 @needs_hosts
 def test_two_uses_at_a_time_do_not_meet():
     with Hosts(2, "1gbit") as one, Hosts(2, "30mbit") as other:
