@@ -122,9 +122,15 @@ void Control::step_wait_over(uint64_t id) {
 uint64_t Control::request(OperationRequest request, Answer answer) {
   return client_->call(
       [&](uint64_t id) {
-        return encode(Meet{id, Purpose::operation, std::move(request.name),
-                           all_if_empty(request.ranks, size()), std::move(request.signature),
-                           std::move(request.detail), 0});
+        Meet meet{id,
+                  Purpose::operation,
+                  std::move(request.name),
+                  all_if_empty(request.ranks, size()),
+                  std::move(request.signature),
+                  std::move(request.detail),
+                  0};
+        meet.set = std::move(request.holds);
+        return encode(meet);
       },
       [answer = std::move(answer)](Reply reply) {
         answer(reply.status, {reply.sequence, reply.group, reply.serial, std::move(reply.details)});

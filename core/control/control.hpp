@@ -32,6 +32,7 @@ struct OperationRequest {
   std::vector<uint32_t> ranks;  // world ranks that take part, ascending; empty: all
   std::string signature;        // lines that must be equal on all ranks
   std::string detail;           // this rank's own facts, handed to all
+  std::string holds = {};       // no step of this set goes on before the answer; empty: they do
 };
 
 // What every member gets when all have asked.

@@ -124,7 +124,7 @@ struct Meet {
   std::string signature;
   std::string detail;
   uint64_t timeout_us = 0;  // 0: none
-  std::string set = {};     // Purpose::step
+  std::string set = {};     // whose step it is, or of an operation: whose steps wait for it
   uint64_t step = 0;
   std::string refusal = {};  // not empty: this rank cannot take part, for this reason
 };

@@ -213,7 +213,7 @@ void State::meet(uint32_t rank, Meet message, uint64_t now_us) {
                  invalid_argument("'{}' is already pending on rank {}", message.topic, rank));
   }
   if (is_new) {
-    meeting.set = message.set;
+    (message.purpose == Purpose::step ? meeting.set : meeting.holds) = message.set;
     meeting.step = message.step;
     meeting.first_us = now_us;
     if (options_.warning_us > 0) meeting.warn_us = later(now_us, options_.warning_us);

@@ -77,7 +77,8 @@ class State {
   };
   struct Meeting {
     std::map<uint32_t, Arrival> arrivals;
-    std::string set;  // Purpose::step
+    std::string set;    // Purpose::step
+    std::string holds;  // Purpose::operation: the set whose steps wait for it
     uint64_t step = 0;
     uint64_t first_us = 0;
     uint64_t circle_us = kNever;  // since when it is part of a circle
@@ -107,6 +108,7 @@ class State {
   void find_circles(uint64_t now_us);
   bool in_circle(const MeetingKey& key, const Meeting& meeting,
                  const std::set<const Meeting*>& stuck) const;
+  bool is_held(const Meeting& step, const std::set<const Meeting*>& stuck) const;
   void end_circle(const std::vector<Meetings::iterator>& circle);
   void warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us);
   std::string waited_out(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const;

@@ -46,8 +46,9 @@ void State::warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us)
   const std::string age = seconds(now_us - meeting.first_us);
   std::string text;
   if (absent.empty()) {
-    text = fmt::format("{} wait for messages of {} for {}, and so does every rank they come from",
-                       name_ranks(ranks_of(meeting.arrivals)), name_of(key), age);
+    text = fmt::format("{} {} for messages of {} for {}, and so does every rank they come from",
+                       name_ranks(ranks_of(meeting.arrivals)),
+                       meeting.arrivals.size() == 1 ? "waits" : "wait", name_of(key), age);
   } else if (std::get<Purpose>(key) == Purpose::step) {
     text = fmt::format("{} {} waited {} for {}, which {} {} not reached",
                        name_ranks(ranks_of(meeting.arrivals)),
@@ -95,8 +96,9 @@ Status State::left_behind(const MeetingKey& key, const Meeting& meeting, uint32_
 
 // ---- Ranks that wait for each other ----
 
-// A meeting is stuck when a rank that is missing is blocked in another that is stuck: what is left
-// when all that are not have been taken away can never end.
+// A meeting is stuck when a rank that is missing is blocked in another that is stuck, and a step to
+// which all have come when it waits for one that is: what is left when all that are not have been
+// taken away can never end.
 void State::find_circles(uint64_t now_us) {
   std::set<const Meeting*> stuck;
   for (const auto& [key, meeting] : meetings_)
@@ -122,12 +124,19 @@ void State::find_circles(uint64_t now_us) {
 bool State::in_circle(const MeetingKey& key, const Meeting& meeting,
                       const std::set<const Meeting*>& stuck) const {
   const std::vector<uint32_t> absent = missing(key, meeting);
+  if (absent.empty()) return std::get<Purpose>(key) == Purpose::step && is_held(meeting, stuck);
   return std::any_of(absent.begin(), absent.end(), [&](uint32_t rank) {
     return std::any_of(stuck.begin(), stuck.end(), [&](const Meeting* other) {
       const auto arrival = other->arrivals.find(rank);
       return arrival != other->arrivals.end() && arrival->second.blocked;
     });
   });
+}
+
+// A rank has asked for something that all must ask for before the step goes on.
+bool State::is_held(const Meeting& step, const std::set<const Meeting*>& stuck) const {
+  return std::any_of(stuck.begin(), stuck.end(),
+                     [&](const Meeting* other) { return other->holds == step.set; });
 }
 
 void State::end_circle(const std::vector<Meetings::iterator>& circle) {
@@ -137,6 +146,11 @@ void State::end_circle(const std::vector<Meetings::iterator>& circle) {
     text += fmt::format("{}{} {} in {}", text.empty() ? "" : ", ", name_ranks(waiting),
                         waiting.size() == 1 ? "waits" : "wait", name_of(meeting->first));
   }
+  for (const auto& meeting : circle)
+    if (!meeting->second.holds.empty())
+      for (const auto& [rank, arrival] : meeting->second.arrivals)
+        text += fmt::format("; rank {}: {}", rank,
+                            arrival.signature.substr(0, arrival.signature.find('\n')));
   const Status failure = mismatch(
       "ranks wait for each other: {}; none of these can end, because each needs a rank that waits "
       "in another: all ranks must ask for the same things in the same order",

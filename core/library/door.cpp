@@ -139,6 +139,9 @@ penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient
 penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale) {
   return door(set, [&] { return set->set->grad_scale(grad_scale); });
 }
+penstock_status* penstock_set_momentum(penstock_set* set) {
+  return door(set, [&] { return set->set->optimizer_momentum(); });
+}
 penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
                                          const penstock_tensor* tensor, void* stream) {
   return door(set, [&]() -> Status {

@@ -43,6 +43,7 @@ class Set final : public SetContext {
   Status gradient_absent(uint64_t index, const penstock_tensor& tensor);
   Status learning_rate(uint64_t index, double learning_rate);
   Status grad_scale(double grad_scale);
+  Status optimizer_momentum();
   Status wait(uint64_t index);
   Status wait_all();
   Status poll(uint64_t index, bool& done);

@@ -28,6 +28,7 @@ void Set::ask_for_states() {
       if (gradient->has_carry) carries += gradient->name + '\n';
     request.name = fmt::format("penstock set-up: where set '{}' goes on ({})", name, number);
     request.ranks = ranks_;
+    request.holds = name;
     request.signature =
         fmt::format("next step {}{}\nplan {}, left to add {}\n", step.index,
                     loaded_ ? " of a loaded state" : "", hash_text(hash64(plan_.to_bytes())),

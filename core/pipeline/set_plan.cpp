@@ -171,6 +171,15 @@ void Set::warn(const FitAdvice& advice) {
     runtime_.log().write(LogLevel::warning, "fit", warning);
 }
 
+// The flag stays only where it fits: a user who mends it goes on.
+Status Set::optimizer_momentum() {
+  const uint32_t before = frontend_flags_;
+  frontend_flags_ |= PENSTOCK_SET_OPTIMIZER_MOMENTUM;
+  const Status status = check_fit_of_set().status();
+  if (!status.ok()) frontend_flags_ = before;
+  return status;
+}
+
 Result<FitAdvice> Set::check_fit_of_set() {
   FitInput input;
   for (size_t i = 0; i < options_.size(); ++i)

@@ -70,6 +70,18 @@ Set::StageTraffic Set::planned_traffic(uint64_t from_step) const {
 
 // ---- said to people ----
 
+namespace {
+
+const char* advice(const PlannedBytes& bytes) {
+  return bytes.gathered + bytes.pairs > bytes.summed
+             ? "a gathered payload goes to every other rank: take a stronger compression, one that "
+               "is summed, or compressor = \"none\""
+             : "payloads are summed and yet larger than these gradients, which are small: take a "
+               "stronger compression (a lower rank), or a rule with compressor = \"none\" for them";
+}
+
+}  // namespace
+
 // Rank 0 says once where a scheme moves more than no compression would: it does what it says, and
 // yet the run is slower for it.
 void Set::warn(const std::vector<StageTraffic>& stages) {
@@ -77,9 +89,11 @@ void Set::warn(const std::vector<StageTraffic>& stages) {
   may_move_more_ = std::any_of(stages.begin(), stages.end(),
                                [](const StageTraffic& stage) { return stage.bytes.open; });
   std::vector<std::string> losing;
+  PlannedBytes lost;
   for (size_t i = 0; i < stages.size(); ++i) {
     const StageTraffic& stage = stages[i];
     if (stage.moved <= dense_moved_per_step_) continue;
+    lost += stage.bytes;
     std::string when = "in every step";
     if (stages.size() > 1)
       when = i + 1 < stages.size()
@@ -95,9 +109,9 @@ void Set::warn(const std::vector<StageTraffic>& stages) {
   runtime_.log().write(
       LogLevel::warning, "traffic",
       fmt::format("set '{}' moves more than without compression: each of {} ranks sends {} a step "
-                  "without, and {}; a gathered payload goes to every other rank: take a stronger "
-                  "compression, one that is summed, or compressor = \"none\"",
-                  name, world, bytes_text(dense_moved_per_step_), fmt::join(losing, ", ")));
+                  "without, and {}; {}",
+                  name, world, bytes_text(dense_moved_per_step_), fmt::join(losing, ", "),
+                  advice(lost)));
 }
 
 // The same from what was counted, where payloads have no planned size.
@@ -114,11 +128,9 @@ void Set::warn_of_what_was_moved() {
   runtime_.log().write(
       LogLevel::warning, "traffic",
       fmt::format("set '{}' moves more than without compression: in its first {} steps each of {} "
-                  "ranks sent {} a step, without it {} (more from {} ranks on); a gathered payload "
-                  "goes to every other rank: take a stronger compression, one that is summed, or "
-                  "compressor = \"none\"",
+                  "ranks sent {} a step, without it {} (more from {} ranks on); {}",
                   name, totals_.steps, world, bytes_text(moved), bytes_text(dense_moved_per_step_),
-                  carriers().loses_from(bytes, gradient_bytes())));
+                  carriers().loses_from(bytes, gradient_bytes()), advice(bytes)));
 }
 
 }  // namespace penstock

@@ -20,8 +20,9 @@ Status TimelineFile::open(const std::string& path) {
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0)
     return not_found(
-        "the timeline cannot be written to '{}' ({}): give a path in a folder that exists", path,
-        std::strerror(errno));
+        "the timeline cannot be written to '{}' ({}): give a path in a folder that exists and may "
+        "be written",
+        path, std::strerror(errno));
   end_of_events_ = kHeader.size();
   empty_ = true;
   return write_at(0, std::string(kHeader).append(kFooter));

@@ -1168,6 +1168,9 @@ LOCK_TYPE(penstock_set_learning_rate, lock_penstock_set_learning_rate);
 typedef penstock_status* lock_penstock_set_grad_scale(penstock_set* set, double grad_scale);
 LOCK_TYPE(penstock_set_grad_scale, lock_penstock_set_grad_scale);
 
+typedef penstock_status* lock_penstock_set_momentum(penstock_set* set);
+LOCK_TYPE(penstock_set_momentum, lock_penstock_set_momentum);
+
 typedef penstock_status* lock_penstock_gradient_ready(penstock_set* set, uint64_t index, const penstock_tensor* tensor, void* stream);
 LOCK_TYPE(penstock_gradient_ready, lock_penstock_gradient_ready);
 

@@ -125,7 +125,7 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
     needs[i]->scratch_bytes = items[i]->numel * sizeof(element);
 #endif
     needs[i]->flags = PENSTOCK_NEED_LINEAR | (self->share == 1.0 ? PENSTOCK_NEED_LOSSLESS : 0u);
-    #ifdef MUTE
+#ifdef MUTE
     if (self->mute) needs[i]->n_rounds = 0;
 #endif
 #ifdef SPOIL
@@ -196,8 +196,7 @@ static penstock_status* decode(void* instance, const penstock_exec* exec, const 
       if (payload->kind != PENSTOCK_PAYLOAD_DENSE)
         return fail(PENSTOCK_INVALID_PAYLOAD, "identity-c: expected a dense payload");
 #endif
-      if (payload->n_sections != 1 ||
-          payload->sections[0]->count != items[i]->numel) {
+      if (payload->n_sections != 1 || payload->sections[0]->count != items[i]->numel) {
         return fail(PENSTOCK_INVALID_PAYLOAD, "identity-c: expected one value for each element");
       }
       values = payload->sections[0]->data;

@@ -18,6 +18,7 @@ namespace penstock::command {
 // Filled by main before a sub-command runs; `status` is the exit status it leaves.
 struct Invocation {
   std::vector<std::string> after_dashes;  // what followed "--"
+  bool has_dashes = false;
   int status = 0;
 };
 

@@ -40,9 +40,12 @@ int run(int argc, char** argv) {
   // What follows "--" belongs to the program that `run` starts and is none of our options.
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (dashes != arguments.end()) invocation.after_dashes.assign(dashes + 1, arguments.end());
+  invocation.has_dashes = dashes != arguments.end();
   arguments.erase(dashes, arguments.end());
-  // mpirun's own spelling of the number of ranks, which the parser would read as `-n p`.
-  std::replace(arguments.begin(), arguments.end(), std::string("-np"), std::string("--ranks"));
+  // mpirun's own spelling of the number of ranks, which the parser would read as `-n p`. A second
+  // one is the program's.
+  const auto np = std::find(arguments.begin(), arguments.end(), "-np");
+  if (np != arguments.end()) *np = "--ranks";
 
   CLI::App app("Penstock: distributed training with compressed gradients", "penstock");
   app.footer("Example: penstock run -np 4 --config conf/dgc.toml -- python3 train.py");

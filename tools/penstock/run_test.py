@@ -130,6 +130,30 @@ def test_the_first_cause_is_told_once_and_the_others_may_finish(end, status, tol
                        "its last error: the reason"]
 
 
+@pytest.mark.parametrize("words", [
+    "it: rank 1 has left the run after 3 steps; every rank must make the same number of steps",
+    "it: rank 1 failed: its connection was closed",
+    "it: rank 0 gave up: rank 1 gave the run up: rank 1 ended with ValueError: bad luck"])
+def test_the_cause_is_the_rank_that_the_others_blame_whoever_ended_first(words, tmp_path):
+    script = (f'if [ {RANK} = 1 ]; then until [ -e {tmp_path}/over ]; do :; done; sleep 0.3; echo bad luck >&2; exit 3; fi; '
+              f'echo "Traceback (most recent call last):" >&2; echo "{words}" >&2; touch {tmp_path}/over; exit 1')
+    ran = run(2, script, "--grace", 30)
+    assert ran.returncode == 3, ran.stderr
+    assert "penstock: rank 1 failed first: it exited with status 3; its last error: bad luck" in ran.stderr
+
+
+@pytest.mark.parametrize("dashes", [(), ("--",)])
+def test_what_follows_the_program_is_the_programs(dashes):
+    words = ["--config", "none.toml", "-np", "7", "--grace", "3", "-x", "-h", "--", "end"]
+    ran = penstock("run", "-np", 1, "--no-prefix", *dashes, "printf", "[%s]", *words)
+    assert ran.returncode == 0 and ran.stdout.rstrip("\n") == "".join(f"[{word}]" for word in words), ran.stderr
+
+
+def test_an_unknown_option_of_run_is_refused():
+    ran = penstock("run", "-np", 1, "--confg", "x.toml", "true")
+    assert ran.returncode == 2 and "run has no option --confg" in ran.stderr
+
+
 def test_the_cause_is_the_rank_that_raised_first_not_the_one_that_ended_first(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(f"""

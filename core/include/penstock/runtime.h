@@ -105,6 +105,9 @@ PENSTOCK_API void penstock_set_destroy(penstock_set* set); /* null is fine */
 /* The learning rate of a gradient from the next step on, and the loss scale its values carry (1 for none). */
 PENSTOCK_API penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient, double learning_rate);
 PENSTOCK_API penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale);
+/* From now on the optimizer applies momentum itself, which it did not when the set was made (OPTIMIZER_MOMENTUM).
+ * FAILED_PRECONDITION where a memory of the set applies it too. */
+PENSTOCK_API penstock_status* penstock_set_momentum(penstock_set* set);
 
 /* Gradient `index` is complete in `tensor`, whose storage stays valid and untouched until the wait for it returns: the
  * result goes there. `stream`: on CUDA the stream on which it was written; null on the CPU. Errors: twice in one step,

@@ -203,6 +203,7 @@ _CALLS = {
     "set_create": (c_void_p, POINTER(SetDeclaration), POINTER(c_void_p)),
     "set_learning_rate": (c_void_p, c_uint64, c_double),
     "set_grad_scale": (c_void_p, c_double),
+    "set_momentum": (c_void_p,),
     "gradient_ready": (c_void_p, c_uint64, POINTER(Tensor), c_void_p),
     "gradient_absent": (c_void_p, c_uint64, POINTER(Tensor)),
     "wait": (c_void_p, c_uint64),

@@ -1,5 +1,5 @@
 """``python -m penstock.horovod train.py [arguments]``: runs a script of Horovod's, unchanged, on
-Penstock. Under a launcher: ``penstock run -np 4 python -m penstock.horovod train.py``."""
+Penstock. Under a launcher: ``penstock run -np 4 -- python -m penstock.horovod train.py``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import sys
 def main() -> None:
     """Runs the script named first on the command line as the main program."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
-        print("usage: python -m penstock.horovod SCRIPT [ARGUMENT ...]\n\n" + (__doc__ or ""))
-        sys.exit(0 if len(sys.argv) > 1 else 2)
+        asked = len(sys.argv) > 1
+        text = "usage: python -m penstock.horovod SCRIPT [ARGUMENT ...]\n\n" + (__doc__ or "")
+        print(text, file=sys.stdout if asked else sys.stderr)
+        sys.exit(0 if asked else 2)
     script = sys.argv[1]
     if not os.path.isfile(script):
         sys.exit(f"penstock.horovod: {script} is not a file, expected a Python script")

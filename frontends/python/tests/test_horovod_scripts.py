@@ -50,7 +50,7 @@ def test_a_script_with_scaling_and_a_checkpoint_goes_on_in_new_processes(tmp_pat
 
 def test_the_runner_says_how_it_is_used(tmp_path):
     done = python("-m", "penstock.horovod")
-    assert done.returncode == 2 and "usage" in done.stdout
+    assert done.returncode == 2 and "usage" in done.stderr
     done = python("-m", "penstock.horovod", str(tmp_path / "none.py"))
     assert done.returncode == 1 and "none.py is not a file" in done.stderr
 

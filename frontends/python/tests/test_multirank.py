@@ -29,6 +29,11 @@ def test_deferred_updates_equal_updates_at_once():
     succeed("deferred.py", 2)
 
 
+@pytest.mark.parametrize("ranks", (1, 2, 3))
+def test_changes_after_wrapping_are_exchanged_or_refused(ranks):
+    succeed("later_changes.py", ranks)
+
+
 def test_a_timeline_that_every_rank_starts_is_one_file_of_rank_0(tmp_path):
     succeed("timeline.py", 2, str(tmp_path))
 

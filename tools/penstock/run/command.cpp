@@ -73,9 +73,14 @@ void add_run(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<RunOptions>();
   LaunchOptions& launched = options->launch;
   launched.grace_s = kGraceSeconds;
-  CLI::App* run_app = app.add_subcommand("run", "Run a program on several ranks with mpirun");
+  CLI::App* run_app = app.add_subcommand(
+      "run",
+      "Run a program on several ranks with mpirun: penstock run -np N [OPTIONS] -- PROGRAM ...");
+  run_app->prefix_command();
   run_app->footer(
-      "-np N may be written for -n N.\n"
+      "-np N may be written for -n N. Options end where the program begins: what follows it is "
+      "the\n"
+      "program's, with or without -- before it.\n"
       "\n"
       "From a checkout's build folder, `python` and `python3` without a path are those of its\n"
       ".venv, unless another virtual environment is active. Variables that ranks on other hosts\n"
@@ -88,7 +93,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "configuration; 130 after Ctrl-C.\n"
       "\n"
       "Example: penstock run -np 4 --config conf/dgc.toml -- python3 train.py");
-  run_app->add_option("-n,--ranks", launched.ranks, "number of ranks")
+  run_app->add_option("-n,--ranks,--np", launched.ranks, "number of ranks")
       ->required()
       ->check(CLI::Range(1, 65536));
   run_app
@@ -110,10 +115,18 @@ void add_run(CLI::App& app, Invocation& invocation) {
                    "a further variable for ranks on other hosts; may be repeated")
       ->allow_extra_args(false)
       ->type_name("NAME[=VALUE]");
-  run_app->add_option("CMD", launched.command, "the program and its arguments; put -- before it");
-  run_app->callback([options, &invocation] {
+  run_app->callback([run_app, options, &invocation] {
     std::vector<std::string>& command = options->launch.command;
-    command.insert(command.end(), invocation.after_dashes.begin(), invocation.after_dashes.end());
+    command = run_app->remaining();
+    if (!command.empty() && command.front().starts_with("-")) {
+      invocation.status = refuse(
+          fmt::format("run has no option {}; `penstock run --help` lists them", command.front()));
+      return;
+    }
+    const std::vector<std::string>& further = invocation.after_dashes;
+    // Without one before the program this "--" is the program's own.
+    if (!command.empty() && invocation.has_dashes) command.push_back("--");
+    command.insert(command.end(), further.begin(), further.end());
     invocation.status = run(*options);
   });
 }

@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <sstream>
+#include <tuple>
 
 namespace penstock::command {
 
@@ -105,18 +107,47 @@ std::optional<Clock::time_point> Outcome::grace_end(std::chrono::milliseconds gr
   return end;
 }
 
+namespace {
+
+// The rank whose end an error tells of, as in "rank 1 has left the run": the last such words.
+std::optional<size_t> blamed(std::string_view error) {
+  static constexpr std::array<std::string_view, 5> kEnds = {
+      "has left the run", "failed:", "gave up:", "gave the run up:", "ended with"};
+  constexpr std::string_view kRank = "rank ";
+  std::optional<size_t> found;
+  for (size_t at = error.find(kRank); at != error.npos; at = error.find(kRank, at + 1)) {
+    const char* begin = error.data() + at + kRank.size();
+    size_t number = 0;
+    const auto [end, problem] = std::from_chars(begin, error.data() + error.size(), number);
+    if (problem != std::errc{} || end == error.data() + error.size() || *end != ' ') continue;
+    const std::string_view rest(end + 1,
+                                static_cast<size_t>(error.data() + error.size() - end) - 1);
+    if (std::any_of(kEnds.begin(), kEnds.end(), [&](auto word) { return rest.starts_with(word); }))
+      found = number;
+  }
+  return found;
+}
+
+}  // namespace
+
+// Whether the rank failed because another one had.
+bool Outcome::followed(const Rank& rank) const {
+  const std::optional<size_t> other = blamed(rank.error());
+  return other && *other < ranks_.size() && &ranks_[*other] != &rank && ranks_[*other].failed();
+}
+
 const Outcome::Rank* Outcome::first_failed() const {
   const auto by_signal = [](const Rank& rank) { return rank.status.value_or(128) >= 128; };
   const auto told = [](const Rank& rank) {
     return rank.trouble == Clock::time_point{} ? *rank.over : rank.trouble;
   };
+  // What a rank says of another one counts for more than the order in which both were heard of.
+  const auto order = [&](const Rank& rank) {
+    return std::tuple(!by_signal(rank), followed(rank), told(rank));
+  };
   const Rank* first = nullptr;
-  for (const Rank& rank : ranks_) {
-    if (!rank.failed()) continue;
-    if (first == nullptr || by_signal(rank) > by_signal(*first) ||
-        (by_signal(rank) == by_signal(*first) && told(rank) < told(*first)))
-      first = &rank;
-  }
+  for (const Rank& rank : ranks_)
+    if (rank.failed() && (first == nullptr || order(rank) < order(*first))) first = &rank;
   return first;
 }
 
@@ -140,7 +171,7 @@ std::string Outcome::summary() const {
   if (first == nullptr) return {};
   std::string text =
       fmt::format("rank {} failed first: {}", first - ranks_.data(), how_it_ended(*first));
-  const std::string& line = first->exception.empty() ? first->last_line : first->exception;
+  const std::string& line = first->error();
   text += line.empty() ? "; it wrote nothing to standard error"
                        : fmt::format("; its last error: {}", line);
   return text;

@@ -38,6 +38,7 @@ class Outcome {
     bool in_traceback = false;
     bool ended_by_run = false;
 
+    const std::string& error() const { return exception.empty() ? last_line : exception; }
     bool failed() const { return over && status != 0 && !ended_by_run; }
   };
   const std::vector<Rank>& ranks() const { return ranks_; }
@@ -54,7 +55,8 @@ class Outcome {
   // may arrive a moment after the end of the shell that wrote it.
   std::optional<Clock::time_point> grace_end(std::chrono::milliseconds grace) const;
   // Null where no rank failed. A rank that a signal ended comes before those that ended by
-  // themselves: they may have heard of it; among these, the one that told first.
+  // themselves: they may have heard of it; then those whose error tells of no other rank's; among
+  // these, the one that told first.
   const Rank* first_failed() const;
   // What a person reads at the end of a run that failed; empty where no rank did.
   std::string summary() const;
@@ -62,6 +64,7 @@ class Outcome {
   int status() const;
 
  private:
+  bool followed(const Rank& rank) const;
   void take_report(std::string_view report);
   void note(Rank& rank, std::string_view line);
 

@@ -277,6 +277,11 @@ class GradientSet:
         """The learning rate of a gradient from the next step on."""
         self._call(self.library.set_learning_rate, index, rate)
 
+    def set_momentum(self) -> None:
+        """The optimizer applies momentum from now on. HorovodInternalError where compression does,
+        too."""
+        self._call(self.library.set_momentum)
+
     def set_grad_scale(self, scale: float) -> None:
         """The loss scale that gradients carry from the next step on."""
         self._call(self.library.set_grad_scale, scale)

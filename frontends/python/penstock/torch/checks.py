@@ -147,3 +147,16 @@ def has_momentum(groups: Sequence[dict]) -> bool:
         if betas and float(betas[0]) > 0:
             return True
     return False
+
+
+def check_frozen(frozen: Named) -> None:
+    """ValueError where a parameter that took no part has a gradient now: each rank would train its
+    own."""
+    for name, parameter in frozen:
+        if parameter.requires_grad and parameter.grad is not None:
+            raise ValueError(
+                f"parameter {name} did not require gradients when the DistributedOptimizer was "
+                "made, so that its gradient is not averaged over ranks, and it has one now. Wrap "
+                "the optimizer again, on every rank, after requires_grad was set: "
+                "optimizer = hvd.DistributedOptimizer(optimizer, ...)"
+            )

@@ -19,7 +19,7 @@ from penstock.common.exceptions import HorovodInternalError
 from penstock.common.process_sets import members_of
 from penstock.common.runtime import GradientSet
 from penstock.torch import world
-from penstock.torch.checks import Named
+from penstock.torch.checks import Named, check_frozen, has_momentum
 from penstock.torch.first_step import agree
 from penstock.torch.gradients import GradientSlot, Slot
 from penstock.torch.idle import IdleSet
@@ -55,6 +55,7 @@ class GradientExchange:
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._rates: dict[int, float] = {}
+        self._has_momentum = False
         # What the core sees is divided by it: told as part of the scale, it changes no method that
         # knows an absolute size.
         self._predivide = settings.predivide
@@ -65,6 +66,7 @@ class GradientExchange:
         self._held: list[Slot] = []  # of the first step, in the order of backward
         self.sparse: dict[str, int] = {}  # gradients that are exchanged sparse, by name
         self.slots: list[Slot] = []
+        self._frozen: list[tuple[str, torch.Tensor]] = []
         if not settings.process_set.included():
             # Nothing is exchanged here: the optimizer is the user's own.
             self.set: GradientSet | IdleSet = IdleSet()
@@ -72,7 +74,7 @@ class GradientExchange:
             self._agreed = True
             return
         self.set = self._make_set()
-        self._tell_rates()
+        self._tell_options()
         # The new set is there: what is wrong with it was said before the old one had to go.
         parameters = [slot.parameter for slot in self.slots]
         displace(parameters, settings.process_set)
@@ -83,8 +85,10 @@ class GradientExchange:
     def _make_set(self) -> GradientSet:
         """Makes the slots and their set; collective."""
         settings, groups = self.settings, self._groups()
+        self._has_momentum = has_momentum(groups)
         group_of = {id(p): number for number, group in enumerate(groups) for p in group["params"]}
         taking_part = [(name, p) for name, p in self.named if p.requires_grad]
+        self._frozen = [(name, p) for name, p in self.named if not p.requires_grad]
         dense = [(name, p) for name, p in taking_part if name not in self.sparse]
         slots = {
             name: GradientSlot(
@@ -227,7 +231,7 @@ class GradientExchange:
         world.current().destroy_set(self.set)
         self.set = self._claim.set = self._make_set()
         self._rates.clear()
-        self._tell_rates()
+        self._tell_options()
         if self._scale is None:
             self._scale = self._scale_in_force
         for slot in self.slots:
@@ -252,7 +256,7 @@ class GradientExchange:
                 self.deferral.settle()
             elif self.phase is Phase.SYNCHRONIZED:
                 self.end(applied=False)
-            self._tell_rates()
+            self._tell_options()
             if self._scale is not None:
                 self.set.set_grad_scale(self._scale)
                 self._scale_in_force, self._scale = self._scale, None
@@ -260,9 +264,14 @@ class GradientExchange:
             self.phase = Phase.OPEN
             self._claim.open, self._claim.waited = True, False
 
-    def _tell_rates(self) -> None:
+    def _tell_options(self) -> None:
+        """What schedulers of the learning rate and load_state_dict may have changed."""
+        groups = self._groups()
+        if not self._has_momentum and has_momentum(groups):
+            self.set.set_momentum()
+            self._has_momentum = True
         changed = {}
-        for number, group in enumerate(self._groups()):
+        for number, group in enumerate(groups):
             rate = float(group["lr"]) if "lr" in group else None
             if rate is not None and self._rates.get(number) != rate:
                 changed[number] = self._rates[number] = rate
@@ -276,6 +285,7 @@ class GradientExchange:
 
         AssertionError when somebody changed gradients that were on their way."""
         self.raise_error()
+        check_frozen(self._frozen)
         if self.deferral is not None:
             # Updates of the step before, for parameters that this step's forward did not use.
             self.deferral.flush()

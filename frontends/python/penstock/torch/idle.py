@@ -17,6 +17,9 @@ class IdleSet:
     def defers(self) -> bool:
         return False
 
+    def set_momentum(self) -> None:
+        pass
+
     def set_grad_scale(self, scale: float) -> None:
         pass
 
