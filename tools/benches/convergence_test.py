@@ -6,6 +6,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benches import convergence  # noqa: E402
@@ -19,6 +21,7 @@ GOOD = convergence.Comparison(
     payload_bytes=100.0,
     first_gap=0.0,
     real_bits=3.41,
+    first_seed_bits=3.4,
     simulated_bits=3.4,
     seeds=3,
     spread=0.05,
@@ -30,6 +33,12 @@ def test_runs_that_end_within_the_spread_agree() -> None:
     assert GOOD.verdict == "agrees"
     assert replace(GOOD, real_bits=3.46).verdict == "**differs**"
     assert replace(GOOD, first_gap=0.01).verdict == "**differs**"
+
+
+def test_a_row_of_one_seed_is_compared_with_that_seed_of_dense() -> None:
+    dense = replace(GOOD, real_bits=3.2, first_seed_bits=3.0)
+    assert convergence.gap_to(dense, GOOD) == pytest.approx(0.21)
+    assert convergence.gap_to(dense, replace(GOOD, seeds=1, real_bits=3.4)) == pytest.approx(0.4)
 
 
 def test_two_runs_that_stay_at_chance_do_not_agree() -> None:

@@ -32,6 +32,7 @@ def check_only_rank_0_writes_the_file() -> None:
     assert {event["pid"] for event in events} == {0}, "the file is not rank 0's"
     assert any(event["ph"] == "X" for event in events), "the file has no stage of a bucket"
     assert [file.name for file in TRACE.parent.iterdir()] == [TRACE.name], "there are other files"
+    hvd.barrier()  # all have read it
 
 
 def check_marked_cycles_are_refused_with_a_warning_and_the_timeline_starts() -> None:
