@@ -33,7 +33,8 @@ says nothing about theirs:
 - Power-SGD: what a rank keeps is against what its own factors decode to; the releases subtract what the average decodes to.
 
 Methods that fit a threshold to statistics (Gaussian-k, SIDCo) have the simulation's losses to the bit for the first steps; then a sum's
-last bit decides whether one entry passes, and the two runs part as two seeds do: there only the means over seeds say anything.
+last bit decides whether one entry passes, and the two runs part as two seeds do: there only the means over seeds say anything. So with one
+seed of a method that draws its chance otherwise than the simulation (natural): where its row differs, the section with three seeds counts.
 
 Wanted: the first {first_losses} losses to {first_tolerance:g} relative where nothing is sampled; final means within their spread or
 {final_tolerance} bits; and that it trains: the loss ends below {well_below:g} of where it began.
