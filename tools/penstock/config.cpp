@@ -148,10 +148,8 @@ void add_config(CLI::App& app, Invocation& invocation) {
       "For a model of usual shapes, 106 MB of float32. A gathered payload goes to every other "
       "rank, a\n"
       "summed one does not, so that gathers win up to some number of ranks only.\n"
-      "\"depends on values\": how much a payload holds (adaq, adacomp, inceptionn, threshold) "
-      "shows in "
-      "a run\n"
-      "only; rank 0 warns after ten steps if it is more than dense moves.\n"
+      "\"up to\": room for the most that may travel. \"depends on values\": such room would say\n"
+      "nothing (adacomp, inceptionn); a run warns after ten steps if more moves than dense would.\n"
       "Example: penstock config traffic conf/*.toml --ranks 8");
   traffic_app->add_option("FILE", moved->files, "TOML files")->required();
   traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange, each on a host of its own")
