@@ -128,6 +128,7 @@ struct CompressorCall {
   std::vector<const penstock_payload*> received;        // [item * n_ranks + rank]
   const penstock_fold_encoder* fold_encoder = nullptr;  // where an item is folded
   std::vector<const penstock_fold*> folds;              // null for items that are not
+  uint64_t took_us = 0;                                 // in this step
 };
 
 // One call to a memory.

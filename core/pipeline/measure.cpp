@@ -37,17 +37,48 @@ void MeasuredTimes::add_ready(size_t gradient, double after_first_us) {
 }
 
 void MeasuredTimes::add_bucket(size_t number, const BucketRun& bucket) {
+  if (!bucket.ran || bucket.is_void) return;
   if (number < exchange_us_.size()) exchange_us_[number] += double(bucket.exchange_us);
-  if (bucket.items.empty() || bucket.items.front().passes_through) return;
-  const std::string& compressor = bucket.items.front().compressor->name();
+  // A step's buckets have few compressors, nearly always one.
+  struct Calls {
+    CompressorInstance* compressor;
+    double elements = 0, encode_us = 0, decode_us = 0;
+  };
+  std::vector<Calls> calls;
   double elements = 0;
   for (const ItemRun& item : bucket.items) {
-    if (item.compressor->name() != compressor)
-      return;  // a mixed bucket tells nothing about one method
+    lines_[item.compressor->name()];
+    if (item.passes_through || item.rounds.empty()) continue;  // no call: its lines stay at zero
+    auto mine = std::find_if(calls.begin(), calls.end(),
+                             [&](const Calls& c) { return c.compressor == item.compressor; });
+    if (mine == calls.end()) mine = calls.insert(calls.end(), Calls{item.compressor});
+    mine->elements += double(item.piece.numel);
     elements += double(item.piece.numel);
   }
-  encode_[compressor].add(elements, double(bucket.encode_us));
-  decode_[compressor].add(elements, double(bucket.decode_us));
+  const auto share_out = [&](const std::vector<CompressorCall>& made, double whole_us,
+                             double Calls::*part) {
+    for (const CompressorCall& call : made)
+      for (Calls& mine : calls)
+        if (mine.compressor == call.compressor) {
+          mine.*part += double(call.took_us);
+          whole_us -= double(call.took_us);
+        }
+    // Memories see all items in one call, and what is not a call has no other owner.
+    if (elements > 0)
+      for (Calls& mine : calls) mine.*part += std::max(0.0, whole_us) * mine.elements / elements;
+  };
+  share_out(bucket.encode_calls, double(bucket.encode_us), &Calls::encode_us);
+  share_out(bucket.decode_calls, double(bucket.decode_us), &Calls::decode_us);
+  for (const Calls& mine : calls) {
+    CallLines& lines = lines_[mine.compressor->name()];
+    lines.encode.add(mine.elements, mine.encode_us);
+    lines.decode.add(mine.elements, mine.decode_us);
+  }
+}
+
+const CallLines* MeasuredTimes::lines(const std::string& compressor) const {
+  const auto found = lines_.find(compressor);
+  return found == lines_.end() ? nullptr : &found->second;
 }
 
 void MeasuredTimes::add_step(double step_us, double backward_us, double exposed_us) {
@@ -68,6 +99,7 @@ std::vector<double> MeasuredTimes::to_numbers() const {
 MeasuredTimes::Means MeasuredTimes::join(const std::vector<std::vector<double>>& ranks) const {
   Means means;
   means.ready_us.assign(ready_us_.size(), 0);
+  means.slowest_ready_us.assign(ready_us_.size(), 0);
   means.exchange_us.assign(exchange_us_.size(), 0);
   const double share = 1.0 / double(ranks.size());
   for (const auto& numbers : ranks) {
@@ -76,7 +108,11 @@ MeasuredTimes::Means MeasuredTimes::join(const std::vector<std::vector<double>>&
     means.backward_us += numbers[2] * share;
     means.exposed_us += numbers[3] * share;
     means.rank_backward_us.push_back(numbers[2]);
-    for (size_t i = 0; i < means.ready_us.size(); ++i) means.ready_us[i] += numbers[4 + i] * share;
+    means.slowest_backward_us = std::max(means.slowest_backward_us, numbers[2]);
+    for (size_t i = 0; i < means.ready_us.size(); ++i) {
+      means.ready_us[i] += numbers[4 + i] * share;
+      means.slowest_ready_us[i] = std::max(means.slowest_ready_us[i], numbers[4 + i]);
+    }
     for (size_t i = 0; i < means.exchange_us.size(); ++i)
       means.exchange_us[i] += numbers[4 + means.ready_us.size() + i] * share;
   }

@@ -24,6 +24,11 @@ class FittedLine {
   double sum_x_ = 0, sum_y_ = 0, sum_xx_ = 0, sum_xy_ = 0;
 };
 
+// What the calls of one compressor take: compensate and encode, decode, by elements per bucket.
+struct CallLines {
+  FittedLine encode, decode;
+};
+
 // Sums since the last observation. [control]
 class MeasuredTimes {
  public:
@@ -34,24 +39,25 @@ class MeasuredTimes {
 
   // One rank's means as numbers, in a form that is the same length on every rank.
   std::vector<double> to_numbers() const;
-  // The mean over ranks of what they sent; rank_backward_us keeps them apart.
+  // The mean over ranks of what they sent; rank_backward_us keeps them apart. An exchange waits for
+  // the slowest rank, so what is planned on is when a gradient is ready there.
   struct Means {
     uint64_t n_steps = 0;
     double step_us = 0, backward_us = 0, exposed_us = 0;
-    std::vector<double> ready_us, exchange_us, rank_backward_us;
+    std::vector<double> ready_us, exchange_us, rank_backward_us, slowest_ready_us;
+    double slowest_backward_us = 0;
   };
   Means join(const std::vector<std::vector<double>>& ranks) const;
 
   bool any() const { return n_steps_ > 0; }
-  const std::map<std::string, FittedLine>& encode_lines() const { return encode_; }
-  const std::map<std::string, FittedLine>& decode_lines() const { return decode_; }
+  // Null for a compressor instance that has not run yet.
+  const CallLines* lines(const std::string& compressor) const;
 
  private:
   uint64_t n_steps_ = 0;
   double step_us_ = 0, backward_us_ = 0, exposed_us_ = 0;
   std::vector<double> ready_us_, exchange_us_;
-  std::map<std::string, FittedLine> encode_,
-      decode_;  // by compressor instance; kept over observations
+  std::map<std::string, CallLines> lines_;  // by compressor instance; kept over observations
 };
 
 }  // namespace penstock

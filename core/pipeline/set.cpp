@@ -253,7 +253,8 @@ Status Set::finish_step(bool applied) {
     for (size_t b = 0; b < buckets_[step.phase].size(); ++b)
       measured_.add_bucket(b, *buckets_[step.phase][b]);
     measured_.add_step(double(ended - first_ready_us_), double(last_ready - first_ready_us_),
-                       double(ended - last_ready));
+                       double(totals_.wait_us - waited_until_step_us_));
+    waited_until_step_us_ = totals_.wait_us;
     sequence_base += messages_per_phase_[step.phase];
     ++step.index;
     if (started_us_ == 0) started_us_ = first_ready_us_;

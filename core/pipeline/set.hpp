@@ -215,7 +215,7 @@ class Set final : public SetContext {
   bool defers_ = false;
   std::vector<Channel*> open_channels_;
   MeasuredTimes measured_;
-  std::vector<double> ready_us_;  // per gradient, mean over ranks; empty until measured
+  std::vector<double> ready_us_;  // per gradient, on the slowest rank; empty until measured
   double backward_us_ = 0;
   std::vector<LinkFacts> links_;
   Traffic traffic_at_start_;
@@ -235,6 +235,7 @@ class Set final : public SetContext {
   Status torn_;
   bool told_ = false;  // a call has returned torn_
   penstock_counters totals_{};
+  uint64_t waited_until_step_us_ = 0;  // of totals_.wait_us, before the step under way
   uint64_t allocations_at_steady_ = 0;
   uint64_t first_ready_us_ = 0;
   uint64_t started_us_ = 0,

@@ -168,8 +168,8 @@ Status Set::observe() {
     for (double& number : numbers) number = reader.get<double>();
   }
   const MeasuredTimes::Means means = measured_.join(ranks);
-  ready_us_ = means.ready_us;
-  backward_us_ = means.backward_us;
+  ready_us_ = means.slowest_ready_us;
+  backward_us_ = means.slowest_backward_us;
   uint32_t decision = PENSTOCK_KEEP_PLAN;
   Status status;
   if (rank == 0) {
@@ -241,7 +241,7 @@ Status Set::measure_links() {
       std::max(0.0, (large - small) / double((kLarge - kSmall) * sizeof(float)));
   link.alpha_us = std::max(0.0, small - link.beta_us_per_byte * double(kSmall * sizeof(float)));
   // The line of rank 0 counts: only it plans, and its scheduler is the only one that reads this.
-  links_ = {link, link};
+  links_ = {link};
   return {};
 }
 

@@ -223,13 +223,11 @@ ModelFacts Set::model_facts() const {
     facts.given_bucket = gradient.given_bucket;
     for (const Option& option : options_[i]) {
       CandidateFacts candidate = option.candidate;
-      const auto encode = measured_.encode_lines().find(candidate.compressor);
-      if (encode != measured_.encode_lines().end()) {
-        candidate.encode_fixed_us = encode->second.fixed();
-        candidate.encode_per_element_us = encode->second.per_element();
-        candidate.decode_fixed_us = measured_.decode_lines().at(candidate.compressor).fixed();
-        candidate.decode_per_element_us =
-            measured_.decode_lines().at(candidate.compressor).per_element();
+      if (const CallLines* lines = measured_.lines(candidate.compressor)) {
+        candidate.encode_fixed_us = lines->encode.fixed();
+        candidate.encode_per_element_us = lines->encode.per_element();
+        candidate.decode_fixed_us = lines->decode.fixed();
+        candidate.decode_per_element_us = lines->decode.per_element();
       }
       facts.candidates.push_back(std::move(candidate));
     }

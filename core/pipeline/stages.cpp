@@ -209,6 +209,7 @@ Status compensate(BucketRun& bucket) {
     }
   }
   bucket.encode_us = now_us() - start;
+  bucket.decode_us = 0;
   // Nothing travels for these in this phase: their result is zero.
   for (ItemRun& item : bucket.items)
     if (item.rounds.empty() && item.work_is != PENSTOCK_WORK_IS_GRAD)
@@ -227,7 +228,9 @@ Status encode(BucketRun& bucket, uint32_t round) {
       for (size_t position : call.positions) bucket.items[position].own[round].absent();
       continue;
     }
+    const uint64_t called = now_us();
     PENSTOCK_TRY(call_encode(bucket, call));
+    call.took_us = now_us() - called;
     for (size_t position : call.positions)
       PENSTOCK_TRY(check_own(bucket, bucket.items[position], round));
   }
@@ -313,14 +316,16 @@ Status decode(BucketRun& bucket, uint32_t round) {
   for (CompressorCall& call : bucket.decode_calls) {
     if (call.round != round) continue;
     const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
+    const uint64_t called = now_us();
     PENSTOCK_TRY(call_plugin(*call.compressor, "decode", call.items, [&] {
       return call.compressor->table()->decode(call.compressor->self(), &bucket.context.exec,
                                               &bucket.context.step, round, call.items.data(),
                                               call.items.size(), call.received.data(), call.n_ranks,
                                               PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
     }));
+    call.took_us = now_us() - called;
   }
-  bucket.decode_us = now_us() - start;
+  bucket.decode_us += now_us() - start;
   return {};
 }
 

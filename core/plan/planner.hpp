@@ -16,8 +16,9 @@ struct CandidateFacts {
   uint64_t part_alignment = 0;
   uint32_t combine = 0;
   uint32_t n_rounds = 0;
-  double encode_fixed_us = 0, encode_per_element_us = 0;
-  double decode_fixed_us = 0, decode_per_element_us = 0;
+  // Negative while the compressor has not run.
+  double encode_fixed_us = -1, encode_per_element_us = -1;
+  double decode_fixed_us = -1, decode_per_element_us = -1;
 };
 
 struct GradientModelFacts {

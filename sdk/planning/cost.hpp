@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace penstock::planning {
 
@@ -19,16 +21,35 @@ inline double usable(double us) {
   return std::isfinite(us) && us > 0 ? us : 0.0;
 }
 
-// Compensate and encode of `numel` elements.
-inline double encode_us(const penstock_candidate& candidate, uint64_t numel) {
-  return usable(candidate.encode_fixed_us) +
-         usable(candidate.encode_per_element_us) * static_cast<double>(numel);
+// A candidate that has run, so that its lines say what it costs. One that has not must not pass for
+// free where candidates are compared.
+inline bool is_measured(const penstock_candidate& candidate) {
+  return std::isfinite(candidate.encode_fixed_us) && candidate.encode_fixed_us >= 0 &&
+         std::isfinite(candidate.decode_fixed_us) && candidate.decode_fixed_us >= 0;
 }
 
-inline double decode_us(const penstock_candidate& candidate, uint64_t numel) {
-  return usable(candidate.decode_fixed_us) +
-         usable(candidate.decode_per_element_us) * static_cast<double>(numel);
-}
+// What a bucket costs the engine, gathered gradient by gradient. A compressor is called once for
+// all its gradients of a bucket: the fixed part of its lines counts once, whatever their number.
+class Coding {
+ public:
+  void add(const penstock_candidate& candidate, uint64_t numel) {
+    const double elements = static_cast<double>(numel);
+    encode_us_ += usable(candidate.encode_per_element_us) * elements;
+    decode_us_ += usable(candidate.decode_per_element_us) * elements;
+    const std::string_view name{candidate.compressor.data, candidate.compressor.size};
+    if (std::find(called_.begin(), called_.end(), name) != called_.end()) return;
+    called_.push_back(name);
+    encode_us_ += usable(candidate.encode_fixed_us);
+    decode_us_ += usable(candidate.decode_fixed_us);
+  }
+  double encode_us() const { return encode_us_; }  // compensate and encode
+  double decode_us() const { return decode_us_; }
+
+ private:
+  std::vector<std::string_view> called_;  // names, which live as long as the model
+  double encode_us_ = 0;
+  double decode_us_ = 0;
+};
 
 // The start-up of one message on the slowest level it crosses (alpha).
 inline double startup_us(const penstock_model& model) {

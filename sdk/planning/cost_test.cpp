@@ -28,15 +28,48 @@ TEST(Cost, WhatIsNoTimeCountsAsUnmeasured) {
   EXPECT_EQ(usable(-kInfinity), 0);
 }
 
-TEST(Cost, ALineIsItsFixedPartPlusItsSlope) {
+penstock_candidate candidate_of(std::string_view compressor) {
   penstock_candidate candidate{};
+  candidate.compressor = {compressor.data(), compressor.size()};
   candidate.encode_fixed_us = 2;
   candidate.encode_per_element_us = 0.5;
   candidate.decode_fixed_us = 1;
   candidate.decode_per_element_us = kNaN;
-  EXPECT_EQ(encode_us(candidate, 10), 7);
-  EXPECT_EQ(encode_us(candidate, 0), 2);
-  EXPECT_EQ(decode_us(candidate, 1000), 1);
+  return candidate;
+}
+
+TEST(Cost, ACallTakesItsFixedPartAndItsSlope) {
+  Coding coding;
+  coding.add(candidate_of("topk"), 10);
+  EXPECT_EQ(coding.encode_us(), 7);
+  EXPECT_EQ(coding.decode_us(), 1);
+}
+
+TEST(Cost, TheFixedPartCountsOncePerCallAndNotOncePerGradient) {
+  Coding coding;
+  for (uint64_t numel : {10, 0, 4}) coding.add(candidate_of("topk"), numel);
+  EXPECT_EQ(coding.encode_us(), 2 + 0.5 * 14);
+  EXPECT_EQ(coding.decode_us(), 1);
+}
+
+TEST(Cost, EachCompressorOfABucketIsACallOfItsOwn) {
+  Coding coding;
+  coding.add(candidate_of("topk"), 10);
+  coding.add(candidate_of("none"), 2);
+  coding.add(candidate_of("topk"), 2);
+  EXPECT_EQ(coding.encode_us(), 2 + 2 + 0.5 * 14);
+  EXPECT_EQ(coding.decode_us(), 2);
+}
+
+TEST(Cost, ACandidateThatHasNotRunIsUnmeasuredAndNotFree) {
+  EXPECT_TRUE(is_measured(candidate_of("topk")));
+  for (double unmeasured : {-1.0, kNaN, kInfinity}) {
+    penstock_candidate candidate = candidate_of("topk");
+    candidate.encode_fixed_us = unmeasured;
+    EXPECT_FALSE(is_measured(candidate));
+  }
+  EXPECT_FALSE(
+      is_measured(*OwnedModel({{dense_gradient("g", 3)}}).model().gradients[0]->candidates[0]));
 }
 
 TEST(Cost, TheSlowestLevelDecides) {

@@ -50,10 +50,10 @@ constexpr uint64_t saturating_add(uint64_t a, uint64_t b) {
 struct CandidateEntry {
   std::string compressor = "none";
   std::vector<uint64_t> phase_bytes;  // [period]
-  double encode_fixed_us = 0;
-  double encode_per_element_us = 0;
-  double decode_fixed_us = 0;
-  double decode_per_element_us = 0;
+  double encode_fixed_us = -1;        // negative: unmeasured
+  double encode_per_element_us = -1;
+  double decode_fixed_us = -1;
+  double decode_per_element_us = -1;
   uint64_t part_alignment = 1;
   uint32_t combine = PENSTOCK_COMBINE_SUM;
   uint32_t n_rounds = 1;

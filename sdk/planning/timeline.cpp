@@ -28,17 +28,19 @@ double share_of(const Piece& piece, const penstock_gradient_model& gradient) {
 
 Costs costs_of(const Bucket& bucket, const penstock_model& model, Timeline& totals) {
   Costs costs;
+  Coding coding;
   Volume volume;
   double needed = -1;
   for (const Piece& piece : bucket.pieces) {
     const penstock_gradient_model& gradient = *model.gradients[piece.gradient];
     const penstock_candidate& candidate = *gradient.candidates[piece.choice];
-    costs.encode += encode_us(candidate, piece.numel);
-    costs.decode += decode_us(candidate, piece.numel);
+    coding.add(candidate, piece.numel);
     add_payload(volume, candidate, bucket.phase, share_of(piece, gradient));
     const double first_use = usable(gradient.forward_us);
     needed = needed < 0 ? first_use : std::min(needed, first_use);
   }
+  costs.encode = coding.encode_us();
+  costs.decode = coding.decode_us();
   const double whole = exchange_us(model, volume);
   costs.split = bucket.route == PENSTOCK_ROUTE_SPLIT;
   costs.exchange = costs.split ? whole / 2 : whole;

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
+#include <string>
 
 namespace penstock::planning {
 namespace {
@@ -64,9 +66,11 @@ GradientEntry random_gradient(std::mt19937& random) {
   };
   GradientEntry gradient = dense_gradient("g", static_cast<uint64_t>(pick(1, 9)), pick(1, 60));
   CandidateEntry& candidate = gradient.candidates[0];
-  candidate.encode_fixed_us = pick(1, 5);
+  const bool light = pick(0, 1) == 1;  // one compressor has one line; two share some buckets
+  candidate.compressor = light ? "light" : "heavy";
+  candidate.encode_fixed_us = light ? 1 : 5;
   candidate.encode_per_element_us = pick(0, 2);
-  candidate.decode_fixed_us = pick(1, 5);
+  candidate.decode_fixed_us = light ? 2 : 4;
   candidate.decode_per_element_us = pick(0, 1);
   return gradient;
 }
@@ -88,11 +92,13 @@ Plan cut(const penstock_model& model, uint32_t cuts) {
 Job job_of(const Bucket& bucket, const ModelEntries& entries) {
   Job job{0, 0, 0, 0};
   uint64_t bytes = 0;
+  std::set<std::string> called;
   for (const Piece& piece : bucket.pieces) {
     const GradientEntry& gradient = entries.gradients[piece.gradient];
     const CandidateEntry& candidate = gradient.candidates[0];
+    const bool first = called.insert(candidate.compressor).second;
     const auto line = [&](double fixed, double slope) {
-      return static_cast<int64_t>(fixed + slope * static_cast<double>(piece.numel));
+      return static_cast<int64_t>((first ? fixed : 0) + slope * static_cast<double>(piece.numel));
     };
     job.ready = std::max(job.ready, static_cast<int64_t>(gradient.ready_us));
     job.encode += line(candidate.encode_fixed_us, candidate.encode_per_element_us);

@@ -211,7 +211,7 @@ TEST(Fgbuff, TheFirstBucketHasSeveralAlsoWhenTheClockStartsWithTheFirstGradient)
 TEST(Fgbuff, EncodingCountsAsTimeToFillABucket) {
   planning::ModelEntries entries = steady(11, 35);
   for (planning::GradientEntry& gradient : entries.gradients)
-    gradient.candidates[0].encode_fixed_us = 5;
+    gradient.candidates[0].encode_per_element_us = 0.2;
   EXPECT_EQ(planned(entries), (Counts{2, 2, 2, 5}));
 }
 

@@ -22,13 +22,17 @@ struct Lane {
       // The order is agreed, so a time that runs backwards is noise.
       last = std::max(last, planning::usable(facts.ready_us));
       ready.push_back(last);
-      encode.push_back(planning::encode_us(*facts.candidates[0], facts.numel));
     }
   }
 
   size_t size() const { return gradients.size(); }
   // Backward time between a gradient and the one before it.
   double backward(size_t i) const { return i == 0 ? ready[0] : ready[i] - ready[i - 1]; }
+
+  void add(planning::Coding& coding, size_t i) const {
+    const penstock_gradient_model& facts = *model.gradients[gradients[i]];
+    coding.add(*facts.candidates[0], facts.numel);
+  }
 
   double exchange(size_t begin, size_t end) const {
     planning::Volume volume;
@@ -41,7 +45,6 @@ struct Lane {
   uint32_t phase;
   std::vector<uint64_t> gradients;
   std::vector<double> ready;
-  std::vector<double> encode;
 };
 
 // The shortest start whose saved start-ups are worth what backward takes to fill it; the pipe
@@ -68,10 +71,10 @@ std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, 
   const auto emit = [&](size_t end) {
     result.emplace_back(lane.gradients.begin() + static_cast<ptrdiff_t>(begin),
                         lane.gradients.begin() + static_cast<ptrdiff_t>(end));
-    double encode = 0;
-    for (size_t i = begin; i < end; ++i) encode += lane.encode[i];
+    planning::Coding coding;
+    for (size_t i = begin; i < end; ++i) lane.add(coding, i);
     const double exchange = lane.exchange(begin, end);
-    engine_free = std::max(engine_free, lane.ready[end - 1]) + encode;
+    engine_free = std::max(engine_free, lane.ready[end - 1]) + coding.encode_us();
     link_free = std::max(link_free, engine_free) + exchange;
     begin = end;
     return exchange;
@@ -85,13 +88,16 @@ std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, 
       emit(lane.size());
       break;
     }
-    double collect = 0;
+    double waited = 0;
+    planning::Coding coding;
     size_t end = begin;
     while (end < lane.size()) {
-      collect += lane.backward(end) + lane.encode[end];
-      if (!(collect <= current) && end > begin) break;
+      waited += lane.backward(end);
+      lane.add(coding, end);
+      const bool hidden = waited + coding.encode_us() <= current;
+      if (!hidden && end > begin) break;
       ++end;
-      if (!(collect <= current)) break;  // one gradient always goes
+      if (!hidden) break;  // one gradient always goes
     }
     current = emit(end);
   }

@@ -16,7 +16,9 @@ typedef struct penstock_candidate {
   uint64_t struct_size;
   penstock_str compressor;    /* instance name from the TOML */
   const uint64_t* phase_bytes; /* [period]: bytes one rank hands over per phase, all rounds; a bound where it varies */
-  double encode_fixed_us;     /* measured compensate + encode = fixed + per_element * numel; 0 while unmeasured */
+  /* Measured lines. A call encodes all gradients of a bucket that have the same compressor: compensate and encode take
+   * fixed, once per call, + per_element * their elements. All four are negative while the compressor has not run. */
+  double encode_fixed_us;
   double encode_per_element_us;
   double decode_fixed_us;
   double decode_per_element_us;
@@ -32,7 +34,8 @@ typedef struct penstock_gradient_model {
   uint64_t n_dims;
   uint64_t numel;
   uint64_t bytes;     /* uncompressed */
-  double ready_us;    /* after the first gradient of the step, mean over ranks and steps; negative while unmeasured */
+  double ready_us;    /* after the first gradient of the step, on the rank that is slowest to it, mean over steps;
+                         negative while unmeasured */
   double forward_us;  /* when the next forward first needs it, after its start; negative while unknown */
   const penstock_candidate* const* candidates; /* [n_candidates], at least one; the first is the configured choice */
   uint64_t n_candidates;
@@ -64,9 +67,9 @@ typedef struct penstock_model {
   const penstock_gradient_model* const* gradients; /* [n_gradients] */
   uint64_t n_gradients;
   const uint64_t* order; /* [n_gradients]: gradient indices in the order in which they become ready */
-  const penstock_link* const* links; /* [n_links]; within hosts, between hosts */
+  const penstock_link* const* links; /* [n_links]: those levels that were measured, each once; none before that */
   uint64_t n_links;
-  double backward_us; /* length of backward; 0 while unmeasured */
+  double backward_us; /* length of backward on the slowest rank; 0 while unmeasured */
   double forward_us;
   uint32_t world;
   uint32_t hosts;
@@ -143,7 +146,7 @@ typedef struct penstock_measurement {
   uint64_t n_steps;     /* steps averaged here */
   double step_us;
   double backward_us;   /* first gradient ready to last */
-  double exposed_us;    /* time the application waited */
+  double exposed_us;    /* time the application waited for results; its own work after backward is no part of it */
   const double* ready_us;    /* [n_gradients] after the first gradient of the step, mean over ranks */
   uint64_t n_gradients;
   const double* exchange_us; /* [n_buckets] of the current plan, submit to arrival */
