@@ -82,7 +82,11 @@ std::vector<uint64_t> taking_part(const penstock_model& model, uint32_t phase) {
 }
 
 std::vector<std::vector<uint64_t>> units(const penstock_model& model, uint32_t phase) {
-  const std::vector<uint64_t> gradients = taking_part(model, phase);
+  return units(model, taking_part(model, phase));
+}
+
+std::vector<std::vector<uint64_t>> units(const penstock_model& model,
+                                         const std::vector<uint64_t>& gradients) {
   const bool given = (model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0;
   std::map<uint32_t, uint64_t> left;  // given bucket -> members still to come
   if (given)

@@ -35,6 +35,9 @@ std::vector<uint64_t> taking_part(const penstock_model& model, uint32_t phase);
 // What may not be divided, in order of readiness: with GIVEN_BUCKETS the given buckets, each at the
 // place of its last member, otherwise single gradients. Members are in order of readiness.
 std::vector<std::vector<uint64_t>> units(const penstock_model& model, uint32_t phase);
+// The same of these gradients, which are in order of readiness.
+std::vector<std::vector<uint64_t>> units(const penstock_model& model,
+                                         const std::vector<uint64_t>& gradients);
 
 // Gradients in the order in which the next forward needs them: by measured forward times where all
 // are known, otherwise the reverse of the order of readiness.

@@ -1,0 +1,85 @@
+#include "choosing.hpp"
+
+#include <algorithm>
+
+#include <planning/cost.hpp>
+#include <planning/model.hpp>
+
+namespace partial {
+
+namespace planning = penstock::planning;
+
+namespace {
+
+const penstock_candidate& chosen(const penstock_model& model, uint64_t gradient, uint32_t choice) {
+  return *model.gradients[gradient]->candidates[choice];
+}
+
+// The two kinds of message of a bucket go out side by side on one link, so their times add up.
+double time_of(const penstock_model& model, const std::vector<uint64_t>& bucket,
+               const std::vector<uint32_t>& choices) {
+  double time = 0;
+  for (uint32_t phase = 0; phase < model.period; ++phase) {
+    planning::Coding coding;
+    planning::Volume volume;
+    for (size_t i = 0; i < bucket.size(); ++i) {
+      const penstock_candidate& candidate = chosen(model, bucket[i], choices[i]);
+      coding.add(candidate, model.gradients[bucket[i]]->numel);
+      planning::add_payload(volume, candidate, phase);
+    }
+    time += coding.encode_us() + planning::exchange_us(model, volume) + coding.decode_us();
+  }
+  return time;
+}
+
+double bytes_of(const penstock_model& model, const penstock_candidate& candidate) {
+  double bytes = 0;
+  for (uint32_t phase = 0; phase < model.period; ++phase)
+    bytes += static_cast<double>(candidate.phase_bytes[phase]);
+  return bytes;
+}
+
+}  // namespace
+
+int64_t dense_choice(const penstock_gradient_model& gradient, std::string_view dense) {
+  for (uint64_t i = 1; i < gradient.n_candidates; ++i) {
+    const penstock_str& name = gradient.candidates[i]->compressor;
+    if (std::string_view(name.data, name.size) == dense) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+Choices choose(const penstock_model& model, const std::vector<uint64_t>& bucket,
+               std::string_view dense, bool within_budget) {
+  std::vector<uint32_t> choices(bucket.size(), 0);
+  double budget = 0;
+  std::vector<size_t> by_size;  // positions of gradients that may stay dense
+  for (size_t i = 0; i < bucket.size(); ++i) {
+    budget += bytes_of(model, chosen(model, bucket[i], 0));
+    if (dense_choice(*model.gradients[bucket[i]], dense) >= 0) by_size.push_back(i);
+  }
+  const auto size = [&](size_t position) { return model.gradients[bucket[position]]->numel; };
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](size_t a, size_t b) { return size(a) < size(b); });
+
+  Choices best;
+  best.of = choices;
+  best.time_us = best.sparse_time_us = time_of(model, bucket, choices);
+  double dense_bytes = 0;
+  for (size_t i = 0; i < by_size.size(); ++i) {
+    const uint64_t gradient = bucket[by_size[i]];
+    const auto choice = static_cast<uint32_t>(dense_choice(*model.gradients[gradient], dense));
+    choices[by_size[i]] = choice;
+    dense_bytes += bytes_of(model, chosen(model, gradient, choice));
+    if (within_budget && dense_bytes > budget) break;
+    if (i + 1 < by_size.size() && size(by_size[i + 1]) == size(by_size[i])) continue;
+    const double time = time_of(model, bucket, choices);
+    if (!(time < best.time_us)) continue;
+    best.of = choices;
+    best.n_dense = i + 1;
+    best.time_us = time;
+  }
+  return best;
+}
+
+}  // namespace partial

@@ -1,0 +1,174 @@
+// A search over all cuts, bucket after bucket: what comes after a prefix of gradients depends on it
+// only by when engine and link are free, so of two ways to cut a prefix the one that is later on
+// both can be forgotten.
+#include "merging.hpp"
+
+#include <algorithm>
+
+#include <planning/cost.hpp>
+#include <planning/model.hpp>
+
+namespace rgmerge {
+
+namespace planning = penstock::planning;
+
+namespace {
+
+// How many ways to cut a prefix are kept. Few are ever needed: engine and link mostly agree on
+// which is best.
+constexpr size_t kMostWays = 16;
+
+// One way to cut a prefix into buckets.
+struct Way {
+  double engine_free = 0;
+  double link_free = 0;
+  uint32_t n_buckets = 0;
+  uint32_t begin = 0;   // of its last bucket
+  uint32_t before = 0;  // which way of the prefix that ends there
+};
+
+bool is_worse(const Way& a, const Way& b) {
+  if (a.engine_free < b.engine_free || a.link_free < b.link_free) return false;
+  return a.engine_free > b.engine_free || a.link_free > b.link_free || a.n_buckets >= b.n_buckets;
+}
+
+void keep(std::vector<Way>& ways, const Way& way) {
+  for (const Way& other : ways)
+    if (is_worse(way, other)) return;
+  std::erase_if(ways, [&](const Way& other) { return is_worse(other, way); });
+  ways.push_back(way);
+  if (ways.size() <= kMostWays) return;
+  ways.erase(std::max_element(ways.begin(), ways.end(), [](const Way& a, const Way& b) {
+    return a.link_free < b.link_free;
+  }));
+}
+
+// Gradients that are never parted, in order of readiness.
+struct Unit {
+  std::vector<uint64_t> gradients;
+  double ready = 0;
+};
+
+std::vector<Unit> units_of(const penstock_model& model, uint32_t phase) {
+  const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
+  const uint64_t joined = (gradients.size() + kMostUnits - 1) / kMostUnits;
+  std::vector<Unit> units;
+  double ready = 0;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (i % joined == 0) units.emplace_back();
+    // The order is agreed, so a time that runs backwards is noise.
+    ready = std::max(ready, planning::usable(model.gradients[gradients[i]]->ready_us));
+    units.back().gradients.push_back(gradients[i]);
+    units.back().ready = ready;
+  }
+  return units;
+}
+
+// What it costs to send units[begin..] together, as it grows by one unit after the other.
+class GrowingBucket {
+ public:
+  GrowingBucket(const penstock_model& model, uint32_t phase) : model_(model), phase_(phase) {}
+  void add(const Unit& unit) {
+    for (uint64_t gradient : unit.gradients) {
+      const penstock_gradient_model& facts = *model_.gradients[gradient];
+      coding_.add(*facts.candidates[0], facts.numel);
+      planning::add_payload(volume_, *facts.candidates[0], phase_);
+    }
+    ready_ = unit.ready;
+  }
+  // The way that goes on with this bucket.
+  Way after(const Way& before) const {
+    Way way;
+    way.engine_free = std::max(before.engine_free, ready_) + coding_.encode_us();
+    way.link_free = std::max(before.link_free, way.engine_free) + exchange_us();
+    way.n_buckets = before.n_buckets + 1;
+    return way;
+  }
+  double exchange_us() const { return planning::exchange_us(model_, volume_); }
+  double decode_us() const { return coding_.decode_us(); }
+
+ private:
+  const penstock_model& model_;
+  uint32_t phase_;
+  planning::Coding coding_;
+  planning::Volume volume_;
+  double ready_ = 0;
+};
+
+class Search {
+ public:
+  Search(const penstock_model& model, uint32_t phase)
+      : model_(model), phase_(phase), units_(units_of(model, phase)), ways_(units_.size() + 1) {}
+
+  std::vector<std::vector<uint64_t>> best() {
+    if (units_.empty()) return {};
+    ways_[0] = {Way{}};
+    for (uint32_t begin = 0; begin < units_.size(); ++begin) extend(begin);
+    return buckets_of(best_);
+  }
+
+ private:
+  // All buckets that begin with this unit, behind all ways to cut what is before it.
+  void extend(uint32_t begin) {
+    GrowingBucket bucket(model_, phase_);
+    for (uint32_t end = begin + 1; end <= units_.size(); ++end) {
+      bucket.add(units_[end - 1]);
+      for (uint32_t before = 0; before < ways_[begin].size(); ++before) {
+        Way way = bucket.after(ways_[begin][before]);
+        way.begin = begin;
+        way.before = before;
+        if (end < units_.size())
+          keep(ways_[end], way);
+        else
+          finish(way, way.link_free + bucket.decode_us());
+      }
+    }
+  }
+
+  void finish(const Way& way, double ends) {
+    const bool first = best_.n_buckets == 0;
+    if (!first && (ends > best_end_ || (ends == best_end_ && way.n_buckets >= best_.n_buckets)))
+      return;
+    best_ = way;
+    best_end_ = ends;
+  }
+
+  std::vector<std::vector<uint64_t>> buckets_of(Way way) const {
+    std::vector<std::vector<uint64_t>> buckets;
+    uint32_t end = static_cast<uint32_t>(units_.size());
+    while (end > 0) {
+      std::vector<uint64_t>& bucket = buckets.emplace_back();
+      for (uint32_t i = way.begin; i < end; ++i)
+        bucket.insert(bucket.end(), units_[i].gradients.begin(), units_[i].gradients.end());
+      end = way.begin;
+      if (end > 0) way = ways_[end][way.before];
+    }
+    std::reverse(buckets.begin(), buckets.end());
+    return buckets;
+  }
+
+  const penstock_model& model_;
+  uint32_t phase_;
+  std::vector<Unit> units_;
+  std::vector<std::vector<Way>> ways_;  // per length of prefix
+  Way best_;
+  double best_end_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::vector<uint64_t>> merged_buckets(const penstock_model& model, uint32_t phase) {
+  return Search(model, phase).best();
+}
+
+std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
+                                                    uint64_t count) {
+  std::vector<std::vector<uint64_t>> result;
+  for (uint64_t gradient : planning::taking_part(model, phase)) {
+    if (result.empty() || result.back().size() >= count) result.emplace_back();
+    result.back().push_back(gradient);
+  }
+  return result;
+}
+
+}  // namespace rgmerge

@@ -1,0 +1,28 @@
+// RGMerge's buffers: how many ready gradients each merge phase takes, so that sending ends soonest.
+#pragma once
+
+#include <penstock/scheduler.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace rgmerge {
+
+// Buckets of one phase for a model with measured times, runs of gradients in order of readiness. Of
+// all ways to cut that order into runs this is one whose last bucket is decoded soonest, on an
+// engine that encodes a bucket once its last gradient is ready, one after the other, and a link
+// that takes one bucket after the other:
+//   engine[j] = max(engine[j-1], ready[j]) + encode[j]
+//   link[j]   = max(link[j-1], engine[j]) + exchange[j]
+//   end       = link[last] + decode[last]
+// Among equals it is one with the fewest buckets. Always ends, whatever the numbers; above
+// kMostUnits gradients neighbours are joined first, so that planning takes milliseconds.
+std::vector<std::vector<uint64_t>> merged_buckets(const penstock_model& model, uint32_t phase);
+
+// Buckets of `count` gradients each, for as long as nothing is measured.
+std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
+                                                    uint64_t count);
+
+constexpr uint64_t kMostUnits = 384;
+
+}  // namespace rgmerge
