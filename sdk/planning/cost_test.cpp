@@ -68,8 +68,10 @@ TEST(Cost, ACandidateThatHasNotRunIsUnmeasuredAndNotFree) {
     candidate.encode_fixed_us = unmeasured;
     EXPECT_FALSE(is_measured(candidate));
   }
-  EXPECT_FALSE(
-      is_measured(*OwnedModel({{dense_gradient("g", 3)}}).model().gradients[0]->candidates[0]));
+  ModelEntries entries;
+  entries.gradients = {dense_gradient("g", 3)};
+  const OwnedModel owned(std::move(entries));
+  EXPECT_FALSE(is_measured(*owned.model().gradients[0]->candidates[0]));
 }
 
 TEST(Cost, TheSlowestLevelDecides) {
