@@ -1,6 +1,8 @@
 // Reading and owning models.
 #include "planning/model.hpp"
 
+#include "planning/cost.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -102,6 +104,27 @@ std::vector<std::vector<uint64_t>> units(const penstock_model& model,
     }
     open[bucket].push_back(gradient);
     if (--left[bucket] == 0) result.push_back(std::move(open[bucket]));
+  }
+  return result;
+}
+
+std::vector<double> ready_times(const penstock_model& model,
+                                const std::vector<uint64_t>& gradients) {
+  std::vector<double> result;
+  result.reserve(gradients.size());
+  double last = 0;
+  for (uint64_t gradient : gradients)
+    result.push_back(last = std::max(last, usable(model.gradients[gradient]->ready_us)));
+  return result;
+}
+
+std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
+                                                    uint64_t count) {
+  std::vector<std::vector<uint64_t>> result;
+  for (uint64_t gradient : taking_part(model, phase)) {
+    if (result.empty() || result.back().size() >= std::max<uint64_t>(count, 1))
+      result.emplace_back();
+    result.back().push_back(gradient);
   }
   return result;
 }

@@ -39,6 +39,16 @@ std::vector<std::vector<uint64_t>> units(const penstock_model& model, uint32_t p
 std::vector<std::vector<uint64_t>> units(const penstock_model& model,
                                          const std::vector<uint64_t>& gradients);
 
+// When each of `gradients` is ready, in microseconds: the running maximum, because their order is
+// agreed and a time that runs backwards is noise. What is no time counts as zero.
+std::vector<double> ready_times(const penstock_model& model,
+                                const std::vector<uint64_t>& gradients);
+
+// Buckets of `count` gradients each (at least one), in order of readiness; the last may hold fewer.
+// What a scheduler plans as long as nothing is measured.
+std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
+                                                    uint64_t count);
+
 // Gradients in the order in which the next forward needs them: by measured forward times where all
 // are known, otherwise the reverse of the order of readiness.
 std::vector<uint64_t> forward_order(const penstock_model& model);

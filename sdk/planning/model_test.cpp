@@ -62,6 +62,27 @@ TEST(Model, GivenBucketsComeWhenTheirLastMemberIsReady) {
   EXPECT_EQ(units(free.model(), 0).size(), 5u);
 }
 
+TEST(Model, ReadyTimesNeverRunBackwards) {
+  ModelEntries entries = three();
+  entries.gradients[2].ready_us = -1;  // the first of the order
+  entries.gradients[1].ready_us = 7;
+  entries.gradients[0].ready_us = 5;
+  const OwnedModel owned(entries);
+  EXPECT_EQ(ready_times(owned.model(), {2, 1, 0}), (std::vector<double>{0, 7, 7}));
+  EXPECT_EQ(ready_times(owned.model(), {2, 0}), (std::vector<double>{0, 5}));
+  entries.gradients[1].ready_us = std::nan("");
+  const OwnedModel broken(entries);
+  EXPECT_EQ(ready_times(broken.model(), {2, 1, 0}), (std::vector<double>{0, 0, 5}));
+}
+
+TEST(Model, BucketsByCountFollowTheOrderAndEndWithTheRest) {
+  const OwnedModel owned(three());
+  using Buckets = std::vector<std::vector<uint64_t>>;
+  EXPECT_EQ(buckets_by_count(owned.model(), 0, 2), (Buckets{{2, 1}, {0}}));
+  EXPECT_EQ(buckets_by_count(owned.model(), 0, 9), (Buckets{{2, 1, 0}}));
+  EXPECT_EQ(buckets_by_count(owned.model(), 0, 0), (Buckets{{2}, {1}, {0}}));
+}
+
 TEST(Model, ForwardOrderIsMeasuredOnlyWhereAllTimesAreKnown) {
   ModelEntries entries = three();
   const OwnedModel unknown(entries);

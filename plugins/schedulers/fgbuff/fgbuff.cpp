@@ -3,8 +3,8 @@
 // read from the code.
 #include <penstock/scheduler.hpp>
 
-#include <planning/cost.hpp>
 #include <planning/model.hpp>
+#include <planning/replanning.hpp>
 #include <planning/timeline.hpp>
 
 #include "planned.hpp"
@@ -18,9 +18,6 @@ namespace {
 constexpr uint64_t kRoutes = planning::route_bit(PENSTOCK_ROUTE_FLAT) |
                              planning::route_bit(PENSTOCK_ROUTE_HIERARCHICAL) |
                              planning::route_bit(PENSTOCK_ROUTE_SHARD);
-
-// A difference in exposed time below this share of a step is noise, whatever its ratio.
-constexpr double kNoise = 0.05;
 
 using Buckets = std::vector<std::vector<uint64_t>>;
 
@@ -69,7 +66,7 @@ class Fgbuff {
   explicit Fgbuff(const sdk::Options& values)
       : published_(values.choice("mode") == "published"),
         profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))),
-        replan_factor_(values.real("replan_factor")),
+        replanning_(profile_steps_, values.real("replan_factor")),
         first_count_(static_cast<uint64_t>(values.integer("first_count"))),
         unmeasured_count_(static_cast<uint64_t>(values.integer("unmeasured_count"))),
         constants_{values.real("backward_s"), values.real("startup_s"), values.real("slack_s"),
@@ -85,7 +82,7 @@ class Fgbuff {
   void plan(const penstock_model& model, sdk::PlanSink& sink) {
     const std::string problem = planning::find_problem(model, kRoutes);
     if (!problem.empty()) throw sdk::invalid_argument("scheduler/fgbuff: ", problem);
-    settled_us_ = -1;
+    replanning_.plan_made();
     if (model.n_gradients == 0) return;
     const uint32_t route = model.route == 0 ? uint32_t{PENSTOCK_ROUTE_FLAT} : model.route;
     planning::Plan made;
@@ -99,24 +96,8 @@ class Fgbuff {
     }
   }
 
-  // The exposed time that a plan settles at is compared with itself later on, not with the model's
-  // forecast: a model that is wrong would otherwise ask for new plans for ever.
   uint32_t observe(const penstock_measurement& measurement) {
-    if (published_ || measurement.step < profile_steps_) return PENSTOCK_KEEP_PLAN;
-    if (!measured_) {
-      measured_ = true;
-      return PENSTOCK_MAKE_NEW_PLAN;
-    }
-    const double exposed = planning::usable(measurement.exposed_us);
-    if (settled_us_ < 0) {
-      settled_us_ = exposed;
-      return PENSTOCK_KEEP_PLAN;
-    }
-    const double noise = kNoise * planning::usable(measurement.step_us);
-    const bool differs =
-        exposed > replan_factor_ * settled_us_ || exposed * replan_factor_ < settled_us_;
-    return differs && std::abs(exposed - settled_us_) > noise ? PENSTOCK_MAKE_NEW_PLAN
-                                                              : PENSTOCK_KEEP_PLAN;
+    return published_ ? uint32_t{PENSTOCK_KEEP_PLAN} : replanning_.decide(measurement);
   }
 
  private:
@@ -124,7 +105,7 @@ class Fgbuff {
     if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0) return planning::units(model, phase);
     if (published_) return published_buckets(model, phase);
     if ((model.flags & PENSTOCK_MODEL_MEASURED) == 0)
-      return fgbuff::buckets_by_count(model, phase, unmeasured_count_);
+      return planning::buckets_by_count(model, phase, unmeasured_count_);
     return fgbuff::planned_buckets(model, phase, first_count_);
   }
 
@@ -157,12 +138,10 @@ class Fgbuff {
 
   bool published_;
   uint64_t profile_steps_;
-  double replan_factor_;
+  planning::Replanning replanning_;
   uint64_t first_count_;
   uint64_t unmeasured_count_;
   fgbuff::PublishedConstants constants_;
-  bool measured_ = false;   // a plan from measured times was asked for
-  double settled_us_ = -1;  // exposed time under the plan in force; negative before it is seen
 };
 
 }  // namespace

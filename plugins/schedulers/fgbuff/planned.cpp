@@ -15,15 +15,10 @@ namespace {
 // Gradients in order of readiness, with what the planner asks of each.
 struct Lane {
   explicit Lane(const penstock_model& model, uint32_t phase)
-      : model(model), phase(phase), gradients(planning::taking_part(model, phase)) {
-    double last = 0;
-    for (uint64_t gradient : gradients) {
-      const penstock_gradient_model& facts = *model.gradients[gradient];
-      // The order is agreed, so a time that runs backwards is noise.
-      last = std::max(last, planning::usable(facts.ready_us));
-      ready.push_back(last);
-    }
-  }
+      : model(model),
+        phase(phase),
+        gradients(planning::taking_part(model, phase)),
+        ready(planning::ready_times(model, gradients)) {}
 
   size_t size() const { return gradients.size(); }
   // Backward time between a gradient and the one before it.
@@ -100,17 +95,6 @@ std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, 
       if (!hidden) break;  // one gradient always goes
     }
     current = emit(end);
-  }
-  return result;
-}
-
-std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
-                                                    uint64_t count) {
-  std::vector<std::vector<uint64_t>> result;
-  for (uint64_t gradient : planning::taking_part(model, phase)) {
-    if (result.empty() || result.back().size() >= std::max<uint64_t>(count, 1))
-      result.emplace_back();
-    result.back().push_back(gradient);
   }
   return result;
 }

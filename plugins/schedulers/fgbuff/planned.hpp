@@ -13,8 +13,4 @@ namespace fgbuff {
 std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, uint32_t phase,
                                                    uint64_t first_count);
 
-// Buckets of `count` gradients each, for as long as nothing is measured.
-std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
-                                                    uint64_t count);
-
 }  // namespace fgbuff

@@ -1,0 +1,17 @@
+"""What the oracles of planners share: one process that asks the built schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .planner_probe import PROGRAM, PlannerProbe
+
+
+@pytest.fixture(scope="session")
+def probe() -> Iterator[PlannerProbe]:
+    if not PROGRAM.exists():
+        pytest.skip(f"{PROGRAM.name} is not built: ninja -C build/release plan_probe")
+    with PlannerProbe() as running:
+        yield running
