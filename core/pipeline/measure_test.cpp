@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <filesystem>
 #include <sstream>
 
 namespace penstock {
@@ -22,10 +23,14 @@ void rest(int milliseconds) {
 }
 
 std::string scheme_of(const std::string& folder, const std::string& keys) {
+  const std::string program = std::filesystem::canonical("/proc/self/exe").parent_path().string();
   return testing::scheme_text(
       keys + "\nscheduler = \"witness\"",
-      fmt::format("plugin_path = \"{}/{}\"\n[compressor.topk]\ndensity = 0.5\n",
-                  PENSTOCK_TEST_PLUGINS, folder));
+      fmt::format(
+          "allow_insecure_paths = true\nplugin_path = [\"{}/plugins/{}\"]\n"
+          "{}",
+          program, folder,
+          keys.find("topk") == std::string::npos ? "" : "[compressor.topk]\ndensity = 0.5\n"));
 }
 
 // "name value" lines of the scheduler, from the plan in force.
@@ -33,7 +38,8 @@ Figures figures_of(Set& set) {
   Figures figures;
   auto report = set.report();
   EXPECT_TRUE(report.ok());
-  for (const auto& line : nlohmann::json::parse(report.value())["explanation"]) {
+  const auto json = nlohmann::json::parse(report.value());
+  for (const auto& line : json.at("explanation")) {
     std::istringstream words(line.get<std::string>());
     std::string name;
     double value = 0;

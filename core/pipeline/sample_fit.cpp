@@ -98,6 +98,7 @@ Status add_sample(const Scheme& scheme, const std::string& compressor_name,
 Status add_samples(const Scheme& scheme, Registry& registry, FitInput& input) {
   for (size_t rule = 0; rule <= scheme.rules.size(); ++rule) {
     const Choice choice = scheme.choice_of(rule);
+    input.most_candidates = std::max(input.most_candidates, choice.candidates.size());
     for (const Gradient& gradient : samples_for(scheme, rule)) {
       for (const std::string& compressor : choice.candidates)
         PENSTOCK_TRY(add_sample(scheme, compressor, choice.memory, gradient, registry, input));

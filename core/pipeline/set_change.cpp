@@ -202,7 +202,9 @@ Status Set::observe() {
   if (verdicts.front() != "plan") return {};
   if (links_.empty()) PENSTOCK_TRY(measure_links());
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
-  return plan == plan_ ? Status() : replace_plan(std::move(plan));
+  if (!(plan == plan_)) return replace_plan(std::move(plan));
+  plan_.explanation = std::move(plan.explanation);
+  return {};
 }
 
 // Time of a message = alpha + beta * bytes, from a small and a large sum; the median of a few.

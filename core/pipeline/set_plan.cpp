@@ -182,6 +182,8 @@ Status Set::optimizer_momentum() {
 
 Result<FitAdvice> Set::check_fit_of_set() {
   FitInput input;
+  for (const auto& options : options_)
+    input.most_candidates = std::max(input.most_candidates, options.size());
   for (size_t i = 0; i < options_.size(); ++i)
     for (const Option& option : options_[i])
       add_group(input, {gradients_[i]->name, option.compressor_facts, option.memory_facts,

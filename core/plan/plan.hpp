@@ -41,7 +41,10 @@ struct Plan {
   std::vector<BucketPlan> buckets;    // phase by phase, within a phase in order of priority
   std::vector<MessagePlan> sequence;  // empty: bucket after bucket
   std::vector<std::string> explanation;
-  bool operator==(const Plan&) const = default;
+  // What is said of a plan is no part of what it does.
+  bool operator==(const Plan& other) const {
+    return period == other.period && buckets == other.buckets && sequence == other.sequence;
+  }
 
   std::string to_bytes() const;
   // INVALID_ARGUMENT for bytes that are no plan.

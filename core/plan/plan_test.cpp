@@ -89,6 +89,7 @@ TEST(PlanBytes, GiveThePlanBack) {
   const Result<Plan> again = Plan::from_bytes(plan.to_bytes());
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(again.value(), plan);
+  EXPECT_EQ(again.value().explanation, plan.explanation);
 }
 
 TEST(PlanBytes, CutOffAnywhereAreRefused) {

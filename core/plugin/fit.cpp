@@ -125,6 +125,22 @@ Status check_refusals(const FitInput& input) {
       input.collective.name, input.groups.front().compressor.name, input.transport.name);
 }
 
+Status check_candidates(const FitInput& input, FitAdvice& advice) {
+  const bool chooses = has(input.scheduler.flags, PENSTOCK_SCHEDULER_CHOOSES);
+  if (!chooses && input.most_candidates > 1)
+    return failed_precondition(
+        "candidates give {} compressors to choose from, but scheduler \"{}\" always takes the "
+        "first; use a scheduler that chooses, such as \"partial\", or leave the candidates out",
+        input.most_candidates, input.scheduler.name);
+  if (chooses && input.most_candidates <= 1)
+    advice.warnings.push_back(
+        fmt::format("scheduler \"{}\" chooses among candidates, but no gradient has more than one; "
+                    "name them in "
+                    "[scheme], as in candidates = [\"topk\", \"none\"]",
+                    input.scheduler.name));
+  return {};
+}
+
 Status check_determinism(const FitInput& input) {
   if (!input.deterministic) return {};
   if (has(input.scheduler.flags, PENSTOCK_SCHEDULER_NEGOTIATES | PENSTOCK_SCHEDULER_MEASURES)) {
@@ -248,6 +264,7 @@ Result<FitAdvice> check_fit(const FitInput& input) {
   PENSTOCK_TRY(check_collective(input));
   PENSTOCK_TRY(check_patterns(input));
   PENSTOCK_TRY(check_refusals(input));
+  PENSTOCK_TRY(check_candidates(input, advice));
   PENSTOCK_TRY(check_determinism(input));
   for (const FitGroup& group : input.groups) {
     PENSTOCK_TRY(check_compressor(input, group, advice));

@@ -71,6 +71,7 @@ struct FitInput {
   uint64_t arena_bytes = 0;  // 0: not yet known
   uint64_t arena_limit_bytes = 0;
   uint32_t world = 1;
+  uint64_t most_candidates = 1;  // compressors that some gradient may be given to
 };
 
 // Adds a group unless one with the same facts is there. One pair of instances may have several:

@@ -139,6 +139,20 @@ TEST(Fit, RoutesOfLaterVersionsAreSaidToBeMissing) {
   }
 }
 
+TEST(Fit, CandidatesNeedASchedulerThatChooses) {
+  FitInput input = good_input();
+  input.most_candidates = 2;
+  expect_refused(input, {"candidates give 2 compressors", "scheduler \"fusion\"", "\"partial\""});
+  input.scheduler.flags = PENSTOCK_SCHEDULER_CHOOSES;
+  ASSERT_TRUE(check_fit(input).ok());
+  EXPECT_TRUE(check_fit(input).value().warnings.empty());
+  input.most_candidates = 1;
+  const auto advice = check_fit(input);
+  ASSERT_TRUE(advice.ok());
+  ASSERT_EQ(advice.value().warnings.size(), 1u);
+  EXPECT_TRUE(contains(advice.value().warnings[0], "no gradient has more than one"));
+}
+
 TEST(Fit, DeterminismExcludesPlansAndSumsThatDependOnTime) {
   FitInput input = good_input();
   input.deterministic = true;

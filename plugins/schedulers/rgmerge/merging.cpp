@@ -51,15 +51,13 @@ struct Unit {
 
 std::vector<Unit> units_of(const penstock_model& model, uint32_t phase) {
   const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
+  const std::vector<double> ready = planning::ready_times(model, gradients);
   const uint64_t joined = (gradients.size() + kMostUnits - 1) / kMostUnits;
   std::vector<Unit> units;
-  double ready = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (i % joined == 0) units.emplace_back();
-    // The order is agreed, so a time that runs backwards is noise.
-    ready = std::max(ready, planning::usable(model.gradients[gradients[i]]->ready_us));
     units.back().gradients.push_back(gradients[i]);
-    units.back().ready = ready;
+    units.back().ready = ready[i];
   }
   return units;
 }
@@ -159,16 +157,6 @@ class Search {
 
 std::vector<std::vector<uint64_t>> merged_buckets(const penstock_model& model, uint32_t phase) {
   return Search(model, phase).best();
-}
-
-std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
-                                                    uint64_t count) {
-  std::vector<std::vector<uint64_t>> result;
-  for (uint64_t gradient : planning::taking_part(model, phase)) {
-    if (result.empty() || result.back().size() >= count) result.emplace_back();
-    result.back().push_back(gradient);
-  }
-  return result;
 }
 
 }  // namespace rgmerge

@@ -19,10 +19,6 @@ namespace rgmerge {
 // kMostUnits gradients neighbours are joined first, so that planning takes milliseconds.
 std::vector<std::vector<uint64_t>> merged_buckets(const penstock_model& model, uint32_t phase);
 
-// Buckets of `count` gradients each, for as long as nothing is measured.
-std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
-                                                    uint64_t count);
-
 constexpr uint64_t kMostUnits = 384;
 
 }  // namespace rgmerge

@@ -84,7 +84,7 @@ class Rgmerge {
 
   Buckets buckets_of(const penstock_model& model, uint32_t phase) const {
     if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0) return planning::units(model, phase);
-    if (!is_measured(model)) return rgmerge::buckets_by_count(model, phase, unmeasured_count_);
+    if (!is_measured(model)) return planning::buckets_by_count(model, phase, unmeasured_count_);
     return rgmerge::merged_buckets(model, phase);
   }
 
