@@ -62,35 +62,33 @@ std::vector<Unit> units_of(const penstock_model& model, uint32_t phase) {
   return units;
 }
 
-// What it costs to send units[begin..] together, as it grows by one unit after the other.
+// What a bucket costs.
+struct Costs {
+  double ready = 0;
+  double encode = 0;
+  double exchange = 0;
+  double decode = 0;
+};
+
+// units[begin..] together, as they grow by one unit after the other.
 class GrowingBucket {
  public:
   GrowingBucket(const penstock_model& model, uint32_t phase) : model_(model), phase_(phase) {}
-  void add(const Unit& unit) {
+  Costs add(const Unit& unit) {
     for (uint64_t gradient : unit.gradients) {
       const penstock_gradient_model& facts = *model_.gradients[gradient];
       coding_.add(*facts.candidates[0], facts.numel);
       planning::add_payload(volume_, *facts.candidates[0], phase_);
     }
-    ready_ = unit.ready;
+    return {unit.ready, coding_.encode_us(), planning::exchange_us(model_, volume_),
+            coding_.decode_us()};
   }
-  // The way that goes on with this bucket.
-  Way after(const Way& before) const {
-    Way way;
-    way.engine_free = std::max(before.engine_free, ready_) + coding_.encode_us();
-    way.link_free = std::max(before.link_free, way.engine_free) + exchange_us();
-    way.n_buckets = before.n_buckets + 1;
-    return way;
-  }
-  double exchange_us() const { return planning::exchange_us(model_, volume_); }
-  double decode_us() const { return coding_.decode_us(); }
 
  private:
   const penstock_model& model_;
   uint32_t phase_;
   planning::Coding coding_;
   planning::Volume volume_;
-  double ready_ = 0;
 };
 
 class Search {
@@ -110,15 +108,16 @@ class Search {
   void extend(uint32_t begin) {
     GrowingBucket bucket(model_, phase_);
     for (uint32_t end = begin + 1; end <= units_.size(); ++end) {
-      bucket.add(units_[end - 1]);
+      const Costs costs = bucket.add(units_[end - 1]);
       for (uint32_t before = 0; before < ways_[begin].size(); ++before) {
-        Way way = bucket.after(ways_[begin][before]);
-        way.begin = begin;
-        way.before = before;
+        const Way& prefix = ways_[begin][before];
+        Way way{0, 0, prefix.n_buckets + 1, begin, before};
+        way.engine_free = std::max(prefix.engine_free, costs.ready) + costs.encode;
+        way.link_free = std::max(prefix.link_free, way.engine_free) + costs.exchange;
         if (end < units_.size())
           keep(ways_[end], way);
         else
-          finish(way, way.link_free + bucket.decode_us());
+          finish(way, way.link_free + costs.decode);
       }
     }
   }

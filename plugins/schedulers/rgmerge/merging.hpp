@@ -15,8 +15,8 @@ namespace rgmerge {
 //   engine[j] = max(engine[j-1], ready[j]) + encode[j]
 //   link[j]   = max(link[j-1], engine[j]) + exchange[j]
 //   end       = link[last] + decode[last]
-// Among equals it is one with the fewest buckets. Always ends, whatever the numbers; above
-// kMostUnits gradients neighbours are joined first, so that planning takes milliseconds.
+// Always ends, whatever the numbers; above kMostUnits gradients neighbours are joined first, so
+// that planning takes milliseconds.
 std::vector<std::vector<uint64_t>> merged_buckets(const penstock_model& model, uint32_t phase);
 
 constexpr uint64_t kMostUnits = 384;

@@ -1,0 +1,78 @@
+"""RGMerge's planner against all cuts of few gradients, and against many random cuts of more."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from . import planner_costs as costs
+from .planner_probe import Model, PlannerProbe
+
+
+def end_of(model: Model, buckets: list[list[int]], phase: int) -> float:
+    """When the last bucket is decoded: one engine encodes, one link carries, bucket after bucket."""
+    ready = costs.ready_times(model, members_of(model, phase))
+    engine = link = decode = 0.0
+    for bucket in buckets:
+        chosen = [(number, 0) for number in bucket]
+        engine = max(engine, *(ready[number] for number in bucket)) + costs.encode(model, chosen)
+        link = max(link, engine) + costs.exchange(model, chosen, phase)
+        decode = costs.decode(model, chosen)
+    return link + decode
+
+
+def cut(members: list[int], ends: set[int]) -> list[list[int]]:
+    """Runs of members; a number in `ends` closes the run before it."""
+    buckets: list[list[int]] = []
+    for place, number in enumerate(members):
+        if place == 0 or place in ends:
+            buckets.append([])
+        buckets[-1].append(number)
+    return buckets
+
+
+def members_of(model: Model, phase: int) -> list[int]:
+    return [number for number in model.order if costs.takes_part(model, number, phase)]
+
+
+def test_no_cut_of_few_gradients_ends_sooner(probe: PlannerProbe) -> None:
+    source = random.Random(11)
+    for _ in range(2000):
+        model = costs.random_model(source, 7)
+        plan = probe.plan("rgmerge", model)
+        for phase in range(model.period):
+            members = members_of(model, phase)
+            planned = plan.gradients(phase)
+            assert [number for bucket in planned for number in bucket] == members
+            if not members:
+                continue
+            places = range(1, len(members))
+            best = min(
+                end_of(model, cut(members, set(ends)), phase)
+                for count in range(len(members))
+                for ends in itertools.combinations(places, count)
+            )
+            assert end_of(model, planned, phase) == best, model
+
+
+def test_no_random_cut_of_many_gradients_ends_sooner(probe: PlannerProbe) -> None:
+    source = random.Random(12)
+    for _ in range(100):
+        model = costs.random_model(source, 60)
+        plan = probe.plan("rgmerge", model)
+        for phase in range(model.period):
+            members = members_of(model, phase)
+            if not members:
+                continue
+            planned = end_of(model, plan.gradients(phase), phase)
+            for _ in range(40):
+                rate = source.random()
+                ends = {place for place in range(1, len(members)) if source.random() < rate}
+                assert planned <= end_of(model, cut(members, ends), phase)
+
+
+def test_the_same_model_gives_the_same_plan(probe: PlannerProbe) -> None:
+    source = random.Random(13)
+    for _ in range(50):
+        model = costs.random_model(source, 40)
+        assert probe.plan("rgmerge", model) == probe.plan("rgmerge", model)
