@@ -129,6 +129,32 @@ std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model,
   return result;
 }
 
+std::vector<std::vector<uint64_t>> runs_of(const std::vector<uint64_t>& gradients,
+                                           const std::vector<uint64_t>& counts) {
+  std::vector<std::vector<uint64_t>> result;
+  auto next = gradients.begin();
+  for (uint64_t count : counts) {
+    result.emplace_back(next, next + static_cast<ptrdiff_t>(count));
+    next += static_cast<ptrdiff_t>(count);
+  }
+  return result;
+}
+
+std::vector<double> ready_by_elements(const penstock_model& model,
+                                      const std::vector<uint64_t>& gradients, double backward) {
+  double total = 0;
+  for (uint64_t gradient : gradients)
+    total += static_cast<double>(model.gradients[gradient]->numel);
+  std::vector<double> result;
+  result.reserve(gradients.size());
+  double done = 0;
+  for (uint64_t gradient : gradients) {
+    done += static_cast<double>(model.gradients[gradient]->numel);
+    result.push_back(total > 0 ? backward * (done / total) : 0);
+  }
+  return result;
+}
+
 std::vector<uint64_t> forward_order(const penstock_model& model) {
   std::vector<uint64_t> result(model.order, model.order + model.n_gradients);
   std::reverse(result.begin(), result.end());

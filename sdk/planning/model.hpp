@@ -49,6 +49,15 @@ std::vector<double> ready_times(const penstock_model& model,
 std::vector<std::vector<uint64_t>> buckets_by_count(const penstock_model& model, uint32_t phase,
                                                     uint64_t count);
 
+// Cuts `gradients` into runs of `counts`, which are positive and add up to their number.
+std::vector<std::vector<uint64_t>> runs_of(const std::vector<uint64_t>& gradients,
+                                           const std::vector<uint64_t>& counts);
+
+// When each of `gradients` would be ready if backward took `backward` time in all and each took its
+// share by elements: in the unit of `backward`. Without any element all are ready at once.
+std::vector<double> ready_by_elements(const penstock_model& model,
+                                      const std::vector<uint64_t>& gradients, double backward);
+
 // Gradients in the order in which the next forward needs them: by measured forward times where all
 // are known, otherwise the reverse of the order of readiness.
 std::vector<uint64_t> forward_order(const penstock_model& model);

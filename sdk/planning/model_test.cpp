@@ -83,6 +83,22 @@ TEST(Model, BucketsByCountFollowTheOrderAndEndWithTheRest) {
   EXPECT_EQ(buckets_by_count(owned.model(), 0, 0), (Buckets{{2}, {1}, {0}}));
 }
 
+TEST(Model, RunsKeepTheOrder) {
+  using Buckets = std::vector<std::vector<uint64_t>>;
+  EXPECT_EQ(runs_of({4, 2, 9, 7}, {1, 3}), (Buckets{{4}, {2, 9, 7}}));
+  EXPECT_EQ(runs_of({4, 2}, {1, 1}), (Buckets{{4}, {2}}));
+  EXPECT_TRUE(runs_of({}, {}).empty());
+}
+
+TEST(Model, BackwardIsSharedOutByElements) {
+  ModelEntries entries;
+  entries.gradients = {dense_gradient("a", 1), dense_gradient("b", 0), dense_gradient("c", 3)};
+  const OwnedModel owned(entries);
+  EXPECT_EQ(ready_by_elements(owned.model(), {2, 1, 0}, 8), (std::vector<double>{6, 6, 8}));
+  EXPECT_EQ(ready_by_elements(owned.model(), {0, 2}, 8), (std::vector<double>{2, 8}));
+  EXPECT_EQ(ready_by_elements(owned.model(), {1}, 8), (std::vector<double>{0}));
+}
+
 TEST(Model, ForwardOrderIsMeasuredOnlyWhereAllTimesAreKnown) {
   ModelEntries entries = three();
   const OwnedModel unknown(entries);

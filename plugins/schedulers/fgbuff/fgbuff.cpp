@@ -113,13 +113,7 @@ class Fgbuff {
     const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
     std::vector<uint64_t> sizes;
     for (uint64_t gradient : gradients) sizes.push_back(model.gradients[gradient]->numel);
-    Buckets buckets;
-    auto next = gradients.begin();
-    for (uint64_t count : fgbuff::published_counts(sizes, constants_)) {
-      buckets.emplace_back(next, next + static_cast<ptrdiff_t>(count));
-      next += static_cast<ptrdiff_t>(count);
-    }
-    return buckets;
+    return planning::runs_of(gradients, fgbuff::published_counts(sizes, constants_));
   }
 
   void explain(const penstock_model& model, const planning::Plan& made, uint32_t phase,
