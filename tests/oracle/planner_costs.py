@@ -1,0 +1,118 @@
+"""What the oracles of planners agree on: who takes part, when it is ready, and what a group of gradients costs.
+
+Written from the definitions, each group from the start: nothing is added up as it grows. All functions take gradients as
+indices into the model's list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from .planner_probe import GATHER, GIVEN_BUCKETS, NO_BUCKET, Candidate, Model
+
+Buckets = list[list[int]]
+
+
+def usable(time: float) -> float:
+    """The time, or zero where it is none: negative, infinite or no number."""
+    return time if math.isfinite(time) and time > 0 else 0.0
+
+
+def chosen(model: Model, gradient: int) -> Candidate:
+    return model.gradients[gradient].candidates[0]
+
+
+def order_of(model: Model) -> list[int]:
+    """Gradients in order of readiness."""
+    return model.order or list(reversed(range(len(model.gradients))))
+
+
+def taking_part(model: Model, phase: int) -> list[int]:
+    """Those that send something in the phase; in phase 0 also those that never do."""
+    return [
+        g for g in order_of(model)
+        if chosen(model, g).phase_bytes[phase] > 0 or (phase == 0 and not any(chosen(model, g).phase_bytes))
+    ]
+
+
+def given(model: Model, phase: int) -> Buckets:
+    """Given buckets, each at the place of its last member; without a given bucket a gradient stands alone."""
+    part = taking_part(model, phase)
+    places: dict[object, list[int]] = {}
+    for g in part:
+        bucket = model.gradients[g].given_bucket
+        places.setdefault(("alone", g) if bucket == NO_BUCKET else bucket, []).append(g)
+    return sorted(places.values(), key=lambda members: part.index(members[-1]))
+
+
+def are_given(model: Model) -> bool:
+    return bool(model.flags & GIVEN_BUCKETS)
+
+
+def ready_times(model: Model, gradients: Sequence[int]) -> list[float]:
+    """The largest usable time up to each gradient."""
+    times = [usable(model.gradients[g].ready_us) for g in gradients]
+    return [max(times[: i + 1]) for i in range(len(times))]
+
+
+def ready_by_elements(model: Model, gradients: Sequence[int], backward: float) -> list[float]:
+    """Backward shared out by elements; all at once where there are none."""
+    sizes = [model.gradients[g].numel for g in gradients]
+    total = sum(sizes)
+    return [backward * sum(sizes[: i + 1]) / total if total > 0 else 0.0 for i in range(len(sizes))]
+
+
+def startup(model: Model) -> float:
+    return max([usable(link.alpha_us) for link in model.links], default=0.0)
+
+
+def message(model: Model, amount: float) -> float:
+    """A message of so many bytes on the slowest level."""
+    return max([usable(li.alpha_us) + usable(li.beta_us_per_byte) * amount for li in model.links], default=0.0)
+
+
+def exchange(model: Model, gradients: Sequence[int], phase: int) -> float:
+    """One message for what is added up and one for what is gathered, which P/2 times as many bytes stand for; an empty
+    message where there are neither; a start-up more for each further round."""
+    candidates = [chosen(model, g) for g in gradients]
+    gathered = sum(c.phase_bytes[phase] for c in candidates if c.combine == GATHER)
+    summed = sum(c.phase_bytes[phase] for c in candidates if c.combine != GATHER)
+    amounts = [a for a in (summed, gathered * max(1.0, model.world / 2)) if a > 0]
+    time = sum(message(model, a) for a in amounts) or startup(model)
+    return time + (max(c.n_rounds for c in candidates) - 1) * startup(model)
+
+
+def encode(model: Model, gradients: Sequence[int]) -> float:
+    """Compensate and encode: one call for each compressor among them, and what each element takes."""
+    fixed: dict[str, float] = {}
+    for g in gradients:
+        fixed.setdefault(chosen(model, g).compressor, usable(chosen(model, g).encode_fixed_us))
+    return sum(fixed.values()) + sum(
+        usable(chosen(model, g).encode_per_element_us) * model.gradients[g].numel for g in gradients
+    )
+
+
+def by_count(model: Model, phase: int, count: int) -> Buckets:
+    part = taking_part(model, phase)
+    return [part[i : i + count] for i in range(0, len(part), count)]
+
+
+Groups = list[list[int]]  # positions in the order of readiness
+
+
+def as_buckets(gradients: Sequence[int], groups: Groups) -> Buckets:
+    return [[gradients[position] for position in group] for group in groups]
+
+
+def merge_in_turn(n: int, merges: Callable[[Groups, int], bool]) -> Groups:
+    """From n groups of one, in order: `merges(groups, i)` says whether group i is joined with the next. Whatever it needs
+    to know it computes from the whole list of groups as it then is."""
+    groups = [[position] for position in range(n)]
+    i = 0
+    while i + 1 < len(groups):
+        if merges(groups, i):
+            groups[i : i + 2] = [groups[i] + groups[i + 1]]
+        else:
+            i += 1
+    return groups
