@@ -46,7 +46,10 @@ const Method kMethods[] = {
 const Method kSchedulers[] = {
     {"wfbp", "scheduler = \"wfbp\"", ""},
     {"fusion", "scheduler = \"fusion\"", "[scheduler.fusion]\nthreshold_bytes = 4096\n"},
-    {"fgbuff", "scheduler = \"fgbuff\"", "[scheduler.fgbuff]\nmode = \"published\"\n"}};
+    {"fgbuff", "scheduler = \"fgbuff\"", "[scheduler.fgbuff]\nmode = \"published\"\n"},
+    {"mgwfbp", "scheduler = \"mgwfbp\"", "[scheduler.mgwfbp]\nmode = \"published\"\n"},
+    {"omgs", "scheduler = \"omgs\"", "[scheduler.omgs]\nmode = \"published\"\n"},
+    {"syncea", "scheduler = \"syncea\"", ""}};
 const Method kDear = {"dear", "scheduler = \"dear\"\nroute = \"split\"", ""};
 
 std::string text_of(const Method& method, const Method& scheduler) {

@@ -1,117 +1,134 @@
-"""What single actions cost on a model, written from docs and headers with plain loops: for the oracles of planners.
+"""What the oracles of planners agree on: who takes part, when it is ready, and what a group of gradients costs.
 
-A call encodes all gradients of a bucket that have one compressor: fixed, once, + per element. A message takes
-alpha + beta * bytes on the slowest link; a gather of b bytes by each of P ranks counts as P / 2 times b, at least b.
-Summed and gathered payloads of a bucket are two messages. What is negative, infinite or no number is unmeasured: zero.
+Written from the definitions, each group from the start: nothing is added up as it grows. All functions take gradients as
+indices into the model's list.
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from .planner_probe import GATHER, MEASURED, SUM, Candidate, Gradient, Link, Model
+from .planner_probe import GATHER, GIVEN_BUCKETS, NO_BUCKET, Candidate, Model
 
-Choice = tuple[int, int]  # gradient, candidate
-
-
-def time(us: float) -> float:
-    return us if math.isfinite(us) and us > 0 else 0.0
+Buckets = list[list[int]]
 
 
-def encode(model: Model, bucket: Sequence[Choice]) -> float:
-    return _coding(model, bucket, "encode")
+def usable(time: float) -> float:
+    """The time, or zero where it is none: negative, infinite or no number."""
+    return time if math.isfinite(time) and time > 0 else 0.0
 
 
-def decode(model: Model, bucket: Sequence[Choice]) -> float:
-    return _coding(model, bucket, "decode")
+def chosen(model: Model, gradient: int) -> Candidate:
+    return model.gradients[gradient].candidates[0]
 
 
-def _coding(model: Model, bucket: Sequence[Choice], what: str) -> float:
-    total = 0.0
+def order_of(model: Model) -> list[int]:
+    """Gradients in order of readiness."""
+    return model.order or list(reversed(range(len(model.gradients))))
+
+
+def taking_part(model: Model, phase: int) -> list[int]:
+    """Those that send something in the phase; in phase 0 also those that never do."""
+    return [
+        g for g in order_of(model)
+        if chosen(model, g).phase_bytes[phase] > 0 or (phase == 0 and not any(chosen(model, g).phase_bytes))
+    ]
+
+
+def given(model: Model, phase: int) -> Buckets:
+    """Given buckets, each at the place of its last member; without a given bucket a gradient stands alone."""
+    part = taking_part(model, phase)
+    places: dict[object, list[int]] = {}
+    for g in part:
+        bucket = model.gradients[g].given_bucket
+        places.setdefault(("alone", g) if bucket == NO_BUCKET else bucket, []).append(g)
+    return sorted(places.values(), key=lambda members: part.index(members[-1]))
+
+
+def are_given(model: Model) -> bool:
+    return bool(model.flags & GIVEN_BUCKETS)
+
+
+def ready_times(model: Model, gradients: Sequence[int]) -> list[float]:
+    """The largest usable time up to each gradient."""
+    times = [usable(model.gradients[g].ready_us) for g in gradients]
+    return [max(times[: i + 1]) for i in range(len(times))]
+
+
+def ready_by_elements(model: Model, gradients: Sequence[int], backward: float) -> list[float]:
+    """Backward shared out by elements; all at once where there are none."""
+    sizes = [model.gradients[g].numel for g in gradients]
+    total = sum(sizes)
+    return [backward * sum(sizes[: i + 1]) / total if total > 0 else 0.0 for i in range(len(sizes))]
+
+
+def startup(model: Model) -> float:
+    return max([usable(link.alpha_us) for link in model.links], default=0.0)
+
+
+def message(model: Model, amount: float) -> float:
+    """A message of so many bytes on the slowest level."""
+    return max([usable(li.alpha_us) + usable(li.beta_us_per_byte) * amount for li in model.links], default=0.0)
+
+
+def exchange(model: Model, gradients: Sequence[int], phase: int, choices: Sequence[int] | None = None) -> float:
+    """One message for what is added up and one for what is gathered, which P/2 times as many bytes stand for; an empty
+    message where there are neither; a start-up more for each further round. Without choices each has its first candidate."""
+    candidates = candidates_of(model, gradients, choices)
+    gathered = sum(c.phase_bytes[phase] for c in candidates if c.combine == GATHER)
+    summed = sum(c.phase_bytes[phase] for c in candidates if c.combine != GATHER)
+    amounts = [a for a in (summed, gathered * max(1.0, model.world / 2)) if a > 0]
+    time = sum(message(model, a) for a in amounts) or startup(model)
+    return time + (max(c.n_rounds for c in candidates) - 1) * startup(model)
+
+
+def candidates_of(model: Model, gradients: Sequence[int], choices: Sequence[int] | None) -> list[Candidate]:
+    return [model.gradients[g].candidates[c] for g, c in zip(gradients, choices or [0] * len(gradients), strict=True)]
+
+
+def encode(model: Model, gradients: Sequence[int], choices: Sequence[int] | None = None) -> float:
+    """Compensate and encode: one call for each compressor among them, and what each element takes."""
+    candidates = candidates_of(model, gradients, choices)
     fixed: dict[str, float] = {}
-    for number, choice in bucket:
-        candidate = model.gradients[number].candidates[choice]
-        fixed.setdefault(candidate.compressor, time(getattr(candidate, f"{what}_fixed_us")))
-        total += time(getattr(candidate, f"{what}_per_element_us")) * model.gradients[number].numel
-    return total + sum(fixed.values())
+    for c in candidates:
+        fixed.setdefault(c.compressor, usable(c.encode_fixed_us))
+    return sum(fixed.values()) + sum(
+        usable(c.encode_per_element_us) * model.gradients[g].numel for g, c in zip(gradients, candidates, strict=True)
+    )
 
 
-def start_up(model: Model) -> float:
-    return max((time(link.alpha_us) for link in model.links), default=0.0)
+def decode(model: Model, gradients: Sequence[int], choices: Sequence[int] | None = None) -> float:
+    """As encode."""
+    candidates = candidates_of(model, gradients, choices)
+    fixed: dict[str, float] = {}
+    for c in candidates:
+        fixed.setdefault(c.compressor, usable(c.decode_fixed_us))
+    return sum(fixed.values()) + sum(
+        usable(c.decode_per_element_us) * model.gradients[g].numel for g, c in zip(gradients, candidates, strict=True)
+    )
 
 
-def message(model: Model, size: float) -> float:
-    return max((time(link.alpha_us) + time(link.beta_us_per_byte) * size for link in model.links), default=0.0)
+def by_count(model: Model, phase: int, count: int) -> Buckets:
+    part = taking_part(model, phase)
+    return [part[i : i + count] for i in range(0, len(part), count)]
 
 
-def exchange(model: Model, bucket: Sequence[Choice], phase: int) -> float:
-    summed = gathered = 0.0
-    rounds = 1
-    for number, choice in bucket:
-        candidate = model.gradients[number].candidates[choice]
-        if candidate.combine == GATHER:
-            gathered += candidate.phase_bytes[phase]
+Groups = list[list[int]]  # positions in the order of readiness
+
+
+def as_buckets(gradients: Sequence[int], groups: Groups) -> Buckets:
+    return [[gradients[position] for position in group] for group in groups]
+
+
+def merge_in_turn(n: int, merges: Callable[[Groups, int], bool]) -> Groups:
+    """From n groups of one, in order: `merges(groups, i)` says whether group i is joined with the next. Whatever it needs
+    to know it computes from the whole list of groups as it then is."""
+    groups = [[position] for position in range(n)]
+    i = 0
+    while i + 1 < len(groups):
+        if merges(groups, i):
+            groups[i : i + 2] = [groups[i] + groups[i + 1]]
         else:
-            summed += candidate.phase_bytes[phase]
-        rounds = max(rounds, candidate.n_rounds)
-    total = 0.0
-    if summed > 0:
-        total += message(model, summed)
-    if gathered > 0:
-        total += message(model, gathered * max(1.0, model.world / 2))
-    if total == 0:
-        total = start_up(model)
-    return total + (rounds - 1) * start_up(model)
-
-
-def ready_times(model: Model, members: Sequence[int]) -> list[float]:
-    """By gradient: the running maximum over members, which are in order of readiness."""
-    times = [0.0] * len(model.gradients)
-    latest = 0.0
-    for number in members:
-        latest = max(latest, time(model.gradients[number].ready_us))
-        times[number] = latest
-    return times
-
-
-def takes_part(model: Model, number: int, phase: int) -> bool:
-    sent = model.gradients[number].candidates[0].phase_bytes
-    return sent[phase] > 0 or (phase == 0 and not any(sent))
-
-
-def random_model(source: random.Random, most_gradients: int, two_candidates: bool = False) -> Model:
-    """Times are multiples of 1/8 and small, so that sums of them are exact in whatever order they are added."""
-
-    def eighths(most: int) -> float:
-        return source.randint(0, 8 * most) / 8
-
-    absurd = [0.0, -1.0, math.inf, -math.inf, math.nan]
-
-    def maybe_absurd(value: float) -> float:
-        return source.choice(absurd) if source.random() < 0.05 else value
-
-    period = source.choice([1, 1, 1, 2])
-    names = ["none"] if source.random() < 0.5 else ["topk", "none"]
-    lines = {name: [maybe_absurd(eighths(20)), source.randint(0, 4) / 8, maybe_absurd(eighths(5)), source.randint(0, 2) / 8]
-             for name in ["none", "topk"]}
-    combines = {"none": SUM, "topk": source.choice([SUM, GATHER])}
-
-    def candidate(name: str, numel: int) -> Candidate:
-        most = 4 * numel if name == "none" else 1 + numel
-        sent = [source.randint(0, 1) * most if source.random() < 0.2 else most for _ in range(period)]
-        return Candidate(sent, name, *lines[name], combine=combines[name], n_rounds=source.choice([1, 1, 1, 2]))
-
-    gradients = []
-    ready = 0.0
-    for number in range(source.randint(1, most_gradients)):
-        numel = source.choice([0, 1, source.randint(1, 40), source.randint(1, 400)])
-        ready += source.choice([0.0, eighths(10), eighths(60)])
-        name = source.choice(names)
-        own = [candidate(name, numel)]
-        if two_candidates and name != "none":
-            own.append(candidate("none", numel))
-        gradients.append(Gradient(f"g{number}", [numel], 4 * numel, own, maybe_absurd(ready)))
-    links = [Link(maybe_absurd(eighths(60)), maybe_absurd(source.randint(0, 8) / 8)) for _ in range(source.choice([0, 1, 1, 1, 2]))]
-    return Model(gradients, list(range(len(gradients))), links, world=source.choice([1, 2, 4, 8]), period=period, flags=MEASURED)
+            i += 1
+    return groups

@@ -4,8 +4,8 @@
     plan = probe.plan("fgbuff", Model([dense("a", 25, ready_us=10.0)], links=[Link(50.0, 0.5)], flags=MEASURED))
     plan.gradients()                                         # of phase 0: [[0]]
 
-The fields are those of planning::ModelEntries, with its defaults. Times are microseconds; one that is negative, infinite
-or no number counts as not measured.
+The fields are those of planning::ModelEntries, with its defaults. Times are microseconds; one that is negative,
+infinite or no number counts as not measured.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ class PlannerProbe:
                    [(p[1], p[2]) for p in b["pieces"]], [p[3] for p in b["pieces"]])
             for b in answer["buckets"]
         ]
-        return Plan(buckets, answer["messages"], answer["explanation"], answer["exposed_us"], answer.get("decisions", []))
+        return Plan(buckets, answer["messages"], answer["explanation"], answer["exposed_us"],
+                    answer.get("decisions", []))
 
     def _ask(self, line: str) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None

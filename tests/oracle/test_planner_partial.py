@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 
 from . import planner_costs as costs
+from .planner_models import measured_model
 from .planner_probe import Model, PlannerProbe
 
 
-def time_of(model: Model, chosen: list[tuple[int, int]]) -> float:
+def time_of(model: Model, bucket: list[int], choices: list[int]) -> float:
     return sum(
-        costs.encode(model, chosen) + costs.exchange(model, chosen, phase) + costs.decode(model, chosen)
+        costs.encode(model, bucket, choices)
+        + costs.exchange(model, bucket, phase, choices)
+        + costs.decode(model, bucket, choices)
         for phase in range(model.period)
     )
 
@@ -40,7 +43,7 @@ def best_choices(model: Model, bucket: list[int], within_budget: bool) -> list[i
         dense = sum(sent(number, 1) for number, choice in zip(bucket, choices, strict=True) if choice)
         if within_budget and dense > budget and size >= 0:
             break
-        cost = time_of(model, list(zip(bucket, choices, strict=True)))
+        cost = time_of(model, bucket, choices)
         if best is None or cost < best[0]:
             best = (cost, choices)
     assert best is not None
@@ -51,7 +54,7 @@ def test_the_choice_is_that_of_all_thresholds_tried(probe: PlannerProbe) -> None
     source = random.Random(21)
     tried = 0
     for _ in range(2500):
-        model = costs.random_model(source, 12, two_candidates=True)
+        model = measured_model(source, 12, two_candidates=True)
         if not is_measured(model):
             continue
         tried += 1
@@ -75,7 +78,7 @@ def test_what_never_ran_is_probed(probe: PlannerProbe) -> None:
     """Whatever is measured so far, two rounds of probing run every candidate."""
     source = random.Random(22)
     for _ in range(300):
-        model = costs.random_model(source, 30, two_candidates=True)
+        model = measured_model(source, 30, two_candidates=True)
         if not any(len(g.candidates) > 1 for g in model.gradients):
             continue
         known: set[str] = set()

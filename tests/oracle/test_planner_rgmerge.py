@@ -6,18 +6,19 @@ import itertools
 import random
 
 from . import planner_costs as costs
+from .planner_models import measured_model
 from .planner_probe import Model, PlannerProbe
 
 
 def end_of(model: Model, buckets: list[list[int]], phase: int) -> float:
     """When the last bucket is decoded: one engine encodes, one link carries, bucket after bucket."""
-    ready = costs.ready_times(model, members_of(model, phase))
+    members = costs.taking_part(model, phase)
+    ready = dict(zip(members, costs.ready_times(model, members), strict=True))
     engine = link = decode = 0.0
     for bucket in buckets:
-        chosen = [(number, 0) for number in bucket]
-        engine = max(engine, *(ready[number] for number in bucket)) + costs.encode(model, chosen)
-        link = max(link, engine) + costs.exchange(model, chosen, phase)
-        decode = costs.decode(model, chosen)
+        engine = max(engine, *(ready[number] for number in bucket)) + costs.encode(model, bucket)
+        link = max(link, engine) + costs.exchange(model, bucket, phase)
+        decode = costs.decode(model, bucket)
     return link + decode
 
 
@@ -31,17 +32,13 @@ def cut(members: list[int], ends: set[int]) -> list[list[int]]:
     return buckets
 
 
-def members_of(model: Model, phase: int) -> list[int]:
-    return [number for number in model.order if costs.takes_part(model, number, phase)]
-
-
 def test_no_cut_of_few_gradients_ends_sooner(probe: PlannerProbe) -> None:
     source = random.Random(11)
     for _ in range(2000):
-        model = costs.random_model(source, 7)
+        model = measured_model(source, 7)
         plan = probe.plan("rgmerge", model)
         for phase in range(model.period):
-            members = members_of(model, phase)
+            members = costs.taking_part(model, phase)
             planned = plan.gradients(phase)
             assert [number for bucket in planned for number in bucket] == members
             if not members:
@@ -58,10 +55,10 @@ def test_no_cut_of_few_gradients_ends_sooner(probe: PlannerProbe) -> None:
 def test_no_random_cut_of_many_gradients_ends_sooner(probe: PlannerProbe) -> None:
     source = random.Random(12)
     for _ in range(100):
-        model = costs.random_model(source, 60)
+        model = measured_model(source, 60)
         plan = probe.plan("rgmerge", model)
         for phase in range(model.period):
-            members = members_of(model, phase)
+            members = costs.taking_part(model, phase)
             if not members:
                 continue
             planned = end_of(model, plan.gradients(phase), phase)
@@ -74,5 +71,5 @@ def test_no_random_cut_of_many_gradients_ends_sooner(probe: PlannerProbe) -> Non
 def test_the_same_model_gives_the_same_plan(probe: PlannerProbe) -> None:
     source = random.Random(13)
     for _ in range(50):
-        model = costs.random_model(source, 40)
+        model = measured_model(source, 40)
         assert probe.plan("rgmerge", model) == probe.plan("rgmerge", model)

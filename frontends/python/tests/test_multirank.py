@@ -50,6 +50,11 @@ def test_two_deterministic_launches_give_the_same_bits(tmp_path):
     succeed("repeat.py", 2, str(prints))
 
 
+@pytest.mark.parametrize("ranks", (2, 4))
+def test_planners_train_like_wait_free_back_propagation(ranks):
+    succeed("planners.py", ranks)
+
+
 def test_a_rank_that_dies_leaves_nobody_waiting():
     # mpirun must not end the survivors before they can say what they saw.
     survive = ("--mca", "orte_abort_on_non_zero_status", "0")

@@ -32,11 +32,16 @@ SCHEDULERS = {
     "wfbp": 'scheduler = "wfbp"\n',
     "fusion": 'scheduler = "fusion"\n',
     "fgbuff": 'scheduler = "fgbuff"\n',
+    "mgwfbp": 'scheduler = "mgwfbp"\n',
+    "omgs": 'scheduler = "omgs"\n',
+    "syncea": 'scheduler = "syncea"\n',
     "dear": 'scheduler = "dear"\nroute = "split"\n',
 }
 OPTIONS = {
     "fusion": "[scheduler.fusion]\nthreshold_bytes = 4096\n",
     "fgbuff": '[scheduler.fgbuff]\nmode = "published"\n',
+    "mgwfbp": '[scheduler.mgwfbp]\nmode = "published"\n',
+    "omgs": '[scheduler.omgs]\nmode = "published"\n',
     "dear": "[scheduler.dear]\nthreshold_bytes = 4096\n",
 }
 # DeAR takes an all-reduce apart: only what is summed can travel under it.

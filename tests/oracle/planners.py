@@ -1,0 +1,196 @@
+"""The schedulers' rules in plain loops, from the mathematics: after each merge all times are computed anew.
+
+Each function gives the buckets of one phase. Times that a model carries are microseconds, published ones seconds.
+Where a decision hangs on rounding, the published rules raise Undecided: such a model tells nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from . import planner_costs as costs
+from .planner_costs import Buckets, Groups
+from .planner_probe import Model
+
+Group = Sequence[int]  # of positions in order of readiness, or of gradients
+
+# Relative error that two orders of the same few additions may differ by, with room.
+ROUNDING = 1e-10
+
+
+class Undecided(Exception):
+    """Two sides of a comparison are equal but for rounding."""
+
+
+def less(a: float, b: float, scale: float, exact: bool) -> bool:
+    """Whether a < b, where both are sums of numbers up to `scale`."""
+    if not exact and abs(a - b) <= ROUNDING * scale:
+        raise Undecided
+    return a < b
+
+
+def syncea(model: Model, phase: int) -> Buckets:
+    if costs.are_given(model):
+        return costs.given(model, phase)
+    part = costs.taking_part(model, phase)
+    return [part] if part else []
+
+
+# ---- MG-WFBP ----
+
+
+def mgwfbp_groups(ready: Sequence[float], exchange: Callable[[Group], float], alpha: float, exact: bool) -> Groups:
+    """Group i is merged into the next where its message would still run when that one is ready, and either would not
+    have started by then or the wait is shorter than alpha."""
+
+    def merges(groups: Groups, i: int) -> bool:
+        start = end = 0.0
+        for group in groups[: i + 1]:  # the recursion of wait-free back-propagation, from the first message on
+            start = max(end, ready[group[-1]])
+            end = start + exchange(group)
+        arrives = ready[groups[i + 1][-1]]
+        scale = max(end, arrives, alpha)
+        # start > arrives or arrives - start < alpha; where alpha is positive the second contains the first.
+        pays = less(arrives, start, scale, exact) if alpha == 0 else less(arrives, start + alpha, scale, exact)
+        return pays and less(arrives, end, scale, exact)
+
+    return costs.merge_in_turn(len(ready), merges)
+
+
+def mgwfbp_planned(model: Model, phase: int) -> Buckets:
+    part = costs.taking_part(model, phase)
+    groups = mgwfbp_groups(
+        costs.ready_times(model, part),
+        lambda group: costs.exchange(model, [part[i] for i in group], phase),
+        costs.startup(model),
+        exact=True,
+    )
+    return costs.as_buckets(part, groups)
+
+
+Line = tuple[float, float]  # start-up in seconds, seconds per byte
+
+MGWFBP_LINES: dict[str, dict[int, Line]] = {
+    "10GbE": {2: (2.55e-6, 9.84e-11), 4: (4.20e-5, 2.06e-10), 8: (5.23e-4, 8.57e-10), 16: (9.08e-4, 7.40e-10),
+              32: (4.04e-3, 8.64e-10), 64: (7.04e-3, 9.64e-10)},
+    "56GbIB": {2: (2.55e-6, 9.8e-11), 4: (4.2e-5, 2.06e-10), 8: (9.75e-5, 3.06e-10), 16: (2.36e-4, 4.06e-10),
+               32: (4.06e-4, 4.91e-10), 64: (8.06e-4, 5.89e-10)},
+}
+
+
+def line_for(table: dict[int, Line], ranks: int) -> Line:
+    """A row, a point between two rows, or the nearest row."""
+    ranks = min(max(ranks, min(table)), max(table))
+    low = max(r for r in table if r <= ranks)
+    high = min(r for r in table if r >= ranks)
+    if low == high:
+        return table[low]
+    weight = (high - ranks) / (high - low)
+    return tuple(weight * a + (1 - weight) * b for a, b in zip(table[low], table[high], strict=True))  # type: ignore[return-value]
+
+
+def mgwfbp_published(model: Model, phase: int, network: str, backward_s: float) -> Buckets:
+    part = costs.taking_part(model, phase)
+    alpha, beta = line_for(MGWFBP_LINES[network], model.world)
+    groups = mgwfbp_groups(
+        costs.ready_by_elements(model, part, backward_s),
+        lambda group: alpha + beta * sum(costs.chosen(model, part[i]).phase_bytes[phase] for i in group),
+        alpha,
+        exact=False,
+    )
+    return costs.as_buckets(part, groups)
+
+
+# ---- OMGS-SGD ----
+
+
+def omgs_groups(ready: Sequence[float], selection: Callable[[Group], float], exchange: Callable[[Group], float],
+                exact: bool) -> Groups:
+    """Group i is merged into the next where that lets its message wait for less than it saves. Backward of a group
+    begins when the group before it is sparsified."""
+
+    def backward(group: Group) -> float:
+        return ready[group[-1]] - (ready[group[0] - 1] if group[0] > 0 else 0.0)
+
+    def merges(groups: Groups, i: int) -> bool:
+        sparse = start = end = 0.0
+        for group in groups[: i + 1]:
+            sparse = sparse + backward(group) + selection(group)
+            start = max(end, sparse)
+            end = start + exchange(group)
+        this, following = groups[i], groups[i + 1]
+        both = this + following
+        wait = backward(following) + selection(both) - selection(this) - selection(following) - (start - sparse)
+        saved = exchange(this) + exchange(following) - exchange(both)
+        return less(wait, saved, max(end, exchange(both), sparse + selection(both)), exact)
+
+    return costs.merge_in_turn(len(ready), merges)
+
+
+def omgs_planned(model: Model, phase: int) -> Buckets:
+    part = costs.taking_part(model, phase)
+    groups = omgs_groups(
+        costs.ready_times(model, part),
+        lambda group: costs.encode(model, [part[i] for i in group]),
+        lambda group: costs.exchange(model, [part[i] for i in group], phase),
+        exact=True,
+    )
+    return costs.as_buckets(part, groups)
+
+
+OMGS_SMALL: dict[int, Line] = {2: (1.6e-3, 1.0e-8), 4: (2.7e-3, 1.3e-8), 8: (4.0e-3, 1.5e-8), 16: (1.7e-3, 1.7e-8)}
+OMGS_LARGE: dict[int, Line] = {2: (4.4e-3, 5.8e-9), 4: (5.6e-3, 7.4e-9), 8: (7.68e-3, 8.2e-9), 16: (2.1e-3, 1.7e-8)}
+
+
+def omgs_published(model: Model, phase: int, backward_s: float, selection_s: float, density: float) -> Buckets:
+    part = costs.taking_part(model, phase)
+
+    def elements(group: Group) -> int:
+        return sum(model.gradients[part[i]].numel for i in group)
+
+    def selection(group: Group) -> float:
+        return selection_s * elements(group) * math.log2(max(elements(group), 1))
+
+    def exchange(group: Group) -> float:
+        received = 4 * density * elements(group) * model.world
+        less(received, 2**20, 2**20, exact=False)
+        a, b = line_for(OMGS_SMALL if received < 2**20 else OMGS_LARGE, model.world)
+        return 2 * (a + b * received)
+
+    return costs.as_buckets(
+        part, omgs_groups(costs.ready_by_elements(model, part, backward_s), selection, exchange, exact=False)
+    )
+
+
+# ---- FGBuff ----
+
+
+def fgbuff_planned(model: Model, phase: int, first_count: int) -> Buckets:
+    """The first bucket saves start-ups worth the wait for it; each further one fills while the one before is sent; what
+    backward cannot hide goes together."""
+    part = costs.taking_part(model, phase)
+    ready = costs.ready_times(model, part)
+    n = len(part)
+    if n == 0:
+        return []
+    worth = [k for k in range(2, n) if (k - 1) * costs.startup(model) >= ready[k - 1]]
+    groups = [list(range(min([*worth, first_count, n])))]
+    while (begin := groups[-1][-1] + 1) < n:
+        engine = link = 0.0
+        for group in groups:
+            members = [part[i] for i in group]
+            engine = max(engine, ready[group[-1]]) + costs.encode(model, members)
+            link = max(link, engine) + costs.exchange(model, members, phase)
+        if link >= ready[-1]:
+            groups.append(list(range(begin, n)))
+            break
+        on_its_way = costs.exchange(model, [part[i] for i in groups[-1]], phase)
+        end = begin + 1
+        while end < n:
+            filling = ready[end] - ready[begin - 1] + costs.encode(model, part[begin : end + 1])
+            if filling > on_its_way:
+                break
+            end += 1
+        groups.append(list(range(begin, end)))
+    return costs.as_buckets(part, groups)
