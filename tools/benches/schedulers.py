@@ -81,7 +81,7 @@ def spread(values: Sequence[float], digits: int) -> str:
 
 
 def half_spread(values: Sequence[float]) -> float:
-    """Of the ratios of `values`: how far a median of them may be off, two standard errors, as a share of it. One: 0."""
+    """How far the median of such values may be off: two standard errors, as a share of it; 0 for one value."""
     if len(values) < 2:
         return 0.0
     return 2 * 1.25 * statistics.stdev(values) / len(values) ** 0.5 / statistics.median(values)
@@ -200,7 +200,8 @@ def main(arguments: Sequence[str]) -> int:
             usual = default_length(kind, rate)
             length = Length(*(getattr(options, name) if getattr(options, name) is not None else getattr(usual, name)
                               for name in ("warm_up", "rounds", "steps")))  # fmt: skip
-            print(f"[bench] {kind} at {rate_words(words)}: {', '.join(schedulers)}; {length}", file=sys.stderr)
+            print(f"[bench] {kind} at {rate_words(words)}: {', '.join(schedulers)}; "
+                  f"{length.warm_up} steps to warm up, {length.rounds} rounds of {length.steps}", file=sys.stderr)
             with Hosts(RANKS, words) as hosts:
                 result = run(hosts, kind, schedulers, length, options)
             result |= {"backward_ms": options.backward_ms, "slow_factor": options.slow_factor if options.slow else 1.0, "reference": reference}

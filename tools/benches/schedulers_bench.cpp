@@ -50,7 +50,8 @@ class Options {
  public:
   Options(int argc, char** argv) {
     for (int i = 1; i + 1 < argc; i += 2) texts_[argv[i]] = argv[i + 1];
-    if (argc % 2 == 0) refuse(fmt::format("{} has no value, expected --name value", argv[argc - 1]));
+    if (argc % 2 == 0)
+      refuse(fmt::format("{} has no value, expected --name value", argv[argc - 1]));
     for (const auto& [name, text] : texts_)
       if (!numbers_.contains(name) && name != "--gradients" && name != "--contestants")
         refuse(fmt::format("there is no option {}; see the head of schedulers_bench.cpp", name));
@@ -208,15 +209,18 @@ class Contestant {
 
   // The last step is one that counts.
   void note(size_t round) {
-    for (const auto& [what, value] :
-         {std::pair{"step_ms", step_ms_}, {"exposed_ms", exposed_ms_}, {"encode_ms", encode_ms_},
-          {"exchange_ms", exchange_ms_}, {"decode_ms", decode_ms_}})
+    for (const auto& [what, value] : {std::pair{"step_ms", step_ms_},
+                                      {"exposed_ms", exposed_ms_},
+                                      {"encode_ms", encode_ms_},
+                                      {"exchange_ms", exchange_ms_},
+                                      {"decode_ms", decode_ms_}})
       figures_[what][round].push_back(value);
   }
   // Plans made so far do not count as made while it was timed.
   void end_of_warm_up() { plans_in_warm_up_ = plans_; }
 
-  // Against the mean, where the scheme is dense, and rank against rank. Ends the program where wrong.
+  // Against the mean, where the scheme is dense, and rank against rank. Ends the program where
+  // wrong.
   void check_result(const Bench& bench, const std::vector<float>& mean) const {
     const std::vector<float>& result = bench.values.work;
     uint64_t hash = 14695981039346656037u, least = 0, most = 0, not_zero = 0;
@@ -234,9 +238,10 @@ class Contestant {
     MPI_Allreduce(&hash, &least, 1, MPI_UINT64_T, MPI_MIN, bench.world);
     MPI_Allreduce(&hash, &most, 1, MPI_UINT64_T, MPI_MAX, bench.world);
     if (least != most || not_zero == 0)
-      check(penstock::internal("{}: {} entries are not zero, and hashes of ranks go from {:x} to "
-                               "{:x}, expected the same result on every rank",
-                               name_, not_zero, least, most));
+      check(
+          penstock::internal("{}: {} entries are not zero, and hashes of ranks go from {:x} to "
+                             "{:x}, expected the same result on every rank",
+                             name_, not_zero, least, most));
   }
 
   json told() const {
@@ -290,7 +295,7 @@ class Contestant {
   uint64_t steps_ = 0;
   double step_ms_ = 0, exposed_ms_ = 0, encode_ms_ = 0, exchange_ms_ = 0, decode_ms_ = 0;
   std::map<std::string, std::map<size_t, std::vector<double>>> figures_;  // [what][round]
-  std::vector<int> buckets_;                                             // [phase]
+  std::vector<int> buckets_;                                              // [phase]
   std::string layout_;
   json explanation_;
   int plans_ = 0, plans_in_warm_up_ = 0;
