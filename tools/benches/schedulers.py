@@ -2,9 +2,13 @@
 
 Four network namespaces of this machine (needs root), one rank each. The gradients become ready when they do in a real
 backward (resnet50_backward.csv), which is slept; every scheduler has a set of its own in the same processes, and they take
-turns. A step counts from the start of backward to the end of the wait, on the slowest rank; what is exposed is the part
-after the slowest backward. A scheduler's figure in a round is the median of its steps there; ratios are formed within a
-round. encode, exchange and decode are rank 0's, summed over buckets, so they overlap with each other and with backward.
+turns, step by step. A step counts from the start of backward to the end of the wait, on the slowest rank; what is exposed is
+the part after the slowest backward. A scheduler's figure in a round is the median of its steps there; ratios are formed
+within a round; +- is two standard errors of their median. encode, exchange and decode are rank 0's, in ms, summed over
+buckets, so they overlap with each other and with backward. "plans" counts new plans: in warm-up, and while it was timed.
+
+Choose --backward-ms and --link so that bytes take nearly as long as backward (200 ms and 300mbit for top-k 1 %): where they
+take much less, every schedule hides them; where they take much more, every schedule that begins early fills the link.
 """
 
 from __future__ import annotations

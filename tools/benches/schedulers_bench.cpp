@@ -322,7 +322,8 @@ void check_results(Bench& bench, const Contestants& contestants) {
 }
 
 void compete(Bench& bench, const Contestants& contestants, const Options& options) {
-  const int warm_up = int(options.number("--warm-up")), steps = int(options.number("--steps"));
+  const int warm_up = int(options.number("--warm-up"));
+  const size_t steps = size_t(options.number("--steps"));
   const size_t rounds = size_t(options.number("--rounds"));
   for (int step = 1; step <= warm_up; ++step) {
     for (const auto& contestant : contestants) contestant->step(bench);
@@ -331,13 +332,13 @@ void compete(Bench& bench, const Contestants& contestants, const Options& option
   }
   for (const auto& contestant : contestants) contestant->end_of_warm_up();
   for (size_t round = 0; round < rounds; ++round) {
-    for (size_t turn = 0; turn < contestants.size(); ++turn) {
-      // Another one begins in every round: none always follows the same one.
-      Contestant& contestant = *contestants[(round + turn) % contestants.size()];
-      for (int step = 0; step < steps; ++step) {
-        contestant.step(bench);
-        contestant.note(round);
-      }
+    // Step by step in turn, so that what else the machine does meets all alike; another one begins
+    // in every pass, so that none always follows the same one.
+    for (size_t turn = 0; turn < contestants.size() * steps; ++turn) {
+      const size_t pass = round * steps + turn / contestants.size();
+      Contestant& contestant = *contestants[(pass + turn) % contestants.size()];
+      contestant.step(bench);
+      contestant.note(round);
     }
     say(bench, fmt::format("round {} of {}", round + 1, rounds));
   }
