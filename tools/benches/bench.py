@@ -8,6 +8,7 @@ schemes      what the stages of a step cost on one rank, for the methods of conf
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
 convergence  schemes against their simulations; alone, with its own options: tools/bench convergence --help
 tune         the best learning rate of every scheme; alone, with its own options: tools/bench tune --help
+schedulers   schedulers against each other on four hosts; alone, with its own options: tools/bench schedulers --help
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
 PARTS = ("overhead", "sets", "plugin-call", "overlap", "kernels", "schemes")
-ALONE = ("convergence", "tune")
+ALONE = ("convergence", "tune", "schedulers")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 

@@ -16,11 +16,11 @@ def bench(*arguments):
 def test_help_shows_no_part_that_cannot_be_named():
     ran = bench("--help")
     assert ran.returncode == 0 and "[]" not in ran.stdout
-    for part in ("overhead", "sets", "plugin-call", "overlap", "kernels", "schemes", "convergence", "tune"):
+    for part in ("overhead", "sets", "plugin-call", "overlap", "kernels", "schemes", "convergence", "tune", "schedulers"):
         assert f"\n{part} " in ran.stdout
 
 
-@pytest.mark.parametrize("part", ["convergence", "tune"])
+@pytest.mark.parametrize("part", ["convergence", "tune", "schedulers"])
 @pytest.mark.parametrize("before", ["--json", "kernels"])
 def test_a_part_with_its_own_options_elsewhere_than_alone_is_refused_with_what_to_do(before, part):
     ran = bench(before, part)
