@@ -15,7 +15,7 @@ using planning::PublishedLink;
 
 // Start-up and seconds per byte of an all-reduce. From the authors' release: 2 to 16 ranks on
 // Ethernet, 8 and 16 on InfiniBand; the other rows are those of a later release that contains it.
-constexpr PublishedLink kEthernet[] = {{2, 2.55e-6, 9.84e-11},   {4, 4.2e-5, 2.06e-10},
+constexpr PublishedLink kEthernet[] = {{2, 2.55e-6, 9.84e-11},  {4, 4.2e-5, 2.06e-10},
                                        {8, 5.23e-4, 8.57e-10},  {16, 9.08e-4, 7.40e-10},
                                        {32, 4.04e-3, 8.64e-10}, {64, 7.04e-3, 9.64e-10}};
 constexpr PublishedLink kInfiniband[] = {{2, 2.55e-6, 9.8e-11},   {4, 4.2e-5, 2.06e-10},
