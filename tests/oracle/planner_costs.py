@@ -1,7 +1,7 @@
 """What the oracles of planners agree on: who takes part, when it is ready, and what a group of gradients costs.
 
-Written from the definitions, each group from the start: nothing is added up as it grows. All functions take gradients as
-indices into the model's list.
+Written from the definitions, each group from the start: nothing is added up as it grows. All functions take gradients
+as indices into the model's list.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def as_buckets(gradients: Sequence[int], groups: Groups) -> Buckets:
 
 
 def merge_in_turn(n: int, merges: Callable[[Groups, int], bool]) -> Groups:
-    """From n groups of one, in order: `merges(groups, i)` says whether group i is joined with the next. Whatever it needs
-    to know it computes from the whole list of groups as it then is."""
+    """From n groups of one, in order: `merges(groups, i)` says whether group i is joined with the next. Whatever it
+    needs to know it computes from the whole list of groups as it then is."""
     groups = [[position] for position in range(n)]
     i = 0
     while i + 1 < len(groups):

@@ -1,7 +1,7 @@
 """Random models for the oracles of planners.
 
-Every time is a multiple of 1/8 and every number small, so that sums and products in double precision are exact: the order
-of additions does not matter, and ties, which are made often, are ties for everyone.
+Every time is a multiple of 1/8 and every number small, so that sums and products in double precision are exact: the
+order of additions does not matter, and ties, which are made often, are ties for everyone.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ def line_for(table: dict[int, Line], ranks: int) -> Line:
     if low == high:
         return table[low]
     weight = (high - ranks) / (high - low)
-    return tuple(weight * a + (1 - weight) * b for a, b in zip(table[low], table[high], strict=True))  # type: ignore[return-value]
+    return (weight * table[low][0] + (1 - weight) * table[high][0],
+            weight * table[low][1] + (1 - weight) * table[high][1])
 
 
 def mgwfbp_published(model: Model, phase: int, network: str, backward_s: float) -> Buckets:

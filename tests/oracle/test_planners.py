@@ -11,8 +11,8 @@ import pytest
 from . import planner_costs as costs
 from . import planners
 from .planner_models import random_model
-from .planner_probe import (FLAT, GATHER, GIVEN_BUCKETS, MEASURED, READY, SET_COMPLETE, Link, Model, PlannerProbe, Refused,
-                            dense)
+from .planner_probe import (FLAT, GATHER, GIVEN_BUCKETS, MEASURED, READY, SET_COMPLETE, Link, Model, PlannerProbe,
+                            Refused, dense)
 from .planners import Undecided
 
 N_MODELS = 1500
@@ -95,7 +95,8 @@ def large_model(draw: random.Random) -> Model:
     """Layers of sizes that occur, so that published seconds and bytes meet decisions that go either way."""
     sizes = [draw.choice((64, 512, 2048, 36_864, 589_824, 2_359_296, draw.randrange(1, 5_000_000)))
              for _ in range(draw.randint(1, 24))]
-    model = Model([dense(f"g{i}", size) for i, size in enumerate(sizes)], world=draw.choice((1, 2, 3, 8, 16, 24, 64, 90)))
+    model = Model([dense(f"g{i}", size) for i, size in enumerate(sizes)])
+    model.world = draw.choice((1, 2, 3, 8, 16, 24, 64, 90))
     for gradient in model.gradients:
         gradient.ready_us = draw.random()  # not to be looked at
     model.links = [Link(draw.random(), draw.random())]
@@ -137,7 +138,8 @@ def test_omgs_with_published_constants(probe: PlannerProbe) -> None:
 
 
 def test_the_probe_carries_what_it_is_given(probe: PlannerProbe) -> None:
-    model = Model([dense("a", 25, ready_us=40.0), dense("b", 25, ready_us=10.0)], links=[Link(5.0, 1.0)], flags=MEASURED)
+    model = Model([dense("a", 25, ready_us=40.0), dense("b", 25, ready_us=10.0)], flags=MEASURED)
+    model.links = [Link(5.0, 1.0)]
     assert probe.plan("syncea", model).exposed_us == 205.0
     model.gradients[0].candidates[0].combine = model.gradients[1].candidates[0].combine = GATHER
     model.world = 4
