@@ -4,6 +4,7 @@
 #include "core/base/bytes.hpp"
 #include "core/base/hash.hpp"
 #include "core/pipeline/engine.hpp"
+#include "core/pipeline/link_line.hpp"
 #include "core/pipeline/runtime.hpp"
 #include "core/pipeline/set.hpp"
 #include "core/tensor/elements.hpp"
@@ -207,42 +208,13 @@ Status Set::observe() {
   return {};
 }
 
-// Time of a message = alpha + beta * bytes, from a small and a large sum; the median of a few.
+// The line of rank 0 counts: only it plans, and its scheduler is the only one that reads this.
 Status Set::measure_links() {
-  constexpr uint64_t kSmall = 16, kLarge = 1u << 18;  // elements
-  constexpr int kRepeats = 5;
-  Buffer data(kLarge * sizeof(float));
-  const auto median = [&](uint64_t count, double& median_us) -> Status {
-    std::vector<double> times;
-    for (int i = 0; i < kRepeats; ++i) {
-      penstock_message message{};
-      message.struct_size = sizeof message;
-      message.pattern = PENSTOCK_ALL_REDUCE;
-      message.reduction = PENSTOCK_REDUCE_SUM;
-      message.dtype = PENSTOCK_FLOAT32;
-      message.send = message.receive = data.data();
-      message.count = count;
-      message.deadline_us = limit_us;
-      message.tag = kTagBetweenSteps;
-      const uint64_t start = now_us();
-      PENSTOCK_TRY(communication->exchange_and_wait(channel, message));
-      times.push_back(double(now_us() - start));
-    }
-    std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
-    median_us = times[kRepeats / 2];
-    return {};
-  };
   const Traffic before = traffic();
-  double small = 0, large = 0;
-  PENSTOCK_TRY(median(kSmall, small));
-  PENSTOCK_TRY(median(kLarge, large));
+  PENSTOCK_ASSIGN(const LinkFacts link,
+                  measure_link(*communication, *channel, limit_us, kTagBetweenSteps));
   // What measuring took is not the training's traffic.
   traffic_at_start_ += traffic() - before;
-  LinkFacts link;
-  link.beta_us_per_byte =
-      std::max(0.0, (large - small) / double((kLarge - kSmall) * sizeof(float)));
-  link.alpha_us = std::max(0.0, small - link.beta_us_per_byte * double(kSmall * sizeof(float)));
-  // The line of rank 0 counts: only it plans, and its scheduler is the only one that reads this.
   links_ = {link};
   return {};
 }
