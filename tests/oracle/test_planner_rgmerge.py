@@ -10,13 +10,13 @@ from .planner_models import measured_model
 from .planner_probe import Model, PlannerProbe
 
 
-def end_of(model: Model, buckets: list[list[int]], phase: int) -> float:
+def end_of(model: Model, buckets: list[list[int]], phase: int, caution: float) -> float:
     """When the last bucket is decoded: one engine encodes, one link carries, bucket after bucket."""
     members = costs.taking_part(model, phase)
     ready = dict(zip(members, costs.ready_times(model, members), strict=True))
     engine = link = decode = 0.0
     for bucket in buckets:
-        engine = max(engine, *(ready[number] for number in bucket)) + costs.encode(model, bucket)
+        engine = max(engine, *(ready[number] for number in bucket)) + caution * costs.encode(model, bucket)
         link = max(link, engine) + costs.exchange(model, bucket, phase)
         decode = costs.decode(model, bucket)
     return link + decode
@@ -36,7 +36,8 @@ def test_no_cut_of_few_gradients_ends_sooner(probe: PlannerProbe) -> None:
     source = random.Random(11)
     for _ in range(2000):
         model = measured_model(source, 7)
-        plan = probe.plan("rgmerge", model)
+        caution = source.choice([1.0, 1.5, 3.0])
+        plan = probe.plan("rgmerge", model, caution=caution)
         for phase in range(model.period):
             members = costs.taking_part(model, phase)
             planned = plan.gradients(phase)
@@ -45,27 +46,28 @@ def test_no_cut_of_few_gradients_ends_sooner(probe: PlannerProbe) -> None:
                 continue
             places = range(1, len(members))
             best = min(
-                end_of(model, cut(members, set(ends)), phase)
+                end_of(model, cut(members, set(ends)), phase, caution)
                 for count in range(len(members))
                 for ends in itertools.combinations(places, count)
             )
-            assert end_of(model, planned, phase) == best, model
+            assert end_of(model, planned, phase, caution) == best, model
 
 
 def test_no_random_cut_of_many_gradients_ends_sooner(probe: PlannerProbe) -> None:
     source = random.Random(12)
     for _ in range(100):
         model = measured_model(source, 60)
-        plan = probe.plan("rgmerge", model)
+        caution = source.choice([1.0, 1.5, 3.0])
+        plan = probe.plan("rgmerge", model, caution=caution)
         for phase in range(model.period):
             members = costs.taking_part(model, phase)
             if not members:
                 continue
-            planned = end_of(model, plan.gradients(phase), phase)
+            planned = end_of(model, plan.gradients(phase), phase, caution)
             for _ in range(40):
                 rate = source.random()
                 ends = {place for place in range(1, len(members)) if source.random() < rate}
-                assert planned <= end_of(model, cut(members, ends), phase)
+                assert planned <= end_of(model, cut(members, ends), phase, caution)
 
 
 def test_the_same_model_gives_the_same_plan(probe: PlannerProbe) -> None:

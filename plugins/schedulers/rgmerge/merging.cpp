@@ -93,8 +93,12 @@ class GrowingBucket {
 
 class Search {
  public:
-  Search(const penstock_model& model, uint32_t phase)
-      : model_(model), phase_(phase), units_(units_of(model, phase)), ways_(units_.size() + 1) {}
+  Search(const penstock_model& model, uint32_t phase, double caution)
+      : model_(model),
+        phase_(phase),
+        caution_(caution),
+        units_(units_of(model, phase)),
+        ways_(units_.size() + 1) {}
 
   std::vector<std::vector<uint64_t>> best() {
     if (units_.empty()) return {};
@@ -112,7 +116,7 @@ class Search {
       for (uint32_t before = 0; before < ways_[begin].size(); ++before) {
         const Way& prefix = ways_[begin][before];
         Way way{0, 0, prefix.n_buckets + 1, begin, before};
-        way.engine_free = std::max(prefix.engine_free, costs.ready) + costs.encode;
+        way.engine_free = std::max(prefix.engine_free, costs.ready) + caution_ * costs.encode;
         way.link_free = std::max(prefix.link_free, way.engine_free) + costs.exchange;
         if (end < units_.size())
           keep(ways_[end], way);
@@ -146,6 +150,7 @@ class Search {
 
   const penstock_model& model_;
   uint32_t phase_;
+  double caution_;
   std::vector<Unit> units_;
   std::vector<std::vector<Way>> ways_;  // per length of prefix
   Way best_;
@@ -154,8 +159,9 @@ class Search {
 
 }  // namespace
 
-std::vector<std::vector<uint64_t>> merged_buckets(const penstock_model& model, uint32_t phase) {
-  return Search(model, phase).best();
+std::vector<std::vector<uint64_t>> merged_buckets(const penstock_model& model, uint32_t phase,
+                                                  double caution) {
+  return Search(model, phase, caution).best();
 }
 
 }  // namespace rgmerge

@@ -40,6 +40,11 @@ class Rgmerge {
           .at_most(1000000)
           .unit("looks")
           .summary("looks in a row, of profile_steps each, in which it must have left it"),
+      sdk::real_option("caution", 1.5)
+          .at_least(1)
+          .at_most(100)
+          .unit("factor")
+          .summary("encoding is planned with this many times its measured time"),
       sdk::integer_option("unmeasured_count", 16)
           .at_least(1)
           .unit("gradients")
@@ -48,6 +53,7 @@ class Rgmerge {
   explicit Rgmerge(const sdk::Options& values)
       : profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))),
         unmeasured_count_(static_cast<uint64_t>(values.integer("unmeasured_count"))),
+        caution_(values.real("caution")),
         expectation_(values.real("replan_factor"),
                      static_cast<uint64_t>(values.integer("replan_looks"))) {}
 
@@ -85,7 +91,7 @@ class Rgmerge {
   Buckets buckets_of(const penstock_model& model, uint32_t phase) const {
     if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0) return planning::units(model, phase);
     if (!is_measured(model)) return planning::buckets_by_count(model, phase, unmeasured_count_);
-    return rgmerge::merged_buckets(model, phase);
+    return rgmerge::merged_buckets(model, phase, caution_);
   }
 
   // The forecast, and for each merge phase what hides what.
@@ -135,6 +141,7 @@ class Rgmerge {
 
   uint64_t profile_steps_;
   uint64_t unmeasured_count_;
+  double caution_;
   rgmerge::Expectation expectation_;
 };
 

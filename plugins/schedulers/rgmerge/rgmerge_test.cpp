@@ -126,9 +126,22 @@ TEST(Rgmerge, NoCutEndsSooner) {
       const double end = ends(buckets);
       best = best < 0 ? end : std::min(best, end);
     }
-    const planning::Plan plan = plan_of(make_scheduler(PENSTOCK_PLUGIN_FILE), owned);
+    const planning::Plan plan =
+        plan_of(make_scheduler(PENSTOCK_PLUGIN_FILE, {{"caution", 1.0}}), owned);
     EXPECT_EQ(ends(gradients_of(plan)), best) << "model " << repeat;
   }
+}
+
+// The link is free at 30 when the second is ready at 10 and encoded in 20: just in time, measured.
+// With caution it would be late, so what is there by then goes alone.
+TEST(Rgmerge, DoesNotPlanOnEncodingBeingInTimeToTheMicrosecond) {
+  planning::ModelEntries entries = steady(3, 1);
+  entries.gradients[0].ready_us = 0;
+  entries.gradients[1].ready_us = entries.gradients[2].ready_us = 1;
+  for (planning::GradientEntry& gradient : entries.gradients)
+    gradient.candidates[0].encode_per_element_us = 0.2;  // 5 us
+  EXPECT_EQ(counts_of(planned(entries, {{"caution", 1.0}})), (Counts{1, 2}));
+  EXPECT_EQ(counts_of(planned(entries, {{"caution", 1.5}})), (Counts{1, 1, 1}));
 }
 
 TEST(Rgmerge, OfManyGradientsNeighboursStayTogether) {
