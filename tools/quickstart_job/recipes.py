@@ -58,6 +58,9 @@ class Recipe:
         return toml_text.dump(table)
 
 
+# ADTopk's selection alone: which gradients its scheduler keeps dense depends on measured times, and no simulation knows those.
+SELECTION = {"scheme.scheduler": "fusion", "scheme.candidates": ["adtopk"]}
+
 _RECIPES = (
     Recipe("s-sgd", CONF / "s-sgd.toml", "s-sgd (dense)"),
     Recipe("wfbp", CONF / "wfbp.toml", "wfbp"),
@@ -76,9 +79,15 @@ _RECIPES = (
     Recipe("random-k", CONF / "random-k.toml", "random-k 1 %", {"compressor.randomk.density": 0.01}),
     Recipe("chunk-top-k", CONF / "chunk-top-k.toml", "chunk top-k 1 %"),
     Recipe("threshold", CONF / "threshold.toml", "threshold 0.01"),
-    Recipe("adtopk", CONF / "adtopk.toml", "adtopk 1 %"),
-    Recipe("adtopk-plain", CONF / "adtopk.toml", "adtopk plain 1 %", {"compressor.adtopk.mode": "plain"}),
-    Recipe("adtopk-threshold", CONF / "adtopk.toml", "adtopk threshold 1 %", {"compressor.adtopk.mode": "threshold"}),
+    Recipe("adtopk", CONF / "adtopk.toml", "adtopk 1 %", SELECTION, ("scheduler",)),
+    Recipe("adtopk-plain", CONF / "adtopk.toml", "adtopk plain 1 %", SELECTION | {"compressor.adtopk.mode": "plain"}, ("scheduler",)),
+    Recipe(
+        "adtopk-threshold",
+        CONF / "adtopk.toml",
+        "adtopk threshold 1 %",
+        SELECTION | {"compressor.adtopk.mode": "threshold"},
+        ("scheduler",),
+    ),
     Recipe("sign-sgd-majority", CONF / "sign-sgd-majority.toml", "sign-sgd majority", votes=True),
     Recipe("signum", CONF / "signum.toml", "signum", votes=True),
     Recipe("ef-sign", CONF / "ef-sign.toml", "ef-sign"),
