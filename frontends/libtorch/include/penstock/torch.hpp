@@ -58,9 +58,8 @@ class Error : public std::runtime_error {
 // ---- The runtime of this process ----
 
 struct Configuration {
-  std::string
-      config;  // path of a TOML file; empty: PENSTOCK_CONFIG, or else no compression over MPI
-  std::string config_text;  // TOML text instead of a file
+  std::string config = {};       // path of a TOML file; empty: PENSTOCK_CONFIG, or no compression
+  std::string config_text = {};  // TOML text instead of a file
 };
 
 // Opens the runtime and meets the other ranks; collective. Does nothing when it is open, unless a
@@ -88,13 +87,13 @@ std::string report();
 // ---- Training ----
 
 struct Options {
-  std::string scheme;  // TOML text, or the path of a .toml file, instead of the configuration's;
-                       // empty: that one
-  bool sum = false;    // the result is the sum over ranks, not the mean
+  // TOML text, or the path of a .toml file, instead of the configuration's; empty: that one.
+  std::string scheme = {};
+  bool sum = false;              // the result is the sum over ranks, not the mean
   bool check_parameters = true;  // compare the ranks' parameters before the first gradient leaves
   // Whether the optimizer applies momentum. Empty: asked of its options, as torch's SGD, RMSprop,
   // Adam and AdamW have them; an optimizer of your own with momentum says true here.
-  std::optional<bool> momentum;
+  std::optional<bool> momentum = std::nullopt;
 };
 
 // Totals since the optimizer was made; bytes are those of this rank.
