@@ -81,9 +81,9 @@ if(TorchCpu_FOLDER)
 elseif(torch_cpu_candidates)
   list(JOIN torch_cpu_candidates " or " torch_cpu_places)
   string(CONCAT TorchCpu_PROBLEM "there is no libtorch in ${torch_cpu_places}: expected include/torch and, in the same "
-    "folder, lib/libtorch_cpu.so and lib/libc10.so; name torch's folder in PENSTOCK_TORCH")
+    "folder, lib/libtorch_cpu.so and lib/libc10.so. Name torch's folder in PENSTOCK_TORCH")
 else()
-  string(CONCAT TorchCpu_PROBLEM "no libtorch was found; install torch by pip and activate that environment, or name the "
+  string(CONCAT TorchCpu_PROBLEM "no libtorch was found. Install torch by pip and activate that environment, or name the "
     "folder of pip's torch or of the libtorch archive in PENSTOCK_TORCH")
 endif()
 
