@@ -11,6 +11,7 @@
 #include "parameters.hpp"
 #include "slot.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <memory>
@@ -79,7 +80,7 @@ class Exchange {
   std::vector<std::optional<double>> told_rates_;
   bool told_momentum_ = false;
   bool agreed_ = false;
-  bool touched_ = false;
+  std::atomic<bool> touched_ = false;  // set by hooks, on any thread
   std::mutex mutex_;  // of what follows, and of held_: several threads of autograd may begin a step
   Phase phase_ = Phase::idle;
   std::exception_ptr error_;

@@ -1,4 +1,4 @@
-// Stands between the frontend and two functions of the door, whose effect no plugin of this
+// Stands between the frontend and three functions of the door, whose effect no plugin of this
 // repository shows: notes what they are called with and hands it on. The linker takes the program's
 // own functions before those of libpenstock.
 
@@ -12,6 +12,7 @@ namespace penstock::torch::testing {
 struct Told {
   std::vector<double> learning_rates;
   int momentum = 0;
+  int ready = 0;  // gradients handed in
 };
 
 Told& told() {
@@ -30,6 +31,14 @@ penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient
       reinterpret_cast<Function>(dlsym(RTLD_NEXT, "penstock_set_learning_rate"));
   penstock::torch::testing::told().learning_rates.push_back(learning_rate);
   return next(set, gradient, learning_rate);
+}
+
+penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
+                                         const penstock_tensor* tensor, void* stream) {
+  using Function = decltype(&penstock_gradient_ready);
+  static const auto next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "penstock_gradient_ready"));
+  ++penstock::torch::testing::told().ready;
+  return next(set, index, tensor, stream);
 }
 
 penstock_status* penstock_set_momentum(penstock_set* set) {

@@ -210,6 +210,20 @@ TEST(LibtorchOptimizer, WhatSchedulersChangeIsToldWhenAStepBegins) {
   EXPECT_EQ(told().momentum, 1);
 }
 
+TEST(LibtorchOptimizer, GradientsLeaveWhileBackwardRunsOnceTheRanksAgree) {
+  nn::Sequential model = make_model();
+  optim::SGD sgd(model->parameters(), 0.1);
+  DistributedOptimizer optimizer(sgd, model->named_parameters());
+  for (const int ready_after_backward : {0, 4}) {
+    optimizer.zero_grad();
+    told() = {};
+    loss_of(model, own_batch(0)).backward();
+    EXPECT_EQ(told().ready, ready_after_backward);
+    optimizer.step();
+    EXPECT_EQ(told().ready, 4);
+  }
+}
+
 TEST(LibtorchOptimizer, APartOfTheParametersAndAMovedOptimizerTrainToo) {
   nn::Sequential model = make_model();
   optim::SGD sgd(model[2]->parameters(), 0.1);

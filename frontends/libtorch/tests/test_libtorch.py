@@ -124,6 +124,14 @@ def test_an_unknown_compressor_is_refused_on_every_rank(ranks, data, tmp_path):
     assert all('no compressor plugin "topj"; did you mean "topk"?' in line for line in said), said
 
 
+@pytest.mark.parametrize("arguments", ((), ("fork",)), ids=("plainly", "after-a-fork"))
+def test_a_program_may_end_without_shutdown(arguments):
+    done = run_ranks(2, BUILD / "tests/libtorch_leaving_program", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 0 of 2 leaves" in done.stdout and "rank 1 of 2 leaves" in done.stdout
+    assert "error" not in done.stderr, done.stderr
+
+
 def test_a_rank_that_gives_up_leaves_nobody_waiting(data, tmp_path):
     """Rank 1 finds no weights and ends; rank 0 is told, instead of waiting for its gradients."""
     script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then last="{tmp_path}/nowhere/losses"; else last="{tmp_path}/losses"; fi\n'

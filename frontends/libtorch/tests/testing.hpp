@@ -114,6 +114,7 @@ inline void expect_error(std::uint32_t code, const std::string& part,
 struct Told {
   std::vector<double> learning_rates;
   int momentum = 0;
+  int ready = 0;  // gradients handed in
 };
 Told& told();
 
