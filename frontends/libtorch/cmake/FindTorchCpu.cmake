@@ -4,7 +4,7 @@
 #
 # Where it looks, in this order; the first folder with include/torch and lib/libtorch_cpu.so counts:
 #   PENSTOCK_TORCH   a folder, by CMake variable or environment; nothing else is looked at then
-#   the active Python environment (VIRTUAL_ENV), and the environment .venv of this project
+#   the environment .venv of the project that asks, and the active Python environment (VIRTUAL_ENV)
 #
 # Result: TorchCpu_FOUND, TorchCpu_VERSION, TorchCpu_FOLDER, TorchCpu_CXX11_ABI, TorchCpu_PROBLEM (a sentence where it
 # is not found), and the target TorchCpu::TorchCpu.
@@ -20,7 +20,7 @@ function(torch_cpu_folders result)
     return()
   endif()
   set(folders)
-  foreach(environment IN ITEMS "$ENV{VIRTUAL_ENV}" "${CMAKE_SOURCE_DIR}/.venv")
+  foreach(environment IN ITEMS "${CMAKE_SOURCE_DIR}/.venv" "$ENV{VIRTUAL_ENV}")
     if(environment)
       file(GLOB found LIST_DIRECTORIES true "${environment}/lib/python3*/site-packages/torch")
       list(APPEND folders ${found})
