@@ -24,7 +24,7 @@ from page import ROOT, all_blocks, commands_in_text
 
 BUILD = ROOT / "build/release"
 PENSTOCK = BUILD / "bin/penstock"
-LANGUAGES = {"sh", "python", "toml", "cpp", "cmake", "text"}  # cmake: tests/contract builds such a project
+LANGUAGES = {"sh", "python", "toml", "cpp", "cmake", "text"}  # cmake: tests/contract and outside_libtorch build such projects
 
 # What a reader of the page has written before and after a block. `{block}` stands for the block.
 CONTEXT = {
@@ -73,7 +73,8 @@ LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/
 SHELLS = [block for block in all_blocks() if block.language == "sh"]
 PYTHONS = [block for block in all_blocks() if block.language == "python"]
 TOMLS = [block for block in all_blocks() if block.language == "toml"]
-CPPS = [block for block in all_blocks() if block.language == "cpp"]
+# A block called `program` is a whole one: ctest's outside_libtorch builds and runs it.
+CPPS = [block for block in all_blocks() if block.language == "cpp" and block.name != "program"]
 
 
 def clean_environment(home: pathlib.Path) -> dict[str, str]:

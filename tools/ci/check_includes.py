@@ -30,7 +30,7 @@ INCLUDING = CODE - {".py"}
 CORE_ROOMS = ("base", "config", "trace", "plugin", "tensor", "device", "state", "plan", "control", "comm", "pipeline")
 
 # Directories that the build hands to the compiler as include paths.
-INCLUDE_PATHS = ("", "sdk", "sdk/include", "core/include", "tests")
+INCLUDE_PATHS = ("", "sdk", "sdk/include", "core/include", "frontends/libtorch/include", "tests")
 
 # Third-party headers, by prefix, and the only folders that may include them.
 CONFINED = {

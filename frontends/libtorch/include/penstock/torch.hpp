@@ -1,0 +1,179 @@
+// Penstock for C++ programs that train with libtorch: gradients are averaged over the ranks while
+// backward runs, compressed, in the order and at the moments that a scheme chooses.
+//
+//   penstock::torch::init();
+//   torch::optim::SGD sgd(model->parameters(), 0.1);
+//   penstock::torch::DistributedOptimizer optimizer(sgd, model->named_parameters());
+//   penstock::torch::broadcast_parameters(*model);
+//   optimizer.zero_grad(); loss.backward(); optimizer.step();
+//
+// Threads: one thread drives all of this; gradients may be completed on the threads of autograd.
+// Errors: every function throws Error, unless it says otherwise. Collective: every rank makes the
+// call, in the same order as its other collective ones. Tensors are on the CPU. Only names of torch
+// are needed here: this header includes none of its own.
+#ifndef PENSTOCK_TORCH_HPP
+#define PENSTOCK_TORCH_HPP
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace at {
+class Tensor;
+}
+namespace torch {
+template <typename Key, typename Value>
+class OrderedDict;
+namespace nn {
+class Module;
+}
+namespace optim {
+class Optimizer;
+}
+}  // namespace torch
+
+namespace penstock::torch {
+
+// What torch's named_parameters() and named_buffers() give.
+using NamedTensors = ::torch::OrderedDict<std::string, at::Tensor>;
+
+// What could not be done, in one sentence that says what to do. After one that ended a step the run
+// is over: start it again, and load a saved state.
+class Error : public std::runtime_error {
+ public:
+  Error(std::uint32_t code, const std::string& message)
+      : std::runtime_error(message), code_(code) {}
+
+  // The kind, PENSTOCK_INVALID_ARGUMENT (1) and so on, as <penstock/base.h> numbers them.
+  std::uint32_t code() const noexcept { return code_; }
+
+ private:
+  std::uint32_t code_;
+};
+
+// ---- The runtime of this process ----
+
+struct Configuration {
+  std::string config = {};       // path of a TOML file; empty: PENSTOCK_CONFIG, or no compression
+  std::string config_text = {};  // TOML text instead of a file
+};
+
+// Opens the runtime and meets the other ranks; collective. Does nothing when it is open, unless a
+// configuration is given, which is refused then.
+void init(const Configuration& configuration = {});
+
+// Closes the runtime; also done at exit. Does nothing when it is not open. Optimizers made before
+// are of no use after.
+void shutdown();
+
+// Tells the other ranks that this one gives up: all their waits end in an error that carries
+// `reason`. For the place where a program catches what ended its training. Never throws; does
+// nothing when the runtime is not open.
+void give_up(const std::string& reason) noexcept;
+
+bool is_initialized() noexcept;
+std::uint32_t rank();        // of this process in the world, from 0
+std::uint32_t size();        // processes in the world
+std::uint32_t local_rank();  // among the processes of this host
+std::uint32_t local_size();  // processes on this host
+
+// JSON: configuration in force, plugins, plans and counters of the runtime.
+std::string report();
+
+// ---- Training ----
+
+struct Options {
+  // TOML text, or the path of a .toml file, instead of the configuration's; empty: that one.
+  std::string scheme = {};
+  bool sum = false;              // the result is the sum over ranks, not the mean
+  bool check_parameters = true;  // compare the ranks' parameters before the first gradient leaves
+  // Whether the optimizer applies momentum. Empty: asked of its options, as torch's SGD, RMSprop,
+  // Adam and AdamW have them; an optimizer of your own with momentum says true here.
+  std::optional<bool> momentum = std::nullopt;
+};
+
+// Totals since the optimizer was made; bytes are those of this rank.
+struct Counters {
+  std::uint64_t steps;
+  std::uint64_t gradient_bytes;  // uncompressed, of the gradients that took part
+  std::uint64_t payload_bytes;   // handed to the transport
+  std::uint64_t messages;
+  std::uint64_t void_buckets;       // given up for a gradient that was not finite on some rank
+  std::uint64_t wait_us;            // microseconds that step() and synchronize() waited
+  std::uint64_t allocations;        // by the engine after the first two steps; 0 in steady state
+  std::uint64_t moved_bytes;        // sent to other ranks, as often as they left
+  std::uint64_t dense_moved_bytes;  // the same without compression
+};
+
+// Lays the exchange of gradients around an optimizer of torch.
+//
+// Between backward and step() gradients are on their way: they are not to be read then, and
+// changing them is an error. What goes wrong while backward runs is thrown by synchronize() or
+// step(); a second backward before the step throws out of backward itself. Use this object's
+// zero_grad() and step() instead of the optimizer's own; its options, and torch's schedulers of
+// learning rates, are used as ever. Made and destroyed on every rank alike.
+class DistributedOptimizer {
+ public:
+  // Collective. `optimizer`: borrowed, outlives this object; its parameter groups stay as they are.
+  // `named_parameters`: module->named_parameters(), same names and order on every rank; those that
+  // the optimizer does not have are left out. Parameters that require gradients now take part. Each
+  // of them has one place for a hook that runs after its gradient was accumulated, and this object
+  // takes it: a taken one is refused.
+  DistributedOptimizer(::torch::optim::Optimizer& optimizer, const NamedTensors& named_parameters,
+                       const Options& options = {});
+  DistributedOptimizer(DistributedOptimizer&&) noexcept;
+  DistributedOptimizer& operator=(DistributedOptimizer&&) noexcept;
+  // Takes the hooks off; a step in the middle is given up.
+  ~DistributedOptimizer();
+
+  // Waits until every gradient holds the mean over ranks, then lets the optimizer update the
+  // parameters.
+  void step();
+  // The same for a loss that the optimizer asks for: `closure` runs backward and returns the loss,
+  // and gradients are waited for after it. Returns what the optimizer's step returns.
+  at::Tensor step(const std::function<at::Tensor()>& closure);
+
+  // As torch's. Refused between backward and step() or synchronize().
+  void zero_grad(bool set_to_none = true);
+
+  // Waits until every gradient holds the mean, for clipping and the like; step() then takes them as
+  // they are. A parameter that backward did not reach here takes part with zeros, and gets the
+  // other ranks' share.
+  void synchronize();
+
+  // Instead of step(): parameters stay, and what each rank sent goes back into its residuals. On
+  // every rank or none.
+  void skip_step();
+
+  // What compression keeps on this rank (residuals, factors, step index). Every rank saves and
+  // loads its own; a run that loads it goes on bit for bit, given parameters and optimizer as they
+  // were.
+  std::vector<std::uint8_t> save_state();
+  void load_state(const std::vector<std::uint8_t>& state);
+
+  Counters counters() const;
+  std::string report() const;  // JSON: the plan, and counters per gradient and step
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// ---- The same beginning on every rank ----
+
+// Gives every rank the parameters and buffers of `root`, in place; collective.
+void broadcast_parameters(::torch::nn::Module& module, std::uint32_t root = 0);
+void broadcast_parameters(const NamedTensors& tensors, std::uint32_t root = 0);
+
+// Gives every rank the options and the state of the optimizer of `root`, which is torch's own
+// object, not the distributed one; collective. State that the root does not have is dropped
+// elsewhere too.
+void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, std::uint32_t root = 0);
+
+}  // namespace penstock::torch
+
+#endif  // PENSTOCK_TORCH_HPP

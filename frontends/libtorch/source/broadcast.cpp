@@ -1,0 +1,107 @@
+// The same beginning on every rank: parameters and the optimizer's state of one of them.
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/serialize.h>
+
+#include <cstring>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "slot.hpp"
+#include "world.hpp"
+
+namespace penstock::torch {
+namespace {
+
+// One tensor on its way. Addresses are kept by the operation: it is made once and stays.
+struct Sent {
+  at::Tensor target;
+  at::Tensor memory;  // contiguous; the target's own where that is
+  std::vector<std::int64_t> shape;
+  penstock_tensor view{};
+  std::optional<Operation> operation;
+};
+
+void check_root(std::uint32_t root) {
+  if (root >= size())
+    refuse_argument("root is " + std::to_string(root) + ", expected a rank below " +
+                    std::to_string(size()));
+}
+
+void start(Sent& sent, const std::string& name, std::uint32_t root) {
+  const at::Tensor& target = sent.target;
+  if (!target.is_cpu() || target.layout() != at::kStrided)
+    refuse_argument("tensor " + name + " is " + shape_text(target) + " on " +
+                    target.device().str() +
+                    ", expected a dense one on the CPU: the libtorch frontend moves no others yet");
+  sent.memory = target.contiguous();
+  if (const auto dtype = door_dtype(target.scalar_type())) {
+    sent.shape = target.sizes().vec();
+    sent.view = tensor_view(sent.memory.data_ptr(), sent.shape, *dtype);
+  } else {  // bool, complex: as bytes
+    sent.shape = {static_cast<std::int64_t>(sent.memory.nbytes())};
+    sent.view = tensor_view(sent.memory.data_ptr(), sent.shape, PENSTOCK_UINT8);
+  }
+  sent.operation.emplace(start_broadcast(current(), "broadcast." + name, sent.view, root));
+}
+
+using Entries = std::vector<std::pair<std::string, at::Tensor>>;
+
+void broadcast_entries(const Entries& entries, std::uint32_t root) {
+  check_root(root);
+  const at::NoGradGuard without_history;
+  std::vector<Sent> all(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    all[i].target = entries[i].second.detach();
+    start(all[i], entries[i].first, root);
+  }
+  for (Sent& sent : all) {
+    sent.operation->wait();
+    if (!sent.memory.is_same(sent.target)) sent.target.copy_(sent.memory);
+  }
+}
+
+// The text of `root` on every rank; `text` is only looked at there.
+std::string broadcast_text(const std::string& name, std::string text, std::uint32_t root) {
+  std::int64_t length = static_cast<std::int64_t>(text.size());
+  const std::vector<std::int64_t> one{1};
+  start_broadcast(current(), name + ".sz", tensor_view(&length, one, PENSTOCK_INT64), root).wait();
+  text.resize(static_cast<std::size_t>(length));
+  const std::vector<std::int64_t> shape{length};
+  start_broadcast(current(), name + ".t", tensor_view(text.data(), shape, PENSTOCK_UINT8), root)
+      .wait();
+  return text;
+}
+
+}  // namespace
+
+void broadcast_parameters(const NamedTensors& tensors, std::uint32_t root) {
+  Entries entries;
+  for (const auto& item : tensors) entries.emplace_back(item.key(), item.value());
+  broadcast_entries(entries, root);
+}
+
+void broadcast_parameters(::torch::nn::Module& module, std::uint32_t root) {
+  Entries entries;
+  for (const auto& item : module.named_parameters()) entries.emplace_back(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) entries.emplace_back(item.key(), item.value());
+  broadcast_entries(entries, root);
+}
+
+void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, std::uint32_t root) {
+  check_root(root);
+  const bool is_root = rank() == root;
+  std::ostringstream saved;
+  if (is_root) ::torch::save(optimizer, saved);
+  const std::string received = broadcast_text("optimizer_state", saved.str(), root);
+  if (is_root) return;
+  optimizer.state().clear();
+  std::istringstream stream(received);
+  ::torch::load(optimizer, stream);
+}
+
+}  // namespace penstock::torch

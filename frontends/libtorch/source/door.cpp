@@ -1,0 +1,142 @@
+// The C door as C++ sees it.
+
+#include "door.hpp"
+
+#include <penstock/scheduler.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace penstock::torch {
+
+void check(penstock_status* status) {
+  if (status == nullptr) return;
+  const penstock_str said = penstock_error_message(status);
+  const Error error(penstock_error_code(status), std::string(said.data, said.size));
+  penstock_error_free(status);
+  throw error;
+}
+
+void refuse_argument(const std::string& message) {
+  throw Error(PENSTOCK_INVALID_ARGUMENT, message);
+}
+
+void refuse_moment(const std::string& message) {
+  throw Error(PENSTOCK_FAILED_PRECONDITION, message);
+}
+
+void take_text(void* text, penstock_str part) {
+  static_cast<std::string*>(text)->append(part.data, part.size);
+}
+
+penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape,
+                            std::uint32_t dtype) {
+  penstock_tensor tensor{};
+  tensor.struct_size = sizeof tensor;
+  tensor.data = data;
+  tensor.shape = shape.data();
+  tensor.n_dims = shape.size();
+  tensor.numel = 1;
+  for (const std::int64_t extent : shape) tensor.numel *= static_cast<std::uint64_t>(extent);
+  tensor.dtype = dtype;
+  tensor.device_type = PENSTOCK_DEVICE_CPU;
+  return tensor;
+}
+
+// ---- Sets ----
+
+GradientSet::GradientSet(penstock_runtime* runtime, std::string name,
+                         const std::vector<GradientSpec>& gradients, std::uint32_t flags,
+                         const std::string& scheme)
+    : name_(std::move(name)) {
+  std::vector<penstock_gradient_declaration> declared(gradients.size());
+  std::vector<const penstock_gradient_declaration*> pointers(gradients.size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    penstock_gradient_declaration& one = declared[i];
+    one.struct_size = sizeof one;
+    one.name = view(gradients[i].name);
+    one.shape = gradients[i].shape.data();
+    one.n_dims = gradients[i].shape.size();
+    one.dtype = gradients[i].dtype;
+    one.device_type = PENSTOCK_DEVICE_CPU;
+    one.given_bucket = PENSTOCK_NO_BUCKET;
+    pointers[i] = &one;
+  }
+  penstock_set_declaration declaration{};
+  declaration.struct_size = sizeof declaration;
+  declaration.name = view(name_);
+  declaration.gradients = pointers.data();
+  declaration.n_gradients = pointers.size();
+  declaration.scheme = view(scheme);
+  declaration.flags = flags;
+  check(penstock_set_create(runtime, &declaration, &handle_));
+}
+
+penstock_set* GradientSet::handle() const {
+  if (handle_ == nullptr)
+    refuse_argument("set " + name_ +
+                    " is gone: the runtime was shut down; make the optimizer anew after init()");
+  return handle_;
+}
+
+void GradientSet::destroy() noexcept {
+  penstock_set_destroy(std::exchange(handle_, nullptr));
+}
+
+// ---- Operations ----
+
+Operation::Operation(penstock_runtime* runtime, const penstock_operation_declaration& declaration) {
+  penstock_operation* started = nullptr;
+  check(penstock_operation_submit(runtime, &declaration, &started));
+  handle_.reset(started);
+}
+
+std::vector<std::string> Operation::parts() const {
+  const void* data = nullptr;
+  const std::uint64_t* rows = nullptr;
+  std::uint64_t bytes = 0, n_rows = 0;
+  check(penstock_operation_result(handle_.get(), &data, &bytes, &rows, &n_rows));
+  std::vector<std::string> parts;
+  const char* next = static_cast<const char*>(data);
+  for (std::uint64_t rank = 0; rank < n_rows; ++rank) {
+    parts.emplace_back(next, rows[rank]);
+    next += rows[rank];
+  }
+  return parts;
+}
+
+namespace {
+
+penstock_operation_declaration declaration_of(const std::string& name, std::uint32_t pattern,
+                                              const penstock_tensor& input) {
+  penstock_operation_declaration declaration{};
+  declaration.struct_size = sizeof declaration;
+  declaration.name = view(name);
+  declaration.input = &input;
+  declaration.prescale = declaration.postscale = 1.0;
+  declaration.pattern = pattern;
+  declaration.reduction = PENSTOCK_REDUCE_SUM;
+  return declaration;
+}
+
+}  // namespace
+
+std::vector<std::string> gather_bytes(penstock_runtime* runtime, const std::string& name,
+                                      const std::string& bytes) {
+  std::string own = bytes;
+  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(own.size())};
+  const penstock_tensor input = tensor_view(own.data(), shape, PENSTOCK_UINT8);
+  Operation operation(runtime, declaration_of(name, PENSTOCK_ALL_GATHER, input));
+  operation.wait();
+  return operation.parts();
+}
+
+Operation start_broadcast(penstock_runtime* runtime, const std::string& name,
+                          const penstock_tensor& tensor, std::uint32_t root) {
+  penstock_operation_declaration declaration = declaration_of(name, PENSTOCK_BROADCAST, tensor);
+  declaration.output = &tensor;
+  declaration.root = root;
+  return {runtime, declaration};
+}
+
+}  // namespace penstock::torch

@@ -1,0 +1,99 @@
+// The C door as C++ sees it: statuses become exceptions, handles have owners. Knows nothing of
+// torch.
+#ifndef PENSTOCK_LIBTORCH_DOOR_HPP
+#define PENSTOCK_LIBTORCH_DOOR_HPP
+
+#include <penstock/runtime.h>
+#include <penstock/torch.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::torch {
+
+// Throws Error for a status that a call gave, and frees it. Null is success.
+void check(penstock_status* status);
+
+// What is wrong on this rank alone: an argument, or the moment of a call.
+[[noreturn]] void refuse_argument(const std::string& message);
+[[noreturn]] void refuse_moment(const std::string& message);
+
+// A view of text that lives as long as `text`.
+inline penstock_str view(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+// A sink for penstock_*_report and what it gives.
+void take_text(void* text, penstock_str part);
+
+struct GradientSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::uint32_t dtype;
+};
+
+// A view of contiguous memory of the host; `shape` is borrowed.
+penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape,
+                            std::uint32_t dtype);
+
+// The gradients of one optimizer. Calls come from one thread at a time, but for gradient_ready.
+class GradientSet {
+ public:
+  // Collective.
+  GradientSet(penstock_runtime* runtime, std::string name,
+              const std::vector<GradientSpec>& gradients, std::uint32_t flags,
+              const std::string& scheme);
+  ~GradientSet() { destroy(); }
+  GradientSet(const GradientSet&) = delete;
+  GradientSet& operator=(const GradientSet&) = delete;
+
+  const std::string& name() const { return name_; }
+
+  // Calls a function of the door with the set and `arguments`. Throws what it says, and for a set
+  // that is gone.
+  template <typename Function, typename... Arguments>
+  void call(Function function, Arguments... arguments) const {
+    check(function(handle(), arguments...));
+  }
+
+  // Ends the set; twice is fine.
+  void destroy() noexcept;
+
+ private:
+  penstock_set* handle() const;
+
+  std::string name_;
+  penstock_set* handle_ = nullptr;
+};
+
+// A named operation under way; the memory that it was given stays until it is released.
+class Operation {
+ public:
+  Operation(penstock_runtime* runtime, const penstock_operation_declaration& declaration);
+
+  void wait() { check(penstock_operation_wait(handle_.get())); }
+
+  // After wait(), of a gather: what each rank gave.
+  std::vector<std::string> parts() const;
+
+ private:
+  struct Release {
+    void operator()(penstock_operation* operation) const { penstock_operation_release(operation); }
+  };
+  std::unique_ptr<penstock_operation, Release> handle_;
+};
+
+// The same bytes from everybody: what each rank gave, in the order of ranks. Collective.
+std::vector<std::string> gather_bytes(penstock_runtime* runtime, const std::string& name,
+                                      const std::string& bytes);
+
+// Starts sending what `tensor` shows on `root` into what it shows elsewhere. Collective.
+Operation start_broadcast(penstock_runtime* runtime, const std::string& name,
+                          const penstock_tensor& tensor, std::uint32_t root);
+
+}  // namespace penstock::torch
+
+#endif  // PENSTOCK_LIBTORCH_DOOR_HPP

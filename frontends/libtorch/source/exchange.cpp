@@ -1,0 +1,267 @@
+// The gradients of one optimizer between backward and update.
+
+#include "exchange.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/optim/optimizer.h>
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "first_step.hpp"
+#include "world.hpp"
+
+namespace penstock::torch {
+namespace {
+
+namespace impl = ::torch::autograd::impl;
+
+// The parameter must not keep the exchange alive.
+class Hook final : public ::torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(const std::shared_ptr<Exchange>& exchange, std::size_t number)
+      : exchange_(exchange), number_(number) {}
+
+  void operator()(const at::Tensor&) override {
+    if (const auto exchange = exchange_.lock()) exchange->on_gradient(number_);
+  }
+
+ private:
+  std::weak_ptr<Exchange> exchange_;
+  std::size_t number_;
+};
+
+// The TOML text of a scheme: text as it is, or the contents of a file that ends in .toml.
+std::string scheme_text(const std::string& scheme) {
+  const bool is_path = scheme.find('\n') == std::string::npos && scheme.ends_with(".toml");
+  if (!is_path) return scheme;
+  std::ifstream file(scheme, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file)
+    refuse_argument("scheme is the path " + scheme +
+                    ", which cannot be read; give an existing file or TOML text");
+  return text.str();
+}
+
+}  // namespace
+
+Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& named,
+                   const Options& options)
+    : optimizer_(optimizer),
+      options_(options),
+      named_(name_parameters(optimizer, named)),
+      n_parameters_(count_parameters(optimizer)) {
+  std::vector<GradientSpec> specs;
+  for (const NamedParameter& one : named_) {
+    if (!one.tensor.requires_grad()) continue;
+    slots_.emplace_back(slots_.size(), one.name, one.tensor, one.group);
+    specs.push_back(slots_.back().spec());
+  }
+  check_hook_places();  // before the others are met
+  told_momentum_ = options_.momentum.value_or(has_momentum(optimizer));
+  std::uint32_t flags = PENSTOCK_SET_TELLS_OUTCOME;
+  if (told_momentum_) flags |= PENSTOCK_SET_OPTIMIZER_MOMENTUM;
+  if (options_.sum) flags |= PENSTOCK_SET_SUM;
+  set_ = create_set(specs, flags, scheme_text(options_.scheme));
+  tell_options();
+}
+
+Exchange::~Exchange() {
+  detach();
+  set_->destroy();
+}
+
+// ---- hooks ----
+
+void Exchange::attach(const std::shared_ptr<Exchange>& exchange) {
+  for (Slot& slot : exchange->slots_) {
+    auto hook = std::make_unique<Hook>(exchange, exchange->hooks_.size());
+    exchange->hooks_.push_back(hook.get());
+    impl::set_post_acc_grad_hooks(slot.parameter, std::move(hook));
+  }
+}
+
+void Exchange::check_hook_places() const {
+  for (const Slot& slot : slots_) {
+    if (impl::post_acc_grad_hooks(slot.parameter) != nullptr)
+      refuse_moment(
+          "parameter " + slot.name +
+          " has a hook already that runs after its gradient was accumulated, and a tensor "
+          "has one place for it; destroy the DistributedOptimizer that had the parameter "
+          "before, or take the other hook off");
+  }
+}
+
+void Exchange::detach() {
+  for (std::size_t i = 0; i < hooks_.size(); ++i) {
+    // Somebody may have put his own in its place since.
+    if (impl::post_acc_grad_hooks(slots_[i].parameter).get() == hooks_[i])
+      impl::set_post_acc_grad_hooks(slots_[i].parameter, nullptr);
+  }
+  hooks_.clear();
+}
+
+void Exchange::on_gradient(std::size_t number) {
+  Slot& slot = slots_[number];
+  if (slot.reached)
+    refuse_moment(
+        "Gradients were computed more than once before call to step(), that of " + slot.name +
+        " first. The libtorch frontend does not accumulate gradients over backward passes "
+        "yet: call step() or synchronize() after each.");
+  slot.check_gradient();
+  touched_ = true;
+  slot.reached = true;
+  if (agreed_) {
+    submit(slot);
+    return;
+  }
+  slot.note();
+  const std::lock_guard lock(mutex_);
+  held_.push_back(number);
+}
+
+// Errors are kept for synchronize(): autograd's threads are no place to lose them.
+void Exchange::submit(Slot& slot) {
+  const std::lock_guard lock(mutex_);
+  if (error_ != nullptr) return;
+  try {
+    begin();
+    slot.submit(*set_);
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void Exchange::raise_error() {
+  if (error_ != nullptr) std::rethrow_exception(error_);
+}
+
+// ---- the step ----
+
+// Opens a step if none is open. One that was synchronized but never applied ends as skipped.
+void Exchange::begin() {
+  if (phase_ == Phase::open) return;
+  end(false);
+  tell_options();
+  phase_ = Phase::open;
+}
+
+// What schedulers of the learning rate and a loaded optimizer may have changed.
+void Exchange::tell_options() {
+  if (!told_momentum_ && options_.momentum.value_or(has_momentum(optimizer_))) {
+    set_->call(penstock_set_momentum);
+    told_momentum_ = true;
+  }
+  const auto rates = learning_rates(optimizer_);
+  told_rates_.resize(rates.size());
+  for (const Slot& slot : slots_) {
+    if (slot.group < rates.size() && rates[slot.group] &&
+        rates[slot.group] != told_rates_[slot.group])
+      set_->call(penstock_set_learning_rate, slot.index, *rates[slot.group]);
+  }
+  told_rates_ = rates;
+}
+
+void Exchange::check_groups() const {
+  if (count_parameters(optimizer_) != n_parameters_)
+    refuse_argument(
+        "a DistributedOptimizer takes no further parameter groups; add them to the optimizer "
+        "before "
+        "it is wrapped");
+}
+
+// A parameter that took no part has a gradient now: each rank would train its own.
+void Exchange::check_frozen() const {
+  std::size_t next = 0;
+  for (const NamedParameter& one : named_) {
+    if (next < slots_.size() && slots_[next].parameter.is_same(one.tensor)) {
+      ++next;
+    } else if (one.tensor.requires_grad() && one.tensor.grad().defined()) {
+      refuse_argument("parameter " + one.name +
+                      " did not require gradients when the DistributedOptimizer was made, so that "
+                      "its gradient is not averaged over ranks, and it has one now. Make the "
+                      "DistributedOptimizer anew, on every rank, after requires_grad was set.");
+    }
+  }
+}
+
+// Hands in what backward did not complete, so that all ranks take part in all gradients.
+void Exchange::close_step() {
+  raise_error();
+  check_groups();
+  check_frozen();
+  for (const Slot& slot : slots_) slot.check_untouched();
+  try {
+    if (!agreed_) {
+      if (size() != 1) agree_on_parameters(set_->name(), named_, options_.check_parameters);
+      agreed_ = true;
+    }
+    hand_in_the_rest();
+  } catch (...) {
+    error_ = std::current_exception();
+    throw;
+  }
+}
+
+void Exchange::hand_in_the_rest() {
+  begin();
+  const std::vector<std::size_t> held = std::exchange(held_, {});
+  for (const std::size_t number : held) slots_[number].submit(*set_);
+  for (Slot& slot : slots_) {
+    if (slot.submitted) continue;
+    if (slot.parameter.grad().defined()) {
+      slot.check_gradient();
+      slot.submit(*set_);
+    } else {
+      slot.submit_absent(*set_);
+    }
+  }
+}
+
+void Exchange::synchronize() {
+  const at::NoGradGuard without_history;
+  raise_error();
+  if (phase_ == Phase::synchronized && !touched_) return;
+  close_step();
+  try {
+    set_->call(penstock_wait_all);
+  } catch (...) {
+    error_ = std::current_exception();
+    throw;
+  }
+  for (Slot& slot : slots_) slot.finish();
+  rewind();
+  phase_ = Phase::synchronized;
+}
+
+void Exchange::end(bool applied) {
+  if (phase_ != Phase::synchronized) return;
+  phase_ = Phase::idle;
+  set_->call(penstock_step_end, std::uint32_t{applied});
+}
+
+void Exchange::restart() {
+  if (error_ != nullptr) {
+    error_ = nullptr;
+    phase_ = Phase::idle;
+  } else {
+    if (phase_ == Phase::open) {
+      for (Slot& slot : slots_) slot.forget_given();
+      synchronize();
+    }
+    end(false);
+  }
+  rewind();
+}
+
+void Exchange::rewind() {
+  touched_ = false;
+  held_.clear();
+  for (Slot& slot : slots_) slot.rewind();
+}
+
+}  // namespace penstock::torch

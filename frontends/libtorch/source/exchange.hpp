@@ -1,0 +1,91 @@
+// The gradients of one optimizer between backward and update: hooks, the step protocol with the
+// core, and its errors.
+//
+// A step of the core: begin (first gradient, or synchronize) -> ready ... -> wait -> end(applied).
+// Threads: hooks run on autograd's threads; everything else on the thread that drives the
+// optimizer, while no backward is under way.
+#ifndef PENSTOCK_LIBTORCH_EXCHANGE_HPP
+#define PENSTOCK_LIBTORCH_EXCHANGE_HPP
+
+#include "door.hpp"
+#include "parameters.hpp"
+#include "slot.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace penstock::torch {
+
+class Exchange {
+ public:
+  // Collective. In the first step nothing leaves before the ranks have agreed (see first_step.hpp).
+  Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& named, const Options& options);
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  // Lays a hook upon every parameter, whose place the constructor has found free.
+  static void attach(const std::shared_ptr<Exchange>& exchange);
+
+  // From the hook: backward has completed the gradient of slot `number`.
+  void on_gradient(std::size_t number);
+
+  // Throws what went wrong in hooks. It stays until restart(): the step is lost.
+  void raise_error();
+
+  // Waits until every gradient holds its result. Does nothing when that is so already.
+  void synchronize();
+
+  // Tells the core the outcome of a synchronized step; nothing when there is none.
+  void end(bool applied);
+
+  // Before a state is loaded: a step under way ends as skipped, one that failed is forgotten.
+  void restart();
+
+  // True when a backward has run since the last synchronize.
+  bool touched() const { return touched_; }
+  const GradientSet& set() const { return *set_; }
+
+ private:
+  enum class Phase {
+    idle,         // no step is open
+    open,         // gradients may be handed in
+    synchronized  // all results have arrived; the core waits for the outcome
+  };
+
+  void begin();
+  void submit(Slot& slot);
+  void close_step();
+  void hand_in_the_rest();
+  void tell_options();
+  void check_hook_places() const;
+  void check_groups() const;
+  void check_frozen() const;
+  void rewind();
+  void detach();
+
+  ::torch::optim::Optimizer& optimizer_;
+  const Options options_;
+  const std::vector<NamedParameter> named_;
+  const std::size_t n_parameters_;
+  std::vector<Slot> slots_;
+  std::vector<const void*> hooks_;  // of slots_, as far as they are laid
+  std::vector<std::size_t> held_;   // slots of the first step, in the order of backward
+  std::shared_ptr<GradientSet> set_;
+  std::vector<std::optional<double>> told_rates_;
+  bool told_momentum_ = false;
+  bool agreed_ = false;
+  std::atomic<bool> touched_ = false;  // set by hooks, on any thread
+  std::mutex mutex_;  // of what follows, and of held_: several threads of autograd may begin a step
+  Phase phase_ = Phase::idle;
+  std::exception_ptr error_;
+};
+
+}  // namespace penstock::torch
+
+#endif  // PENSTOCK_LIBTORCH_EXCHANGE_HPP

@@ -1,0 +1,128 @@
+// One parameter's gradient on its way to the core and back.
+
+#include "slot.hpp"
+
+#include <ATen/Functions.h>
+
+#include <sstream>
+#include <utility>
+
+namespace penstock::torch {
+
+std::optional<std::uint32_t> door_dtype(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return PENSTOCK_FLOAT32;
+    case at::kHalf:
+      return PENSTOCK_FLOAT16;
+    case at::kBFloat16:
+      return PENSTOCK_BFLOAT16;
+    case at::kDouble:
+      return PENSTOCK_FLOAT64;
+    case at::kChar:
+      return PENSTOCK_INT8;
+    case at::kByte:
+      return PENSTOCK_UINT8;
+    case at::kShort:
+      return PENSTOCK_INT16;
+    case at::kInt:
+      return PENSTOCK_INT32;
+    case at::kLong:
+      return PENSTOCK_INT64;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.scalar_type() << ' ' << tensor.sizes();
+  return text.str();
+}
+
+Slot::Slot(std::uint64_t index, std::string name, at::Tensor parameter, std::size_t group)
+    : index(index), name(std::move(name)), parameter(std::move(parameter)), group(group) {
+  if (!this->parameter.is_cpu())
+    refuse_argument(
+        "parameter " + this->name + " is on " + this->parameter.device().str() +
+        ", expected the CPU: the libtorch frontend exchanges nothing else yet; move the "
+        "module there with module->to(torch::kCPU) before the optimizer is made");
+  const auto dtype = door_dtype(this->parameter.scalar_type());
+  if (!dtype)
+    refuse_argument("gradient " + this->name + ": element type of " + shape_text(this->parameter) +
+                    " is not supported");
+  dtype_ = *dtype;
+  shape_ = this->parameter.sizes().vec();
+}
+
+void Slot::check_gradient() const {
+  const at::Tensor& gradient = parameter.grad();
+  if (gradient.requires_grad())
+    refuse_moment("gradient " + name +
+                  " records history (create_graph), which cannot be averaged over ranks");
+  if (gradient.layout() != at::kStrided)
+    refuse_argument("gradient " + name +
+                    " is sparse, which the libtorch frontend does not exchange yet; make it dense, "
+                    "for an embedding with EmbeddingOptions(...).sparse(false)");
+}
+
+void Slot::note() {
+  given_ = parameter.grad();
+  given_version_ = given_._version();
+}
+
+void Slot::check_untouched() const {
+  if (!given_.defined()) return;
+  if (given_.is_same(parameter.grad()) && given_._version() == given_version_) return;
+  refuse_moment(
+      "gradient " + name +
+      " was changed after loss.backward() and before optimizer.step(), while it was on its way to "
+      "the other ranks. This is prohibited as it can cause a race condition. To clip or change "
+      "averaged gradients: optimizer.synchronize(), change them, then optimizer.step().");
+}
+
+void Slot::submit(const GradientSet& set) {
+  load(parameter.grad());
+  note();
+  submitted = true;
+  const penstock_tensor view = tensor_view(wire_.data_ptr(), shape_, dtype_);
+  set.call(penstock_gradient_ready, index, &view, nullptr);
+}
+
+void Slot::submit_absent(const GradientSet& set) {
+  parameter.mutable_grad() = at::zeros_like(parameter).detach();
+  load(parameter.grad());
+  note();
+  submitted = true;
+  const penstock_tensor view = tensor_view(wire_.data_ptr(), shape_, dtype_);
+  set.call(penstock_gradient_absent, index, &view);
+}
+
+void Slot::load(const at::Tensor& gradient) {
+  if (gradient.sizes() != at::IntArrayRef(shape_) || door_dtype(gradient.scalar_type()) != dtype_ ||
+      !gradient.is_cpu())
+    refuse_argument("gradient " + name + " is " + shape_text(gradient) + " on " +
+                    gradient.device().str() +
+                    ", but the parameter had another shape, element type "
+                    "or device when the DistributedOptimizer was made; make it anew on every rank");
+  gradient_ = wire_ = gradient;
+  if (gradient.is_contiguous()) return;
+  if (!staging_.defined()) staging_ = at::empty(at::IntArrayRef(shape_), gradient.options());
+  staging_.copy_(gradient);
+  wire_ = staging_;
+}
+
+void Slot::finish() {
+  if (!wire_.is_same(gradient_)) gradient_.copy_(wire_);
+  if (!parameter.grad().is_same(gradient_)) parameter.mutable_grad() = gradient_;
+  rewind();
+}
+
+void Slot::rewind() {
+  gradient_.reset();
+  wire_.reset();
+  given_.reset();
+  reached = submitted = false;
+}
+
+}  // namespace penstock::torch

@@ -1,0 +1,137 @@
+// The runtime of this process: init, shutdown, who this rank is.
+
+#include "world.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace penstock::torch {
+namespace {
+
+constexpr char kNotInitialized[] =
+    "Penstock has not been initialized or was shut down; call penstock::torch::init()";
+
+struct World {
+  penstock_runtime* runtime = nullptr;
+  penstock_topology topology{};
+  ::pid_t owner = 0;
+  // Counts on through a world's life, so that every rank gives the n-th set the same name.
+  std::uint64_t n_sets = 0;
+  // Those that the closing runtime still has to end.
+  std::vector<std::weak_ptr<GradientSet>> sets;
+};
+
+std::recursive_mutex& world_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+World& world() {
+  static World one;
+  return one;
+}
+
+const penstock_topology& topology() {
+  current();
+  return world().topology;
+}
+
+// A forked child has the handle but not the threads: it must not touch the runtime.
+void close_at_exit() {
+  if (world().runtime != nullptr && ::getpid() == world().owner) shutdown();
+}
+
+void open_runtime(const Configuration& configuration) {
+  const std::string_view version(penstock_version().data, penstock_version().size);
+  const std::string frontend = "penstock.libtorch " + std::string(version);
+  penstock_runtime_options options{};
+  options.struct_size = sizeof options;
+  options.config_path = view(configuration.config);
+  options.config_text = view(configuration.config_text);
+  options.frontend = view(frontend);
+  penstock_runtime* opened = nullptr;
+  check(penstock_runtime_open(&options, &opened));
+  penstock_topology found{};
+  found.struct_size = sizeof found;
+  try {
+    check(penstock_runtime_topology(opened, &found));
+  } catch (...) {
+    penstock_runtime_close(opened);
+    throw;
+  }
+  world() = World{opened, found, ::getpid(), 0, {}};
+}
+
+}  // namespace
+
+penstock_runtime* current() {
+  if (world().runtime == nullptr) refuse_moment(kNotInitialized);
+  return world().runtime;
+}
+
+std::shared_ptr<GradientSet> create_set(const std::vector<GradientSpec>& gradients,
+                                        std::uint32_t flags, const std::string& scheme) {
+  penstock_runtime* const runtime = current();
+  const std::string name = "optimizer." + std::to_string(world().n_sets++);
+  auto made = std::make_shared<GradientSet>(runtime, name, gradients, flags, scheme);
+  world().sets.push_back(made);
+  return made;
+}
+
+void init(const Configuration& configuration) {
+  if (!configuration.config.empty() && !configuration.config_text.empty())
+    refuse_argument("init got config and config_text, expected at most one of them");
+  const std::lock_guard lock(world_mutex());
+  if (world().runtime != nullptr) {
+    if (!configuration.config.empty() || !configuration.config_text.empty())
+      refuse_argument(
+          "init was given a configuration but the runtime is open; call shutdown() first");
+    return;
+  }
+  open_runtime(configuration);
+  // Registered after the library was loaded, so that it runs before the library's own end.
+  [[maybe_unused]] static const int registered = std::atexit(close_at_exit);
+}
+
+void shutdown() {
+  const std::lock_guard lock(world_mutex());
+  if (world().runtime == nullptr) return;
+  World closing = std::exchange(world(), World{});
+  for (const auto& weak : closing.sets) {
+    if (const auto set = weak.lock()) set->destroy();
+  }
+  penstock_runtime_close(closing.runtime);
+}
+
+void give_up(const std::string& reason) noexcept {
+  if (world().runtime != nullptr) penstock_abort(world().runtime, view(reason));
+}
+
+bool is_initialized() noexcept {
+  return world().runtime != nullptr;
+}
+
+std::uint32_t rank() {
+  return topology().rank;
+}
+std::uint32_t size() {
+  return topology().size;
+}
+std::uint32_t local_rank() {
+  return topology().local_rank;
+}
+std::uint32_t local_size() {
+  return topology().local_size;
+}
+
+std::string report() {
+  std::string text;
+  check(penstock_runtime_report(current(), &text, take_text));
+  return text;
+}
+
+}  // namespace penstock::torch

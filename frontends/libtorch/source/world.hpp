@@ -1,0 +1,22 @@
+// The one runtime of this process, for the other files of the frontend.
+#ifndef PENSTOCK_LIBTORCH_WORLD_HPP
+#define PENSTOCK_LIBTORCH_WORLD_HPP
+
+#include "door.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock::torch {
+
+// The open runtime; throws before init() and after shutdown().
+penstock_runtime* current();
+
+// Makes the set of the next optimizer, which ends with the runtime at the latest; collective.
+std::shared_ptr<GradientSet> create_set(const std::vector<GradientSpec>& gradients,
+                                        std::uint32_t flags, const std::string& scheme);
+
+}  // namespace penstock::torch
+
+#endif  // PENSTOCK_LIBTORCH_WORLD_HPP

@@ -1,0 +1,143 @@
+"""The libtorch frontend on several ranks: its own checks, and the example against the same training in Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+BUILD = ROOT / "build/release"
+PENSTOCK = BUILD / "bin/penstock"
+DIGITS = BUILD / "bin/penstock-libtorch-digits"
+CHECKS = BUILD / "tests/libtorch_frontend_test"
+STEPS = 12
+# Scheme of conf/ and momentum of SGD: dgc's memory has its own.
+SCHEMES = (("s-sgd", "0.9"), ("topk-residual", "0"), ("dgc", "0"), ("power-sgd", "0.9"))
+
+pytestmark = pytest.mark.skipif(
+    not DIGITS.exists() or not CHECKS.exists(),
+    reason="the libtorch frontend was not built: cmake found no libtorch (its line on frontends/libtorch says why)",
+)
+
+
+def run(*command: str | Path, timeout: float = 120.0, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    environment.update(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT / "frontends/python"), **variables)
+    return subprocess.run(
+        [str(word) for word in command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def run_ranks(ranks: int, *command: str | Path, config: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    """Under `penstock run`, with a scheme of conf/."""
+    chosen = ["--config", ROOT / f"conf/{config}.toml"] if config else []
+    return run(PENSTOCK, "run", "-np", str(ranks), *chosen, "--", *command, **more)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("digits") / "digits.bin"
+    done = run(sys.executable, HERE.parent / "example/export_digits.py", file)
+    assert done.returncode == 0, done.stderr
+    return file
+
+
+@pytest.fixture(scope="module")
+def initial(data: Path) -> Path:
+    """Weights that both programs begin with: those that the example makes of its seed, untrained at rate 0."""
+    file = data.with_name("initial.weights")
+    done = run(DIGITS, "--data", data, "--steps", "1", "--rate", "0", "--weights", file)
+    assert done.returncode == 0, done.stderr
+    return file
+
+
+@pytest.mark.parametrize("ranks", (2, 3))
+def test_the_checks_hold_on_every_rank(ranks):
+    done = run_ranks(ranks, CHECKS, "--gtest_color=no")
+    passed = re.findall(r"\[  PASSED  \] (\d+) tests", done.stdout)
+    assert done.returncode == 0 and len(passed) == ranks, done.stdout[-6000:] + done.stderr[-2000:]
+    assert "SKIPPED" not in done.stdout and int(passed[0]) > 30
+
+
+@pytest.mark.parametrize("ranks", (1, 2, 4))
+def test_training_in_cpp_gives_the_bits_of_training_in_python(ranks, data, initial, tmp_path):
+    trained = [word for name, momentum in SCHEMES for word in ("--train", ROOT / f"conf/{name}.toml", momentum)]
+    python = run_ranks(
+        ranks, sys.executable, HERE / "train_digits.py", "--data", data, "--initial", initial, "--steps", str(STEPS), "--out",
+        tmp_path, *trained,
+    )  # fmt: skip
+    assert python.returncode == 0, python.stdout + python.stderr
+    first_losses = set()
+    for name, momentum in SCHEMES:
+        losses, weights = tmp_path / f"{name}.cpp.json", tmp_path / f"{name}.cpp.weights"
+        cpp = run_ranks(
+            ranks, DIGITS, "--data", data, "--initial", initial, "--steps", str(STEPS), "--momentum", momentum, "--losses",
+            losses, "--weights", weights, config=name,
+        )  # fmt: skip
+        assert cpp.returncode == 0, cpp.stdout + cpp.stderr
+        ours, theirs = json.loads(losses.read_text()), json.loads((tmp_path / f"{name}.json").read_text())
+        assert ours["ranks"] == ranks and len(ours["losses"]) == STEPS
+        assert ours["losses"] == theirs["losses"], name
+        assert weights.read_bytes() == (tmp_path / f"{name}.weights").read_bytes() != initial.read_bytes(), name
+        first_losses.add(ours["losses"][0])
+    assert len(first_losses) == 1  # they began alike
+
+
+def test_the_example_learns_and_shows_it(data, tmp_path):
+    done = run_ranks(2, DIGITS, "--data", data, "--steps", "100", "--losses", tmp_path / "losses.json", config="topk-residual")
+    assert done.returncode == 0, done.stdout + done.stderr
+    losses = json.loads((tmp_path / "losses.json").read_text())["losses"]
+    assert losses[-1] < 0.8 * losses[0]
+    assert "step 100 of 100: loss" in done.stdout and "of the images held out are told right" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    (
+        (["--steps", "0"], 2, "--steps is '0', expected a number of at least 1"),
+        (["--step", "5"], 2, "unknown argument '--step'"),
+        (["--steps"], 2, "--steps needs a value after it"),
+        (["--data", "nowhere.bin"], 1, "nowhere.bin cannot be read; write it with"),
+        (["--data", "README.md"], 1, "README.md is not a file of digits"),
+    ),
+)
+def test_the_example_says_what_is_wrong_with_its_arguments(arguments, code, said):
+    done = run(DIGITS, *arguments)
+    assert done.returncode == code and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_an_unknown_compressor_is_refused_on_every_rank(ranks, data, tmp_path):
+    file = tmp_path / "wrong.toml"
+    file.write_text('[scheme]\ncompressor = "topj"\n')
+    # Told to the program alone: `penstock run` would have refused it before.
+    done = run_ranks(ranks, "env", f"PENSTOCK_CONFIG={file}", DIGITS, "--data", data)
+    said = re.findall(r"^(?:\[\d\] )?penstock-libtorch-digits: (.*)$", done.stderr, re.MULTILINE)
+    assert done.returncode == 1 and len(said) == ranks, done.stderr
+    assert all('no compressor plugin "topj"; did you mean "topk"?' in line for line in said), said
+
+
+@pytest.mark.parametrize("arguments", ((), ("fork",)), ids=("plainly", "after-a-fork"))
+def test_a_program_may_end_without_shutdown(arguments):
+    done = run_ranks(2, BUILD / "tests/libtorch_leaving_program", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 0 of 2 leaves" in done.stdout and "rank 1 of 2 leaves" in done.stdout
+    assert "error" not in done.stderr, done.stderr
+
+
+def test_a_rank_that_gives_up_leaves_nobody_waiting(data, tmp_path):
+    """Rank 1 finds no weights and ends; rank 0 is told, instead of waiting for its gradients."""
+    script = f'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then last="{tmp_path}/nowhere/losses"; else last="{tmp_path}/losses"; fi\n'
+    script += f'exec {DIGITS} --data {data} --steps 20 --initial "$last"\n'
+    (tmp_path / "losses").write_bytes(bytes(4 * (64 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10)))
+    done = run_ranks(2, "bash", "-c", script)
+    assert done.returncode == 1, done.stderr
+    assert "nowhere/losses cannot be read" in done.stderr
+    assert "rank 1 gave the run up" in done.stderr, done.stderr
