@@ -4,14 +4,17 @@
 //   {"scheduler": "fgbuff", "options": {"mode": "planned"}, "model": {...}, "measurements": [...]}
 //   {"buckets": [{"phase": 0, "route": 1, "launch": 1,
 //                 "pieces": [[gradient, first, numel, choice], ...]}, ...],
-//    "messages": [...], "explanation": [...], "exposed_us": 12.5, "decisions": [...]}
+//    "messages": [...], "explanation": [...], "exposed_us": 12.5, "planned_us": 80.1,
+//    "decisions": [...]}
 //
-// "options" and "measurements" may be absent. exposed_us is the forecast of planning::timeline.
+// "options" and "measurements" may be absent. exposed_us is the forecast of planning::timeline,
+// planned_us what the call of plan took.
 // Measurements are shown to the instance after it has planned; a decision is 1 for a new plan,
 // which it is then asked for. A scheduler that refuses answers {"error": "...", "code": N}; a
 // question that cannot be read answers {"error": "..."}. Every question meets a fresh instance.
 //
 // plan_probe finds the plugins in PENSTOCK_PLUGIN_DIRECTORY, or of its own build.
+#include <chrono>
 #include <iostream>
 #include <map>
 #include <planning/timeline.hpp>
@@ -31,10 +34,13 @@ class Probe {
     const Instance<penstock_scheduler> scheduler(plugin.scheduler(), *plugin.module, options);
     const planning::OwnedModel owned(model_from(question.at("model")));
     planning::PlanRecorder recorder;
+    const auto start = std::chrono::steady_clock::now();
     const Outcome outcome =
         take(scheduler.table().plan(scheduler.self(), &owned.model(), recorder.sink()));
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     if (!outcome.ok()) return {{"error", outcome.message}, {"code", outcome.code}};
     json result = json_of(recorder.plan());
+    result["planned_us"] = took.count();
     result["exposed_us"] = planning::exposed_us(recorder.plan(), owned.model());
     if (question.contains("measurements"))
       result["decisions"] = decisions(scheduler, owned.model(), question.at("measurements"));

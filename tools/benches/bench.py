@@ -3,6 +3,7 @@
 overhead     what the runtime adds to direct MPI calls, on 1 and 2 ranks of this machine
 sets         making a set of 20 000 small gradients, and its first step
 plugin-call  a call through a plugin's table against the same function linked statically
+planning     what one call of a scheduler's plan() takes for 320 gradients
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
 schemes      what the stages of a step cost on one rank, for the methods of conf/ that have a goal
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
@@ -27,7 +28,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "sets", "plugin-call", "overlap", "kernels", "schemes")
+PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "kernels", "schemes")
 ALONE = ("convergence", "tune", "schedulers")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
@@ -77,6 +78,14 @@ def plugin_call(rounds: int) -> tuple[dict[str, Any], Rows]:
     build("bench_plugin_call")
     result = run([str(BUILD / "benches/bench_plugin_call"), str(PLUGINS), str(rounds)])
     return result, [("call through a .so, extra over a static call", spread(result["extra_ns"], " ns"), "<= 200 ns")]
+
+
+def plan_times(rounds: int) -> tuple[dict[str, Any], Rows]:
+    planning = importlib.import_module("benches.planning")
+    build("plan_probe", *(f"penstock-scheduler-{name}" for name in planning.SCHEDULERS))
+    result = planning.measure(BUILD / "tests/plan_probe", rounds)
+    goal = "<= 5 ms"
+    return result, [(f"plan of {planning.GRADIENTS} gradients, {name}", spread(times, " ms"), goal) for name, times in result.items()]
 
 
 def overlap(rounds: int) -> tuple[dict[str, Any], Rows]:
@@ -169,7 +178,7 @@ def main() -> None:
     arguments = parse(sys.argv[1:])
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "overlap": overlap, "kernels": kernels, "schemes": schemes}
+    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "kernels": kernels, "schemes": schemes}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)

@@ -30,7 +30,7 @@ class Scheme:
     goal: float | None = None  # compensate and encode, at most so many memcpy
 
     def table(self) -> toml_text.Table:
-        table = {key: value for key, value in toml_text.load(CONF / self.file).items() if key not in ("rule", "switch", "phase")}
+        table = {key: value for key, value in toml_text.load(CONF / self.file).items() if key not in ("rule", "switch", "phase", "scheduler")}
         return toml_text.replaced(table, self.changes)
 
 
@@ -52,7 +52,7 @@ SCHEMES = [
     *_threshold("gaussian-k 0.1 %", "gaussian-k.toml"),
     *_threshold("redsync 0.1 %", "redsync.toml"),
     *_threshold("sidco 0.1 %", "sidco.toml"),
-    Scheme("adtopk", "adtopk.toml"),
+    Scheme("adtopk", "adtopk.toml", {"scheme.scheduler": "fusion", "scheme.candidates": ["adtopk"]}),
     Scheme("ef-sign with residual", "ef-sign.toml", {}, 1.3),
     Scheme("one-bit", "one-bit.toml"),
     Scheme("sign-sgd, majority vote", "sign-sgd-majority.toml"),

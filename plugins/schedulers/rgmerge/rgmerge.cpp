@@ -40,7 +40,7 @@ class Rgmerge {
           .at_most(1000000)
           .unit("looks")
           .summary("looks in a row, of profile_steps each, in which it must have left it"),
-      sdk::real_option("caution", 1.5)
+      sdk::real_option("caution", 4.0)
           .at_least(1)
           .at_most(100)
           .unit("factor")
