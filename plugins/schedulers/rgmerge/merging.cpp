@@ -16,7 +16,7 @@ namespace {
 
 // How many ways to cut a prefix are kept. Few are ever needed: engine and link mostly agree on
 // which is best.
-constexpr size_t kMostWays = 16;
+constexpr size_t kMostWays = 8;
 
 // One way to cut a prefix into buckets.
 struct Way {

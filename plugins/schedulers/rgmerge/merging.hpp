@@ -20,6 +20,6 @@ namespace rgmerge {
 std::vector<std::vector<uint64_t>> merged_buckets(const penstock_model& model, uint32_t phase,
                                                   double caution);
 
-constexpr uint64_t kMostUnits = 384;
+constexpr uint64_t kMostUnits = 192;
 
 }  // namespace rgmerge

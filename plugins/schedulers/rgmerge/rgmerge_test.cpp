@@ -146,8 +146,8 @@ TEST(Rgmerge, DoesNotPlanOnEncodingBeingInTimeToTheMicrosecond) {
 
 TEST(Rgmerge, OfManyGradientsNeighboursStayTogether) {
   const planning::Plan plan = planned(steady(1000, 0));
-  EXPECT_LE(plan.buckets.size(), 384u);
-  EXPECT_GE(plan.buckets.size(), 300u);
+  EXPECT_LE(plan.buckets.size(), 192u);
+  EXPECT_GE(plan.buckets.size(), 150u);
 }
 
 // ---- The explanation ----
