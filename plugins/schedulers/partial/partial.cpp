@@ -53,6 +53,7 @@ class Partial {
   void plan(const penstock_model& model, sdk::PlanSink& sink) {
     const std::string problem = planning::find_problem(model, kRoutes);
     if (!problem.empty()) throw sdk::invalid_argument("scheduler/partial: ", problem);
+    check_dense(model);
     chooses_ = false;
     if (model.n_gradients == 0) return;
     const std::vector<Gradients> buckets = buckets_of(model);
@@ -103,6 +104,24 @@ class Partial {
     for (uint64_t i = 0; i < model.n_gradients; ++i)
       if (partial::dense_choice(*model.gradients[i], dense_) >= 0) return true;
     return false;
+  }
+
+  // Where gradients have candidates, `dense` must be one that can be chosen, or it would do
+  // nothing.
+  void check_dense(const penstock_model& model) const {
+    if (has_choice(model)) return;
+    for (uint64_t i = 0; i < model.n_gradients; ++i) {
+      const penstock_gradient_model& gradient = *model.gradients[i];
+      if (gradient.n_candidates < 2) continue;
+      std::string names;
+      for (uint64_t c = 0; c < gradient.n_candidates; ++c)
+        names += sdk::text(c == 0 ? "" : ", ", "\"", sdk::view(gradient.candidates[c]->compressor),
+                           "\"");
+      throw sdk::invalid_argument(
+          "scheduler/partial: dense is \"", dense_, "\", but the candidates of gradient '",
+          sdk::view(gradient.name), "' are ", names,
+          "; expected one of them, other than the first, which is what compresses");
+    }
   }
 
   // Of every gradient that has a choice, both ways. A candidate that never ran would pass for free.

@@ -150,6 +150,17 @@ TEST(Partial, AsksForPlansUntilItHasChosen) {
   EXPECT_EQ(look(), uint32_t{PENSTOCK_KEEP_PLAN});
 }
 
+TEST(Partial, RefusesADenseThatIsNoCandidate) {
+  const planning::OwnedModel owned(model_of({choosable(9, 8)}));
+  for (const char* name : {"nonee", "adtopk"}) {
+    const SchedulerInstance scheduler = make_scheduler(PENSTOCK_PLUGIN_FILE, {{"dense", name}});
+    planning::PlanRecorder recorder;
+    EXPECT_TRUE(fails_with(
+        scheduler.table().plan(scheduler.self(), &owned.model(), recorder.sink()),
+        PENSTOCK_INVALID_ARGUMENT, "the candidates of gradient 'g' are \"adtopk\", \"none\""));
+  }
+}
+
 TEST(Partial, SaysWhereThereIsNothingToChoose) {
   planning::ModelEntries entries = model_of({planning::dense_gradient("g", 9, 1)});
   const planning::Plan plan = planned(entries);
