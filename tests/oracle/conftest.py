@@ -12,6 +12,6 @@ from .planner_probe import PROGRAM, PlannerProbe
 @pytest.fixture(scope="session")
 def probe() -> Iterator[PlannerProbe]:
     if not PROGRAM.exists():
-        pytest.skip(f"{PROGRAM.name} is not built: ninja -C build/release plan_probe")
+        pytest.fail(f"{PROGRAM.name} is not built; build it: ninja -C build/release plan_probe")
     with PlannerProbe() as running:
         yield running
