@@ -42,16 +42,17 @@ void MeasuredTimes::add_bucket(size_t number, const BucketRun& bucket) {
   // A step's buckets have few compressors, nearly always one.
   struct Calls {
     CompressorInstance* compressor;
+    bool any = false;  // none for gradients that pass through: their lines stay at zero
     double elements = 0, encode_us = 0, decode_us = 0;
   };
   std::vector<Calls> calls;
   double elements = 0;
   for (const ItemRun& item : bucket.items) {
-    lines_[item.compressor->name()];
-    if (item.passes_through || item.rounds.empty()) continue;  // no call: its lines stay at zero
     auto mine = std::find_if(calls.begin(), calls.end(),
                              [&](const Calls& c) { return c.compressor == item.compressor; });
     if (mine == calls.end()) mine = calls.insert(calls.end(), Calls{item.compressor});
+    if (item.passes_through || item.rounds.empty()) continue;
+    mine->any = true;
     mine->elements += double(item.piece.numel);
     elements += double(item.piece.numel);
   }
@@ -71,6 +72,7 @@ void MeasuredTimes::add_bucket(size_t number, const BucketRun& bucket) {
   share_out(bucket.decode_calls, double(bucket.decode_us), &Calls::decode_us);
   for (const Calls& mine : calls) {
     CallLines& lines = lines_[mine.compressor->name()];
+    if (!mine.any) continue;
     lines.encode.add(mine.elements, mine.encode_us);
     lines.decode.add(mine.elements, mine.decode_us);
   }
