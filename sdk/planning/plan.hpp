@@ -50,6 +50,15 @@ inline Bucket whole_gradients(const penstock_model& model, const std::vector<uin
   return bucket;
 }
 
+// How many gradients the buckets of a phase hold, as people read it: "2, 14, 57".
+inline std::string counts_text(const Plan& plan, uint32_t phase) {
+  std::string text;
+  for (const Bucket& bucket : plan.buckets)
+    if (bucket.phase == phase)
+      text += (text.empty() ? "" : ", ") + std::to_string(bucket.pieces.size());
+  return text;
+}
+
 // Records what a scheduler writes. Never refuses anything; must outlive the sink's use.
 class PlanRecorder {
  public:

@@ -87,12 +87,11 @@ class Fgbuff {
     const uint32_t route = model.route == 0 ? uint32_t{PENSTOCK_ROUTE_FLAT} : model.route;
     planning::Plan made;
     for (uint32_t phase = 0; phase < model.period; ++phase) {
-      const Buckets buckets = buckets_of(model, phase);
-      for (const std::vector<uint64_t>& bucket : buckets) {
+      for (const std::vector<uint64_t>& bucket : buckets_of(model, phase)) {
         sink.add_bucket(model, phase, bucket, route, PENSTOCK_LAUNCH_READY);
         made.buckets.push_back(planning::whole_gradients(model, bucket, phase, route));
       }
-      explain(model, made, phase, buckets, sink);
+      explain(model, made, phase, sink);
     }
   }
 
@@ -117,17 +116,14 @@ class Fgbuff {
   }
 
   void explain(const penstock_model& model, const planning::Plan& made, uint32_t phase,
-               const Buckets& buckets, sdk::PlanSink& sink) const {
-    std::string counts;
-    for (const std::vector<uint64_t>& bucket : buckets)
-      counts += (counts.empty() ? "" : ", ") + std::to_string(bucket.size());
+               sdk::PlanSink& sink) const {
     const bool measured = !published_ && (model.flags & PENSTOCK_MODEL_MEASURED) != 0;
     std::string reason = published_ ? "by the published constants" : "nothing is measured yet";
     if (measured)
       reason = sdk::text("forecast: ", planning::timeline(made, model, phase).exposed_us,
                          " us exposed after backward");
-    sink.explain(
-        sdk::text("fgbuff: phase ", phase, ": gradients per bucket ", counts, "; ", reason));
+    sink.explain(sdk::text("fgbuff: phase ", phase, ": gradients per bucket ",
+                           planning::counts_text(made, phase), "; ", reason));
   }
 
   bool published_;

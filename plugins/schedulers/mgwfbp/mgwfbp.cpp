@@ -101,9 +101,6 @@ class MgWfbp {
 
   void explain(const penstock_model& model, const planning::Plan& made, uint32_t phase,
                sdk::PlanSink& sink) const {
-    std::string counts;
-    for (const planning::Bucket& bucket : made.buckets)
-      counts += (counts.empty() ? "" : ", ") + std::to_string(bucket.pieces.size());
     const planning::PublishedLink line = mgwfbp::line_for(constants_, model.world);
     std::string reason = "nothing is measured yet";
     if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0)
@@ -114,8 +111,8 @@ class MgWfbp {
     else if ((model.flags & PENSTOCK_MODEL_MEASURED) != 0)
       reason = sdk::text("forecast: ", planning::timeline(made, model, phase).exposed_us,
                          " us exposed after backward");
-    sink.explain(
-        sdk::text("mgwfbp: phase ", phase, ": gradients per bucket ", counts, "; ", reason));
+    sink.explain(sdk::text("mgwfbp: phase ", phase, ": gradients per bucket ",
+                           planning::counts_text(made, phase), "; ", reason));
   }
 
   bool published_;

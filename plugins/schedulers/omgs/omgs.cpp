@@ -108,9 +108,6 @@ class Omgs {
 
   void explain(const penstock_model& model, const planning::Plan& made, uint32_t phase,
                sdk::PlanSink& sink) const {
-    std::string counts;
-    for (const planning::Bucket& bucket : made.buckets)
-      counts += (counts.empty() ? "" : ", ") + std::to_string(bucket.pieces.size());
     std::string reason = "nothing is measured yet";
     if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0)
       reason = "as the frontend gave them";
@@ -119,7 +116,8 @@ class Omgs {
     else if ((model.flags & PENSTOCK_MODEL_MEASURED) != 0)
       reason = sdk::text("forecast: ", planning::timeline(made, model, phase).exposed_us,
                          " us exposed after backward");
-    sink.explain(sdk::text("omgs: phase ", phase, ": gradients per bucket ", counts, "; ", reason));
+    sink.explain(sdk::text("omgs: phase ", phase, ": gradients per bucket ",
+                           planning::counts_text(made, phase), "; ", reason));
   }
 
   bool published_;

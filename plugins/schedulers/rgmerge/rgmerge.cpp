@@ -98,10 +98,7 @@ class Rgmerge {
   static void explain(const penstock_model& model, const planning::Plan& made, uint32_t phase,
                       sdk::PlanSink& sink) {
     const planning::Timeline times = planning::timeline(made, model, phase);
-    std::string counts;
-    for (const planning::BucketTimes& bucket : times.buckets)
-      counts +=
-          (counts.empty() ? "" : ", ") + std::to_string(made.buckets[bucket.bucket].pieces.size());
+    const std::string counts = planning::counts_text(made, phase);
     if (!is_measured(model)) {
       sink.explain(sdk::text("rgmerge: phase ", phase, ": gradients per buffer ", counts,
                              "; nothing is measured yet"));
