@@ -25,6 +25,16 @@ constexpr uint64_t route_bit(uint32_t route) {
   return uint64_t{1} << route;
 }
 
+// The routes of a scheduler that only says what travels together: each takes a bucket whole.
+constexpr uint64_t kWholeBucketRoutes = route_bit(PENSTOCK_ROUTE_FLAT) |
+                                        route_bit(PENSTOCK_ROUTE_HIERARCHICAL) |
+                                        route_bit(PENSTOCK_ROUTE_SHARD);
+
+// The route that the scheme asks for, or flat where it leaves the choice.
+inline uint32_t whole_bucket_route(const penstock_model& model) {
+  return model.route == 0 ? uint32_t{PENSTOCK_ROUTE_FLAT} : model.route;
+}
+
 // Bytes that a rank hands over for a gradient in a phase, with its configured compressor.
 uint64_t payload_bytes(const penstock_gradient_model& gradient, uint32_t phase);
 

@@ -12,9 +12,7 @@ namespace planning = penstock::planning;
 
 namespace {
 
-constexpr uint64_t kRoutes = planning::route_bit(PENSTOCK_ROUTE_FLAT) |
-                             planning::route_bit(PENSTOCK_ROUTE_HIERARCHICAL) |
-                             planning::route_bit(PENSTOCK_ROUTE_SHARD);
+constexpr uint64_t kRoutes = planning::kWholeBucketRoutes;
 
 struct Sizes {
   uint64_t payload = 0;  // bytes handed over in the phase
@@ -70,7 +68,7 @@ class Fusion {
     const uint64_t limit_bytes = limit(sizes);
     // Given buckets are neither divided nor joined.
     const bool alone = threshold_ == 0 || (model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0;
-    const uint32_t route = model.route == 0 ? uint32_t{PENSTOCK_ROUTE_FLAT} : model.route;
+    const uint32_t route = planning::whole_bucket_route(model);
 
     std::vector<uint64_t> bucket;
     uint64_t bucket_bytes = 0;

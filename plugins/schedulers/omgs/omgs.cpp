@@ -16,9 +16,7 @@ namespace planning = penstock::planning;
 
 namespace {
 
-constexpr uint64_t kRoutes = planning::route_bit(PENSTOCK_ROUTE_FLAT) |
-                             planning::route_bit(PENSTOCK_ROUTE_HIERARCHICAL) |
-                             planning::route_bit(PENSTOCK_ROUTE_SHARD);
+constexpr uint64_t kRoutes = planning::kWholeBucketRoutes;
 
 using Buckets = std::vector<std::vector<uint64_t>>;
 
@@ -82,7 +80,7 @@ class Omgs {
     if (!problem.empty()) throw sdk::invalid_argument("scheduler/omgs: ", problem);
     replanning_.plan_made();
     if (model.n_gradients == 0) return;
-    const uint32_t route = model.route == 0 ? uint32_t{PENSTOCK_ROUTE_FLAT} : model.route;
+    const uint32_t route = planning::whole_bucket_route(model);
     for (uint32_t phase = 0; phase < model.period; ++phase) {
       planning::Plan made;
       for (const std::vector<uint64_t>& bucket : buckets_of(model, phase)) {

@@ -14,9 +14,7 @@ namespace planning = penstock::planning;
 
 namespace {
 
-constexpr uint64_t kRoutes = planning::route_bit(PENSTOCK_ROUTE_FLAT) |
-                             planning::route_bit(PENSTOCK_ROUTE_HIERARCHICAL) |
-                             planning::route_bit(PENSTOCK_ROUTE_SHARD);
+constexpr uint64_t kRoutes = planning::kWholeBucketRoutes;
 
 using Gradients = std::vector<uint64_t>;
 
@@ -182,7 +180,7 @@ class Partial {
     planned.struct_size = sizeof planned;
     planned.pieces = pointers.data();
     planned.n_pieces = pointers.size();
-    planned.route = model.route == 0 ? uint32_t{PENSTOCK_ROUTE_FLAT} : model.route;
+    planned.route = planning::whole_bucket_route(model);
     planned.phase = phase;
     planned.launch = PENSTOCK_LAUNCH_READY;
     sink.add_bucket(planned);

@@ -10,9 +10,7 @@ namespace planning = penstock::planning;
 
 namespace {
 
-constexpr uint64_t kRoutes = planning::route_bit(PENSTOCK_ROUTE_FLAT) |
-                             planning::route_bit(PENSTOCK_ROUTE_HIERARCHICAL) |
-                             planning::route_bit(PENSTOCK_ROUTE_SHARD);
+constexpr uint64_t kRoutes = planning::kWholeBucketRoutes;
 
 class Wfbp {
  public:
@@ -25,7 +23,7 @@ class Wfbp {
     const std::string problem = planning::find_problem(model, kRoutes);
     if (!problem.empty()) throw sdk::invalid_argument("scheduler/wfbp: ", problem);
     if (model.n_gradients == 0) return;
-    const uint32_t route = model.route == 0 ? uint32_t{PENSTOCK_ROUTE_FLAT} : model.route;
+    const uint32_t route = planning::whole_bucket_route(model);
     for (uint32_t phase = 0; phase < model.period; ++phase) {
       const auto units = planning::units(model, phase);
       for (const std::vector<uint64_t>& unit : units)
