@@ -2,9 +2,9 @@
 // logic lives here.
 
 #include "core/base/process.hpp"
-#include "core/pipeline/runtime.hpp"
-#include "core/pipeline/set.hpp"
 #include "core/plugin/c_struct.hpp"
+#include "core/runtime/runtime.hpp"
+#include "core/set/set.hpp"
 
 #include <exception>
 
@@ -122,7 +122,7 @@ penstock_status* penstock_set_create(penstock_runtime* runtime,
   return door(runtime, [&]() -> Status {
     penstock_set_declaration copy{};
     PENSTOCK_TRY(take_struct(declaration, "penstock_set_declaration", copy));
-    PENSTOCK_ASSIGN(auto made, Set::create(*runtime->runtime, copy));
+    PENSTOCK_ASSIGN(auto made, Set::create(runtime->runtime->services(), copy));
     *set = new penstock_set{std::move(made)};
     return {};
   });

@@ -1,7 +1,7 @@
 // Copies of structs that others made, older and newer than ours.
 #include "core/plugin/c_struct.hpp"
 
-#include "core/plugin/needs.hpp"
+#include "core/fit/needs.hpp"
 #include "core/plugin/testing.hpp"
 
 #include <vector>

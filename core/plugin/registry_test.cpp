@@ -1,8 +1,8 @@
 // Scanning, finding, and a whole configuration against the plugins that were found.
 #include "core/plugin/registry.hpp"
 
-#include "core/plugin/fit.hpp"
-#include "core/plugin/resolve.hpp"
+#include "core/fit/resolve.hpp"
+#include "core/fit/rules.hpp"
 #include "core/plugin/testing.hpp"
 
 #include <sys/stat.h>

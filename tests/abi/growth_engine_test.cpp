@@ -1,7 +1,7 @@
 // Plugins that know more than we do, through the real core: found and loaded by its loader,
 // planned, and stepped by its engine over loopback. What they leave zero is cut off; what they set
 // and we do not know is refused before the first step.
-#include "core/pipeline/testing.hpp"
+#include "core/set/testing.hpp"
 
 #include <filesystem>
 

@@ -2,7 +2,7 @@
 // crash, read out of bounds or wrap, and what they accept has sizes that add up in 64 bits. Counts
 // stay true or are beyond every bound: that an array is as long as it says is all that nobody can
 // check.
-#include "core/plugin/needs.hpp"
+#include "core/fit/needs.hpp"
 
 #include <gtest/gtest.h>
 #include <penstock/validate.hpp>

@@ -1,6 +1,6 @@
 // Gathered messages that peers have damaged: the core's reader refuses them by rank, or its
 // payloads lie within what came, and those of the other ranks are as they were sent.
-#include "core/pipeline/wire.hpp"
+#include "core/bucket/wire.hpp"
 
 #include <gtest/gtest.h>
 

@@ -172,7 +172,7 @@ class Contestant {
     declaration.gradients = pointers.data();
     declaration.n_gradients = pointers.size();
     declaration.scheme = penstock::str(scheme_);
-    auto made = penstock::Set::create(runtime, declaration);
+    auto made = penstock::Set::create(runtime.services(), declaration);
     check(made.status());
     set_ = std::move(made.value());
   }

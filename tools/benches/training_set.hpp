@@ -1,8 +1,8 @@
 // A set of gradients over the C++ door, as a frontend would drive it, and small statistics.
 #pragma once
 
-#include "core/pipeline/runtime.hpp"
-#include "core/pipeline/set.hpp"
+#include "core/runtime/runtime.hpp"
+#include "core/set/set.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -73,7 +73,7 @@ class TrainingSet {
     declaration.name = str("bench");
     declaration.gradients = pointers.data();
     declaration.n_gradients = pointers.size();
-    auto made = Set::create(runtime, declaration);
+    auto made = Set::create(runtime.services(), declaration);
     check(made.status());
     set_ = std::move(made.value());
   }

@@ -27,7 +27,10 @@ CODE = {".h", ".hpp", ".inc", ".c", ".cpp", ".cu", ".cuh", ".py"}
 INCLUDING = CODE - {".py"}
 
 # Order of the core's rooms: each may use itself and those before it.
-CORE_ROOMS = ("base", "config", "trace", "plugin", "tensor", "device", "state", "plan", "control", "comm", "pipeline")
+CORE_ROOMS = (
+    *("base", "config", "trace", "plugin", "tensor", "device", "state", "plan", "control", "comm", "operations"),
+    *("fit", "bucket", "set", "runtime"),
+)
 
 # Directories that the build hands to the compiler as include paths.
 INCLUDE_PATHS = ("", "sdk", "sdk/include", "core/include", "frontends/libtorch/include", "tests")

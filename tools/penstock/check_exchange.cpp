@@ -1,7 +1,7 @@
 // The simulated step: encode, what travels, and what must hold of it.
 #include "tools/penstock/check_exchange.hpp"
 
-#include "core/pipeline/template_item.hpp"
+#include "core/fit/item.hpp"
 
 #include <algorithm>
 #include <cmath>

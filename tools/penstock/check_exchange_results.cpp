@@ -1,8 +1,8 @@
 // The simulated step: planning, decoding, and what must hold at its end.
 #include "tools/penstock/check_exchange.hpp"
 
-#include "core/pipeline/template_item.hpp"
-#include "core/plugin/needs.hpp"
+#include "core/fit/item.hpp"
+#include "core/fit/needs.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <penstock/collective.h>
 
 #include "core/base/status.hpp"
-#include "core/pipeline/payload_storage.hpp"
+#include "core/fit/payload.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,7 @@
 // all of them.
 #pragma once
 
-#include "core/plugin/needs.hpp"
+#include "core/fit/needs.hpp"
 #include "tools/penstock/check_guard.hpp"
 #include "tools/penstock/checks.hpp"
 

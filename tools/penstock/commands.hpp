@@ -1,7 +1,7 @@
 // The sub-commands and what they share.
 #pragma once
 
-#include "core/plugin/fit.hpp"
+#include "core/fit/rules.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/registry.hpp"
 #include "tools/penstock/output.hpp"

@@ -1,7 +1,7 @@
 // penstock config: reads configurations and holds them against the plugins, without a run.
 #include "core/config/load.hpp"
-#include "core/pipeline/sample_fit.hpp"
-#include "core/pipeline/sample_traffic.hpp"
+#include "core/fit/matrix.hpp"
+#include "core/fit/sample_traffic.hpp"
 #include "tools/penstock/commands.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // penstock plugins: what there is, what each can do, what goes together.
 #include "core/base/nearest.hpp"
 #include "core/base/printable.hpp"
-#include "core/pipeline/sample_fit.hpp"
+#include "core/fit/matrix.hpp"
 #include "core/plugin/options.hpp"
 #include "tools/penstock/commands.hpp"
 

@@ -1,0 +1,64 @@
+// The stages of a bucket's life in a step. Each returns before anything is waited for; job.cpp puts
+// them in order. All on the engine thread.
+#pragma once
+
+#include "core/bucket/bucket.hpp"
+
+namespace penstock {
+
+// To be held while a plugin is called: a call that does not return is warned of by name.
+inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, std::string_view name,
+                              std::string_view stage) {
+  const SetContext& context = bucket.context;
+  return PluginCall(context.calls, kind, name, stage, bucket.label, context.name,
+                    context.step.index);
+}
+
+// Points the items at this step's storage, stages to float32 where the compressor wants that, and
+// looks for values that are not finite.
+void stage_in(BucketRun& bucket);
+
+// Adds `scale` times what a replaced memory left over of the item's gradient to `values`.
+void add_carry(const ItemRun& item, void* values, double scale);
+
+// Memory's prologue: local facts into the prologue message. Zeros where this rank's gradients are
+// not finite.
+Status measure(BucketRun& bucket);
+
+// grad -> work, by each memory. Skipped on a rank whose gradients are not finite: what it keeps
+// stays as it was.
+Status compensate(BucketRun& bucket);
+
+// work -> payloads of a round, in their places in the messages.
+Status encode(BucketRun& bucket, uint32_t round);
+
+// Hands the messages of a round to the communication thread. `first` and `count` choose among them
+// (route split).
+void send_prologue(BucketRun& bucket);
+void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count);
+
+// A void bucket sends nothing more: on ORDERED channels its turns pass to those behind it.
+void skip_from(BucketRun& bucket, uint32_t round);
+void skip_all(BucketRun& bucket);  // one whose job never starts in this step
+
+// After the arrival: finds out whether the bucket is void and points the received payloads into the
+// buffers.
+void read_prologue(BucketRun& bucket);
+Status read_round(BucketRun& bucket, uint32_t round);
+
+// Payloads of all ranks -> out.
+Status decode(BucketRun& bucket, uint32_t round);
+
+// What the collective refused goes back into the memories; `taken` is what is left.
+Status keep_refused(BucketRun& bucket);
+
+// Tells memories what was taken, divides by the ranks, lets memories finish.
+Status settle(BucketRun& bucket);
+
+// The bucket is void: results become NaN, and what this rank took out goes back.
+Status give_up(BucketRun& bucket);
+
+// Results into the gradients' own storage.
+void stage_out(BucketRun& bucket);
+
+}  // namespace penstock

@@ -1,0 +1,65 @@
+// The engine thread: runs the jobs of all sets, the one earliest in its plan first, decode before
+// encode. It never waits for the network; a job that would wait parks and comes back when its
+// messages have arrived.
+#pragma once
+
+#include "core/base/task.hpp"
+#include "core/bucket/bucket.hpp"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace penstock {
+
+class Engine final : public Communication::Listener {
+ public:
+  Engine();
+  ~Engine() override;  // all jobs have ended
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void start(BucketRun& bucket);  // [any] a new job
+  // [any] A parked one; runs after the next announce at the latest. Many messages end in one poll:
+  // waking the engine for each would cost more than what it does for them.
+  void resume(BucketRun& bucket);
+  void announce() { wake_.notify_one(); }  // [any]
+  void polled() override { announce(); }
+  // [control] Runs `task` on the engine thread between two jobs, and waits for it.
+  Status run(const std::function<Status()>& task);
+  // [control] False when the engine is in a call that does not end within this time.
+  bool answers_within(uint64_t limit_us);
+
+  // Memory taken for job frames since the engine was made; grows in the first steps only.
+  uint64_t allocations() const { return allocations_.load(); }
+
+ private:
+  struct Entry {
+    uint64_t rank;  // less is earlier: parked jobs before new ones, then the plan's order
+    uint64_t ticket;
+    BucketRun* bucket;
+    bool fresh;
+    bool operator<(const Entry& other) const {  // for a heap with the earliest on top
+      return rank != other.rank ? rank > other.rank : ticket > other.ticket;
+    }
+  };
+  std::shared_ptr<Task> hand_over(std::function<Status()> body);
+  void enqueue(BucketRun& bucket, bool fresh);
+  void loop();
+  void advance(const Entry& entry);
+  void announce_messages();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Entry> heap_;
+  std::vector<std::shared_ptr<Task>> tasks_;
+  uint64_t next_ticket_ = 0;
+  Communication* unannounced_ = nullptr;  // [engine] has messages that it may not know of
+  bool stopping_ = false;
+  std::atomic<uint64_t> allocations_{0};
+  std::thread thread_;
+};
+
+}  // namespace penstock

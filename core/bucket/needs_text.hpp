@@ -1,0 +1,16 @@
+// What the items of a set need, as text that must be equal on all its ranks.
+#pragma once
+
+#include "core/bucket/bucket.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// One line for each item: rounds with their sections, states, what work is. Left out is what a rank
+// may decide alone: scratch, and whether calls are folded.
+std::string needs_text(const std::vector<std::vector<std::unique_ptr<BucketRun>>>& buckets);
+
+}  // namespace penstock

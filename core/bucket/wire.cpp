@@ -1,0 +1,130 @@
+#include "core/bucket/wire.hpp"
+
+#include <cstring>
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t round_up(uint64_t bytes) {
+  return (bytes + 7) / 8 * 8;
+}
+
+uint64_t header_bytes(const BucketRun& bucket, const std::vector<size_t>& items, uint32_t round) {
+  uint64_t bytes = sizeof(uint32_t);
+  for (size_t position : items)
+    bytes += sizeof(uint32_t) * (1 + bucket.items[position].rounds[round].sections.size());
+  return round_up(bytes);
+}
+
+void put(std::byte*& cursor, uint32_t value) {
+  std::memcpy(cursor, &value, sizeof value);
+  cursor += sizeof value;
+}
+uint32_t take(const std::byte*& cursor) {
+  uint32_t value;
+  std::memcpy(&value, cursor, sizeof value);
+  cursor += sizeof value;
+  return value;
+}
+
+Status bad_payload(const BucketRun& bucket, uint32_t rank, const ItemRun* item,
+                   std::string_view what) {
+  return invalid_payload(
+      "set '{}', {}: the message of rank {}{} {}", bucket.context.name, bucket.label, rank,
+      item != nullptr ? fmt::format(" for gradient '{}'", item->gradient->name) : std::string(),
+      what);
+}
+
+// One rank's part, `bytes` long.
+Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, uint32_t rank,
+                 std::byte* part, uint64_t bytes) {
+  const uint64_t header = header_bytes(bucket, message.items, round);
+  if (bytes < header)
+    return bad_payload(bucket, rank, nullptr,
+                       fmt::format("has {} bytes, its header alone takes {}", bytes, header));
+  const std::byte* cursor = part;
+  if ((take(cursor) & kWireNonfinite) != 0) bucket.is_void = true;
+  uint64_t offset = header;
+  for (size_t position : message.items) {
+    ItemRun& item = bucket.items[position];
+    const RoundNeed& need = item.rounds[round];
+    PayloadStorage& payload = item.received[round][rank];
+    const uint32_t kind = take(cursor);
+    if (kind < PENSTOCK_PAYLOAD_ABSENT || kind > PENSTOCK_PAYLOAD_CODED)
+      return bad_payload(bucket, rank, &item, fmt::format("is of the unknown kind {}", kind));
+    payload.c()->kind = kind;
+    for (size_t s = 0; s < need.sections.size(); ++s) {
+      const uint32_t count = take(cursor);
+      if (count > need.sections[s].capacity)
+        return bad_payload(bucket, rank, &item,
+                           fmt::format("claims {} elements in section {}, at most {} are legal",
+                                       count, s, need.sections[s].capacity));
+      const uint64_t length = round_up(count * dtype_bytes(need.sections[s].dtype));
+      if (length > bytes - offset)
+        return bad_payload(bucket, rank, &item, fmt::format("ends in the middle of section {}", s));
+      payload.section(s).data = part + offset;
+      payload.section(s).count = count;
+      offset += length;
+    }
+    if (kind == PENSTOCK_PAYLOAD_SPARSE && need.sections.size() >= 2 &&
+        payload.section(0).count != payload.section(1).count)
+      return bad_payload(bucket, rank, &item, "has different numbers of indices and values");
+  }
+  return {};
+}
+
+}  // namespace
+
+uint64_t gathered_capacity(const BucketRun& bucket, const std::vector<size_t>& items,
+                           uint32_t round) {
+  uint64_t bytes = header_bytes(bucket, items, round);
+  for (size_t position : items)
+    for (const SectionNeed& section : bucket.items[position].rounds[round].sections)
+      bytes += round_up(section.bytes());
+  return bytes;
+}
+
+void place_gathered(BucketRun& bucket, MessageRun& message, uint32_t round) {
+  std::byte* cursor = message.send.data() + header_bytes(bucket, message.items, round);
+  for (size_t position : message.items) {
+    ItemRun& item = bucket.items[position];
+    for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
+      penstock_section& section = item.own[round].section(s);
+      section.data = cursor;
+      section.count = 0;
+      cursor += round_up(item.rounds[round].sections[s].bytes());
+    }
+  }
+}
+
+uint64_t close_gathered(BucketRun& bucket, MessageRun& message, uint32_t round, bool exact) {
+  std::byte* cursor = message.send.data();
+  put(cursor, bucket.nonfinite ? kWireNonfinite : 0u);
+  uint64_t offset = header_bytes(bucket, message.items, round);
+  for (size_t position : message.items) {
+    ItemRun& item = bucket.items[position];
+    PayloadStorage& payload = item.own[round];
+    put(cursor, payload.c()->kind);
+    for (size_t s = 0; s < payload.size(); ++s) {
+      penstock_section& section = payload.section(s);
+      const uint64_t bytes = section.count * dtype_bytes(section.dtype);
+      put(cursor, static_cast<uint32_t>(section.count));
+      std::byte* target = message.send.data() + offset;
+      if (section.data != target && bytes != 0) std::memmove(target, section.data, bytes);
+      section.data = target;
+      std::memset(target + bytes, 0, round_up(bytes) - bytes);
+      offset += round_up(bytes);
+    }
+  }
+  return exact ? message.send.bytes() : offset;
+}
+
+Status read_gathered(BucketRun& bucket, MessageRun& message, uint32_t round) {
+  for (uint32_t rank = 0; rank < bucket.context.world; ++rank)
+    PENSTOCK_TRY(read_part(bucket, message, round, rank,
+                           message.receive.data() + message.receive_offsets[rank],
+                           message.receive_counts[rank]));
+  return {};
+}
+
+}  // namespace penstock

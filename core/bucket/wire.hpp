@@ -1,0 +1,30 @@
+// How the payloads of a bucket lie in a gathered message.
+//
+// One rank's part: flags, then for each item its kind and the count of each section, then the
+// sections, each starting at a multiple of 8 bytes. Little-endian. docs/payloads.md has the table.
+// What comes from a peer is input: read_gathered checks every number before it is used.
+#pragma once
+
+#include "core/bucket/bucket.hpp"
+
+namespace penstock {
+
+inline constexpr uint32_t kWireNonfinite =
+    1u << 0;  // this rank's gradients are not finite: its payloads are absent
+
+// Bytes of one rank's part with every section at capacity.
+uint64_t gathered_capacity(const BucketRun& bucket, const std::vector<size_t>& items,
+                           uint32_t round);
+
+// Points the own payloads of `message` at their places in the send buffer, sections at capacity.
+void place_gathered(BucketRun& bucket, MessageRun& message, uint32_t round);
+
+// After encode: writes flags, kinds and counts, and moves the sections together. Returns the bytes
+// to send; with `exact` always the capacity.
+uint64_t close_gathered(BucketRun& bucket, MessageRun& message, uint32_t round, bool exact);
+
+// Points the received payloads of all ranks into the receive buffer. Sets bucket.is_void if some
+// rank flags it. INVALID_PAYLOAD names rank and gradient.
+Status read_gathered(BucketRun& bucket, MessageRun& message, uint32_t round);
+
+}  // namespace penstock

@@ -1,0 +1,79 @@
+// From what plugins say of themselves to the facts that fit looks at.
+#include "core/fit/rules.hpp"
+
+#include "core/plugin/instances.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+namespace {
+
+bool is_sparse(const penstock_round& round) {
+  bool indices = false, values = false;
+  for (uint64_t i = 0; i < round.n_sections; ++i) {
+    indices |= round.sections[i]->role == PENSTOCK_ROLE_INDICES;
+    values |= round.sections[i]->role == PENSTOCK_ROLE_VALUES;
+  }
+  return indices && values && round.n_sections == 2;
+}
+
+}  // namespace
+
+void merge_phase(CompressorFacts& facts, const CompressorFacts& next) {
+  facts.need_flags &= next.need_flags;
+  facts.n_rounds = std::max(facts.n_rounds, next.n_rounds);
+  facts.sums |= next.sums;
+  facts.gathers |= next.gathers;
+  facts.gathers_sparse |= next.gathers_sparse;
+  facts.same_bits |= next.same_bits;
+  facts.final_result |= next.final_result;
+}
+
+CompressorFacts compressor_facts(std::string name, const penstock_compressor_traits& traits,
+                                 const penstock_compressor_need* const* needs, uint64_t n) {
+  CompressorFacts facts;
+  facts.name = std::move(name);
+  facts.device_types = traits.device_types;
+  facts.traits = traits.flags;
+  facts.need_flags = n > 0 ? needs[0]->flags : 0;
+  for (uint64_t phase = 0; phase < n; ++phase) {
+    const penstock_compressor_need& need = *needs[phase];
+    CompressorFacts next;
+    next.need_flags = need.flags;
+    next.n_rounds = static_cast<uint32_t>(need.n_rounds);
+    for (uint64_t i = 0; i < need.n_rounds; ++i) {
+      const penstock_round& round = *need.rounds[i];
+      const bool is_last = i + 1 == need.n_rounds;
+      next.sums |= round.combine == PENSTOCK_COMBINE_SUM;
+      next.gathers |= round.combine == PENSTOCK_COMBINE_GATHER;
+      next.same_bits |= (round.flags & PENSTOCK_ROUND_SAME_BITS) != 0;
+      next.gathers_sparse |=
+          is_last && round.combine == PENSTOCK_COMBINE_GATHER && is_sparse(round);
+      next.final_result |= is_last && round.result == PENSTOCK_RESULT_FINAL;
+    }
+    merge_phase(facts, next);
+  }
+  return facts;
+}
+
+MemoryFacts memory_facts(std::string name, const penstock_memory& table,
+                         const penstock_memory_need& need) {
+  MemoryFacts facts;
+  facts.name = std::move(name);
+  facts.owns_momentum = (need.flags & PENSTOCK_MEMORY_OWNS_MOMENTUM) != 0;
+  facts.has_give_back = PENSTOCK_HAS_MEMBER(&table, penstock_memory, give_back);
+  for (uint64_t i = 0; i < need.n_states; ++i)
+    facts.keeps |= need.states[i]->state_class == PENSTOCK_STATE_MASS;
+  return facts;
+}
+
+CollectiveFacts collective_facts(std::string name, const penstock_collective_traits& traits) {
+  return {std::move(name), traits.flags, traits.patterns, traits.device_types};
+}
+
+SchedulerFacts scheduler_facts(std::string name, const penstock_scheduler_traits& traits) {
+  return {std::move(name), traits.routes, traits.flags};
+}
+
+}  // namespace penstock

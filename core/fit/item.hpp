@@ -1,0 +1,60 @@
+// Planning one gradient or a range of it: an item without data, and what compressor and memory ask
+// for it.
+#pragma once
+
+#include "core/control/activity.hpp"
+#include "core/fit/gradient.hpp"
+#include "core/fit/payload.hpp"
+#include "core/fit/rules.hpp"
+#include "core/fit/traffic.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plugin/instances.hpp"
+
+namespace penstock {
+
+// The C view of a piece at plan time: shapes and dtypes are set, data pointers are null. Points
+// into the gradient.
+class TemplateItem {
+ public:
+  TemplateItem(const Gradient& gradient, const PiecePlan& piece);
+  penstock_item* c() { return &c_; }
+  // The dtype plugins will see: the gradient's own, or float32 where it is staged.
+  void set_dtype(uint32_t dtype);
+  const Gradient& gradient() const { return gradient_; }
+
+ private:
+  const Gradient& gradient_;
+  penstock_item c_{};
+};
+
+// Fills the fields of `item` that follow from gradient and piece.
+void describe_item(penstock_item& item, const Gradient& gradient, const PiecePlan& piece,
+                   uint32_t dtype);
+
+// The dtype in which compressor and memory will see gradients of `dtype`: itself if both can, else
+// float32. INVALID_ARGUMENT where neither works.
+Result<uint32_t> working_dtype(const Gradient& gradient, const CompressorInstance& compressor);
+
+// Copies of the rounds a need states.
+std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need);
+
+// All that examining one gradient tells.
+struct ItemNeeds {
+  uint32_t dtype = PENSTOCK_FLOAT32;
+  CompressorFacts compressor_facts;
+  MemoryFacts memory_facts;
+  std::vector<uint64_t> phase_bytes;
+  PlannedBytes planned;
+  uint64_t part_alignment = 0;
+  uint32_t combine = 0;
+};
+// Where a run waits for it, the calls are noted in `calls` for `set`.
+Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
+                                MemoryInstance& memory, uint32_t world, CallSlot* calls = nullptr,
+                                std::string_view set = {});
+
+// True when plugins see the gradient's own dtype although a memory keeps state: memories work in
+// float32 only.
+bool needs_staging(const penstock_memory_need& memory, uint32_t dtype);
+
+}  // namespace penstock

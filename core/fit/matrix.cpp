@@ -1,0 +1,311 @@
+#include "core/fit/matrix.hpp"
+
+#include "core/fit/item.hpp"
+#include "core/fit/resolve.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace penstock {
+
+namespace {
+
+constexpr uint32_t kWorld = 4;
+constexpr uint32_t kAbleFrontend = PENSTOCK_SET_TELLS_OUTCOME | PENSTOCK_SET_DEFERRED_UPDATE;
+// Of the smallest sample, and what it grows by where rules exempt that size.
+constexpr uint64_t kRows = 64, kColumns = 32, kGrowth = 32, kMostGrowth = uint64_t{1} << 20;
+
+Gradient sample(std::string name, std::vector<int64_t> shape, uint32_t dtype) {
+  Gradient gradient;
+  gradient.name = std::move(name);
+  gradient.shape = std::move(shape);
+  gradient.numel = 1;
+  for (const int64_t extent : gradient.shape) gradient.numel *= static_cast<uint64_t>(extent);
+  gradient.dtype = dtype;
+  return gradient;
+}
+
+// With `n_dims` dimensions and a number of entries in `elements`, about `growth` times the
+// smallest.
+Gradient sample_within(uint64_t n_dims, const Range& elements, uint64_t growth, uint32_t dtype) {
+  uint64_t rows = kRows, columns = growth * (n_dims > 1 ? kColumns : 1);
+  if (rows * columns < elements.minimum) columns = (elements.minimum + rows - 1) / rows;
+  if (rows * columns > elements.maximum) rows = elements.maximum, columns = 1;
+  std::vector<int64_t> shape(std::max<uint64_t>(n_dims, 1), 1);
+  shape.front() = static_cast<int64_t>(n_dims > 1 ? rows : rows * columns);
+  if (n_dims > 1) shape.back() = static_cast<int64_t>(columns);
+  return sample(n_dims > 1 ? "a matrix" : "a vector", std::move(shape), dtype);
+}
+
+GradientFacts facts_of(const Gradient& gradient) {
+  return {gradient.name, gradient.shape.size(), gradient.numel, gradient.dtype};
+}
+
+// Rules before this one that look at no name decide first.
+bool is_taken_before(const Scheme& scheme, size_t rule, const Gradient& gradient) {
+  for (size_t i = 0; i < scheme.rules.size() && i + 1 != rule; ++i) {
+    const Match& match = scheme.rules[i].match;
+    if (match.names.empty() && match.holds(facts_of(gradient))) return true;
+  }
+  return false;
+}
+
+// The first of growing size that comes to this rule.
+std::optional<Gradient> sample_of(const Scheme& scheme, size_t rule, const Match& match,
+                                  uint64_t n_dims) {
+  const Range elements = match.elements.value_or(Range{});
+  const uint32_t dtype = match.dtype.value_or(PENSTOCK_FLOAT32);
+  for (uint64_t growth = 1; growth <= kMostGrowth; growth *= kGrowth) {
+    Gradient gradient = sample_within(n_dims, elements, growth, dtype);
+    if (!is_taken_before(scheme, rule, gradient)) return gradient;
+  }
+  return std::nullopt;
+}
+
+// A matrix and a vector, as far as the rule lets them be; others where it wants other dimensions.
+std::vector<Gradient> samples_for(const Scheme& scheme, size_t rule) {
+  constexpr uint64_t kMostDims = 16;
+  const Match match = rule == 0 ? Match{} : scheme.rules[rule - 1].match;
+  const Range dims = match.dims.value_or(Range{});
+  std::vector<uint64_t> wanted;
+  for (const uint64_t n_dims : {2, 1})
+    if (dims.holds(n_dims)) wanted.push_back(n_dims);
+  if (wanted.empty() && dims.minimum > 2 && dims.minimum <= kMostDims)
+    wanted.push_back(dims.minimum);
+  std::vector<Gradient> samples;
+  for (const uint64_t n_dims : wanted)
+    if (auto gradient = sample_of(scheme, rule, match, n_dims))
+      samples.push_back(std::move(*gradient));
+  return samples;
+}
+
+// Plans one gradient with a pair; its facts become a group of `input`.
+Status add_sample(const Scheme& scheme, const std::string& compressor_name,
+                  const std::string& memory_name, const Gradient& gradient, Registry& registry,
+                  FitInput& input) {
+  PENSTOCK_ASSIGN(const auto compressor,
+                  make_instance<penstock_compressor>(scheme, compressor_name, registry));
+  PENSTOCK_ASSIGN(const auto memory, make_instance<penstock_memory>(scheme, memory_name, registry));
+  TemplateItem item(gradient, {gradient.index, 0, gradient.numel, 0});
+  PENSTOCK_ASSIGN(const ItemNeeds needs, plan_template(item, *compressor, *memory, input.world));
+  add_group(input,
+            {gradient.name, needs.compressor_facts, needs.memory_facts, PENSTOCK_DEVICE_CPU});
+  return {};
+}
+
+// What each rule gives, and [scheme] where no rule matches.
+Status add_samples(const Scheme& scheme, Registry& registry, FitInput& input) {
+  for (size_t rule = 0; rule <= scheme.rules.size(); ++rule) {
+    const Choice choice = scheme.choice_of(rule);
+    input.most_candidates = std::max(input.most_candidates, choice.candidates.size());
+    for (const Gradient& gradient : samples_for(scheme, rule)) {
+      for (const std::string& compressor : choice.candidates)
+        PENSTOCK_TRY(add_sample(scheme, compressor, choice.memory, gradient, registry, input));
+    }
+  }
+  return {};
+}
+
+// A transport without limits, for what is not to be looked at.
+CollectiveFacts able_transport() {
+  return {"mpi",
+          PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS |
+              PENSTOCK_COLLECTIVE_RANK_ORDER,
+          ~uint64_t{0}, ~uint64_t{0}};
+}
+
+Result<CollectiveFacts> facts_of_collective(const Scheme& scheme, const std::string& name,
+                                            Registry& registry) {
+  const InstanceConfig* config = scheme.find(Kind::collective, name);
+  if (config != nullptr && config->plugin == kLentCollective) {
+    CollectiveFacts lent = able_transport();
+    lent.name = name;
+    return lent;
+  }
+  PENSTOCK_ASSIGN(const auto instance, make_instance<penstock_collective>(scheme, name, registry));
+  return collective_facts(instance->name(), instance->traits());
+}
+
+Result<FitAdvice> check_stage(Scheme scheme, const RuntimeConfig& runtime, Registry& registry) {
+  FitInput input;
+  input.world = kWorld;
+  input.frontend = kAbleFrontend;
+  input.deterministic = runtime.deterministic;
+  PENSTOCK_ASSIGN(const auto scheduler,
+                  make_instance<penstock_scheduler>(scheme, scheme.scheduler, registry));
+  settle_route(scheme, *scheduler);
+  input.route = scheme.route;
+  input.scheduler = scheduler_facts(scheduler->name(), scheduler->traits());
+  PENSTOCK_ASSIGN(input.collective, facts_of_collective(scheme, scheme.collective, registry));
+  input.has_transport = !scheme.transport.empty();
+  if (input.has_transport) {
+    PENSTOCK_ASSIGN(input.transport, facts_of_collective(scheme, scheme.transport, registry));
+  }
+  PENSTOCK_TRY(add_samples(scheme, registry, input));
+  return check_fit(input);
+}
+
+std::string place_of(const Config& config, const Scheme& scheme) {
+  for (const char* key : {"compressor", "collective", "scheduler", "memory", "route"})
+    if (const auto where = scheme.where.find(key); where != scheme.where.end())
+      return where->second.text();
+  return config.origin();
+}
+
+}  // namespace
+
+Result<FitAdvice> check_fit_of_config(const Config& config, Registry& registry) {
+  PENSTOCK_TRY(check_config(config, registry));
+  FitAdvice all;
+  for (const uint64_t stage : config.stages()) {
+    const Scheme scheme = config.at_step(stage);
+    const Result<FitAdvice> advice = check_stage(scheme, config.runtime(), registry);
+    if (!advice.ok()) {
+      const Status status =
+          stage == 0 ? advice.status()
+                     : advice.status().with_context(fmt::format("from step {} on", stage));
+      return status.with_context(place_of(config, scheme));
+    }
+    for (const std::string& warning : advice.value().warnings)
+      if (std::find(all.warnings.begin(), all.warnings.end(), warning) == all.warnings.end())
+        all.warnings.push_back(warning);
+  }
+  return all;
+}
+
+// ---- penstock plugins matrix ----
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::ok:
+      return "ok";
+    case Verdict::poor:
+      return "poor";
+    default:
+      return "no";
+  }
+}
+
+namespace {
+
+std::vector<std::string> names_of(Registry& registry, Kind kind) {
+  std::vector<std::string> names;
+  for (const PluginFile& file : registry.files())
+    if (file.record.kind == kind) names.push_back(file.record.name);
+  return names;
+}
+
+// Everything but compressor and memory is as able as can be, so that what is refused is the pair's
+// own doing.
+FitInput neutral_input() {
+  FitInput input;
+  input.collective = able_transport();
+  input.scheduler = {"fusion", ~uint64_t{0}, 0};
+  input.frontend = kAbleFrontend;
+  input.world = kWorld;
+  return input;
+}
+
+void judge(MatrixCell& cell, const Status& made, const FitInput& input) {
+  if (!made.ok()) {
+    cell.note = made.message();
+    return;
+  }
+  const Result<FitAdvice> advice = check_fit(input);
+  if (!advice.ok()) {
+    cell.note = advice.status().message();
+  } else if (advice.value().warnings.empty()) {
+    cell.verdict = Verdict::ok;
+  } else {
+    cell.verdict = Verdict::poor;
+    cell.note = advice.value().warnings.front();
+  }
+}
+
+// A scheme of two instances that are called like their plugins.
+Scheme scheme_of(const std::string& compressor, const std::string& memory) {
+  Scheme scheme;
+  for (const auto& [kind, name] :
+       {std::pair(Kind::compressor, compressor), std::pair(Kind::memory, memory)})
+    scheme.instances[{kind, name}] = {kind, name, name, {}, {"defaults", 0, 0}};
+  scheme.compressor = compressor;
+  scheme.memory = memory;
+  return scheme;
+}
+
+MatrixCell pair_cell(const std::string& compressor, const std::string& memory, Registry& registry) {
+  MatrixCell cell{compressor, memory, Verdict::no, ""};
+  FitInput input = neutral_input();
+  judge(cell, add_samples(scheme_of(compressor, memory), registry, input), input);
+  return cell;
+}
+
+constexpr std::array<uint32_t, 2> kRoutesThere = {PENSTOCK_ROUTE_FLAT, PENSTOCK_ROUTE_SPLIT};
+
+std::string route_title(uint32_t route) {
+  return fmt::format("route {}", route_name(route));
+}
+
+// A compressor on each route and over each collective, beside the memory it goes best with.
+void add_way_cells(const std::string& compressor, const std::string& memory, Registry& registry,
+                   std::vector<MatrixCell>& cells) {
+  FitInput groups = neutral_input();
+  const Status made = add_samples(scheme_of(compressor, memory), registry, groups);
+  for (const uint32_t route : kRoutesThere) {
+    FitInput input = groups;
+    input.route = route;
+    judge(cells.emplace_back(MatrixCell{compressor, route_title(route), Verdict::no, ""}), made,
+          input);
+  }
+  Scheme scheme;
+  for (const std::string& name : names_of(registry, Kind::collective)) {
+    MatrixCell& cell = cells.emplace_back(MatrixCell{compressor, name, Verdict::no, ""});
+    scheme.instances[{Kind::collective, name}] = {
+        Kind::collective, name, name, {}, {"defaults", 0, 0}};
+    FitInput input = groups;
+    const auto facts = facts_of_collective(scheme, name, registry);
+    if (facts.ok()) input.collective = facts.value();
+    input.has_transport = (input.collective.flags & PENSTOCK_COLLECTIVE_COMPOSITE) != 0;
+    input.transport = able_transport();
+    judge(cell, made.ok() ? facts.status() : made, input);
+  }
+}
+
+void add_scheduler_cells(const std::string& name, Registry& registry,
+                         std::vector<MatrixCell>& cells) {
+  Scheme scheme;
+  scheme.instances[{Kind::scheduler, name}] = {Kind::scheduler, name, name, {}, {"defaults", 0, 0}};
+  const auto scheduler = make_instance<penstock_scheduler>(scheme, name, registry);
+  for (const uint32_t route : kRoutesThere) {
+    FitInput input = neutral_input();
+    if (scheduler.ok()) input.scheduler = scheduler_facts(name, scheduler.value()->traits());
+    input.route = route;
+    judge(cells.emplace_back(MatrixCell{name, route_title(route), Verdict::no, ""}),
+          scheduler.status(), input);
+  }
+}
+
+}  // namespace
+
+std::vector<Matrix> fit_matrices(Registry& registry) {
+  Matrix pairs{"compressor", "compressors with memories", {}};
+  Matrix ways{"compressor", "compressors with routes and collectives", {}};
+  Matrix schedulers{"scheduler", "schedulers with routes", {}};
+  const std::vector<std::string> memories = names_of(registry, Kind::memory);
+  for (const std::string& compressor : names_of(registry, Kind::compressor)) {
+    // The first that goes well; where none does, the first that goes at all.
+    const MatrixCell* best = nullptr;
+    const size_t first = pairs.cells.size();
+    for (const std::string& memory : memories)
+      pairs.cells.push_back(pair_cell(compressor, memory, registry));
+    for (size_t i = first; i < pairs.cells.size(); ++i)
+      if (best == nullptr || pairs.cells[i].verdict < best->verdict) best = &pairs.cells[i];
+    if (best != nullptr) add_way_cells(compressor, best->column, registry, ways.cells);
+  }
+  for (const std::string& name : names_of(registry, Kind::scheduler))
+    add_scheduler_cells(name, registry, schedulers.cells);
+  return {std::move(pairs), std::move(ways), std::move(schedulers)};
+}
+
+}  // namespace penstock

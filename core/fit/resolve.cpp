@@ -1,0 +1,161 @@
+#include "core/fit/resolve.hpp"
+
+#include "core/base/hash.hpp"
+#include "core/fit/rules.hpp"
+
+namespace penstock {
+
+namespace {
+
+// The frontend's own transport stands in for a plugin.
+bool is_lent(const InstanceConfig& instance) {
+  return instance.kind == Kind::collective && instance.plugin == kLentCollective;
+}
+
+std::string title_of(const InstanceConfig& instance) {
+  return fmt::format("{}.{}", kind_name(instance.kind), instance.name);
+}
+
+// A missing plugin is a fault of the line that names it.
+Result<std::shared_ptr<const Plugin>> load_for(const InstanceConfig& instance, Registry& registry) {
+  Result<std::shared_ptr<const Plugin>> plugin = registry.load(instance.kind, instance.plugin);
+  if (plugin.ok()) return plugin;
+  return plugin.status().with_context(
+      fmt::format("{}: {}", instance.where.text(), title_of(instance)));
+}
+
+Result<OptionValues> options_for(const InstanceConfig& instance, const Plugin& plugin) {
+  return resolve_options(plugin.options, plugin.n_options, instance.options, title_of(instance),
+                         instance.where);
+}
+
+Status check_lent(const InstanceConfig& instance) {
+  if (instance.options.empty()) return {};
+  const auto& [key, setting] = *instance.options.begin();
+  return invalid_argument("{}: unknown option \"{}.{}\"; a lent transport has none",
+                          setting.where.text(), title_of(instance), key);
+}
+
+constexpr std::string_view kKeptForTheRun =
+    "this version keeps the collective and the transport for a whole run";
+
+// "" when what `wanted` itself gives is what `opened` has; else the name of the first that differs.
+std::string first_changed(const InstanceConfig& wanted, const OptionValues& wanted_values,
+                          const OptionValues& opened) {
+  const std::vector<std::string> mine = wanted_values.lines(true), theirs = opened.lines(true);
+  for (const auto& [key, setting] : wanted.options)
+    for (size_t i = 0; i < mine.size() && i < theirs.size(); ++i)
+      if (mine[i] != theirs[i] && mine[i].starts_with(key + " = ")) return key;
+  return "";
+}
+
+Status check_kept_options(const InstanceConfig& before, const InstanceConfig& after, uint64_t step,
+                          Registry& registry) {
+  if (is_lent(after)) return {};
+  PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(after, registry));
+  PENSTOCK_ASSIGN(const OptionValues first, options_for(before, *plugin));
+  PENSTOCK_ASSIGN(const OptionValues later, options_for(after, *plugin));
+  const std::string key = first_changed(after, later, first);
+  if (key.empty()) return {};
+  return unimplemented("{}: the switch at step {} changes {}.{}; {}",
+                       after.options.at(key).where.text(), step, title_of(after), key,
+                       kKeptForTheRun);
+}
+
+// Channels are opened once, for the whole run.
+Status check_kept(const Scheme& first, const Scheme& later, uint64_t step, Registry& registry) {
+  const auto compare = [&](const char* key, const std::string& before,
+                           const std::string& after) -> Status {
+    if (before == after) return {};
+    return unimplemented("{}: the switch at step {} changes scheme.{} from {} to {}; {}",
+                         later.where.at(key).text(), step, key, quoted_text(before),
+                         quoted_text(after), kKeptForTheRun);
+  };
+  PENSTOCK_TRY(compare("collective", first.collective, later.collective));
+  PENSTOCK_TRY(compare("transport", first.transport, later.transport));
+  for (const std::string& name : {later.collective, later.transport})
+    if (!name.empty())
+      PENSTOCK_TRY(check_kept_options(*first.find(Kind::collective, name),
+                                      *later.find(Kind::collective, name), step, registry));
+  return {};
+}
+
+}  // namespace
+
+Status check_config(const Config& config, Registry& registry) {
+  const Scheme first = config.at_step(0);
+  for (uint64_t stage : config.stages()) {
+    const Scheme scheme = config.at_step(stage);
+    if (const auto route = scheme.where.find("route"); route != scheme.where.end())
+      PENSTOCK_TRY(check_route_is_there(scheme.route).with_context(route->second.text()));
+    for (const auto& [key, instance] : scheme.instances) {
+      if (is_lent(instance)) {
+        PENSTOCK_TRY(check_lent(instance));
+        continue;
+      }
+      PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
+      PENSTOCK_ASSIGN(const OptionValues values, options_for(instance, *plugin));
+    }
+    if (stage != 0) PENSTOCK_TRY(check_kept(first, scheme, stage, registry));
+  }
+  return {};
+}
+
+Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Registry& registry) {
+  const InstanceConfig* wanted = scheme.find(Kind::collective, opened.name());
+  if (wanted == nullptr || is_lent(*wanted) || opened.plugin() == nullptr) return {};
+  if (wanted->id() != opened.plugin()->record.id)
+    return failed_precondition(
+        "{}: {} is the plugin {}, but the run joined over {}: one transport per run",
+        wanted->where.text(), title_of(*wanted), wanted->id(), opened.plugin()->record.id);
+  PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(*wanted, registry));
+  PENSTOCK_ASSIGN(const OptionValues values, options_for(*wanted, *plugin));
+  const std::string key = first_changed(*wanted, values, opened.options());
+  if (key.empty()) return {};
+  return failed_precondition(
+      "{}: {}.{} is not what the run joined with: one transport per run, so set it in the "
+      "configuration of the run",
+      wanted->options.at(key).where.text(), title_of(*wanted), key);
+}
+
+Result<std::string> agreement_text(const Config& config, Registry& registry) {
+  return config.agreement_text(
+      [&](const InstanceConfig& instance) -> Result<std::vector<std::string>> {
+        if (is_lent(instance)) return std::vector<std::string>{};
+        PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
+        PENSTOCK_ASSIGN(const OptionValues values, options_for(instance, *plugin));
+        std::vector<std::string> lines = values.lines();
+        lines.push_back(fmt::format("version {} file {}", plugin->record.version,
+                                    hash_text(plugin->file_hash)));
+        return lines;
+      });
+}
+
+void settle_route(Scheme& scheme, const SchedulerInstance& scheduler) {
+  const bool only_splits = scheduler.traits().routes == uint64_t{1} << PENSTOCK_ROUTE_SPLIT;
+  if (scheme.where.count("route") == 0 && only_splits) scheme.route = PENSTOCK_ROUTE_SPLIT;
+}
+
+template <typename Table>
+Result<std::unique_ptr<Instance<Table>>> make_instance(const Scheme& scheme,
+                                                       const std::string& name,
+                                                       Registry& registry) {
+  const InstanceConfig* config = scheme.find(TableTraits<Table>::kKind, name);
+  if (config == nullptr) {
+    return not_found("the scheme has no {} instance \"{}\"", kind_name(TableTraits<Table>::kKind),
+                     name);
+  }
+  PENSTOCK_ASSIGN(std::shared_ptr<const Plugin> plugin, load_for(*config, registry));
+  return Instance<Table>::make(*config, std::move(plugin));
+}
+
+template Result<std::unique_ptr<CompressorInstance>> make_instance(const Scheme&,
+                                                                   const std::string&, Registry&);
+template Result<std::unique_ptr<MemoryInstance>> make_instance(const Scheme&, const std::string&,
+                                                               Registry&);
+template Result<std::unique_ptr<CollectiveInstance>> make_instance(const Scheme&,
+                                                                   const std::string&, Registry&);
+template Result<std::unique_ptr<SchedulerInstance>> make_instance(const Scheme&, const std::string&,
+                                                                  Registry&);
+
+}  // namespace penstock

@@ -1,0 +1,102 @@
+#include "core/fit/traffic.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+constexpr uint32_t kMostRanks = 1u << 16;
+
+// Of a round's sections, those of no fixed size count at their capacity, unless that tells nothing.
+struct RoundBytes {
+  uint64_t bytes = 0;
+  bool bound = false, open = false;
+};
+RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes) {
+  const bool is_sum = round.combine == PENSTOCK_COMBINE_SUM;
+  uint64_t fixed = 0, loose = 0;
+  for (const SectionNeed& section : round.sections)
+    (is_sum || section.exact ? fixed : loose) += section.bytes();
+  // As zeros are to signs: exceptions, which nearly never come.
+  if (loose <= 4 * fixed) return {fixed};
+  // A count of entries that is steered stays near its room; beside scales alone, room for much of
+  // the gradient is there for the worst values.
+  const uint64_t most = fixed == 0 ? gradient_bytes : gradient_bytes / 4;
+  if (fixed + loose <= most) return {fixed + loose, true};
+  return {fixed, false, true};
+}
+
+uint64_t whole(double bytes) {
+  return static_cast<uint64_t>(std::llround(bytes));
+}
+
+}  // namespace
+
+PlannedBytes& PlannedBytes::operator+=(const PlannedBytes& other) {
+  summed += other.summed;
+  gathered += other.gathered;
+  pairs += other.pairs;
+  bound = bound || other.bound;
+  open = open || other.open;
+  return *this;
+}
+
+PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradient_bytes) {
+  PlannedBytes planned;
+  for (size_t r = 0; r < rounds.size(); ++r) {
+    const RoundNeed& round = rounds[r];
+    const RoundBytes known = bytes_of(round, gradient_bytes);
+    planned.open = planned.open || known.open;
+    planned.bound = planned.bound || known.bound;
+    (round.combine == PENSTOCK_COMBINE_SUM      ? planned.summed
+     : r + 1 == rounds.size() && round.sparse() ? planned.pairs
+                                                : planned.gathered) += double(known.bytes);
+  }
+  return planned;
+}
+
+double Carriers::moved(const PlannedBytes& bytes, uint32_t ranks) const {
+  const Spread spread{ranks, 1};
+  const auto by_transport = [&](uint32_t pattern, double count) {
+    return moved_bytes(transport, transport_instance, spread, pattern, whole(count));
+  };
+  const double pairs = composite == nullptr
+                           ? by_transport(PENSTOCK_ALL_GATHER, bytes.pairs)
+                           : moved_bytes(composite, composite_instance, spread,
+                                         PENSTOCK_SPARSE_ALL_REDUCE, whole(bytes.pairs));
+  return by_transport(PENSTOCK_ALL_REDUCE, bytes.summed) +
+         by_transport(PENSTOCK_ALL_GATHER, bytes.gathered) + pairs;
+}
+
+double Carriers::dense(double gradient_bytes, uint32_t ranks) const {
+  return moved_bytes(transport, transport_instance, {ranks, 1}, PENSTOCK_ALL_REDUCE,
+                     whole(gradient_bytes));
+}
+
+uint32_t Carriers::loses_from(const PlannedBytes& bytes, double gradient_bytes) const {
+  const auto loses = [&](uint32_t ranks) {
+    return moved(bytes, ranks) > dense(gradient_bytes, ranks);
+  };
+  uint32_t more = 2, fewer = 1;
+  for (; !loses(more); more *= 2) {
+    if (more >= kMostRanks) return 0;
+    fewer = more;
+  }
+  while (more - fewer > 1) {
+    const uint32_t middle = fewer + (more - fewer) / 2;
+    (loses(middle) ? more : fewer) = middle;
+  }
+  return more;
+}
+
+std::string bytes_text(double bytes) {
+  const char* const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+  size_t unit = 0;
+  for (; bytes >= 1000 && unit < 4; ++unit) bytes /= 1000;
+  if (unit == 0) return fmt::format("{:.0f} bytes", bytes);
+  return fmt::format("{:.{}f} {}", bytes, bytes < 10 ? 2 : bytes < 100 ? 1 : 0, units[unit]);
+}
+
+}  // namespace penstock

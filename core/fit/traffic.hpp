@@ -1,0 +1,50 @@
+// What a set moves through the network, as planned and as counted, beside what dense all-reduces of
+// the same gradients would move.
+#pragma once
+
+#include "core/comm/volume.hpp"
+#include "core/fit/payload.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// Bytes that a rank hands over in a step, by the way in which they travel; mean over the phases.
+struct PlannedBytes {
+  double summed = 0;
+  double gathered = 0;
+  double pairs = 0;    // gathered, or added up by a composite where there is one
+  bool bound = false;  // some sections may be smaller: the numbers are the most that travels
+  bool open =
+      false;  // some sections' sizes are known only when they are made, and count as nothing
+
+  PlannedBytes& operator+=(const PlannedBytes& other);
+  PlannedBytes times(double share) const {
+    return {summed * share, gathered * share, pairs * share, bound, open};
+  }
+};
+
+// Of the rounds of one gradient of `gradient_bytes` in one phase.
+PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradient_bytes);
+
+// The collectives that carry it.
+struct Carriers {
+  const penstock_collective* transport = nullptr;
+  void* transport_instance = nullptr;
+  const penstock_collective* composite = nullptr;  // null: pairs are gathered
+  void* composite_instance = nullptr;
+
+  // Bytes a rank sends to others, in a world of so many ranks on as many hosts.
+  double moved(const PlannedBytes& bytes, uint32_t ranks) const;
+  double dense(double gradient_bytes, uint32_t ranks) const;
+  // The smallest world in which `bytes` move more than the dense gradients would; 0: none up to
+  // 65536 ranks. What a gather moves grows with the ranks, what an all-reduce moves does not.
+  uint32_t loses_from(const PlannedBytes& bytes, double gradient_bytes) const;
+};
+
+// "3.1 MB": for people.
+std::string bytes_text(double bytes);
+
+}  // namespace penstock

@@ -1,0 +1,220 @@
+#include "core/runtime/runtime.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+// Sets count their groups from here; the world and operations have others (open.cpp).
+constexpr uint64_t kFirstSetGroup = uint64_t{1} << 20;
+
+}  // namespace
+
+// ---- the end ----
+
+void RuntimeCloser::operator()(Runtime* runtime) const {
+  if (runtime->end()) delete runtime;
+}
+
+Runtime::~Runtime() = default;
+
+bool Runtime::answers() {
+  const uint64_t limit_us = state().ok() ? deadline_us() : end_us();
+  if (engine_ != nullptr && !engine_->answers_within(limit_us)) return false;
+  return communication_ == nullptr ||
+         communication_->run_within(limit_us, [] { return Status(); }).ok();
+}
+
+void Runtime::abandon(std::string_view what) {
+  abandoned_ = true;
+  for (const CallSlot* slot : activity_->slots())
+    if (const auto call = slot->lasting(0))
+      return log_.write(LogLevel::warning, "runtime",
+                        fmt::format("{} is abandoned, not freed: {} has not come back for {:.1f} s",
+                                    what, call->text, double(call->lasted_us) * 1e-6));
+  log_.write(LogLevel::warning, "runtime",
+             fmt::format("{} is abandoned, not freed: work of it does not end", what));
+}
+
+bool Runtime::end() {
+  (void)timeline_.stop();
+  if (abandoned_ || !answers()) {
+    if (!abandoned_) abandon("the runtime");
+    // The others hear that this rank has gone.
+    if (control_ != nullptr) {
+      control_->abort(aborted("rank {} ends with work that does not come back", world_.rank));
+      control_->stop();
+    }
+    return false;
+  }
+  std::unique_ptr<Operations> operations;  // an abort that comes now looks for them
+  {
+    std::lock_guard lock(mutex_);
+    operations = std::move(operations_);
+  }
+  operations.reset();
+  const bool aborted = control_ != nullptr && control_->aborted();
+  if (control_ != nullptr) control_->stop();
+  if (engine_ != nullptr) communication_->set_listener(nullptr);
+  engine_.reset();
+  if (joined_ && PENSTOCK_HAS_MEMBER(transport_->table(), penstock_collective, leave)) {
+    if (world_channel_ != nullptr) communication_->close_channel(world_channel_);
+    (void)communication_->run([&] {
+      transport_->table()->leave(transport_->self(), aborted ? 1 : 0);
+      return Status();
+    });
+  }
+  communication_.reset();
+  control_.reset();
+  return true;
+}
+
+void Runtime::give_up(const Status& reason) {
+  control_->abort(reason);
+  on_abort(reason);
+}
+
+void Runtime::on_abort(const Status& reason) {
+  // The first cause, once: every bucket under way will say the same.
+  if (!gave_up_.exchange(true)) log_.write(LogLevel::error, "runtime", reason.message());
+  communication_->abort(reason);
+  std::lock_guard lock(mutex_);
+  if (operations_ != nullptr) operations_->fail(reason);
+  for (AbortListener* listener : listeners_) listener->fail(reason);
+}
+
+// ---- plugin calls that do not return ----
+
+// [watch]
+void Runtime::look_at_calls() {
+  if (!watches_) return;
+  const auto slots = activity_->slots();
+  for (size_t i = 0; i < slots.size(); ++i) look_at_call(*slots[i], warned_[i]);
+}
+
+void Runtime::look_at_call(const CallSlot& slot, Warned& warned) {
+  const auto warning_us = static_cast<uint64_t>(config_.runtime().stall_warning_s * 1e6);
+  const uint64_t limit_us = busy_limit_us();
+  const auto call = slot.lasting(std::max<uint64_t>(warning_us, 1'000));
+  if (!call) return;
+  if (limit_us != 0 && call->lasted_us >= limit_us)
+    return give_up(deadline_exceeded(
+        "{} has not returned for {:.1f} s: the plugin hangs, or raise runtime.busy_limit_s if a "
+        "call may take that long",
+        call->text, double(call->lasted_us) * 1e-6));
+  if (warned.since_us != call->since_us) warned = {call->since_us, 0};
+  const uint64_t now = now_us();
+  if (warning_us == 0 || now < warned.again_us) return;
+  warned.again_us = now + warning_us;
+  log_.write(LogLevel::warning, "runtime",
+             fmt::format("{} has not returned for {:.1f} s; this rank and those that wait for it "
+                         "stand still",
+                         call->text, double(call->lasted_us) * 1e-6));
+}
+
+// ---- channels and sets ----
+
+Result<Channel*> Runtime::open_channel(const std::string& what, const std::vector<uint32_t>& ranks,
+                                       CollectiveInstance& collective, Channel* base) {
+  // Owned by the task as well: after an abort this wait ends before one that is stuck.
+  const auto opened = std::make_shared<Channel*>(nullptr);
+  // In the order that all ranks agree on: opening waits for the others.
+  PENSTOCK_TRY(operations_->run_agreed(
+      "open " + what, "", ranks,
+      [this, what, ranks, table = collective.table(), self = collective.self(), base,
+       opened](uint64_t serial) -> Status {
+        Communication::OpenRequest request{};
+        request.table = table;
+        request.instance = self;
+        request.world_ranks = ranks;
+        request.my_world_rank = world_.rank;
+        request.world = &world_;
+        request.group_id = kFirstSetGroup + serial;
+        request.level = ranks.size() == world_.size ? PENSTOCK_LEVEL_WORLD : PENSTOCK_LEVEL_SUBSET;
+        request.base = base;
+        request.store = control_->store();
+        request.timeout_us = deadline_us();
+        request.name = what;
+        PENSTOCK_ASSIGN(*opened, communication_->open_channel(request));
+        return {};
+      }));
+  return *opened;
+}
+
+void Runtime::remember(AbortListener* listener) {
+  std::lock_guard lock(mutex_);
+  listeners_.insert(listener);
+}
+
+void Runtime::forget(AbortListener* listener) {
+  std::lock_guard lock(mutex_);
+  listeners_.erase(listener);
+}
+
+Services Runtime::services() {
+  return {*this,
+          config_,
+          *registry_,
+          log_,
+          timeline_,
+          *activity_,
+          *communication_,
+          *control_,
+          *engine_,
+          *transport_,
+          world_,
+          topology(),
+          {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
+}
+
+penstock_topology Runtime::topology() const {
+  penstock_topology topology{};
+  topology.struct_size = sizeof topology;
+  topology.rank = world_.rank;
+  topology.size = world_.size;
+  const uint32_t host = world_.hosts[world_.rank];
+  uint32_t hosts = 0;
+  for (uint32_t r = 0; r < world_.size; ++r) {
+    hosts = std::max(hosts, world_.hosts[r] + 1);
+    if (world_.hosts[r] != host) continue;
+    if (r < world_.rank) ++topology.local_rank;
+    ++topology.local_size;
+  }
+  topology.cross_rank = host;
+  topology.cross_size = hosts;
+  return topology;
+}
+
+Result<std::string> Runtime::report() {
+  const Scheme scheme = config_.at_step(0);
+  nlohmann::json plugins = nlohmann::json::array();
+  for (const PluginFile& file : registry_->files())
+    plugins.push_back(
+        {{"id", file.record.id}, {"version", file.record.version}, {"path", file.path}});
+  nlohmann::json searched = nlohmann::json::array();
+  for (const auto& place : registry_->searched())
+    searched.push_back({{"directory", place.directory}, {"note", place.note}});
+  const nlohmann::json report{{"version", PENSTOCK_VERSION},
+                              {"rank", world_.rank},
+                              {"size", world_.size},
+                              {"frontend", frontend_},
+                              {"configuration", config_.origin()},
+                              {"scheme",
+                               {{"compressor", scheme.compressor},
+                                {"memory", scheme.memory},
+                                {"collective", scheme.collective},
+                                {"transport", scheme.transport},
+                                {"scheduler", scheme.scheduler},
+                                {"route", route_name(scheme.route)}}},
+                              {"seed", config_.runtime().seed},
+                              {"deterministic", config_.runtime().deterministic},
+                              {"log_level", config_.runtime().log_level},
+                              {"code_paths", code_paths_},
+                              {"plugins", plugins},
+                              {"searched", searched}};
+  return report.dump(2);
+}
+
+}  // namespace penstock

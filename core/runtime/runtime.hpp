@@ -1,0 +1,133 @@
+// A runtime: configuration, plugins, threads and the meeting with the other ranks. Several may live
+// in one process.
+#pragma once
+
+#include "core/comm/communication.hpp"
+#include "core/config/load.hpp"
+#include "core/control/control.hpp"
+#include "core/fit/resolve.hpp"
+#include "core/operations/operations.hpp"
+#include "core/plugin/code_paths.hpp"
+#include "core/plugin/host.hpp"
+#include "core/set/services.hpp"
+
+#include <penstock/runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+class Runtime;
+
+// Ends a runtime, in bounded time: one with a plugin call that never returns is abandoned, not
+// freed.
+struct RuntimeCloser {
+  void operator()(Runtime* runtime) const;
+};
+using RuntimeHandle = std::unique_ptr<Runtime, RuntimeCloser>;
+
+class Runtime final : public Services::Run {
+ public:
+  // [control] Collective over all ranks of the run.
+  static Result<RuntimeHandle> open(const penstock_runtime_options& options);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  const Config& config() const { return config_; }
+  Registry& registry() { return *registry_; }
+  Communication& communication() { return *communication_; }
+  Control& control() { return *control_; }
+  Operations& operations() { return *operations_; }
+  Engine& engine() { return *engine_; }
+  Timeline& timeline() { return timeline_; }
+  Log& log() { return log_; }
+  CollectiveInstance& transport() { return *transport_; }
+  const penstock_world& world() const { return world_; }
+  uint64_t deadline_us() const { return static_cast<uint64_t>(config_.runtime().deadline_s * 1e6); }
+  uint64_t busy_limit_us() const {
+    return static_cast<uint64_t>(config_.runtime().busy_limit_s * 1e6);
+  }
+  uint64_t meeting_us() const { return busy_limit_us() != 0 ? busy_limit_us() : kYearUs; }
+  uint64_t end_us() const { return std::min<uint64_t>(deadline_us(), 5'000'000); }
+  // [control] What the sets of this run may use.
+  Services services();
+  Activity& activity() { return *activity_; }
+  penstock_topology topology() const;
+  const CodePaths& code_paths() const { return code_paths_; }
+  const penstock_host* host() const { return host_->table(); }
+  Result<std::string> report();
+
+  void give_up(const Status& reason) override;
+  // Success until the run was given up.
+  Status state() const { return control_ != nullptr ? control_->abort_reason() : Status(); }
+
+  Result<Channel*> open_channel(const std::string& what, const std::vector<uint32_t>& ranks,
+                                CollectiveInstance& collective, Channel* base) override;
+
+  bool answers() override;
+  void abandon(std::string_view what) override;
+  void remember(AbortListener* listener) override;
+  void forget(AbortListener* listener) override;
+
+ private:
+  friend struct RuntimeCloser;
+  static constexpr uint64_t kYearUs = uint64_t{366} * 86'400'000'000;
+  // What was last warned of in a slot of calls.
+  struct Warned {
+    uint64_t since_us = 0;
+    uint64_t again_us = 0;
+  };
+
+  Runtime() = default;
+  bool end();  // false: something is still running and cannot be waited for
+  // open.cpp
+  Status start(const penstock_runtime_options& options);
+  Status load(const penstock_runtime_options& options);
+  Status choose_transport(const penstock_runtime_options& options);
+  Status stand_in(const penstock_runtime_options& options);
+  Status join();
+  Status start_control();
+  Result<std::vector<uint64_t>> exchange_places();
+  Result<std::string> exchange_address(const std::string& mine);
+  Status share_loading(const Status& mine);
+  Status start_operations();
+  Status agree();
+  Status agree_on_code_paths();
+
+  void on_abort(const Status& reason);
+  void look_at_calls();
+  void look_at_call(const CallSlot& slot, Warned& warned);
+
+  Log log_;
+  Timeline timeline_;
+  std::unique_ptr<Host> host_;
+  CodePaths code_paths_;  // the host's, for the report
+  Config config_;
+  std::unique_ptr<Registry> registry_;
+  std::string frontend_;
+  std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
+  std::unique_ptr<CollectiveInstance> transport_;
+  penstock_world world_{};
+  bool joined_ = false;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Communication> communication_;
+  Channel* world_channel_ = nullptr;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<Operations> operations_;
+  std::atomic<bool> gave_up_{false};
+  bool abandoned_ = false;
+  std::atomic<bool> watches_{false};  // control_ is there
+  std::array<Warned, 3> warned_;      // [watch] one for each of Activity::slots
+  std::mutex mutex_;
+  std::set<AbortListener*> listeners_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,221 @@
+// Changing a set between two steps: switches of the configuration, and new plans from what was
+// measured.
+
+#include "core/base/bytes.hpp"
+#include "core/base/hash.hpp"
+#include "core/bucket/engine.hpp"
+#include "core/set/link_line.hpp"
+#include "core/set/set.hpp"
+#include "core/tensor/elements.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t kTagBetweenSteps = (uint64_t{1} << 20) - 1;  // above those of any step
+
+}  // namespace
+
+// A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
+// into the step's gradients.
+Status Set::replan() {
+  // The buckets that hand over point into these.
+  const auto compressors = std::move(compressors_);
+  const auto memories = std::move(memories_);
+  const auto plan_next = [&]() -> Result<Plan> {
+    PENSTOCK_TRY(adopt_scheme(step.index));
+    PENSTOCK_TRY(examine_gradients());
+    PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
+    warn(advice);
+    return agree_on_plan();
+  };
+  Result<Plan> plan = plan_next();
+  if (plan.ok()) return replace_plan(std::move(plan.value()));
+  buckets_.clear();
+  return plan.status();
+}
+
+Status Set::replace_plan(Plan plan) {
+  std::vector<std::vector<const Option*>> chosen(gradients_.size());
+  for (const BucketPlan& bucket : plan.buckets)
+    for (const PiecePlan& piece : bucket.pieces)
+      chosen[piece.gradient].push_back(&options_[piece.gradient][piece.choice]);
+  const Status drained = drain_replaced(chosen);
+  buckets_.clear();  // before the new ones take memory, and before what they point into is gone
+  PENSTOCK_TRY(drained);
+  PENSTOCK_TRY(join_carries(chosen));
+  Result<Buckets> buckets = make_buckets(plan);
+  PENSTOCK_TRY(agree_on_needs(buckets));
+  install(std::move(plan), std::move(buckets.value()));
+  return {};
+}
+
+// Memories that keep nothing more for a gradient hand over what they keep; the others keep it by
+// name.
+Status Set::drain_replaced(const std::vector<std::vector<const Option*>>& chosen) {
+  return engine->run([&]() -> Status {
+    for (auto& bucket : buckets_[0])
+      for (ItemRun& item : bucket->items)
+        if (keeps_no_more(item, chosen[item.gradient->index])) PENSTOCK_TRY(drain(item));
+    return {};
+  });
+}
+
+// A memory with momentum would apply a carry 1 / (1 - m) times. There it goes round the memory, to
+// the result of a step, for which every rank needs the same one: the mean. A mean stays one when it
+// is joined again.
+Status Set::join_carries(const std::vector<std::vector<const Option*>>& chosen) {
+  for (auto& gradient : gradients_) {
+    const auto& options = chosen[gradient->index];
+    if (!gradient->has_carry || gradient->numel == 0 || world == 1 ||
+        std::none_of(options.begin(), options.end(),
+                     [](const Option* option) { return option->memory_facts.owns_momentum; }))
+      continue;
+    penstock_message message{};
+    message.struct_size = sizeof message;
+    message.pattern = PENSTOCK_ALL_REDUCE;
+    message.reduction = PENSTOCK_REDUCE_SUM;
+    message.dtype = PENSTOCK_FLOAT32;
+    message.send = message.receive = gradient->carry.data();
+    message.count = gradient->numel;
+    message.deadline_us = limit_us;
+    message.tag = kTagBetweenSteps;
+    PENSTOCK_TRY(communication->exchange_and_wait(channel, message)
+                     .with_context(fmt::format("what was kept of gradient '{}'", gradient->name)));
+    divide(PENSTOCK_FLOAT32, gradient->carry.data(), gradient->numel, world);
+  }
+  return {};
+}
+
+// Of another plugin, or the same with a compressor that loses nothing any more: another one, or the
+// same with other options.
+bool Set::keeps_no_more(const ItemRun& item, const std::vector<const Option*>& chosen) {
+  const bool was_lossless = (item.for_memory.flags & PENSTOCK_ITEM_LOSSLESS) != 0;
+  return std::any_of(chosen.begin(), chosen.end(), [&](const Option* option) {
+    const bool is_lossless = (option->compressor_facts.need_flags & PENSTOCK_NEED_LOSSLESS) != 0;
+    return option->memory->plugin()->record.id != item.memory->plugin()->record.id ||
+           (is_lossless && !was_lossless);
+  });
+}
+
+// Into the gradient's carry, which the next step adds.
+Status Set::drain(ItemRun& item) {
+  if (!PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain)) return {};
+  Gradient& gradient = *item.gradient;
+  if (gradient.carry.bytes() == 0) gradient.carry = Buffer(gradient.numel * sizeof(float));
+  if (!gradient.has_carry) std::memset(gradient.carry.data(), 0, gradient.carry.bytes());
+  gradient.has_carry = true;
+  penstock_item temporary = item.for_memory;
+  temporary.out.dtype = PENSTOCK_FLOAT32;
+  temporary.out.data = gradient.carry.as<float>() + item.piece.first;
+  const penstock_item* items[] = {&temporary};
+  const PluginCall noted(calls, "memory", item.memory->name(), "drain", gradient.name, name,
+                         step.index);
+  return from_c(item.memory->table()->drain(item.memory->self(), &exec, items, 1));
+}
+
+// A carry is gone once a memory has it, or an applied result. Otherwise it waits for the next step:
+// the memory that kept it is no more, and nothing else would bring it back.
+void Set::settle_carries(bool applied) {
+  for (auto& bucket : buckets_[step.phase])
+    for (ItemRun& item : bucket->items) {
+      Gradient& gradient = *item.gradient;
+      if (!gradient.has_carry) continue;
+      const bool kept =
+          item.work_is != PENSTOCK_WORK_IS_GRAD && bucket->compensated && !item.carry_joins_result;
+      const bool in_result = !bucket->is_void && applied;
+      if (kept || in_result)
+        std::fill_n(gradient.carry.as<float>() + item.piece.first, item.piece.numel, 0.0f);
+      else
+        gradient.carry_stays = true;
+    }
+  for (auto& gradient : gradients_) {
+    gradient->has_carry = gradient->has_carry && gradient->carry_stays;
+    gradient->carry_stays = false;
+  }
+}
+
+// Replicated state must have the same bits on all ranks; with runtime.hash_replicated_every that is
+// compared.
+Status Set::compare_replicated() {
+  const uint64_t every = services_.config.runtime().hash_replicated_every;
+  if (every == 0 || step.index % every != 0) return {};
+  return services_.control.agree(
+      fmt::format("replicated state of set {} at step {}", name, step.index),
+      hash_text(store_.hash_replicated()), ranks_, meeting_us_);
+}
+
+// Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
+// plan.
+Status Set::observe() {
+  const uint32_t every = scheduler_->traits().observe_every;
+  if (every == 0 || step.index % every != 0 ||
+      !PENSTOCK_HAS_MEMBER(scheduler_->table(), penstock_scheduler, observe))
+    return {};
+  std::string mine;
+  ByteWriter writer(mine);
+  for (double number : measured_.to_numbers()) writer.put(number);
+  PENSTOCK_ASSIGN(auto texts, services_.control.gather(
+                                  fmt::format("times of set {} at step {}", name, step.index), mine,
+                                  ranks_, meeting_us_));
+  std::vector<std::vector<double>> ranks;
+  for (const std::string& text : texts) {
+    if (text.size() != mine.size())
+      return mismatch("set '{}': the measured times of the ranks differ in length", name);
+    ByteReader reader(text);
+    auto& numbers = ranks.emplace_back(text.size() / sizeof(double));
+    for (double& number : numbers) number = reader.get<double>();
+  }
+  const MeasuredTimes::Means means = measured_.join(ranks);
+  ready_us_ = means.slowest_ready_us;
+  backward_us_ = means.slowest_backward_us;
+  uint32_t decision = PENSTOCK_KEEP_PLAN;
+  Status status;
+  if (rank == 0) {
+    penstock_measurement c{};
+    c.struct_size = sizeof c;
+    c.step = step.index;
+    c.n_steps = means.n_steps;
+    c.step_us = means.step_us;
+    c.backward_us = means.backward_us;
+    c.exposed_us = means.exposed_us;
+    c.ready_us = means.ready_us.data();
+    c.n_gradients = means.ready_us.size();
+    c.exchange_us = means.exchange_us.data();
+    c.n_buckets = means.exchange_us.size();
+    c.rank_backward_us = means.rank_backward_us.data();
+    c.world = means.rank_backward_us.size();
+    status = from_c(scheduler_->table()->observe(scheduler_->self(), &c, &decision));
+  }
+  const std::string verdict = !status.ok()                         ? "error"
+                              : decision == PENSTOCK_MAKE_NEW_PLAN ? "plan"
+                                                                   : "keep";
+  PENSTOCK_ASSIGN(auto verdicts, services_.control.gather(
+                                     fmt::format("verdict of set {} at step {}", name, step.index),
+                                     verdict, ranks_, meeting_us_));
+  PENSTOCK_TRY(status);
+  if (verdicts.front() == "error")
+    return peer_failed("set '{}': the scheduler of rank {} failed; its error says why", name,
+                       ranks_.front());
+  measured_.begin(gradients_.size(), buckets_[0].size());
+  if (verdicts.front() != "plan") return {};
+  if (links_.empty()) PENSTOCK_TRY(measure_links());
+  PENSTOCK_ASSIGN(Plan plan, agree_on_plan());
+  if (!(plan == plan_)) return replace_plan(std::move(plan));
+  plan_.explanation = std::move(plan.explanation);
+  return {};
+}
+
+// The line of rank 0 counts: only it plans, and its scheduler is the only one that reads this.
+Status Set::measure_links() {
+  const Traffic before = traffic();
+  PENSTOCK_ASSIGN(const LinkFacts link,
+                  measure_link(*communication, *channel, limit_us, kTagBetweenSteps));
+  // What measuring took is not the training's traffic.
+  traffic_at_start_ += traffic() - before;
+  links_ = {link};
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,148 @@
+// Changes of a set in mid-run: what cannot work is refused before the first step, and a change that
+// fails leaves a set that says so.
+
+#include "core/set/testing.hpp"
+
+namespace penstock {
+namespace {
+
+using testing::make_set;
+using testing::open_rank;
+using testing::run_step;
+using testing::scheme_text;
+using testing::view_of;
+using testing::with_ranks;
+
+const std::string kTopK = "compressor = \"topk\"\nmemory = \"residual\"\n";
+const std::vector<testing::GradientShape> kShapes{{"weight", {8, 4}}, {"bias", {8}}};
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+std::string switch_to(const std::string& changes) {
+  return "[[switch]]\nat_step = 2\nset = { " + changes + " }\n";
+}
+
+TEST(Switches, ThatChangeTheCollectiveOrItsTransportAreRefusedAtTheStart) {
+  const std::string text = scheme_text(
+      kTopK, switch_to("scheme.collective = \"oktopk\", scheme.transport = \"loopback\""));
+  const auto runtime = open_rank(testing::rank_config(text, "change-test", 0, 1));
+  ASSERT_FALSE(runtime.ok());
+  EXPECT_EQ(runtime.status().code(), Code::unimplemented);
+  EXPECT_TRUE(contains(runtime.status().message(),
+                       "the switch at step 2 changes scheme.collective from \"loopback\" to "
+                       "\"oktopk\""))
+      << runtime.status().message();
+}
+
+TEST(Switches, ThatChangeOptionsOfTheCollectiveOrItsTransportAreRefusedAtTheStart) {
+  struct Change {
+    const char *scheme, *option;
+  };
+  for (const Change& change :
+       {Change{"collective = \"loopback\"\n", "collective.loopback.size = 2"},
+        Change{"collective = \"oktopk\"\ntransport = \"loopback\"\n",
+               "collective.loopback.size = 2"},
+        Change{"collective = \"oktopk\"\ntransport = \"loopback\"\n",
+               "collective.oktopk.threshold_period = 7"}}) {
+    const std::string text =
+        std::string("[scheme]\n") + change.scheme + kTopK + switch_to(change.option);
+    const auto runtime = open_rank(testing::rank_config(text, "change-test", 0, 1));
+    ASSERT_FALSE(runtime.ok()) << change.option;
+    EXPECT_TRUE(contains(runtime.status().message(), "the switch at step 2 changes collective."))
+        << runtime.status().message();
+  }
+}
+
+TEST(Switches, ThatRepeatAnOptionOfTheCollectivePass) {
+  const std::string text = scheme_text(kTopK, switch_to("collective.loopback.size = 1"));
+  ASSERT_OK(open_rank(testing::rank_config(text, "change-test", 0, 1)).status());
+}
+
+TEST(SchemesOfASet, CannotGiveTheTransportOtherOptionsThanTheRunJoinedWith) {
+  with_ranks(2, scheme_text(kTopK), [&](Runtime& runtime, uint32_t) {
+    const std::string scheme = "[scheme]\ncollective = \"loopback\"\n";
+    ASSERT_OK(make_set(runtime, kShapes, 0, "plain", scheme).status());
+    ASSERT_OK(make_set(runtime, kShapes, 0, "same", scheme + "[collective.loopback]\nsize = 2\n")
+                  .status());
+    const auto other =
+        make_set(runtime, kShapes, 0, "other", scheme + "[collective.loopback]\nsize = 3\n");
+    ASSERT_FALSE(other.ok());
+    EXPECT_TRUE(contains(other.status().message(), "collective.loopback.size is not what the run"))
+        << other.status().message();
+  });
+}
+
+TEST(Switches, ToARouteThatIsNotThereAreRefusedAtTheStart) {
+  const std::string text = scheme_text(kTopK, switch_to("scheme.route = \"shard\""));
+  const auto runtime = open_rank(testing::rank_config(text, "change-test", 0, 1));
+  ASSERT_FALSE(runtime.ok());
+  EXPECT_TRUE(contains(runtime.status().message(), "route \"shard\" is not available"))
+      << runtime.status().message();
+}
+
+struct Misfit {
+  const char* keys;
+  const char* changes;
+  const char* reason;
+};
+
+TEST(Switches, ToWhatDoesNotFitAreRefusedWhenTheSetIsMade) {
+  for (const Misfit& misfit :
+       {Misfit{"compressor = \"none\"\nscheduler = \"dear\"",
+               "scheme.compressor = \"topk\", scheme.memory = \"residual\"",
+               "route \"split\" reduces and scatters in one summed round"},
+        Misfit{"compressor = \"none\"", "scheme.route = \"split\"", "cannot produce route"},
+        Misfit{"compressor = \"none\"", "scheme.memory = \"dgc\", scheme.compressor = \"dgc\"",
+               "applies momentum, and so does the optimizer"}})
+    with_ranks(
+        2, scheme_text(misfit.keys, switch_to(misfit.changes)), [&](Runtime& runtime, uint32_t) {
+          const auto set = make_set(runtime, kShapes,
+                                    PENSTOCK_SET_DEFERRED_UPDATE | PENSTOCK_SET_OPTIMIZER_MOMENTUM);
+          ASSERT_FALSE(set.ok()) << misfit.changes;
+          EXPECT_TRUE(contains(set.status().message(), "from step 2 on")) << misfit.changes;
+          EXPECT_TRUE(contains(set.status().message(), misfit.reason)) << set.status().message();
+        });
+}
+
+// Rank 0 plans; here it says that it could not, when rank 1 has already let go of its old plan.
+TEST(Switches, ThatFailOnTheWayLeaveASetThatRefusesFurtherSteps) {
+  for (const char* scheduler : {"fusion", "dear"})
+    with_ranks(2,
+               scheme_text(fmt::format("scheduler = \"{}\"", scheduler),
+                           fmt::format("[[switch]]\nat_step = 1\n"
+                                       "set = {{ scheduler.{}.threshold_bytes = 64 }}\n",
+                                       scheduler)),
+               [&](Runtime& runtime, uint32_t rank) {
+                 auto set = make_set(runtime, kShapes, PENSTOCK_SET_DEFERRED_UPDATE);
+                 ASSERT_OK(set.status());
+                 std::vector<std::vector<float>> gradients{std::vector<float>(32, 1),
+                                                           std::vector<float>(8, 2)};
+                 for (size_t i = 0; i < 2; ++i)
+                   ASSERT_OK(set.value()->gradient_ready(i, view_of(gradients[i])));
+                 ASSERT_OK(set.value()->wait_all());
+                 if (rank == 0) {
+                   const auto told = runtime.control().gather("plan of set model at step 1", "",
+                                                              {0, 1}, runtime.deadline_us());
+                   ASSERT_OK(told.status());
+                   return;
+                 }
+                 const Status status = set.value()->step_end(true);
+                 EXPECT_TRUE(contains(status.message(), "end of step 0")) << status.message();
+                 EXPECT_TRUE(contains(status.message(), "could not make a plan"))
+                     << status.message();
+                 const Status next = set.value()->gradient_ready(0, view_of(gradients[0]));
+                 EXPECT_TRUE(contains(next.message(), "is torn")) << next.message();
+                 ASSERT_OK(set.value()->report().status());
+                 // What the advice promises holds, and nothing else is promised.
+                 EXPECT_TRUE(contains(next.message(), "; start again, then load a saved state"))
+                     << next.message();
+                 EXPECT_FALSE(contains(next.message(), "reset")) << next.message();
+                 EXPECT_TRUE(contains(set.value()->reset().message(), "could not make a plan"));
+                 EXPECT_TRUE(contains(set.value()->load("").message(), "could not make a plan"));
+               });
+}
+
+}  // namespace
+}  // namespace penstock

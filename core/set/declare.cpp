@@ -1,0 +1,148 @@
+// How a set is made: what a frontend declares of it is checked here, and compared with the other
+// ranks.
+
+#include "core/plugin/c_struct.hpp"
+#include "core/set/set.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace penstock {
+
+Result<SetHandle> Set::create(const Services& services,
+                              const penstock_set_declaration& declaration) {
+  PENSTOCK_TRY(services.state());
+  SetHandle set(new Set(services));
+  services.run.remember(set.get());
+  PENSTOCK_TRY(set->make(declaration));
+  return set;
+}
+
+// Whoever cannot go on says so where the others wait next, in bounded time and by name.
+Status Set::make(const penstock_set_declaration& declaration) {
+  const auto in_set = [&](const Status& status) {
+    return status.with_context(fmt::format("set '{}'", name));
+  };
+  const Status declared = declare(declaration);
+  if (!declared.ok() && !ranks_.empty())
+    return services_.control.refuse("set " + name, declared, ranks_);
+  PENSTOCK_TRY(declared);
+  activity_ = services_.activity.add_set(name);
+  PENSTOCK_TRY(in_set(agree_on_declaration()));
+  PENSTOCK_TRY(share_outcome("scheme", in_set(adopt_scheme(0))));
+  PENSTOCK_TRY(in_set(open_channels()));
+  PENSTOCK_TRY(share_outcome("fit", in_set(check_stages())));
+  Result<Plan> plan = agree_on_plan();
+  Result<Buckets> buckets = plan.ok() ? make_buckets(plan.value()) : plan.status();
+  const Status needs = agree_on_needs(buckets);
+  PENSTOCK_TRY(plan.ok() ? in_set(needs) : plan.status());
+  install(std::move(plan.value()), std::move(buckets.value()));
+  traffic_at_start_ = traffic();
+  if (world == 1) agreement_ = Agreement::reached;
+  arm();
+  say_plan();
+  return {};
+}
+
+// What one rank found wrong by itself, the others would never hear of.
+Status Set::share_outcome(std::string_view stage, const Status& mine) {
+  const std::string topic = fmt::format("{} of set {}", stage, name);
+  if (!mine.ok()) return services_.control.refuse(topic, mine, ranks_);
+  return services_.control.gather(topic, "", ranks_, meeting_us_).status();
+}
+
+Status Set::declare(const penstock_set_declaration& declaration) {
+  meeting_us_ = services_.limits.meeting_us;
+  name = view(declaration.name);
+  if (name.empty()) return invalid_argument("a set needs a name");
+  frontend_flags_ = declaration.flags;
+  const auto scheme = view(declaration.scheme);
+  if (scheme.empty()) {
+    config_ = services_.config;
+  } else {
+    LoadOptions options;
+    options.allow_runtime = false;
+    PENSTOCK_ASSIGN(
+        config_, load_config_text(scheme, fmt::format("scheme of set '{}'", name), "/", options));
+    PENSTOCK_TRY(check_config(config_, services_.registry));
+  }
+  for (uint64_t i = 0; i < declaration.n_ranks; ++i) ranks_.push_back(declaration.ranks[i]);
+  if (ranks_.empty()) {
+    ranks_.resize(services_.world.size);
+    std::iota(ranks_.begin(), ranks_.end(), 0u);
+  }
+  if (!std::is_sorted(ranks_.begin(), ranks_.end()) || ranks_.back() >= services_.world.size)
+    return invalid_argument("the ranks of set '{}' must be ascending and below {}", name,
+                            services_.world.size);
+  const auto me = std::find(ranks_.begin(), ranks_.end(), services_.world.rank);
+  if (me == ranks_.end())
+    return invalid_argument("rank {} makes set '{}' but is not one of its ranks",
+                            services_.world.rank, name);
+  rank = static_cast<uint32_t>(me - ranks_.begin());
+  world = static_cast<uint32_t>(ranks_.size());
+
+  std::map<std::string_view, uint64_t> names;
+  for (uint64_t i = 0; i < declaration.n_gradients; ++i) {
+    penstock_gradient_declaration c{};
+    PENSTOCK_TRY(take_struct(declaration.gradients[i], "penstock_gradient_declaration", c));
+    auto gradient = std::make_unique<Gradient>();
+    gradient->name = view(c.name);
+    gradient->index = i;
+    gradient->shape.assign(c.shape, c.shape + c.n_dims);
+    gradient->numel = 1;
+    for (int64_t extent : gradient->shape) {
+      if (extent < 0)
+        return invalid_argument("gradient '{}' has the negative extent {}", gradient->name, extent);
+      gradient->numel *= static_cast<uint64_t>(extent);
+    }
+    gradient->dtype = c.dtype;
+    gradient->given_bucket = c.given_bucket;
+    if (gradient->name.empty())
+      return invalid_argument("gradient {} of set '{}' has no name", i, name);
+    if (dtype_bytes(c.dtype) == 0)
+      return invalid_argument("gradient '{}' is of the unknown dtype {}", gradient->name, c.dtype);
+    if (c.device_type != PENSTOCK_DEVICE_CPU)
+      return unimplemented(
+          "gradient '{}' lies on device type {}; this version moves gradients on the CPU",
+          gradient->name, c.device_type);
+    gradients_.push_back(std::move(gradient));
+    if (!names.emplace(gradients_.back()->name, i).second)
+      return invalid_argument("two gradients of set '{}' are named '{}'", name,
+                              gradients_.back()->name);
+  }
+
+  communication = &services_.communication;
+  engine = &services_.engine;
+  timeline = &services_.timeline;
+  states = &store_;
+  // The last resort: that a rank does not come is noticed before, and said by name.
+  limit_us =
+      services_.limits.busy_us == 0 ? 0 : services_.limits.busy_us + services_.limits.deadline_us;
+  calls = &services_.activity.engine;
+  result_is_sum = (frontend_flags_ & PENSTOCK_SET_SUM) != 0;
+  nonfinite_is_strict = services_.config.runtime().nonfinite == Nonfinite::strict;
+  exec.struct_size = sizeof exec;
+  exec.device_type = PENSTOCK_DEVICE_CPU;
+  step.struct_size = sizeof step;
+  step.seed = services_.config.runtime().seed;
+  step.grad_scale = 1;
+  step.rank = rank;
+  step.world = world;
+  return {};
+}
+
+Status Set::agree_on_declaration() {
+  const Stage stage(timeline, "negotiate", "application", step.index);
+  std::string text;
+  for (const auto& gradient : gradients_) {
+    text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,
+                        dtype_name(gradient->dtype));
+    for (int64_t extent : gradient->shape) text += fmt::format(" {}", extent);
+    text += fmt::format(" bucket {}\n", gradient->given_bucket);
+  }
+  text += fmt::format("frontend flags {:#x}\n", frontend_flags_);
+  PENSTOCK_ASSIGN(std::string scheme, agreement_text(config_, services_.registry));
+  return services_.control.agree("set " + name, text + scheme, ranks_, meeting_us_);
+}
+
+}  // namespace penstock

@@ -1,0 +1,48 @@
+// Sets of many small gradients: the work of making one grows with their number, not with its
+// square.
+
+#include "core/set/testing.hpp"
+
+#include <ctime>
+
+namespace penstock {
+namespace {
+
+using testing::make_set;
+using testing::scheme_text;
+using testing::with_ranks;
+
+// Processor time of all threads, which does not depend on what else the machine does.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+}
+
+double time_of_making(const std::string& scheduler, size_t n_gradients) {
+  std::vector<testing::GradientShape> shapes;
+  for (size_t i = 0; i < n_gradients; ++i) shapes.push_back({fmt::format("layer.{}", i), {4}});
+  double took = 0;
+  with_ranks(1,
+             scheme_text(fmt::format(
+                 "compressor = \"topk\"\nmemory = \"residual\"\nscheduler = \"{}\"", scheduler)),
+             [&](Runtime& runtime, uint32_t) {
+               const double start = processor_seconds();
+               auto set = make_set(runtime, shapes);
+               ASSERT_OK(set.status());
+               took = processor_seconds() - start;
+             });
+  return took;
+}
+
+TEST(ManyGradients, TakeATimeThatGrowsWithTheirNumber) {
+  for (const char* scheduler : {"fusion", "wfbp"}) {
+    (void)time_of_making(scheduler, 200);  // plugins are loaded
+    const double few = time_of_making(scheduler, 1000), many = time_of_making(scheduler, 8000);
+    // Eight times as many; with the square it would be 64 times as long.
+    EXPECT_LT(many, 24 * few) << scheduler << ": " << few << " s and " << many << " s";
+  }
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,179 @@
+// What people are told of a set: its report and counters, a line at its start and end, and where
+// values that are not finite came from.
+
+#include "core/base/hash.hpp"
+#include "core/bucket/engine.hpp"
+#include "core/set/set.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <set>
+
+namespace penstock {
+namespace {
+
+// Rank 0 waits this long in all for what the others say of their waiting, at the end of a set.
+constexpr uint64_t kLastWordsUs = 2'000'000;
+
+std::string share(double part, double whole) {
+  return fmt::format("{:.0f} %", whole > 0 ? 100 * part / whole : 0);
+}
+
+}  // namespace
+
+void Set::counters(penstock_counters& counters) const {
+  std::lock_guard lock(mutex_);
+  const uint64_t size = counters.struct_size;
+  counters = totals_;
+  counters.struct_size = size;
+  const Traffic since = traffic() - traffic_at_start_;
+  counters.payload_bytes = since.handed_over;
+  counters.messages = since.messages;
+  counters.moved_bytes = since.moved;
+  counters.dense_moved_bytes = static_cast<uint64_t>(dense_moved_);
+  counters.void_buckets = void_buckets.load();
+  counters.allocations = totals_.steps > 2 ? engine->allocations() - allocations_at_steady_ : 0;
+}
+
+Result<std::string> Set::report() {
+  nlohmann::json buckets = nlohmann::json::array();
+  // None where a change of plan failed half-way.
+  for (size_t phase = 0; phase < buckets_.size(); ++phase)
+    for (const auto& bucket : buckets_[phase]) {
+      nlohmann::json items = nlohmann::json::array();
+      for (const ItemRun& item : bucket->items) {
+        uint64_t bytes = 0;
+        for (const RoundNeed& round : item.rounds)
+          for (const SectionNeed& section : round.sections) bytes += section.bytes();
+        items.push_back({{"gradient", item.gradient->name},
+                         {"first", item.piece.first},
+                         {"elements", item.piece.numel},
+                         {"bytes_before", item.piece.numel * dtype_bytes(item.gradient->dtype)},
+                         {"bytes_after", bytes},
+                         {"compressor", item.compressor->name()},
+                         {"memory", item.memory->name()},
+                         {"one_sweep", item.folded}});
+      }
+      buckets.push_back({{"phase", phase},
+                         {"number", bucket->number},
+                         {"route", route_name(bucket->plan.route)},
+                         {"rounds", bucket->n_rounds},
+                         {"items", items},
+                         {"encode_us", bucket->encode_us},
+                         {"exchange_us", bucket->exchange_us},
+                         {"decode_us", bucket->decode_us}});
+    }
+  penstock_counters totals{};
+  totals.struct_size = sizeof totals;
+  counters(totals);
+  const StageTraffic planned = planned_traffic(step.index);
+  const nlohmann::json report{{"name", name},
+                              {"rank", rank},
+                              {"world", world},
+                              {"step", step.index},
+                              {"scheduler", scheduler_->name()},
+                              {"explanation", plan_.explanation},
+                              {"state_bytes", store_.bytes()},
+                              {"replicated_hash", hash_text(store_.hash_replicated())},
+                              {"buckets", buckets},
+                              {"planned",
+                               {{"moved_bytes_per_step", planned.moved},
+                                {"dense_moved_bytes_per_step", dense_moved_per_step_},
+                                {"moves_more_from_ranks", planned.loses_from},
+                                {"sizes_are_open", planned.bytes.open}}},
+                              {"counters",
+                               {{"steps", totals.steps},
+                                {"gradient_bytes", totals.gradient_bytes},
+                                {"payload_bytes", totals.payload_bytes},
+                                {"moved_bytes", totals.moved_bytes},
+                                {"dense_moved_bytes", totals.dense_moved_bytes},
+                                {"messages", totals.messages},
+                                {"void_buckets", totals.void_buckets},
+                                {"nonfinite_steps", nonfinite_steps_},
+                                {"wait_us", totals.wait_us},
+                                {"allocations", totals.allocations}}}};
+  return report.dump(2);
+}
+
+// ---- lines of the log ----
+
+// Rank 0's, with level info: file, scheme, ranks and plan.
+void Set::say_plan() {
+  if (rank != 0 || !services_.log.shows(LogLevel::info)) return;
+  size_t n_buckets = 0;
+  for (const auto& phase : buckets_) n_buckets += phase.size();
+  const std::set<uint32_t> hosts(channel->hosts.begin(), channel->hosts.end());
+  const StageTraffic planned = planned_traffic(step.index);
+  std::string collective = scheme_.collective;
+  if (!scheme_.transport.empty()) collective += " over " + scheme_.transport;
+  services_.log.write(
+      LogLevel::info, "set",
+      fmt::format(
+          "set '{}': {}; compressor {}, memory {}, collective {}, scheduler {}, route {}; {} "
+          "ranks on {} hosts; {} gradients of {} in {} buckets{}; in a step each rank sends "
+          "{}{}, without compression {} ({})",
+          name, config_.origin().empty() ? "no configuration file, the defaults" : config_.origin(),
+          scheme_.compressor, scheme_.memory, collective, scheme_.scheduler,
+          route_name(scheme_.route), world, hosts.size(), gradients_.size(),
+          bytes_text(gradient_bytes()), n_buckets,
+          plan_.explanation.empty() ? "" : fmt::format(" ({})", fmt::join(plan_.explanation, "; ")),
+          planned.bytes.open    ? "what the data ask for, planned "
+          : planned.bytes.bound ? "up to "
+                                : "",
+          bytes_text(planned.moved), bytes_text(dense_moved_per_step_),
+          share(planned.moved, dense_moved_per_step_)));
+}
+
+// Rank 0's, with level info: what the run came to. Who waits least is waited for by the others.
+void Set::say_end() {
+  if (totals_.steps == 0 || !services_.log.shows(LogLevel::info)) return;
+  const double run_us = double(ended_us_ - started_us_);
+  const auto key = [&](uint32_t of) { return fmt::format("set {}: waited by rank {}", name, of); };
+  const double mine = run_us > 0 ? double(totals_.wait_us) / run_us : 0;
+  if (rank != 0) {
+    (void)services_.control.put(key(rank), fmt::format("{}", mine));
+    return;
+  }
+  std::vector<double> waited{mine};
+  const uint64_t until = now_us() + kLastWordsUs;
+  for (uint32_t other = 1; other < world && !services_.control.aborted(); ++other) {
+    const uint64_t now = now_us();
+    const auto text = services_.control.get(key(other), now < until ? until - now : 1);
+    if (!text.ok()) break;
+    waited.push_back(std::strtod(text.value().c_str(), nullptr));
+  }
+  const auto least = std::min_element(waited.begin(), waited.end());
+  penstock_counters totals{};
+  counters(totals);
+  std::string slowest;
+  if (waited.size() == world && world > 1)
+    slowest = fmt::format("; slowest is rank {}, which waited {}",
+                          ranks_[size_t(least - waited.begin())], share(*least, 1));
+  services_.log.write(
+      LogLevel::info, "set",
+      fmt::format("set '{}' ended after {} steps: rank 0 sent {}, without compression {} ({}), and "
+                  "waited {} of the time{}",
+                  name, totals.steps, bytes_text(double(totals.moved_bytes)),
+                  bytes_text(double(totals.dense_moved_bytes)),
+                  share(double(totals.moved_bytes), double(totals.dense_moved_bytes)),
+                  share(mine, 1), slowest));
+}
+
+// On the rank where it began, and once: later steps are counted in the report.
+void Set::warn_of_nonfinite() {
+  const uint64_t index = nonfinite_gradient.load(std::memory_order_relaxed);
+  if (index == kNoGradient || std::exchange(said_nonfinite_, true)) return;
+  services_.log.write(
+      LogLevel::warning, "set",
+      fmt::format(
+          "set '{}': gradient '{}' of rank {} is not finite (NaN or infinite) in step {}, so "
+          "the result is NaN on every rank{}; further steps are counted in the report, as "
+          "nonfinite_steps",
+          name, gradients_[index]->name, ranks_[rank], step.index,
+          step.grad_scale > 1
+              ? fmt::format(" (with a loss scale of {:g}: usual while the scale is being found)",
+                            step.grad_scale)
+              : std::string("; look at the loss and the data of that rank")));
+}
+
+}  // namespace penstock

@@ -1,0 +1,151 @@
+// Saving, restoring and resetting a set.
+
+#include "core/base/bytes.hpp"
+#include "core/base/hash.hpp"
+#include "core/bucket/engine.hpp"
+#include "core/set/set.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t kStateMagic = 0x3145544154534b50u;  // "PKSTATE1"
+
+}  // namespace
+
+Status Set::save(std::string& out) {
+  PENSTOCK_TRY(flush());
+  {
+    std::lock_guard lock(mutex_);
+    if (opened_ || closed_)
+      return failed_precondition("set '{}' is saved in the middle of step {}: end the step first",
+                                 name, step.index);
+  }
+  ByteWriter writer(out);
+  writer.put(kStateMagic);
+  writer.text(name);
+  writer.put(rank);
+  writer.put(world);
+  writer.put(step.index);
+  writer.text(plan_.to_bytes());
+  for (const auto& gradient : gradients_) {
+    const bool carries = gradient->has_carry;
+    writer.text(carries ? std::string_view(gradient->carry.as<char>(), gradient->carry.bytes())
+                        : std::string_view());
+  }
+  std::string tensors;
+  store_.write(tensors);
+  writer.text(tensors);
+  writer.put(hash64(out));
+  return {};
+}
+
+Status Set::load(std::string_view bytes) {
+  PENSTOCK_TRY(services_.state());
+  if (bytes.size() < 16)
+    return invalid_argument("the saved state of set '{}' is truncated: {} bytes", name,
+                            bytes.size());
+  const std::string_view body = bytes.substr(0, bytes.size() - sizeof(uint64_t));
+  if (ByteReader(bytes.substr(body.size())).get<uint64_t>() != hash64(body))
+    return invalid_argument(
+        "the saved state of set '{}' is damaged or truncated: its checksum does not match", name);
+  ByteReader reader(body);
+  if (reader.get<uint64_t>() != kStateMagic)
+    return invalid_argument("these bytes are not a saved state");
+  const std::string saved_name(reader.text());
+  const auto saved_rank = reader.get<uint32_t>();
+  const auto saved_world = reader.get<uint32_t>();
+  const auto saved_step = reader.get<uint64_t>();
+  const std::string_view saved_plan = reader.text();
+  std::vector<std::string_view> carries;
+  for (size_t i = 0; i < gradients_.size(); ++i) carries.push_back(reader.text());
+  const std::string_view tensors = reader.text();
+  if (!reader.at_end())
+    return invalid_argument("the saved state of set '{}' is of another model", name);
+  // The name may differ: gradients are what state is kept for.
+  if (saved_rank != rank || saved_world != world)
+    return mismatch(
+        "this state was saved by rank {} of {} of set '{}', it cannot be loaded by rank {} of {} "
+        "of set '{}'",
+        saved_rank, saved_world, saved_name, rank, world, name);
+  PENSTOCK_ASSIGN(Plan plan, Plan::from_bytes(saved_plan));
+  {
+    std::lock_guard lock(mutex_);
+    if (running_ != 0)
+      return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
+  }
+  Adopted other;  // outlives the buckets that point into it, old ones or new ones
+  swap_adopted(other);
+  Result<Buckets> buckets = prepare_saved(saved_step, plan, tensors);
+  if (!buckets.ok()) {
+    swap_adopted(other);
+    exec.scratch = scratch.data();  // may have grown
+    exec.scratch_bytes = scratch.bytes();
+    return buckets.status();
+  }
+  drop_step();
+  if (world > 1) {
+    std::lock_guard lock(mutex_);
+    agreement_ = Agreement::needed;
+    loaded_ = true;
+  }
+  step.index = saved_step;
+  install(std::move(plan), std::move(buckets.value()));
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    gradients_[i]->has_carry = !carries[i].empty();
+    if (carries[i].empty()) continue;
+    gradients_[i]->carry = Buffer(gradients_[i]->numel * sizeof(float));
+    std::memcpy(gradients_[i]->carry.data(), carries[i].data(),
+                std::min<uint64_t>(carries[i].size(), gradients_[i]->carry.bytes()));
+  }
+  arm();
+  return {};
+}
+
+void Set::swap_adopted(Adopted& other) {
+  std::swap(scheme_, other.scheme);
+  std::swap(compressors_, other.compressors);
+  std::swap(memories_, other.memories);
+  std::swap(scheduler_, other.scheduler);
+  std::swap(options_, other.options);
+  std::swap(period_, other.period);
+  std::swap(store_, other.store);
+}
+
+// All of a load that can fail: nothing that runs a step has changed when it does.
+Result<Set::Buckets> Set::prepare_saved(uint64_t saved_step, const Plan& plan,
+                                        std::string_view tensors) {
+  PENSTOCK_TRY(adopt_scheme(saved_step));
+  PENSTOCK_TRY(examine_gradients());
+  // A checksum has passed: the plan is whole, and of another set or scheme.
+  if (const Status fits = check_plan(plan, plan_facts(), scheduler_->name()); !fits.ok())
+    return mismatch(
+        "the saved plan does not fit set '{}' ({}): load it under the configuration it was saved "
+        "with",
+        name, fits.message());
+  // What the scheme's route was checked for holds for no other.
+  for (const BucketPlan& bucket : plan.buckets)
+    if (bucket.route != scheme_.route)
+      return mismatch(
+          "the saved plan of set '{}' takes the route \"{}\", its scheme the route \"{}\": load it "
+          "under the configuration it was saved with",
+          name, route_name(bucket.route), route_name(scheme_.route));
+  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
+  PENSTOCK_TRY(store_.read(tensors));
+  return buckets;
+}
+
+Status Set::reset() {
+  PENSTOCK_TRY(services_.state());
+  (void)flush();  // to its end, well or not: no later message meets one of this step
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return running_ == 0; });
+  }
+  drop_step();
+  store_.zero();
+  for (auto& gradient : gradients_) gradient->has_carry = false;
+  arm();
+  return {};
+}
+
+}  // namespace penstock

@@ -1,0 +1,76 @@
+// What a set uses of the run that it belongs to; the run outlives its sets.
+#pragma once
+
+#include "core/bucket/engine.hpp"
+#include "core/comm/communication.hpp"
+#include "core/config/config.hpp"
+#include "core/control/control.hpp"
+#include "core/plugin/instances.hpp"
+#include "core/plugin/registry.hpp"
+#include "core/trace/log.hpp"
+#include "core/trace/timeline.hpp"
+
+#include <penstock/runtime.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+// Hears that the run was given up. [any]
+struct AbortListener {
+  virtual void fail(const Status& reason) = 0;
+
+ protected:
+  ~AbortListener() = default;
+};
+
+// How long things may take, in microseconds.
+struct TimeLimits {
+  uint64_t deadline_us = 0;
+  uint64_t busy_us = 0;     // ranks that live are waited for this long; 0: without an end
+  uint64_t meeting_us = 0;  // the same for a meeting, which needs a number
+  uint64_t end_us = 0;      // what has been given up ends within this time
+};
+
+struct Services {
+  // What only the run as a whole can do.
+  struct Run {
+    // [any] Gives the run up for a failure of this rank: the others are told.
+    virtual void give_up(const Status& reason) = 0;
+    // [control] A channel for a group of world ranks. `what` is equal on all members and unique in
+    // the run.
+    virtual Result<Channel*> open_channel(const std::string& what,
+                                          const std::vector<uint32_t>& ranks,
+                                          CollectiveInstance& collective, Channel* base) = 0;
+    // [control] False when the engine or the transport is in a call that does not come back.
+    virtual bool answers() = 0;
+    // [control] `what` cannot be freed: says why, and keeps the run from being freed as well.
+    virtual void abandon(std::string_view what) = 0;
+    virtual void remember(AbortListener* listener) = 0;
+    virtual void forget(AbortListener* listener) = 0;
+
+   protected:
+    ~Run() = default;
+  };
+
+  Run& run;
+  const Config& config;
+  Registry& registry;
+  Log& log;
+  Timeline& timeline;
+  Activity& activity;
+  Communication& communication;
+  Control& control;
+  Engine& engine;
+  CollectiveInstance& transport;
+  const penstock_world& world;
+  penstock_topology topology{};
+  TimeLimits limits;
+
+  // Success until the run was given up.
+  Status state() const { return control.abort_reason(); }
+};
+
+}  // namespace penstock

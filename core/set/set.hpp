@@ -1,0 +1,260 @@
+// A set: what one optimizer or DDP object registers. Plan, step index, state and channels are its
+// own.
+//
+// set.cpp (steps), set_wait.cpp (waiting and the end), set_plan.cpp (instances, items and plan),
+// change.cpp (switches), save.cpp (save, load), agree.cpp (whether ranks go on from
+// equal states), traffic.cpp (bytes), report.cpp (what people are told).
+#pragma once
+
+#include "core/bucket/bucket.hpp"
+#include "core/fit/item.hpp"
+#include "core/fit/resolve.hpp"
+#include "core/fit/rules.hpp"
+#include "core/fit/traffic.hpp"
+#include "core/plan/planner.hpp"
+#include "core/set/measure.hpp"
+#include "core/set/services.hpp"
+#include "core/state/state_store.hpp"
+
+#include <penstock/runtime.h>
+
+#include <condition_variable>
+#include <map>
+
+namespace penstock {
+
+class Set;
+
+// Ends a set, in bounded time. What a plugin call that never returns may still use is abandoned,
+// not freed.
+struct SetCloser {
+  void operator()(Set* set) const;
+};
+using SetHandle = std::unique_ptr<Set, SetCloser>;
+
+class Set final : public SetContext, public AbortListener {
+ public:
+  // [control] Collective over the set's ranks.
+  static Result<SetHandle> create(const Services& services,
+                                  const penstock_set_declaration& declaration);
+  ~Set();
+
+  // See runtime.h for each of these.
+  Status gradient_ready(uint64_t index, const penstock_tensor& tensor);
+  Status gradient_absent(uint64_t index, const penstock_tensor& tensor);
+  Status learning_rate(uint64_t index, double learning_rate);
+  Status grad_scale(double grad_scale);
+  Status optimizer_momentum();
+  Status wait(uint64_t index);
+  Status wait_all();
+  Status poll(uint64_t index, bool& done);
+  bool defers() const { return defers_; }
+  Status backward_end();
+  Status flush();
+  Status step_end(bool applied);
+  Status save(std::string& out);
+  Status load(std::string_view bytes);
+  Status reset();
+  Result<std::string> report();
+  void counters(penstock_counters& counters) const;
+
+  // [any] The run was given up: every wait ends with `reason`.
+  void fail(const Status& reason) override;
+
+ private:
+  friend struct SetCloser;
+  // What a gradient's rule and candidates come to, found once per plan.
+  struct Option {
+    CompressorInstance* compressor = nullptr;
+    MemoryInstance* memory = nullptr;
+    CompressorFacts compressor_facts;
+    MemoryFacts memory_facts;
+    CandidateFacts candidate;
+    PlannedBytes planned;
+  };
+
+  // What left this rank through the set's channels.
+  struct Traffic {
+    uint64_t handed_over = 0, moved = 0, messages = 0;
+    Traffic& operator+=(const Traffic& other);
+    Traffic operator-(const Traffic& other) const;
+  };
+  // What a scheme comes to, from a step on.
+  struct StageTraffic {
+    uint64_t from_step = 0;
+    PlannedBytes bytes;
+    double moved = 0;         // a step, by each rank
+    uint32_t loses_from = 0;  // ranks; 0: never
+  };
+  // So many steps tell what a scheme moves whose payloads have no planned size.
+  static constexpr uint64_t kStepsOfTrial = 10;
+
+  using Buckets = std::vector<std::vector<std::unique_ptr<BucketRun>>>;  // per phase
+
+  // What a scheme comes to, with the state that goes with it; buckets point into it.
+  struct Adopted {
+    Scheme scheme;
+    std::map<std::pair<Kind, std::string>, std::unique_ptr<CompressorInstance>> compressors;
+    std::map<std::pair<Kind, std::string>, std::unique_ptr<MemoryInstance>> memories;
+    std::unique_ptr<SchedulerInstance> scheduler;
+    std::vector<std::vector<Option>> options;
+    uint32_t period = 1;
+    StateStore store;
+  };
+
+  explicit Set(const Services& services);
+
+  Status make(const penstock_set_declaration& declaration);
+  Status share_outcome(std::string_view stage, const Status& mine);
+  bool end();  // false: something is still running and cannot be waited for
+
+  // step.cpp and wait.cpp
+  Status check_ready(const Gradient& gradient, const penstock_tensor& tensor) const;
+  void make_ready(Gradient& gradient, void* data);
+  Status close();
+  void start(BucketRun& bucket);
+  void launch_deferred();
+  void skip_what_never_started();
+  void drop_step();  // what is under way will not be ended; no job runs
+  // `awaited` null: what is waited for concerns all buckets.
+  Status wait_until(const std::function<bool()>& finished, std::string_view what,
+                    Gradient* awaited = nullptr);
+  void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
+  Status finish_step(bool applied);
+  void arm();
+  Status usable();  // with the mutex held
+  void bucket_ended(BucketRun& bucket, const Status& status) override;
+  void first_leg_arrived(BucketRun& bucket) override;
+
+  // agree.cpp
+  bool must_ask();
+  void ask_for_states();
+  // Why waiting for the others' loads ended.
+  Status alone_after_load(const Status& reason) const;
+  void states_compared(uint64_t number, Status status);
+
+  // declare.cpp, plan.cpp and buckets.cpp
+  Status declare(const penstock_set_declaration& declaration);
+  Status agree_on_declaration();
+  Status open_channels();
+  Status adopt_scheme(uint64_t step);
+  // To be held while a plugin is asked for something outside a step.
+  PluginCall planning_call(std::string_view kind, std::string_view plugin, std::string_view stage,
+                           std::string_view where = {}) const;
+  template <typename Table>
+  Result<Instance<Table>*> instance(const std::string& name);
+  Status examine_gradients();
+  Result<Option> examine(const Gradient& gradient, const std::string& compressor,
+                         const std::string& memory);
+  Status check_stages();
+  Result<FitAdvice> check_fit_of_set();
+  void warn(const FitAdvice& advice);
+  ModelFacts model_facts() const;
+  PlanFacts plan_facts() const;
+  Result<Plan> agree_on_plan();
+  Result<Buckets> make_buckets(const Plan& plan);
+  Status agree_on_needs(const Result<Buckets>& buckets);
+  void install(Plan plan, Buckets buckets);
+  Result<std::unique_ptr<BucketRun>> make_bucket(const BucketPlan& plan, uint32_t number);
+  Status plan_items(BucketRun& bucket);
+  Status complete_item(BucketRun& bucket, ItemRun& item, const penstock_compressor_need& compressor,
+                       const penstock_memory_need& memory);
+  static void fold_item(ItemRun& item, const penstock_memory_need& memory);
+  Status claim_states(ItemRun& item, const penstock_compressor_need& compressor,
+                      const penstock_memory_need& memory);
+  void number_messages(const Plan& plan);
+
+  // traffic.cpp
+  Carriers carriers() const;
+  double gradient_bytes() const;  // of all gradients
+  PlannedBytes planned_step() const;
+  StageTraffic planned_traffic(uint64_t from_step) const;
+  void warn(const std::vector<StageTraffic>& stages);
+  void warn_of_what_was_moved();
+  Traffic traffic() const;
+
+  // report.cpp
+  void say_plan();
+  void say_end();
+  void warn_of_nonfinite();
+
+  // save.cpp
+  void swap_adopted(Adopted& other);
+  Result<Buckets> prepare_saved(uint64_t saved_step, const Plan& plan, std::string_view tensors);
+
+  // change.cpp
+  Status replan();
+  Status replace_plan(Plan plan);
+  Status drain_replaced(const std::vector<std::vector<const Option*>>& chosen);
+  void settle_carries(bool applied);
+  Status join_carries(const std::vector<std::vector<const Option*>>& chosen);
+  static bool keeps_no_more(const ItemRun& item, const std::vector<const Option*>& chosen);
+  Status drain(ItemRun& item);
+  Status observe();
+  Status compare_replicated();
+  Status measure_links();
+
+  const Services services_;
+  std::vector<std::unique_ptr<Gradient>> gradients_;
+  std::vector<uint32_t> ranks_;  // world ranks
+  std::shared_ptr<Activity::Steps> activity_;
+  uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
+  uint32_t frontend_flags_ = 0;
+  Config config_;
+  Scheme scheme_;
+  std::map<std::pair<Kind, std::string>, std::unique_ptr<CompressorInstance>> compressors_;
+  std::map<std::pair<Kind, std::string>, std::unique_ptr<MemoryInstance>> memories_;
+  std::unique_ptr<SchedulerInstance> scheduler_;
+  std::unique_ptr<CollectiveInstance> composite_;
+  std::vector<std::vector<Option>> options_;  // per gradient and candidate
+  uint32_t period_ = 1;
+  Plan plan_;
+  StateStore store_;
+  Buckets buckets_;
+  std::vector<std::vector<std::vector<BucketRun*>>> where_;  // per phase and gradient
+  std::vector<uint64_t> messages_per_phase_;
+  bool defers_ = false;
+  std::vector<Channel*> open_channels_;
+  MeasuredTimes measured_;
+  std::vector<double> ready_us_;  // per gradient, on the slowest rank; empty until measured
+  double backward_us_ = 0;
+  std::vector<LinkFacts> links_;
+  Traffic traffic_at_start_;
+  double dense_moved_per_step_ = 0;
+  double dense_moved_ = 0;      // with the mutex held
+  bool may_move_more_ = false;  // warned of nothing yet, and payloads have no planned size
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;        // a wait has closed the step
+  bool opened_ = false;        // some gradient of the step is ready
+  uint32_t buckets_left_ = 0;  // of the step, that have not ended
+  uint32_t first_legs_left_ = 0;
+  uint32_t running_ = 0;         // jobs started and not ended
+  uint32_t gradients_left_ = 0;  // not yet ready
+  uint32_t waiters_ = 0;
+  Status torn_;
+  bool told_ = false;  // a call has returned torn_
+  penstock_counters totals_{};
+  uint64_t waited_until_step_us_ = 0;  // of totals_.wait_us, before the step under way
+  uint64_t allocations_at_steady_ = 0;
+  uint64_t first_ready_us_ = 0;
+  uint64_t started_us_ = 0,
+           ended_us_ = 0;         // the first gradient of all, and the end of the last step
+  uint64_t nonfinite_steps_ = 0;  // in which this rank had a gradient that is not finite
+  bool said_nonfinite_ = false;
+
+  // Whether the ranks go on from equal states: at the first step, and after a load.
+  enum class Agreement { needed, asked, reached };
+  struct Guard {
+    std::mutex mutex;
+    Set* set = nullptr;  // null: gone
+  };
+  std::shared_ptr<Guard> guard_;  // for the answer, which may come later
+  Agreement agreement_ = Agreement::needed;
+  uint64_t agreements_ = 0;
+  bool loaded_ = false;           // since the last agreement
+  std::vector<BucketRun*> held_;  // ready, and waiting for the answer
+};
+
+}  // namespace penstock

@@ -1,0 +1,135 @@
+// What a set moves through the network: planned, counted, and said to people.
+
+#include "core/set/set.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+Set::Traffic& Set::Traffic::operator+=(const Traffic& other) {
+  handed_over += other.handed_over;
+  moved += other.moved;
+  messages += other.messages;
+  return *this;
+}
+
+Set::Traffic Set::Traffic::operator-(const Traffic& other) const {
+  return {handed_over - other.handed_over, moved - other.moved, messages - other.messages};
+}
+
+Set::Traffic Set::traffic() const {
+  Traffic total;
+  for (const Channel* opened : open_channels_)
+    total += {opened->bytes_sent.load(), opened->bytes_moved.load(), opened->messages_sent.load()};
+  return total;
+}
+
+// ---- as planned ----
+
+Carriers Set::carriers() const {
+  Carriers carriers;
+  carriers.transport = services_.transport.table();
+  carriers.transport_instance = services_.transport.self();
+  if (composite_ == nullptr) return carriers;
+  carriers.composite = composite_->table();
+  carriers.composite_instance = composite_->self();
+  return carriers;
+}
+
+double Set::gradient_bytes() const {
+  double bytes = 0;
+  for (const auto& gradient : gradients_)
+    bytes += double(gradient->numel) * double(dtype_bytes(gradient->dtype));
+  return bytes;
+}
+
+// Where a scheduler may choose, with the candidate that moves least.
+PlannedBytes Set::planned_step() const {
+  const Carriers by = carriers();
+  PlannedBytes total;
+  for (const auto& options : options_) {
+    const auto least =
+        std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
+          return by.moved(a.planned, world) < by.moved(b.planned, world);
+        });
+    if (least != options.end()) total += least->planned;
+  }
+  return total;
+}
+
+Set::StageTraffic Set::planned_traffic(uint64_t from_step) const {
+  const Carriers by = carriers();
+  StageTraffic stage;
+  stage.from_step = from_step;
+  stage.bytes = planned_step();
+  stage.moved = by.moved(stage.bytes, world);
+  stage.loses_from = by.loses_from(stage.bytes, gradient_bytes());
+  return stage;
+}
+
+// ---- said to people ----
+
+namespace {
+
+const char* advice(const PlannedBytes& bytes) {
+  return bytes.gathered + bytes.pairs > bytes.summed
+             ? "a gathered payload goes to every other rank: take a stronger compression, one that "
+               "is summed, or compressor = \"none\""
+             : "payloads are summed and yet larger than these gradients, which are small: take a "
+               "stronger compression (a lower rank), or a rule with compressor = \"none\" for them";
+}
+
+}  // namespace
+
+// Rank 0 says once where a scheme moves more than no compression would: it does what it says, and
+// yet the run is slower for it.
+void Set::warn(const std::vector<StageTraffic>& stages) {
+  dense_moved_per_step_ = carriers().dense(gradient_bytes(), world);
+  may_move_more_ = std::any_of(stages.begin(), stages.end(),
+                               [](const StageTraffic& stage) { return stage.bytes.open; });
+  std::vector<std::string> losing;
+  PlannedBytes lost;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const StageTraffic& stage = stages[i];
+    if (stage.moved <= dense_moved_per_step_) continue;
+    lost += stage.bytes;
+    std::string when = "in every step";
+    if (stages.size() > 1)
+      when = i + 1 < stages.size()
+                 ? fmt::format("in steps {} to {}", stage.from_step, stages[i + 1].from_step - 1)
+                 : fmt::format("from step {} on", stage.from_step);
+    losing.push_back(fmt::format("{} {}{} (more from {} ranks on)", when,
+                                 stage.bytes.bound ? "up to " : "", bytes_text(stage.moved),
+                                 stage.loses_from));
+  }
+  if (losing.empty()) return;
+  may_move_more_ = false;
+  if (rank != 0) return;
+  services_.log.write(
+      LogLevel::warning, "traffic",
+      fmt::format("set '{}' moves more than without compression: each of {} ranks sends {} a step "
+                  "without, and {}; {}",
+                  name, world, bytes_text(dense_moved_per_step_), fmt::join(losing, ", "),
+                  advice(lost)));
+}
+
+// The same from what was counted, where payloads have no planned size.
+void Set::warn_of_what_was_moved() {
+  if (!may_move_more_) return;
+  may_move_more_ = false;
+  const double steps = double(totals_.steps);
+  const Traffic since = traffic() - traffic_at_start_;
+  const double moved = double(since.moved) / steps;
+  if (rank != 0 || moved <= dense_moved_per_step_) return;
+  PlannedBytes bytes = planned_step();
+  bytes.gathered = std::max(0.0, double(since.handed_over) / steps - bytes.summed);
+  bytes.pairs = 0;
+  services_.log.write(
+      LogLevel::warning, "traffic",
+      fmt::format("set '{}' moves more than without compression: in its first {} steps each of {} "
+                  "ranks sent {} a step, without it {} (more from {} ranks on); {}",
+                  name, totals_.steps, world, bytes_text(moved), bytes_text(dense_moved_per_step_),
+                  carriers().loses_from(bytes, gradient_bytes()), advice(bytes)));
+}
+
+}  // namespace penstock
