@@ -84,7 +84,7 @@ struct MessageRun final : Exchange {
 // A gradient, or a range of one, in a bucket.
 struct ItemRun {
   Gradient* gradient = nullptr;
-  PiecePlan piece;
+  planning::Piece piece;
   CompressorInstance* compressor = nullptr;
   MemoryInstance* memory = nullptr;
   std::vector<RoundNeed> rounds;  // none: only compensated
@@ -147,11 +147,11 @@ class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
 
-  BucketRun(SetContext& context, BucketPlan plan, uint32_t number)
+  BucketRun(SetContext& context, planning::Bucket plan, uint32_t number)
       : context(context), plan(std::move(plan)), number(number) {}
 
   SetContext& context;
-  BucketPlan plan;
+  planning::Bucket plan;
   uint32_t number;  // within the phase; also the priority
   std::deque<ItemRun> items;
   std::vector<CompressorCall> encode_calls;  // by round

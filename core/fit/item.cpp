@@ -7,7 +7,8 @@
 
 namespace penstock {
 
-TemplateItem::TemplateItem(const Gradient& gradient, const PiecePlan& piece) : gradient_(gradient) {
+TemplateItem::TemplateItem(const Gradient& gradient, const planning::Piece& piece)
+    : gradient_(gradient) {
   describe_item(c_, gradient, piece, gradient.dtype);
 }
 
@@ -15,7 +16,7 @@ void TemplateItem::set_dtype(uint32_t dtype) {
   c_.grad.dtype = c_.work.dtype = c_.out.dtype = dtype;
 }
 
-void describe_item(penstock_item& item, const Gradient& gradient, const PiecePlan& piece,
+void describe_item(penstock_item& item, const Gradient& gradient, const planning::Piece& piece,
                    uint32_t dtype) {
   const bool whole = piece.first == 0 && piece.numel == gradient.numel;
   item.struct_size = sizeof item;

@@ -16,7 +16,7 @@ namespace penstock {
 // into the gradient.
 class TemplateItem {
  public:
-  TemplateItem(const Gradient& gradient, const PiecePlan& piece);
+  TemplateItem(const Gradient& gradient, const planning::Piece& piece);
   penstock_item* c() { return &c_; }
   // The dtype plugins will see: the gradient's own, or float32 where it is staged.
   void set_dtype(uint32_t dtype);
@@ -28,7 +28,7 @@ class TemplateItem {
 };
 
 // Fills the fields of `item` that follow from gradient and piece.
-void describe_item(penstock_item& item, const Gradient& gradient, const PiecePlan& piece,
+void describe_item(penstock_item& item, const Gradient& gradient, const planning::Piece& piece,
                    uint32_t dtype);
 
 // The dtype in which compressor and memory will see gradients of `dtype`: itself if both can, else

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 namespace penstock {
 namespace {
@@ -19,7 +18,8 @@ struct Placed {
   bool operator<(const Placed& other) const { return first < other.first; }
 };
 
-Status check_piece(const PiecePlan& piece, const PlanFacts& facts, std::string_view scheduler) {
+Status check_piece(const planning::Piece& piece, const PlanFacts& facts,
+                   std::string_view scheduler) {
   if (piece.gradient >= facts.numel.size())
     return internal("scheduler '{}' planned gradient {}, but there are only {}", scheduler,
                     piece.gradient, facts.numel.size());
@@ -43,71 +43,66 @@ Status check_piece(const PiecePlan& piece, const PlanFacts& facts, std::string_v
 // A message that no bucket sends would never go out; one that is listed twice has no one place.
 Status check_sequence(const Plan& plan, std::string_view scheduler) {
   std::vector<std::vector<uint32_t>> routes(plan.period);  // per phase, of its buckets
-  for (const BucketPlan& bucket : plan.buckets) routes[bucket.phase].push_back(bucket.route);
-  std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>> listed;
-  for (const MessagePlan& message : plan.sequence) {
-    const auto text = [&] {
-      return fmt::format("leg {}, round {} of bucket {} in phase {}", message.leg, message.round,
-                         message.bucket, message.phase);
-    };
-    if (message.phase >= plan.period || message.bucket >= routes[message.phase].size())
+  for (const planning::Bucket& bucket : plan.buckets) routes[bucket.phase].push_back(bucket.route);
+  std::set<planning::MessagePlace> listed;
+  for (const planning::MessagePlace& place : plan.messages) {
+    const auto& [phase, bucket, leg, round] = place;
+    const std::string text =
+        fmt::format("leg {}, round {} of bucket {} in phase {}", leg, round, bucket, phase);
+    if (phase >= plan.period || bucket >= routes[phase].size())
       return internal("scheduler '{}' lists a message of {}, which its plan does not have",
-                      scheduler, text());
-    const uint32_t route = routes[message.phase][message.bucket];
-    if (message.leg > (route == PENSTOCK_ROUTE_SPLIT ? 1u : 0u))
+                      scheduler, text);
+    const uint32_t route = routes[phase][bucket];
+    if (leg > (route == PENSTOCK_ROUTE_SPLIT ? 1u : 0u))
       return internal("scheduler '{}' lists a message of {}, but that bucket's route has {}",
-                      scheduler, text(), route == PENSTOCK_ROUTE_SPLIT ? "two legs" : "one leg");
-    if (!listed.insert({message.phase, message.bucket, message.leg, message.round}).second)
-      return internal("scheduler '{}' lists the message of {} twice", scheduler, text());
+                      scheduler, text, route == PENSTOCK_ROUTE_SPLIT ? "two legs" : "one leg");
+    if (!listed.insert(place).second)
+      return internal("scheduler '{}' lists the message of {} twice", scheduler, text);
   }
   return {};
 }
 
 }  // namespace
 
-std::string Plan::to_bytes() const {
+std::string plan_bytes(const Plan& plan) {
   std::string out;
   ByteWriter writer(out);
   writer.put(kPlanFormat);
-  writer.put(period);
-  writer.put<uint64_t>(buckets.size());
-  for (const BucketPlan& bucket : buckets) {
+  writer.put(plan.period);
+  writer.put<uint64_t>(plan.buckets.size());
+  for (const planning::Bucket& bucket : plan.buckets) {
     writer.put(bucket.phase);
     writer.put(bucket.route);
     writer.put(bucket.launch);
     writer.put<uint64_t>(bucket.pieces.size());
-    for (const PiecePlan& piece : bucket.pieces) {
+    for (const planning::Piece& piece : bucket.pieces) {
       writer.put(piece.gradient);
       writer.put(piece.first);
       writer.put(piece.numel);
       writer.put(piece.choice);
     }
   }
-  writer.put<uint64_t>(sequence.size());
-  for (const MessagePlan& message : sequence) {
-    writer.put(message.phase);
-    writer.put(message.bucket);
-    writer.put(message.leg);
-    writer.put(message.round);
-  }
-  writer.put<uint64_t>(explanation.size());
-  for (const std::string& line : explanation) writer.text(line);
+  writer.put<uint64_t>(plan.messages.size());
+  for (const planning::MessagePlace& place : plan.messages)
+    for (const uint32_t number : place) writer.put(number);
+  writer.put<uint64_t>(plan.explanation.size());
+  for (const std::string& line : plan.explanation) writer.text(line);
   return out;
 }
 
-Result<Plan> Plan::from_bytes(std::string_view bytes) {
+Result<Plan> plan_from_bytes(std::string_view bytes) {
   ByteReader reader(bytes);
   Plan plan;
   if (reader.get<uint32_t>() != kPlanFormat)
     return invalid_argument("these bytes are not a plan of this version");
   plan.period = reader.get<uint32_t>();
   for (auto n = reader.get<uint64_t>(); n > 0 && reader.ok(); --n) {
-    BucketPlan& bucket = plan.buckets.emplace_back();
+    planning::Bucket& bucket = plan.buckets.emplace_back();
     bucket.phase = reader.get<uint32_t>();
     bucket.route = reader.get<uint32_t>();
     bucket.launch = reader.get<uint32_t>();
     for (auto pieces = reader.get<uint64_t>(); pieces > 0 && reader.ok(); --pieces) {
-      PiecePlan& piece = bucket.pieces.emplace_back();
+      planning::Piece& piece = bucket.pieces.emplace_back();
       piece.gradient = reader.get<uint64_t>();
       piece.first = reader.get<uint64_t>();
       piece.numel = reader.get<uint64_t>();
@@ -115,11 +110,8 @@ Result<Plan> Plan::from_bytes(std::string_view bytes) {
     }
   }
   for (auto n = reader.get<uint64_t>(); n > 0 && reader.ok(); --n) {
-    MessagePlan& message = plan.sequence.emplace_back();
-    message.phase = reader.get<uint32_t>();
-    message.bucket = reader.get<uint32_t>();
-    message.leg = reader.get<uint32_t>();
-    message.round = reader.get<uint32_t>();
+    planning::MessagePlace& place = plan.messages.emplace_back();
+    for (uint32_t& number : place) number = reader.get<uint32_t>();
   }
   for (auto n = reader.get<uint64_t>(); n > 0 && reader.ok(); --n)
     plan.explanation.emplace_back(reader.text());
@@ -133,12 +125,12 @@ Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view sch
                     plan.period, facts.period);
   std::map<std::pair<uint32_t, uint64_t>, std::vector<Placed>> placed;  // (phase, gradient)
   std::vector<bool> seen(facts.numel.size());
-  for (const BucketPlan& bucket : plan.buckets) {
+  for (const planning::Bucket& bucket : plan.buckets) {
     if (bucket.phase >= plan.period)
       return internal("scheduler '{}' planned a bucket for phase {} of {}", scheduler, bucket.phase,
                       plan.period);
     if (bucket.pieces.empty()) return internal("scheduler '{}' planned an empty bucket", scheduler);
-    for (const PiecePlan& piece : bucket.pieces) {
+    for (const planning::Piece& piece : bucket.pieces) {
       PENSTOCK_TRY(check_piece(piece, facts, scheduler));
       placed[{bucket.phase, piece.gradient}].push_back({piece.first, piece.numel});
       seen[piece.gradient] = true;

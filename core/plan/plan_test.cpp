@@ -16,10 +16,10 @@ PlanFacts facts() {
 // Two buckets: half of a; the other half, b and the empty one. Messages in reverse.
 Plan good_plan() {
   Plan plan;
-  plan.buckets.push_back({{{0, 0, 4, 0}}, 0, PENSTOCK_ROUTE_FLAT, PENSTOCK_LAUNCH_READY});
+  plan.buckets.push_back({{{0, 0, 4, 0}}, PENSTOCK_ROUTE_FLAT, 0, PENSTOCK_LAUNCH_READY});
   plan.buckets.push_back(
-      {{{0, 4, 6, 0}, {1, 0, 4, 1}, {2, 0, 0, 0}}, 0, PENSTOCK_ROUTE_SPLIT, PENSTOCK_LAUNCH_READY});
-  plan.sequence = {{0, 1, 0, 0}, {0, 1, 1, 0}, {0, 0, 0, 0}, {0, 0, 0, 1}};
+      {{{0, 4, 6, 0}, {1, 0, 4, 1}, {2, 0, 0, 0}}, PENSTOCK_ROUTE_SPLIT, 0, PENSTOCK_LAUNCH_READY});
+  plan.messages = {{0, 1, 0, 0}, {0, 1, 1, 0}, {0, 0, 0, 0}, {0, 0, 0, 1}};
   plan.explanation = {"why", "because"};
   return plan;
 }
@@ -66,13 +66,12 @@ TEST(CheckPlan, NamesTheSchedulerAndWhatIsWrong) {
        }},
       {"left gradient 'b' out",
        [](Plan& p) { p.buckets[1].pieces.erase(++p.buckets[1].pieces.begin()); }},
-      {"bucket 2 in phase 0, which its plan does not have",
-       [](Plan& p) { p.sequence[0].bucket = 2; }},
-      {"in phase 1, which its plan does not have", [](Plan& p) { p.sequence[0].phase = 1; }},
-      {"that bucket's route has one leg", [](Plan& p) { p.sequence[2].leg = 1; }},
-      {"that bucket's route has two legs", [](Plan& p) { p.sequence[1].leg = 2; }},
+      {"bucket 2 in phase 0, which its plan does not have", [](Plan& p) { p.messages[0][1] = 2; }},
+      {"in phase 1, which its plan does not have", [](Plan& p) { p.messages[0][0] = 1; }},
+      {"that bucket's route has one leg", [](Plan& p) { p.messages[2][2] = 1; }},
+      {"that bucket's route has two legs", [](Plan& p) { p.messages[1][2] = 2; }},
       {"leg 1, round 0 of bucket 1 in phase 0 twice",
-       [](Plan& p) { p.sequence.push_back(p.sequence[1]); }},
+       [](Plan& p) { p.messages.push_back(p.messages[1]); }},
   };
   for (const Fault& fault : faults) {
     Plan plan = good_plan();
@@ -86,17 +85,17 @@ TEST(CheckPlan, NamesTheSchedulerAndWhatIsWrong) {
 
 TEST(PlanBytes, GiveThePlanBack) {
   const Plan plan = good_plan();
-  const Result<Plan> again = Plan::from_bytes(plan.to_bytes());
+  const Result<Plan> again = plan_from_bytes(plan_bytes(plan));
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_EQ(again.value(), plan);
   EXPECT_EQ(again.value().explanation, plan.explanation);
 }
 
 TEST(PlanBytes, CutOffAnywhereAreRefused) {
-  const std::string bytes = good_plan().to_bytes();
+  const std::string bytes = plan_bytes(good_plan());
   for (size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_FALSE(Plan::from_bytes(bytes.substr(0, size)).ok()) << size;
-  EXPECT_FALSE(Plan::from_bytes(bytes + '\0').ok());
+    EXPECT_FALSE(plan_from_bytes(bytes.substr(0, size)).ok()) << size;
+  EXPECT_FALSE(plan_from_bytes(bytes + '\0').ok());
 }
 
 }  // namespace

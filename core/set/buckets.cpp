@@ -9,9 +9,9 @@
 
 namespace penstock {
 
-Result<std::unique_ptr<BucketRun>> Set::make_bucket(const BucketPlan& plan, uint32_t number) {
+Result<std::unique_ptr<BucketRun>> Set::make_bucket(const planning::Bucket& plan, uint32_t number) {
   auto bucket = std::make_unique<BucketRun>(static_cast<SetContext&>(*this), plan, number);
-  for (const PiecePlan& piece : plan.pieces) {
+  for (const planning::Piece& piece : plan.pieces) {
     ItemRun& item = bucket->items.emplace_back();
     const Option& option = options_[piece.gradient][piece.choice];
     item.gradient = gradients_[piece.gradient].get();

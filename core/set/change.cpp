@@ -38,8 +38,8 @@ Status Set::replan() {
 
 Status Set::replace_plan(Plan plan) {
   std::vector<std::vector<const Option*>> chosen(gradients_.size());
-  for (const BucketPlan& bucket : plan.buckets)
-    for (const PiecePlan& piece : bucket.pieces)
+  for (const planning::Bucket& bucket : plan.buckets)
+    for (const planning::Piece& piece : bucket.pieces)
       chosen[piece.gradient].push_back(&options_[piece.gradient][piece.choice]);
   const Status drained = drain_replaced(chosen);
   buckets_.clear();  // before the new ones take memory, and before what they point into is gone
@@ -210,7 +210,7 @@ Status Set::observe() {
 // The line of rank 0 counts: only it plans, and its scheduler is the only one that reads this.
 Status Set::measure_links() {
   const Traffic before = traffic();
-  PENSTOCK_ASSIGN(const LinkFacts link,
+  PENSTOCK_ASSIGN(const planning::LinkEntry link,
                   measure_link(*communication, *channel, limit_us, kTagBetweenSteps));
   // What measuring took is not the training's traffic.
   traffic_at_start_ += traffic() - before;

@@ -105,15 +105,15 @@ class Measurement {
 
 }  // namespace
 
-Result<LinkFacts> measure_link(Communication& communication, Channel& channel, uint64_t limit_us,
-                               uint64_t tag) {
+Result<planning::LinkEntry> measure_link(Communication& communication, Channel& channel,
+                                         uint64_t limit_us, uint64_t tag) {
   constexpr double kLargeBytes = double(kLarge * sizeof(float));
   Measurement measurement(communication, channel, limit_us, tag);
   // On an ordered channel messages wait for each other anyway, and only one may go out of turn.
   const bool ordered = (channel.traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0;
   PENSTOCK_ASSIGN(const double small, measurement.least_us(kSmall, 1));
   PENSTOCK_ASSIGN(const double large, measurement.least_us(kLarge, 1));
-  LinkFacts link;
+  planning::LinkEntry link;
   if (ordered) {
     link.alpha_us = small;
     link.beta_us_per_byte = std::max(0.0, (large - small) / kLargeBytes);

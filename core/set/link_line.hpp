@@ -12,7 +12,7 @@ namespace penstock {
 // lone one is on its way, and beta that of a second large one behind the first. Each is the least
 // of a few: whatever else the machine does only adds to it. Errors: the transport's, and `limit_us`
 // per message.
-Result<LinkFacts> measure_link(Communication& communication, Channel& channel, uint64_t limit_us,
-                               uint64_t tag);
+Result<planning::LinkEntry> measure_link(Communication& communication, Channel& channel,
+                                         uint64_t limit_us, uint64_t tag);
 
 }  // namespace penstock

@@ -130,7 +130,7 @@ Result<Set::Option> Set::examine(const Gradient& gradient, const std::string& co
                                                  &services_.activity.planning, name));
   option.compressor_facts = needs.compressor_facts;
   option.memory_facts = needs.memory_facts;
-  CandidateFacts& candidate = option.candidate;
+  planning::CandidateEntry& candidate = option.candidate;
   candidate.compressor = compressor;
   candidate.phase_bytes = needs.phase_bytes;
   candidate.part_alignment = needs.part_alignment;
@@ -212,18 +212,18 @@ Result<FitAdvice> Set::check_fit_of_set() {
 
 // ---- the plan ----
 
-ModelFacts Set::model_facts() const {
-  ModelFacts model;
+planning::ModelEntries Set::model_facts() const {
+  planning::ModelEntries model;
   for (size_t i = 0; i < gradients_.size(); ++i) {
     const Gradient& gradient = *gradients_[i];
-    GradientModelFacts facts;
+    planning::GradientEntry facts;
     facts.name = gradient.name;
     facts.shape = gradient.shape;
-    facts.numel = gradient.numel;
+    facts.bytes = gradient.numel * dtype_bytes(gradient.dtype);
     facts.dtype = gradient.dtype;
     facts.given_bucket = gradient.given_bucket;
     for (const Option& option : options_[i]) {
-      CandidateFacts candidate = option.candidate;
+      planning::CandidateEntry candidate = option.candidate;
       if (const CallLines* lines = measured_.lines(candidate.compressor)) {
         candidate.encode_fixed_us = lines->encode.fixed();
         candidate.encode_per_element_us = lines->encode.per_element();
@@ -277,9 +277,9 @@ Result<Plan> Set::agree_on_plan() {
   Status status;
   if (rank == 0) {
     const auto noted = planning_call("scheduler", scheduler_->name(), "plan");
-    auto plan = make_plan(*scheduler_, model_facts());
+    auto plan = make_plan(*scheduler_, planning::OwnedModel(model_facts()).model());
     status = plan.status();
-    if (plan.ok()) mine = plan.value().to_bytes();
+    if (plan.ok()) mine = plan_bytes(plan.value());
   }
   // An empty text tells the others that rank 0 could not plan.
   PENSTOCK_ASSIGN(auto texts, services_.control.gather(
@@ -289,7 +289,7 @@ Result<Plan> Set::agree_on_plan() {
   if (texts.front().empty())
     return peer_failed("set '{}': rank {} could not make a plan; its error says why", name,
                        ranks_.front());
-  PENSTOCK_ASSIGN(Plan plan, Plan::from_bytes(texts.front()));
+  PENSTOCK_ASSIGN(Plan plan, plan_from_bytes(texts.front()));
   PENSTOCK_TRY(check_plan(plan, plan_facts(), scheduler_->name()));
   return plan;
 }
@@ -315,13 +315,13 @@ Status Set::agree_on_needs(const Result<Buckets>& buckets) {
 Result<Set::Buckets> Set::make_buckets(const Plan& plan) {
   // Gradients that a phase leaves out are compensated in it: they share a bucket that sends
   // nothing.
-  std::vector<BucketPlan> all = plan.buckets;
+  std::vector<planning::Bucket> all = plan.buckets;
   for (uint32_t phase = 0; phase < period_; ++phase) {
     std::vector<bool> present(gradients_.size());
-    for (const BucketPlan& bucket : plan.buckets)
+    for (const planning::Bucket& bucket : plan.buckets)
       if (bucket.phase == phase)
-        for (const PiecePlan& piece : bucket.pieces) present[piece.gradient] = true;
-    BucketPlan rest;
+        for (const planning::Piece& piece : bucket.pieces) present[piece.gradient] = true;
+    planning::Bucket rest;
     rest.phase = phase;
     for (size_t i = 0; i < gradients_.size(); ++i)
       if (!present[i]) rest.pieces.push_back({i, 0, gradients_[i]->numel, 0});
@@ -329,7 +329,7 @@ Result<Set::Buckets> Set::make_buckets(const Plan& plan) {
   }
   Buckets buckets(period_);
   store_.begin_plan();
-  for (const BucketPlan& bucket : all) {
+  for (const planning::Bucket& bucket : all) {
     auto& phase = buckets[bucket.phase];
     PENSTOCK_ASSIGN(auto made, make_bucket(bucket, static_cast<uint32_t>(phase.size())));
     phase.push_back(std::move(made));
@@ -346,7 +346,7 @@ void Set::install(Plan plan, Buckets buckets) {
   for (uint32_t phase = 0; phase < period_; ++phase)
     for (auto& bucket : buckets_[phase]) {
       defers_ = defers_ || (bucket->splits() && bucket->n_rounds > 0);
-      for (const PiecePlan& piece : bucket->plan.pieces) {
+      for (const planning::Piece& piece : bucket->plan.pieces) {
         auto& in = where_[phase][piece.gradient];
         if (!in.empty() && in.back() == bucket.get()) continue;
         in.push_back(bucket.get());
@@ -363,18 +363,15 @@ void Set::install(Plan plan, Buckets buckets) {
 // round.
 void Set::number_messages(const Plan& plan) {
   messages_per_phase_.assign(period_, 0);
-  std::map<std::array<uint32_t, 4>, size_t> places;
-  for (size_t i = 0; i < plan.sequence.size(); ++i) {
-    const MessagePlan& listed = plan.sequence[i];
-    places.try_emplace({listed.phase, listed.bucket, listed.leg, listed.round}, i);
-  }
+  std::map<planning::MessagePlace, size_t> places;
+  for (size_t i = 0; i < plan.messages.size(); ++i) places.try_emplace(plan.messages[i], i);
   tags_per_step = 1;
   for (uint32_t phase = 0; phase < period_; ++phase) {
     std::vector<std::pair<size_t, MessageRun*>> listed;
     for (auto& bucket : buckets_[phase]) {
       const auto place = [&](uint32_t leg, uint32_t round) {
         const auto found = places.find({phase, bucket->number, leg, round});
-        return found != places.end() ? found->second : plan.sequence.size();
+        return found != places.end() ? found->second : plan.messages.size();
       };
       if (bucket->prologue) listed.emplace_back(place(0, 0), bucket->prologue.get());
       for (uint32_t round = 0; round < bucket->messages.size(); ++round)

@@ -26,7 +26,7 @@ Status Set::save(std::string& out) {
   writer.put(rank);
   writer.put(world);
   writer.put(step.index);
-  writer.text(plan_.to_bytes());
+  writer.text(plan_bytes(plan_));
   for (const auto& gradient : gradients_) {
     const bool carries = gradient->has_carry;
     writer.text(carries ? std::string_view(gradient->carry.as<char>(), gradient->carry.bytes())
@@ -67,7 +67,7 @@ Status Set::load(std::string_view bytes) {
         "this state was saved by rank {} of {} of set '{}', it cannot be loaded by rank {} of {} "
         "of set '{}'",
         saved_rank, saved_world, saved_name, rank, world, name);
-  PENSTOCK_ASSIGN(Plan plan, Plan::from_bytes(saved_plan));
+  PENSTOCK_ASSIGN(Plan plan, plan_from_bytes(saved_plan));
   {
     std::lock_guard lock(mutex_);
     if (running_ != 0)
@@ -123,7 +123,7 @@ Result<Set::Buckets> Set::prepare_saved(uint64_t saved_step, const Plan& plan,
         "with",
         name, fits.message());
   // What the scheme's route was checked for holds for no other.
-  for (const BucketPlan& bucket : plan.buckets)
+  for (const planning::Bucket& bucket : plan.buckets)
     if (bucket.route != scheme_.route)
       return mismatch(
           "the saved plan of set '{}' takes the route \"{}\", its scheme the route \"{}\": load it "

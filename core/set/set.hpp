@@ -69,7 +69,7 @@ class Set final : public SetContext, public AbortListener {
     MemoryInstance* memory = nullptr;
     CompressorFacts compressor_facts;
     MemoryFacts memory_facts;
-    CandidateFacts candidate;
+    planning::CandidateEntry candidate;
     PlannedBytes planned;
   };
 
@@ -149,13 +149,13 @@ class Set final : public SetContext, public AbortListener {
   Status check_stages();
   Result<FitAdvice> check_fit_of_set();
   void warn(const FitAdvice& advice);
-  ModelFacts model_facts() const;
+  planning::ModelEntries model_facts() const;
   PlanFacts plan_facts() const;
   Result<Plan> agree_on_plan();
   Result<Buckets> make_buckets(const Plan& plan);
   Status agree_on_needs(const Result<Buckets>& buckets);
   void install(Plan plan, Buckets buckets);
-  Result<std::unique_ptr<BucketRun>> make_bucket(const BucketPlan& plan, uint32_t number);
+  Result<std::unique_ptr<BucketRun>> make_bucket(const planning::Bucket& plan, uint32_t number);
   Status plan_items(BucketRun& bucket);
   Status complete_item(BucketRun& bucket, ItemRun& item, const penstock_compressor_need& compressor,
                        const penstock_memory_need& memory);
@@ -218,7 +218,7 @@ class Set final : public SetContext, public AbortListener {
   MeasuredTimes measured_;
   std::vector<double> ready_us_;  // per gradient, on the slowest rank; empty until measured
   double backward_us_ = 0;
-  std::vector<LinkFacts> links_;
+  std::vector<planning::LinkEntry> links_;
   Traffic traffic_at_start_;
   double dense_moved_per_step_ = 0;
   double dense_moved_ = 0;      // with the mutex held

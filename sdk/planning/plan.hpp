@@ -35,9 +35,10 @@ struct Plan {
   std::vector<Bucket> buckets;           // of all phases, in order of addition
   std::vector<MessagePlace> messages;    // empty: the order of buckets
   std::vector<std::string> explanation;  // lines for people
+  uint32_t period = 1;                   // phases; whoever asks for a plan knows it
   // Explanations are no part of a plan's meaning.
   bool operator==(const Plan& other) const {
-    return buckets == other.buckets && messages == other.messages;
+    return buckets == other.buckets && messages == other.messages && period == other.period;
   }
 };
 

@@ -151,20 +151,20 @@ TEST(CoreFuzz, DamagedPlansAreRefusedOrReadBackTheSame) {
   Plan plan;
   plan.period = 2;
   plan.buckets = {{{{0, 0, 100, 0}, {2, 64, 64, 1}}, 0}, {{{1, 0, 7, 0}}, 1}};
-  plan.sequence = {{0, 0, 0, 0}, {1, 0, 0, 0}};
+  plan.messages = {{0, 0, 0, 0}, {1, 0, 0, 0}};
   plan.explanation = {"as asked for"};
-  const std::string bytes = plan.to_bytes();
+  const std::string bytes = plan_bytes(plan);
   Random random(13);
   uint64_t refused = 0;
   for (int i = 0; i < 5000; ++i) {
     const std::string changed = mutated(bytes, random);
-    const Result<Plan> found = Plan::from_bytes(changed);
+    const Result<Plan> found = plan_from_bytes(changed);
     if (!found.ok()) {
       ++refused;
       ASSERT_EQ(found.status().code(), Code::invalid_argument);
       continue;
     }
-    const Result<Plan> again = Plan::from_bytes(found.value().to_bytes());
+    const Result<Plan> again = plan_from_bytes(plan_bytes(found.value()));
     ASSERT_TRUE(again.ok()) << again.status().message();
     ASSERT_EQ(again.value(), found.value());
   }

@@ -21,16 +21,17 @@ struct ModelCase {
 };
 
 // Sizes from 1 to 4 Mi elements, a zero-element gradient among them, in no order.
-ModelFacts make_model(const ModelCase& given) {
-  ModelFacts model;
+planning::ModelEntries make_model(const ModelCase& given) {
+  planning::ModelEntries model;
   for (size_t i = 0; i < given.n; ++i) {
-    GradientModelFacts& gradient = model.gradients.emplace_back();
+    planning::GradientEntry& gradient = model.gradients.emplace_back();
     gradient.name = fmt::format("layer.{}.weight", i);
-    gradient.numel = i % 97 == 5 ? 0 : uint64_t{1} << (i * 7 % 23);
-    gradient.shape = {static_cast<int64_t>(gradient.numel)};
-    CandidateFacts& candidate = gradient.candidates.emplace_back();
+    const uint64_t numel = i % 97 == 5 ? 0 : uint64_t{1} << (i * 7 % 23);
+    gradient.shape = {static_cast<int64_t>(numel)};
+    gradient.bytes = numel * 4;
+    planning::CandidateEntry& candidate = gradient.candidates.emplace_back();
     candidate.compressor = "none";
-    candidate.phase_bytes.assign(given.period, gradient.numel * 4);
+    candidate.phase_bytes.assign(given.period, numel * 4);
     candidate.part_alignment = 1;
     candidate.combine = PENSTOCK_COMBINE_SUM;
     candidate.n_rounds = 1;
@@ -62,14 +63,14 @@ ModelFacts make_model(const ModelCase& given) {
 // Given buckets may be ordered and routed, not joined. One that is taken apart works, too: each
 // part waits for its own gradients only, and what DDP gathered travels in more messages than it
 // wanted.
-Status check_given(const Plan& plan, const ModelFacts& model, std::string& warning) {
-  for (const BucketPlan& bucket : plan.buckets)
-    for (const PiecePlan& piece : bucket.pieces)
+Status check_given(const Plan& plan, const planning::ModelEntries& model, std::string& warning) {
+  for (const planning::Bucket& bucket : plan.buckets)
+    for (const planning::Piece& piece : bucket.pieces)
       if (model.gradients[piece.gradient].given_bucket !=
           model.gradients[bucket.pieces[0].gradient].given_bucket)
         return internal("it joins gradients of different given buckets");
   std::map<std::pair<uint32_t, uint32_t>, int> seen;
-  for (const BucketPlan& bucket : plan.buckets)
+  for (const planning::Bucket& bucket : plan.buckets)
     if (++seen[{bucket.phase, model.gradients[bucket.pieces[0].gradient].given_bucket}] > 1)
       warning = "it takes given buckets apart, so that they travel in more messages than asked for";
   return {};
@@ -77,15 +78,16 @@ Status check_given(const Plan& plan, const ModelFacts& model, std::string& warni
 
 Status check_model(const Subject& subject, const ModelCase& given, std::string& warning) {
   doing(fmt::format("plan of a model with {}", given.text()));
-  const ModelFacts model = make_model(given);
+  const planning::ModelEntries model = make_model(given);
+  const planning::OwnedModel owned(model);
   PENSTOCK_ASSIGN(const auto one, make_default<penstock_scheduler>(subject));
   PENSTOCK_ASSIGN(const auto other, make_default<penstock_scheduler>(subject));
-  PENSTOCK_ASSIGN(const Plan first, make_plan(*one, model));
-  PENSTOCK_ASSIGN(const Plan again, make_plan(*one, model));
-  PENSTOCK_ASSIGN(const Plan elsewhere, make_plan(*other, model));
-  if (first.to_bytes() != again.to_bytes() || first.to_bytes() != elsewhere.to_bytes())
+  PENSTOCK_ASSIGN(const Plan first, make_plan(*one, owned.model()));
+  PENSTOCK_ASSIGN(const Plan again, make_plan(*one, owned.model()));
+  PENSTOCK_ASSIGN(const Plan elsewhere, make_plan(*other, owned.model()));
+  if (plan_bytes(first) != plan_bytes(again) || plan_bytes(first) != plan_bytes(elsewhere))
     return internal("the same model gave different plans; plan must be pure");
-  for (const BucketPlan& bucket : first.buckets)
+  for (const planning::Bucket& bucket : first.buckets)
     if ((one->traits().routes & (uint64_t{1} << bucket.route)) == 0)
       return internal("a bucket takes route {}, which describe does not name", bucket.route);
   if ((given.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0) return check_given(first, model, warning);
