@@ -4,9 +4,10 @@
 
 #include "core/bucket/job.hpp"
 #include "core/comm/communication.hpp"
-#include "core/fit/gradient.hpp"
+#include "core/bucket/gradient.hpp"
 #include "core/fit/payload.hpp"
 #include "core/plan/plan.hpp"
+#include "core/plan/route.hpp"
 #include "core/plugin/instances.hpp"
 #include "core/trace/timeline.hpp"
 
@@ -21,36 +22,36 @@ namespace penstock {
 
 class BucketRun;
 class Engine;
-class StateStore;
 
 // What all buckets of a set share.
 struct SetContext {
   Communication* communication = nullptr;
   Engine* engine = nullptr;
-  StateStore* states = nullptr;
   Timeline* timeline = nullptr;
   Channel* channel = nullptr;    // of the transport
   Channel* composite = nullptr;  // of the composite collective, or null
   uint64_t limit_us = 0;         // of each message
   CallSlot* calls = nullptr;     // where the engine's plugin calls are noted
+  CallSlot* planning_calls = nullptr;  // and those outside a step
   uint32_t rank = 0;
   uint32_t world = 1;
   bool result_is_sum = false;        // the frontend wants sums, not means
   bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
   std::string name;                  // of the set
   std::string composite_id;          // plugin id of the composite collective
+  std::string composite_name, transport_name;  // as the scheme calls them, for messages
   uint64_t tags_per_step = 1;        // messages of the phase that has most
   uint64_t sequence_base = 0;        // ORDERED channels: of this step's first message
-  Buffer scratch;                    // for plugin calls, on the engine thread
-  penstock_exec exec{};
+  penstock_exec exec{};              // of plugin calls on the engine thread
   penstock_step step{};  // of the current step; written between steps only
   std::atomic<uint64_t> void_buckets{0};
   // Of the step under way: the first gradient of this rank that was seen not to be finite.
   static constexpr uint64_t kNoGradient = UINT64_MAX;
   std::atomic<uint64_t> nonfinite_gradient{kNoGradient};
-  // [engine] Called at the end of a bucket's job, and when its first leg has arrived.
+  // [engine] Called at the end of a bucket's job, and before when what is left of it waits for the
+  // next forward.
   virtual void bucket_ended(BucketRun& bucket, const Status& status) = 0;
-  virtual void first_leg_arrived(BucketRun& bucket) = 0;
+  virtual void backward_part_ended(BucketRun& bucket) = 0;
 
  protected:
   ~SetContext() = default;
@@ -58,7 +59,8 @@ struct SetContext {
 
 // One message of a bucket.
 struct MessageRun final : Exchange {
-  enum class Kind { prologue, sum, gather, sparse, flag, scatter, collect };
+  // `passed_on`: sends what an earlier leg has received.
+  enum class Kind { prologue, sum, gather, sparse, flag, passed_on };
   Kind kind = Kind::sum;
   BucketRun* bucket = nullptr;
   Channel* channel = nullptr;
@@ -68,6 +70,7 @@ struct MessageRun final : Exchange {
   uint64_t flag_index = 0;  // element that counts ranks with non-finite gradients; sums only
   bool has_flag = false;
   uint64_t order = 0;  // in the phase's sequence of messages
+  bool sent = false;   // in this step
   std::vector<uint64_t> receive_counts, receive_offsets;
   std::vector<const penstock_item*> item_pointers;  // sparse
   std::vector<const penstock_payload*> payload_pointers;
@@ -143,6 +146,13 @@ struct MemoryCall {
   std::vector<const penstock_payload*> give_back;  // scratch for give_back calls
 };
 
+// A leg of a bucket's route.
+struct Leg {
+  explicit Leg(const LegKind& kind) : kind(kind) {}
+  LegKind kind;
+  std::vector<std::vector<std::unique_ptr<MessageRun>>> messages;  // per round
+};
+
 class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
@@ -159,8 +169,7 @@ class BucketRun {
   std::vector<MemoryCall> memory_calls;
   uint32_t n_rounds = 0;
   std::unique_ptr<MessageRun> prologue;
-  std::vector<std::vector<std::unique_ptr<MessageRun>>>
-      messages;        // per round; for route split: scatters, then collects
+  std::vector<Leg> legs;  // none: nothing is sent
   std::string label;   // for messages: "bucket 3"
   std::string lane;    // for traces: set, number and gradients
   std::string scheme;  // for traces: compressors and memories
@@ -216,7 +225,14 @@ class BucketRun {
       if ((elements += item.piece.numel) > kSmallElements) return false;
     return true;
   }
-  bool splits() const { return plan.route == PENSTOCK_ROUTE_SPLIT; }
+  bool defers() const { return !legs.empty() && legs.back().kind.waits_for_forward; }
+  // Calls body(leg number, round, message) for all messages but the prologue.
+  template <typename Body>
+  void each_message(const Body& body) {
+    for (uint32_t leg = 0; leg < legs.size(); ++leg)
+      for (uint32_t round = 0; round < legs[leg].messages.size(); ++round)
+        for (auto& message : legs[leg].messages[round]) body(leg, round, *message);
+  }
 };
 
 // The story of one bucket in one step (job.cpp).

@@ -121,6 +121,7 @@ void submit(BucketRun& bucket, MessageRun& message) {
   // Eight steps apart a tag comes again; by then every message of the older step has ended.
   message.message.tag = step % 8 * bucket.context.tags_per_step + message.order;
   message.sequence = bucket.context.sequence_base + message.order;
+  message.sent = true;
   // The engine announces it.
   bucket.context.communication->submit_quietly(message.channel, &message);
 }
@@ -154,6 +155,7 @@ void stage_in(BucketRun& bucket) {
   bucket.rounds_encoded = 0;
   bucket.ran = true;
   bucket.failure = Status();
+  bucket.each_message([](uint32_t, uint32_t, MessageRun& message) { message.sent = false; });
   for (ItemRun& item : bucket.items) {
     void* values = item.storage();
     if (item.staged) {
@@ -220,7 +222,7 @@ Status compensate(BucketRun& bucket) {
 Status encode(BucketRun& bucket, uint32_t round) {
   const auto stage = span(bucket, "encode");
   const uint64_t start = now_us();
-  for (auto& message : bucket.messages[round])
+  for (auto& message : bucket.legs.front().messages[round])
     if (message->kind == MessageRun::Kind::gather) place_gathered(bucket, *message, round);
   for (CompressorCall& call : bucket.encode_calls) {
     if (call.round != round) continue;
@@ -244,12 +246,12 @@ void send_prologue(BucketRun& bucket) {
   submit(bucket, *bucket.prologue);
 }
 
-void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count) {
+void send_round(BucketRun& bucket, Leg& leg, uint32_t round) {
   bucket.exchange_start_us = now_us();
   bucket.exchange_bytes = 0;
-  bucket.begin_exchange(static_cast<uint32_t>(count));
-  for (size_t i = first; i < first + count; ++i) {
-    MessageRun& message = *bucket.messages[round][i];
+  bucket.begin_exchange(static_cast<uint32_t>(leg.messages[round].size()));
+  for (auto& sent : leg.messages[round]) {
+    MessageRun& message = *sent;
     if (message.kind == MessageRun::Kind::gather) {
       const bool exact = (message.message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
       message.message.count = close_gathered(bucket, message, round, exact);
@@ -259,7 +261,7 @@ void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count) {
       ItemRun& item = bucket.items[message.items.front()];
       message.message.send = item.for_compressor.grad.data;
       message.message.receive = item.for_compressor.grad.data;
-    } else if (message.kind != MessageRun::Kind::collect &&
+    } else if (message.kind != MessageRun::Kind::passed_on &&
                message.kind != MessageRun::Kind::sparse) {
       if (bucket.nonfinite) std::memset(message.send.data(), 0, message.send.bytes());
       set_flag(bucket, message);
@@ -269,36 +271,37 @@ void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count) {
   }
 }
 
-void skip_from(BucketRun& bucket, uint32_t round) {
-  for (; round < bucket.n_rounds; ++round)
-    for (auto& message : bucket.messages[round]) skip(bucket, *message);
+void skip_unsent(BucketRun& bucket) {
+  bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) {
+    if (!message.sent) skip(bucket, message);
+  });
 }
 
 void skip_all(BucketRun& bucket) {
   if (bucket.prologue != nullptr) skip(bucket, *bucket.prologue);
-  skip_from(bucket, 0);
+  bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) { skip(bucket, message); });
 }
 
 void read_prologue(BucketRun& bucket) {
   read_flag(bucket, *bucket.prologue, bucket.prologue->send.data());
 }
 
-Status read_round(BucketRun& bucket, uint32_t round) {
-  bucket.exchange_us = now_us() - bucket.exchange_start_us;
+void note_arrival(BucketRun& bucket) {
+  const uint64_t now = now_us();
+  bucket.exchange_us = now - bucket.exchange_start_us;
   if (bucket.context.timeline->enabled())
-    bucket.context.timeline->add({"exchange", bucket.lane, bucket.exchange_start_us, now_us(),
+    bucket.context.timeline->add({"exchange", bucket.lane, bucket.exchange_start_us, now,
                                   bucket.context.step.index, bucket.scheme, bucket.exchange_bytes,
                                   0});
-  for (auto& message : bucket.messages[round]) {
+}
+
+Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
+  for (auto& message : leg.messages[round]) {
     if (message->kind == MessageRun::Kind::gather) {
       PENSTOCK_TRY(read_gathered(bucket, *message, round));
       continue;
     }
-    if (message->kind == MessageRun::Kind::scatter) {  // its buffer has been filled by collect
-      read_flag(bucket, *message, message->send.data());
-    } else if (message->kind == MessageRun::Kind::sum || message->kind == MessageRun::Kind::flag) {
-      read_flag(bucket, *message, static_cast<const std::byte*>(message->message.receive));
-    }
+    read_flag(bucket, *message, static_cast<const std::byte*>(message->message.receive));
     if (message->kind == MessageRun::Kind::sparse) continue;
     for (size_t position : message->items) {
       ItemRun& item = bucket.items[position];

@@ -32,19 +32,19 @@ Status compensate(BucketRun& bucket);
 // work -> payloads of a round, in their places in the messages.
 Status encode(BucketRun& bucket, uint32_t round);
 
-// Hands the messages of a round to the communication thread. `first` and `count` choose among them
-// (route split).
+// Hands messages to the communication thread.
 void send_prologue(BucketRun& bucket);
-void send_round(BucketRun& bucket, uint32_t round, size_t first, size_t count);
+void send_round(BucketRun& bucket, Leg& leg, uint32_t round);
 
 // A void bucket sends nothing more: on ORDERED channels its turns pass to those behind it.
-void skip_from(BucketRun& bucket, uint32_t round);
+void skip_unsent(BucketRun& bucket);
 void skip_all(BucketRun& bucket);  // one whose job never starts in this step
 
-// After the arrival: finds out whether the bucket is void and points the received payloads into the
-// buffers.
+// How long what was sent took to arrive.
+void note_arrival(BucketRun& bucket);
+// Find out whether the bucket is void and point the received payloads into the buffers.
 void read_prologue(BucketRun& bucket);
-Status read_round(BucketRun& bucket, uint32_t round);
+Status read_round(BucketRun& bucket, Leg& leg, uint32_t round);
 
 // Payloads of all ranks -> out.
 Status decode(BucketRun& bucket, uint32_t round);

@@ -28,34 +28,30 @@ Job run_bucket(BucketRun& bucket) {
   PENSTOCK_CO_TRY(compensate(bucket));
 
   // From here on work holds the gradient and what was kept of earlier ones.
-  uint32_t round = 0;
-  bool owes_first_leg = bucket.splits();
-  for (; round < bucket.n_rounds && !bucket.is_void; ++round) {
-    PENSTOCK_CO_TRY(encode(bucket, round));
-    if (bucket.splits()) {
-      const size_t halves = bucket.messages[round].size() / 2;
-      send_round(bucket, round, 0, halves);
+  bool owes_backward = bucket.defers();
+  for (Leg& leg : bucket.legs) {
+    if (leg.kind.waits_for_forward && !bucket.is_void) {
+      bucket.context.backward_part_ended(bucket);
+      owes_backward = false;
+      co_await bucket.next_forward();
+    }
+    for (uint32_t round = 0; round < leg.messages.size() && !bucket.is_void; ++round) {
+      if (leg.kind.encodes) PENSTOCK_CO_TRY(encode(bucket, round));
+      send_round(bucket, leg, round);
       co_await bucket.arrival();
       PENSTOCK_CO_TRY(bucket.failure);
-      bucket.context.first_leg_arrived(bucket);
-      owes_first_leg = false;
-      co_await bucket.next_forward();
-      send_round(bucket, round, halves, halves);
-    } else {
-      send_round(bucket, round, 0, bucket.messages[round].size());
+      note_arrival(bucket);
+      if (!leg.kind.decodes) continue;
+      PENSTOCK_CO_TRY(read_round(bucket, leg, round));
+      if (!bucket.is_void) PENSTOCK_CO_TRY(decode(bucket, round));
     }
-    co_await bucket.arrival();
-    PENSTOCK_CO_TRY(bucket.failure);
-    PENSTOCK_CO_TRY(read_round(bucket, round));
-    if (bucket.is_void) break;
-    PENSTOCK_CO_TRY(decode(bucket, round));
   }
   // Backward waits for it, also where the prologue made the bucket void and nothing was sent.
-  if (owes_first_leg) bucket.context.first_leg_arrived(bucket);
+  if (owes_backward) bucket.context.backward_part_ended(bucket);
 
   // From here on work holds only what stays here, and out the sum over ranks.
   if (bucket.is_void) {
-    skip_from(bucket, round + (bucket.rounds_encoded > round ? 1 : 0));
+    skip_unsent(bucket);
     PENSTOCK_CO_TRY(give_up(bucket));
   } else {
     PENSTOCK_CO_TRY(keep_refused(bucket));

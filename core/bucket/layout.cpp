@@ -1,7 +1,6 @@
 #include "core/bucket/layout.hpp"
 
 #include "core/bucket/wire.hpp"
-#include "core/state/state_store.hpp"
 
 #include <algorithm>
 #include <map>
@@ -152,19 +151,17 @@ uint64_t message_bytes(const BucketRun& bucket) {
   return total;
 }
 
-Status lay_out(BucketRun& bucket) {
+Status lay_out(BucketRun& bucket, StateStore& states) {
   name_bucket(bucket);
   bucket.n_rounds = round_count(bucket);
-  bucket.messages.resize(bucket.n_rounds);
+  if (bucket.n_rounds > 0)
+    for (const LegKind& kind : legs_of(bucket.plan.route))
+      bucket.legs.emplace_back(kind).messages.resize(bucket.n_rounds);
   shape_payloads(bucket);
   list_memory_calls(bucket);
   lay_out_prologue(bucket);
-  if (bucket.splits() && bucket.n_rounds > 0) {
-    PENSTOCK_TRY(lay_out_split(bucket));
-  } else {
-    for (uint32_t round = 0; round < bucket.n_rounds; ++round)
-      PENSTOCK_TRY(lay_out_round(bucket, round));
-  }
+  for (uint32_t round = 0; round < bucket.n_rounds; ++round)
+    PENSTOCK_TRY(lay_out_round(bucket, states, round));
   list_compressor_calls(bucket);
   return {};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/bucket/bucket.hpp"
+#include "core/state/state_store.hpp"
 
 namespace penstock {
 
@@ -13,16 +14,14 @@ const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor);
 
 // Makes everything a step needs. Items are complete but for payloads; the channels are open.
 // [control]
-Status lay_out(BucketRun& bucket);
+Status lay_out(BucketRun& bucket, StateStore& states);
 
 // ---- messages.cpp ----
 
 // A message of a bucket with the fields that every kind has. [control]
 std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kind, Channel* channel,
                                          uint32_t pattern, uint32_t dtype);
-// The messages of one round; payloads have been shaped. [control]
-Status lay_out_round(BucketRun& bucket, uint32_t round);
-// Route split: one summed message of each dtype, in two halves. [control]
-Status lay_out_split(BucketRun& bucket);
+// The messages of one round in every leg; payloads have been shaped. [control]
+Status lay_out_round(BucketRun& bucket, StateStore& states, uint32_t round);
 
 }  // namespace penstock

@@ -3,7 +3,6 @@
 #include "core/bucket/layout.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/fit/needs.hpp"
-#include "core/state/state_store.hpp"
 
 #include <algorithm>
 #include <map>
@@ -68,7 +67,7 @@ void lay_out_sum(BucketRun& bucket, uint32_t round, uint32_t dtype, uint32_t red
     point_summed(bucket, *message, round);
   }
   message->message.count = count;
-  bucket.messages[round].push_back(std::move(message));
+  bucket.legs.back().messages[round].push_back(std::move(message));
 }
 
 void lay_out_gather(BucketRun& bucket, uint32_t round, std::vector<size_t> items) {
@@ -92,7 +91,7 @@ void lay_out_gather(BucketRun& bucket, uint32_t round, std::vector<size_t> items
   c.receive_offsets = message->receive_offsets.data();
   c.count = capacity;
   if (exact) c.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
-  bucket.messages[round].push_back(std::move(message));
+  bucket.legs.back().messages[round].push_back(std::move(message));
 }
 
 // A payload with buffers of its own: room for `entries` index and value pairs.
@@ -109,7 +108,7 @@ void own_pairs(PayloadStorage& payload, Buffer& data, uint64_t entries, int32_t 
 }
 
 // A composite's soft state is kept with the first item of its message.
-Status claim_collective_states(BucketRun& bucket, MessageRun& message,
+Status claim_collective_states(BucketRun& bucket, StateStore& states, MessageRun& message,
                                const penstock_collective_need& need) {
   const ItemRun& first = bucket.items[message.items.front()];
   for (uint64_t i = 0; i < need.n_states; ++i) {
@@ -117,7 +116,7 @@ Status claim_collective_states(BucketRun& bucket, MessageRun& message,
     const StateKey key{first.gradient->name,        first.piece.first,
                        first.piece.numel,           0,
                        bucket.context.composite_id, std::string(view(declaration.name))};
-    PENSTOCK_ASSIGN(StateTensor * tensor, bucket.context.states->claim(key, declaration));
+    PENSTOCK_ASSIGN(StateTensor * tensor, states.claim(key, declaration));
     message.states.push_back(&tensor->view);
   }
   message.message.states = message.states.data();
@@ -125,7 +124,8 @@ Status claim_collective_states(BucketRun& bucket, MessageRun& message,
   return {};
 }
 
-Status lay_out_sparse(BucketRun& bucket, uint32_t round, std::vector<size_t> items) {
+Status lay_out_sparse(BucketRun& bucket, StateStore& states, uint32_t round,
+                      std::vector<size_t> items) {
   Channel* channel = bucket.context.composite;
   auto message = make_message(bucket, MessageRun::Kind::sparse, channel, PENSTOCK_SPARSE_ALL_REDUCE,
                               PENSTOCK_FLOAT32);
@@ -160,7 +160,7 @@ Status lay_out_sparse(BucketRun& bucket, uint32_t round, std::vector<size_t> ite
   }
   PENSTOCK_TRY(published.adopt(bucket.context.composite_id));
   const penstock_collective_need& need = published.c;
-  PENSTOCK_TRY(claim_collective_states(bucket, *message, need));
+  PENSTOCK_TRY(claim_collective_states(bucket, states, *message, need));
   message->scratch = Buffer(need.scratch_bytes);
   message->exec = bucket.context.exec;
   message->exec.scratch = message->scratch.data();
@@ -178,7 +178,7 @@ Status lay_out_sparse(BucketRun& bucket, uint32_t round, std::vector<size_t> ite
     message->refused_pointers.push_back(item.refused.c());
   }
   c.results = message->result_pointers.data();
-  bucket.messages[round].push_back(std::move(message));
+  bucket.legs.back().messages[round].push_back(std::move(message));
   return {};
 }
 
@@ -190,19 +190,19 @@ void lay_out_flag(BucketRun& bucket, uint32_t round) {
   message->message.send = message->send.data();
   message->message.receive = message->send.data();
   message->message.count = 1;
-  bucket.messages[round].push_back(std::move(message));
+  bucket.legs.back().messages[round].push_back(std::move(message));
 }
 
-// One summed message of route split: adds its first half and returns its second.
-std::unique_ptr<MessageRun> lay_out_halves(BucketRun& bucket, uint32_t dtype,
-                                           std::vector<size_t> items) {
-  auto scatter = make_message(bucket, MessageRun::Kind::scatter, bucket.context.channel,
+// One sum in two legs over one buffer: reduced and scattered, then what this rank holds passed on
+// to all.
+void lay_out_halves(BucketRun& bucket, uint32_t round, uint32_t dtype, std::vector<size_t> items) {
+  auto scatter = make_message(bucket, MessageRun::Kind::sum, bucket.context.channel,
                               PENSTOCK_REDUCE_SCATTER, dtype);
-  auto collect = make_message(bucket, MessageRun::Kind::collect, bucket.context.channel,
+  auto collect = make_message(bucket, MessageRun::Kind::passed_on, bucket.context.channel,
                               PENSTOCK_ALL_GATHER, dtype);
   scatter->items = std::move(items);
   const uint64_t element = dtype_bytes(dtype);
-  uint64_t count = summed_elements(bucket, scatter->items, 0);
+  uint64_t count = summed_elements(bucket, scatter->items, round);
   scatter->has_flag = is_floating(dtype);
   scatter->flag_index = count;
   if (scatter->has_flag) ++count;
@@ -218,7 +218,7 @@ std::unique_ptr<MessageRun> lay_out_halves(BucketRun& bucket, uint32_t dtype,
   scatter->send = Buffer(count * element);
   const uint64_t own_share = scatter->receive_counts[bucket.context.rank];
   collect->send = Buffer(own_share * element);  // where the reduced share arrives, and leaves from
-  point_summed(bucket, *scatter, 0);
+  point_summed(bucket, *scatter, round);
   scatter->message.send = scatter->send.data();
   scatter->message.count = count;
   scatter->message.receive = collect->send.data();
@@ -229,8 +229,11 @@ std::unique_ptr<MessageRun> lay_out_halves(BucketRun& bucket, uint32_t dtype,
   collect->message.receive_counts = collect->receive_counts.data();
   collect->message.receive_offsets = collect->receive_offsets.data();
   collect->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
-  bucket.messages[0].push_back(std::move(scatter));
-  return collect;
+  collect->items = scatter->items;
+  collect->has_flag = scatter->has_flag;
+  collect->flag_index = scatter->flag_index;
+  bucket.legs.front().messages[round].push_back(std::move(scatter));
+  bucket.legs.back().messages[round].push_back(std::move(collect));
 }
 
 // What a round of an item is summed in.
@@ -263,23 +266,7 @@ std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kin
   return message;
 }
 
-// Route split: the summed messages, each in two halves over one buffer; first all that are reduced
-// and scattered, then all that are gathered.
-Status lay_out_split(BucketRun& bucket) {
-  std::map<uint32_t, std::vector<size_t>> sums;  // by dtype: a bucket may mix them
-  for (size_t i = 0; i < bucket.items.size(); ++i) {
-    if (bucket.items[i].rounds.empty()) continue;
-    PENSTOCK_ASSIGN(const uint32_t dtype, summed_dtype(bucket.items[i], 0));
-    sums[dtype].push_back(i);
-  }
-  std::vector<std::unique_ptr<MessageRun>> collects;
-  for (auto& [dtype, items] : sums)
-    collects.push_back(lay_out_halves(bucket, dtype, std::move(items)));
-  for (auto& collect : collects) bucket.messages[0].push_back(std::move(collect));
-  return {};
-}
-
-Status lay_out_round(BucketRun& bucket, uint32_t round) {
+Status lay_out_round(BucketRun& bucket, StateStore& states, uint32_t round) {
   std::map<std::pair<uint32_t, uint32_t>, std::vector<size_t>> sums;  // (dtype, reduction)
   std::vector<size_t> gathers, sparse;
   for (size_t i = 0; i < bucket.items.size(); ++i) {
@@ -297,13 +284,16 @@ Status lay_out_round(BucketRun& bucket, uint32_t round) {
   }
   bool flagged = bucket.prologue != nullptr || round > 0 || !gathers.empty();
   for (auto& [key, items] : sums) {
-    lay_out_sum(bucket, round, key.first, key.second, std::move(items));
-    const MessageRun& message = *bucket.messages[round].back();
+    if (bucket.legs.front().kind.sums == PENSTOCK_REDUCE_SCATTER)
+      lay_out_halves(bucket, round, key.first, std::move(items));
+    else
+      lay_out_sum(bucket, round, key.first, key.second, std::move(items));
+    const MessageRun& message = *bucket.legs.back().messages[round].back();
     flagged = flagged || message.has_flag || bucket.items[message.items.front()].passes_through;
   }
   if (!gathers.empty()) lay_out_gather(bucket, round, std::move(gathers));
-  if (!sparse.empty()) PENSTOCK_TRY(lay_out_sparse(bucket, round, std::move(sparse)));
-  if (!flagged && !bucket.messages[round].empty()) lay_out_flag(bucket, round);
+  if (!sparse.empty()) PENSTOCK_TRY(lay_out_sparse(bucket, states, round, std::move(sparse)));
+  if (!flagged && !bucket.legs.back().messages[round].empty()) lay_out_flag(bucket, round);
   return {};
 }
 

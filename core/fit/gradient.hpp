@@ -1,9 +1,8 @@
-// One gradient of a set: what was declared, and where it stands in the current step.
+// What a frontend declares of a gradient.
 #pragma once
 
-#include "core/base/buffer.hpp"
-#include "core/base/status.hpp"
 #include "core/config/config.hpp"
+#include "core/tensor/dtype.hpp"
 
 #include <penstock/runtime.h>
 
@@ -12,32 +11,24 @@
 
 namespace penstock {
 
-struct Gradient {
-  // Declared; fixed for the life of the set.
+// Fixed for the life of a set.
+struct DeclaredGradient {
   std::string name;
   uint64_t index = 0;
   std::vector<int64_t> shape;
-  uint64_t numel = 0;
+  uint64_t numel = 1;
   uint32_t dtype = PENSTOCK_FLOAT32;
   uint32_t given_bucket = PENSTOCK_NO_BUCKET;
 
-  // What a replaced memory left over, in true units, to be added to the next step's gradient;
-  // mostly empty. [engine]
-  Buffer carry;
-  bool has_carry = false;
-  bool carry_stays = false;  // while a step ends: some of it still waits
-
-  // Guarded by the set's mutex.
-  enum class Stage { open, ready, done };
-  Stage stage = Stage::open;
-  uint32_t pieces_left = 0;  // of this step that have not yet left their result
-  uint32_t waiters = 0;      // threads that wait for it
-  double learning_rate = 0;
-  uint64_t ready_us = 0;
-
-  // Written by the application before it makes a bucket ready; read by the engine after.
-  void* data = nullptr;  // contiguous, numel elements of dtype
-  Buffer unclaimed;      // stands in where the application gave no storage
+  DeclaredGradient() = default;
+  DeclaredGradient(std::string name, uint64_t index, std::vector<int64_t> extents,
+                   uint32_t dtype = PENSTOCK_FLOAT32)
+      : name(std::move(name)), index(index), shape(std::move(extents)), dtype(dtype) {
+    for (const int64_t extent : shape) numel *= static_cast<uint64_t>(extent);
+  }
+  uint64_t bytes() const { return numel * dtype_bytes(dtype); }
+  // What rules look at.
+  GradientFacts facts() const { return {name, shape.size(), numel, dtype}; }
 };
 
 }  // namespace penstock

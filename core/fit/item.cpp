@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-TemplateItem::TemplateItem(const Gradient& gradient, const planning::Piece& piece)
+TemplateItem::TemplateItem(const DeclaredGradient& gradient, const planning::Piece& piece)
     : gradient_(gradient) {
   describe_item(c_, gradient, piece, gradient.dtype);
 }
@@ -16,7 +16,7 @@ void TemplateItem::set_dtype(uint32_t dtype) {
   c_.grad.dtype = c_.work.dtype = c_.out.dtype = dtype;
 }
 
-void describe_item(penstock_item& item, const Gradient& gradient, const planning::Piece& piece,
+void describe_item(penstock_item& item, const DeclaredGradient& gradient, const planning::Piece& piece,
                    uint32_t dtype) {
   const bool whole = piece.first == 0 && piece.numel == gradient.numel;
   item.struct_size = sizeof item;
@@ -39,7 +39,7 @@ void describe_item(penstock_item& item, const Gradient& gradient, const planning
   }
 }
 
-Result<uint32_t> working_dtype(const Gradient& gradient, const CompressorInstance& compressor) {
+Result<uint32_t> working_dtype(const DeclaredGradient& gradient, const CompressorInstance& compressor) {
   const uint64_t taken = compressor.traits().dtypes;
   if ((taken & PENSTOCK_DTYPE_BIT(gradient.dtype)) != 0) return gradient.dtype;
   const bool stageable = gradient.dtype == PENSTOCK_FLOAT16 || gradient.dtype == PENSTOCK_BFLOAT16;
@@ -77,11 +77,11 @@ std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need) {
 namespace {
 
 // What a further phase adds to what is known of an item.
-void add_phase(ItemNeeds& needs, const Gradient& gradient, const CompressorInstance& compressor,
+void add_phase(ItemNeeds& needs, const DeclaredGradient& gradient, const CompressorInstance& compressor,
                const penstock_compressor_need& need) {
   uint64_t bytes = 0;  // cannot wrap: a need that does is refused
   const std::vector<RoundNeed> rounds = copy_rounds(need);
-  needs.planned += planned_bytes(rounds, gradient.numel * dtype_bytes(gradient.dtype));
+  needs.planned += planned_bytes(rounds, gradient.bytes());
   for (const RoundNeed& round : rounds) {
     needs.combine = round.combine;
     for (const SectionNeed& section : round.sections) bytes += section.bytes();

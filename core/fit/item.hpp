@@ -16,24 +16,24 @@ namespace penstock {
 // into the gradient.
 class TemplateItem {
  public:
-  TemplateItem(const Gradient& gradient, const planning::Piece& piece);
+  TemplateItem(const DeclaredGradient& gradient, const planning::Piece& piece);
   penstock_item* c() { return &c_; }
   // The dtype plugins will see: the gradient's own, or float32 where it is staged.
   void set_dtype(uint32_t dtype);
-  const Gradient& gradient() const { return gradient_; }
+  const DeclaredGradient& gradient() const { return gradient_; }
 
  private:
-  const Gradient& gradient_;
+  const DeclaredGradient& gradient_;
   penstock_item c_{};
 };
 
 // Fills the fields of `item` that follow from gradient and piece.
-void describe_item(penstock_item& item, const Gradient& gradient, const planning::Piece& piece,
+void describe_item(penstock_item& item, const DeclaredGradient& gradient, const planning::Piece& piece,
                    uint32_t dtype);
 
 // The dtype in which compressor and memory will see gradients of `dtype`: itself if both can, else
 // float32. INVALID_ARGUMENT where neither works.
-Result<uint32_t> working_dtype(const Gradient& gradient, const CompressorInstance& compressor);
+Result<uint32_t> working_dtype(const DeclaredGradient& gradient, const CompressorInstance& compressor);
 
 // Copies of the rounds a need states.
 std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need);

@@ -1,10 +1,11 @@
 #include "core/fit/matrix.hpp"
 
-#include "core/fit/item.hpp"
+#include "core/fit/fitting.hpp"
 #include "core/fit/resolve.hpp"
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <optional>
 
 namespace penstock {
@@ -16,55 +17,41 @@ constexpr uint32_t kAbleFrontend = PENSTOCK_SET_TELLS_OUTCOME | PENSTOCK_SET_DEF
 // Of the smallest sample, and what it grows by where rules exempt that size.
 constexpr uint64_t kRows = 64, kColumns = 32, kGrowth = 32, kMostGrowth = uint64_t{1} << 20;
 
-Gradient sample(std::string name, std::vector<int64_t> shape, uint32_t dtype) {
-  Gradient gradient;
-  gradient.name = std::move(name);
-  gradient.shape = std::move(shape);
-  gradient.numel = 1;
-  for (const int64_t extent : gradient.shape) gradient.numel *= static_cast<uint64_t>(extent);
-  gradient.dtype = dtype;
-  return gradient;
-}
-
 // With `n_dims` dimensions and a number of entries in `elements`, about `growth` times the
 // smallest.
-Gradient sample_within(uint64_t n_dims, const Range& elements, uint64_t growth, uint32_t dtype) {
+DeclaredGradient sample_within(uint64_t n_dims, const Range& elements, uint64_t growth, uint32_t dtype) {
   uint64_t rows = kRows, columns = growth * (n_dims > 1 ? kColumns : 1);
   if (rows * columns < elements.minimum) columns = (elements.minimum + rows - 1) / rows;
   if (rows * columns > elements.maximum) rows = elements.maximum, columns = 1;
   std::vector<int64_t> shape(std::max<uint64_t>(n_dims, 1), 1);
   shape.front() = static_cast<int64_t>(n_dims > 1 ? rows : rows * columns);
   if (n_dims > 1) shape.back() = static_cast<int64_t>(columns);
-  return sample(n_dims > 1 ? "a matrix" : "a vector", std::move(shape), dtype);
-}
-
-GradientFacts facts_of(const Gradient& gradient) {
-  return {gradient.name, gradient.shape.size(), gradient.numel, gradient.dtype};
+  return {n_dims > 1 ? "a matrix" : "a vector", 0, std::move(shape), dtype};
 }
 
 // Rules before this one that look at no name decide first.
-bool is_taken_before(const Scheme& scheme, size_t rule, const Gradient& gradient) {
+bool is_taken_before(const Scheme& scheme, size_t rule, const DeclaredGradient& gradient) {
   for (size_t i = 0; i < scheme.rules.size() && i + 1 != rule; ++i) {
     const Match& match = scheme.rules[i].match;
-    if (match.names.empty() && match.holds(facts_of(gradient))) return true;
+    if (match.names.empty() && match.holds(gradient.facts())) return true;
   }
   return false;
 }
 
 // The first of growing size that comes to this rule.
-std::optional<Gradient> sample_of(const Scheme& scheme, size_t rule, const Match& match,
+std::optional<DeclaredGradient> sample_of(const Scheme& scheme, size_t rule, const Match& match,
                                   uint64_t n_dims) {
   const Range elements = match.elements.value_or(Range{});
   const uint32_t dtype = match.dtype.value_or(PENSTOCK_FLOAT32);
   for (uint64_t growth = 1; growth <= kMostGrowth; growth *= kGrowth) {
-    Gradient gradient = sample_within(n_dims, elements, growth, dtype);
+    DeclaredGradient gradient = sample_within(n_dims, elements, growth, dtype);
     if (!is_taken_before(scheme, rule, gradient)) return gradient;
   }
   return std::nullopt;
 }
 
 // A matrix and a vector, as far as the rule lets them be; others where it wants other dimensions.
-std::vector<Gradient> samples_for(const Scheme& scheme, size_t rule) {
+std::vector<DeclaredGradient> samples_for(const Scheme& scheme, size_t rule) {
   constexpr uint64_t kMostDims = 16;
   const Match match = rule == 0 ? Match{} : scheme.rules[rule - 1].match;
   const Range dims = match.dims.value_or(Range{});
@@ -73,38 +60,27 @@ std::vector<Gradient> samples_for(const Scheme& scheme, size_t rule) {
     if (dims.holds(n_dims)) wanted.push_back(n_dims);
   if (wanted.empty() && dims.minimum > 2 && dims.minimum <= kMostDims)
     wanted.push_back(dims.minimum);
-  std::vector<Gradient> samples;
+  std::vector<DeclaredGradient> samples;
   for (const uint64_t n_dims : wanted)
     if (auto gradient = sample_of(scheme, rule, match, n_dims))
       samples.push_back(std::move(*gradient));
   return samples;
 }
 
-// Plans one gradient with a pair; its facts become a group of `input`.
-Status add_sample(const Scheme& scheme, const std::string& compressor_name,
-                  const std::string& memory_name, const Gradient& gradient, Registry& registry,
-                  FitInput& input) {
-  PENSTOCK_ASSIGN(const auto compressor,
-                  make_instance<penstock_compressor>(scheme, compressor_name, registry));
-  PENSTOCK_ASSIGN(const auto memory, make_instance<penstock_memory>(scheme, memory_name, registry));
-  TemplateItem item(gradient, {gradient.index, 0, gradient.numel, 0});
-  PENSTOCK_ASSIGN(const ItemNeeds needs, plan_template(item, *compressor, *memory, input.world));
-  add_group(input,
-            {gradient.name, needs.compressor_facts, needs.memory_facts, PENSTOCK_DEVICE_CPU});
-  return {};
-}
-
-// What each rule gives, and [scheme] where no rule matches.
-Status add_samples(const Scheme& scheme, Registry& registry, FitInput& input) {
-  for (size_t rule = 0; rule <= scheme.rules.size(); ++rule) {
-    const Choice choice = scheme.choice_of(rule);
-    input.most_candidates = std::max(input.most_candidates, choice.candidates.size());
-    for (const Gradient& gradient : samples_for(scheme, rule)) {
-      for (const std::string& compressor : choice.candidates)
-        PENSTOCK_TRY(add_sample(scheme, compressor, choice.memory, gradient, registry, input));
+// What each rule gives, and [scheme] where no rule matches, for `input` to check. Samples end with
+// this call, and only facts of them remain.
+Result<std::shared_ptr<const Fitting>> fit_samples(const Scheme& scheme, Registry& registry,
+                                                   FitInput& input) {
+  std::deque<DeclaredGradient> samples;
+  std::vector<ChosenGradient> chosen;
+  for (size_t rule = 0; rule <= scheme.rules.size(); ++rule)
+    for (DeclaredGradient& gradient : samples_for(scheme, rule)) {
+      samples.push_back(std::move(gradient));
+      chosen.push_back({&samples.back(), scheme.choice_of(rule)});
     }
-  }
-  return {};
+  PENSTOCK_ASSIGN(const auto fitting, Fitting::make(scheme, std::move(chosen), registry, {kWorld}));
+  fitting->describe(input);
+  return fitting;
 }
 
 // A transport without limits, for what is not to be looked at.
@@ -127,22 +103,16 @@ Result<CollectiveFacts> facts_of_collective(const Scheme& scheme, const std::str
   return collective_facts(instance->name(), instance->traits());
 }
 
-Result<FitAdvice> check_stage(Scheme scheme, const RuntimeConfig& runtime, Registry& registry) {
+Result<FitAdvice> check_stage(const Scheme& scheme, const RuntimeConfig& runtime,
+                              Registry& registry) {
   FitInput input;
-  input.world = kWorld;
   input.frontend = kAbleFrontend;
   input.deterministic = runtime.deterministic;
-  PENSTOCK_ASSIGN(const auto scheduler,
-                  make_instance<penstock_scheduler>(scheme, scheme.scheduler, registry));
-  settle_route(scheme, *scheduler);
-  input.route = scheme.route;
-  input.scheduler = scheduler_facts(scheduler->name(), scheduler->traits());
   PENSTOCK_ASSIGN(input.collective, facts_of_collective(scheme, scheme.collective, registry));
-  input.has_transport = !scheme.transport.empty();
-  if (input.has_transport) {
+  if (!scheme.transport.empty()) {
     PENSTOCK_ASSIGN(input.transport, facts_of_collective(scheme, scheme.transport, registry));
   }
-  PENSTOCK_TRY(add_samples(scheme, registry, input));
+  PENSTOCK_TRY(fit_samples(scheme, registry, input).status());
   return check_fit(input);
 }
 
@@ -223,7 +193,7 @@ void judge(MatrixCell& cell, const Status& made, const FitInput& input) {
   }
 }
 
-// A scheme of two instances that are called like their plugins.
+// A scheme of two instances that are called like their plugins, and no scheduler.
 Scheme scheme_of(const std::string& compressor, const std::string& memory) {
   Scheme scheme;
   for (const auto& [kind, name] :
@@ -231,13 +201,14 @@ Scheme scheme_of(const std::string& compressor, const std::string& memory) {
     scheme.instances[{kind, name}] = {kind, name, name, {}, {"defaults", 0, 0}};
   scheme.compressor = compressor;
   scheme.memory = memory;
+  scheme.scheduler.clear();
   return scheme;
 }
 
 MatrixCell pair_cell(const std::string& compressor, const std::string& memory, Registry& registry) {
   MatrixCell cell{compressor, memory, Verdict::no, ""};
   FitInput input = neutral_input();
-  judge(cell, add_samples(scheme_of(compressor, memory), registry, input), input);
+  judge(cell, fit_samples(scheme_of(compressor, memory), registry, input).status(), input);
   return cell;
 }
 
@@ -251,7 +222,7 @@ std::string route_title(uint32_t route) {
 void add_way_cells(const std::string& compressor, const std::string& memory, Registry& registry,
                    std::vector<MatrixCell>& cells) {
   FitInput groups = neutral_input();
-  const Status made = add_samples(scheme_of(compressor, memory), registry, groups);
+  const Status made = fit_samples(scheme_of(compressor, memory), registry, groups).status();
   for (const uint32_t route : kRoutesThere) {
     FitInput input = groups;
     input.route = route;

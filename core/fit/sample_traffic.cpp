@@ -1,8 +1,7 @@
 #include "core/fit/sample_traffic.hpp"
 
-#include "core/fit/item.hpp"
+#include "core/fit/fitting.hpp"
 #include "core/fit/resolve.hpp"
-#include "core/tensor/dtype.hpp"
 
 namespace penstock {
 
@@ -10,15 +9,10 @@ namespace {
 
 constexpr int kLayersOfAShape = 16;
 
-std::vector<Gradient> usual_model() {
-  std::vector<Gradient> model;
+std::vector<DeclaredGradient> usual_model() {
+  std::vector<DeclaredGradient> model;
   const auto add = [&](std::string name, std::vector<int64_t> shape) {
-    Gradient& gradient = model.emplace_back();
-    gradient.name = std::move(name);
-    gradient.index = model.size() - 1;
-    gradient.shape = std::move(shape);
-    gradient.numel = 1;
-    for (const int64_t extent : gradient.shape) gradient.numel *= static_cast<uint64_t>(extent);
+    model.emplace_back(std::move(name), model.size(), std::move(shape));
   };
   for (int i = 0; i < kLayersOfAShape; ++i) {
     add(fmt::format("linear{}.weight", i), {1024, 1024});
@@ -53,39 +47,20 @@ struct SchemeCarriers {
   }
 };
 
-Result<SampleTraffic> traffic_of_stage(const Scheme& scheme, const std::vector<Gradient>& model,
-                                       Registry& registry, uint32_t ranks) {
-  SampleTraffic traffic;
-  for (const Gradient& gradient : model) {
-    const Choice choice =
-        scheme.choose({gradient.name, gradient.shape.size(), gradient.numel, gradient.dtype});
-    PENSTOCK_ASSIGN(const auto compressor,
-                    make_instance<penstock_compressor>(scheme, choice.compressor, registry));
-    PENSTOCK_ASSIGN(const auto memory,
-                    make_instance<penstock_memory>(scheme, choice.memory, registry));
-    TemplateItem item(gradient, {gradient.index, 0, gradient.numel, 0});
-    PENSTOCK_ASSIGN(const ItemNeeds needs, plan_template(item, *compressor, *memory, ranks));
-    traffic.bytes += needs.planned;
-    traffic.gradient_bytes += double(gradient.numel) * double(dtype_bytes(gradient.dtype));
-  }
-  const SchemeCarriers by(scheme, registry);
-  traffic.moved = by.carriers.moved(traffic.bytes, ranks);
-  traffic.dense_moved = by.carriers.dense(traffic.gradient_bytes, ranks);
-  traffic.loses_from = by.carriers.loses_from(traffic.bytes, traffic.gradient_bytes);
-  return traffic;
-}
-
 }  // namespace
 
-Result<std::vector<SampleTraffic>> sample_traffic(const Config& config, Registry& registry,
-                                                  uint32_t ranks) {
-  const std::vector<Gradient> model = usual_model();
-  std::vector<SampleTraffic> stages;
+Result<std::vector<StageTraffic>> sample_traffic(const Config& config, Registry& registry,
+                                                 uint32_t ranks) {
+  const std::vector<DeclaredGradient> model = usual_model();
+  std::vector<const DeclaredGradient*> gradients;
+  for (const DeclaredGradient& gradient : model) gradients.push_back(&gradient);
+  std::vector<StageTraffic> stages;
   for (const uint64_t stage : config.stages()) {
-    PENSTOCK_ASSIGN(SampleTraffic traffic,
-                    traffic_of_stage(config.at_step(stage), model, registry, ranks));
-    traffic.from_step = stage;
-    stages.push_back(traffic);
+    const Scheme scheme = config.at_step(stage);
+    PENSTOCK_ASSIGN(const auto fitting,
+                    Fitting::make(scheme, choose(scheme, gradients), registry, {ranks}));
+    const SchemeCarriers by(scheme, registry);
+    stages.push_back(fitting->traffic(by.carriers, stage));
   }
   return stages;
 }

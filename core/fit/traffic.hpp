@@ -44,6 +44,16 @@ struct Carriers {
   uint32_t loses_from(const PlannedBytes& bytes, double gradient_bytes) const;
 };
 
+// What is in force from a step on, beside dense all-reduces of the same gradients.
+struct StageTraffic {
+  uint64_t from_step = 0;
+  PlannedBytes bytes;  // that a rank hands over in a step
+  double gradient_bytes = 0;
+  double moved = 0;         // that a rank sends in a step
+  double dense_moved = 0;   // what it would send without compression
+  uint32_t loses_from = 0;  // the smallest world in which more is moved than that; 0: none
+};
+
 // "3.1 MB": for people.
 std::string bytes_text(double bytes);
 

@@ -1,6 +1,7 @@
 #include "core/plan/plan.hpp"
 
 #include "core/base/bytes.hpp"
+#include "core/plan/route.hpp"
 
 #include <algorithm>
 #include <map>
@@ -52,10 +53,9 @@ Status check_sequence(const Plan& plan, std::string_view scheduler) {
     if (phase >= plan.period || bucket >= routes[phase].size())
       return internal("scheduler '{}' lists a message of {}, which its plan does not have",
                       scheduler, text);
-    const uint32_t route = routes[phase][bucket];
-    if (leg > (route == PENSTOCK_ROUTE_SPLIT ? 1u : 0u))
-      return internal("scheduler '{}' lists a message of {}, but that bucket's route has {}",
-                      scheduler, text, route == PENSTOCK_ROUTE_SPLIT ? "two legs" : "one leg");
+    if (const size_t legs = legs_of(routes[phase][bucket]).size(); leg >= legs)
+      return internal("scheduler '{}' lists a message of {}, but that bucket's route has {} leg{}",
+                      scheduler, text, legs, legs == 1 ? "" : "s");
     if (!listed.insert(place).second)
       return internal("scheduler '{}' lists the message of {} twice", scheduler, text);
   }

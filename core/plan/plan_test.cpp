@@ -68,8 +68,8 @@ TEST(CheckPlan, NamesTheSchedulerAndWhatIsWrong) {
        [](Plan& p) { p.buckets[1].pieces.erase(++p.buckets[1].pieces.begin()); }},
       {"bucket 2 in phase 0, which its plan does not have", [](Plan& p) { p.messages[0][1] = 2; }},
       {"in phase 1, which its plan does not have", [](Plan& p) { p.messages[0][0] = 1; }},
-      {"that bucket's route has one leg", [](Plan& p) { p.messages[2][2] = 1; }},
-      {"that bucket's route has two legs", [](Plan& p) { p.messages[1][2] = 2; }},
+      {"that bucket's route has 1 leg", [](Plan& p) { p.messages[2][2] = 1; }},
+      {"that bucket's route has 2 legs", [](Plan& p) { p.messages[1][2] = 2; }},
       {"leg 1, round 0 of bucket 1 in phase 0 twice",
        [](Plan& p) { p.messages.push_back(p.messages[1]); }},
   };

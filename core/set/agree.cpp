@@ -30,7 +30,7 @@ void Set::ask_for_states() {
     request.holds = name;
     request.signature =
         fmt::format("next step {}{}\nplan {}, left to add {}\n", step.index,
-                    loaded_ ? " of a loaded state" : "", hash_text(hash64(plan_bytes(plan_))),
+                    loaded_ ? " of a loaded state" : "", hash_text(hash64(plan_bytes(works_->plan()))),
                     hash_text(hash64(carries)));
   }
   if (loaded_)

@@ -1,10 +1,12 @@
 // How a set is made: what a frontend declares of it is checked here, and compared with the other
 // ranks.
 
+#include "core/fit/resolve.hpp"
 #include "core/plugin/c_struct.hpp"
 #include "core/set/set.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace penstock {
@@ -29,14 +31,13 @@ Status Set::make(const penstock_set_declaration& declaration) {
   PENSTOCK_TRY(declared);
   activity_ = services_.activity.add_set(name);
   PENSTOCK_TRY(in_set(agree_on_declaration()));
-  PENSTOCK_TRY(share_outcome("scheme", in_set(adopt_scheme(0))));
   PENSTOCK_TRY(in_set(open_channels()));
-  PENSTOCK_TRY(share_outcome("fit", in_set(check_stages())));
-  Result<Plan> plan = agree_on_plan();
-  Result<Buckets> buckets = plan.ok() ? make_buckets(plan.value()) : plan.status();
-  const Status needs = agree_on_needs(buckets);
-  PENSTOCK_TRY(plan.ok() ? in_set(needs) : plan.status());
-  install(std::move(plan.value()), std::move(buckets.value()));
+  const Result<std::shared_ptr<const Fitting>> fitting = fit_stages();
+  PENSTOCK_TRY(share_outcome("fit", in_set(fitting.status())));
+  PENSTOCK_ASSIGN(Plan plan, agree_on_plan(*fitting.value()));
+  Result<std::unique_ptr<Works>> works = agree_on_works(fitting.value(), std::move(plan));
+  PENSTOCK_TRY(in_set(works.status()));
+  install(std::move(works.value()));
   traffic_at_start_ = traffic();
   if (world == 1) agreement_ = Agreement::reached;
   arm();
@@ -81,22 +82,38 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   rank = static_cast<uint32_t>(me - ranks_.begin());
   world = static_cast<uint32_t>(ranks_.size());
 
+  PENSTOCK_TRY(declare_gradients(declaration));
+  communication = &services_.communication;
+  engine = &services_.engine;
+  timeline = &services_.timeline;
+  // The last resort: that a rank does not come is noticed before, and said by name.
+  limit_us =
+      services_.limits.busy_us == 0 ? 0 : services_.limits.busy_us + services_.limits.deadline_us;
+  calls = &services_.activity.engine;
+  planning_calls = &services_.activity.planning;
+  result_is_sum = (frontend_flags_ & PENSTOCK_SET_SUM) != 0;
+  nonfinite_is_strict = services_.config.runtime().nonfinite == Nonfinite::strict;
+  exec.struct_size = sizeof exec;
+  exec.device_type = PENSTOCK_DEVICE_CPU;
+  step.struct_size = sizeof step;
+  step.seed = services_.config.runtime().seed;
+  step.grad_scale = 1;
+  step.rank = rank;
+  step.world = world;
+  return {};
+}
+
+Status Set::declare_gradients(const penstock_set_declaration& declaration) {
   std::map<std::string_view, uint64_t> names;
   for (uint64_t i = 0; i < declaration.n_gradients; ++i) {
     penstock_gradient_declaration c{};
     PENSTOCK_TRY(take_struct(declaration.gradients[i], "penstock_gradient_declaration", c));
-    auto gradient = std::make_unique<Gradient>();
-    gradient->name = view(c.name);
-    gradient->index = i;
-    gradient->shape.assign(c.shape, c.shape + c.n_dims);
-    gradient->numel = 1;
-    for (int64_t extent : gradient->shape) {
+    auto gradient = std::make_unique<Gradient>(DeclaredGradient(
+        std::string(view(c.name)), i, std::vector<int64_t>(c.shape, c.shape + c.n_dims), c.dtype));
+    gradient->given_bucket = c.given_bucket;
+    for (int64_t extent : gradient->shape)
       if (extent < 0)
         return invalid_argument("gradient '{}' has the negative extent {}", gradient->name, extent);
-      gradient->numel *= static_cast<uint64_t>(extent);
-    }
-    gradient->dtype = c.dtype;
-    gradient->given_bucket = c.given_bucket;
     if (gradient->name.empty())
       return invalid_argument("gradient {} of set '{}' has no name", i, name);
     if (dtype_bytes(c.dtype) == 0)
@@ -110,24 +127,6 @@ Status Set::declare(const penstock_set_declaration& declaration) {
       return invalid_argument("two gradients of set '{}' are named '{}'", name,
                               gradients_.back()->name);
   }
-
-  communication = &services_.communication;
-  engine = &services_.engine;
-  timeline = &services_.timeline;
-  states = &store_;
-  // The last resort: that a rank does not come is noticed before, and said by name.
-  limit_us =
-      services_.limits.busy_us == 0 ? 0 : services_.limits.busy_us + services_.limits.deadline_us;
-  calls = &services_.activity.engine;
-  result_is_sum = (frontend_flags_ & PENSTOCK_SET_SUM) != 0;
-  nonfinite_is_strict = services_.config.runtime().nonfinite == Nonfinite::strict;
-  exec.struct_size = sizeof exec;
-  exec.device_type = PENSTOCK_DEVICE_CPU;
-  step.struct_size = sizeof step;
-  step.seed = services_.config.runtime().seed;
-  step.grad_scale = 1;
-  step.rank = rank;
-  step.world = world;
   return {};
 }
 

@@ -1,167 +1,86 @@
-// Making and changing the plan of a set: who compresses what, in which buckets, over which
-// channels.
+// What a set fits and plans, before its first step and for every change: channels, fittings, and
+// what all ranks agree on.
 
 #include "core/base/hash.hpp"
-#include "core/bucket/engine.hpp"
-#include "core/bucket/layout.hpp"
 #include "core/bucket/needs_text.hpp"
-#include "core/fit/item.hpp"
+#include "core/fit/resolve.hpp"
 #include "core/set/set.hpp"
 
-#include <penstock/validate.hpp>
-
 #include <algorithm>
-#include <array>
-#include <map>
 #include <numeric>
 
 namespace penstock {
 
-namespace {
-
-// Buckets are made for each phase: methods that alternate in two or three are what there is.
-constexpr uint32_t kMostPhasesOfSet = 256;
-
-}  // namespace
-
-// ---- instances ----
-
-PluginCall Set::planning_call(std::string_view kind, std::string_view plugin,
-                              std::string_view stage, std::string_view where) const {
-  return PluginCall(&services_.activity.planning, kind, plugin, stage, where, name, step.index);
-}
-
-// Instances whose plugin and options are the same as before are kept.
-template <>
-Result<CompressorInstance*> Set::instance<penstock_compressor>(const std::string& instance_name) {
-  auto& slot = compressors_[{Kind::compressor, instance_name}];
-  if (slot == nullptr) {
-    const auto noted = planning_call("compressor", instance_name, "create");
-    PENSTOCK_ASSIGN(slot,
-                    make_instance<penstock_compressor>(scheme_, instance_name, services_.registry));
-  }
-  return slot.get();
-}
-template <>
-Result<MemoryInstance*> Set::instance<penstock_memory>(const std::string& instance_name) {
-  auto& slot = memories_[{Kind::memory, instance_name}];
-  if (slot == nullptr) {
-    const auto noted = planning_call("memory", instance_name, "create");
-    PENSTOCK_ASSIGN(slot,
-                    make_instance<penstock_memory>(scheme_, instance_name, services_.registry));
-  }
-  return slot.get();
-}
-
-Status Set::adopt_scheme(uint64_t at) {
-  scheme_ = config_.at_step(at);
-  compressors_.clear();
-  memories_.clear();
-  const auto noted = planning_call("scheduler", scheme_.scheduler, "create");
-  PENSTOCK_ASSIGN(scheduler_, make_instance<penstock_scheduler>(scheme_, scheme_.scheduler,
-                                                                services_.registry));
-  settle_route(scheme_, *scheduler_);
-  return {};
-}
-
 Status Set::open_channels() {
+  const Scheme scheme = config_.at_step(0);
   CollectiveInstance& transport = services_.transport;
-  PENSTOCK_TRY(check_opened(scheme_, transport, services_.registry));
+  PENSTOCK_TRY(check_opened(scheme, transport, services_.registry));
   PENSTOCK_ASSIGN(channel, services_.run.open_channel("set " + name, ranks_, transport, nullptr));
   open_channels_.push_back(channel);
-  if (scheme_.transport.empty()) {
-    if (scheme_.collective != transport.name())
+  if (scheme.transport.empty()) {
+    if (scheme.collective != transport.name())
       return failed_precondition(
           "the scheme names the collective '{}', but the run joined over '{}': one transport per "
           "run",
-          scheme_.collective, transport.name());
+          scheme.collective, transport.name());
     return {};
   }
-  PENSTOCK_ASSIGN(composite_, make_instance<penstock_collective>(scheme_, scheme_.collective,
+  PENSTOCK_ASSIGN(composite_, make_instance<penstock_collective>(scheme, scheme.collective,
                                                                  services_.registry));
   composite_id = composite_->plugin()->record.id;
+  composite_name = scheme.collective;
+  transport_name = scheme.transport;
   PENSTOCK_ASSIGN(Channel * base,
                   services_.run.open_channel("set " + name + " base", ranks_, transport, nullptr));
   open_channels_.push_back(base);
-  PENSTOCK_ASSIGN(composite, services_.run.open_channel("set " + name + " " + scheme_.collective,
+  PENSTOCK_ASSIGN(composite, services_.run.open_channel("set " + name + " " + scheme.collective,
                                                         ranks_, *composite_, base));
   open_channels_.push_back(composite);
   return {};
 }
 
-// ---- what each gradient needs ----
+// ---- fittings ----
 
-Status Set::examine_gradients() {
-  options_.clear();
-  period_ = 1;
-  for (const auto& gradient : gradients_) {
-    auto& options = options_.emplace_back();
-    const GradientFacts facts{gradient->name, gradient->shape.size(), gradient->numel,
-                              gradient->dtype};
-    Choice choice = scheme_.choose(facts);
-    if (choice.candidates.empty()) choice.candidates.push_back(choice.compressor);
-    for (const std::string& compressor : choice.candidates) {
-      PENSTOCK_ASSIGN(Option option, examine(*gradient, compressor, choice.memory));
-      const auto phases = static_cast<uint32_t>(option.candidate.phase_bytes.size());
-      if (std::lcm(period_, phases) > kMostPhasesOfSet)
-        return failed_precondition(
-            "compressor \"{}\" (for {} and others) has {} phases and those before it {}: together "
-            "more than {}; use compressors whose numbers of phases divide each other",
-            compressor, gradient->name, phases, period_, kMostPhasesOfSet);
-      period_ = std::lcm(period_, phases);
-      options.push_back(std::move(option));
-    }
-  }
-  for (auto& options : options_)
-    for (Option& option : options) {
-      std::vector<uint64_t>& bytes = option.candidate.phase_bytes;
-      for (size_t p = bytes.size(); p < period_; ++p) bytes.push_back(bytes[p % bytes.size()]);
-    }
-  return {};
+Result<std::shared_ptr<const Fitting>> Set::fit(uint64_t at) {
+  const Scheme scheme = config_.at_step(at);
+  std::vector<const DeclaredGradient*> declared;
+  for (const auto& gradient : gradients_) declared.push_back(gradient.get());
+  return Fitting::make(scheme, choose(scheme, declared), services_.registry,
+                       {world, planning_calls, name});
 }
 
-Result<Set::Option> Set::examine(const Gradient& gradient, const std::string& compressor,
-                                 const std::string& memory) {
-  Option option;
-  PENSTOCK_ASSIGN(option.compressor, instance<penstock_compressor>(compressor));
-  PENSTOCK_ASSIGN(option.memory, instance<penstock_memory>(memory));
-  TemplateItem item(gradient, {gradient.index, 0, gradient.numel, 0});
-  PENSTOCK_ASSIGN(ItemNeeds needs, plan_template(item, *option.compressor, *option.memory, world,
-                                                 &services_.activity.planning, name));
-  option.compressor_facts = needs.compressor_facts;
-  option.memory_facts = needs.memory_facts;
-  planning::CandidateEntry& candidate = option.candidate;
-  candidate.compressor = compressor;
-  candidate.phase_bytes = needs.phase_bytes;
-  candidate.part_alignment = needs.part_alignment;
-  candidate.combine = needs.combine;
-  candidate.n_rounds = needs.compressor_facts.n_rounds;
-  option.planned = needs.planned;
-  return option;
+Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
+  FitInput input;
+  CollectiveInstance& transport = services_.transport;
+  input.transport = collective_facts(transport.name(), transport.traits());
+  input.collective =
+      composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
+  input.frontend = frontend_flags_;
+  input.deterministic = services_.config.runtime().deterministic;
+  input.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
+  fitting.describe(input);
+  return check_fit(input);
 }
 
 // All stages before the first step: what does not fit must not show in the middle of a run.
-Status Set::check_stages() {
-  PENSTOCK_TRY(examine_gradients());
-  PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of_set());
-  warn(advice);
-  std::vector<StageTraffic> traffic{planned_traffic(0)};
-  bool changed = false;
+Result<std::shared_ptr<const Fitting>> Set::fit_stages() {
+  std::shared_ptr<const Fitting> first;
+  std::vector<StageTraffic> traffic;
   for (uint64_t stage : config_.stages()) {
-    if (stage == 0) continue;
-    changed = true;
     const auto fits = [&]() -> Status {
-      PENSTOCK_TRY(adopt_scheme(stage));
-      PENSTOCK_TRY(examine_gradients());
-      return check_fit_of_set().status();  // its warnings come when it is in force
+      PENSTOCK_ASSIGN(const auto fitting, fit(stage));
+      PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of(*fitting));
+      traffic.push_back(fitting->traffic(carriers(), stage));
+      if (stage != 0) return {};  // its warnings come when it is in force
+      first = fitting;
+      warn(advice);
+      return {};
     };
-    PENSTOCK_TRY(fits().with_context(fmt::format("from step {} on", stage)));
-    traffic.push_back(planned_traffic(stage));
+    const Status status = fits();
+    PENSTOCK_TRY(stage == 0 ? status : status.with_context(fmt::format("from step {} on", stage)));
   }
   warn(traffic);
-  if (!changed) return {};
-  PENSTOCK_TRY(adopt_scheme(0));
-  return examine_gradients();
+  return first;
 }
 
 void Set::warn(const FitAdvice& advice) {
@@ -174,66 +93,25 @@ void Set::warn(const FitAdvice& advice) {
 Status Set::optimizer_momentum() {
   const uint32_t before = frontend_flags_;
   frontend_flags_ |= PENSTOCK_SET_OPTIMIZER_MOMENTUM;
-  const Status status = check_fit_of_set().status();
+  const Status status = check_fit_of(works_->fitting()).status();
   if (!status.ok()) frontend_flags_ = before;
   return status;
 }
 
-Result<FitAdvice> Set::check_fit_of_set() {
-  FitInput input;
-  for (const auto& options : options_)
-    input.most_candidates = std::max(input.most_candidates, options.size());
-  for (size_t i = 0; i < options_.size(); ++i)
-    for (const Option& option : options_[i])
-      add_group(input, {gradients_[i]->name, option.compressor_facts, option.memory_facts,
-                        PENSTOCK_DEVICE_CPU});
-  CollectiveInstance& transport = services_.transport;
-  input.transport = collective_facts(transport.name(), transport.traits());
-  input.collective =
-      composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
-  input.has_transport = !scheme_.transport.empty();
-  input.scheduler = scheduler_facts(scheduler_->name(), scheduler_->traits());
-  input.frontend = frontend_flags_;
-  input.route = scheme_.route;
-  input.deterministic = services_.config.runtime().deterministic;
-  input.world = world;
-  input.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
-  for (const auto& options : options_)
-    if (!options.empty()) {
-      const uint64_t most = *std::max_element(options[0].candidate.phase_bytes.begin(),
-                                              options[0].candidate.phase_bytes.end());
-      const bool gathered = options[0].candidate.combine == PENSTOCK_COMBINE_GATHER;
-      const auto both = sdk::checked_product(most, gathered ? uint64_t{1} + world : 2);
-      const auto all = both ? sdk::checked_sum(input.arena_bytes, *both) : std::nullopt;
-      input.arena_bytes = all.value_or(~uint64_t{0});
-    }
-  return check_fit(input);
-}
-
 // ---- the plan ----
 
-planning::ModelEntries Set::model_facts() const {
-  planning::ModelEntries model;
+planning::ModelEntries Set::model_of(const Fitting& fitting) const {
+  planning::ModelEntries model = fitting.model();
   for (size_t i = 0; i < gradients_.size(); ++i) {
-    const Gradient& gradient = *gradients_[i];
-    planning::GradientEntry facts;
-    facts.name = gradient.name;
-    facts.shape = gradient.shape;
-    facts.bytes = gradient.numel * dtype_bytes(gradient.dtype);
-    facts.dtype = gradient.dtype;
-    facts.given_bucket = gradient.given_bucket;
-    for (const Option& option : options_[i]) {
-      planning::CandidateEntry candidate = option.candidate;
+    planning::GradientEntry& gradient = model.gradients[i];
+    for (planning::CandidateEntry& candidate : gradient.candidates)
       if (const CallLines* lines = measured_.lines(candidate.compressor)) {
         candidate.encode_fixed_us = lines->encode.fixed();
         candidate.encode_per_element_us = lines->encode.per_element();
         candidate.decode_fixed_us = lines->decode.fixed();
         candidate.decode_per_element_us = lines->decode.per_element();
       }
-      facts.candidates.push_back(std::move(candidate));
-    }
-    if (i < ready_us_.size()) facts.ready_us = ready_us_[i];
-    model.gradients.push_back(std::move(facts));
+    if (i < ready_us_.size()) gradient.ready_us = ready_us_[i];
   }
   // Backward reaches the parameters in the reverse of their registration, until measured otherwise.
   model.order.resize(gradients_.size());
@@ -241,14 +119,10 @@ planning::ModelEntries Set::model_facts() const {
   if (!ready_us_.empty())
     std::stable_sort(model.order.begin(), model.order.end(),
                      [&](uint64_t a, uint64_t b) { return ready_us_[a] < ready_us_[b]; });
-  const penstock_topology topology = services_.topology;
   model.links = links_;
   model.backward_us = backward_us_;
-  model.world = world;
-  model.hosts = topology.cross_size;
-  model.ranks_per_host = topology.local_size;
-  model.period = period_;
-  model.route = scheme_.route;
+  model.hosts = services_.topology.cross_size;
+  model.ranks_per_host = services_.topology.local_size;
   if ((frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0)
     model.flags |= PENSTOCK_MODEL_FORWARD_WAITS;
   if ((frontend_flags_ & PENSTOCK_SET_GIVEN_BUCKETS) != 0)
@@ -257,27 +131,15 @@ planning::ModelEntries Set::model_facts() const {
   return model;
 }
 
-PlanFacts Set::plan_facts() const {
-  PlanFacts facts;
-  facts.period = period_;
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    facts.numel.push_back(gradients_[i]->numel);
-    facts.names.push_back(gradients_[i]->name);
-    facts.n_candidates.push_back(static_cast<uint32_t>(options_[i].size()));
-    auto& alignment = facts.part_alignment.emplace_back();
-    for (const Option& option : options_[i]) alignment.push_back(option.candidate.part_alignment);
-  }
-  return facts;
-}
-
 // Rank 0 plans; its bytes go to the others, who check them.
-Result<Plan> Set::agree_on_plan() {
+Result<Plan> Set::agree_on_plan(const Fitting& fitting) {
   const Stage stage(timeline, "negotiate", "application", step.index);
   std::string mine;
   Status status;
   if (rank == 0) {
-    const auto noted = planning_call("scheduler", scheduler_->name(), "plan");
-    auto plan = make_plan(*scheduler_, planning::OwnedModel(model_facts()).model());
+    const PluginCall noted(planning_calls, "scheduler", fitting.scheduler()->name(), "plan", {},
+                           name, step.index);
+    auto plan = make_plan(*fitting.scheduler(), planning::OwnedModel(model_of(fitting)).model());
     status = plan.status();
     if (plan.ok()) mine = plan_bytes(plan.value());
   }
@@ -285,22 +147,25 @@ Result<Plan> Set::agree_on_plan() {
   PENSTOCK_ASSIGN(auto texts, services_.control.gather(
                                   fmt::format("plan of set {} at step {}", name, step.index), mine,
                                   ranks_, meeting_us_));
-  PENSTOCK_TRY(status);
+  // What follows comes out alike on all ranks.
+  PENSTOCK_TRY(refused(status));
   if (texts.front().empty())
-    return peer_failed("set '{}': rank {} could not make a plan; its error says why", name,
-                       ranks_.front());
-  PENSTOCK_ASSIGN(Plan plan, plan_from_bytes(texts.front()));
-  PENSTOCK_TRY(check_plan(plan, plan_facts(), scheduler_->name()));
+    return refused(peer_failed("set '{}': rank {} could not make a plan; its error says why", name,
+                               ranks_.front()));
+  Result<Plan> plan = plan_from_bytes(texts.front());
+  PENSTOCK_TRY(refused(plan.status()));
+  PENSTOCK_TRY(
+      refused(check_plan(plan.value(), fitting.plan_facts(), fitting.scheduler()->name())));
   return plan;
 }
 
 // Ranks of one plan may still have asked their plugins to another end: a rank that sends nothing,
-// or another number of bytes, would leave the others with wrong sums. `buckets` may be the error of
+// or another number of bytes, would leave the others with wrong sums. `works` may be the error of
 // this rank, which the others then read.
-Status Set::agree_on_needs(const Result<Buckets>& buckets) {
-  const std::string text = buckets.ok()
-                               ? needs_text(buckets.value())
-                               : fmt::format("cannot be planned: {}\n", buckets.status().message());
+Status Set::agree_on_needs(const Result<std::unique_ptr<Works>>& works) {
+  const std::string text =
+      works.ok() ? needs_text(works.value()->phases())
+                 : fmt::format("cannot be planned: {}\n", works.status().message());
   const std::string topic = fmt::format("needs of set {} at step {}", name, step.index);
   // The texts are long and nearly always equal, so a hash goes first.
   auto hashes =
@@ -309,81 +174,31 @@ Status Set::agree_on_needs(const Result<Buckets>& buckets) {
   Status agreed = hashes.status();
   if (hashes.ok() && !std::all_of(hashes->begin(), hashes->end(), is_mine))
     agreed = services_.control.agree(topic, text, ranks_, meeting_us_);
-  return buckets.ok() ? agreed : buckets.status();
+  const bool all_know = agreed.ok() || agreed.code() == Code::mismatch;
+  if (!works.ok()) agreed = works.status();
+  return all_know ? refused(agreed) : agreed;
 }
 
-Result<Set::Buckets> Set::make_buckets(const Plan& plan) {
-  // Gradients that a phase leaves out are compensated in it: they share a bucket that sends
-  // nothing.
-  std::vector<planning::Bucket> all = plan.buckets;
-  for (uint32_t phase = 0; phase < period_; ++phase) {
-    std::vector<bool> present(gradients_.size());
-    for (const planning::Bucket& bucket : plan.buckets)
-      if (bucket.phase == phase)
-        for (const planning::Piece& piece : bucket.pieces) present[piece.gradient] = true;
-    planning::Bucket rest;
-    rest.phase = phase;
-    for (size_t i = 0; i < gradients_.size(); ++i)
-      if (!present[i]) rest.pieces.push_back({i, 0, gradients_[i]->numel, 0});
-    if (!rest.pieces.empty()) all.push_back(std::move(rest));
-  }
-  Buckets buckets(period_);
-  store_.begin_plan();
-  for (const planning::Bucket& bucket : all) {
-    auto& phase = buckets[bucket.phase];
-    PENSTOCK_ASSIGN(auto made, make_bucket(bucket, static_cast<uint32_t>(phase.size())));
-    phase.push_back(std::move(made));
-  }
-  store_.end_plan();
-  return buckets;
+// Buckets aside: nothing of the set has changed when one of the steps fails.
+Result<std::unique_ptr<Works>> Set::agree_on_works(const std::shared_ptr<const Fitting>& fitting,
+                                                   Plan plan) {
+  Result<std::unique_ptr<Works>> works =
+      Works::make(*this, fitting, std::move(plan), gradients_, works_ ? &works_->states() : nullptr);
+  PENSTOCK_TRY(agree_on_needs(works));
+  return works;
 }
 
-void Set::install(Plan plan, Buckets buckets) {
-  buckets_ = std::move(buckets);
-  plan_ = std::move(plan);
-  where_.assign(period_, std::vector<std::vector<BucketRun*>>(gradients_.size()));
-  defers_ = false;
-  for (uint32_t phase = 0; phase < period_; ++phase)
-    for (auto& bucket : buckets_[phase]) {
-      defers_ = defers_ || (bucket->splits() && bucket->n_rounds > 0);
-      for (const planning::Piece& piece : bucket->plan.pieces) {
-        auto& in = where_[phase][piece.gradient];
-        if (!in.empty() && in.back() == bucket.get()) continue;
-        in.push_back(bucket.get());
-        ++bucket->n_gradients;
-      }
-    }
-  exec.scratch = scratch.data();
-  exec.scratch_bytes = scratch.bytes();
-  number_messages(plan_);
-  measured_.begin(gradients_.size(), buckets_.empty() ? 0 : buckets_[0].size());
+Status Set::refused(Status status) {
+  refused_together_ = !status.ok();
+  return status;
 }
 
-// Positions of messages in a phase: as the plan lists them, else bucket after bucket, round after
-// round.
-void Set::number_messages(const Plan& plan) {
-  messages_per_phase_.assign(period_, 0);
-  std::map<planning::MessagePlace, size_t> places;
-  for (size_t i = 0; i < plan.messages.size(); ++i) places.try_emplace(plan.messages[i], i);
-  tags_per_step = 1;
-  for (uint32_t phase = 0; phase < period_; ++phase) {
-    std::vector<std::pair<size_t, MessageRun*>> listed;
-    for (auto& bucket : buckets_[phase]) {
-      const auto place = [&](uint32_t leg, uint32_t round) {
-        const auto found = places.find({phase, bucket->number, leg, round});
-        return found != places.end() ? found->second : plan.messages.size();
-      };
-      if (bucket->prologue) listed.emplace_back(place(0, 0), bucket->prologue.get());
-      for (uint32_t round = 0; round < bucket->messages.size(); ++round)
-        for (auto& message : bucket->messages[round])
-          listed.emplace_back(place(message->kind == MessageRun::Kind::collect ? 1 : 0, round),
-                              message.get());
-    }
-    std::stable_sort(listed.begin(), listed.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto& [position, message] : listed) message->order = messages_per_phase_[phase]++;
-    tags_per_step = std::max(tags_per_step, messages_per_phase_[phase]);
-  }
+void Set::install(std::unique_ptr<Works> works) {
+  works_ = std::move(works);
+  exec.scratch = works_->scratch().data();
+  exec.scratch_bytes = works_->scratch().bytes();
+  tags_per_step = works_->tags_per_step();
+  measured_.begin(gradients_.size(), works_->phase(0).size());
 }
 
 }  // namespace penstock

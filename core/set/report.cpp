@@ -37,9 +37,8 @@ void Set::counters(penstock_counters& counters) const {
 
 Result<std::string> Set::report() {
   nlohmann::json buckets = nlohmann::json::array();
-  // None where a change of plan failed half-way.
-  for (size_t phase = 0; phase < buckets_.size(); ++phase)
-    for (const auto& bucket : buckets_[phase]) {
+  for (uint32_t phase = 0; phase < works_->period(); ++phase)
+    for (const auto& bucket : works_->phase(phase)) {
       nlohmann::json items = nlohmann::json::array();
       for (const ItemRun& item : bucket->items) {
         uint64_t bytes = 0;
@@ -66,15 +65,15 @@ Result<std::string> Set::report() {
   penstock_counters totals{};
   totals.struct_size = sizeof totals;
   counters(totals);
-  const StageTraffic planned = planned_traffic(step.index);
+  const StageTraffic planned = planned_traffic();
   const nlohmann::json report{{"name", name},
                               {"rank", rank},
                               {"world", world},
                               {"step", step.index},
-                              {"scheduler", scheduler_->name()},
-                              {"explanation", plan_.explanation},
-                              {"state_bytes", store_.bytes()},
-                              {"replicated_hash", hash_text(store_.hash_replicated())},
+                              {"scheduler", works_->fitting().scheduler()->name()},
+                              {"explanation", works_->plan().explanation},
+                              {"state_bytes", works_->states().bytes()},
+                              {"replicated_hash", hash_text(works_->states().hash_replicated())},
                               {"buckets", buckets},
                               {"planned",
                                {{"moved_bytes_per_step", planned.moved},
@@ -101,11 +100,12 @@ Result<std::string> Set::report() {
 void Set::say_plan() {
   if (rank != 0 || !services_.log.shows(LogLevel::info)) return;
   size_t n_buckets = 0;
-  for (const auto& phase : buckets_) n_buckets += phase.size();
+  for (const auto& phase : works_->phases()) n_buckets += phase.size();
   const std::set<uint32_t> hosts(channel->hosts.begin(), channel->hosts.end());
-  const StageTraffic planned = planned_traffic(step.index);
-  std::string collective = scheme_.collective;
-  if (!scheme_.transport.empty()) collective += " over " + scheme_.transport;
+  const StageTraffic planned = planned_traffic();
+  const Scheme& scheme = works_->fitting().scheme();
+  std::string collective = scheme.collective;
+  if (!scheme.transport.empty()) collective += " over " + scheme.transport;
   services_.log.write(
       LogLevel::info, "set",
       fmt::format(
@@ -113,10 +113,10 @@ void Set::say_plan() {
           "ranks on {} hosts; {} gradients of {} in {} buckets{}; in a step each rank sends "
           "{}{}, without compression {} ({})",
           name, config_.origin().empty() ? "no configuration file, the defaults" : config_.origin(),
-          scheme_.compressor, scheme_.memory, collective, scheme_.scheduler,
-          route_name(scheme_.route), world, hosts.size(), gradients_.size(),
-          bytes_text(gradient_bytes()), n_buckets,
-          plan_.explanation.empty() ? "" : fmt::format(" ({})", fmt::join(plan_.explanation, "; ")),
+          scheme.compressor, scheme.memory, collective, scheme.scheduler,
+          route_name(scheme.route), world, hosts.size(), gradients_.size(),
+          bytes_text(planned.gradient_bytes), n_buckets,
+          works_->plan().explanation.empty() ? "" : fmt::format(" ({})", fmt::join(works_->plan().explanation, "; ")),
           planned.bytes.open    ? "what the data ask for, planned "
           : planned.bytes.bound ? "up to "
                                 : "",

@@ -26,14 +26,14 @@ Status Set::save(std::string& out) {
   writer.put(rank);
   writer.put(world);
   writer.put(step.index);
-  writer.text(plan_bytes(plan_));
+  writer.text(plan_bytes(works_->plan()));
   for (const auto& gradient : gradients_) {
     const bool carries = gradient->has_carry;
     writer.text(carries ? std::string_view(gradient->carry.as<char>(), gradient->carry.bytes())
                         : std::string_view());
   }
   std::string tensors;
-  store_.write(tensors);
+  works_->states().write(tensors);
   writer.text(tensors);
   writer.put(hash64(out));
   return {};
@@ -73,15 +73,17 @@ Status Set::load(std::string_view bytes) {
     if (running_ != 0)
       return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
   }
-  Adopted other;  // outlives the buckets that point into it, old ones or new ones
-  swap_adopted(other);
-  Result<Buckets> buckets = prepare_saved(saved_step, plan, tensors);
-  if (!buckets.ok()) {
-    swap_adopted(other);
-    exec.scratch = scratch.data();  // may have grown
-    exec.scratch_bytes = scratch.bytes();
-    return buckets.status();
+  PENSTOCK_ASSIGN(std::unique_ptr<Works> works, prepare_saved(saved_step, std::move(plan), tensors));
+  std::vector<Buffer> kept;
+  for (size_t i = 0; i < carries.size(); ++i) {
+    kept.emplace_back(carries[i].empty() ? 0 : gradients_[i]->numel * sizeof(float));
+    if (carries[i].size() != kept.back().bytes())
+      return mismatch("the saved state of set '{}' keeps {} bytes for gradient '{}', expected {}",
+                      name, carries[i].size(), gradients_[i]->name, kept.back().bytes());
+    if (!carries[i].empty())
+      std::memcpy(kept.back().data(), carries[i].data(), kept.back().bytes());
   }
+  // Nothing that runs a step has changed so far, and nothing fails from here on.
   drop_step();
   if (world > 1) {
     std::lock_guard lock(mutex_);
@@ -89,49 +91,37 @@ Status Set::load(std::string_view bytes) {
     loaded_ = true;
   }
   step.index = saved_step;
-  install(std::move(plan), std::move(buckets.value()));
+  install(std::move(works));
   for (size_t i = 0; i < gradients_.size(); ++i) {
-    gradients_[i]->has_carry = !carries[i].empty();
-    if (carries[i].empty()) continue;
-    gradients_[i]->carry = Buffer(gradients_[i]->numel * sizeof(float));
-    std::memcpy(gradients_[i]->carry.data(), carries[i].data(),
-                std::min<uint64_t>(carries[i].size(), gradients_[i]->carry.bytes()));
+    gradients_[i]->has_carry = kept[i].bytes() != 0;
+    if (gradients_[i]->has_carry) gradients_[i]->carry = std::move(kept[i]);
   }
   arm();
   return {};
 }
 
-void Set::swap_adopted(Adopted& other) {
-  std::swap(scheme_, other.scheme);
-  std::swap(compressors_, other.compressors);
-  std::swap(memories_, other.memories);
-  std::swap(scheduler_, other.scheduler);
-  std::swap(options_, other.options);
-  std::swap(period_, other.period);
-  std::swap(store_, other.store);
-}
-
-// All of a load that can fail: nothing that runs a step has changed when it does.
-Result<Set::Buckets> Set::prepare_saved(uint64_t saved_step, const Plan& plan,
-                                        std::string_view tensors) {
-  PENSTOCK_TRY(adopt_scheme(saved_step));
-  PENSTOCK_TRY(examine_gradients());
+// All of a load that can fail.
+Result<std::unique_ptr<Works>> Set::prepare_saved(uint64_t saved_step, Plan plan,
+                                                  std::string_view tensors) {
+  PENSTOCK_ASSIGN(const auto fitting, fit(saved_step));
   // A checksum has passed: the plan is whole, and of another set or scheme.
-  if (const Status fits = check_plan(plan, plan_facts(), scheduler_->name()); !fits.ok())
+  if (const Status fits = check_plan(plan, fitting->plan_facts(), fitting->scheduler()->name());
+      !fits.ok())
     return mismatch(
         "the saved plan does not fit set '{}' ({}): load it under the configuration it was saved "
         "with",
         name, fits.message());
   // What the scheme's route was checked for holds for no other.
+  const uint32_t route = fitting->scheme().route;
   for (const planning::Bucket& bucket : plan.buckets)
-    if (bucket.route != scheme_.route)
+    if (bucket.route != route)
       return mismatch(
           "the saved plan of set '{}' takes the route \"{}\", its scheme the route \"{}\": load it "
           "under the configuration it was saved with",
-          name, route_name(bucket.route), route_name(scheme_.route));
-  PENSTOCK_ASSIGN(Buckets buckets, make_buckets(plan));
-  PENSTOCK_TRY(store_.read(tensors));
-  return buckets;
+          name, route_name(bucket.route), route_name(route));
+  PENSTOCK_ASSIGN(auto works, Works::make(*this, fitting, std::move(plan), gradients_, nullptr));
+  PENSTOCK_TRY(works->states().read(tensors));
+  return works;
 }
 
 Status Set::reset() {
@@ -142,7 +132,7 @@ Status Set::reset() {
     changed_.wait(lock, [&] { return running_ == 0; });
   }
   drop_step();
-  store_.zero();
+  works_->states().zero();
   for (auto& gradient : gradients_) gradient->has_carry = false;
   arm();
   return {};

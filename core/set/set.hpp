@@ -1,25 +1,19 @@
 // A set: what one optimizer or DDP object registers. Plan, step index, state and channels are its
 // own.
 //
-// set.cpp (steps), set_wait.cpp (waiting and the end), set_plan.cpp (instances, items and plan),
-// change.cpp (switches), save.cpp (save, load), agree.cpp (whether ranks go on from
-// equal states), traffic.cpp (bytes), report.cpp (what people are told).
+// declare.cpp (how it is made), plan.cpp (channels, fittings and plans), step.cpp (steps), wait.cpp
+// (waiting and the end), change.cpp (switches and new plans), save.cpp (save, load), agree.cpp
+// (whether ranks go on from equal states), traffic.cpp (bytes), report.cpp (what people are told).
 #pragma once
 
-#include "core/bucket/bucket.hpp"
-#include "core/fit/item.hpp"
-#include "core/fit/resolve.hpp"
-#include "core/fit/rules.hpp"
-#include "core/fit/traffic.hpp"
+#include "core/bucket/works.hpp"
 #include "core/plan/planner.hpp"
 #include "core/set/measure.hpp"
 #include "core/set/services.hpp"
-#include "core/state/state_store.hpp"
 
 #include <penstock/runtime.h>
 
 #include <condition_variable>
-#include <map>
 
 namespace penstock {
 
@@ -48,7 +42,7 @@ class Set final : public SetContext, public AbortListener {
   Status wait(uint64_t index);
   Status wait_all();
   Status poll(uint64_t index, bool& done);
-  bool defers() const { return defers_; }
+  bool defers() const { return works_->defers(); }
   Status backward_end();
   Status flush();
   Status step_end(bool applied);
@@ -63,44 +57,14 @@ class Set final : public SetContext, public AbortListener {
 
  private:
   friend struct SetCloser;
-  // What a gradient's rule and candidates come to, found once per plan.
-  struct Option {
-    CompressorInstance* compressor = nullptr;
-    MemoryInstance* memory = nullptr;
-    CompressorFacts compressor_facts;
-    MemoryFacts memory_facts;
-    planning::CandidateEntry candidate;
-    PlannedBytes planned;
-  };
-
   // What left this rank through the set's channels.
   struct Traffic {
     uint64_t handed_over = 0, moved = 0, messages = 0;
     Traffic& operator+=(const Traffic& other);
     Traffic operator-(const Traffic& other) const;
   };
-  // What a scheme comes to, from a step on.
-  struct StageTraffic {
-    uint64_t from_step = 0;
-    PlannedBytes bytes;
-    double moved = 0;         // a step, by each rank
-    uint32_t loses_from = 0;  // ranks; 0: never
-  };
   // So many steps tell what a scheme moves whose payloads have no planned size.
   static constexpr uint64_t kStepsOfTrial = 10;
-
-  using Buckets = std::vector<std::vector<std::unique_ptr<BucketRun>>>;  // per phase
-
-  // What a scheme comes to, with the state that goes with it; buckets point into it.
-  struct Adopted {
-    Scheme scheme;
-    std::map<std::pair<Kind, std::string>, std::unique_ptr<CompressorInstance>> compressors;
-    std::map<std::pair<Kind, std::string>, std::unique_ptr<MemoryInstance>> memories;
-    std::unique_ptr<SchedulerInstance> scheduler;
-    std::vector<std::vector<Option>> options;
-    uint32_t period = 1;
-    StateStore store;
-  };
 
   explicit Set(const Services& services);
 
@@ -120,11 +84,11 @@ class Set final : public SetContext, public AbortListener {
   Status wait_until(const std::function<bool()>& finished, std::string_view what,
                     Gradient* awaited = nullptr);
   void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
-  Status finish_step(bool applied);
+  Status finish_step(bool applied, Status& refused_change);
   void arm();
   Status usable();  // with the mutex held
   void bucket_ended(BucketRun& bucket, const Status& status) override;
-  void first_leg_arrived(BucketRun& bucket) override;
+  void backward_part_ended(BucketRun& bucket) override;
 
   // agree.cpp
   bool must_ask();
@@ -133,42 +97,29 @@ class Set final : public SetContext, public AbortListener {
   Status alone_after_load(const Status& reason) const;
   void states_compared(uint64_t number, Status status);
 
-  // declare.cpp, plan.cpp and buckets.cpp
+  // declare.cpp and plan.cpp
   Status declare(const penstock_set_declaration& declaration);
+  Status declare_gradients(const penstock_set_declaration& declaration);
   Status agree_on_declaration();
   Status open_channels();
-  Status adopt_scheme(uint64_t step);
-  // To be held while a plugin is asked for something outside a step.
-  PluginCall planning_call(std::string_view kind, std::string_view plugin, std::string_view stage,
-                           std::string_view where = {}) const;
-  template <typename Table>
-  Result<Instance<Table>*> instance(const std::string& name);
-  Status examine_gradients();
-  Result<Option> examine(const Gradient& gradient, const std::string& compressor,
-                         const std::string& memory);
-  Status check_stages();
-  Result<FitAdvice> check_fit_of_set();
+  Result<std::shared_ptr<const Fitting>> fit(uint64_t at);
+  Result<std::shared_ptr<const Fitting>> fit_stages();
+  Result<FitAdvice> check_fit_of(const Fitting& fitting) const;
   void warn(const FitAdvice& advice);
-  planning::ModelEntries model_facts() const;
-  PlanFacts plan_facts() const;
-  Result<Plan> agree_on_plan();
-  Result<Buckets> make_buckets(const Plan& plan);
-  Status agree_on_needs(const Result<Buckets>& buckets);
-  void install(Plan plan, Buckets buckets);
-  Result<std::unique_ptr<BucketRun>> make_bucket(const planning::Bucket& plan, uint32_t number);
-  Status plan_items(BucketRun& bucket);
-  Status complete_item(BucketRun& bucket, ItemRun& item, const penstock_compressor_need& compressor,
-                       const penstock_memory_need& memory);
-  static void fold_item(ItemRun& item, const penstock_memory_need& memory);
-  Status claim_states(ItemRun& item, const penstock_compressor_need& compressor,
-                      const penstock_memory_need& memory);
-  void number_messages(const Plan& plan);
+  planning::ModelEntries model_of(const Fitting& fitting) const;
+  Result<Plan> agree_on_plan(const Fitting& fitting);
+  Status agree_on_needs(const Result<std::unique_ptr<Works>>& works);
+  Result<std::unique_ptr<Works>> agree_on_works(const std::shared_ptr<const Fitting>& fitting,
+                                                Plan plan);
+  void install(std::unique_ptr<Works> works);
+  // Notes that a failure is one of all ranks.
+  Status refused(Status status);
 
   // traffic.cpp
   Carriers carriers() const;
-  double gradient_bytes() const;  // of all gradients
-  PlannedBytes planned_step() const;
-  StageTraffic planned_traffic(uint64_t from_step) const;
+  StageTraffic planned_traffic() const {
+    return works_->fitting().traffic(carriers(), step.index);
+  }
   void warn(const std::vector<StageTraffic>& stages);
   void warn_of_what_was_moved();
   Traffic traffic() const;
@@ -179,17 +130,18 @@ class Set final : public SetContext, public AbortListener {
   void warn_of_nonfinite();
 
   // save.cpp
-  void swap_adopted(Adopted& other);
-  Result<Buckets> prepare_saved(uint64_t saved_step, const Plan& plan, std::string_view tensors);
+  Result<std::unique_ptr<Works>> prepare_saved(uint64_t saved_step, Plan plan,
+                                               std::string_view tensors);
 
   // change.cpp
-  Status replan();
-  Status replace_plan(Plan plan);
-  Status drain_replaced(const std::vector<std::vector<const Option*>>& chosen);
-  void settle_carries(bool applied);
-  Status join_carries(const std::vector<std::vector<const Option*>>& chosen);
-  static bool keeps_no_more(const ItemRun& item, const std::vector<const Option*>& chosen);
+  Status change();
+  Status switch_scheme();
+  Status replace_works(const std::shared_ptr<const Fitting>& fitting);
+  Status agree_to_go_on(std::string_view topic, const Status& mine);
+  Status hand_over(const Works& next);
   Status drain(ItemRun& item);
+  Status join_carries(const Works& next);
+  void settle_carries(bool applied);
   Status observe();
   Status compare_replicated();
   Status measure_links();
@@ -201,19 +153,9 @@ class Set final : public SetContext, public AbortListener {
   uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
   uint32_t frontend_flags_ = 0;
   Config config_;
-  Scheme scheme_;
-  std::map<std::pair<Kind, std::string>, std::unique_ptr<CompressorInstance>> compressors_;
-  std::map<std::pair<Kind, std::string>, std::unique_ptr<MemoryInstance>> memories_;
-  std::unique_ptr<SchedulerInstance> scheduler_;
   std::unique_ptr<CollectiveInstance> composite_;
-  std::vector<std::vector<Option>> options_;  // per gradient and candidate
-  uint32_t period_ = 1;
-  Plan plan_;
-  StateStore store_;
-  Buckets buckets_;
-  std::vector<std::vector<std::vector<BucketRun*>>> where_;  // per phase and gradient
-  std::vector<uint64_t> messages_per_phase_;
-  bool defers_ = false;
+  std::unique_ptr<Works> works_;   // null until the set is made
+  bool refused_together_ = false;  // the last failure of a change was one of all ranks
   std::vector<Channel*> open_channels_;
   MeasuredTimes measured_;
   std::vector<double> ready_us_;  // per gradient, on the slowest rank; empty until measured

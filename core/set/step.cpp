@@ -58,8 +58,8 @@ void Set::make_ready(Gradient& gradient, void* data) {
     activity_->at(Activity::Phase::computes, step.index);
   }
   const bool complete = --gradients_left_ == 0;
-  auto& phase = buckets_[step.phase];
-  for (BucketRun* bucket : where_[step.phase][gradient.index]) {
+  auto& phase = works_->phase(step.phase);
+  for (BucketRun* bucket : works_->of(step.phase, gradient.index)) {
     if (bucket->gradients_missing.fetch_sub(1) != 1 || bucket->plan.launch != PENSTOCK_LAUNCH_READY)
       continue;
     start(*bucket);
@@ -138,7 +138,7 @@ Status Set::close() {
     timeline->add({"backward", "application", first_ready_us_, now_us(), step.index, {}, 0, 0});
   closed_ = true;
   for (auto& gradient : gradients_) {
-    if (gradient->stage != Gradient::Stage::open || where_[step.phase][gradient->index].empty())
+    if (gradient->stage != Gradient::Stage::open || works_->of(step.phase, gradient->index).empty())
       continue;
     const uint64_t bytes = gradient->numel * dtype_bytes(gradient->dtype);
     if (gradient->unclaimed.bytes() != bytes) gradient->unclaimed = Buffer(bytes);
@@ -152,18 +152,18 @@ Status Set::close() {
 }
 
 void Set::launch_deferred() {
-  if (!defers_ || buckets_.empty()) return;  // empty: a change of plan failed half-way
-  auto& phase = buckets_[step.phase];
+  if (works_ == nullptr || !works_->defers()) return;
+  auto& phase = works_->phase(step.phase);
   // The forward needs the layers that backward reached last.
   for (auto bucket = phase.rbegin(); bucket != phase.rend(); ++bucket)
-    if ((*bucket)->splits()) (*bucket)->launch();
+    if ((*bucket)->defers()) (*bucket)->launch();
 }
 
 // On ORDERED channels the others wait for the turns of buckets that will not run in this step.
 // Called with the lock held.
 void Set::skip_what_never_started() {
-  if (!opened_ || buckets_.empty()) return;
-  for (auto& bucket : buckets_[step.phase])
+  if (!opened_) return;
+  for (auto& bucket : works_->phase(step.phase))
     if (!bucket->started) skip_all(*bucket);
 }
 
@@ -171,13 +171,13 @@ void Set::drop_step() {
   std::lock_guard lock(mutex_);
   if (!opened_) return;
   skip_what_never_started();
-  sequence_base += messages_per_phase_[step.phase];
+  sequence_base += works_->messages_in(step.phase);
   opened_ = closed_ = false;
 }
 
 // ---- the engine's reports ----
 
-void Set::first_leg_arrived(BucketRun&) {
+void Set::backward_part_ended(BucketRun&) {
   std::lock_guard lock(mutex_);
   if (--first_legs_left_ == 0) changed_.notify_all();
 }
@@ -216,21 +216,24 @@ void Set::fail(const Status& reason) {
 Status Set::step_end(bool applied) {
   PENSTOCK_TRY(wait_all());
   const uint64_t ending = step.index;
-  Status status = finish_step(applied);
-  if (status.ok()) return {};
+  Status refused_change;
+  Status status = finish_step(applied, refused_change);
+  const std::string where = fmt::format("set '{}', end of step {}", name, ending);
+  if (status.ok()) return refused_change.with_context(where);
   // Half changed, perhaps on this rank alone: no step can follow, and the others must not wait for
   // one.
-  status = status.with_context(fmt::format("set '{}', end of step {}", name, ending));
+  status = status.with_context(where);
   services_.run.give_up(status);
   std::lock_guard lock(mutex_);
   told_ = true;
   return status;
 }
 
-Status Set::finish_step(bool applied) {
+// `refused_change`: why all ranks stay with the plan that they have.
+Status Set::finish_step(bool applied, Status& refused_change) {
   if (!applied) {
     PENSTOCK_TRY(engine->run([&] {
-      for (auto& bucket : buckets_[step.phase]) PENSTOCK_TRY(give_back_own(*bucket));
+      for (auto& bucket : works_->phase(step.phase)) PENSTOCK_TRY(give_back_own(*bucket));
       return Status();
     }));
   }
@@ -241,7 +244,7 @@ Status Set::finish_step(bool applied) {
   {
     std::lock_guard lock(mutex_);
     for (auto& gradient : gradients_) {
-      if (where_[step.phase][gradient->index].empty()) continue;
+      if (works_->of(step.phase, gradient->index).empty()) continue;
       totals_.gradient_bytes += gradient->numel * dtype_bytes(gradient->dtype);
       last_ready = std::max(last_ready, gradient->ready_us);
       measured_.add_ready(gradient->index, double(gradient->ready_us - first_ready_us_));
@@ -249,21 +252,21 @@ Status Set::finish_step(bool applied) {
     dense_moved_ += dense_moved_per_step_;
     ++totals_.steps;
     activity_->at(Activity::Phase::ended, step.index);
-    for (size_t b = 0; b < buckets_[step.phase].size(); ++b)
-      measured_.add_bucket(b, *buckets_[step.phase][b]);
+    for (size_t b = 0; b < works_->phase(step.phase).size(); ++b)
+      measured_.add_bucket(b, *works_->phase(step.phase)[b]);
     measured_.add_step(double(ended - first_ready_us_), double(last_ready - first_ready_us_),
                        double(totals_.wait_us - waited_until_step_us_));
     waited_until_step_us_ = totals_.wait_us;
-    sequence_base += messages_per_phase_[step.phase];
+    sequence_base += works_->messages_in(step.phase);
     ++step.index;
     if (started_us_ == 0) started_us_ = first_ready_us_;
     ended_us_ = ended;
     if (totals_.steps == 2) allocations_at_steady_ = engine->allocations();
   }
   if (totals_.steps == kStepsOfTrial) warn_of_what_was_moved();
-  const auto next = config_.next_switch_after(step.index - 1);
-  if (next && *next == step.index) PENSTOCK_TRY(replan());
-  PENSTOCK_TRY(observe());
+  refused_together_ = false;
+  refused_change = change();
+  if (!refused_change.ok() && !refused_together_) return refused_change;
   PENSTOCK_TRY(compare_replicated());
   arm();
   return {};
@@ -272,9 +275,9 @@ Status Set::finish_step(bool applied) {
 // Makes the set ready for the gradients of the next step.
 void Set::arm() {
   std::lock_guard lock(mutex_);
-  step.phase = static_cast<uint32_t>(step.index % period_);
+  step.phase = static_cast<uint32_t>(step.index % works_->period());
   activity_->done(step.index);
-  auto& phase = buckets_[step.phase];
+  auto& phase = works_->phase(step.phase);
   buckets_left_ = static_cast<uint32_t>(phase.size());
   first_legs_left_ = 0;
   gradients_left_ = 0;
@@ -283,14 +286,14 @@ void Set::arm() {
   for (auto& gradient : gradients_) {
     gradient->stage = Gradient::Stage::open;
     gradient->pieces_left = 0;
-    if (!where_[step.phase][gradient->index].empty()) ++gradients_left_;
+    if (!works_->of(step.phase, gradient->index).empty()) ++gradients_left_;
   }
   for (auto& bucket : phase) {
     bucket->gradients_missing.store(bucket->n_gradients);
     bucket->launched.store(false);
     bucket->waits_for_launch.store(false);
     bucket->ran = bucket->started = false;
-    if (bucket->splits()) ++first_legs_left_;
+    if (bucket->defers()) ++first_legs_left_;
     for (ItemRun& item : bucket->items) ++item.gradient->pieces_left;
   }
 }

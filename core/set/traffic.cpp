@@ -36,37 +36,6 @@ Carriers Set::carriers() const {
   return carriers;
 }
 
-double Set::gradient_bytes() const {
-  double bytes = 0;
-  for (const auto& gradient : gradients_)
-    bytes += double(gradient->numel) * double(dtype_bytes(gradient->dtype));
-  return bytes;
-}
-
-// Where a scheduler may choose, with the candidate that moves least.
-PlannedBytes Set::planned_step() const {
-  const Carriers by = carriers();
-  PlannedBytes total;
-  for (const auto& options : options_) {
-    const auto least =
-        std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
-          return by.moved(a.planned, world) < by.moved(b.planned, world);
-        });
-    if (least != options.end()) total += least->planned;
-  }
-  return total;
-}
-
-Set::StageTraffic Set::planned_traffic(uint64_t from_step) const {
-  const Carriers by = carriers();
-  StageTraffic stage;
-  stage.from_step = from_step;
-  stage.bytes = planned_step();
-  stage.moved = by.moved(stage.bytes, world);
-  stage.loses_from = by.loses_from(stage.bytes, gradient_bytes());
-  return stage;
-}
-
 // ---- said to people ----
 
 namespace {
@@ -84,7 +53,7 @@ const char* advice(const PlannedBytes& bytes) {
 // Rank 0 says once where a scheme moves more than no compression would: it does what it says, and
 // yet the run is slower for it.
 void Set::warn(const std::vector<StageTraffic>& stages) {
-  dense_moved_per_step_ = carriers().dense(gradient_bytes(), world);
+  dense_moved_per_step_ = stages.front().dense_moved;
   may_move_more_ = std::any_of(stages.begin(), stages.end(),
                                [](const StageTraffic& stage) { return stage.bytes.open; });
   std::vector<std::string> losing;
@@ -121,7 +90,8 @@ void Set::warn_of_what_was_moved() {
   const Traffic since = traffic() - traffic_at_start_;
   const double moved = double(since.moved) / steps;
   if (rank != 0 || moved <= dense_moved_per_step_) return;
-  PlannedBytes bytes = planned_step();
+  const StageTraffic planned = planned_traffic();
+  PlannedBytes bytes = planned.bytes;
   bytes.gathered = std::max(0.0, double(since.handed_over) / steps - bytes.summed);
   bytes.pairs = 0;
   services_.log.write(
@@ -129,7 +99,7 @@ void Set::warn_of_what_was_moved() {
       fmt::format("set '{}' moves more than without compression: in its first {} steps each of {} "
                   "ranks sent {} a step, without it {} (more from {} ranks on); {}",
                   name, totals_.steps, world, bytes_text(moved), bytes_text(dense_moved_per_step_),
-                  carriers().loses_from(bytes, gradient_bytes()), advice(bytes)));
+                  carriers().loses_from(bytes, planned.gradient_bytes), advice(bytes)));
 }
 
 }  // namespace penstock

@@ -104,7 +104,7 @@ Status Set::wait(uint64_t index) {
   launch_deferred();
   // Two words of capture: std::function keeps them without allocating.
   const auto finished = [this, index] {
-    return gradients_[index]->stage == Gradient::Stage::done || where_[step.phase][index].empty();
+    return gradients_[index]->stage == Gradient::Stage::done || works_->of(step.phase, index).empty();
   };
   return wait_until(finished, "wait", gradients_[index].get());
 }

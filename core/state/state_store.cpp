@@ -14,48 +14,26 @@ std::string StateKey::text() const {
                      first + numel);
 }
 
-void StateStore::begin_plan() {
-  for (auto& [key, tensor] : tensors_) tensor->claimed = false;
+namespace {
+
+bool has_shape(const StateTensor& tensor, const penstock_state_declaration& declaration) {
+  return tensor.view.dtype == declaration.dtype && tensor.shape[0] == int64_t(declaration.rows) &&
+         tensor.shape[1] == int64_t(declaration.cols);
 }
 
-void StateStore::end_plan() {
-  std::erase_if(tensors_, [](const auto& entry) { return !entry.second->claimed; });
-}
-
-Result<StateTensor*> StateStore::claim(const StateKey& key,
-                                       const penstock_state_declaration& declaration) {
+Result<std::shared_ptr<StateTensor>> make_tensor(const StateKey& key,
+                                                 const penstock_state_declaration& declaration) {
   // Sizes and types have been looked at where the plugin's need was taken.
-  const uint64_t element = dtype_bytes(declaration.dtype);
   const uint64_t numel = declaration.rows * declaration.cols;
-  const auto found = tensors_.find(key);
-  if (found != tensors_.end()) {
-    StateTensor& tensor = *found->second;
-    if (tensor.view.dtype == declaration.dtype && tensor.shape[0] == int64_t(declaration.rows) &&
-        tensor.shape[1] == int64_t(declaration.cols)) {
-      tensor.claimed = true;
-      // A method may keep the same numbers in another class now: momentum is local where entries
-      // are chosen, and the same everywhere where nothing is lost.
-      tensor.state_class = declaration.state_class;
-      tensor.on_resize = declaration.on_resize;
-      return &tensor;
-    }
-    // Somebody in this plan holds a view of it already.
-    if (tensor.claimed)
-      return internal("{} is declared as {} x {} and as {} x {} in one plan, expected one shape",
-                      key.text(), tensor.shape[0], tensor.shape[1], declaration.rows,
-                      declaration.cols);
-  }
-  std::optional<Buffer> buffer = Buffer::try_make(numel * element);
+  const uint64_t bytes = numel * dtype_bytes(declaration.dtype);
+  std::optional<Buffer> buffer = Buffer::try_make(bytes);
   if (!buffer)
-    return out_of_memory("{} takes {} bytes ({} x {}), more than there are", key.text(),
-                         numel * element, declaration.rows, declaration.cols);
-  auto fresh = std::make_unique<StateTensor>();
+    return out_of_memory("{} takes {} bytes ({} x {}), more than there are", key.text(), bytes,
+                         declaration.rows, declaration.cols);
+  auto fresh = std::make_shared<StateTensor>();
   fresh->shape[0] = int64_t(declaration.rows);
   fresh->shape[1] = int64_t(declaration.cols);
   fresh->buffer = std::move(*buffer);
-  fresh->state_class = declaration.state_class;
-  fresh->on_resize = declaration.on_resize;
-  fresh->claimed = true;
   penstock_tensor& view = fresh->view;
   view.struct_size = sizeof view;
   view.data = fresh->buffer.data();
@@ -64,45 +42,71 @@ Result<StateTensor*> StateStore::claim(const StateKey& key,
   view.numel = numel;
   view.dtype = declaration.dtype;
   view.device_type = PENSTOCK_DEVICE_CPU;
-  if (declaration.state_class == PENSTOCK_STATE_MASS && numel == key.numel)
-    join_ranges(key, *fresh);
-  StateTensor* result = fresh.get();
-  tensors_[key] = std::move(fresh);
-  return result;
+  return fresh;
 }
 
-// Copies what earlier plans kept for other ranges of the same gradient, where the ranges overlap.
+}  // namespace
+
+Result<StateTensor*> StateStore::claim(const StateKey& key,
+                                       const penstock_state_declaration& declaration) {
+  const auto [slot, is_new] = tensors_.try_emplace(key);
+  Claimed& claimed = slot->second;
+  // Somebody in this plan holds a view of it already.
+  if (!is_new && !has_shape(*claimed.tensor, declaration))
+    return internal("{} is declared as {} x {} and as {} x {} in one plan, expected one shape",
+                    key.text(), claimed.tensor->shape[0], claimed.tensor->shape[1],
+                    declaration.rows, declaration.cols);
+  claimed.state_class = declaration.state_class;
+  claimed.on_resize = declaration.on_resize;
+  if (!is_new) return claimed.tensor.get();
+  if (earlier_ != nullptr)
+    if (const auto found = earlier_->tensors_.find(key);
+        found != earlier_->tensors_.end() && has_shape(*found->second.tensor, declaration)) {
+      claimed.tensor = found->second.tensor;
+      return claimed.tensor.get();
+    }
+  PENSTOCK_ASSIGN(claimed.tensor, make_tensor(key, declaration));
+  if (earlier_ != nullptr && declaration.state_class == PENSTOCK_STATE_MASS &&
+      claimed.tensor->view.numel == key.numel)
+    earlier_->join_ranges(key, *claimed.tensor);
+  return claimed.tensor.get();
+}
+
+// Copies what is kept for other ranges of the same gradient, where the ranges overlap.
 void StateStore::join_ranges(const StateKey& key, StateTensor& target) const {
   const uint64_t element = dtype_bytes(target.view.dtype);
   for (auto found = tensors_.lower_bound(StateKey{key.gradient, 0, 0, 0, {}, {}});
        found != tensors_.end() && found->first.gradient == key.gradient; ++found) {
-    const auto& [other, tensor] = *found;
+    const StateKey& other = found->first;
+    const StateTensor& tensor = *found->second.tensor;
     if (other.leg != key.leg || other.owner != key.owner || other.name != key.name ||
-        tensor->view.dtype != target.view.dtype || tensor->view.numel != other.numel)
+        tensor.view.dtype != target.view.dtype || tensor.view.numel != other.numel)
       continue;
     const uint64_t begin = std::max(key.first, other.first);
     const uint64_t end = std::min(key.first + key.numel, other.first + other.numel);
     if (begin >= end) continue;
     std::memcpy(target.buffer.data() + (begin - key.first) * element,
-                tensor->buffer.data() + (begin - other.first) * element, (end - begin) * element);
+                tensor.buffer.data() + (begin - other.first) * element, (end - begin) * element);
   }
 }
 
 void StateStore::zero() {
-  for (auto& [key, tensor] : tensors_)
-    if (tensor->buffer.bytes() != 0) std::memset(tensor->buffer.data(), 0, tensor->buffer.bytes());
+  for (auto& [key, claimed] : tensors_)
+    if (const Buffer& buffer = claimed.tensor->buffer; buffer.bytes() != 0)
+      std::memset(buffer.data(), 0, buffer.bytes());
 }
 
 uint64_t StateStore::bytes() const {
   uint64_t total = 0;
-  for (const auto& [key, tensor] : tensors_) total += tensor->buffer.bytes();
+  for (const auto& [key, claimed] : tensors_) total += claimed.tensor->buffer.bytes();
   return total;
 }
 
 void StateStore::write(std::string& out) const {
   ByteWriter writer(out);
   writer.put<uint64_t>(tensors_.size());
-  for (const auto& [key, tensor] : tensors_) {
+  for (const auto& [key, claimed] : tensors_) {
+    const StateTensor* tensor = claimed.tensor.get();
     writer.text(key.gradient);
     writer.put(key.first);
     writer.put(key.numel);
@@ -139,7 +143,7 @@ Status StateStore::read(std::string_view bytes) {
           "the saved {} has no place in this set: load it under the configuration it was saved "
           "with",
           key.text());
-    StateTensor& target = *tensor->second;
+    StateTensor& target = *tensor->second.tensor;
     if (target.view.dtype != dtype || target.shape[0] != rows || target.shape[1] != cols ||
         target.buffer.bytes() != data.size())
       return mismatch("the saved {} is {} x {}, expected {} x {}", key.text(), rows, cols,
@@ -155,9 +159,10 @@ Status StateStore::read(std::string_view bytes) {
 
 uint64_t StateStore::hash_replicated() const {
   uint64_t hash = hash64("");
-  for (const auto& [key, tensor] : tensors_) {
-    if (tensor->state_class != PENSTOCK_STATE_REPLICATED) continue;
-    hash ^= hash64({reinterpret_cast<const char*>(tensor->buffer.data()), tensor->buffer.bytes()});
+  for (const auto& [key, claimed] : tensors_) {
+    if (claimed.state_class != PENSTOCK_STATE_REPLICATED) continue;
+    const Buffer& buffer = claimed.tensor->buffer;
+    hash ^= hash64({buffer.as<const char>(), buffer.bytes()});
     hash = hash * 0x9E3779B97F4A7C15u + 1;
   }
   return hash;

@@ -34,21 +34,19 @@ struct StateTensor {
   penstock_tensor view{};
   int64_t shape[2] = {0, 0};
   Buffer buffer;
-  uint32_t state_class = 0;
-  uint32_t on_resize = 0;
-  bool claimed = false;
 };
 
 class StateStore {
  public:
-  // A plan begins: nothing is claimed any more.
-  void begin_plan();
-  // The tensor of `key`: the one that is there when it has the declared shape and dtype; else, for
-  // mass that follows the elements of its item, one joined from the ranges of an earlier plan; else
-  // a zeroed one.
+  // What the buckets of a plan claim: those of an earlier plan, which stays whole until it ends, or
+  // new ones. `earlier` must live until settle.
+  explicit StateStore(const StateStore* earlier = nullptr) : earlier_(earlier) {}
+  // The tensor of `key`: the earlier one when it has the declared shape and dtype, shared with it;
+  // else, for mass that follows the elements of its item, one joined from the ranges of earlier
+  // ones; else a zeroed one.
   Result<StateTensor*> claim(const StateKey& key, const penstock_state_declaration& declaration);
-  // The plan is complete: what nobody claimed is dropped.
-  void end_plan();
+  // The plan is complete: the earlier one is not looked at any more.
+  void settle() { earlier_ = nullptr; }
 
   void zero();  // every tensor
   uint64_t bytes() const;
@@ -63,8 +61,17 @@ class StateStore {
   uint64_t hash_replicated() const;
 
  private:
+  // A method may keep the same numbers in another class under a new plan: momentum is local where
+  // entries are chosen, and the same everywhere where nothing is lost.
+  struct Claimed {
+    std::shared_ptr<StateTensor> tensor;
+    uint32_t state_class = 0;
+    uint32_t on_resize = 0;
+  };
   void join_ranges(const StateKey& key, StateTensor& target) const;
-  std::map<StateKey, std::unique_ptr<StateTensor>> tensors_;
+
+  const StateStore* earlier_;
+  std::map<StateKey, Claimed> tensors_;
 };
 
 }  // namespace penstock

@@ -81,7 +81,7 @@ struct TrafficOptions {
   bool json = false;
 };
 
-Result<std::vector<SampleTraffic>> traffic_of_file(const std::string& file,
+Result<std::vector<StageTraffic>> traffic_of_file(const std::string& file,
                                                    const TrafficOptions& options) {
   PENSTOCK_ASSIGN(const Opened opened, open(file, options.plugin_path));
   PENSTOCK_TRY(check_fit_of_config(opened.config, opened.plugins->registry()).status());
@@ -89,7 +89,7 @@ Result<std::vector<SampleTraffic>> traffic_of_file(const std::string& file,
 }
 
 // "any number", "8".
-std::string wins_up_to(const SampleTraffic& stage) {
+std::string wins_up_to(const StageTraffic& stage) {
   if (stage.bytes.open) return "depends on values";
   if (stage.loses_from == 0) return stage.moved < stage.dense_moved ? "any number" : "as dense";
   return stage.loses_from <= 2 ? "never" : fmt::format("{}", stage.loses_from - 1);
@@ -99,9 +99,9 @@ int traffic(const TrafficOptions& options) {
   Json json = Json::array();
   Table table({"FILE", "FROM STEP", "MOVED", "DENSE MOVES", "LESS BY", "WINS UP TO RANKS"});
   for (const std::string& file : options.files) {
-    const Result<std::vector<SampleTraffic>> stages = traffic_of_file(file, options);
+    const Result<std::vector<StageTraffic>> stages = traffic_of_file(file, options);
     if (!stages.ok()) return fail(std::string(stages.status().message()));
-    for (const SampleTraffic& stage : stages.value()) {
+    for (const StageTraffic& stage : stages.value()) {
       const bool known = !stage.bytes.open;
       json.push_back(Json{{"file", file},
                           {"from_step", stage.from_step},

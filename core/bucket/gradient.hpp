@@ -1,0 +1,31 @@
+// One gradient of a set: what was declared, and where it stands in the current step.
+#pragma once
+
+#include "core/base/buffer.hpp"
+#include "core/fit/gradient.hpp"
+
+namespace penstock {
+
+struct Gradient : DeclaredGradient {
+  explicit Gradient(DeclaredGradient declared) : DeclaredGradient(std::move(declared)) {}
+
+  // What a replaced memory left over, in true units, to be added to the next step's gradient;
+  // mostly empty. [engine]
+  Buffer carry;
+  bool has_carry = false;
+  bool carry_stays = false;  // while a step ends: some of it still waits
+
+  // Guarded by the set's mutex.
+  enum class Stage { open, ready, done };
+  Stage stage = Stage::open;
+  uint32_t pieces_left = 0;  // of this step that have not yet left their result
+  uint32_t waiters = 0;      // threads that wait for it
+  double learning_rate = 0;
+  uint64_t ready_us = 0;
+
+  // Written by the application before it makes a bucket ready; read by the engine after.
+  void* data = nullptr;  // contiguous, numel elements of dtype
+  Buffer unclaimed;      // stands in where the application gave no storage
+};
+
+}  // namespace penstock

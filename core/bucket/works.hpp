@@ -1,0 +1,64 @@
+// What a fitting and a plan make: the buckets with all they need in a step. Built aside and swapped
+// in whole, so that what fails on the way changes nothing.
+#pragma once
+
+#include "core/bucket/items.hpp"
+#include "core/fit/fitting.hpp"
+#include "core/state/state_store.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace penstock {
+
+class Works {
+ public:
+  using Phase = std::vector<std::unique_ptr<BucketRun>>;  // in order of priority
+  using Gradients = std::vector<std::unique_ptr<Gradient>>;
+
+  // `plan` has been checked against the fitting. Tensors that `earlier` keeps are shared with it;
+  // null: all start from zero. Context and gradients outlive it. OUT_OF_MEMORY, and what plugins
+  // refuse. [control]
+  static Result<std::unique_ptr<Works>> make(SetContext& context,
+                                             std::shared_ptr<const Fitting> fitting, Plan plan,
+                                             const Gradients& gradients, const StateStore* earlier);
+
+  const Fitting& fitting() const { return *fitting_; }
+  const std::shared_ptr<const Fitting>& shared_fitting() const { return fitting_; }
+  const Plan& plan() const { return plan_; }
+  void explain(std::vector<std::string> lines) { plan_.explanation = std::move(lines); }
+  StateStore& states() { return states_; }
+  const StateStore& states() const { return states_; }
+  uint32_t period() const { return static_cast<uint32_t>(phases_.size()); }
+  Phase& phase(uint32_t number) { return phases_[number]; }
+  const std::vector<Phase>& phases() const { return phases_; }
+  // The buckets in which a gradient takes part.
+  const std::vector<BucketRun*>& of(uint32_t phase, uint64_t gradient) const {
+    return where_[phase][gradient];
+  }
+  uint64_t messages_in(uint32_t phase) const { return messages_[phase]; }
+  uint64_t tags_per_step() const { return tags_per_step_; }
+  bool defers() const { return defers_; }  // some leg waits for the next forward
+  const Buffer& scratch() const { return scratch_; }
+
+ private:
+  Works(std::shared_ptr<const Fitting> fitting, Plan plan, const StateStore* earlier)
+      : fitting_(std::move(fitting)), plan_(std::move(plan)), states_(earlier) {}
+  Status make_buckets(SetContext& context, const Gradients& gradients);
+  Status make_bucket(SetContext& context, const planning::Bucket& plan, const Gradients& gradients,
+                     ScratchNeed& scratch);
+  void index(size_t n_gradients);
+  void number_messages();
+
+  const std::shared_ptr<const Fitting> fitting_;  // outlives the buckets that point into it
+  Plan plan_;
+  StateStore states_;
+  Buffer scratch_;  // for plugin calls, on the engine thread
+  std::vector<Phase> phases_;
+  std::vector<std::vector<std::vector<BucketRun*>>> where_;  // per phase and gradient
+  std::vector<uint64_t> messages_;                           // per phase
+  uint64_t tags_per_step_ = 1;
+  bool defers_ = false;
+};
+
+}  // namespace penstock

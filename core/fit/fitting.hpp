@@ -1,0 +1,91 @@
+// A scheme resolved on given gradients: instances of its plugins, and what each gradient may be
+// compressed with. Needs no run; of ranks it knows the number only.
+#pragma once
+
+#include "core/config/config.hpp"
+#include "core/control/activity.hpp"
+#include "core/fit/item.hpp"
+#include "core/fit/rules.hpp"
+#include "core/fit/traffic.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plugin/instances.hpp"
+#include "core/plugin/registry.hpp"
+
+#include <planning/model.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+// A gradient and what a scheme's rules decide for it.
+struct ChosenGradient {
+  const DeclaredGradient* gradient;
+  Choice choice;
+};
+// As the first rule that matches says.
+std::vector<ChosenGradient> choose(const Scheme& scheme,
+                                   const std::vector<const DeclaredGradient*>& gradients);
+
+// For whom a scheme is fitted.
+struct FittingSite {
+  uint32_t world = 1;
+  CallSlot* calls = nullptr;  // where plugin calls are noted; null: nowhere
+  std::string set = {};       // in whose name
+};
+
+// Immutable, and so shared by all that was made from it; instances end with it. [control]
+class Fitting {
+ public:
+  // One way to compress a gradient: the first is what the scheme names, the others are candidates.
+  struct Option {
+    CompressorInstance* compressor = nullptr;
+    MemoryInstance* memory = nullptr;
+    ItemNeeds needs;
+    bool is_lossless() const {
+      return (needs.compressor_facts.need_flags & PENSTOCK_NEED_LOSSLESS) != 0;
+    }
+  };
+
+  // Gradients must outlive it. A scheme without a scheduler has none made.
+  static Result<std::shared_ptr<const Fitting>> make(Scheme scheme,
+                                                     std::vector<ChosenGradient> gradients,
+                                                     Registry& registry, const FittingSite& site);
+
+  const Scheme& scheme() const { return scheme_; }
+  SchedulerInstance* scheduler() const { return scheduler_.get(); }
+  uint32_t period() const { return period_; }
+  const std::vector<Option>& options(uint64_t gradient) const { return options_[gradient]; }
+
+  // Whether it fits what is around it: collectives, frontend, limits and `deterministic` are the
+  // caller's to fill in, the rest is added here.
+  void describe(FitInput& input) const;
+
+  // What a plan is checked against, and the model without what is measured.
+  PlanFacts plan_facts() const;
+  planning::ModelEntries model() const;
+
+  // What a step moves, with the candidates that move least.
+  StageTraffic traffic(const Carriers& by, uint64_t from_step) const;
+
+ private:
+  Fitting() = default;
+  template <typename Table>
+  Result<Instance<Table>*> instance(const std::string& name, Registry& registry,
+                                    const FittingSite& site);
+  Status examine(Registry& registry, const FittingSite& site);
+  uint64_t arena_bytes() const;
+
+  Scheme scheme_;
+  std::vector<ChosenGradient> gradients_;
+  uint32_t world_ = 1;
+  std::map<std::string, std::unique_ptr<CompressorInstance>> compressors_;
+  std::map<std::string, std::unique_ptr<MemoryInstance>> memories_;
+  std::unique_ptr<SchedulerInstance> scheduler_;
+  std::vector<std::vector<Option>> options_;
+  uint32_t period_ = 1;
+};
+
+}  // namespace penstock
