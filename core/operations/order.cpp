@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 
 namespace penstock {
 namespace {
@@ -88,35 +87,17 @@ Status check_tensor(const penstock_tensor& tensor, std::string_view role) {
   return {};
 }
 
-Status read_group(const penstock_operation_declaration& declaration, uint32_t world_rank,
-                  uint32_t world_size, OperationOrder& order) {
-  if (declaration.n_ranks == 0) {
-    order.ranks.resize(world_size);
-    std::iota(order.ranks.begin(), order.ranks.end(), 0u);
-  } else {
-    if (declaration.ranks == nullptr)
-      return invalid_argument("ranks is null, n_ranks is {}", declaration.n_ranks);
-    order.ranks.assign(declaration.ranks, declaration.ranks + declaration.n_ranks);
-  }
-  const auto& ranks = order.ranks;
-  if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
-      ranks.back() >= world_size) {
-    return invalid_argument("ranks are [{}], expected ascending ranks below {}",
-                            fmt::join(ranks, ", "), world_size);
-  }
-  const auto mine = std::lower_bound(ranks.begin(), ranks.end(), world_rank);
-  if (mine == ranks.end() || *mine != world_rank) {
-    return invalid_argument("its ranks [{}] do not include this rank, {}", fmt::join(ranks, ", "),
-                            world_rank);
-  }
-  order.my_index = static_cast<uint32_t>(mine - ranks.begin());
+Status read_group(const penstock_operation_declaration& declaration, const Group& world,
+                  OperationOrder& order) {
+  if (declaration.n_ranks != 0 && declaration.ranks == nullptr)
+    return invalid_argument("ranks is null, n_ranks is {}", declaration.n_ranks);
+  PENSTOCK_ASSIGN(order.group, world.subset({declaration.ranks, declaration.n_ranks}));
   if (order.pattern != PENSTOCK_BROADCAST) return {};
-  const auto root = std::lower_bound(ranks.begin(), ranks.end(), declaration.root);
-  if (root == ranks.end() || *root != declaration.root) {
+  const auto root = order.group.position_of(declaration.root);
+  if (!root)
     return invalid_argument("root is {}, expected one of the ranks [{}]", declaration.root,
-                            fmt::join(ranks, ", "));
-  }
-  order.root_index = static_cast<uint32_t>(root - ranks.begin());
+                            fmt::join(order.group.ranks(), ", "));
+  order.root_index = *root;
   return {};
 }
 
@@ -158,7 +139,7 @@ Status read_reduction(const penstock_operation_declaration& declaration, Operati
 }
 
 Status read_splits(const penstock_operation_declaration& declaration, OperationOrder& order) {
-  const uint32_t size = order.group_size();
+  const uint32_t size = order.group.size();
   if (order.pattern != PENSTOCK_ALL_TO_ALL) {
     return declaration.n_splits == 0 ? Status()
                                      : invalid_argument("splits are for all_to_all only");
@@ -240,7 +221,7 @@ Status read_tensors(const penstock_operation_declaration& declaration, Operation
   uint64_t expected = order.output_numel;
   if (in_place) expected = order.numel;
   if (order.pattern == PENSTOCK_REDUCE_SCATTER) {
-    expected = rows_of_share(order.rows, order.group_size(), order.my_index) * order.row_numel;
+    expected = rows_of_share(order.rows, order.group.size(), order.group.rank()) * order.row_numel;
   }
   if (order.output_numel != expected) {
     return invalid_argument("the output has {} elements, expected {}", order.output_numel,
@@ -249,8 +230,8 @@ Status read_tensors(const penstock_operation_declaration& declaration, Operation
   return {};
 }
 
-Status read_into(const penstock_operation_declaration& declaration, uint32_t world_rank,
-                 uint32_t world_size, OperationOrder& order) {
+Status read_into(const penstock_operation_declaration& declaration, const Group& world,
+                 OperationOrder& order) {
   if (order.name.empty())
     return invalid_argument("its name is empty, expected one that all ranks use");
   if (order.pattern >= 64 || (kSupportedPatterns & PENSTOCK_PATTERN_BIT(order.pattern)) == 0) {
@@ -259,7 +240,7 @@ Status read_into(const penstock_operation_declaration& declaration, uint32_t wor
         "barrier",
         order.pattern);
   }
-  PENSTOCK_TRY(read_group(declaration, world_rank, world_size, order));
+  PENSTOCK_TRY(read_group(declaration, world, order));
   if (order.pattern != PENSTOCK_BARRIER) PENSTOCK_TRY(read_tensors(declaration, order));
   PENSTOCK_TRY(read_reduction(declaration, order));
   return read_splits(declaration, order);
@@ -268,7 +249,7 @@ Status read_into(const penstock_operation_declaration& declaration, uint32_t wor
 }  // namespace
 
 Result<OperationOrder> read_order(const penstock_operation_declaration& declaration,
-                                  uint32_t world_rank, uint32_t world_size) {
+                                  const Group& world) {
   if (!PENSTOCK_HAS_FIELD(&declaration, penstock_operation_declaration, average)) {
     return invalid_argument("operation: struct_size is {}, expected at least that of ABI 0.1",
                             declaration.struct_size);
@@ -276,7 +257,7 @@ Result<OperationOrder> read_order(const penstock_operation_declaration& declarat
   OperationOrder order;
   order.name = view(declaration.name);
   order.pattern = declaration.pattern;
-  Status status = read_into(declaration, world_rank, world_size, order);
+  Status status = read_into(declaration, world, order);
   if (!status.ok()) return status.with_context(fmt::format("operation '{}'", order.name));
   return order;
 }
@@ -292,7 +273,7 @@ std::string signature_of(const OperationOrder& order) {
     sizes.push_back(own_rows && sizes.empty() ? "any" : std::to_string(size));
   text += fmt::format("dtype {}\nshape [{}]\n", dtype_name(order.dtype), fmt::join(sizes, ", "));
   if (order.pattern == PENSTOCK_BROADCAST)
-    text += fmt::format("root {}\n", order.ranks[order.root_index]);
+    text += fmt::format("root {}\n", order.group.ranks()[order.root_index]);
   if (order.reduces()) {
     text += fmt::format("reduction {}\nprescale {}\npostscale {}\n",
                         order.average ? "average" : reduction_name(order.reduction), order.prescale,
@@ -334,8 +315,8 @@ Result<std::vector<uint64_t>> received_rows(const OperationOrder& order,
   std::vector<uint64_t> rows;
   for (const std::string& detail : details) {
     PENSTOCK_ASSIGN(const std::vector<uint64_t> numbers,
-                    read_numbers(detail, to_all ? order.group_size() : 1));
-    rows.push_back(to_all ? numbers[order.my_index] : numbers[0]);
+                    read_numbers(detail, to_all ? order.group.size() : 1));
+    rows.push_back(to_all ? numbers[order.group.rank()] : numbers[0]);
   }
   return rows;
 }
@@ -346,7 +327,7 @@ Result<OperationLayout> lay_out(const OperationOrder& order,
                                 const std::vector<std::string>& details) {
   OperationLayout layout;
   layout.send_numel = layout.receive_numel = order.numel;
-  const uint32_t size = order.group_size();
+  const uint32_t size = order.group.size();
   if (details.size() != size) {
     return invalid_payload("operation '{}': {} ranks answered, expected {}", order.name,
                            details.size(), size);
@@ -375,7 +356,7 @@ Result<OperationLayout> lay_out(const OperationOrder& order,
   }
   layout.receive_numel = offset;
   if (order.pattern == PENSTOCK_REDUCE_SCATTER)
-    layout.receive_numel = layout.receive_counts[order.my_index];
+    layout.receive_numel = layout.receive_counts[order.group.rank()];
   if (order.pattern == PENSTOCK_ALL_TO_ALL) {
     layout.send_numel = 0;
     for (uint64_t rows : order.splits) {

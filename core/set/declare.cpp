@@ -4,9 +4,6 @@
 #include "core/plugin/c_struct.hpp"
 #include "core/set/set.hpp"
 
-#include <algorithm>
-#include <numeric>
-
 namespace penstock {
 
 Result<SetHandle> Set::create(const Services& services,
@@ -66,20 +63,12 @@ Status Set::declare(const penstock_set_declaration& declaration) {
         config_, load_config_text(scheme, fmt::format("scheme of set '{}'", name), "/", options));
     PENSTOCK_TRY(check_config(config_, services_.registry));
   }
-  for (uint64_t i = 0; i < declaration.n_ranks; ++i) ranks_.push_back(declaration.ranks[i]);
-  if (ranks_.empty()) {
-    ranks_.resize(services_.world.size);
-    std::iota(ranks_.begin(), ranks_.end(), 0u);
-  }
-  if (!std::is_sorted(ranks_.begin(), ranks_.end()) || ranks_.back() >= services_.world.size)
-    return invalid_argument("the ranks of set '{}' must be ascending and below {}", name,
-                            services_.world.size);
-  const auto me = std::find(ranks_.begin(), ranks_.end(), services_.world.rank);
-  if (me == ranks_.end())
-    return invalid_argument("rank {} makes set '{}' but is not one of its ranks",
-                            services_.world.rank, name);
-  rank = static_cast<uint32_t>(me - ranks_.begin());
-  world = static_cast<uint32_t>(ranks_.size());
+  Result<Group> group = services_.world.subset({declaration.ranks, declaration.n_ranks});
+  if (!group.ok()) return group.status().with_context(fmt::format("set '{}'", name));
+  group_ = std::move(group.value());
+  ranks_ = group_.ranks();
+  rank = group_.rank();
+  world = group_.size();
 
   std::map<std::string_view, uint64_t> names;
   for (uint64_t i = 0; i < declaration.n_gradients; ++i) {

@@ -67,7 +67,7 @@ Status Set::adopt_scheme(uint64_t at) {
 Status Set::open_channels() {
   CollectiveInstance& transport = services_.transport;
   PENSTOCK_TRY(check_opened(scheme_, transport, services_.registry));
-  PENSTOCK_ASSIGN(channel, services_.run.open_channel("set " + name, ranks_, transport, nullptr));
+  PENSTOCK_ASSIGN(channel, services_.run.open_channel("set " + name, group_, transport, nullptr));
   open_channels_.push_back(channel);
   if (scheme_.transport.empty()) {
     if (scheme_.collective != transport.name())
@@ -81,10 +81,10 @@ Status Set::open_channels() {
                                                                  services_.registry));
   composite_id = composite_->plugin()->record.id;
   PENSTOCK_ASSIGN(Channel * base,
-                  services_.run.open_channel("set " + name + " base", ranks_, transport, nullptr));
+                  services_.run.open_channel("set " + name + " base", group_, transport, nullptr));
   open_channels_.push_back(base);
   PENSTOCK_ASSIGN(composite, services_.run.open_channel("set " + name + " " + scheme_.collective,
-                                                        ranks_, *composite_, base));
+                                                        group_, *composite_, base));
   open_channels_.push_back(composite);
   return {};
 }

@@ -7,8 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <set>
-
 namespace penstock {
 namespace {
 
@@ -102,7 +100,6 @@ void Set::say_plan() {
   if (rank != 0 || !services_.log.shows(LogLevel::info)) return;
   size_t n_buckets = 0;
   for (const auto& phase : buckets_) n_buckets += phase.size();
-  const std::set<uint32_t> hosts(channel->hosts.begin(), channel->hosts.end());
   const StageTraffic planned = planned_traffic(step.index);
   std::string collective = scheme_.collective;
   if (!scheme_.transport.empty()) collective += " over " + scheme_.transport;
@@ -114,7 +111,7 @@ void Set::say_plan() {
           "{}{}, without compression {} ({})",
           name, config_.origin().empty() ? "no configuration file, the defaults" : config_.origin(),
           scheme_.compressor, scheme_.memory, collective, scheme_.scheduler,
-          route_name(scheme_.route), world, hosts.size(), gradients_.size(),
+          route_name(scheme_.route), world, group_.n_hosts(), gradients_.size(),
           bytes_text(gradient_bytes()), n_buckets,
           plan_.explanation.empty() ? "" : fmt::format(" ({})", fmt::join(plan_.explanation, "; ")),
           planned.bytes.open    ? "what the data ask for, planned "
