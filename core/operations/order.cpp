@@ -1,7 +1,7 @@
 #include "core/operations/order.hpp"
 
 #include "core/comm/channel.hpp"
-#include "core/config/config.hpp"
+#include "core/tensor/check.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <algorithm>
@@ -15,12 +15,6 @@ constexpr uint64_t kSupportedPatterns =
     PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE) | PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER) |
     PENSTOCK_PATTERN_BIT(PENSTOCK_BROADCAST) | PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_TO_ALL) |
     PENSTOCK_PATTERN_BIT(PENSTOCK_REDUCE_SCATTER) | PENSTOCK_PATTERN_BIT(PENSTOCK_BARRIER);
-constexpr uint64_t kMostDimensions = 64;
-
-bool overflows(uint64_t numel, uint64_t element_bytes) {
-  // Room below the limit of a signed size, which libraries underneath use.
-  return numel > static_cast<uint64_t>(INT64_MAX) / element_bytes;
-}
 
 std::string_view reduction_name(uint32_t reduction) {
   switch (reduction) {
@@ -37,54 +31,9 @@ std::string_view reduction_name(uint32_t reduction) {
   }
 }
 
-// Row-major without gaps. Strides of dimensions of one element, and of tensors without elements,
-// mean nothing.
-bool is_contiguous(const penstock_tensor& tensor) {
-  if (tensor.strides == nullptr || tensor.numel == 0) return true;
-  int64_t expected = 1;
-  for (uint64_t i = tensor.n_dims; i-- > 0;) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
-    expected *= tensor.shape[i];
-  }
-  return true;
-}
-
 Status check_tensor(const penstock_tensor& tensor, std::string_view role) {
-  if (!PENSTOCK_HAS_FIELD(&tensor, penstock_tensor, device_id)) {
-    return invalid_argument("{} has struct_size {}, expected at least that of ABI 0.1", role,
-                            tensor.struct_size);
-  }
-  if (tensor.device_type != PENSTOCK_DEVICE_CPU) {
-    return unimplemented(
-        "{} is on device type {}, named operations take CPU tensors; copy it to the CPU", role,
-        tensor.device_type);
-  }
-  const uint64_t element_bytes = dtype_bytes(tensor.dtype);
-  if (element_bytes == 0)
-    return invalid_argument("{} has dtype {}, expected one of penstock/base.h", role, tensor.dtype);
-  if (tensor.n_dims > kMostDimensions || (tensor.n_dims > 0 && tensor.shape == nullptr)) {
-    return invalid_argument("{} has {} dimensions, expected a shape of at most {}", role,
-                            tensor.n_dims, kMostDimensions);
-  }
-  uint64_t numel = 1;
-  for (uint64_t i = 0; i < tensor.n_dims; ++i) {
-    const int64_t size = tensor.shape[i];
-    if (size < 0 || __builtin_mul_overflow(numel, static_cast<uint64_t>(size), &numel)) {
-      return invalid_argument("{} has size {} in dimension {}, expected one that memory can hold",
-                              role, size, i);
-    }
-  }
-  if (overflows(numel, element_bytes))
-    return invalid_argument("{} has {} elements, too many", role, numel);
-  if (numel != tensor.numel) {
-    return invalid_argument("{} has numel {}, its shape holds {} elements", role, tensor.numel,
-                            numel);
-  }
-  if (numel > 0 && tensor.data == nullptr)
-    return invalid_argument("{} has no data for {} elements", role, numel);
-  if (!is_contiguous(tensor))
-    return invalid_argument("{} is not contiguous; make a contiguous copy of it", role);
-  return {};
+  const Status fault = tensor_fault(tensor);
+  return fault.ok() ? fault : Status(fault.code(), fmt::format("{} {}", role, fault.message()));
 }
 
 Status read_group(const penstock_operation_declaration& declaration, const Group& world,
@@ -346,7 +295,8 @@ Result<OperationLayout> lay_out(const OperationOrder& order,
     uint64_t count = 0;
     uint64_t end = 0;
     if (__builtin_mul_overflow(rows, order.row_numel, &count) ||
-        __builtin_add_overflow(offset, count, &end) || overflows(end, dtype_bytes(order.dtype))) {
+        __builtin_add_overflow(offset, count, &end) ||
+        is_too_large(end, dtype_bytes(order.dtype))) {
       return invalid_payload("operation '{}': the output's rows [{}] are more than memory can hold",
                              order.name, fmt::join(layout.rows, ", "));
     }

@@ -1,7 +1,7 @@
 #include "core/operations/worker.hpp"
 
+#include "core/base/clock.hpp"
 #include "core/comm/channel.hpp"
-#include "core/config/config.hpp"
 #include "core/tensor/dtype.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
