@@ -56,21 +56,10 @@ std::unique_ptr<Channel> make_channel(const Communication::OpenRequest& request)
   auto channel = std::make_unique<Channel>();
   channel->table = request.table;
   channel->instance = request.instance;
-  channel->world_ranks = request.world_ranks;
+  channel->members = request.group;
+  channel->group = channel->members.view(request.group_id);
   channel->base = request.base;
   channel->name = request.name;
-  penstock_group& group = channel->group;
-  group.struct_size = sizeof group;
-  group.id = request.group_id;
-  group.level = request.level;
-  group.size = static_cast<uint32_t>(channel->world_ranks.size());
-  for (uint32_t rank : channel->world_ranks) {
-    if (rank == request.my_world_rank) group.rank = static_cast<uint32_t>(channel->hosts.size());
-    channel->hosts.push_back(request.world != nullptr ? request.world->hosts[rank] : 0);
-  }
-  channel->spread = spread_of(channel->hosts);
-  group.world_ranks = channel->world_ranks.data();
-  group.hosts = channel->hosts.data();
   return channel;
 }
 
@@ -126,8 +115,8 @@ uint64_t bytes_moved(const Channel& channel, const penstock_message& message) {
   const uint64_t bytes = bytes_handed_over(message, channel.group.size);
   if (message.pattern == PENSTOCK_ALL_TO_ALL)
     return bytes - message.send_counts[me] * dtype_bytes(message.dtype);
-  return static_cast<uint64_t>(std::llround(
-      moved_bytes(channel.table, channel.instance, channel.spread, message.pattern, bytes)));
+  return static_cast<uint64_t>(std::llround(moved_bytes(
+      channel.table, channel.instance, channel.members.spread(), message.pattern, bytes)));
 }
 
 void count_sent(Channel& channel, const penstock_message& message) {

@@ -1,5 +1,6 @@
 #include "core/comm/communication.hpp"
 
+#include "core/base/clock.hpp"
 #include "core/comm/channel.hpp"
 #include "core/comm/communication_slice.hpp"
 
@@ -9,12 +10,6 @@
 
 namespace penstock {
 namespace {
-
-uint64_t now_us() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
-}
 
 // How long to sleep after so many polls in which nothing ended. The first polls only yield: small
 // messages are quick.

@@ -8,7 +8,7 @@
 
 #include "core/base/status.hpp"
 #include "core/base/task.hpp"
-#include "core/comm/volume.hpp"
+#include "core/comm/group.hpp"
 #include "core/control/activity.hpp"
 
 #include <penstock/collective.h>
@@ -32,14 +32,12 @@ struct Channel {
   void* instance = nullptr;
   penstock_channel* handle = nullptr;
   penstock_collective_traits traits{};
-  penstock_group group{};
-  std::vector<uint32_t> world_ranks;
-  std::vector<uint32_t> hosts;
+  Group members;
+  penstock_group group{};             // of the members, for the transport
   Channel* base = nullptr;            // for a composite
   penstock_base_channel base_view{};  // what the composite sees of it
   std::string name;                   // for messages and traces
   uint64_t next_sequence = 0;         // ORDERED: the sequence number that may go out next
-  Spread spread;                      // of the group over hosts
   // What this rank handed to the transport; a composite's count with its base.
   std::atomic<uint64_t> bytes_sent{0};
   std::atomic<uint64_t> bytes_moved{0};  // of these, what went out to other ranks, each time
@@ -89,16 +87,13 @@ class Communication {
   };
   Status run_within(uint64_t limit_us, std::function<Status()> task, const Waits& waits = {});
 
-  // Opens a channel for a group of world ranks. `base` null: table is a transport. [control],
+  // Opens a channel for a group. `base` null: table is a transport. [control],
   // collective over the group.
   struct OpenRequest {
     const penstock_collective* table;
     void* instance;
-    std::vector<uint32_t> world_ranks;
-    uint32_t my_world_rank;
-    const penstock_world* world;
+    Group group = Group();
     uint64_t group_id;
-    uint32_t level;
     Channel* base;
     const penstock_key_value_store* store;
     uint64_t timeout_us;

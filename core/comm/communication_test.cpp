@@ -58,7 +58,7 @@ class OrderedChannel : public ::testing::Test {
   void SetUp() override {
     Communication::OpenRequest request{};
     request.table = &table_;
-    request.world_ranks = {0, 1};
+    request.group = Group::joined(0, std::vector<uint32_t>{0, 0}).value();
     request.group_id = 1;
     request.name = "ordered";
     auto channel = communication_.open_channel(request);

@@ -2,6 +2,8 @@
 // the stage.
 #include "core/config/config.hpp"
 
+#include "core/tensor/dtype.hpp"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>

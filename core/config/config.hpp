@@ -116,9 +116,6 @@ struct Scheme {
 
 // "flat", "split", "hierarchical", "shard"; "unknown" otherwise.
 std::string_view route_name(uint32_t route);
-// "float32", ...; "unknown" for a number that is no dtype. The reverse gives 0 for an unknown name.
-std::string_view dtype_name(uint32_t dtype);
-uint32_t dtype_from_name(std::string_view name);
 
 // `[[switch]]`: replaces the keys it names from `at_step` on.
 struct Switch {

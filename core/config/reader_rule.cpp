@@ -1,6 +1,7 @@
 // [[rule]] and [runtime].
 #include "core/config/glob.hpp"
 #include "core/config/reader.hpp"
+#include "core/tensor/dtype.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,10 +9,6 @@
 namespace penstock {
 
 namespace {
-
-const std::vector<std::string> kDtypeNames = {"float32", "float16", "bfloat16", "float64", "int8",
-                                              "uint8",   "int16",   "uint16",   "int32",   "uint32",
-                                              "int64",   "uint64",  "bool"};
 
 constexpr uint64_t kMostArenaMib = uint64_t{1} << 40;
 constexpr double kLeastDeadline = 0.1;     // seconds
@@ -135,7 +132,8 @@ Result<Match> ConfigReader::read_match(const Node& node, const std::string& titl
       PENSTOCK_ASSIGN(match.elements, read_range(value, full));
     }
     if (key == "dtype") {
-      PENSTOCK_ASSIGN(const std::string name, read_one_of(value, full, kDtypeNames));
+      PENSTOCK_ASSIGN(const std::string name,
+                      read_one_of(value, full, {kDtypeNames.begin() + 1, kDtypeNames.end()}));
       match.dtype = dtype_from_name(name);
     }
   }

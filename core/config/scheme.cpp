@@ -11,9 +11,6 @@ namespace penstock {
 
 namespace {
 
-constexpr std::array<std::string_view, 14> kDtypes = {
-    "unknown", "float32", "float16", "bfloat16", "float64", "int8",   "uint8",
-    "int16",   "uint16",  "int32",   "uint32",   "int64",   "uint64", "bool"};
 constexpr std::array<std::string_view, 5> kRoutes = {"unknown", "flat", "split", "hierarchical",
                                                      "shard"};
 
@@ -70,15 +67,6 @@ void derive_rule_instances(Scheme& scheme) {
 
 std::string_view route_name(uint32_t route) {
   return kRoutes[route < kRoutes.size() ? route : 0];
-}
-
-std::string_view dtype_name(uint32_t dtype) {
-  return kDtypes[dtype < kDtypes.size() ? dtype : 0];
-}
-
-uint32_t dtype_from_name(std::string_view name) {
-  const auto found = std::find(kDtypes.begin() + 1, kDtypes.end(), name);
-  return found == kDtypes.end() ? 0 : static_cast<uint32_t>(found - kDtypes.begin());
 }
 
 std::string Location::text() const {

@@ -1,6 +1,7 @@
 // Rules, switches, derived instances, agreement.
 #include "core/config/glob.hpp"
 #include "core/config/load.hpp"
+#include "core/tensor/dtype.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 #include "core/control/activity.hpp"
 
+#include "core/base/clock.hpp"
 #include "core/control/protocol.hpp"
 #include "core/control/socket.hpp"
 
 namespace penstock {
 
-using control::now_us;
 using control::seconds;
 
 namespace {

@@ -8,7 +8,6 @@
 namespace penstock {
 
 using control::Kind;
-using control::now_us;
 using control::Reply;
 using control::Writer;
 

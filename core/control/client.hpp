@@ -5,6 +5,7 @@
 // a socket.
 #pragma once
 
+#include "core/base/clock.hpp"
 #include "core/control/control.hpp"
 #include "core/control/server.hpp"
 #include "core/control/socket.hpp"

@@ -2,6 +2,7 @@
 // processes.
 #include "core/control/control.hpp"
 
+#include "core/base/clock.hpp"
 #include "core/control/server.hpp"
 #include "core/control/socket.hpp"
 #include "core/control/testing.hpp"
@@ -109,7 +110,7 @@ std::vector<Status> outcome_after(int signal, uint64_t deadline_us) {
 }
 
 TEST(ControlFailure, AKilledRankIsNoticedAtOnceAndNamedWithWhatItLastDid) {
-  const uint64_t begin_us = control::now_us();
+  const uint64_t begin_us = now_us();
   for (const Status& status : outcome_after(SIGKILL, 60'000'000)) {
     EXPECT_EQ(status.code(), Code::peer_failed);
     EXPECT_TRUE(contains(status.message(), "rank 2 failed: its control connection"))
@@ -117,7 +118,7 @@ TEST(ControlFailure, AKilledRankIsNoticedAtOnceAndNamedWithWhatItLastDid) {
     EXPECT_TRUE(contains(status.message(), "it last did: backward of step 3")) << status.message();
   }
   // The closed connection tells, not the deadline of 60 s.
-  EXPECT_LT(control::now_us() - begin_us, 30'000'000u);
+  EXPECT_LT(now_us() - begin_us, 30'000'000u);
 }
 
 TEST(ControlFailure, AStoppedRankIsNoticedAfterTheDeadline) {
@@ -192,7 +193,7 @@ TEST(ControlFailure, WhenRankZeroIsStoppedTheOthersNameItAfterTheDeadline) {
 TEST(ControlFailure, RankZeroHearsOfAFailureAfterAllOthers) {
   for (int round = 0; round < 50; ++round) {
     control::State::Options options{.size = 3, .deadline_us = kLongUs, .pulse_us = kLongUs};
-    options.start_us = control::now_us();
+    options.start_us = now_us();
     Result<std::unique_ptr<control::Server>> server =
         control::Server::start(options, "token", true);
     ASSERT_TRUE(server.ok());

@@ -1,5 +1,7 @@
 #include "core/control/server.hpp"
 
+#include "core/base/clock.hpp"
+
 #include <poll.h>
 
 #include <algorithm>

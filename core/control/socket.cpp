@@ -1,5 +1,7 @@
 #include "core/control/socket.hpp"
 
+#include "core/base/clock.hpp"
+
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -41,11 +43,6 @@ void without_delay(int descriptor) {
 }
 
 }  // namespace
-
-uint64_t now_us() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
-}
 
 Handle& Handle::operator=(Handle&& other) noexcept {
   if (this != &other) {

@@ -13,9 +13,6 @@
 
 namespace penstock::control {
 
-// Monotonic.
-uint64_t now_us();
-
 // Owns a file descriptor.
 class Handle {
  public:

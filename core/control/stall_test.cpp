@@ -1,6 +1,7 @@
 // Ranks that live and do not come: in steps, in operations, and in circles.
 #include "core/control/testing.hpp"
 
+#include "core/base/clock.hpp"
 #include "core/control/socket.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ Status wait_in_step(Control& control, uint64_t step) {
 TEST(Stall, AStepThatARankDoesNotReachIsWarnedOfByNameAndEndsAtTheLimit) {
   std::promise<std::string> warned;
   std::atomic<int> warnings = 0;
-  const uint64_t begin_us = control::now_us();
+  const uint64_t begin_us = now_us();
   run_world(
       3,
       [&](Control& control) {
@@ -56,7 +57,7 @@ TEST(Stall, AStepThatARankDoesNotReachIsWarnedOfByNameAndEndsAtTheLimit) {
         };
       });
   EXPECT_GE(warnings, 1);
-  EXPECT_LT(control::now_us() - begin_us, 1'500'000u + 5'000'000u);
+  EXPECT_LT(now_us() - begin_us, 1'500'000u + 5'000'000u);
 }
 
 TEST(Stall, AWaitThatIsOverIsForgottenAndARankThatIsThroughIsNotWaitedFor) {
@@ -84,7 +85,7 @@ TEST(Stall, AWaitThatIsOverIsForgottenAndARankThatIsThroughIsNotWaitedFor) {
 }
 
 TEST(Stall, ARankThatLeavesInMidStepIsNamedAtOnce) {
-  const uint64_t begin_us = control::now_us();
+  const uint64_t begin_us = now_us();
   run_world(3, [&](Control& control) {
     EXPECT_TRUE(control.agree("start", "", {}, kLongUs).ok());
     if (control.rank() == 2) return;
@@ -95,7 +96,7 @@ TEST(Stall, ARankThatLeavesInMidStepIsNamedAtOnce) {
                          "for it in step 4"))
         << status.message();
   });
-  EXPECT_LT(control::now_us() - begin_us, 10'000'000u);
+  EXPECT_LT(now_us() - begin_us, 10'000'000u);
 }
 
 TEST(Stall, ARankThatLeavesAfterTheStepIsNoFailure) {

@@ -207,7 +207,6 @@ TEST(OperationsEnd, ATransportErrorIsThatOfTheOperation) {
 TEST(OperationsEnd, ClosingEndsWhatIsPendingEvenInFlight) {
   ThreadHub hub(2, false);
   const penstock_collective table = testing::thread_table();
-  const penstock_world world{sizeof world, hub.hosts.data(), 0, 2};
   testing::run_world(2, [&](Control& control) {
     Communication communication;
     Operations::Options options;
@@ -215,7 +214,7 @@ TEST(OperationsEnd, ClosingEndsWhatIsPendingEvenInFlight) {
     options.communication = &communication;
     options.table = &table;
     options.instance = &hub;
-    options.world = &world;
+    options.world = Group::joined(control.rank(), hub.hosts).value();
     const Array array(PENSTOCK_FLOAT32, {4}, one);
     std::shared_ptr<Operation> waiting;
     {
@@ -235,17 +234,13 @@ TEST(OperationsEnd, ClosingEndsWhatIsPendingEvenInFlight) {
 TEST(OperationsChannel, AWorldChannelThatCarriedMessagesBeforeGoesOnCounting) {
   ThreadHub hub(2, true);
   const penstock_collective table = testing::thread_table();
-  const penstock_world world{sizeof world, hub.hosts.data(), 0, 2};
   testing::run_world(2, [&](Control& control) {
     Communication communication;
     Communication::OpenRequest request{};
     request.table = &table;
     request.instance = &hub;
-    request.world_ranks = {0, 1};
-    request.my_world_rank = control.rank();
-    request.world = &world;
+    request.group = Group::joined(control.rank(), hub.hosts).value();
     request.group_id = 7;
-    request.level = PENSTOCK_LEVEL_WORLD;
     request.name = "world";
     Channel* channel = communication.open_channel(request).value();
     const Array array(PENSTOCK_FLOAT32, {4}, one);
@@ -263,7 +258,7 @@ TEST(OperationsChannel, AWorldChannelThatCarriedMessagesBeforeGoesOnCounting) {
     options.communication = &communication;
     options.table = &table;
     options.instance = &hub;
-    options.world = &world;
+    options.world = Group::joined(control.rank(), hub.hosts).value();
     options.world_channel = channel;
     std::unique_ptr<Operations> operations = std::move(Operations::make(options).value());
     const OperationsRank rank{control, communication, *operations};
@@ -294,8 +289,9 @@ TEST(OperationsAlone, AWorldOfOneNeedsNoTransport) {
 
 TEST(OperationsLayout, DetailsOfPeersThatMakeNoSenseAreRefused) {
   const Array array(PENSTOCK_FLOAT32, {4, 3}, one);
-  const OperationOrder gather = read_order(declare(PENSTOCK_ALL_GATHER, "x", &array), 0, 2).value();
-  const OperationOrder to_all = read_order(declare(PENSTOCK_ALL_TO_ALL, "x", &array), 0, 2).value();
+  const Group pair = Group::joined(0, std::vector<uint32_t>{0, 0}).value();
+  const OperationOrder gather = read_order(declare(PENSTOCK_ALL_GATHER, "x", &array), pair).value();
+  const OperationOrder to_all = read_order(declare(PENSTOCK_ALL_TO_ALL, "x", &array), pair).value();
   EXPECT_TRUE(lay_out(gather, {"4", "0"}).ok());
   EXPECT_TRUE(lay_out(to_all, {"2,2", "0,4"}).ok());
   for (const char* detail :

@@ -4,7 +4,6 @@
 #include "core/tensor/dtype.hpp"
 
 #include <chrono>
-#include <numeric>
 
 namespace penstock {
 namespace {
@@ -17,7 +16,8 @@ constexpr std::chrono::milliseconds kBlockedAfter{300};
 Result<std::unique_ptr<Operations>> Operations::make(const Options& options) {
   if (options.control == nullptr) return invalid_argument("operations: control is missing");
   if (options.control->size() > 1 &&
-      (options.communication == nullptr || options.table == nullptr || options.world == nullptr)) {
+      (options.communication == nullptr || options.table == nullptr ||
+       options.world.size() != options.control->size())) {
     return invalid_argument(
         "operations: {} ranks need a communication thread, a transport and its world",
         options.control->size());
@@ -39,8 +39,7 @@ void Operations::fail(const Status& reason) {
 
 Result<std::shared_ptr<Operation>> Operations::submit(
     const penstock_operation_declaration& declaration) {
-  const Control& control = *worker_->options().control;
-  PENSTOCK_ASSIGN(OperationOrder order, read_order(declaration, control.rank(), control.size()));
+  PENSTOCK_ASSIGN(OperationOrder order, read_order(declaration, worker_->options().world));
   PENSTOCK_TRY(worker_->check_transport(order));
   std::string signature = signature_of(order);
   PENSTOCK_ASSIGN(std::shared_ptr<NamedOperation> operation,
@@ -48,17 +47,12 @@ Result<std::shared_ptr<Operation>> Operations::submit(
   return std::shared_ptr<Operation>(std::move(operation));
 }
 
-Status Operations::run_agreed(std::string_view name, std::string_view signature,
-                              const std::vector<uint32_t>& ranks,
+Status Operations::run_agreed(std::string_view name, std::string_view signature, const Group& group,
                               const std::function<Status(uint64_t serial)>& task) {
   OperationOrder order;
   // A name that no operation of an application is likely to have.
   order.name = fmt::format("penstock set-up: {}", name);
-  order.ranks = ranks;
-  if (order.ranks.empty()) {
-    order.ranks.resize(worker_->options().control->size());
-    std::iota(order.ranks.begin(), order.ranks.end(), 0u);
-  }
+  order.group = group;
   PENSTOCK_ASSIGN(const std::shared_ptr<NamedOperation> operation,
                   worker_->submit(std::move(order), std::string(signature), task));
   return operation->wait();
@@ -128,7 +122,7 @@ Status NamedOperation::prepare(const std::vector<std::string>& details) {
     send = scaled;
   }
   if (order_.pattern == PENSTOCK_BROADCAST) {
-    if (order_.my_index == order_.root_index && target_ != order_.input && order_.numel > 0) {
+    if (order_.group.rank() == order_.root_index && target_ != order_.input && order_.numel > 0) {
       std::memcpy(target_, order_.input, order_.numel * dtype_bytes(order_.dtype));
     }
     send = target_;
@@ -141,8 +135,8 @@ void NamedOperation::fill_message(const void* send) {
   exec_ = {sizeof exec_, nullptr, nullptr, 0, PENSTOCK_DEVICE_CPU, 0};
   step_.struct_size = sizeof step_;
   step_.grad_scale = 1;
-  step_.rank = order_.my_index;
-  step_.world = order_.group_size();
+  step_.rank = order_.group.rank();
+  step_.world = order_.group.size();
   message.struct_size = sizeof message;
   message.pattern = order_.pattern;
   message.reduction = order_.reduction;
@@ -168,7 +162,7 @@ void NamedOperation::copy_to_itself() {
 }
 
 Status NamedOperation::finish() {
-  const double divisor = order_.average ? order_.group_size() : 1;
+  const double divisor = order_.average ? order_.group.size() : 1;
   if (order_.reduces() && (order_.postscale != 1 || divisor != 1)) {
     scale_elements(order_.dtype, target_, target_, layout_.receive_numel, order_.postscale,
                    divisor);

@@ -56,8 +56,7 @@ class Operations {
     Communication* communication = nullptr;  // unused in a world of one
     const penstock_collective* table = nullptr;
     void* instance = nullptr;
-    const penstock_world* world = nullptr;
-    uint64_t first_group_id = 0;  // group ids from here on are free for the channels opened here
+    Group world;
     uint64_t open_timeout_us = 60'000'000;
     uint64_t limit_us = 0;  // of each message, from submission to the transport; 0: none
     // For operations of the whole world; used by nothing else from here on. Null: opened at need.
@@ -79,14 +78,13 @@ class Operations {
   // UNIMPLEMENTED: a pattern or type that the transport lacks.
   Result<std::shared_ptr<Operation>> submit(const penstock_operation_declaration& declaration);
 
-  // [control] Runs `task` on the worker of every rank of `ranks` (ascending; empty: all) at the
+  // [control] Runs `task` on the worker of every rank of `group` at the
   // same place in the agreed order, and waits for it. For collective set-up on the communication
   // thread, above all opening channels: two ranks that open two channels each in another order
   // would wait for each other for ever. `serial` is unique in the run and equal on all members.
   // It owns what it refers to: after an abort the wait ends before a task that is stuck.
   // Errors: those of task, MISMATCH of signatures, the reason of an abort. Not from a task.
-  Status run_agreed(std::string_view name, std::string_view signature,
-                    const std::vector<uint32_t>& ranks,
+  Status run_agreed(std::string_view name, std::string_view signature, const Group& group,
                     const std::function<Status(uint64_t serial)>& task);
 
   // [any] The run is given up: waits for tasks end, also for one that is stuck in the transport.

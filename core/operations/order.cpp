@@ -1,13 +1,12 @@
 #include "core/operations/order.hpp"
 
 #include "core/comm/channel.hpp"
-#include "core/config/config.hpp"
+#include "core/tensor/check.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 
 namespace penstock {
 namespace {
@@ -16,12 +15,6 @@ constexpr uint64_t kSupportedPatterns =
     PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE) | PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER) |
     PENSTOCK_PATTERN_BIT(PENSTOCK_BROADCAST) | PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_TO_ALL) |
     PENSTOCK_PATTERN_BIT(PENSTOCK_REDUCE_SCATTER) | PENSTOCK_PATTERN_BIT(PENSTOCK_BARRIER);
-constexpr uint64_t kMostDimensions = 64;
-
-bool overflows(uint64_t numel, uint64_t element_bytes) {
-  // Room below the limit of a signed size, which libraries underneath use.
-  return numel > static_cast<uint64_t>(INT64_MAX) / element_bytes;
-}
 
 std::string_view reduction_name(uint32_t reduction) {
   switch (reduction) {
@@ -38,85 +31,22 @@ std::string_view reduction_name(uint32_t reduction) {
   }
 }
 
-// Row-major without gaps. Strides of dimensions of one element, and of tensors without elements,
-// mean nothing.
-bool is_contiguous(const penstock_tensor& tensor) {
-  if (tensor.strides == nullptr || tensor.numel == 0) return true;
-  int64_t expected = 1;
-  for (uint64_t i = tensor.n_dims; i-- > 0;) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
-    expected *= tensor.shape[i];
-  }
-  return true;
-}
-
 Status check_tensor(const penstock_tensor& tensor, std::string_view role) {
-  if (!PENSTOCK_HAS_FIELD(&tensor, penstock_tensor, device_id)) {
-    return invalid_argument("{} has struct_size {}, expected at least that of ABI 0.1", role,
-                            tensor.struct_size);
-  }
-  if (tensor.device_type != PENSTOCK_DEVICE_CPU) {
-    return unimplemented(
-        "{} is on device type {}, named operations take CPU tensors; copy it to the CPU", role,
-        tensor.device_type);
-  }
-  const uint64_t element_bytes = dtype_bytes(tensor.dtype);
-  if (element_bytes == 0)
-    return invalid_argument("{} has dtype {}, expected one of penstock/base.h", role, tensor.dtype);
-  if (tensor.n_dims > kMostDimensions || (tensor.n_dims > 0 && tensor.shape == nullptr)) {
-    return invalid_argument("{} has {} dimensions, expected a shape of at most {}", role,
-                            tensor.n_dims, kMostDimensions);
-  }
-  uint64_t numel = 1;
-  for (uint64_t i = 0; i < tensor.n_dims; ++i) {
-    const int64_t size = tensor.shape[i];
-    if (size < 0 || __builtin_mul_overflow(numel, static_cast<uint64_t>(size), &numel)) {
-      return invalid_argument("{} has size {} in dimension {}, expected one that memory can hold",
-                              role, size, i);
-    }
-  }
-  if (overflows(numel, element_bytes))
-    return invalid_argument("{} has {} elements, too many", role, numel);
-  if (numel != tensor.numel) {
-    return invalid_argument("{} has numel {}, its shape holds {} elements", role, tensor.numel,
-                            numel);
-  }
-  if (numel > 0 && tensor.data == nullptr)
-    return invalid_argument("{} has no data for {} elements", role, numel);
-  if (!is_contiguous(tensor))
-    return invalid_argument("{} is not contiguous; make a contiguous copy of it", role);
-  return {};
+  const Status fault = tensor_fault(tensor);
+  return fault.ok() ? fault : Status(fault.code(), fmt::format("{} {}", role, fault.message()));
 }
 
-Status read_group(const penstock_operation_declaration& declaration, uint32_t world_rank,
-                  uint32_t world_size, OperationOrder& order) {
-  if (declaration.n_ranks == 0) {
-    order.ranks.resize(world_size);
-    std::iota(order.ranks.begin(), order.ranks.end(), 0u);
-  } else {
-    if (declaration.ranks == nullptr)
-      return invalid_argument("ranks is null, n_ranks is {}", declaration.n_ranks);
-    order.ranks.assign(declaration.ranks, declaration.ranks + declaration.n_ranks);
-  }
-  const auto& ranks = order.ranks;
-  if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
-      ranks.back() >= world_size) {
-    return invalid_argument("ranks are [{}], expected ascending ranks below {}",
-                            fmt::join(ranks, ", "), world_size);
-  }
-  const auto mine = std::lower_bound(ranks.begin(), ranks.end(), world_rank);
-  if (mine == ranks.end() || *mine != world_rank) {
-    return invalid_argument("its ranks [{}] do not include this rank, {}", fmt::join(ranks, ", "),
-                            world_rank);
-  }
-  order.my_index = static_cast<uint32_t>(mine - ranks.begin());
+Status read_group(const penstock_operation_declaration& declaration, const Group& world,
+                  OperationOrder& order) {
+  if (declaration.n_ranks != 0 && declaration.ranks == nullptr)
+    return invalid_argument("ranks is null, n_ranks is {}", declaration.n_ranks);
+  PENSTOCK_ASSIGN(order.group, world.subset({declaration.ranks, declaration.n_ranks}));
   if (order.pattern != PENSTOCK_BROADCAST) return {};
-  const auto root = std::lower_bound(ranks.begin(), ranks.end(), declaration.root);
-  if (root == ranks.end() || *root != declaration.root) {
+  const auto root = order.group.position_of(declaration.root);
+  if (!root)
     return invalid_argument("root is {}, expected one of the ranks [{}]", declaration.root,
-                            fmt::join(ranks, ", "));
-  }
-  order.root_index = static_cast<uint32_t>(root - ranks.begin());
+                            fmt::join(order.group.ranks(), ", "));
+  order.root_index = *root;
   return {};
 }
 
@@ -158,7 +88,7 @@ Status read_reduction(const penstock_operation_declaration& declaration, Operati
 }
 
 Status read_splits(const penstock_operation_declaration& declaration, OperationOrder& order) {
-  const uint32_t size = order.group_size();
+  const uint32_t size = order.group.size();
   if (order.pattern != PENSTOCK_ALL_TO_ALL) {
     return declaration.n_splits == 0 ? Status()
                                      : invalid_argument("splits are for all_to_all only");
@@ -240,7 +170,7 @@ Status read_tensors(const penstock_operation_declaration& declaration, Operation
   uint64_t expected = order.output_numel;
   if (in_place) expected = order.numel;
   if (order.pattern == PENSTOCK_REDUCE_SCATTER) {
-    expected = rows_of_share(order.rows, order.group_size(), order.my_index) * order.row_numel;
+    expected = rows_of_share(order.rows, order.group.size(), order.group.rank()) * order.row_numel;
   }
   if (order.output_numel != expected) {
     return invalid_argument("the output has {} elements, expected {}", order.output_numel,
@@ -249,8 +179,8 @@ Status read_tensors(const penstock_operation_declaration& declaration, Operation
   return {};
 }
 
-Status read_into(const penstock_operation_declaration& declaration, uint32_t world_rank,
-                 uint32_t world_size, OperationOrder& order) {
+Status read_into(const penstock_operation_declaration& declaration, const Group& world,
+                 OperationOrder& order) {
   if (order.name.empty())
     return invalid_argument("its name is empty, expected one that all ranks use");
   if (order.pattern >= 64 || (kSupportedPatterns & PENSTOCK_PATTERN_BIT(order.pattern)) == 0) {
@@ -259,7 +189,7 @@ Status read_into(const penstock_operation_declaration& declaration, uint32_t wor
         "barrier",
         order.pattern);
   }
-  PENSTOCK_TRY(read_group(declaration, world_rank, world_size, order));
+  PENSTOCK_TRY(read_group(declaration, world, order));
   if (order.pattern != PENSTOCK_BARRIER) PENSTOCK_TRY(read_tensors(declaration, order));
   PENSTOCK_TRY(read_reduction(declaration, order));
   return read_splits(declaration, order);
@@ -268,7 +198,7 @@ Status read_into(const penstock_operation_declaration& declaration, uint32_t wor
 }  // namespace
 
 Result<OperationOrder> read_order(const penstock_operation_declaration& declaration,
-                                  uint32_t world_rank, uint32_t world_size) {
+                                  const Group& world) {
   if (!PENSTOCK_HAS_FIELD(&declaration, penstock_operation_declaration, average)) {
     return invalid_argument("operation: struct_size is {}, expected at least that of ABI 0.1",
                             declaration.struct_size);
@@ -276,7 +206,7 @@ Result<OperationOrder> read_order(const penstock_operation_declaration& declarat
   OperationOrder order;
   order.name = view(declaration.name);
   order.pattern = declaration.pattern;
-  Status status = read_into(declaration, world_rank, world_size, order);
+  Status status = read_into(declaration, world, order);
   if (!status.ok()) return status.with_context(fmt::format("operation '{}'", order.name));
   return order;
 }
@@ -292,7 +222,7 @@ std::string signature_of(const OperationOrder& order) {
     sizes.push_back(own_rows && sizes.empty() ? "any" : std::to_string(size));
   text += fmt::format("dtype {}\nshape [{}]\n", dtype_name(order.dtype), fmt::join(sizes, ", "));
   if (order.pattern == PENSTOCK_BROADCAST)
-    text += fmt::format("root {}\n", order.ranks[order.root_index]);
+    text += fmt::format("root {}\n", order.group.ranks()[order.root_index]);
   if (order.reduces()) {
     text += fmt::format("reduction {}\nprescale {}\npostscale {}\n",
                         order.average ? "average" : reduction_name(order.reduction), order.prescale,
@@ -334,8 +264,8 @@ Result<std::vector<uint64_t>> received_rows(const OperationOrder& order,
   std::vector<uint64_t> rows;
   for (const std::string& detail : details) {
     PENSTOCK_ASSIGN(const std::vector<uint64_t> numbers,
-                    read_numbers(detail, to_all ? order.group_size() : 1));
-    rows.push_back(to_all ? numbers[order.my_index] : numbers[0]);
+                    read_numbers(detail, to_all ? order.group.size() : 1));
+    rows.push_back(to_all ? numbers[order.group.rank()] : numbers[0]);
   }
   return rows;
 }
@@ -346,7 +276,7 @@ Result<OperationLayout> lay_out(const OperationOrder& order,
                                 const std::vector<std::string>& details) {
   OperationLayout layout;
   layout.send_numel = layout.receive_numel = order.numel;
-  const uint32_t size = order.group_size();
+  const uint32_t size = order.group.size();
   if (details.size() != size) {
     return invalid_payload("operation '{}': {} ranks answered, expected {}", order.name,
                            details.size(), size);
@@ -365,7 +295,8 @@ Result<OperationLayout> lay_out(const OperationOrder& order,
     uint64_t count = 0;
     uint64_t end = 0;
     if (__builtin_mul_overflow(rows, order.row_numel, &count) ||
-        __builtin_add_overflow(offset, count, &end) || overflows(end, dtype_bytes(order.dtype))) {
+        __builtin_add_overflow(offset, count, &end) ||
+        is_too_large(end, dtype_bytes(order.dtype))) {
       return invalid_payload("operation '{}': the output's rows [{}] are more than memory can hold",
                              order.name, fmt::join(layout.rows, ", "));
     }
@@ -375,7 +306,7 @@ Result<OperationLayout> lay_out(const OperationOrder& order,
   }
   layout.receive_numel = offset;
   if (order.pattern == PENSTOCK_REDUCE_SCATTER)
-    layout.receive_numel = layout.receive_counts[order.my_index];
+    layout.receive_numel = layout.receive_counts[order.group.rank()];
   if (order.pattern == PENSTOCK_ALL_TO_ALL) {
     layout.send_numel = 0;
     for (uint64_t rows : order.splits) {

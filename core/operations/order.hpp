@@ -2,7 +2,7 @@
 // Pure.
 #pragma once
 
-#include "core/base/status.hpp"
+#include "core/comm/group.hpp"
 
 #include <penstock/runtime.h>
 
@@ -18,9 +18,8 @@ struct OperationOrder {
   uint32_t pattern = 0;
   uint32_t reduction = 0;
   uint32_t dtype = 0;
-  std::vector<uint32_t> ranks;  // world ranks of the group, ascending
-  uint32_t my_index = 0;        // of this rank in ranks
-  uint32_t root_index = 0;      // BROADCAST
+  Group group;
+  uint32_t root_index = 0;  // BROADCAST; in the group
   std::vector<int64_t> shape;
   uint64_t numel = 0;
   uint64_t rows = 0;       // first dimension
@@ -33,7 +32,6 @@ struct OperationOrder {
   double postscale = 1;
   bool average = false;
 
-  uint32_t group_size() const { return static_cast<uint32_t>(ranks.size()); }
   bool reduces() const {
     return pattern == PENSTOCK_ALL_REDUCE || pattern == PENSTOCK_REDUCE_SCATTER;
   }
@@ -42,7 +40,7 @@ struct OperationOrder {
 // INVALID_ARGUMENT with the operation's name for whatever this rank alone can see to be wrong;
 // UNIMPLEMENTED for tensors that are not on the CPU.
 Result<OperationOrder> read_order(const penstock_operation_declaration& declaration,
-                                  uint32_t world_rank, uint32_t world_size);
+                                  const Group& world);
 
 // Lines that must be equal on all ranks of the group.
 std::string signature_of(const OperationOrder& order);

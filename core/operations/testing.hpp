@@ -242,8 +242,6 @@ struct OperationsRank {
 
 inline void run_operations(ThreadHub& hub, const std::function<void(OperationsRank rank)>& body) {
   const penstock_collective table = thread_table();
-  const penstock_world world{sizeof world, hub.hosts.data(), 0,
-                             static_cast<uint32_t>(hub.hosts.size())};
   run_world(static_cast<uint32_t>(hub.hosts.size()), [&](Control& control) {
     Communication communication;
     Operations::Options options;
@@ -251,8 +249,7 @@ inline void run_operations(ThreadHub& hub, const std::function<void(OperationsRa
     options.communication = &communication;
     options.table = &table;
     options.instance = &hub;
-    options.world = &world;
-    options.first_group_id = 1000;
+    options.world = Group::joined(control.rank(), hub.hosts).value();
     Result<std::unique_ptr<Operations>> operations = Operations::make(options);
     ASSERT_TRUE(operations.ok()) << operations.status().message();
     body({control, communication, **operations});

@@ -1,7 +1,7 @@
 #include "core/operations/worker.hpp"
 
+#include "core/base/clock.hpp"
 #include "core/comm/channel.hpp"
-#include "core/config/config.hpp"
 #include "core/tensor/dtype.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -33,7 +33,7 @@ Status OperationWorker::start() {
     PENSTOCK_TRY(from_c(options_.table->describe(options_.instance, &traits_)));
   }
   if (options_.world_channel != nullptr) {
-    Group& group = groups_[options_.world_channel->world_ranks];
+    Opened& group = groups_[options_.world_channel->members.ranks()];
     group.channel = options_.world_channel;
     // The channel may have carried messages of the set-up, the same on all ranks.
     PENSTOCK_TRY(options_.communication->run([&] {
@@ -69,7 +69,7 @@ void OperationWorker::fail(const Status& reason) {
 }
 
 Status OperationWorker::check_transport(const OperationOrder& order) const {
-  if (order.group_size() == 1 || order.pattern == PENSTOCK_BARRIER) return {};
+  if (order.group.size() == 1 || order.pattern == PENSTOCK_BARRIER) return {};
   if ((traits_.patterns & PENSTOCK_PATTERN_BIT(order.pattern)) == 0) {
     return unimplemented(
         "operation '{}': the transport has no {}; choose another with collective in [scheme]",
@@ -101,7 +101,7 @@ Result<std::shared_ptr<NamedOperation>> OperationWorker::submit(OperationOrder o
   options_.control->note(fmt::format("asked for operation '{}'", kept.name));
   operation->control_ = options_.control;
   operation->request_ = options_.control->request(
-      {kept.name, kept.ranks, std::move(signature), detail_of(kept)},
+      {kept.name, kept.group.ranks(), std::move(signature), detail_of(kept)},
       [self = shared_from_this(), operation](Status status, OperationResponse response) {
         self->answered(operation, std::move(status), std::move(response));
       });
@@ -193,13 +193,13 @@ bool OperationWorker::carry_out(NamedOperation& operation, const OperationRespon
   // That all have asked for it is all that a barrier is.
   if (order.pattern == PENSTOCK_BARRIER) return false;
   status = operation.prepare(response.details);
-  if (status.ok() && order.group_size() == 1) {
+  if (status.ok() && order.group.size() == 1) {
     operation.copy_to_itself();
     status = operation.finish();
     return false;
   }
   if (status.ok()) {
-    Result<Group*> group = open_group(order, response.group);
+    Result<Opened*> group = open_group(order.group, response.serial);
     status = group.status();
     if (group.ok()) {
       // Counted here, not by Control: barriers and tasks send nothing. Responses come in one order
@@ -221,25 +221,21 @@ bool OperationWorker::carry_out(NamedOperation& operation, const OperationRespon
   return false;
 }
 
-Result<OperationWorker::Group*> OperationWorker::open_group(const OperationOrder& order,
-                                                            uint64_t number) {
-  Group& group = groups_[order.ranks];
-  if (group.channel != nullptr) return &group;
-  const bool is_world = order.group_size() == options_.control->size();
+Result<OperationWorker::Opened*> OperationWorker::open_group(const Group& group, uint64_t serial) {
+  Opened& opened = groups_[group.ranks()];
+  if (opened.channel != nullptr) return &opened;
   Communication::OpenRequest request{};
   request.table = options_.table;
   request.instance = options_.instance;
-  request.world_ranks = order.ranks;
-  request.my_world_rank = options_.control->rank();
-  request.world = options_.world;
-  request.group_id = options_.first_group_id + number;
-  request.level = is_world ? PENSTOCK_LEVEL_WORLD : PENSTOCK_LEVEL_SUBSET;
+  request.group = group;
+  request.group_id = group_id(serial);
   request.store = options_.control->store();
   request.timeout_us = options_.open_timeout_us;
-  request.name =
-      is_world ? "operations" : fmt::format("operations of ranks {}", fmt::join(order.ranks, ", "));
-  PENSTOCK_ASSIGN(group.channel, options_.communication->open_channel(request));
-  return &group;
+  request.name = group.level() == PENSTOCK_LEVEL_WORLD
+                     ? "operations"
+                     : fmt::format("operations of ranks {}", fmt::join(group.ranks(), ", "));
+  PENSTOCK_ASSIGN(opened.channel, options_.communication->open_channel(request));
+  return &opened;
 }
 
 }  // namespace penstock

@@ -93,7 +93,7 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
     Status status;
     OperationResponse response;
   };
-  struct Group {
+  struct Opened {
     Channel* channel = nullptr;
     uint64_t next_sequence = 0;
   };
@@ -104,9 +104,9 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
   void handle(Event& event);
   // True when the operation goes on; otherwise it has ended with *status.
   bool carry_out(NamedOperation& operation, const OperationResponse& response, Status& status);
-  Result<Group*> open_group(const OperationOrder& order, uint64_t number);
+  Result<Opened*> open_group(const Group& group, uint64_t serial);
   void end(NamedOperation& operation, Status status);
-  static Key key_of(const OperationOrder& order) { return {order.name, order.ranks}; }
+  static Key key_of(const OperationOrder& order) { return {order.name, order.group.ranks()}; }
 
   const Operations::Options options_;
   penstock_collective_traits traits_{};
@@ -118,7 +118,7 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
   bool stopped_ = false;
 
   // [worker]
-  std::map<std::vector<uint32_t>, Group> groups_;
+  std::map<std::vector<uint32_t>, Opened> groups_;
   // The communication thread may still be releasing this one's ticket, which may look at the
   // message. It is through with it when the next exchange ends.
   std::shared_ptr<NamedOperation> last_exchanged_;

@@ -10,22 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <numeric>
 
 namespace penstock {
 namespace {
 
-// Group ids: 1 is the world's set-up channel, operations count from here, sets from further up.
-constexpr uint64_t kWorldGroup = 1;
-constexpr uint64_t kFirstOperationGroup = uint64_t{1} << 32;
 constexpr uint64_t kAddressBytes = 16384;
 constexpr uint64_t kPlaceTag = (uint64_t{1} << 20) - 2;  // not that of the address
-
-std::vector<uint32_t> all_ranks(uint32_t size) {
-  std::vector<uint32_t> ranks(size);
-  std::iota(ranks.begin(), ranks.end(), 0u);
-  return ranks;
-}
 
 // A launcher of MPI has started this process as one of several.
 bool is_one_of_several() {
@@ -119,7 +109,9 @@ Status Runtime::stand_in(const penstock_runtime_options& options) {
 
 Status Runtime::join() {
   communication_ = std::make_unique<Communication>(&activity_->transport);
-  world_.struct_size = sizeof world_;
+  // Owned by the task as well, which may outlast this wait.
+  const auto world = std::make_shared<penstock_world>();
+  world->struct_size = sizeof *world;
   const std::string& transport = transport_->name();
   // A launcher may start ranks minutes apart: who waits says so.
   const auto warning_us = static_cast<uint64_t>(config_.runtime().stall_warning_s * 1e6);
@@ -134,18 +126,19 @@ Status Runtime::join() {
   PENSTOCK_TRY(communication_
                    ->run_within(
                        meeting_us(),
-                       [this] {
+                       [this, world] {
                          const PluginCall noted(&activity_->transport, "collective",
                                                 transport_->name(), "join");
-                         return from_c(
-                             transport_->table()->join(transport_->self(), deadline_us(), &world_));
+                         return from_c(transport_->table()->join(transport_->self(), deadline_us(),
+                                                                 world.get()));
                        },
                        waits)
                    .with_context(fmt::format("joining the other ranks over '{}'", transport)));
   joined_ = true;
-  PENSTOCK_TRY(check_launcher(world_.rank, world_.size, transport));
-  log_.set_rank(world_.rank, world_.size);
-  timeline_.set_rank(world_.rank);
+  PENSTOCK_ASSIGN(world_, Group::joined(*world));
+  PENSTOCK_TRY(check_launcher(world_.rank(), world_.size(), transport));
+  log_.set_rank(world_.rank(), world_.size());
+  timeline_.set_rank(world_.rank());
   timeline_.set_warning(
       [this](std::string_view text) { log_.write(LogLevel::warning, "timeline", text); });
   engine_ = std::make_unique<Engine>();
@@ -154,11 +147,8 @@ Status Runtime::join() {
   Communication::OpenRequest request{};
   request.table = transport_->table();
   request.instance = transport_->self();
-  request.world_ranks = all_ranks(world_.size);
-  request.my_world_rank = world_.rank;
-  request.world = &world_;
-  request.group_id = kWorldGroup;
-  request.level = PENSTOCK_LEVEL_WORLD;
+  request.group = world_;
+  request.group_id = kFirstGroupId;
   request.timeout_us = deadline_us();
   request.name = "world";
   PENSTOCK_ASSIGN(world_channel_, communication_->open_channel(request));
@@ -169,8 +159,8 @@ Status Runtime::start_control() {
   PENSTOCK_ASSIGN(const std::vector<uint64_t> places, exchange_places());
   const RuntimeConfig& runtime = config_.runtime();
   Control::Options control;
-  control.rank = world_.rank;
-  control.size = world_.size;
+  control.rank = world_.rank();
+  control.size = world_.size();
   // Before the messages' own deadline: whoever waits for a silent rank, perhaps through others,
   // then hears its name instead of only missing its data.
   control.deadline_us = deadline_us() / 10 * 9;
@@ -180,7 +170,7 @@ Status Runtime::start_control() {
   control.circle_us = control.warning_us == 0 ? 0 : deadline_us();
   control.activity = activity_;
   const auto is_with_server = [&](uint64_t place) { return place == places.front(); };
-  control.server_is_here = is_with_server(places[world_.rank]);
+  control.server_is_here = is_with_server(places[world_.rank()]);
   control.all_are_here = std::all_of(places.begin(), places.end(), is_with_server);
   control.exchange_address = [this](std::string mine) { return exchange_address(mine); };
   control.on_abort = [this](Status reason) { on_abort(reason); };
@@ -195,13 +185,13 @@ Status Runtime::start_control() {
 // network namespaces share them.
 Result<std::vector<uint64_t>> Runtime::exchange_places() {
   const uint64_t own = control::network_place();
-  std::vector<uint64_t> places(world_.size, own);
-  if (world_.size == 1) return places;
-  const std::vector<uint64_t> by_transport(world_.hosts, world_.hosts + world_.size);
+  std::vector<uint64_t> places(world_.size(), own);
+  if (world_.size() == 1) return places;
+  const std::vector<uint64_t> by_transport(world_.hosts().begin(), world_.hosts().end());
   if ((transport_->traits().patterns & PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER)) == 0)
     return by_transport;
-  std::vector<uint64_t> counts(world_.size, sizeof own), offsets(world_.size);
-  for (uint32_t r = 0; r < world_.size; ++r) offsets[r] = r * sizeof own;
+  std::vector<uint64_t> counts(world_.size(), sizeof own), offsets(world_.size());
+  for (uint32_t r = 0; r < world_.size(); ++r) offsets[r] = r * sizeof own;
   penstock_message message{};
   message.struct_size = sizeof message;
   message.pattern = PENSTOCK_ALL_GATHER;
@@ -260,8 +250,7 @@ Status Runtime::start_operations() {
   operations.communication = communication_.get();
   operations.table = transport_->table();
   operations.instance = transport_->self();
-  operations.world = &world_;
-  operations.first_group_id = kFirstOperationGroup;
+  operations.world = world_;
   operations.open_timeout_us = deadline_us();
   operations.limit_us = busy_limit_us();
   operations.world_channel = world_channel_;
@@ -281,14 +270,14 @@ Status Runtime::agree() {
   const std::string& timeline = config_.runtime().timeline;
   if (!timeline.empty())
     PENSTOCK_TRY(timeline_.start(
-        world_.rank == 0 ? timeline : fmt::format("{}.rank{}", timeline, world_.rank)));
+        world_.rank() == 0 ? timeline : fmt::format("{}.rank{}", timeline, world_.rank())));
   return {};
 }
 
 // Before the sets make instances of compressors and memories, which ask the host for their path.
 Status Runtime::agree_on_code_paths() {
   const std::string& wanted = config_.runtime().code_path;
-  const bool measures = world_.rank == 0 && wanted == "auto";
+  const bool measures = world_.rank() == 0 && wanted == "auto";
   PENSTOCK_ASSIGN(const auto offers,
                   control_->gather("code paths", code_path_offer(measures), {}, meeting_us()));
   PENSTOCK_ASSIGN(code_paths_, choose_code_paths(offers, wanted));

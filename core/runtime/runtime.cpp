@@ -5,12 +5,6 @@
 #include <algorithm>
 
 namespace penstock {
-namespace {
-
-// Sets count their groups from here; the world and operations have others (open.cpp).
-constexpr uint64_t kFirstSetGroup = uint64_t{1} << 20;
-
-}  // namespace
 
 // ---- the end ----
 
@@ -44,7 +38,7 @@ bool Runtime::end() {
     if (!abandoned_) abandon("the runtime");
     // The others hear that this rank has gone.
     if (control_ != nullptr) {
-      control_->abort(aborted("rank {} ends with work that does not come back", world_.rank));
+      control_->abort(aborted("rank {} ends with work that does not come back", world_.rank()));
       control_->stop();
     }
     return false;
@@ -116,30 +110,27 @@ void Runtime::look_at_call(const CallSlot& slot, Warned& warned) {
 
 // ---- channels and sets ----
 
-Result<Channel*> Runtime::open_channel(const std::string& what, const std::vector<uint32_t>& ranks,
+Result<Channel*> Runtime::open_channel(const std::string& what, const Group& group,
                                        CollectiveInstance& collective, Channel* base) {
   // Owned by the task as well: after an abort this wait ends before one that is stuck.
   const auto opened = std::make_shared<Channel*>(nullptr);
   // In the order that all ranks agree on: opening waits for the others.
-  PENSTOCK_TRY(operations_->run_agreed(
-      "open " + what, "", ranks,
-      [this, what, ranks, table = collective.table(), self = collective.self(), base,
-       opened](uint64_t serial) -> Status {
-        Communication::OpenRequest request{};
-        request.table = table;
-        request.instance = self;
-        request.world_ranks = ranks;
-        request.my_world_rank = world_.rank;
-        request.world = &world_;
-        request.group_id = kFirstSetGroup + serial;
-        request.level = ranks.size() == world_.size ? PENSTOCK_LEVEL_WORLD : PENSTOCK_LEVEL_SUBSET;
-        request.base = base;
-        request.store = control_->store();
-        request.timeout_us = deadline_us();
-        request.name = what;
-        PENSTOCK_ASSIGN(*opened, communication_->open_channel(request));
-        return {};
-      }));
+  PENSTOCK_TRY(
+      operations_->run_agreed("open " + what, "", group,
+                              [this, what, group, table = collective.table(),
+                               self = collective.self(), base, opened](uint64_t serial) -> Status {
+                                Communication::OpenRequest request{};
+                                request.table = table;
+                                request.instance = self;
+                                request.group = group;
+                                request.group_id = group_id(serial);
+                                request.base = base;
+                                request.store = control_->store();
+                                request.timeout_us = deadline_us();
+                                request.name = what;
+                                PENSTOCK_ASSIGN(*opened, communication_->open_channel(request));
+                                return {};
+                              }));
   return *opened;
 }
 
@@ -172,18 +163,13 @@ Services Runtime::services() {
 penstock_topology Runtime::topology() const {
   penstock_topology topology{};
   topology.struct_size = sizeof topology;
-  topology.rank = world_.rank;
-  topology.size = world_.size;
-  const uint32_t host = world_.hosts[world_.rank];
-  uint32_t hosts = 0;
-  for (uint32_t r = 0; r < world_.size; ++r) {
-    hosts = std::max(hosts, world_.hosts[r] + 1);
-    if (world_.hosts[r] != host) continue;
-    if (r < world_.rank) ++topology.local_rank;
-    ++topology.local_size;
-  }
-  topology.cross_rank = host;
-  topology.cross_size = hosts;
+  topology.rank = world_.rank();
+  topology.size = world_.size();
+  const Group local = world_.local();
+  topology.local_rank = local.rank();
+  topology.local_size = local.size();
+  topology.cross_rank = world_.host();
+  topology.cross_size = world_.n_hosts();
   return topology;
 }
 
@@ -197,8 +183,8 @@ Result<std::string> Runtime::report() {
   for (const auto& place : registry_->searched())
     searched.push_back({{"directory", place.directory}, {"note", place.note}});
   const nlohmann::json report{{"version", PENSTOCK_VERSION},
-                              {"rank", world_.rank},
-                              {"size", world_.size},
+                              {"rank", world_.rank()},
+                              {"size", world_.size()},
                               {"frontend", frontend_},
                               {"configuration", config_.origin()},
                               {"scheme",

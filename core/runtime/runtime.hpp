@@ -50,7 +50,7 @@ class Runtime final : public Services::Run {
   Timeline& timeline() { return timeline_; }
   Log& log() { return log_; }
   CollectiveInstance& transport() { return *transport_; }
-  const penstock_world& world() const { return world_; }
+  const Group& world() const { return world_; }
   uint64_t deadline_us() const { return static_cast<uint64_t>(config_.runtime().deadline_s * 1e6); }
   uint64_t busy_limit_us() const {
     return static_cast<uint64_t>(config_.runtime().busy_limit_s * 1e6);
@@ -69,7 +69,7 @@ class Runtime final : public Services::Run {
   // Success until the run was given up.
   Status state() const { return control_ != nullptr ? control_->abort_reason() : Status(); }
 
-  Result<Channel*> open_channel(const std::string& what, const std::vector<uint32_t>& ranks,
+  Result<Channel*> open_channel(const std::string& what, const Group& group,
                                 CollectiveInstance& collective, Channel* base) override;
 
   bool answers() override;
@@ -115,7 +115,7 @@ class Runtime final : public Services::Run {
   std::string frontend_;
   std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
   std::unique_ptr<CollectiveInstance> transport_;
-  penstock_world world_{};
+  Group world_;
   bool joined_ = false;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Communication> communication_;

@@ -26,7 +26,7 @@ void Set::ask_for_states() {
     for (const auto& gradient : gradients_)
       if (gradient->has_carry) carries += gradient->name + '\n';
     request.name = fmt::format("penstock set-up: where set '{}' goes on ({})", name, number);
-    request.ranks = ranks_;
+    request.ranks = group_.ranks();
     request.holds = name;
     request.signature =
         fmt::format("next step {}{}\nplan {}, left to add {}\n", step.index,

@@ -56,12 +56,12 @@ Status Set::agree_to_go_on(std::string_view topic, const Status& mine) {
   PENSTOCK_ASSIGN(const auto texts,
                   services_.control.gather(
                       fmt::format("{} of set {} at step {}", topic, name, step.index),
-                      mine.message(), ranks_, meeting_us_));
+                      mine.message(), group_.ranks(), meeting_us_));
   PENSTOCK_TRY(refused(mine));
   for (size_t r = 0; r < texts.size(); ++r)
     if (!texts[r].empty())
       return refused(peer_failed("set '{}', {} at step {}: rank {} cannot: {}", name, topic,
-                                 step.index, ranks_[r], texts[r]));
+                                 step.index, group_.ranks()[r], texts[r]));
   return {};
 }
 
@@ -212,7 +212,7 @@ Status Set::compare_replicated() {
   if (every == 0 || step.index % every != 0) return {};
   return services_.control.agree(
       fmt::format("replicated state of set {} at step {}", name, step.index),
-      hash_text(works_->states().hash_replicated()), ranks_, meeting_us_);
+      hash_text(works_->states().hash_replicated()), group_.ranks(), meeting_us_);
 }
 
 // Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
@@ -228,7 +228,7 @@ Status Set::observe() {
   for (double number : measured_.to_numbers()) writer.put(number);
   PENSTOCK_ASSIGN(auto texts, services_.control.gather(
                                   fmt::format("times of set {} at step {}", name, step.index), mine,
-                                  ranks_, meeting_us_));
+                                  group_.ranks(), meeting_us_));
   std::vector<std::vector<double>> ranks;
   for (const std::string& text : texts) {
     if (text.size() != mine.size())
@@ -263,11 +263,11 @@ Status Set::observe() {
                                                                    : "keep";
   PENSTOCK_ASSIGN(auto verdicts, services_.control.gather(
                                      fmt::format("verdict of set {} at step {}", name, step.index),
-                                     verdict, ranks_, meeting_us_));
+                                     verdict, group_.ranks(), meeting_us_));
   PENSTOCK_TRY(refused(status));
   if (verdicts.front() == "error")
     return refused(peer_failed("set '{}': the scheduler of rank {} failed; its error says why", name,
-                       ranks_.front()));
+                       group_.ranks().front()));
   measured_.begin(gradients_.size(), works_->phase(0).size());
   if (verdicts.front() != "plan") return {};
   if (links_.empty()) PENSTOCK_TRY(measure_links());

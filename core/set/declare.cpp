@@ -5,9 +5,7 @@
 #include "core/plugin/c_struct.hpp"
 #include "core/set/set.hpp"
 
-#include <algorithm>
 #include <map>
-#include <numeric>
 
 namespace penstock {
 
@@ -25,10 +23,13 @@ Status Set::make(const penstock_set_declaration& declaration) {
   const auto in_set = [&](const Status& status) {
     return status.with_context(fmt::format("set '{}'", name));
   };
+  name = view(declaration.name);
+  if (name.empty()) return invalid_argument("a set needs a name");
+  Result<Group> group = services_.world.subset({declaration.ranks, declaration.n_ranks});
+  PENSTOCK_TRY(in_set(group.status()));
+  group_ = std::move(group.value());
   const Status declared = declare(declaration);
-  if (!declared.ok() && !ranks_.empty())
-    return services_.control.refuse("set " + name, declared, ranks_);
-  PENSTOCK_TRY(declared);
+  if (!declared.ok()) return services_.control.refuse("set " + name, declared, group_.ranks());
   activity_ = services_.activity.add_set(name);
   PENSTOCK_TRY(in_set(agree_on_declaration()));
   PENSTOCK_TRY(in_set(open_channels()));
@@ -48,14 +49,12 @@ Status Set::make(const penstock_set_declaration& declaration) {
 // What one rank found wrong by itself, the others would never hear of.
 Status Set::share_outcome(std::string_view stage, const Status& mine) {
   const std::string topic = fmt::format("{} of set {}", stage, name);
-  if (!mine.ok()) return services_.control.refuse(topic, mine, ranks_);
-  return services_.control.gather(topic, "", ranks_, meeting_us_).status();
+  if (!mine.ok()) return services_.control.refuse(topic, mine, group_.ranks());
+  return services_.control.gather(topic, "", group_.ranks(), meeting_us_).status();
 }
 
 Status Set::declare(const penstock_set_declaration& declaration) {
   meeting_us_ = services_.limits.meeting_us;
-  name = view(declaration.name);
-  if (name.empty()) return invalid_argument("a set needs a name");
   frontend_flags_ = declaration.flags;
   const auto scheme = view(declaration.scheme);
   if (scheme.empty()) {
@@ -67,20 +66,8 @@ Status Set::declare(const penstock_set_declaration& declaration) {
         config_, load_config_text(scheme, fmt::format("scheme of set '{}'", name), "/", options));
     PENSTOCK_TRY(check_config(config_, services_.registry));
   }
-  for (uint64_t i = 0; i < declaration.n_ranks; ++i) ranks_.push_back(declaration.ranks[i]);
-  if (ranks_.empty()) {
-    ranks_.resize(services_.world.size);
-    std::iota(ranks_.begin(), ranks_.end(), 0u);
-  }
-  if (!std::is_sorted(ranks_.begin(), ranks_.end()) || ranks_.back() >= services_.world.size)
-    return invalid_argument("the ranks of set '{}' must be ascending and below {}", name,
-                            services_.world.size);
-  const auto me = std::find(ranks_.begin(), ranks_.end(), services_.world.rank);
-  if (me == ranks_.end())
-    return invalid_argument("rank {} makes set '{}' but is not one of its ranks",
-                            services_.world.rank, name);
-  rank = static_cast<uint32_t>(me - ranks_.begin());
-  world = static_cast<uint32_t>(ranks_.size());
+  rank = group_.rank();
+  world = group_.size();
 
   PENSTOCK_TRY(declare_gradients(declaration));
   communication = &services_.communication;
@@ -141,7 +128,7 @@ Status Set::agree_on_declaration() {
   }
   text += fmt::format("frontend flags {:#x}\n", frontend_flags_);
   PENSTOCK_ASSIGN(std::string scheme, agreement_text(config_, services_.registry));
-  return services_.control.agree("set " + name, text + scheme, ranks_, meeting_us_);
+  return services_.control.agree("set " + name, text + scheme, group_.ranks(), meeting_us_);
 }
 
 }  // namespace penstock

@@ -15,7 +15,7 @@ Status Set::open_channels() {
   const Scheme scheme = config_.at_step(0);
   CollectiveInstance& transport = services_.transport;
   PENSTOCK_TRY(check_opened(scheme, transport, services_.registry));
-  PENSTOCK_ASSIGN(channel, services_.run.open_channel("set " + name, ranks_, transport, nullptr));
+  PENSTOCK_ASSIGN(channel, services_.run.open_channel("set " + name, group_, transport, nullptr));
   open_channels_.push_back(channel);
   if (scheme.transport.empty()) {
     if (scheme.collective != transport.name())
@@ -31,10 +31,10 @@ Status Set::open_channels() {
   composite_name = scheme.collective;
   transport_name = scheme.transport;
   PENSTOCK_ASSIGN(Channel * base,
-                  services_.run.open_channel("set " + name + " base", ranks_, transport, nullptr));
+                  services_.run.open_channel("set " + name + " base", group_, transport, nullptr));
   open_channels_.push_back(base);
   PENSTOCK_ASSIGN(composite, services_.run.open_channel("set " + name + " " + scheme.collective,
-                                                        ranks_, *composite_, base));
+                                                        group_, *composite_, base));
   open_channels_.push_back(composite);
   return {};
 }
@@ -146,12 +146,12 @@ Result<Plan> Set::agree_on_plan(const Fitting& fitting) {
   // An empty text tells the others that rank 0 could not plan.
   PENSTOCK_ASSIGN(auto texts, services_.control.gather(
                                   fmt::format("plan of set {} at step {}", name, step.index), mine,
-                                  ranks_, meeting_us_));
+                                  group_.ranks(), meeting_us_));
   // What follows comes out alike on all ranks.
   PENSTOCK_TRY(refused(status));
   if (texts.front().empty())
     return refused(peer_failed("set '{}': rank {} could not make a plan; its error says why", name,
-                               ranks_.front()));
+                               group_.ranks().front()));
   Result<Plan> plan = plan_from_bytes(texts.front());
   PENSTOCK_TRY(refused(plan.status()));
   PENSTOCK_TRY(
@@ -169,11 +169,11 @@ Status Set::agree_on_needs(const Result<std::unique_ptr<Works>>& works) {
   const std::string topic = fmt::format("needs of set {} at step {}", name, step.index);
   // The texts are long and nearly always equal, so a hash goes first.
   auto hashes =
-      services_.control.gather(topic + ", hashed", hash_text(hash64(text)), ranks_, meeting_us_);
+      services_.control.gather(topic + ", hashed", hash_text(hash64(text)), group_.ranks(), meeting_us_);
   const auto is_mine = [&](const std::string& hash) { return hash == hash_text(hash64(text)); };
   Status agreed = hashes.status();
   if (hashes.ok() && !std::all_of(hashes->begin(), hashes->end(), is_mine))
-    agreed = services_.control.agree(topic, text, ranks_, meeting_us_);
+    agreed = services_.control.agree(topic, text, group_.ranks(), meeting_us_);
   const bool all_know = agreed.ok() || agreed.code() == Code::mismatch;
   if (!works.ok()) agreed = works.status();
   return all_know ? refused(agreed) : agreed;

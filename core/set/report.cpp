@@ -7,8 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <set>
-
 namespace penstock {
 namespace {
 
@@ -101,7 +99,6 @@ void Set::say_plan() {
   if (rank != 0 || !services_.log.shows(LogLevel::info)) return;
   size_t n_buckets = 0;
   for (const auto& phase : works_->phases()) n_buckets += phase.size();
-  const std::set<uint32_t> hosts(channel->hosts.begin(), channel->hosts.end());
   const StageTraffic planned = planned_traffic();
   const Scheme& scheme = works_->fitting().scheme();
   std::string collective = scheme.collective;
@@ -114,7 +111,7 @@ void Set::say_plan() {
           "{}{}, without compression {} ({})",
           name, config_.origin().empty() ? "no configuration file, the defaults" : config_.origin(),
           scheme.compressor, scheme.memory, collective, scheme.scheduler,
-          route_name(scheme.route), world, hosts.size(), gradients_.size(),
+          route_name(scheme.route), world, group_.n_hosts(), gradients_.size(),
           bytes_text(planned.gradient_bytes), n_buckets,
           works_->plan().explanation.empty() ? "" : fmt::format(" ({})", fmt::join(works_->plan().explanation, "; ")),
           planned.bytes.open    ? "what the data ask for, planned "
@@ -148,7 +145,7 @@ void Set::say_end() {
   std::string slowest;
   if (waited.size() == world && world > 1)
     slowest = fmt::format("; slowest is rank {}, which waited {}",
-                          ranks_[size_t(least - waited.begin())], share(*least, 1));
+                          group_.ranks()[size_t(least - waited.begin())], share(*least, 1));
   services_.log.write(
       LogLevel::info, "set",
       fmt::format("set '{}' ended after {} steps: rank 0 sent {}, without compression {} ({}), and "
@@ -169,7 +166,7 @@ void Set::warn_of_nonfinite() {
           "set '{}': gradient '{}' of rank {} is not finite (NaN or infinite) in step {}, so "
           "the result is NaN on every rank{}; further steps are counted in the report, as "
           "nonfinite_steps",
-          name, gradients_[index]->name, ranks_[rank], step.index,
+          name, gradients_[index]->name, group_.ranks()[rank], step.index,
           step.grad_scale > 1
               ? fmt::format(" (with a loss scale of {:g}: usual while the scale is being found)",
                             step.grad_scale)

@@ -39,10 +39,9 @@ struct Services {
   struct Run {
     // [any] Gives the run up for a failure of this rank: the others are told.
     virtual void give_up(const Status& reason) = 0;
-    // [control] A channel for a group of world ranks. `what` is equal on all members and unique in
+    // [control] A channel for a group. `what` is equal on all members and unique in
     // the run.
-    virtual Result<Channel*> open_channel(const std::string& what,
-                                          const std::vector<uint32_t>& ranks,
+    virtual Result<Channel*> open_channel(const std::string& what, const Group& group,
                                           CollectiveInstance& collective, Channel* base) = 0;
     // [control] False when the engine or the transport is in a call that does not come back.
     virtual bool answers() = 0;
@@ -65,7 +64,7 @@ struct Services {
   Control& control;
   Engine& engine;
   CollectiveInstance& transport;
-  const penstock_world& world;
+  const Group& world;
   penstock_topology topology{};
   TimeLimits limits;
 

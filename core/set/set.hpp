@@ -148,7 +148,7 @@ class Set final : public SetContext, public AbortListener {
 
   const Services services_;
   std::vector<std::unique_ptr<Gradient>> gradients_;
-  std::vector<uint32_t> ranks_;  // world ranks
+  Group group_;
   std::shared_ptr<Activity::Steps> activity_;
   uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
   uint32_t frontend_flags_ = 0;

@@ -4,6 +4,7 @@
 
 #include "core/bucket/calls.hpp"
 #include "core/bucket/engine.hpp"
+#include "core/tensor/check.hpp"
 
 #include <algorithm>
 
@@ -25,25 +26,15 @@ Status Set::usable() {
 // ---- gradients ----
 
 Status Set::check_ready(const Gradient& gradient, const penstock_tensor& tensor) const {
-  if (tensor.device_type != PENSTOCK_DEVICE_CPU)
-    return unimplemented(
-        "gradient '{}' lies on device type {}; this version moves gradients on the CPU",
-        gradient.name, tensor.device_type);
+  const Status fault = storage_fault(tensor);
+  if (!fault.ok())
+    return Status(fault.code(), fmt::format("gradient '{}' {}", gradient.name, fault.message()));
   if (tensor.dtype != gradient.dtype)
     return invalid_argument("gradient '{}' is {}, but was declared as {}", gradient.name,
                             dtype_name(tensor.dtype), dtype_name(gradient.dtype));
   if (tensor.numel != gradient.numel)
     return invalid_argument("gradient '{}' has {} elements, but was declared with {}",
                             gradient.name, tensor.numel, gradient.numel);
-  if (tensor.data == nullptr && tensor.numel != 0)
-    return invalid_argument("gradient '{}' has no storage", gradient.name);
-  int64_t expected = 1;
-  for (uint64_t d = tensor.n_dims; tensor.strides != nullptr && d-- > 0;) {
-    if (tensor.shape[d] != 1 && tensor.strides[d] != expected)
-      return invalid_argument("gradient '{}' is not contiguous: give a contiguous copy",
-                              gradient.name);
-    expected *= tensor.shape[d];
-  }
   return {};
 }
 

@@ -63,7 +63,7 @@ Set::~Set() {
 void Set::wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over) {
   const uint64_t index = step.index;
   lock.unlock();
-  const uint64_t wait = services_.control.step_wait(name, index, ranks_,
+  const uint64_t wait = services_.control.step_wait(name, index, group_.ranks(),
                                                     [&run = services_.run](const Status& reason) {
                                                       if (!reason.ok()) run.give_up(reason);
                                                     });

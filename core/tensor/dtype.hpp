@@ -1,38 +1,33 @@
-// Sizes of element types. Their names are in core/config.
+// Element types: their sizes, which are the SDK's, and the names by which files and messages know
+// them.
 #pragma once
 
-#include <penstock/base.h>
+#include <penstock/views.hpp>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace penstock {
 
-// Bytes per element; 0 for a number that is no dtype.
-constexpr uint64_t dtype_bytes(uint32_t dtype) {
-  switch (dtype) {
-    case PENSTOCK_FLOAT64:
-    case PENSTOCK_INT64:
-    case PENSTOCK_UINT64:
-      return 8;
-    case PENSTOCK_FLOAT32:
-    case PENSTOCK_INT32:
-    case PENSTOCK_UINT32:
-      return 4;
-    case PENSTOCK_FLOAT16:
-    case PENSTOCK_BFLOAT16:
-    case PENSTOCK_INT16:
-    case PENSTOCK_UINT16:
-      return 2;
-    case PENSTOCK_INT8:
-    case PENSTOCK_UINT8:
-    case PENSTOCK_BOOL:
-      return 1;
-    default:
-      return 0;
-  }
-}
+using sdk::dtype_bytes;  // 0 for a number that is no dtype
 
 constexpr bool is_floating(uint32_t dtype) {
   return dtype == PENSTOCK_FLOAT32 || dtype == PENSTOCK_FLOAT16 || dtype == PENSTOCK_BFLOAT16 ||
          dtype == PENSTOCK_FLOAT64;
+}
+
+constexpr std::array<std::string_view, 14> kDtypeNames = {
+    "unknown", "float32", "float16", "bfloat16", "float64", "int8",   "uint8",
+    "int16",   "uint16",  "int32",   "uint32",   "int64",   "uint64", "bool"};
+
+// "float32", ...; "unknown" for a number that is no dtype. The reverse gives 0 for an unknown name.
+constexpr std::string_view dtype_name(uint32_t dtype) {
+  return kDtypeNames[dtype < kDtypeNames.size() ? dtype : 0];
+}
+constexpr uint32_t dtype_from_name(std::string_view name) {
+  const auto found = std::find(kDtypeNames.begin() + 1, kDtypeNames.end(), name);
+  return found == kDtypeNames.end() ? 0 : static_cast<uint32_t>(found - kDtypeNames.begin());
 }
 
 }  // namespace penstock

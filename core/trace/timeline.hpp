@@ -5,11 +5,11 @@
 // file as the run goes. All functions may be called from any thread.
 #pragma once
 
+#include "core/base/clock.hpp"
 #include "core/base/status.hpp"
 #include "core/trace/timeline_file.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -19,12 +19,6 @@
 #include <vector>
 
 namespace penstock {
-
-// Microseconds on the steady clock.
-inline uint64_t now_us() {
-  using namespace std::chrono;
-  return uint64_t(duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count());
-}
 
 // One span of a trace.
 struct Span {

@@ -28,7 +28,7 @@ INCLUDING = CODE - {".py"}
 
 # Order of the core's rooms: each may use itself and those before it.
 CORE_ROOMS = (
-    *("base", "config", "trace", "plugin", "tensor", "device", "state", "plan", "control", "comm", "operations"),
+    *("base", "tensor", "config", "trace", "plugin", "device", "state", "plan", "control", "comm", "operations"),
     *("fit", "bucket", "set", "runtime"),
 )
 
