@@ -2,19 +2,18 @@
 // other, which all ranks know from the step before.
 // Source: Zhang, Zhang, Shi, Chu, Li, "Evaluation and Optimization of Gradient Compression for
 // Distributed Deep Learning", ICDCS 2023. See README.md for where this differs and why.
-#include <kernels/alternating.hpp>
+#include <methods/low_rank.hpp>
 
 namespace sdk = penstock::sdk;
-namespace plugins = penstock::plugins;
 
 namespace {
 
-class AcpSgd : public plugins::AlternatingFactors {
+class AcpSgd : public sdk::AlternatingFactors {
  public:
   static inline const sdk::OptionList options{
       sdk::integer_option("rank", 4)
           .at_least(1)
-          .at_most(plugins::kMaxRank)
+          .at_most(sdk::kMaxRank)
           .summary("columns of the factors; at most the smaller side of the matrix"),
       sdk::real_option("minimum_compression_rate", 0)
           .at_least(0)

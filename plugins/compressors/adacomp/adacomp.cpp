@@ -2,9 +2,9 @@
 // the largest of the bin; all are sent as one magnitude with signs.
 // Source: Chen, Choi, Brand, Agrawal, Zhang, Gopalakrishnan, "AdaComp: Adaptive Residual Gradient
 // Compression for Data-Parallel Distributed Training", AAAI 2018.
-#include <kernels/agreed.hpp>
-#include <kernels/sign_mean.hpp>
-#include <kernels/steered_selection.hpp>
+#include <methods/agreed.hpp>
+#include <methods/sign_mean.hpp>
+#include <methods/steered_selection.hpp>
 
 #include "code.hpp"
 
@@ -32,7 +32,7 @@ class AdaComp {
   explicit AdaComp(const sdk::Options& values)
       : bin_length_(static_cast<uint64_t>(values.integer("bin_length"))),
         capacity_(values.real("capacity")),
-        path_(penstock::plugins::agreed_code_path("select")) {}
+        path_(penstock::sdk::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

@@ -2,8 +2,8 @@
 // for each sign.
 // Source: Dryden, Moon, Jacobs, Van Essen, "Communication Quantization for Data-Parallel Training
 // of Deep Neural Networks", MLHPC 2016.
-#include <kernels/sign_mean.hpp>
-#include <kernels/steered_selection.hpp>
+#include <methods/sign_mean.hpp>
+#include <methods/steered_selection.hpp>
 
 #include <array>
 

@@ -2,9 +2,9 @@
 // layer starves; optionally in turn with a selection over the whole, whose threshold may be reused.
 // Source: "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel DNN
 // Training", HPDC 2024. See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
-#include <kernels/sparse_values.hpp>
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/sparse_values.hpp>
 
 #include "axis.hpp"
 
@@ -88,7 +88,7 @@ class AdTopK {
         reuse_steps_(static_cast<uint64_t>(values.integer("reuse_steps"))),
         total_steps_(static_cast<uint64_t>(values.integer("total_steps"))),
         values_(values),
-        on_(penstock::plugins::agreed_execution("select")) {}
+        on_(penstock::sdk::agreed_execution("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

@@ -1,7 +1,7 @@
 // bfloat16 on the wire: float32 with its mantissa rounded to eight significant bits, summed on the
 // way.
 #include <kernels/convert.hpp>
-#include <kernels/half_cast.hpp>
+#include <methods/dense.hpp>
 
 namespace {
 
@@ -15,7 +15,7 @@ struct Bfloat16 {
     penstock::kernels::bfloat16s_to_floats(bits, target, count);
   }
 };
-using Bf16 = penstock::plugins::HalfCast<Bfloat16>;
+using Bf16 = penstock::sdk::HalfCast<Bfloat16>;
 
 }  // namespace
 

@@ -1,12 +1,12 @@
 // Deep Gradient Compression, the selection: a threshold from a sample, corrected if it misses, and
 // a second selection where too many pass. Momentum and clipping are in the memory of the same name.
 // Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
-#include <kernels/folded.hpp>
 #include <kernels/random_normal.hpp>
 #include <kernels/select.hpp>
-#include <kernels/sparse_values.hpp>
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/folded.hpp>
+#include <methods/sparse_values.hpp>
 
 #include <array>
 
@@ -55,7 +55,7 @@ class Dgc : public sdk::FoldingEncoder<Dgc> {
         max_rounds_(static_cast<uint64_t>(values.integer("max_rounds"))),
         resample_(values.boolean("resample")),
         values_(values),
-        path_(penstock::plugins::agreed_code_path("select")) {}
+        path_(penstock::sdk::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

@@ -1,6 +1,6 @@
 // Half precision on the wire: values are rounded to IEEE binary16 and summed on the way.
 #include <kernels/convert.hpp>
-#include <kernels/half_cast.hpp>
+#include <methods/dense.hpp>
 
 namespace {
 
@@ -14,7 +14,7 @@ struct Binary16 {
     penstock::kernels::halves_to_floats(bits, target, count);
   }
 };
-using Fp16 = penstock::plugins::HalfCast<Binary16>;
+using Fp16 = penstock::sdk::HalfCast<Binary16>;
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 // Gaussian-k: a threshold from a normal law fitted to the entries, corrected by what it selected.
 // Source: Shi, Chu, Cheung, See, "Understanding Top-k Sparsification in Distributed Deep Learning",
 // 2019.
-#include <kernels/steered_selection.hpp>
 #include <kernels/tail_quantile.hpp>
+#include <methods/steered_selection.hpp>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;

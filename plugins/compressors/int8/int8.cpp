@@ -4,8 +4,8 @@
 // README.md for where this differs and why.
 #include "codebook.hpp"
 
-#include <kernels/agreed.hpp>
-#include <kernels/gathered.hpp>
+#include <methods/agreed.hpp>
+#include <methods/dense.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -14,7 +14,6 @@
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
 namespace int8 = penstock::int8;
-namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -29,7 +28,7 @@ class Int8 {
 
   explicit Int8(const sdk::Options& values)
       : blocks_{static_cast<uint64_t>(values.integer("block"))},
-        on_(plugins::agreed_execution("int8")) {}
+        on_(sdk::agreed_execution("int8")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -64,7 +63,7 @@ class Int8 {
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_gathered(
+    sdk::decode_gathered(
         call, items, payloads,
         [this](const sdk::PayloadReader& payload, uint64_t numel) { check(payload, numel); },
         [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
@@ -88,7 +87,7 @@ class Int8 {
                             ", expected a finite one that is not negative");
   }
 
-  plugins::Buckets blocks_;
+  sdk::Buckets blocks_;
   kernels::Execution on_;
 };
 

@@ -4,10 +4,9 @@
 // Efficient Deep Learning", Middleware 2022. See README.md for where this differs and why.
 #include "levels.hpp"
 
-#include <kernels/agreed.hpp>
-#include <kernels/gathered.hpp>
 #include <kernels/pack_bits.hpp>
-#include <kernels/rounding_key.hpp>
+#include <methods/agreed.hpp>
+#include <methods/dense.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -16,7 +15,6 @@
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
 namespace maxmin = penstock::maxmin;
-namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -37,7 +35,7 @@ class MaxMin {
       : bits_(static_cast<unsigned>(values.integer("bits"))),
         blocks_{static_cast<uint64_t>(values.integer("block"))},
         stochastic_(values.choice("rounding") == "stochastic"),
-        on_(plugins::agreed_execution("maxmin")) {
+        on_(sdk::agreed_execution("maxmin")) {
     if (blocks_.size % 64 != 0)
       throw sdk::invalid_argument("maxmin: block is ", blocks_.size,
                                   ", expected a multiple of 64, such as ",
@@ -61,7 +59,7 @@ class MaxMin {
     const std::span<float> work = item.work();
     const std::span<uint64_t> words = payload.room<uint64_t>(kCodes);
     const std::span<float> scales = payload.room<float>(kScales);
-    const kernels::RandomKey key = plugins::rounding_key(call, item);
+    const kernels::RandomKey key = sdk::rounding_key(call, item);
     const auto encode_blocks = [&](uint32_t, uint64_t first, uint64_t last) {
       for (uint64_t b = first; b < last; ++b) {
         const std::span<float> of_block = blocks_.of(work, b);
@@ -80,7 +78,7 @@ class MaxMin {
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_gathered(
+    sdk::decode_gathered(
         call, items, payloads,
         [this](const sdk::PayloadReader& payload, uint64_t numel) { check(payload, numel); },
         [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
@@ -97,7 +95,7 @@ class MaxMin {
 
  private:
   enum Section : uint64_t { kCodes = 0, kScales = 1 };
-  static constexpr uint64_t kTile = plugins::kGatheredTile;  // stays in the first cache
+  static constexpr uint64_t kTile = sdk::kGatheredTile;  // stays in the first cache
 
   uint32_t n_steps() const { return (1u << bits_) - 1; }
 
@@ -126,7 +124,7 @@ class MaxMin {
   }
 
   unsigned bits_;
-  plugins::Buckets blocks_;
+  sdk::Buckets blocks_;
   bool stochastic_;
   kernels::Execution on_;
 };

@@ -2,24 +2,22 @@
 // it, so that a sign and an exponent, 8 bits, are all that is sent.
 // Source: Horvath, Ho, Horvath, Sahu, Canini, Richtarik, "Natural Compression for Distributed Deep
 // Learning", MSML 2022 (arXiv 1905.10988). See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/gathered.hpp>
-#include <kernels/rounding_key.hpp>
 #include <kernels/stochastic.hpp>
+#include <methods/agreed.hpp>
+#include <methods/dense.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 
 namespace {
 
 class Natural {
  public:
   static inline const sdk::OptionList options{};
-  explicit Natural(const sdk::Options&) : on_(plugins::agreed_execution("stochastic")) {}
+  explicit Natural(const sdk::Options&) : on_(sdk::agreed_execution("stochastic")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM;
@@ -37,7 +35,7 @@ class Natural {
     const std::span<float> work = item.work();
     const std::span<uint8_t> codes = payload.room<uint8_t>(kCodes);
     const std::span<uint8_t> bases = payload.room<uint8_t>(kBases);
-    const kernels::RandomKey key = plugins::rounding_key(call, item);
+    const kernels::RandomKey key = sdk::rounding_key(call, item);
     const auto encode_buckets = [&](uint32_t, uint64_t first, uint64_t last) {
       for (uint64_t b = first; b < last; ++b) {
         const uint64_t at = b * kBucket, count = std::min(kBucket, work.size() - at);
@@ -55,7 +53,7 @@ class Natural {
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_gathered(
+    sdk::decode_gathered(
         call, items, payloads, check,
         [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
           kernels::add_powers(payload.section<uint8_t>(kCodes).data() + at, tile.size(),
@@ -67,7 +65,7 @@ class Natural {
  private:
   enum Section : uint64_t { kCodes = 0, kBases = 1 };
   static constexpr uint64_t kBucket = 1024;  // elements that share a base
-  static_assert(kBucket == plugins::kGatheredTile, "a tile has one base");
+  static_assert(kBucket == sdk::kGatheredTile, "a tile has one base");
 
   static uint64_t n_buckets(uint64_t numel) { return (numel + kBucket - 1) / kBucket; }
 

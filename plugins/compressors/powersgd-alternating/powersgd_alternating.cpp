@@ -2,19 +2,18 @@
 // Half of Power-SGD's bytes, and one round instead of two.
 // Source: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for
 // Distributed Optimization", NeurIPS 2019, in the form of its authors' package. See README.md.
-#include <kernels/alternating.hpp>
+#include <methods/low_rank.hpp>
 
 namespace sdk = penstock::sdk;
-namespace plugins = penstock::plugins;
 
 namespace {
 
-class PowerSgdAlternating : public plugins::AlternatingFactors {
+class PowerSgdAlternating : public sdk::AlternatingFactors {
  public:
   static inline const sdk::OptionList options{
       sdk::integer_option("rank", 4)
           .at_least(1)
-          .at_most(plugins::kMaxRank)
+          .at_most(sdk::kMaxRank)
           .summary("columns of the factors; at most the smaller side of the matrix"),
       sdk::real_option("minimum_compression_rate", 2)
           .at_least(0)

@@ -2,12 +2,11 @@
 // found by one step of subspace iteration that starts from the Q of the step before. Source:
 // Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
 // Optimization", NeurIPS 2019. See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/factored.hpp>
+#include <methods/agreed.hpp>
+#include <methods/low_rank.hpp>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 namespace low_rank = penstock::kernels::low_rank;
 
 namespace {
@@ -21,7 +20,7 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
   static inline const sdk::OptionList options{
       sdk::integer_option("rank", 4)
           .at_least(1)
-          .at_most(plugins::kMaxRank)
+          .at_most(sdk::kMaxRank)
           .summary("columns of the factors; at most the smaller side of the matrix"),
       sdk::real_option("minimum_compression_rate", 2)
           .at_least(0)
@@ -34,7 +33,7 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
       : rule_{static_cast<uint64_t>(values.integer("rank")),
               values.real("minimum_compression_rate")},
         warm_start_(values.boolean("warm_start")),
-        on_(plugins::agreed_execution("low_rank")) {}
+        on_(sdk::agreed_execution("low_rank")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -43,13 +42,13 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t rank = rule_.rank_of(item);
-    if (rank == 0) return plugins::plan_dense(item, need);
+    if (rank == 0) return sdk::plan_dense(item, need);
     const uint64_t p = item.rows() * rank, q = item.cols() * rank;
     need.round(PENSTOCK_COMBINE_SUM).section(PENSTOCK_ROLE_FACTOR, PENSTOCK_FLOAT32, p).same_bits();
     need.round(PENSTOCK_COMBINE_SUM).section(PENSTOCK_ROLE_FACTOR, PENSTOCK_FLOAT32, q).same_bits();
     need.states.add("p", item.rows(), rank, PENSTOCK_STATE_REPLICATED);
     if (warm_start_) need.states.add("q", item.cols(), rank, PENSTOCK_STATE_REPLICATED);
-    need.scratch_bytes = plugins::FactorScratch::bytes(plugins::shape_of(item, rank));
+    need.scratch_bytes = sdk::FactorScratch::bytes(sdk::shape_of(item, rank));
   }
 
   // Products of tall, thin factors are bound by reading the matrix, so on the CPU equal shapes gain
@@ -59,7 +58,7 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
     const uint64_t rank = rule_.rank_of(item);
     const std::span<float> sent = payload.room<float>(0);
     if (rank == 0)
-      plugins::encode_dense(item, payload, on_.path, fold);
+      sdk::encode_dense(item, payload, on_.path, fold);
     else if (call.round == 0)
       encode_left(call, item, rank, sent, fold);
     else
@@ -70,12 +69,12 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i)  // all sizes before any state changes
-      plugins::summed_entries(payloads.at(i, 0), entries(call, items[i]));
+      sdk::summed_entries(payloads.at(i, 0), entries(call, items[i]));
     for (uint64_t i = 0; i < items.size(); ++i) {
       const sdk::PayloadReader payload = payloads.at(i, 0);
       const uint64_t rank = rule_.rank_of(items[i]);
       if (rank == 0)
-        plugins::decode_dense(items[i], payload);
+        sdk::decode_dense(items[i], payload);
       else if (call.round == 0)
         decode_left(call, items[i], rank, payload);
       else
@@ -95,12 +94,12 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
   // P_i = M_i Q
   void encode_left(const sdk::Call& call, const sdk::Item& item, uint64_t rank, std::span<float> p,
                    const kernels::Fold* fold) const {
-    const low_rank::Shape shape = plugins::shape_of(item, rank);
-    const plugins::FactorScratch scratch(call, shape);
+    const low_rank::Shape shape = sdk::shape_of(item, rank);
+    const sdk::FactorScratch scratch(call, shape);
     const float* q = scratch.factor();
     if (warm_start_)
-      q = plugins::factor_in_use(call, item, item.state(kRight), rank, kernels::kStreamRightFactor,
-                                 scratch, on_.path);
+      q = sdk::factor_in_use(call, item, item.state(kRight), rank, kernels::kStreamRightFactor,
+                             scratch, on_.path);
     else
       kernels::draw_factor(scratch.factor(), shape.cols, rank, fresh_right(call, item),
                            scratch.kernels(), on_.path);
@@ -112,8 +111,8 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
   // from the average gradient would then stay in its work for ever and grow like a random walk.
   void encode_right(const sdk::Call& call, const sdk::Item& item, uint64_t rank,
                     std::span<float> q) const {
-    const low_rank::Shape shape = plugins::shape_of(item, rank);
-    const plugins::FactorScratch scratch(call, shape);
+    const low_rank::Shape shape = sdk::shape_of(item, rank);
+    const sdk::FactorScratch scratch(call, shape);
     const float* const p = item.state(kLeft).data();
     low_rank::multiply_transposed(shape, item.work().data(), p, q.data(), scratch.kernels(), on_);
     if (item.keeps())
@@ -125,32 +124,32 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
   void decode_left(const sdk::Call& call, const sdk::Item& item, uint64_t rank,
                    const sdk::PayloadReader& payload) const {
     if ((call.flags & PENSTOCK_DECODE_OWN) != 0) {  // round 0 took nothing out of work
-      plugins::clear(item.out());
+      sdk::clear(item.out());
       return;
     }
     const std::span<float> p = item.state(kLeft);
-    const std::span<const float> sum = plugins::summed_entries(payload, p.size());
-    plugins::clear(p);
+    const std::span<const float> sum = sdk::summed_entries(payload, p.size());
+    sdk::clear(p);
     std::copy(sum.begin(), sum.end(), p.begin());
-    const plugins::FactorScratch scratch(call, plugins::shape_of(item, rank));
+    const sdk::FactorScratch scratch(call, sdk::shape_of(item, rank));
     low_rank::orthogonalise(p.data(), item.rows(), rank, scratch.kernels(), on_.path);
   }
 
   // out = P (sum_i Q_i)^T
   void decode_right(const sdk::Call& call, const sdk::Item& item, uint64_t rank,
                     const sdk::PayloadReader& payload) const {
-    const std::span<const float> sum = plugins::summed_entries(payload, item.cols() * rank);
+    const std::span<const float> sum = sdk::summed_entries(payload, item.cols() * rank);
     if (sum.empty()) {
-      plugins::clear(item.out());
+      sdk::clear(item.out());
       return;
     }
-    const low_rank::Shape shape = plugins::shape_of(item, rank);
-    const plugins::FactorScratch scratch(call, shape);
+    const low_rank::Shape shape = sdk::shape_of(item, rank);
+    const sdk::FactorScratch scratch(call, shape);
     low_rank::expand(shape, item.state(kLeft).data(), sum.data(), 1.0f, item.out().data(),
                      scratch.kernels(), on_);
     if (warm_start_ && (call.flags & PENSTOCK_DECODE_OWN) == 0)
-      plugins::keep_factor(call, item, sum, item.state(kRight), rank, kernels::kStreamRightFactor,
-                           scratch, on_.path);
+      sdk::keep_factor(call, item, sum, item.state(kRight), rank, kernels::kStreamRightFactor,
+                       scratch, on_.path);
   }
 
   static kernels::FactorSource fresh_right(const sdk::Call& call, const sdk::Item& item) {
@@ -158,7 +157,7 @@ class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
             kernels::stream_of_step(kernels::kStreamRightFactor, call.step->index)};
   }
 
-  plugins::FactorRule rule_;
+  sdk::FactorRule rule_;
   bool warm_start_;
   kernels::Execution on_;
 };

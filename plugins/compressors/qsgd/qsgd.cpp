@@ -2,12 +2,11 @@
 // and sent with 2 to 8 bits per element.
 // Source: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
 // Quantization and Encoding", NeurIPS 2017. See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/gathered.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/pack_bits.hpp>
-#include <kernels/rounding_key.hpp>
 #include <kernels/stochastic.hpp>
+#include <methods/agreed.hpp>
+#include <methods/dense.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -16,7 +15,6 @@
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -37,7 +35,7 @@ class Qsgd {
       : bits_(static_cast<unsigned>(values.integer("bits"))),
         buckets_{static_cast<uint64_t>(values.integer("bucket"))},
         euclidean_(values.choice("norm") == "l2"),
-        on_(plugins::agreed_execution("stochastic")) {
+        on_(sdk::agreed_execution("stochastic")) {
     if (buckets_.size % 64 != 0)
       throw sdk::invalid_argument("qsgd: bucket is ", buckets_.size,
                                   ", expected 0 or a multiple of 64; try ",
@@ -60,7 +58,7 @@ class Qsgd {
     const std::span<float> work = item.work();
     const std::span<uint64_t> words = payload.room<uint64_t>(kWords);
     const std::span<float> steps = payload.room<float>(kSteps);
-    const kernels::RandomKey key = plugins::rounding_key(call, item);
+    const kernels::RandomKey key = sdk::rounding_key(call, item);
     const auto encode_buckets = [&](uint32_t, uint64_t first, uint64_t last) {
       for (uint64_t b = first; b < last; ++b) {
         const std::span<float> bucket = buckets_.of(work, b);
@@ -82,7 +80,7 @@ class Qsgd {
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_gathered(
+    sdk::decode_gathered(
         call, items, payloads,
         [this](const sdk::PayloadReader& payload, uint64_t numel) { check(payload, numel); },
         [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
@@ -92,7 +90,7 @@ class Qsgd {
 
  private:
   enum Section : uint64_t { kWords = 0, kSteps = 1 };
-  static constexpr uint64_t kTile = plugins::kGatheredTile;
+  static constexpr uint64_t kTile = sdk::kGatheredTile;
 
   uint32_t levels() const { return (1u << (bits_ - 1)) - 1; }
   float step_of(std::span<const float> bucket) const {
@@ -131,7 +129,7 @@ class Qsgd {
   }
 
   unsigned bits_;
-  plugins::Buckets buckets_;
+  sdk::Buckets buckets_;
   bool euclidean_;
   kernels::Execution on_;
 };

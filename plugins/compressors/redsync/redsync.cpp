@@ -2,8 +2,8 @@
 // in fixed steps; with a quantised form that sends entries of one sign as positions and a mean.
 // Source: Fang, Fu, Yang, Hsieh, "RedSync: Reducing Synchronization Bandwidth for Distributed Deep
 // Learning Training System", Journal of Parallel and Distributed Computing 133, 2019.
-#include <kernels/sign_mean.hpp>
-#include <kernels/steered_selection.hpp>
+#include <methods/sign_mean.hpp>
+#include <methods/steered_selection.hpp>
 
 #include <array>
 

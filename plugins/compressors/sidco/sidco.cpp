@@ -3,7 +3,7 @@
 // Source: Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based Gradient
 // Compression Technique for Distributed Training Systems", MLSys 2021.
 #include <kernels/exceedances.hpp>
-#include <kernels/steered_selection.hpp>
+#include <methods/steered_selection.hpp>
 
 #include "fit.hpp"
 

@@ -4,16 +4,15 @@
 // SGD with Sketching", NeurIPS 2019. See README.md for where this differs and why.
 #include "count_sketch.hpp"
 
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
-#include <kernels/factored.hpp>
 #include <kernels/select.hpp>
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/low_rank.hpp>
 
 #include <cmath>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 namespace sketch = penstock::sketch;
 
 namespace {
@@ -35,7 +34,7 @@ class Sketch {
       : density_(values.real("density")),
         rows_(static_cast<uint64_t>(values.integer("rows"))),
         columns_per_entry_(values.real("columns_per_entry")),
-        path_(plugins::agreed_code_path("select")) {
+        path_(sdk::agreed_code_path("select")) {
     if (rows_ % 2 == 0)
       throw sdk::invalid_argument("rows is ", rows_,
                                   ", expected an odd number, which has a middle; try ", rows_ + 1);
@@ -50,7 +49,7 @@ class Sketch {
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
     sdk::check_indexable(item, "sketch", kMostEntries);
-    if (!sketched(n)) return plugins::plan_dense(item, need);
+    if (!sketched(n)) return sdk::plan_dense(item, need);
     need.round(PENSTOCK_COMBINE_SUM)
         .section(PENSTOCK_ROLE_OTHER, PENSTOCK_FLOAT32, shape_of(n).entries())
         .same_bits();  // all ranks must find the same entries
@@ -66,7 +65,7 @@ class Sketch {
       const bool is_sketched = sketched(items[i].numel());
       const std::span<float> room = payload.room<float>(0);
       if (!is_sketched)
-        plugins::encode_dense(items[i], payload, path_);
+        sdk::encode_dense(items[i], payload, path_);
       else if (call.round == 0)
         sketch::sketch(items[i].work().data(), items[i].numel(), shape_of(items[i].numel()),
                        hashes(call, items[i]), room.data(), path_);
@@ -79,10 +78,10 @@ class Sketch {
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i)  // all sizes before any state changes
-      plugins::summed_entries(payloads.at(i, 0), entries(call, items[i].numel()));
+      sdk::summed_entries(payloads.at(i, 0), entries(call, items[i].numel()));
     for (uint64_t i = 0; i < items.size(); ++i) {
       if (!sketched(items[i].numel()))
-        plugins::decode_dense(items[i], payloads.at(i, 0));
+        sdk::decode_dense(items[i], payloads.at(i, 0));
       else if (call.round == 0)
         choose(call, items[i], payloads.at(i, 0));
       else
@@ -117,12 +116,11 @@ class Sketch {
   void choose(const sdk::Call& call, const sdk::Item& item,
               const sdk::PayloadReader& payload) const {
     if ((call.flags & PENSTOCK_DECODE_OWN) != 0) return;
-    const std::span<const float> table =
-        plugins::summed_entries(payload, entries(call, item.numel()));
+    const std::span<const float> table = sdk::summed_entries(payload, entries(call, item.numel()));
     const uint64_t n = item.numel(), line = whole_lines(n * sizeof(float));
     const std::span<float> estimates = call.scratch<float>(n);
     if (table.empty())
-      plugins::clear(estimates);
+      sdk::clear(estimates);
     else
       sketch::estimate(table.data(), n, shape_of(n), hashes(call, item), estimates.data(), path_);
     kernels::select_largest(
@@ -143,9 +141,9 @@ class Sketch {
 
   static void decode_chosen(const sdk::Item& item, const sdk::PayloadReader& payload) {
     const std::span<const uint32_t> chosen = item.state<uint32_t>(0);
-    const std::span<const float> values = plugins::summed_entries(payload, chosen.size());
+    const std::span<const float> values = sdk::summed_entries(payload, chosen.size());
     const std::span<float> out = item.out();
-    plugins::clear(out);
+    sdk::clear(out);
     for (uint64_t j = 0; j < values.size(); ++j) out[chosen[j]] = values[j];
   }
 

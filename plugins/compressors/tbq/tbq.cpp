@@ -3,10 +3,10 @@
 // Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
 // Interspeech 2015; as in Bai et al., "Gradient Compression Supercharged High-Performance Data
 // Parallel DNN Training" (HiPress), SOSP 2021. See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/gathered.hpp>
 #include <kernels/on_code_path.hpp>
 #include <kernels/pack_bits.hpp>
+#include <methods/agreed.hpp>
+#include <methods/dense.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -15,7 +15,6 @@
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -60,7 +59,7 @@ class Tbq {
 
   explicit Tbq(const sdk::Options& values)
       : threshold_(static_cast<float>(values.real("threshold"))),
-        path_(plugins::agreed_code_path("tbq")) {}
+        path_(sdk::agreed_code_path("tbq")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -94,7 +93,7 @@ class Tbq {
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_gathered(
+    sdk::decode_gathered(
         call, items, payloads, check,
         [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
           uint8_t codes[kTile];
@@ -106,7 +105,7 @@ class Tbq {
 
  private:
   enum Section : uint64_t { kCodes = 0, kThreshold = 1 };
-  static constexpr uint64_t kTile = plugins::kGatheredTile;
+  static constexpr uint64_t kTile = sdk::kGatheredTile;
 
   static void check(const sdk::PayloadReader& payload, uint64_t numel) {
     const auto words = payload.section<uint64_t>(kCodes, kernels::packed_words(numel, kBits));

@@ -2,8 +2,8 @@
 // Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing",
 // Interspeech 2015; Sahu et al., "Rethinking Gradient Sparsification as Total Error Minimization",
 // NeurIPS 2021.
-#include <kernels/agreed.hpp>
-#include <kernels/steered_selection.hpp>
+#include <methods/agreed.hpp>
+#include <methods/steered_selection.hpp>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
@@ -27,7 +27,7 @@ class Threshold : public sdk::FoldingEncoder<Threshold> {
       : threshold_(values.real("threshold")),
         capacity_(values.real("capacity")),
         values_(values),
-        path_(penstock::plugins::agreed_code_path("select")) {}
+        path_(penstock::sdk::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

@@ -1,10 +1,10 @@
 // Top-k: sends the entries of largest magnitude; a memory keeps the rest.
 // Source: Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017.
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
-#include <kernels/folded.hpp>
 #include <kernels/select.hpp>
-#include <kernels/sparse_values.hpp>
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/folded.hpp>
+#include <methods/sparse_values.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,7 @@ class TopK {
       : density_(values.real("density")),
         across_bucket_(values.choice("scope") == "bucket"),
         values_(values),
-        path_(penstock::plugins::agreed_code_path("select")) {}
+        path_(penstock::sdk::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

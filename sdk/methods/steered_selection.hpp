@@ -7,12 +7,12 @@
 // is the rank's own: nothing that ranks share depends on it.
 #pragma once
 
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
-#include <kernels/folded.hpp>
 #include <kernels/select.hpp>
-#include <kernels/sparse_values.hpp>
 #include <kernels/statistics.hpp>
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/folded.hpp>
+#include <methods/sparse_values.hpp>
 
 #include <bit>
 #include <cmath>
@@ -115,14 +115,11 @@ class SteeredSelection {
       : method_(method),
         density_(options.real("density")),
         reuse_period_(static_cast<float>(options.integer("reuse_period"))),
-        path_(penstock::plugins::agreed_code_path("select")) {}
+        path_(agreed_code_path("select")) {}
 
   // A method that makes an estimate in every step.
   SteeredSelection(double density, std::string_view method)
-      : method_(method),
-        density_(density),
-        reuse_period_(1),
-        path_(penstock::plugins::agreed_code_path("select")) {}
+      : method_(method), density_(density), reuse_period_(1), path_(agreed_code_path("select")) {}
 
   double density() const { return density_; }
   kernels::CodePath path() const { return path_; }

@@ -8,17 +8,17 @@
 
 #include <string_view>
 
-namespace penstock::plugins {
+namespace penstock::sdk {
 
 // [any, in a plugin's constructor at the earliest] The instruction set for kernels of `family`.
 inline kernels::CodePath agreed_code_path(std::string_view family) {
-  const std::string_view name = sdk::code_path(family);
+  const std::string_view name = code_path(family);
   return family == "select" ? kernels::select_code_path(name) : kernels::code_path_named(name);
 }
 
 // [any, as above] The same with the host's workers, for kernels that share their work.
 inline kernels::Execution agreed_execution(std::string_view family) {
-  return {agreed_code_path(family), kernels::Workers(sdk::workers())};
+  return {agreed_code_path(family), kernels::Workers(workers())};
 }
 
-}  // namespace penstock::plugins
+}  // namespace penstock::sdk

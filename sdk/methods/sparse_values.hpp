@@ -3,49 +3,29 @@
 // What is taken out of `work` is what the receiver will add: the rounding error, and what a narrow
 // type cannot hold, stay in `work`, so no mass is lost. How a compressor uses it:
 //
-//   static inline const sdk::OptionList options{..., sdk::SparseValues::option()};
-//   explicit Method(const sdk::Options& values) : values_(values) {}
-//   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
+//   static inline const OptionList options{..., SparseValues::option()};
+//   explicit Method(const Options& values) : values_(values) {}
+//   void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
 //     values_.plan(need, capacity, exact);      // one gathered round: indices, values, the scale
 //   }
-//   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
+//   void encode(const Call& call, const Item& item, PayloadWriter& payload) {
 //     const uint64_t count = choose(item.work(), payload.room<uint32_t>(0));  // ascending indices
 //     values_.write(item, payload, count);      // reads work there, narrows, takes out of work
 //   }
-//   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
+//   void decode_add(const Call&, const Item& item, const PayloadReader& payload) {
 //     values_.add(payload, item.out());         // checks everything, then adds
 //   }
 //
 // Kernels that choose entries take a null `values` where only indices are wanted.
 #pragma once
 
+#include <kernels/narrow_values.hpp>
 #include <kernels/scatter.hpp>
 #include <penstock/compressor.hpp>
 #include <penstock/options.hpp>
 
 #include <algorithm>
 #include <cmath>
-
-namespace penstock::kernels {
-
-enum class ValueType { kFloat32, kFloat16, kBfloat16, kInt8 };
-
-// The scale of int8 values: the largest |value| over 127, so that it is hit exactly but for
-// rounding; 0 where all are zero (or the quotient is), and finite always. NaN counts as zero.
-// `largest` is the largest |value|. [any]
-float int8_scale(float largest) noexcept;
-
-// Rounds values[count] to nearest even in `type`, writes them to target[count] and puts back what
-// they stand for. Beyond the largest finite number of a type comes that number. int8: multiples of
-// `scale`, within 127; zeros for scale 0. Other types ignore `scale`. [any]
-void narrow_values(ValueType type, float* values, uint64_t count, void* target,
-                   float scale) noexcept;
-
-// source[count] in `type` -> values[count]. [any]
-void widen_values(ValueType type, const void* source, uint64_t count, float* values,
-                  float scale) noexcept;
-
-}  // namespace penstock::kernels
 
 namespace penstock::sdk {
 
