@@ -9,12 +9,8 @@
 
 #include <kernels/select.hpp>
 #include <kernels/statistics.hpp>
-#include <methods/agreed.hpp>
-#include <methods/density.hpp>
-#include <methods/folded.hpp>
-#include <methods/sparse_values.hpp>
+#include <methods/sparse.hpp>
 
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -46,19 +42,18 @@ struct Settled {
   bool hit;         // the number that passed was inside the band
 };
 
-// Chooses the entries of target.x with |x| >= threshold, after its fold where it still has one. If
-// fewer than band.least pass, or the threshold is not positive and finite, it is the band.target
-// largest instead; if more than band.most pass, the band.most largest. Zeros are never chosen;
-// between equal magnitudes the lower index goes.
-inline Settled select_near(kernels::SelectSegment& target, float threshold, const KeptBand& band,
-                           kernels::SelectScratch scratch, kernels::CodePath path) {
+// Chooses the entries of the only segment with |x| >= threshold, after its fold where it still has
+// one. If fewer than band.least pass, or the threshold is not positive and finite, it is the
+// band.target largest instead; if more than band.most pass, the band.most largest. Zeros are never
+// chosen; between equal magnitudes the lower index goes.
+inline Settled select_near(const Choice& from, float threshold, const KeptBand& band) {
+  kernels::SelectSegment& target = from.only();
   Settled settled{0, threshold, true};
   target.count = 0;
-  if (std::isfinite(threshold) && threshold > 0)
-    kernels::select_above(target, threshold, band.most, scratch, path);
+  if (std::isfinite(threshold) && threshold > 0) from.above(threshold, band.most);
   if (target.count < band.least) {
     settled.hit = false;
-    kernels::select_above(target, 0, band.target, scratch, path);
+    from.above(0, band.target);
   }
   settled.count = target.count;
   if (settled.count == 0) return {0, 0, false};
@@ -78,16 +73,6 @@ inline Settled select_near(kernels::SelectSegment& target, float threshold, cons
   return settled;
 }
 
-// The entries of an item's work that compete, and room for those that go in section 0 of its
-// payload.
-inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& payload,
-                                         const kernels::Fold* fold) {
-  kernels::SelectSegment target{item.work().data(), item.numel(), payload.room<uint32_t>(0).data(),
-                                nullptr};
-  target.fold = fold;
-  return target;
-}
-
 // What an estimate looks at first: does the fold where the target still has one.
 inline kernels::Statistics first_statistics(kernels::SelectSegment& target, kernels::CodePath path,
                                             kernels::StatisticsRequest request = {}) {
@@ -103,6 +88,54 @@ class SteeredSelection {
   static Option density_option(double value) {
     return sdk::density_option(value, "share of the entries that is sent, within a tenth");
   }
+
+  // An estimate serves for `reuse_period` steps.
+  explicit SteeredSelection(double density, int64_t reuse_period = 1)
+      : density_(density), reuse_period_(static_cast<float>(reuse_period)) {}
+
+  KeptBand band(uint64_t n) const { return kept_band(n, density_); }
+  double density() const { return density_; }
+
+  // Declares the state, with `n_learned` numbers of the method's own behind ours.
+  void plan(CompressorNeed& need, uint64_t n_learned) const {
+    need.states.add("threshold", 1, kOwnNumbers + n_learned, PENSTOCK_STATE_SOFT);
+  }
+
+  // Chooses entries of the only segment for a payload. `state` holds the numbers that plan
+  // declared.
+  //   float estimate(std::span<float> learned)              a fresh threshold, in units of x
+  //   void learn(std::span<float> learned, const Settled&)  after a fresh one
+  // Where the segment has a fold, the first sweep does it: that of the estimate, which takes the
+  // fold out of the segment, or that of the selection.
+  template <typename Estimate, typename Learn>
+  void choose(const Choice& from, const KeptBand& band, std::span<float> state, Estimate&& estimate,
+              Learn&& learn) const {
+    float& last = state[0];  // in true units; 0: none
+    float& age = state[1];   // steps since the last estimate
+    const std::span<float> learned = state.subspan(kOwnNumbers);
+    const auto scale = static_cast<float>(from.unit());
+    const bool reuse = last > 0 && age < reuse_period_;
+    const float threshold = reuse ? last * scale : estimate(learned);
+    const Settled settled = select_near(from, threshold * band.slack, band);
+    if (!reuse) learn(learned, settled);
+    last = settled.threshold / scale;
+    age = settled.hit ? (reuse ? age + 1 : 1) : reuse_period_;
+  }
+
+ private:
+  double density_;
+  float reuse_period_;
+};
+
+// A sparse method with the options density and reuse_period that makes an estimate by a fit:
+//   static constexpr uint64_t kLearned;  // numbers that it learns for a gradient
+//   struct Fit;                          // what learn wants to know of an estimate
+//   float estimate(const Choice& from, std::span<float> learned, Fit& fit) const;
+//   void learn(std::span<float> learned, const Fit& fit, const Settled& settled) const;
+template <typename Method>
+class SteeredCompressor : public SparseCompressor<Method> {
+ public:
+  static Option density_option(double value) { return SteeredSelection::density_option(value); }
   static Option reuse_option(int64_t steps) {
     return integer_option("reuse_period", steps)
         .at_least(1)
@@ -111,64 +144,48 @@ class SteeredSelection {
         .summary("a threshold is estimated in one step of so many and reused in the others");
   }
 
-  SteeredSelection(const Options& options, std::string_view method)
-      : method_(method),
-        density_(options.real("density")),
-        reuse_period_(static_cast<float>(options.integer("reuse_period"))),
-        path_(agreed_code_path("select")) {}
+  uint64_t most(uint64_t n) const { return method().band(n).most; }
+  KeptBand band(uint64_t n) const { return selection_.band(n); }
 
-  // A method that makes an estimate in every step.
-  SteeredSelection(double density, std::string_view method)
-      : method_(method), density_(density), reuse_period_(1), path_(agreed_code_path("select")) {}
-
-  double density() const { return density_; }
-  kernels::CodePath path() const { return path_; }
-
-  // Declares the state, with `n_learned` numbers of the method's own behind ours, and the scratch,
-  // with `own_bytes` of the method's own in front of ours. Throws INVALID_ARGUMENT for an item that
-  // 32 bits cannot number.
-  KeptBand plan(const Item& item, CompressorNeed& need, uint64_t n_learned,
-                uint64_t own_bytes = 0) const {
-    check_indexable(item, method_);
-    const uint64_t n = item.numel();
-    const KeptBand band = kept_band(n, density_);
-    need.states.add("threshold", 1, kOwnNumbers + n_learned, PENSTOCK_STATE_SOFT);
-    need.scratch_bytes = aligned(own_bytes) + kernels::select_scratch_bytes(n, band.most);
-    return band;
+  void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
+    SparseCompressor<Method>::plan(call, item, need);
+    selection_.plan(need, Method::kLearned);
+  }
+  void choose(const Choice& from) const {
+    choose_with(from, from.item.state(SteeredSelection::kState));
   }
 
-  // Chooses entries of target.x for a payload. `state` holds the numbers that plan declared.
-  //   float estimate(std::span<float> learned)              a fresh threshold, in units of x
-  //   void learn(std::span<float> learned, const Settled&)  after a fresh one
-  // Where the target has a fold, the first sweep does it: that of the estimate, which takes the
-  // fold out of the target, or that of the selection.
-  template <typename Estimate, typename Learn>
-  Settled choose(const Call& call, kernels::SelectSegment& target, double unit,
-                 const KeptBand& band, std::span<float> state, uint64_t own_bytes,
-                 Estimate&& estimate, Learn&& learn) const {
-    float& last = state[0];  // in true units; 0: none
-    float& age = state[1];   // steps since the last estimate
-    const std::span<float> learned = state.subspan(kOwnNumbers);
-    const kernels::SelectScratch scratch{
-        static_cast<char*>(call.exec->scratch) + aligned(own_bytes),
-        call.exec->scratch_bytes - aligned(own_bytes)};
-    const auto scale = static_cast<float>(unit);
-    const bool reuse = last > 0 && age < reuse_period_;
-    const float threshold = reuse ? last * scale : estimate(learned);
-    const Settled settled = select_near(target, threshold * band.slack, band, scratch, path_);
-    if (!reuse) learn(learned, settled);
-    last = settled.threshold / scale;
-    age = settled.hit ? (reuse ? age + 1 : 1) : reuse_period_;
-    return settled;
+ protected:
+  SteeredCompressor(const Options& values, std::string_view name)
+      : SparseCompressor<Method>(values, name),
+        selection_(values.real("density"), values.integer("reuse_period")) {}
+
+  double density() const { return selection_.density(); }
+
+  void choose_with(const Choice& from, std::span<float> state) const {
+    typename Method::Fit fit{};
+    selection_.choose(
+        from, method().band(from.only().n), state,
+        [&](std::span<float> learned) { return method().estimate(from, learned, fit); },
+        [&](std::span<float> learned, const Settled& settled) {
+          method().learn(learned, fit, settled);
+        });
+  }
+
+  // A fitted threshold times `correction`, the right one over the fitted one of an earlier step.
+  static float corrected(double fitted, float correction) {
+    return static_cast<float>(fitted * (correction > 0 ? correction : 1));
+  }
+  // Sets it. False where there is nothing to learn from.
+  static bool learn_correction(double fitted, const Settled& settled, float& correction) {
+    if (!(fitted > 0) || !(settled.threshold > 0)) return false;
+    correction = static_cast<float>(settled.threshold / fitted);
+    return true;
   }
 
  private:
-  static uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-  std::string_view method_;
-  double density_;
-  float reuse_period_;
-  kernels::CodePath path_;
+  const Method& method() const { return static_cast<const Method&>(*this); }
+  SteeredSelection selection_;
 };
 
 }  // namespace penstock::sdk
