@@ -40,6 +40,14 @@ struct Choice {
   void above(float threshold, uint64_t capacity) const {
     kernels::select_above(only(), threshold, capacity, scratch, path);
   }
+  // The smallest magnitude that was chosen from the only segment, which has chosen one.
+  float smallest() const {
+    const kernels::SelectSegment& from = only();
+    float smallest = std::fabs(from.x[from.indices[0]]);
+    for (uint64_t j = 1; j < from.count; ++j)
+      smallest = std::min(smallest, std::fabs(from.x[from.indices[j]]));
+    return smallest;
+  }
 };
 
 // The entries of an item's work, and room in section 0 of its payload for those that go.

@@ -1,22 +1,8 @@
 // Values of sparse payloads in four types: float32, float16, bfloat16, and int8 with one scale.
 //
 // What is taken out of `work` is what the receiver will add: the rounding error, and what a narrow
-// type cannot hold, stay in `work`, so no mass is lost. How a compressor uses it:
-//
-//   static inline const OptionList options{..., SparseValues::option()};
-//   explicit Method(const Options& values) : values_(values) {}
-//   void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
-//     values_.plan(need, capacity, exact);      // one gathered round: indices, values, the scale
-//   }
-//   void encode(const Call& call, const Item& item, PayloadWriter& payload) {
-//     const uint64_t count = choose(item.work(), payload.room<uint32_t>(0));  // ascending indices
-//     values_.write(item, payload, count);      // reads work there, narrows, takes out of work
-//   }
-//   void decode_add(const Call&, const Item& item, const PayloadReader& payload) {
-//     values_.add(payload, item.out());         // checks everything, then adds
-//   }
-//
-// Kernels that choose entries take a null `values` where only indices are wanted.
+// type cannot hold, stay in `work`, so no mass is lost. SparseCompressor (sparse.hpp) uses it thus:
+// plan a round, write the payload whose indices were chosen, add it up in decode.
 #pragma once
 
 #include <kernels/narrow_values.hpp>

@@ -58,9 +58,7 @@ inline Settled select_near(const Choice& from, float threshold, const KeptBand& 
   settled.count = target.count;
   if (settled.count == 0) return {0, 0, false};
   if (!settled.hit || settled.count == band.most) {  // the threshold says nothing about the number
-    float lowest = std::fabs(target.x[target.indices[0]]);
-    for (uint64_t j = 1; j < settled.count; ++j)
-      lowest = std::min(lowest, std::fabs(target.x[target.indices[j]]));
+    const float lowest = from.smallest();
     settled.hit = settled.hit && lowest < settled.threshold * 1.25f;
     settled.threshold = lowest;
   }

@@ -11,19 +11,13 @@ namespace {
 class AcpSgd : public sdk::AlternatingFactors {
  public:
   static inline const sdk::OptionList options{
-      sdk::integer_option("rank", 4)
-          .at_least(1)
-          .at_most(sdk::kMaxRank)
-          .summary("columns of the factors; at most the smaller side of the matrix"),
-      sdk::real_option("minimum_compression_rate", 0)
-          .at_least(0)
-          .summary("factor a gradient only where both factors together have this many times fewer "
-                   "elements; 0: every gradient of two or more dimensions")};
+      rank_option(),
+      rate_option(0,
+                  "factor a gradient only where both factors together have this many times fewer "
+                  "elements; 0: every gradient of two or more dimensions")};
 
   explicit AcpSgd(const sdk::Options& values)
-      : AlternatingFactors({static_cast<uint64_t>(values.integer("rank")),
-                            values.real("minimum_compression_rate")},
-                           First::kLeft) {}
+      : AlternatingFactors(values, values.real("minimum_compression_rate"), First::kLeft) {}
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ class AdaComp {
   explicit AdaComp(const sdk::Options& values)
       : bin_length_(static_cast<uint64_t>(values.integer("bin_length"))),
         capacity_(values.real("capacity")),
-        path_(penstock::sdk::agreed_code_path("select")) {}
+        path_(sdk::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

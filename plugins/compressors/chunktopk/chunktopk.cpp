@@ -32,7 +32,7 @@ class ChunkTopK {
       : density_(values.real("density")),
         chunk_(static_cast<uint64_t>(values.integer("chunk"))),
         values_(values),
-        path_(penstock::sdk::agreed_code_path("select")) {}
+        path_(sdk::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

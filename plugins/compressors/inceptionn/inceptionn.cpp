@@ -28,7 +28,7 @@ class Inceptionn {
 
   explicit Inceptionn(const sdk::Options& values)
       : rule_(static_cast<unsigned>(values.integer("bound_bits"))),
-        path_(penstock::sdk::agreed_code_path("inceptionn")) {}
+        path_(sdk::agreed_code_path("inceptionn")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

@@ -69,7 +69,7 @@ class RandomK {
       : density_(values.real("density")),
         unbiased_(values.boolean("unbiased")),
         values_(values),
-        path_(penstock::sdk::agreed_code_path("")) {}
+        path_(sdk::agreed_code_path("")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_RANDOM;

@@ -82,7 +82,7 @@ class Dgc {
         masking_(values.boolean("momentum_masking")),
         clipping_(clipping_named(values.choice("clipping"))),
         clip_(values.real("clip")),
-        path_(penstock::sdk::agreed_code_path("")) {}
+        path_(sdk::agreed_code_path("")) {}
 
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
             sdk::MemoryNeed& need) {

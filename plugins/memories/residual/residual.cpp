@@ -27,7 +27,7 @@ class Residual {
   explicit Residual(const sdk::Options& values)
       : beta_(values.real("beta")),
         gamma_(values.real("gamma")),
-        path_(penstock::sdk::agreed_code_path("")) {}
+        path_(sdk::agreed_code_path("")) {}
 
   // The residual is what is compressed: encode takes out what it sends, and the rest stays.
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
