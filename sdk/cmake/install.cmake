@@ -1,10 +1,11 @@
 # Installs the SDK alone: cmake --install BUILD --component sdk --prefix PREFIX
 #
 # What lands there is all that an outside project needs: the ABI's headers, the C++ layer, the kernels and the planning
-# model with their libraries, penstock_add_plugin() and the package that find_package(PenstockSDK) reads.
+# model with their libraries, the bases of method families, penstock_add_plugin() and the package that
+# find_package(PenstockSDK) reads.
 include(CMakePackageConfigHelpers)
 
-# Kernels and planning are included as <kernels/...> and <planning/...>. Their root is a folder of its own: were it
+# They are included as <kernels/...>, <methods/...> and <planning/...>. Their root is a folder of its own: were it
 # include/penstock, our memory.h would hide the system's <memory.h> from everyone who uses the SDK.
 set(sdk_extra_root ${CMAKE_INSTALL_INCLUDEDIR}/penstock/sdk)
 set(sdk_package ${CMAKE_INSTALL_LIBDIR}/cmake/PenstockSDK)
@@ -23,7 +24,7 @@ install(TARGETS ${sdk_targets} EXPORT PenstockSDKTargets
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 # Without what is behind them: code paths and test helpers are nobody's interface.
-foreach(part IN ITEMS kernels planning)
+foreach(part IN ITEMS kernels methods planning)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/${part} DESTINATION ${sdk_extra_root} COMPONENT sdk
     FILES_MATCHING PATTERN "*.hpp" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "element" EXCLUDE)
 endforeach()

@@ -2,7 +2,8 @@
 """Checks who includes whom, and how long files are.
 
     frontends -> core/include -> sdk/include <- plugins
-    core      -> sdk (include, kernels, wire, planning), and within core only rooms that come before
+    core      -> sdk (include, kernels, methods, planning), and within core only rooms that come before
+    sdk       -> include < kernels < methods; planning beside them, on include alone
     plugins   -> sdk and their own folder
     tools     -> core, sdk
     tests     -> anything; nothing includes tests but tests
@@ -31,6 +32,9 @@ CORE_ROOMS = (
     *("base", "tensor", "config", "trace", "plugin", "device", "state", "plan", "control", "comm", "operations"),
     *("fit", "bucket", "set", "runtime"),
 )
+
+# What each room of the SDK may include of the others, besides itself and sdk/include.
+SDK_ROOMS = {"kernels": (), "methods": ("kernels",), "planning": (), "template": ("kernels", "methods")}
 
 # Directories that the build hands to the compiler as include paths.
 INCLUDE_PATHS = ("", "sdk", "sdk/include", "core/include", "frontends/libtorch/include", "tests")
@@ -79,10 +83,13 @@ def allowed(source: str, target: str) -> str:
         return ""
     top = here.split("/")[0]
     if top == "sdk":
+        if not there.startswith("sdk/"):
+            return "the SDK includes nothing outside itself"
         if here == "sdk/include":
             return "sdk/include stands alone"
-        return "" if there.startswith("sdk/") else "the SDK includes nothing outside itself"
-    if there in ("sdk/kernels", "sdk/wire", "sdk/planning"):
+        usable = SDK_ROOMS.get(here.removeprefix("sdk/"), ())
+        return "" if there.removeprefix("sdk/") in usable else f"{here} does not use {there}"
+    if there in ("sdk/kernels", "sdk/methods", "sdk/planning"):
         return "" if top in ("core", "plugins", "tools") else f"{top} uses core/include only"
     if top == "plugins":
         return "a plugin includes the SDK and its own folder only"

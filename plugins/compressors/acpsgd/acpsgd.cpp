@@ -2,29 +2,22 @@
 // other, which all ranks know from the step before.
 // Source: Zhang, Zhang, Shi, Chu, Li, "Evaluation and Optimization of Gradient Compression for
 // Distributed Deep Learning", ICDCS 2023. See README.md for where this differs and why.
-#include <kernels/alternating.hpp>
+#include <methods/low_rank.hpp>
 
 namespace sdk = penstock::sdk;
-namespace plugins = penstock::plugins;
 
 namespace {
 
-class AcpSgd : public plugins::AlternatingFactors {
+class AcpSgd : public sdk::AlternatingFactors {
  public:
   static inline const sdk::OptionList options{
-      sdk::integer_option("rank", 4)
-          .at_least(1)
-          .at_most(plugins::kMaxRank)
-          .summary("columns of the factors; at most the smaller side of the matrix"),
-      sdk::real_option("minimum_compression_rate", 0)
-          .at_least(0)
-          .summary("factor a gradient only where both factors together have this many times fewer "
-                   "elements; 0: every gradient of two or more dimensions")};
+      rank_option(),
+      rate_option(0,
+                  "factor a gradient only where both factors together have this many times fewer "
+                  "elements; 0: every gradient of two or more dimensions")};
 
   explicit AcpSgd(const sdk::Options& values)
-      : AlternatingFactors({static_cast<uint64_t>(values.integer("rank")),
-                            values.real("minimum_compression_rate")},
-                           First::kLeft) {}
+      : AlternatingFactors(values, values.real("minimum_compression_rate"), First::kLeft) {}
 };
 
 }  // namespace

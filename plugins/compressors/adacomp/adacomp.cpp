@@ -2,9 +2,9 @@
 // the largest of the bin; all are sent as one magnitude with signs.
 // Source: Chen, Choi, Brand, Agrawal, Zhang, Gopalakrishnan, "AdaComp: Adaptive Residual Gradient
 // Compression for Data-Parallel Distributed Training", AAAI 2018.
-#include <kernels/agreed.hpp>
-#include <kernels/sign_mean.hpp>
-#include <kernels/steered_selection.hpp>
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/sign_mean.hpp>
 
 #include "code.hpp"
 
@@ -32,7 +32,7 @@ class AdaComp {
   explicit AdaComp(const sdk::Options& values)
       : bin_length_(static_cast<uint64_t>(values.integer("bin_length"))),
         capacity_(values.real("capacity")),
-        path_(penstock::plugins::agreed_code_path("select")) {}
+        path_(sdk::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -65,8 +65,6 @@ class AdaComp {
   }
 
   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    if (payload.kind() != PENSTOCK_PAYLOAD_CODED)
-      throw payload.error("is of kind ", payload.kind(), ", expected coded");
     const float scale = sdk::checked_means(payload, 1, 1)[0];
     narrow() ? read<uint8_t>(payload, scale, item.out())
              : read<uint16_t>(payload, scale, item.out());
@@ -80,8 +78,8 @@ class AdaComp {
 
   bool narrow() const { return bin_length_ <= adacomp::Code<uint8_t>::kMostBinLength; }
   uint64_t n_bins(uint64_t n) const { return (n + bin_length_ - 1) / bin_length_; }
-  uint64_t most(uint64_t n) const { return sdk::kept_band(n, capacity_).target; }
-  static uint64_t list_bytes(uint64_t n) { return (n * sizeof(uint32_t) + 63) / 64 * 64; }
+  uint64_t most(uint64_t n) const { return sdk::kept_count(n, capacity_); }
+  static uint64_t list_bytes(uint64_t n) { return sdk::whole_lines(n * sizeof(uint32_t)); }
 
   // With G = work and g the gradient: all i with |G + g| at least the largest |G| of the bin. G
   // holds g already, so an entry passes that one more such gradient would lift above all of
@@ -116,10 +114,8 @@ class AdaComp {
     const std::span<float> values = call.scratch<float>(chosen.size(), bytes);
     const std::span<uint32_t> places = call.scratch<uint32_t>(wanted, 2 * bytes);
     for (uint64_t j = 0; j < chosen.size(); ++j) values[j] = work[chosen[j]];
-    kernels::select_largest(
-        values.data(), values.size(), wanted, places.data(), nullptr,
-        {static_cast<char*>(call.exec->scratch) + 3 * bytes, call.exec->scratch_bytes - 3 * bytes},
-        path_);
+    kernels::select_largest(values.data(), values.size(), wanted, places.data(), nullptr,
+                            sdk::select_scratch(call, 3 * bytes), path_);
     for (uint64_t j = 0; j < wanted; ++j) chosen[j] = chosen[places[j]];
     return wanted;
   }

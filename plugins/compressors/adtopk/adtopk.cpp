@@ -2,9 +2,7 @@
 // layer starves; optionally in turn with a selection over the whole, whose threshold may be reused.
 // Source: "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel DNN
 // Training", HPDC 2024. See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
-#include <kernels/sparse_values.hpp>
+#include <methods/sparse.hpp>
 
 #include "axis.hpp"
 
@@ -57,7 +55,7 @@ struct Reuse {
   }
 };
 
-class AdTopK {
+class AdTopK : public sdk::SparseCompressor<AdTopK> {
  public:
   static inline const sdk::OptionList options{
       sdk::density_option(
@@ -79,16 +77,16 @@ class AdTopK {
           .unit("steps")
           .summary("threshold: length of the training; in its last quarter gradients with a "
                    "settled threshold go row by row in every step. 0: unknown, never"),
-      sdk::SparseValues::option()};
+      value_type_option()};
 
   explicit AdTopK(const sdk::Options& values)
-      : density_(values.real("density")),
+      : SparseCompressor(values, "adtopk"),
+        density_(values.real("density")),
         mode_(mode_named(values.choice("mode"))),
         warm_up_steps_(static_cast<uint64_t>(values.integer("warm_up_steps"))),
         reuse_steps_(static_cast<uint64_t>(values.integer("reuse_steps"))),
         total_steps_(static_cast<uint64_t>(values.integer("total_steps"))),
-        values_(values),
-        on_(penstock::plugins::agreed_execution("select")) {}
+        on_(sdk::agreed_execution("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
@@ -96,37 +94,26 @@ class AdTopK {
 
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
-    sdk::check_indexable(item, "adtopk");
+    sdk::check_indexable(item, name());
     const adtopk::Axis axis = adtopk::axis_of(item.c(), density_);
     const uint64_t whole = whole_capacity(axis, n);
     const bool by_rows = selects_rows(call.phase);
-    values_.plan(need, by_rows ? axis.chosen() : whole, by_rows || mode_ != Mode::kThreshold);
+    values().plan(need, by_rows ? axis.chosen() : whole, by_rows || mode_ != Mode::kThreshold);
     need.period = mode_ == Mode::kPlain ? 1 : 2;
     if (mode_ == Mode::kThreshold) need.states.add("reuse", Reuse::kFloats, 1, PENSTOCK_STATE_SOFT);
     need.scratch_bytes = std::max(adtopk::AxisScratch(axis, on_.workers).bytes(),
                                   kernels::select_scratch_bytes(n, whole));
   }
 
-  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
-    const adtopk::Axis axis = adtopk::axis_of(item.c(), density_);
-    uint32_t* const indices = payload.room<uint32_t>(0).data();
-    uint64_t count = 0;
-    if (item.numel() == 0) {
-    } else if (selects_rows(call.step->phase)) {
-      count = choose_by_rows(call, item, axis, indices);
-    } else if (mode_ == Mode::kInterleaved) {
-      count = choose_exactly(call, item, indices);
-    } else {
-      Reuse reuse = Reuse::load(item.state(0));
-      count = choose_by_threshold(call, item, axis, reuse, indices);
-      reuse.store(item.state(0));
-    }
-    values_.write(item, payload, count);
-  }
+  uint64_t most(uint64_t n) const { return adtopk::kept_of(n, density_); }
 
-  // Duplicates of several ranks add up; the core divides by their number.
-  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    values_.add(payload, item.out());
+  void choose(const sdk::Choice& from) const {
+    if (from.only().n == 0) return;
+    if (selects_rows(from.call.step->phase)) return choose_by_rows(from);
+    if (mode_ == Mode::kInterleaved) return from.largest(from.most);
+    Reuse reuse = Reuse::load(from.item.state(0));
+    choose_by_threshold(from, reuse);
+    reuse.store(from.item.state(0));
   }
 
  private:
@@ -136,64 +123,39 @@ class AdTopK {
   // Room of a selection over the whole: a reused threshold may let a tenth more pass, and late in
   // the training a row-by-row selection may take its place.
   uint64_t whole_capacity(const adtopk::Axis& axis, uint64_t n) const {
-    const uint64_t k = whole_kept(n);
-    if (mode_ != Mode::kThreshold) return k;
+    if (mode_ != Mode::kThreshold) return most(n);
     return std::max(most_passing(n), total_steps_ > 0 ? axis.chosen() : 0);
   }
-  uint64_t whole_kept(uint64_t n) const { return n == 0 ? 0 : adtopk::kept_of(n, density_); }
-  uint64_t most_passing(uint64_t n) const {
-    const uint64_t k = whole_kept(n);
-    return std::min(n, k + k / 10);
-  }
+  uint64_t most_passing(uint64_t n) const { return std::min(n, most(n) + most(n) / 10); }
 
-  static kernels::SelectScratch scratch(const sdk::Call& call) {
-    return {call.exec->scratch, call.exec->scratch_bytes};
-  }
-
-  uint64_t choose_by_rows(const sdk::Call& call, const sdk::Item& item, const adtopk::Axis& axis,
-                          uint32_t* indices) const {
-    adtopk::select_along(axis, item.work().data(), indices, static_cast<char*>(call.exec->scratch),
+  void choose_by_rows(const sdk::Choice& from) const {
+    const adtopk::Axis axis = adtopk::axis_of(from.item.c(), density_);
+    kernels::SelectSegment& target = from.only();
+    adtopk::select_along(axis, target.x, target.indices, static_cast<char*>(from.scratch.data),
                          on_);
-    return axis.chosen();
+    target.count = axis.chosen();
   }
 
-  uint64_t choose_exactly(const sdk::Call& call, const sdk::Item& item, uint32_t* indices) const {
-    const std::span<const float> work = item.work();
-    const uint64_t k = whole_kept(work.size());
-    kernels::select_largest(work.data(), work.size(), k, indices, nullptr, scratch(call), on_.path);
-    return k;
-  }
-
-  static float smallest_of(std::span<const float> work, const uint32_t* indices, uint64_t count) {
-    float smallest = std::fabs(work[indices[0]]);
-    for (uint64_t j = 1; j < count; ++j) smallest = std::min(smallest, std::fabs(work[indices[j]]));
-    return smallest;
-  }
-
-  uint64_t choose_by_threshold(const sdk::Call& call, const sdk::Item& item,
-                               const adtopk::Axis& axis, Reuse& reuse, uint32_t* indices) const {
-    const std::span<const float> work = item.work();
-    const auto unit = static_cast<float>(sdk::work_unit(call, item));
-    const uint64_t index = call.step->index;
+  void choose_by_threshold(const sdk::Choice& from, Reuse& reuse) const {
+    kernels::SelectSegment& target = from.only();
+    const auto unit = static_cast<float>(from.unit());
+    const uint64_t index = from.call.step->index;
     const bool late = total_steps_ > 0 && index > total_steps_ - total_steps_ / 4;
-    if (late && reuse.settled != 0) return choose_by_rows(call, item, axis, indices);
+    if (late && reuse.settled != 0) return choose_by_rows(from);
     reuse.age += 2;  // every other step comes here
     const bool fresh = index < warm_up_steps_ || reuse.interval == 0;
     if (!fresh && reuse.age < reuse.interval) {
-      const uint64_t count = kernels::select_above(work.data(), work.size(), reuse.threshold * unit,
-                                                   most_passing(work.size()), indices, nullptr,
-                                                   scratch(call), on_.path);
-      if (10 * count >= 9 * whole_kept(work.size())) return count;
+      from.above(reuse.threshold * unit, most_passing(target.n));
+      if (10 * target.count >= 9 * from.most) return;
     }
     const bool due = !fresh && reuse.age >= reuse.interval;
-    const uint64_t count = choose_exactly(call, item, indices);
-    const float smallest = smallest_of(work, indices, count) / unit;
+    from.largest(from.most);
+    const float smallest = from.smallest() / unit;
     if (fresh) reuse.interval = static_cast<float>(reuse_steps_);
     if (due)
       reuse.adapt(smallest);
     else
       reuse.found(smallest);  // too few passed: what was found says nothing about the interval
-    return count;
   }
 
   double density_;
@@ -201,7 +163,6 @@ class AdTopK {
   uint64_t warm_up_steps_;
   uint64_t reuse_steps_;
   uint64_t total_steps_;
-  sdk::SparseValues values_;
   kernels::Execution on_;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kernels/rows.hpp>
+#include <methods/agreed.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -44,13 +45,12 @@ inline Axis axis_of(const penstock_item& item, double density) {
 // Parts of the scratch of a selection along an axis, each aligned to 64 bytes.
 struct AxisScratch {
   AxisScratch(const Axis& axis, const penstock::kernels::Workers& workers) {
-    const auto aligned = [](uint64_t bytes) { return (bytes + 63) / 64 * 64; };
     const uint64_t rows = axis.lanes == 1 ? axis.blocks : axis.lanes;
     select = penstock::kernels::select_rows_scratch_bytes(axis.length,
                                                           workers.shares(rows, axis.length));
     if (axis.lanes == 1) return;
-    turned = aligned(axis.length * axis.lanes * sizeof(float));
-    marks = aligned((axis.length * axis.lanes + 63) / 64 * sizeof(uint64_t));
+    turned = penstock::sdk::whole_lines(axis.length * axis.lanes * sizeof(float));
+    marks = penstock::sdk::whole_lines((axis.length * axis.lanes + 63) / 64 * sizeof(uint64_t));
   }
   uint64_t bytes() const { return select + turned + marks; }
   uint64_t select = 0;

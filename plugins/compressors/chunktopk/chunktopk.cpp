@@ -1,11 +1,11 @@
 // Chunked top-k: ranks agree on the chunks of a gradient whose L1 norms, summed over ranks, are
 // largest, and sum the values of those. Two all-reduces, so the bytes do not grow with the ranks.
 // Source: proposed in the notes to the code of Lin et al., "Deep Gradient Compression", ICLR 2018.
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/select.hpp>
-#include <kernels/summed_values.hpp>
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/summed_values.hpp>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
@@ -32,7 +32,7 @@ class ChunkTopK {
       : density_(values.real("density")),
         chunk_(static_cast<uint64_t>(values.integer("chunk"))),
         values_(values),
-        path_(penstock::plugins::agreed_code_path("select")) {}
+        path_(sdk::agreed_code_path("select")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

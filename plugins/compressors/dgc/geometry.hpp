@@ -1,7 +1,7 @@
 // How many entries DGC sends of a gradient, and which ones it samples for the threshold.
 #pragma once
 
-#include <kernels/density.hpp>
+#include <methods/density.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,8 @@
 // (INCEPTIONN), MICRO 2018. See README.md for where this differs and why.
 #include "classes.hpp"
 
-#include <kernels/agreed.hpp>
 #include <kernels/pack_bits.hpp>
+#include <methods/agreed.hpp>
 #include <penstock/compressor.hpp>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class Inceptionn {
 
   explicit Inceptionn(const sdk::Options& values)
       : rule_(static_cast<unsigned>(values.integer("bound_bits"))),
-        path_(penstock::plugins::agreed_code_path("inceptionn")) {}
+        path_(sdk::agreed_code_path("inceptionn")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

@@ -4,21 +4,14 @@
 // README.md for where this differs and why.
 #include "codebook.hpp"
 
-#include <kernels/agreed.hpp>
-#include <kernels/gathered.hpp>
-#include <penstock/compressor.hpp>
-
-#include <algorithm>
-#include <cmath>
+#include <methods/dense.hpp>
 
 namespace sdk = penstock::sdk;
-namespace kernels = penstock::kernels;
 namespace int8 = penstock::int8;
-namespace plugins = penstock::plugins;
 
 namespace {
 
-class Int8 {
+class Int8 : public sdk::QuantisingCompressor<Int8, uint8_t> {
  public:
   static inline const sdk::OptionList options{
       sdk::integer_option("block", 2048)
@@ -28,68 +21,25 @@ class Int8 {
           .summary("elements that share a scale; 0: all of a gradient")};
 
   explicit Int8(const sdk::Options& values)
-      : blocks_{static_cast<uint64_t>(values.integer("block"))},
-        on_(plugins::agreed_execution("int8")) {}
+      : QuantisingCompressor(8, static_cast<uint64_t>(values.integer("block")), "int8") {}
 
-  void describe(penstock_compressor_traits& traits) const {
-    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+  void measure(std::span<const float> block, double, float* scale) const {
+    *scale = int8::largest_magnitude(block.data(), block.size(), path());
   }
-
-  // Ranks have scales of their own and codes are not linear, so payloads are gathered.
-  void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
-    need.round(PENSTOCK_COMBINE_GATHER)
-        .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT8, item.numel())
-        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, blocks_.count(item.numel()));
-    need.part_alignment = blocks_.size;
+  void quantise(std::span<float> x, const float* scale, const sdk::Draws&, bool take_out,
+                uint8_t* codes) const {
+    const float divisor = *scale > 0 ? *scale : 1;  // all zeros: any will do
+    int8::encode(x.data(), x.size(), divisor, codes, path());
+    if (take_out) int8::subtract(codes, x.size(), *scale, x.data(), path());
   }
-
-  void encode(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload) {
-    const std::span<float> work = item.work();
-    const std::span<uint8_t> codes = payload.room<uint8_t>(kCodes);
-    const std::span<float> scales = payload.room<float>(kScales);
-    const auto encode_blocks = [&](uint32_t, uint64_t first, uint64_t last) {
-      for (uint64_t b = first; b < last; ++b) {
-        const std::span<float> x = blocks_.of(work, b);
-        uint8_t* const to = codes.data() + b * blocks_.size;
-        scales[b] = int8::largest_magnitude(x.data(), x.size(), on_.path);
-        const float divisor = scales[b] > 0 ? scales[b] : 1;  // all zeros: any will do
-        int8::encode(x.data(), x.size(), divisor, to, on_.path);
-        if (item.keeps()) int8::subtract(to, x.size(), scales[b], x.data(), on_.path);
-      }
-    };
-    on_.workers.for_rows(scales.size(), blocks_.size, 1, encode_blocks);
-    payload.kind(PENSTOCK_PAYLOAD_CODED);
-    payload.count(kCodes, codes.size());
-    payload.count(kScales, scales.size());
+  void add(const uint8_t* codes, const float* scale, std::span<float> out) const {
+    int8::add(codes, out.size(), *scale, out.data(), path());
   }
-
-  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_gathered(
-        call, items, payloads,
-        [this](const sdk::PayloadReader& payload, uint64_t numel) { check(payload, numel); },
-        [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
-          const uint8_t* const codes = payload.section<uint8_t>(kCodes).data() + at;
-          const auto scales = payload.section<float>(kScales);
-          blocks_.for_each(at, tile, [&](uint64_t b, uint64_t offset, std::span<float> part) {
-            int8::add(codes + offset, part.size(), scales[b], part.data(), on_.path);
-          });
-        });
+  void check(const sdk::PayloadReader& payload, uint64_t block, const float* scale) const {
+    if (!(std::isfinite(*scale) && *scale >= 0))
+      throw payload.error("has scale ", *scale, " in block ", block,
+                          ", expected a finite one that is not negative");
   }
-
- private:
-  enum Section : uint64_t { kCodes = 0, kScales = 1 };
-
-  void check(const sdk::PayloadReader& payload, uint64_t numel) const {
-    payload.section<uint8_t>(kCodes, numel);
-    const auto scales = payload.section<float>(kScales, blocks_.count(numel));
-    for (uint64_t b = 0; b < scales.size(); ++b)
-      if (!(std::isfinite(scales[b]) && scales[b] >= 0))
-        throw payload.error("has scale ", scales[b], " in block ", b,
-                            ", expected a finite one that is not negative");
-  }
-
-  plugins::Buckets blocks_;
-  kernels::Execution on_;
 };
 
 }  // namespace

@@ -3,15 +3,14 @@
 // Source: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent and its Application to
 // Data-Parallel Distributed Training of Speech DNNs", Interspeech 2014. See README.md for where
 // this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/folded.hpp>
-#include <kernels/sign_payload.hpp>
+#include <methods/agreed.hpp>
+#include <methods/folded.hpp>
+#include <methods/sign.hpp>
 
 #include <algorithm>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -26,7 +25,7 @@ class OneBit : public sdk::FoldingEncoder<OneBit> {
 
   explicit OneBit(const sdk::Options& values)
       : bucket_(static_cast<uint64_t>(values.integer("bucket"))),
-        path_(plugins::agreed_code_path("sign")) {
+        path_(sdk::agreed_code_path("sign")) {
     if (bucket_ % 64 != 0)
       throw sdk::invalid_argument("onebit: bucket is ", bucket_,
                                   ", expected 0 or a multiple of 64; try ",
@@ -39,17 +38,17 @@ class OneBit : public sdk::FoldingEncoder<OneBit> {
   }
 
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
-    plugins::plan_signs(need.round(PENSTOCK_COMBINE_GATHER), item.numel())
+    sdk::plan_signs(need.round(PENSTOCK_COMBINE_GATHER), item.numel())
         .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 2 * runs(item));
     need.part_alignment = bucket_;
-    need.scratch_bytes = plugins::sign_sender_bytes(call.world);
+    need.scratch_bytes = sdk::sign_sender_bytes(call.world);
   }
 
   // Of all pairs of numbers the means of the two classes leave the least squared error.
   void encode_item(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload,
                    const kernels::Fold* fold) const {
     const std::span<float> work = item.work();
-    plugins::write_signs(work, payload, path_, fold);
+    sdk::write_signs(work, payload, path_, fold);
     const std::span<float> means = payload.room<float>(kMeans);
     for (uint64_t r = 0; r < runs(item); ++r) {
       const uint64_t first = r * run(item);
@@ -65,17 +64,16 @@ class OneBit : public sdk::FoldingEncoder<OneBit> {
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_valued_signs(
+    sdk::decode_valued_signs(
         call, items, payloads, path_, [this](const sdk::Item& item) { return run(item); },
-        [this](const sdk::PayloadReader& payload, const sdk::Item& item,
-               plugins::SignSender& sender) {
-          sender.valued.signs = plugins::read_signs(payload, item.numel());
+        [this](const sdk::PayloadReader& payload, const sdk::Item& item, sdk::SignSender& sender) {
+          sender.valued.signs = sdk::read_signs(payload, item.numel());
           sender.valued.values = checked_means(payload, runs(item));
         });
   }
 
  private:
-  static constexpr uint64_t kMeans = plugins::kAfterSigns;
+  static constexpr uint64_t kMeans = sdk::kAfterSigns;
 
   // Elements per pair of means, a multiple of 64.
   uint64_t run(const sdk::Item& item) const {

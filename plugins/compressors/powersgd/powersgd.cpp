@@ -2,12 +2,10 @@
 // found by one step of subspace iteration that starts from the Q of the step before. Source:
 // Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
 // Optimization", NeurIPS 2019. See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/factored.hpp>
+#include <methods/low_rank.hpp>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 namespace low_rank = penstock::kernels::low_rank;
 
 namespace {
@@ -16,151 +14,93 @@ namespace {
 //   round 0:  P = orthogonalise(sum_i M_i Q)
 //   round 1:  Q_i = M_i^T P,  sum = sum_i Q_i,  out = P sum^T,  Q = orthogonalise(sum)
 // and what rank i takes out of work is its own share of that, P Q_i^T.
-class PowerSgd : public sdk::FoldingEncoder<PowerSgd> {
+class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
  public:
   static inline const sdk::OptionList options{
-      sdk::integer_option("rank", 4)
-          .at_least(1)
-          .at_most(plugins::kMaxRank)
-          .summary("columns of the factors; at most the smaller side of the matrix"),
-      sdk::real_option("minimum_compression_rate", 2)
-          .at_least(0)
-          .summary("factor a gradient only where that sends this many times fewer elements; 0: "
-                   "every gradient of two or more dimensions"),
+      rank_option(),
+      rate_option(2,
+                  "factor a gradient only where that sends this many times fewer elements; 0: "
+                  "every gradient of two or more dimensions"),
       sdk::bool_option("warm_start", true)
           .summary("start from the last step's right factor; otherwise from a new random one")};
 
   explicit PowerSgd(const sdk::Options& values)
-      : rule_{static_cast<uint64_t>(values.integer("rank")),
-              values.real("minimum_compression_rate")},
-        warm_start_(values.boolean("warm_start")),
-        on_(plugins::agreed_execution("low_rank")) {}
-
-  void describe(penstock_compressor_traits& traits) const {
-    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
-    traits.folds = sdk::kAllFolds;
-  }
+      : LowRankCompressor(values, values.real("minimum_compression_rate")),
+        warm_start_(values.boolean("warm_start")) {}
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
-    const uint64_t rank = rule_.rank_of(item);
-    if (rank == 0) return plugins::plan_dense(item, need);
-    const uint64_t p = item.rows() * rank, q = item.cols() * rank;
-    need.round(PENSTOCK_COMBINE_SUM).section(PENSTOCK_ROLE_FACTOR, PENSTOCK_FLOAT32, p).same_bits();
-    need.round(PENSTOCK_COMBINE_SUM).section(PENSTOCK_ROLE_FACTOR, PENSTOCK_FLOAT32, q).same_bits();
-    need.states.add("p", item.rows(), rank, PENSTOCK_STATE_REPLICATED);
-    if (warm_start_) need.states.add("q", item.cols(), rank, PENSTOCK_STATE_REPLICATED);
-    need.scratch_bytes = plugins::FactorScratch::bytes(plugins::shape_of(item, rank));
+    if (!coded(item)) return plan_dense(item, need);
+    plan_factor(entries(0, 0, item), need);
+    plan_factor(entries(0, 1, item), need);
+    plan_kept(item, kLeft, need);
+    if (warm_start_) plan_kept(item, kRight, need);
+  }
+
+  uint64_t entries(uint32_t, uint32_t round, const sdk::Item& item) const {
+    return rank_of(item) * (round == 0 ? item.rows() : item.cols());
   }
 
   // Products of tall, thin factors are bound by reading the matrix, so on the CPU equal shapes gain
   // nothing from being stacked: one item after the other.
-  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
-                   const kernels::Fold* fold) {
-    const uint64_t rank = rule_.rank_of(item);
-    const std::span<float> sent = payload.room<float>(0);
-    if (rank == 0)
-      plugins::encode_dense(item, payload, on_.path, fold);
-    else if (call.round == 0)
-      encode_left(call, item, rank, sent, fold);
+  void encode_coded(const sdk::Call& call, const sdk::Item& item, std::span<float> sent,
+                    const kernels::Fold* fold) const {
+    const sdk::Factors factors = factors_of(call, item);
+    if (call.round == 0)
+      low_rank::multiply(factors.shape, item.work().data(), right_factor(item, factors),
+                         sent.data(), factors.scratch, on(), fold);
     else
-      encode_right(call, item, rank, sent);
-    payload.kind(rank == 0 ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
-    payload.count(0, sent.size());
+      encode_right(item, factors, sent);
   }
 
-  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    for (uint64_t i = 0; i < items.size(); ++i)  // all sizes before any state changes
-      plugins::summed_entries(payloads.at(i, 0), entries(call, items[i]));
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      const sdk::PayloadReader payload = payloads.at(i, 0);
-      const uint64_t rank = rule_.rank_of(items[i]);
-      if (rank == 0)
-        plugins::decode_dense(items[i], payload);
-      else if (call.round == 0)
-        decode_left(call, items[i], rank, payload);
-      else
-        decode_right(call, items[i], rank, payload);
-    }
+  void decode_coded(const sdk::Call& call, const sdk::Item& item, std::span<const float> sum) {
+    const sdk::Factors factors = factors_of(call, item);
+    if (call.round == 0)
+      decode_left(call, item, factors, sum);
+    else
+      decode_right(call, item, factors, sum);
   }
 
  private:
-  enum State : uint64_t { kLeft = 0, kRight = 1 };
-
-  uint64_t entries(const sdk::Call& call, const sdk::Item& item) const {
-    const uint64_t rank = rule_.rank_of(item);
-    if (rank == 0) return item.numel();
-    return rank * (call.round == 0 ? item.rows() : item.cols());
-  }
-
-  // P_i = M_i Q
-  void encode_left(const sdk::Call& call, const sdk::Item& item, uint64_t rank, std::span<float> p,
-                   const kernels::Fold* fold) const {
-    const low_rank::Shape shape = plugins::shape_of(item, rank);
-    const plugins::FactorScratch scratch(call, shape);
-    const float* q = scratch.factor();
-    if (warm_start_)
-      q = plugins::factor_in_use(call, item, item.state(kRight), rank, kernels::kStreamRightFactor,
-                                 scratch, on_.path);
-    else
-      kernels::draw_factor(scratch.factor(), shape.cols, rank, fresh_right(call, item),
-                           scratch.kernels(), on_.path);
-    low_rank::multiply(shape, item.work().data(), q, p.data(), scratch.kernels(), on_, fold);
+  // Q of P_i = M_i Q
+  const float* right_factor(const sdk::Item& item, const sdk::Factors& factors) const {
+    constexpr auto kStream = kernels::kStreamRightFactor;
+    if (warm_start_) return factors.in_use(item.state(kRight), kStream, on().path);
+    return factors.draw(item.cols(), factors.of_this_step(kStream), on().path);
   }
 
   // Q_i = M_i^T P, and what this payload stands for leaves work: P Q_i^T, of this rank alone.
   // Taking out the average instead would conserve the sum over ranks too, but each rank's distance
   // from the average gradient would then stay in its work for ever and grow like a random walk.
-  void encode_right(const sdk::Call& call, const sdk::Item& item, uint64_t rank,
-                    std::span<float> q) const {
-    const low_rank::Shape shape = plugins::shape_of(item, rank);
-    const plugins::FactorScratch scratch(call, shape);
+  void encode_right(const sdk::Item& item, const sdk::Factors& factors, std::span<float> q) const {
+    float* const work = item.work().data();
     const float* const p = item.state(kLeft).data();
-    low_rank::multiply_transposed(shape, item.work().data(), p, q.data(), scratch.kernels(), on_);
-    if (item.keeps())
-      low_rank::take_out(shape, item.work().data(), p, q.data(), scratch.kernels(), on_);
+    low_rank::multiply_transposed(factors.shape, work, p, q.data(), factors.scratch, on());
+    if (item.keeps()) low_rank::take_out(factors.shape, work, p, q.data(), factors.scratch, on());
   }
 
   // P = orthogonalise(sum_i P_i). Columns that depend on others become zero: the others span all
   // that was found.
-  void decode_left(const sdk::Call& call, const sdk::Item& item, uint64_t rank,
-                   const sdk::PayloadReader& payload) const {
-    if ((call.flags & PENSTOCK_DECODE_OWN) != 0) {  // round 0 took nothing out of work
-      plugins::clear(item.out());
-      return;
-    }
+  void decode_left(const sdk::Call& call, const sdk::Item& item, const sdk::Factors& factors,
+                   std::span<const float> sum) const {
+    if ((call.flags & PENSTOCK_DECODE_OWN) != 0)  // round 0 took nothing out of work
+      return sdk::clear(item.out());
     const std::span<float> p = item.state(kLeft);
-    const std::span<const float> sum = plugins::summed_entries(payload, p.size());
-    plugins::clear(p);
+    sdk::clear(p);
     std::copy(sum.begin(), sum.end(), p.begin());
-    const plugins::FactorScratch scratch(call, plugins::shape_of(item, rank));
-    low_rank::orthogonalise(p.data(), item.rows(), rank, scratch.kernels(), on_.path);
+    low_rank::orthogonalise(p.data(), item.rows(), factors.shape.rank, factors.scratch, on().path);
   }
 
   // out = P (sum_i Q_i)^T
-  void decode_right(const sdk::Call& call, const sdk::Item& item, uint64_t rank,
-                    const sdk::PayloadReader& payload) const {
-    const std::span<const float> sum = plugins::summed_entries(payload, item.cols() * rank);
-    if (sum.empty()) {
-      plugins::clear(item.out());
-      return;
-    }
-    const low_rank::Shape shape = plugins::shape_of(item, rank);
-    const plugins::FactorScratch scratch(call, shape);
-    low_rank::expand(shape, item.state(kLeft).data(), sum.data(), 1.0f, item.out().data(),
-                     scratch.kernels(), on_);
+  void decode_right(const sdk::Call& call, const sdk::Item& item, const sdk::Factors& factors,
+                    std::span<const float> sum) const {
+    if (sum.empty()) return sdk::clear(item.out());
+    low_rank::expand(factors.shape, item.state(kLeft).data(), sum.data(), 1.0f, item.out().data(),
+                     factors.scratch, on());
     if (warm_start_ && (call.flags & PENSTOCK_DECODE_OWN) == 0)
-      plugins::keep_factor(call, item, sum, item.state(kRight), rank, kernels::kStreamRightFactor,
-                           scratch, on_.path);
+      factors.keep(sum, item.state(kRight), kernels::kStreamRightFactor, on().path);
   }
 
-  static kernels::FactorSource fresh_right(const sdk::Call& call, const sdk::Item& item) {
-    return {call.step->seed, item.c().gradient,
-            kernels::stream_of_step(kernels::kStreamRightFactor, call.step->index)};
-  }
-
-  plugins::FactorRule rule_;
   bool warm_start_;
-  kernels::Execution on_;
 };
 
 }  // namespace

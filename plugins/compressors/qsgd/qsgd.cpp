@@ -2,25 +2,20 @@
 // and sent with 2 to 8 bits per element.
 // Source: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
 // Quantization and Encoding", NeurIPS 2017. See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
-#include <kernels/gathered.hpp>
 #include <kernels/norm.hpp>
-#include <kernels/pack_bits.hpp>
-#include <kernels/rounding_key.hpp>
 #include <kernels/stochastic.hpp>
-#include <penstock/compressor.hpp>
+#include <methods/dense.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 
 namespace {
 
-class Qsgd {
+// A bucket's scale is the step of its grid.
+class Qsgd : public sdk::QuantisingCompressor<Qsgd> {
  public:
   static inline const sdk::OptionList options{
       sdk::integer_option("bits", 4).at_least(2).at_most(8).unit("bits").summary(
@@ -34,106 +29,50 @@ class Qsgd {
           .summary("what the grid spans: the Euclidean norm of a bucket or its largest magnitude")};
 
   explicit Qsgd(const sdk::Options& values)
-      : bits_(static_cast<unsigned>(values.integer("bits"))),
-        buckets_{static_cast<uint64_t>(values.integer("bucket"))},
-        euclidean_(values.choice("norm") == "l2"),
-        on_(plugins::agreed_execution("stochastic")) {
-    if (buckets_.size % 64 != 0)
-      throw sdk::invalid_argument("qsgd: bucket is ", buckets_.size,
-                                  ", expected 0 or a multiple of 64; try ",
-                                  (buckets_.size + 63) / 64 * 64);
-  }
+      : QuantisingCompressor(static_cast<unsigned>(values.integer("bits")),
+                             sdk::multiple_of_64(values, "qsgd", "bucket"), "stochastic"),
+        euclidean_(values.choice("norm") == "l2") {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM;
   }
 
-  // Steps differ between ranks, so payloads are gathered and added here.
-  void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
-    need.round(PENSTOCK_COMBINE_GATHER)
-        .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, kernels::packed_words(item.numel(), bits_))
-        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, buckets_.count(item.numel()));
-    need.part_alignment = buckets_.size;
+  void measure(std::span<const float> bucket, double, float* step) const {
+    const double reach =
+        euclidean_ ? std::sqrt(kernels::sum_of_squares(bucket.data(), bucket.size(), path()))
+                   : double{kernels::largest_magnitude(bucket.data(), bucket.size(), path())};
+    *step = kernels::grid_step(reach, levels());
+  }
+  void quantise(std::span<float> x, const float* step, const sdk::Draws& draws, bool take_out,
+                uint8_t* codes) const {
+    kernels::round_to_levels(x.data(), x.size(), {*step, levels()}, draws.key, draws.first,
+                             take_out, codes, path());
+  }
+  void add(const uint8_t* codes, const float* step, std::span<float> out) const {
+    kernels::add_levels(codes, out.size(), *step, false, out.data(), path());
   }
 
-  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
-    const std::span<float> work = item.work();
-    const std::span<uint64_t> words = payload.room<uint64_t>(kWords);
-    const std::span<float> steps = payload.room<float>(kSteps);
-    const kernels::RandomKey key = plugins::rounding_key(call, item);
-    const auto encode_buckets = [&](uint32_t, uint64_t first, uint64_t last) {
-      for (uint64_t b = first; b < last; ++b) {
-        const std::span<float> bucket = buckets_.of(work, b);
-        const kernels::Grid grid{step_of(bucket), levels()};
-        steps[b] = grid.step;
-        for (uint64_t in = 0; in < bucket.size(); in += kTile) {
-          const uint64_t at = b * buckets_.size + in, count = std::min(kTile, bucket.size() - in);
-          uint8_t codes[kTile];
-          kernels::round_to_levels(work.data() + at, count, grid, key, item.c().first + at,
-                                   item.keeps(), codes, on_.path);
-          kernels::pack_bits(codes, count, bits_, words.data() + at / 64 * bits_);
-        }
-      }
-    };
-    on_.workers.for_rows(steps.size(), buckets_.size, 1, encode_buckets);
-    payload.kind(PENSTOCK_PAYLOAD_CODED);
-    payload.count(kWords, words.size());
-    payload.count(kSteps, steps.size());
+  void check(const sdk::PayloadReader& payload, uint64_t bucket, const float* step) const {
+    if (!(*step >= 0) || !std::isfinite(*step * static_cast<float>(levels())))
+      throw payload.error("has a step of ", *step, " in bucket ", bucket,
+                          ", expected one of at least 0 that makes every level finite");
   }
-
-  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_gathered(
-        call, items, payloads,
-        [this](const sdk::PayloadReader& payload, uint64_t numel) { check(payload, numel); },
-        [this](const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) {
-          add_tile(payload, at, tile);
-        });
+  // Levels are in two's complement of as many bits as a code has; the lowest of those has no
+  // counterpart of the other sign and is never sent.
+  void check_codes(const sdk::PayloadReader& payload, uint64_t at, std::span<uint8_t> codes) const {
+    const auto half = static_cast<uint8_t>(1u << (bits() - 1));
+    if (const void* wrong = std::memchr(codes.data(), half, codes.size()); wrong != nullptr)
+      throw payload.error(
+          "has level -", uint32_t{half}, " at element ",
+          at + static_cast<uint64_t>(static_cast<const uint8_t*>(wrong) - codes.data()),
+          ", expected at most ", levels(), " in magnitude");
+    for (uint8_t& code : codes) code = static_cast<uint8_t>((code ^ half) - half);
   }
 
  private:
-  enum Section : uint64_t { kWords = 0, kSteps = 1 };
-  static constexpr uint64_t kTile = plugins::kGatheredTile;
+  uint32_t levels() const { return (1u << (bits() - 1)) - 1; }
 
-  uint32_t levels() const { return (1u << (bits_ - 1)) - 1; }
-  float step_of(std::span<const float> bucket) const {
-    const double reach =
-        euclidean_ ? std::sqrt(kernels::sum_of_squares(bucket.data(), bucket.size(), on_.path))
-                   : double{kernels::largest_magnitude(bucket.data(), bucket.size(), on_.path)};
-    return kernels::grid_step(reach, levels());
-  }
-
-  void check(const sdk::PayloadReader& payload, uint64_t numel) const {
-    payload.section<uint64_t>(kWords, kernels::packed_words(numel, bits_));
-    const auto steps = payload.section<float>(kSteps, buckets_.count(numel));
-    for (uint64_t b = 0; b < steps.size(); ++b)
-      if (!(steps[b] >= 0) || !std::isfinite(steps[b] * static_cast<float>(levels())))
-        throw payload.error("has a step of ", steps[b], " in bucket ", b,
-                            ", expected one of at least 0 that makes every level finite");
-  }
-
-  // Levels are in two's complement of as many bits as a code has; the lowest of those has no
-  // counterpart of the other sign and is never sent.
-  void add_tile(const sdk::PayloadReader& payload, uint64_t at, std::span<float> tile) const {
-    const auto half = static_cast<uint8_t>(1u << (bits_ - 1));
-    uint8_t codes[kTile];
-    kernels::unpack_bits(payload.section<uint64_t>(kWords).data() + at / 64 * bits_, tile.size(),
-                         bits_, codes);
-    if (const void* wrong = std::memchr(codes, half, tile.size()); wrong != nullptr)
-      throw payload.error("has level -", uint32_t{half}, " at element ",
-                          at + static_cast<uint64_t>(static_cast<const uint8_t*>(wrong) - codes),
-                          ", expected at most ", levels(), " in magnitude");
-    for (uint64_t e = 0; e < tile.size(); ++e)
-      codes[e] = static_cast<uint8_t>((codes[e] ^ half) - half);
-    const auto steps = payload.section<float>(kSteps);
-    buckets_.for_each(at, tile, [&](uint64_t bucket, uint64_t offset, std::span<float> part) {
-      kernels::add_levels(codes + offset, part.size(), steps[bucket], false, part.data(), on_.path);
-    });
-  }
-
-  unsigned bits_;
-  plugins::Buckets buckets_;
   bool euclidean_;
-  kernels::Execution on_;
 };
 
 }  // namespace

@@ -2,10 +2,10 @@
 // travel, and are summed on the way.
 // Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018. See README.md for
 // how positions are drawn.
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
 #include <kernels/random_uniform.hpp>
-#include <kernels/summed_values.hpp>
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/summed_values.hpp>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
@@ -69,7 +69,7 @@ class RandomK {
       : density_(values.real("density")),
         unbiased_(values.boolean("unbiased")),
         values_(values),
-        path_(penstock::plugins::agreed_code_path("")) {}
+        path_(sdk::agreed_code_path("")) {}
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_RANDOM;

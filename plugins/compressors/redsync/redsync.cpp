@@ -2,8 +2,8 @@
 // in fixed steps; with a quantised form that sends entries of one sign as positions and a mean.
 // Source: Fang, Fu, Yang, Hsieh, "RedSync: Reducing Synchronization Bandwidth for Distributed Deep
 // Learning Training System", Journal of Parallel and Distributed Computing 133, 2019.
-#include <kernels/sign_mean.hpp>
-#include <kernels/steered_selection.hpp>
+#include <methods/sign_mean.hpp>
+#include <methods/steered_selection.hpp>
 
 #include <array>
 
@@ -12,22 +12,21 @@ namespace kernels = penstock::kernels;
 
 namespace {
 
-class RedSync : public sdk::FoldingEncoder<RedSync> {
+class RedSync : public sdk::SteeredCompressor<RedSync> {
  public:
   static inline const sdk::OptionList options{
-      sdk::SteeredSelection::density_option(0.001), sdk::SteeredSelection::reuse_option(5),
+      density_option(0.001), reuse_option(5),
       sdk::choice_option("search", "bisection", {"bisection", "trimmed"})
           .summary("bisection: all above a threshold found by halving; trimmed: exactly the "
                    "largest, out of all above a low threshold"),
       sdk::bool_option("quantised", false)
           .summary("send entries of one sign, the other in the next step, as positions and a mean"),
-      sdk::SparseValues::option()};
+      value_type_option()};
 
   explicit RedSync(const sdk::Options& values)
-      : selection_(values, "redsync"),
+      : SteeredCompressor(values, "redsync"),
         trimmed_(values.choice("search") == "trimmed"),
-        quantised_(values.boolean("quantised")),
-        values_(values) {
+        quantised_(values.boolean("quantised")) {
     if (quantised_ && values.choice("value_type") != "fp32")
       throw sdk::invalid_argument(
           "value_type is '", values.choice("value_type"),
@@ -41,52 +40,38 @@ class RedSync : public sdk::FoldingEncoder<RedSync> {
     traits.folds = quantised_ ? 0 : sdk::kAllFolds;
   }
 
-  void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
-    // The quantised form has a threshold for each sign and keeps magnitudes of one in the scratch.
-    const uint64_t numbers = quantised_ ? 2 * kNumbers : kNumbers;
-    const sdk::KeptBand band =
-        selection_.plan(item, need, numbers - sdk::SteeredSelection::kOwnNumbers,
-                        quantised_ ? item.numel() * sizeof(float) : 0);
-    const uint64_t capacity = trimmed_ ? band.target : band.most;
-    if (!quantised_) {
-      values_.plan(need, capacity, false);
-      return;
-    }
+  // The quantised form has a threshold for each sign, and magnitudes of one in the scratch.
+  void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
+    if (!quantised_) return SteeredCompressor::plan(call, item, need);
+    sdk::check_indexable(item, name());
+    const uint64_t n = item.numel();
+    need.states.add("threshold", 1, 2 * kNumbers, PENSTOCK_STATE_SOFT);
+    need.scratch_bytes = sdk::one_sign_scratch_bytes(n, most(n));
     need.round(PENSTOCK_COMBINE_GATHER)
-        .section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, capacity, false, PENSTOCK_SPLIT_BY_INDEX)
+        .section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, most(n), false, PENSTOCK_SPLIT_BY_INDEX)
         .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1, true, PENSTOCK_SPLIT_COPY);
   }
 
   void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
                    const kernels::Fold* fold) const {
-    const std::span<float> state = item.state(sdk::SteeredSelection::kState);
-    kernels::SelectSegment target = sdk::entries_of(item, payload, fold);
-    if (!quantised_) return values_.write(item, payload, choose(call, item, target, state, 0));
+    if (!quantised_) return SteeredCompressor::encode_item(call, item, payload, fold);
     const bool negative = call.step->index % 2 == 1;
-    const std::span<float> y = call.scratch<float>(item.numel());
-    sdk::magnitudes_of_sign(item.work(), negative, y.data());
-    target.x = y.data();
-    const uint64_t count = choose(call, item, target,
-                                  state.subspan(negative ? kNumbers : 0, kNumbers), y.size_bytes());
+    const std::span<float> state = item.state(sdk::SteeredSelection::kState);
+    const std::span<uint32_t> chosen = sdk::choose_of_sign(
+        call, item, negative, payload.room<uint32_t>(0), path(), [&](const sdk::Choice& from) {
+          choose_with(from, state.subspan(negative ? kNumbers : 0, kNumbers));
+        });
     payload.kind(PENSTOCK_PAYLOAD_CODED);
-    payload.count(0, count);
+    payload.count(0, chosen.size());
     payload.count(1, 1);
-    payload.room<float>(1)[0] = sdk::take_mean(item, payload.room<uint32_t>(0).subspan(0, count));
+    payload.room<float>(1)[0] = sdk::take_mean(item, chosen);
   }
 
-  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    if (!quantised_) return values_.add(payload, item.out());
-    if (payload.kind() != PENSTOCK_PAYLOAD_CODED)
-      throw payload.error("is of kind ", payload.kind(), ", expected coded");
+  void decode_add(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& payload) {
+    if (!quantised_) return SteeredCompressor::decode_add(call, item, payload);
     const float mean = sdk::checked_means(payload, 1, 1)[0];
     sdk::add_mean(sdk::checked_indices(payload, 0, item.numel()), mean, item.out());
   }
-
- private:
-  // Of a state: what the selection keeps, then whether a position is known, and the position.
-  static constexpr uint64_t kNumbers = sdk::SteeredSelection::kOwnNumbers + 2;
-  static constexpr uint64_t kProbes = 15;  // counted in one pass: four halvings
-  static constexpr int kMostPasses = 2;
 
   // Positions are shares of the way from the mean magnitude to the largest.
   struct Range {
@@ -99,26 +84,29 @@ class RedSync : public sdk::FoldingEncoder<RedSync> {
       return largest > mean ? (threshold - mean) / (largest - mean) : 0;
     }
   };
+  using Fit = Range;
+  static constexpr uint64_t kLearned = 2;  // whether a position is known, and the position
 
-  uint64_t choose(const sdk::Call& call, const sdk::Item& item, kernels::SelectSegment& x,
-                  std::span<float> state, uint64_t own_bytes) const {
-    sdk::KeptBand band = sdk::kept_band(x.n, selection_.density());
-    if (trimmed_) band = sdk::exact_band(band);
-    Range range{};
-    const auto estimate = [&](std::span<float> learned) {
-      range = range_of(x, selection_.path());
-      if (learned[0] > 0) return range.at(learned[1]);
-      return trimmed_ ? from_above(x, range, band, selection_.path())
-                      : by_bisection(x, range, band, selection_.path());
-    };
-    const auto learn = [&](std::span<float> learned, const sdk::Settled& settled) {
-      learned[0] = settled.hit ? 1 : 0;
-      learned[1] = static_cast<float>(range.position_of(settled.threshold));
-    };
-    return selection_
-        .choose(call, x, sdk::work_unit(call, item), band, state, own_bytes, estimate, learn)
-        .count;
+  sdk::KeptBand band(uint64_t n) const {
+    const sdk::KeptBand band = sdk::kept_band(n, density());
+    return trimmed_ ? sdk::exact_band(band) : band;
   }
+  float estimate(const sdk::Choice& from, std::span<float> learned, Range& range) const {
+    kernels::SelectSegment& x = from.only();
+    range = range_of(x, path());
+    if (learned[0] > 0) return range.at(learned[1]);
+    return trimmed_ ? from_above(x, range, band(x.n), path())
+                    : by_bisection(x, range, band(x.n), path());
+  }
+  void learn(std::span<float> learned, const Range& range, const sdk::Settled& settled) const {
+    learned[0] = settled.hit ? 1 : 0;
+    learned[1] = static_cast<float>(range.position_of(settled.threshold));
+  }
+
+ private:
+  static constexpr uint64_t kNumbers = sdk::SteeredSelection::kOwnNumbers + kLearned;
+  static constexpr uint64_t kProbes = 15;  // counted in one pass: four halvings
+  static constexpr int kMostPasses = 2;
 
   static Range range_of(kernels::SelectSegment& x, kernels::CodePath path) {
     if (x.n == 0) return {0, 0};
@@ -164,10 +152,8 @@ class RedSync : public sdk::FoldingEncoder<RedSync> {
     return 0;
   }
 
-  sdk::SteeredSelection selection_;
   bool trimmed_;
   bool quantised_;
-  sdk::SparseValues values_;
 };
 
 }  // namespace

@@ -3,7 +3,7 @@
 // Source: Abdelmoniem, Elzanaty, Alouini, Canini, "An Efficient Statistical-based Gradient
 // Compression Technique for Distributed Training Systems", MLSys 2021.
 #include <kernels/exceedances.hpp>
-#include <kernels/steered_selection.hpp>
+#include <methods/steered_selection.hpp>
 
 #include "fit.hpp"
 
@@ -14,11 +14,11 @@ namespace {
 
 constexpr uint64_t kMostStages = 16;
 
-class Sidco : public sdk::FoldingEncoder<Sidco> {
+class Sidco : public sdk::SteeredCompressor<Sidco> {
  public:
   static inline const sdk::OptionList options{
-      sdk::SteeredSelection::density_option(0.001),
-      sdk::SteeredSelection::reuse_option(1),
+      density_option(0.001),
+      reuse_option(1),
       sdk::choice_option("law", "exponential",
                          {"exponential", "pareto", "gamma_pareto", "gaussian"})
           .summary(
@@ -33,57 +33,22 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
           .at_most(1)
           .unit("fraction")
           .summary("share of the entries that the first of several stages lets pass"),
-      sdk::SparseValues::option()};
+      value_type_option()};
 
   explicit Sidco(const sdk::Options& values)
-      : selection_(values, "sidco"),
+      : SteeredCompressor(values, "sidco"),
         law_(law_named(values.choice("law"))),
         stages_(static_cast<uint64_t>(values.integer("stages"))),
-        first_ratio_(values.real("first_ratio")),
-        values_(values) {
-    const double most = std::ceil(std::log2(1 / selection_.density()));
+        first_ratio_(values.real("first_ratio")) {
+    const double most = std::ceil(std::log2(1 / density()));
     most_stages_ = std::clamp<uint64_t>(static_cast<uint64_t>(most), 1, kMostStages);
-    if (selection_.density() >= first_ratio_) stages_ = most_stages_ = 1;
+    if (density() >= first_ratio_) stages_ = most_stages_ = 1;
   }
 
-  void describe(penstock_compressor_traits& traits) const {
-    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
-    traits.folds = sdk::kAllFolds;
-  }
-
-  // How many entries pass differs from rank to rank, so counts travel.
-  void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
-    const sdk::KeptBand band = selection_.plan(item, need, kNumbers);
-    values_.plan(need, band.most, false);
-  }
-
-  void encode_item(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload,
-                   const kernels::Fold* fold) const {
-    kernels::SelectSegment target = sdk::entries_of(item, payload, fold);
-    const double unit = sdk::work_unit(call, item);
-    Estimate found{};
-    const auto estimate = [&](std::span<float> learned) {
-      found = estimate_of(target, unit, learned);
-      return static_cast<float>(found.threshold *
-                                (learned[kCorrection] > 0 ? learned[kCorrection] : 1));
-    };
-    const auto learn = [&](std::span<float> learned, const sdk::Settled& settled) {
-      if (found.threshold <= 0 || settled.threshold <= 0) return;
-      learned[kCorrection] = static_cast<float>(settled.threshold / found.threshold);
-      if (stages_ == 0) adapt_stages(learned, found, settled.threshold);
-    };
-    selection_.choose(call, target, unit, sdk::kept_band(target.n, selection_.density()),
-                      item.state(sdk::SteeredSelection::kState), 0, estimate, learn);
-    values_.write(item, payload, target.count);
-  }
-
-  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    values_.add(payload, item.out());
-  }
-
- private:
-  static constexpr float kControlPeriod = 5;  // estimates between two changes of the stages
-  static constexpr double kTolerance = 0.2;
+  struct Fit {
+    double threshold = 0;
+    double mean_excess = 0;  // over the last stage's origin
+  };
 
   // What a gradient has learned.
   enum Number : uint64_t {
@@ -92,13 +57,21 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
     kRatioSum,    // of estimated counts over wanted ones, since the last change
     kRatios,
     kOrigin,  // of the last stage, in true units; 0: not yet
-    kNumbers
+    kLearned
   };
 
-  struct Estimate {
-    double threshold = 0;
-    double mean_excess = 0;  // over the last stage's origin
-  };
+  float estimate(const sdk::Choice& from, std::span<float> learned, Fit& fit) const {
+    fit = fit_of(from.only(), from.unit(), learned);
+    return corrected(fit.threshold, learned[kCorrection]);
+  }
+  void learn(std::span<float> learned, const Fit& fit, const sdk::Settled& settled) const {
+    const bool learns = learn_correction(fit.threshold, settled, learned[kCorrection]);
+    if (learns && stages_ == 0) adapt_stages(learned, fit, settled.threshold);
+  }
+
+ private:
+  static constexpr float kControlPeriod = 5;  // estimates between two changes of the stages
+  static constexpr double kTolerance = 0.2;
 
   static sidco::Law law_named(std::string_view name) {
     if (name == "exponential") return sidco::Law::kExponential;
@@ -108,17 +81,16 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
 
   // Entries that stage `stage` of `stages`, from 1, lets pass.
   double wanted(uint64_t n, uint64_t stage, uint64_t stages) const {
-    const auto k = static_cast<double>(sdk::kept_band(n, selection_.density()).target);
+    const auto k = static_cast<double>(sdk::kept_count(n, density()));
     if (stage == stages) return k;
     const double step = static_cast<double>(stage - 1) / static_cast<double>(stages - 1);
-    return static_cast<double>(n) * first_ratio_ *
-           std::pow(selection_.density() / first_ratio_, step);
+    return static_cast<double>(n) * first_ratio_ * std::pow(density() / first_ratio_, step);
   }
 
   // All entries that are not zero.
   sidco::Sample first_sample(kernels::SelectSegment& x) const {
     const bool logs = law_ == sidco::Law::kGammaPareto;
-    const kernels::Statistics facts = sdk::first_statistics(x, selection_.path(), {.logs = logs});
+    const kernels::Statistics facts = sdk::first_statistics(x, path(), {.logs = logs});
     const auto count = static_cast<double>(facts.nonzero);
     if (facts.nonzero == 0) return {};
     const double mean = facts.sum_of_magnitudes / count;
@@ -129,14 +101,14 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
   sidco::Sample sample_above(kernels::SelectSegment& x, double origin) const {
     const kernels::Fold* const fold = std::exchange(x.fold, nullptr);
     const kernels::Exceedances facts =
-        kernels::exceedances(x.x, x.n, static_cast<float>(origin), selection_.path(), fold);
+        kernels::exceedances(x.x, x.n, static_cast<float>(origin), path(), fold);
     const auto count = static_cast<double>(facts.count);
     if (facts.count == 0) return {};
     const double mean = facts.sum / count;
     return {count, mean, std::max(0.0, facts.squares / count - mean * mean), 0, false};
   }
 
-  Estimate estimate_of(kernels::SelectSegment& x, double unit, std::span<float> learned) const {
+  Fit fit_of(kernels::SelectSegment& x, double unit, std::span<float> learned) const {
     if (x.n == 0) return {};
     uint64_t stages = stages_;
     if (stages == 0) stages = learned[kStages] > 0 ? static_cast<uint64_t>(learned[kStages]) : 1;
@@ -149,8 +121,8 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
     const double expected = wanted(x.n, stages - 1, stages);
     if (above.count < expected / 2 || above.count > expected * 2)
       above = run_stages(x, stages, origin);
-    const Estimate found{origin + sidco::excess_for(law_, above, wanted(x.n, stages, stages)),
-                         above.mean};
+    const Fit found{origin + sidco::excess_for(law_, above, wanted(x.n, stages, stages)),
+                    above.mean};
     // The same fit says where the expected number will exceed next time.
     if (above.count > expected) origin += sidco::excess_for(law_, above, expected);
     if (above.count > 0 && above.count < expected)
@@ -177,7 +149,7 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
   // Where the fitted threshold lets too many pass, one stage less, and one more where too few: as
   // published, but for this gradient alone. How many it would have let pass follows from the mean
   // excess.
-  void adapt_stages(std::span<float> learned, const Estimate& found, double right) const {
+  void adapt_stages(std::span<float> learned, const Fit& found, double right) const {
     if (!(found.mean_excess > 0)) return;
     const double ratio =
         std::exp(std::clamp((right - found.threshold) / found.mean_excess, -3., 3.));
@@ -194,12 +166,10 @@ class Sidco : public sdk::FoldingEncoder<Sidco> {
     learned[kRatioSum] = learned[kRatios] = 0;
   }
 
-  sdk::SteeredSelection selection_;
   sidco::Law law_;
   uint64_t stages_;  // 0: adapted
   uint64_t most_stages_;
   double first_ratio_;
-  sdk::SparseValues values_;
 };
 
 }  // namespace

@@ -2,13 +2,13 @@
 // for the compressor is what signsgd does.
 // Source: Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD: Compressed Optimisation for
 // Non-Convex Problems", ICML 2018, algorithm 2; the vote as in signsgd.
-#include <kernels/majority_vote.hpp>
+#include <methods/sign.hpp>
 
 namespace sdk = penstock::sdk;
 
 namespace {
 
-class Signum : public penstock::plugins::MajorityVote {
+class Signum : public penstock::sdk::MajorityVote {
  public:
   using MajorityVote::MajorityVote;
   void describe(penstock_compressor_traits& traits) const {

@@ -4,21 +4,18 @@
 // SGD with Sketching", NeurIPS 2019. See README.md for where this differs and why.
 #include "count_sketch.hpp"
 
-#include <kernels/agreed.hpp>
-#include <kernels/density.hpp>
-#include <kernels/factored.hpp>
-#include <kernels/select.hpp>
+#include <methods/density.hpp>
+#include <methods/summed.hpp>
 
 #include <cmath>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 namespace sketch = penstock::sketch;
 
 namespace {
 
-class Sketch {
+class Sketch : public sdk::SummedCompressor<Sketch> {
  public:
   static inline const sdk::OptionList options{
       sdk::density_option(0.001, "share of the entries whose sum over ranks is sent"),
@@ -32,10 +29,10 @@ class Sketch {
           .summary("columns of the sketch for each entry that is sent: more make estimates finer")};
 
   explicit Sketch(const sdk::Options& values)
-      : density_(values.real("density")),
+      : SummedCompressor("select"),
+        density_(values.real("density")),
         rows_(static_cast<uint64_t>(values.integer("rows"))),
-        columns_per_entry_(values.real("columns_per_entry")),
-        path_(plugins::agreed_code_path("select")) {
+        columns_per_entry_(values.real("columns_per_entry")) {
     if (rows_ % 2 == 0)
       throw sdk::invalid_argument("rows is ", rows_,
                                   ", expected an odd number, which has a middle; try ", rows_ + 1);
@@ -50,59 +47,47 @@ class Sketch {
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
     sdk::check_indexable(item, "sketch", kMostEntries);
-    if (!sketched(n)) return plugins::plan_dense(item, need);
+    if (!coded(item)) return plan_dense(item, need);
     need.round(PENSTOCK_COMBINE_SUM)
         .section(PENSTOCK_ROLE_OTHER, PENSTOCK_FLOAT32, shape_of(n).entries())
         .same_bits();  // all ranks must find the same entries
     need.round(PENSTOCK_COMBINE_SUM).section(PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, kept(n));
     need.states.add("chosen", kept(n), 1, PENSTOCK_STATE_REPLICATED, PENSTOCK_UINT32);
     need.scratch_bytes =
-        2 * whole_lines(n * sizeof(float)) + kernels::select_scratch_bytes(n, kept(n));
+        2 * sdk::whole_lines(n * sizeof(float)) + kernels::select_scratch_bytes(n, kept(n));
   }
 
-  void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads) {
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      sdk::PayloadWriter payload = payloads[i];
-      const bool is_sketched = sketched(items[i].numel());
-      const std::span<float> room = payload.room<float>(0);
-      if (!is_sketched)
-        plugins::encode_dense(items[i], payload, path_);
-      else if (call.round == 0)
-        sketch::sketch(items[i].work().data(), items[i].numel(), shape_of(items[i].numel()),
-                       hashes(call, items[i]), room.data(), path_);
-      else
-        encode_chosen(items[i], room);
-      payload.kind(is_sketched ? PENSTOCK_PAYLOAD_CODED : PENSTOCK_PAYLOAD_DENSE);
-      payload.count(0, room.size());
-    }
+  bool coded(const sdk::Item& item) const {
+    const uint64_t n = item.numel();
+    return shape_of(n).entries() + kept(n) < n;
+  }
+  uint64_t entries(uint32_t, uint32_t round, const sdk::Item& item) const {
+    return round == 0 ? shape_of(item.numel()).entries() : kept(item.numel());
   }
 
-  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    for (uint64_t i = 0; i < items.size(); ++i)  // all sizes before any state changes
-      plugins::summed_entries(payloads.at(i, 0), entries(call, items[i].numel()));
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      if (!sketched(items[i].numel()))
-        plugins::decode_dense(items[i], payloads.at(i, 0));
-      else if (call.round == 0)
-        choose(call, items[i], payloads.at(i, 0));
-      else
-        decode_chosen(items[i], payloads.at(i, 0));
-    }
+  void encode_coded(const sdk::Call& call, const sdk::Item& item, std::span<float> sent,
+                    const kernels::Fold*) const {
+    if (call.round == 0)
+      sketch::sketch(item.work().data(), item.numel(), shape_of(item.numel()), hashes(call, item),
+                     sent.data(), on().path);
+    else
+      encode_chosen(item, sent);
+  }
+  void decode_coded(const sdk::Call& call, const sdk::Item& item,
+                    std::span<const float> sum) const {
+    if (call.round == 0)
+      choose(call, item, sum);
+    else
+      decode_chosen(item, sum);
   }
 
  private:
   static constexpr uint64_t kMostEntries = uint64_t{1} << 31;
-  static uint64_t whole_lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
   uint64_t kept(uint64_t n) const { return sdk::kept_count(n, density_); }
   sketch::Shape shape_of(uint64_t n) const {
     const double columns = std::ceil(columns_per_entry_ * static_cast<double>(kept(n)));
     return {rows_, static_cast<uint64_t>(std::min(columns, static_cast<double>(n)))};
-  }
-  bool sketched(uint64_t n) const { return shape_of(n).entries() + kept(n) < n; }
-  uint64_t entries(const sdk::Call& call, uint64_t n) const {
-    if (!sketched(n)) return n;
-    return call.round == 0 ? shape_of(n).entries() : kept(n);
   }
 
   // Other hash functions in every step: elements that share a column do so only once.
@@ -114,22 +99,18 @@ class Sketch {
 
   // The entries whose sum over ranks seems largest. What a rank alone sent tells nothing about
   // them.
-  void choose(const sdk::Call& call, const sdk::Item& item,
-              const sdk::PayloadReader& payload) const {
+  void choose(const sdk::Call& call, const sdk::Item& item, std::span<const float> table) const {
     if ((call.flags & PENSTOCK_DECODE_OWN) != 0) return;
-    const std::span<const float> table =
-        plugins::summed_entries(payload, entries(call, item.numel()));
-    const uint64_t n = item.numel(), line = whole_lines(n * sizeof(float));
+    const uint64_t n = item.numel(), line = sdk::whole_lines(n * sizeof(float));
     const std::span<float> estimates = call.scratch<float>(n);
     if (table.empty())
-      plugins::clear(estimates);
+      sdk::clear(estimates);
     else
-      sketch::estimate(table.data(), n, shape_of(n), hashes(call, item), estimates.data(), path_);
-    kernels::select_largest(
-        estimates.data(), n, kept(n), item.state<uint32_t>(0).data(),
-        call.scratch<float>(kept(n), line).data(),
-        {static_cast<char*>(call.exec->scratch) + 2 * line, call.exec->scratch_bytes - 2 * line},
-        path_);
+      sketch::estimate(table.data(), n, shape_of(n), hashes(call, item), estimates.data(),
+                       on().path);
+    kernels::select_largest(estimates.data(), n, kept(n), item.state<uint32_t>(0).data(),
+                            call.scratch<float>(kept(n), line).data(),
+                            sdk::select_scratch(call, 2 * line), on().path);
   }
 
   // All are read before any is taken out: after a first step without a sum the list is all zeros.
@@ -141,18 +122,16 @@ class Sketch {
     for (const uint32_t index : chosen) work[index] = 0;
   }
 
-  static void decode_chosen(const sdk::Item& item, const sdk::PayloadReader& payload) {
+  static void decode_chosen(const sdk::Item& item, std::span<const float> values) {
     const std::span<const uint32_t> chosen = item.state<uint32_t>(0);
-    const std::span<const float> values = plugins::summed_entries(payload, chosen.size());
     const std::span<float> out = item.out();
-    plugins::clear(out);
+    sdk::clear(out);
     for (uint64_t j = 0; j < values.size(); ++j) out[chosen[j]] = values[j];
   }
 
   double density_;
   uint64_t rows_;
   double columns_per_entry_;
-  kernels::CodePath path_;
 };
 
 }  // namespace

@@ -2,18 +2,17 @@
 // is the element; before that it is clipped.
 // Source: Wen, Xu, Yan, Wu, Wang, Chen, Li, "TernGrad: Ternary Gradients to Reduce Communication in
 // Distributed Deep Learning", NeurIPS 2017. See README.md for where this differs and why.
-#include <kernels/agreed.hpp>
 #include <kernels/execution.hpp>
-#include <kernels/rounding_key.hpp>
-#include <kernels/sign_payload.hpp>
 #include <kernels/stochastic.hpp>
+#include <methods/agreed.hpp>
+#include <methods/dense.hpp>
+#include <methods/sign.hpp>
 
 #include <algorithm>
 #include <cmath>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace plugins = penstock::plugins;
 
 namespace {
 
@@ -27,7 +26,7 @@ class TernGrad {
           .summary("elements beyond so many standard deviations are clipped; 0: none are")};
 
   explicit TernGrad(const sdk::Options& values)
-      : clip_(values.real("clip")), on_(plugins::agreed_execution("stochastic")) {
+      : clip_(values.real("clip")), on_(sdk::agreed_execution("stochastic")) {
     if (clip_ > 0 && clip_ < kLeastClip)
       throw sdk::invalid_argument("terngrad: clip is ", clip_, ", expected 0 or at least ",
                                   kLeastClip, "; 0 clips nothing, 2.5 is the paper's");
@@ -45,7 +44,7 @@ class TernGrad {
         .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, words)
         .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, words)
         .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1);
-    need.scratch_bytes = plugins::sign_sender_bytes(call.world);
+    need.scratch_bytes = sdk::sign_sender_bytes(call.world);
   }
 
   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
@@ -57,7 +56,7 @@ class TernGrad {
       std::fill(negative.begin(), negative.end(), 0);
       std::fill(nonzero.begin(), nonzero.end(), 0);
     } else {
-      const kernels::RandomKey key = plugins::rounding_key(call, item);
+      const kernels::RandomKey key = sdk::rounding_key(call, item);
       const auto round = [&](uint32_t, uint64_t begin, uint64_t end) {
         kernels::round_to_signs(work.data() + begin, end - begin, scale, key,
                                 item.c().first + begin, item.keeps(), negative.data() + begin / 64,
@@ -73,13 +72,13 @@ class TernGrad {
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
-    plugins::decode_valued_signs(
+    sdk::decode_valued_signs(
         call, items, payloads, on_.path, [](const sdk::Item& item) { return item.numel() + 64; },
-        [](const sdk::PayloadReader& payload, const sdk::Item& item, plugins::SignSender& sender) {
+        [](const sdk::PayloadReader& payload, const sdk::Item& item, sdk::SignSender& sender) {
           const uint64_t words = kernels::sign_words(item.numel());
           sender.valued.signs = {payload.section<uint64_t>(kNegative, words).data(), nullptr, 0,
                                  payload.section<uint64_t>(kNonzero, words).data()};
-          plugins::read_scale(payload, kScale, sender);
+          sdk::read_scale(payload, kScale, sender);
         });
   }
 

@@ -1,10 +1,10 @@
 // The memory of Deep Gradient Compression: momentum before selection, masked where entries were
 // sent, and clipping of the local gradient. Gradients that are sent whole get their momentum after
 // averaging. Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
-#include <kernels/agreed.hpp>
 #include <kernels/fold.hpp>
 #include <kernels/norm.hpp>
-#include <kernels/payload.hpp>
+#include <methods/agreed.hpp>
+#include <methods/payload.hpp>
 #include <penstock/memory.hpp>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ class Dgc {
         masking_(values.boolean("momentum_masking")),
         clipping_(clipping_named(values.choice("clipping"))),
         clip_(values.real("clip")),
-        path_(penstock::plugins::agreed_code_path("")) {}
+        path_(sdk::agreed_code_path("")) {}
 
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
             sdk::MemoryNeed& need) {

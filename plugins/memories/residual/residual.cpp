@@ -1,9 +1,9 @@
 // Error feedback: what was not sent is added to the next gradient.
 // Source: Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy et al.,
 // "Error Feedback Fixes SignSGD", ICML 2019.
-#include <kernels/agreed.hpp>
 #include <kernels/fold.hpp>
-#include <kernels/payload.hpp>
+#include <methods/agreed.hpp>
+#include <methods/payload.hpp>
 #include <penstock/memory.hpp>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class Residual {
   explicit Residual(const sdk::Options& values)
       : beta_(values.real("beta")),
         gamma_(values.real("gamma")),
-        path_(penstock::plugins::agreed_code_path("")) {}
+        path_(sdk::agreed_code_path("")) {}
 
   // The residual is what is compressed: encode takes out what it sends, and the rest stays.
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,

@@ -3,7 +3,7 @@
 #include <kernels/cuda/values.hpp>
 #include <kernels/element/half.hpp>
 #include <kernels/element/narrow.hpp>
-#include <kernels/sparse_values.hpp>
+#include <kernels/narrow_values.hpp>
 
 namespace penstock::kernels::cuda {
 namespace {

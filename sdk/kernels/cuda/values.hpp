@@ -1,5 +1,5 @@
 // Values on a device in other types, chosen, moved, packed, drawn: what convert.hpp,
-// sparse_values.hpp, scatter.hpp, pack_bits.hpp, random_uniform.hpp and random_normal.hpp do on the
+// narrow_values.hpp, scatter.hpp, pack_bits.hpp, random_uniform.hpp and random_normal.hpp do on the
 // CPU, with the same bits. Contract: workspace.hpp.
 #pragma once
 
@@ -28,10 +28,10 @@ namespace penstock::kernels::cuda {
 
 // ---- Values of sparse payloads ----
 
-// *scale = int8_scale(*largest) of ../sparse_values.hpp.
+// *scale = int8_scale(*largest) of ../narrow_values.hpp.
 [[nodiscard]] int32_t int8_scale(const float* largest, float* scale, void* stream) noexcept;
 
-// As narrow_values and widen_values of ../sparse_values.hpp. `scale` is device memory, read for
+// As narrow_values and widen_values of ../narrow_values.hpp. `scale` is device memory, read for
 // int8 only.
 [[nodiscard]] int32_t narrow_values(ValueType type, float* values, uint64_t count, void* target,
                                     const float* scale, void* stream) noexcept;

@@ -2,10 +2,10 @@
 #include <kernels/convert.hpp>
 #include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/values.hpp>
+#include <kernels/narrow_values.hpp>
 #include <kernels/pack_bits.hpp>
 #include <kernels/random_normal.hpp>
 #include <kernels/scatter.hpp>
-#include <kernels/sparse_values.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -1,23 +1,23 @@
-// Payloads of signs: what the methods that send one bit per element share. Not a plugin: each of
-// them compiles it into itself.
+// Methods that send one bit per element: their payloads, signs that stand for numbers, and votes.
 //
-// Three sections: the plane of negative elements; the positions of zeros, while that is shorter
-// than a second plane; the plane of nonzero elements, otherwise.
+// A payload of signs has three sections: the plane of negative elements; the positions of zeros,
+// while that is shorter than a second plane; the plane of nonzero elements, otherwise.
 #pragma once
 
 #include <penstock/compressor.hpp>
 
 #include <kernels/sign.hpp>
+#include <methods/agreed.hpp>
 
 #include <cmath>
 #include <span>
 
-namespace penstock::plugins {
+namespace penstock::sdk {
 
 // Sections of every payload of signs; a method's own follow.
 enum SignSection : uint64_t { kNegative = 0, kZeros = 1, kNonzero = 2, kAfterSigns = 3 };
 
-inline sdk::Round& plan_signs(sdk::Round& round, uint64_t numel) {
+inline Round& plan_signs(Round& round, uint64_t numel) {
   const uint64_t words = kernels::sign_words(numel);
   return round.section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, words)
       .section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, kernels::sign_zero_capacity(numel), false)
@@ -26,8 +26,8 @@ inline sdk::Round& plan_signs(sdk::Round& round, uint64_t numel) {
 
 // Writes the three sections and marks the payload as coded. With `fold` work is compensated first,
 // in the same sweep.
-inline void write_signs(std::span<const float> work, sdk::PayloadWriter& payload,
-                        kernels::CodePath path, const kernels::Fold* fold = nullptr) {
+inline void write_signs(std::span<const float> work, PayloadWriter& payload, kernels::CodePath path,
+                        const kernels::Fold* fold = nullptr) {
   const std::span<uint64_t> negative = payload.room<uint64_t>(kNegative);
   const std::span<uint32_t> zeros = payload.room<uint32_t>(kZeros);
   const uint64_t n_zeros = kernels::pack_signs(work.data(), work.size(), negative.data(),
@@ -42,7 +42,7 @@ inline void write_signs(std::span<const float> work, sdk::PayloadWriter& payload
 }
 
 // The signs in a payload. Throws INVALID_PAYLOAD for what no rank of ours would send.
-inline kernels::Signs read_signs(const sdk::PayloadReader& payload, uint64_t numel) {
+inline kernels::Signs read_signs(const PayloadReader& payload, uint64_t numel) {
   const auto negative = payload.section<uint64_t>(kNegative, kernels::sign_words(numel));
   const auto zeros = payload.section<uint32_t>(kZeros);
   const auto nonzero = payload.section<uint64_t>(kNonzero);
@@ -77,16 +77,15 @@ inline uint64_t sign_sender_bytes(uint32_t world) {
 // out (+)= the numbers of each rank, in ascending order. `run(item)` is how many elements share a
 // pair of numbers; `read(payload, item, sender)` checks a payload and fills in its sender.
 template <typename Run, typename Read>
-void decode_valued_signs(const sdk::Call& call, const sdk::Items& items,
-                         const sdk::PayloadReaders& payloads, kernels::CodePath path, Run run,
-                         Read read) {
+void decode_valued_signs(const Call& call, const Items& items, const PayloadReaders& payloads,
+                         kernels::CodePath path, Run run, Read read) {
   const std::span<SignSender> senders = call.scratch<SignSender>(payloads.n_ranks());
   const std::span<kernels::ValuedSigns> valued = call.scratch<kernels::ValuedSigns>(
       payloads.n_ranks(), payloads.n_ranks() * sizeof(SignSender));
   for (uint64_t i = 0; i < items.size(); ++i) {
     uint64_t n = 0;
     for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
-      const sdk::PayloadReader payload = payloads.at(i, r);
+      const PayloadReader payload = payloads.at(i, r);
       if (payload.absent()) continue;
       read(payload, items[i], senders[n]);
       valued[n] = senders[n].valued;
@@ -99,7 +98,7 @@ void decode_valued_signs(const sdk::Call& call, const sdk::Items& items,
 }
 
 // One number that positive elements have as it is and negative ones with the other sign.
-inline void read_scale(const sdk::PayloadReader& payload, uint64_t section, SignSender& sender) {
+inline void read_scale(const PayloadReader& payload, uint64_t section, SignSender& sender) {
   const float scale = payload.section<float>(section, 1)[0];
   if (!(scale >= 0) || !std::isfinite(scale))
     throw payload.error("has a scale of ", scale, ", expected a finite one of at least 0");
@@ -108,4 +107,54 @@ inline void read_scale(const sdk::PayloadReader& payload, uint64_t section, Sign
   sender.valued.values = sender.pair;
 }
 
-}  // namespace penstock::plugins
+// ---- A vote over ranks: what signsgd and signum are; see plugins/compressors/signsgd/README.md
+// ----
+
+class MajorityVote {
+ public:
+  static inline const OptionList options{};
+  explicit MajorityVote(const Options&) : path_(agreed_code_path("sign")) {}
+
+  // Signs of single ranks cannot be added on the way, so payloads are gathered; the vote needs all
+  // of them at once, and its result is no sum to be divided.
+  void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
+    if (call.world > kernels::kMaxVoters)
+      throw invalid_argument("gradient '", item.name(), "' would be voted on by ", call.world,
+                             " ranks, a vote counts at most ", kernels::kMaxVoters,
+                             "; vote on one leg of a route with fewer ranks");
+    plan_signs(need.round(PENSTOCK_COMBINE_GATHER), item.numel()).result_is_final().all_payloads();
+    need.part_alignment = 64;  // whole words
+    need.scratch_bytes = call.world * sizeof(kernels::Signs);
+  }
+
+  void encode(const Call& call, const Item& item, PayloadWriter& payload) {
+    const std::span<float> work = item.work();
+    write_signs(work, payload, path_);
+    if (!item.keeps()) return;
+    const auto one = static_cast<float>(work_unit(call, item));
+    kernels::take_out_by_sign(work.data(), work.size(), one, -one, path_);
+  }
+
+  // Absent ranks do not vote. With DECODE_OWN the one voter is this rank: its signs.
+  void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    const std::span<kernels::Signs> voters = call.scratch<kernels::Signs>(payloads.n_ranks());
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      uint64_t n_voters = 0;
+      for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
+        const PayloadReader payload = payloads.at(i, r);
+        if (!payload.absent()) voters[n_voters++] = read_signs(payload, items[i].numel());
+      }
+      const std::span<float> out = items[i].out();
+      kernels::majority_vote(voters.data(), n_voters, out.size(), out.data(), path_);
+      // Votes are ones in true units, so that a rate means the same whatever the loss scale.
+      const auto one = static_cast<float>(work_unit(call, items[i]));
+      if (one != 1)
+        for (float& vote : out) vote *= one;
+    }
+  }
+
+ private:
+  kernels::CodePath path_;
+};
+
+}  // namespace penstock::sdk

@@ -1,51 +1,17 @@
 // Values of sparse payloads in four types: float32, float16, bfloat16, and int8 with one scale.
 //
 // What is taken out of `work` is what the receiver will add: the rounding error, and what a narrow
-// type cannot hold, stay in `work`, so no mass is lost. How a compressor uses it:
-//
-//   static inline const sdk::OptionList options{..., sdk::SparseValues::option()};
-//   explicit Method(const sdk::Options& values) : values_(values) {}
-//   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
-//     values_.plan(need, capacity, exact);      // one gathered round: indices, values, the scale
-//   }
-//   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
-//     const uint64_t count = choose(item.work(), payload.room<uint32_t>(0));  // ascending indices
-//     values_.write(item, payload, count);      // reads work there, narrows, takes out of work
-//   }
-//   void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-//     values_.add(payload, item.out());         // checks everything, then adds
-//   }
-//
-// Kernels that choose entries take a null `values` where only indices are wanted.
+// type cannot hold, stay in `work`, so no mass is lost. SparseCompressor (sparse.hpp) uses it thus:
+// plan a round, write the payload whose indices were chosen, add it up in decode.
 #pragma once
 
+#include <kernels/narrow_values.hpp>
 #include <kernels/scatter.hpp>
 #include <penstock/compressor.hpp>
 #include <penstock/options.hpp>
 
 #include <algorithm>
 #include <cmath>
-
-namespace penstock::kernels {
-
-enum class ValueType { kFloat32, kFloat16, kBfloat16, kInt8 };
-
-// The scale of int8 values: the largest |value| over 127, so that it is hit exactly but for
-// rounding; 0 where all are zero (or the quotient is), and finite always. NaN counts as zero.
-// `largest` is the largest |value|. [any]
-float int8_scale(float largest) noexcept;
-
-// Rounds values[count] to nearest even in `type`, writes them to target[count] and puts back what
-// they stand for. Beyond the largest finite number of a type comes that number. int8: multiples of
-// `scale`, within 127; zeros for scale 0. Other types ignore `scale`. [any]
-void narrow_values(ValueType type, float* values, uint64_t count, void* target,
-                   float scale) noexcept;
-
-// source[count] in `type` -> values[count]. [any]
-void widen_values(ValueType type, const void* source, uint64_t count, float* values,
-                  float scale) noexcept;
-
-}  // namespace penstock::kernels
 
 namespace penstock::sdk {
 

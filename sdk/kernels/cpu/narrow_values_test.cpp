@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <kernels/sparse_values.hpp>
+#include <kernels/narrow_values.hpp>
 #include <limits>
 #include <support/data.hpp>
 #include <support/half.hpp>

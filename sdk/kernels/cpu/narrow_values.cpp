@@ -1,6 +1,8 @@
-// See sparse_values.hpp.
-#include <kernels/sparse_values.hpp>
+// See narrow_values.hpp.
+#include <kernels/narrow_values.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include <kernels/convert.hpp>

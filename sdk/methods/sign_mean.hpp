@@ -3,22 +3,36 @@
 #pragma once
 
 #include <kernels/scatter.hpp>
-#include <penstock/views.hpp>
+#include <methods/sparse.hpp>
 
 #include <cmath>
 
 namespace penstock::sdk {
 
-// y[i] = |x[i]| where x[i] has this sign, else 0. Returns how many have it.
-inline uint64_t magnitudes_of_sign(std::span<const float> x, bool negative, float* y) {
-  uint64_t count = 0;
+// Scratch for a choice among entries of one sign: magnitudes, then what the selection needs.
+inline uint64_t one_sign_scratch_bytes(uint64_t n, uint64_t most) {
+  return whole_lines(n * sizeof(float)) + kernels::select_scratch_bytes(n, most);
+}
+
+// choose(choice) on the magnitudes of the item's entries of this sign, zeros for the others;
+// `most` of the choice is how many have it. Returns the chosen ones, in `room`.
+template <typename Choose>
+std::span<uint32_t> choose_of_sign(const Call& call, const Item& item, bool negative,
+                                   std::span<uint32_t> room, kernels::CodePath path,
+                                   const Choose& choose) {
+  const std::span<const float> x = item.work();
+  const std::span<float> y = call.scratch<float>(x.size());
+  uint64_t of_sign = 0;
   const float sign = negative ? -1.0f : 1.0f;
   for (uint64_t i = 0; i < x.size(); ++i) {
     const float magnitude = sign * x[i];
     y[i] = magnitude > 0 ? magnitude : 0.0f;
-    count += magnitude > 0 ? 1 : 0;
+    of_sign += magnitude > 0 ? 1 : 0;
   }
-  return count;
+  kernels::SelectSegment target{y.data(), y.size(), room.data(), nullptr};
+  const auto scratch = select_scratch(call, whole_lines(y.size_bytes()));
+  choose(Choice{call, item, {&target, 1}, of_sign, scratch, path});
+  return room.first(target.count);
 }
 
 // The mean of work at these entries, 0 for none; taken out of each of them where the item keeps.
@@ -44,9 +58,12 @@ inline std::span<const uint32_t> checked_indices(const PayloadReader& payload, u
   return indices;
 }
 
-// The `expected` means of section `index`. Throws INVALID_PAYLOAD for one that is not finite.
+// The `expected` means of section `index` of a coded payload. Throws INVALID_PAYLOAD for another
+// kind and for a mean that is not finite.
 inline std::span<const float> checked_means(const PayloadReader& payload, uint64_t index,
                                             uint64_t expected) {
+  if (payload.kind() != PENSTOCK_PAYLOAD_CODED)
+    throw payload.error("is of kind ", payload.kind(), ", expected coded");
   const std::span<const float> means = payload.section<float>(index, expected);
   for (const float mean : means)
     if (!std::isfinite(mean)) throw payload.error("has the mean ", mean, ", expected a finite one");

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <kernels/convert.hpp>
-#include <kernels/sparse_values.hpp>
+#include <methods/sparse_values.hpp>
 
 namespace penstock::sdk {
 

@@ -52,7 +52,7 @@ template <typename Method>
 class FoldingEncoder {
  public:
   void encode(const Call& call, const Items& items, PayloadWriters& payloads) {
-    encode_folded(call, items, payloads, nullptr);
+    static_cast<Method&>(*this).encode_folded(call, items, payloads, nullptr);
   }
   void encode_folded(const Call& call, const Items& items, PayloadWriters& payloads,
                      const penstock_fold* const* folds) {

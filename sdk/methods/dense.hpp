@@ -1,0 +1,253 @@
+// Methods that send something for every element: codes of a few bits with numbers for each block of
+// elements, which are gathered, and casts to 16 bits, which are summed on the way.
+#pragma once
+
+#include <kernels/pack_bits.hpp>
+#include <kernels/random_uniform.hpp>
+#include <kernels/stream.hpp>
+#include <methods/agreed.hpp>
+#include <penstock/compressor.hpp>
+#include <penstock/options.hpp>
+
+#include <algorithm>
+#include <span>
+
+namespace penstock::sdk {
+
+// The key of this item's rounding in this step: another on each rank and on each leg of a route, so
+// that errors of several roundings are independent. Elements count from the start of the gradient
+// (item.c().first + i), whatever part of it the item is.
+inline kernels::RandomKey rounding_key(const Call& call, const Item& item) {
+  return kernels::random_key({call.step->seed, item.c().gradient,
+                              kernels::stream_of_step(kernels::kStreamRounding, call.step->index),
+                              uint64_t{item.c().leg} << 32 | call.step->rank});
+}
+
+// An option that counts elements of whole 64-bit words of bits. Throws INVALID_ARGUMENT otherwise.
+inline uint64_t multiple_of_64(const Options& values, std::string_view method,
+                               std::string_view option) {
+  const auto size = static_cast<uint64_t>(values.integer(option));
+  if (size % 64 != 0)
+    throw invalid_argument(method, ": ", option, " is ", size, ", expected a multiple of 64; try ",
+                           (size + 63) / 64 * 64);
+  return size;
+}
+
+// Elements `first`, ... of a gradient draw from this key.
+struct Draws {
+  kernels::RandomKey key;
+  uint64_t first;
+};
+
+// Numbers and codes, which a method makes tile by tile and block by block:
+//   void measure(std::span<const float> block, double unit, Scale* scales) const;
+//   void quantise(std::span<float> x, const Scale*, const Draws&, bool take_out, uint8_t* codes)
+//       const;
+//   void add(const uint8_t* codes, const Scale* scales, std::span<float> out) const;
+//   void check(const PayloadReader&, uint64_t block, const Scale* scales) const;
+// `measure` finds the numbers of a block; `check` looks at those of a peer. `quantise` takes out of
+// x what its codes stand for where told to. Payloads cannot be added on the way, as ranks have
+// scales of their own; all of an item's are checked before any is added. Codes are packed without
+// gaps, or with `Word` uint8_t a byte each.
+template <typename Method, typename Word = uint64_t, typename Scale = float>
+class QuantisingCompressor {
+ public:
+  static constexpr uint64_t kScales = 1;                    // of a block
+  static constexpr bool kOneBlock = false;                  // an item, even an empty one
+  static constexpr uint32_t kSplit = PENSTOCK_SPLIT_NEVER;  // of codes
+  // Elements that are worked on at once: in the first-level cache. Tiles begin at multiples of it
+  // in an item or a block, so that packed codes begin with a word.
+  static constexpr uint64_t kTile = 1024;
+  static_assert(kernels::kStreamTile % kTile == 0);
+
+  void describe(penstock_compressor_traits& traits) const {
+    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+  }
+
+  void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
+    need.round(PENSTOCK_COMBINE_GATHER)
+        .section(PENSTOCK_ROLE_BITS, dtype_of<Word>(), place(item.numel()), true, Method::kSplit)
+        .section(PENSTOCK_ROLE_SCALES, dtype_of<Scale>(), n_scales(item.numel()), true,
+                 Method::kOneBlock ? PENSTOCK_SPLIT_COPY : PENSTOCK_SPLIT_NEVER);
+    need.part_alignment = Method::kOneBlock ? 64 : block_;
+  }
+
+  void encode(const Call& call, const Item& item, PayloadWriter& payload) {
+    const std::span<float> work = item.work();
+    const std::span<Word> words = payload.room<Word>(kCodes);
+    const std::span<Scale> scales = payload.room<Scale>(kNumbers);
+    const kernels::RandomKey key = rounding_key(call, item);
+    const double unit = work_unit(call, item);
+    const auto encode_blocks = [&](uint32_t, uint64_t first, uint64_t last) {
+      for (uint64_t b = first; b < last; ++b) {
+        const uint64_t begin = b * block_;
+        const uint64_t end = block_ == 0 ? work.size() : std::min(work.size(), begin + block_);
+        Scale* const of_block = scales.data() + b * Method::kScales;
+        method().measure(work.subspan(begin, end - begin), unit, of_block);
+        for (uint64_t at = begin; at < end; at += kTile)
+          encode_tile(work.subspan(at, std::min(kTile, end - at)), of_block,
+                      {key, item.c().first + at}, item.keeps(), words.data() + place(at));
+      }
+    };
+    on_.workers.for_rows(scales.size() / Method::kScales, block_, 1, encode_blocks);
+    payload.kind(PENSTOCK_PAYLOAD_CODED);
+    payload.count(kCodes, words.size());
+    payload.count(kNumbers, scales.size());
+  }
+
+  // out (+)= what each rank sent, ranks in ascending order. A tile of the result is written once
+  // however many ranks there are, and past the caches where the result is large.
+  void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    const bool first = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const std::span<float> out = items[i].out();
+      for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
+        if (!payloads.at(i, r).absent()) check_payload(payloads.at(i, r), out.size());
+      const auto decode_range = [&](float* target, uint64_t begin, uint64_t count) {
+        for (uint64_t at = 0; at < count; at += kTile) {
+          const std::span<float> tile(target + at, std::min(kTile, count - at));
+          if (first) std::fill(tile.begin(), tile.end(), 0.0f);
+          for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
+            if (!payloads.at(i, r).absent()) add_tile(payloads.at(i, r), begin + at, tile);
+        }
+      };
+      if (first)
+        kernels::compute_streamed(out.data(), out.size(), decode_range);
+      else
+        decode_range(out.data(), 0, out.size());
+    }
+  }
+
+  // What a method may check of a peer's codes: all of `numel` before any is added, and those from
+  // element `at` on, which it may change, before they are.
+  void check_words(const PayloadReader&, std::span<const Word>, uint64_t) const {}
+  void check_codes(const PayloadReader&, uint64_t, std::span<uint8_t>) const {}
+
+ protected:
+  // Codes of `bits` bits, `block` elements with scales of their own (0: all of an item), and the
+  // family of the method's kernels.
+  QuantisingCompressor(unsigned bits, uint64_t block, std::string_view family)
+      : bits_(bits), block_(block), on_(agreed_execution(family)) {}
+
+  unsigned bits() const { return bits_; }
+  kernels::CodePath path() const { return on_.path; }
+
+ private:
+  enum Section : uint64_t { kCodes = 0, kNumbers = 1 };
+  static constexpr bool kPacked = sizeof(Word) > 1;
+
+  const Method& method() const { return static_cast<const Method&>(*this); }
+
+  // Words of the codes of so many elements; where the code of element `at` begins, if that is one.
+  uint64_t place(uint64_t at) const { return kPacked ? kernels::packed_words(at, bits_) : at; }
+  uint64_t n_scales(uint64_t numel) const {
+    if (Method::kOneBlock) return Method::kScales;
+    const uint64_t block = block_ == 0 ? std::max<uint64_t>(1, numel) : block_;
+    return (numel + block - 1) / block * Method::kScales;
+  }
+
+  void encode_tile(std::span<float> x, const Scale* scales, const Draws& draws, bool take_out,
+                   Word* words) const {
+    if constexpr (kPacked) {
+      uint8_t codes[kTile];
+      method().quantise(x, scales, draws, take_out, codes);
+      kernels::pack_bits(codes, x.size(), bits_, words);
+    } else {
+      method().quantise(x, scales, draws, take_out, words);
+    }
+  }
+
+  void check_payload(const PayloadReader& payload, uint64_t numel) const {
+    const auto words = payload.section<Word>(kCodes, place(numel));
+    const auto scales = payload.section<Scale>(kNumbers, n_scales(numel));
+    for (uint64_t b = 0; b < scales.size() / Method::kScales; ++b)
+      method().check(payload, b, scales.data() + b * Method::kScales);
+    method().check_words(payload, words, numel);
+  }
+
+  void add_tile(const PayloadReader& payload, uint64_t at, std::span<float> tile) const {
+    const Word* const words = payload.section<Word>(kCodes).data() + place(at);
+    if constexpr (kPacked) {
+      uint8_t codes[kTile];
+      kernels::unpack_bits(words, tile.size(), bits_, codes);
+      method().check_codes(payload, at, {codes, tile.size()});
+      add_blocks(payload, at, codes, tile);
+    } else {
+      add_blocks(payload, at, words, tile);
+    }
+  }
+  // By what each block that the tile touches has of it.
+  void add_blocks(const PayloadReader& payload, uint64_t at, const uint8_t* codes,
+                  std::span<float> tile) const {
+    const std::span<const Scale> scales = payload.section<Scale>(kNumbers);
+    for (uint64_t begin = 0; begin < tile.size();) {
+      const uint64_t block = block_ == 0 ? 0 : (at + begin) / block_;
+      const uint64_t left = block_ == 0 ? tile.size() : (block + 1) * block_ - at;
+      const uint64_t end = std::min<uint64_t>(tile.size(), left);
+      method().add(codes + begin, scales.data() + block * Method::kScales,
+                   tile.subspan(begin, end - begin));
+      begin = end;
+    }
+  }
+
+  unsigned bits_;
+  uint64_t block_;
+  kernels::Execution on_;
+};
+
+// Compressors that send each value as a 16-bit float and sum ranks on the way: one method for every
+// such format, given by its type, the largest number that so many ranks may send, and its
+// conversions (convert.hpp).
+template <uint32_t kDtype, auto kShare, auto kNarrow, auto kWiden>
+class HalfCast {
+ public:
+  static inline const OptionList options{};
+  explicit HalfCast(const Options&) {}
+
+  void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
+    need.round(PENSTOCK_COMBINE_SUM)
+        .section(PENSTOCK_ROLE_VALUES, kDtype, item.numel(), true, PENSTOCK_SPLIT_BY_ELEMENT);
+    need.part_alignment = 1;
+  }
+
+  void encode(const Call& call, const Item& item, PayloadWriter& payload) {
+    const std::span<float> work = item.work();
+    const std::span<uint16_t> bits = payload.room<uint16_t>(0);
+    if (item.keeps())
+      take_out(work, bits, kShare(call.step->world));
+    else
+      kNarrow(work.data(), bits.data(), work.size());
+    payload.kind(PENSTOCK_PAYLOAD_DENSE);
+    payload.count(0, work.size());
+  }
+
+  void decode(const Call&, const Items& items, const PayloadReaders& payloads) {
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const PayloadReader payload = payloads.at(i, 0);
+      const std::span<float> out = items[i].out();
+      if (payload.absent())
+        std::fill(out.begin(), out.end(), 0.0f);
+      else
+        kWiden(payload.section<uint16_t>(0, out.size()).data(), out.data(), out.size());
+    }
+  }
+
+ private:
+  static constexpr uint64_t kTile = 1024;
+
+  // work -= bits = rounded work. What exceeds `limit` stays in work too: then neither a value nor
+  // the sum over ranks overflows, and nothing is lost to an infinity.
+  static void take_out(std::span<float> work, std::span<uint16_t> bits, float limit) {
+    float values[kTile];
+    for (uint64_t begin = 0; begin < work.size(); begin += kTile) {
+      const uint64_t size = std::min(kTile, work.size() - begin);
+      float* tile = work.data() + begin;
+      for (uint64_t i = 0; i < size; ++i) values[i] = std::clamp(tile[i], -limit, limit);
+      kNarrow(values, bits.data() + begin, size);
+      kWiden(bits.data() + begin, values, size);
+      for (uint64_t i = 0; i < size; ++i) tile[i] -= values[i];
+    }
+  }
+};
+
+}  // namespace penstock::sdk

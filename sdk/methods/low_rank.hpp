@@ -1,0 +1,198 @@
+// Power-SGD and its relatives: matrices travel as thin factors, other gradients as they are.
+#pragma once
+
+#include <kernels/factor.hpp>
+#include <kernels/low_rank.hpp>
+#include <methods/summed.hpp>
+
+namespace penstock::sdk {
+
+namespace low_rank = kernels::low_rank;
+
+// The factors of one item during a call, and its scratch, used for one item after the other: a
+// factor, then what the kernels need.
+class Factors {
+ public:
+  static uint64_t scratch_bytes(const low_rank::Shape& shape) {
+    const uint64_t longest = std::max(shape.rows, shape.cols);
+    const uint64_t kernels = std::max(low_rank::scratch_floats(shape),
+                                      low_rank::orthogonalise_scratch_floats(longest, shape.rank));
+    return (factor_floats(shape) + kernels) * sizeof(float);
+  }
+  Factors(const Call& call, const Item& item, uint64_t rank)
+      : shape{item.rows(), item.cols(), rank},
+        drawn(call.scratch<float>(scratch_bytes(shape) / sizeof(float)).data()),
+        scratch(drawn + factor_floats(shape)),
+        call_(call),
+        item_(item) {}
+
+  const low_rank::Shape shape;
+  float* const drawn;    // room for the longer factor
+  float* const scratch;  // of kernels
+
+  // Orthonormal random columns, equal on all ranks, in `drawn`.
+  const float* draw(uint64_t rows, uint64_t stream, kernels::CodePath path) const {
+    kernels::draw_factor(drawn, rows, shape.rank, source(stream), scratch, path);
+    return drawn;
+  }
+  // A kept factor as it is used: the state, or, while that is all zero, one drawn with the same
+  // bits on every rank. Encode may not write replicated state, so it draws again until decode has
+  // something to store.
+  const float* in_use(std::span<const float> state, kernels::RandomStream stream,
+                      kernels::CodePath path) const {
+    if (!kernels::all_zero(state.data(), state.size())) return state.data();
+    return draw(state.size() / shape.rank, stream, path);
+  }
+  // Makes the summed factor the next step's: orthonormal, dead columns drawn from this step's
+  // stream. A sum of zeros says nothing about where the gradient lies, so it leaves the state as it
+  // was.
+  void keep(std::span<const float> sum, std::span<float> state, kernels::RandomStream stream,
+            kernels::CodePath path) const {
+    if (kernels::all_zero(sum.data(), sum.size())) return;
+    std::copy(sum.begin(), sum.end(), state.begin());
+    kernels::renew_factor(state.data(), state.size() / shape.rank, shape.rank,
+                          source(of_this_step(stream)), scratch, path);
+  }
+  uint64_t of_this_step(kernels::RandomStream stream) const {
+    return kernels::stream_of_step(stream, call_.step->index);
+  }
+
+ private:
+  static uint64_t factor_floats(const low_rank::Shape& shape) {  // a multiple of 64 bytes
+    return (std::max(shape.rows, shape.cols) * shape.rank + 15) / 16 * 16;
+  }
+  kernels::FactorSource source(uint64_t stream) const {
+    return {call_.step->seed, item_.c().gradient, stream};
+  }
+
+  const Call& call_;
+  const Item& item_;
+};
+
+// Coded are gradients of two or more dimensions whose factors together, times `minimum_rate`, have
+// fewer elements than the gradient; a rate of 0 codes all of them.
+template <typename Method>
+class LowRankCompressor : public SummedCompressor<Method> {
+ public:
+  static Option rank_option() {
+    return integer_option("rank", 4)
+        .at_least(1)
+        .at_most(256)  // beyond it factors are no longer thin
+        .summary("columns of the factors; at most the smaller side of the matrix");
+  }
+  static Option rate_option(double value, const char* summary) {
+    return real_option("minimum_compression_rate", value).at_least(0).summary(summary);
+  }
+
+  bool coded(const Item& item) const { return rank_of(item) != 0; }
+
+ protected:
+  enum State : uint64_t { kLeft = 0, kRight = 1 };
+
+  LowRankCompressor(const Options& values, double minimum_rate)
+      : SummedCompressor<Method>("low_rank"),
+        rank_(static_cast<uint64_t>(values.integer("rank"))),
+        minimum_rate_(minimum_rate) {}
+
+  // Columns of the factors of `item`, or 0 when it goes dense.
+  uint64_t rank_of(const Item& item) const {
+    if (item.n_dims() < 2 || item.numel() == 0) return 0;
+    const uint64_t columns = std::min({rank_, item.rows(), item.cols()});
+    const double factors = static_cast<double>(item.rows() + item.cols()) * columns;
+    const double elements = static_cast<double>(item.rows()) * item.cols();
+    return factors * minimum_rate_ < elements ? columns : 0;
+  }
+  Factors factors_of(const Call& call, const Item& item) const {
+    return Factors(call, item, rank_of(item));
+  }
+
+  // Of a factored item: one factor in a round of its own, a kept factor, and scratch for Factors.
+  static void plan_factor(uint64_t entries, CompressorNeed& need) {
+    need.round(PENSTOCK_COMBINE_SUM)
+        .section(PENSTOCK_ROLE_FACTOR, PENSTOCK_FLOAT32, entries)
+        .same_bits();
+  }
+  void plan_kept(const Item& item, State side, CompressorNeed& need) const {
+    need.states.add(side == kLeft ? "p" : "q", side == kLeft ? item.rows() : item.cols(),
+                    rank_of(item), PENSTOCK_STATE_REPLICATED);
+    need.scratch_bytes = Factors::scratch_bytes({item.rows(), item.cols(), rank_of(item)});
+  }
+
+ private:
+  uint64_t rank_;
+  double minimum_rate_;
+};
+
+// Methods that send one factor per step: ACP-SGD and the alternating form of Power-SGD. Each
+// derives from this class and says which factor comes first.
+//
+// Over ranks i, with orthonormal P and Q that are equal on all of them, the factor that is sent is
+// a projection on the other, which all ranks know from the step before:
+//   left is sent:   P_i = M_i Q,    sum = sum_i P_i,  out = sum Q^T,  P = orthogonalise(sum)
+//   right is sent:  Q_i = M_i^T P,  sum = sum_i Q_i,  out = P sum^T,  Q = orthogonalise(sum)
+// What rank i takes out of work is its own share, P_i Q^T or P Q_i^T.
+class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
+ public:
+  void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
+    need.period = 2;
+    if (!coded(item)) return plan_dense(item, need);
+    plan_factor(entries(call.phase, 0, item), need);
+    plan_kept(item, kLeft, need);
+    plan_kept(item, kRight, need);
+  }
+
+  uint64_t entries(uint32_t phase, uint32_t, const Item& item) const {
+    return rank_of(item) * (sends_left(phase) ? item.rows() : item.cols());
+  }
+
+  void encode_coded(const Call& call, const Item& item, std::span<float> sent,
+                    const kernels::Fold* fold) const {
+    const Factors factors = factors_of(call, item);
+    const float* const known = known_factor(call, item, factors);
+    float* const work = item.work().data();
+    if (!sends_left(call.step->phase)) {
+      low_rank::multiply_transposed(factors.shape, work, known, sent.data(), factors.scratch, on(),
+                                    fold);
+      if (item.keeps())
+        low_rank::take_out(factors.shape, work, known, sent.data(), factors.scratch, on());
+    } else if (item.keeps()) {
+      low_rank::multiply_and_take_out(factors.shape, work, known, sent.data(), factors.scratch,
+                                      on(), fold);
+    } else {
+      low_rank::multiply(factors.shape, work, known, sent.data(), factors.scratch, on(), fold);
+    }
+  }
+
+  void decode_coded(const Call& call, const Item& item, std::span<const float> sum) const {
+    if (sum.empty()) return clear(item.out());
+    const bool left = sends_left(call.step->phase);
+    const Factors factors = factors_of(call, item);
+    const float* const known = known_factor(call, item, factors);
+    low_rank::expand(factors.shape, left ? sum.data() : known, left ? known : sum.data(), 1.0f,
+                     item.out().data(), factors.scratch, on());
+    if ((call.flags & PENSTOCK_DECODE_OWN) == 0)
+      factors.keep(sum, item.state(left ? kLeft : kRight), stream_of(left), on().path);
+  }
+
+ protected:
+  enum class First { kLeft, kRight };
+
+  AlternatingFactors(const Options& values, double minimum_rate, First first)
+      : LowRankCompressor(values, minimum_rate), first_(first) {}
+
+ private:
+  bool sends_left(uint32_t phase) const { return (phase % 2 == 0) == (first_ == First::kLeft); }
+  static kernels::RandomStream stream_of(bool left) {
+    return left ? kernels::kStreamLeftFactor : kernels::kStreamRightFactor;
+  }
+
+  // The factor that all ranks know: the one that is not sent in this phase.
+  const float* known_factor(const Call& call, const Item& item, const Factors& factors) const {
+    const bool left = !sends_left(call.step->phase);
+    return factors.in_use(item.state(left ? kLeft : kRight), stream_of(left), on().path);
+  }
+
+  First first_;
+};
+
+}  // namespace penstock::sdk

@@ -1,0 +1,177 @@
+// Methods that send some entries of a gradient as (index, value) and leave the rest to the memory:
+// all of it but which entries go. A method says how many at most, and chooses:
+//
+//   class Method : public sdk::SparseCompressor<Method> {
+//    public:
+//     static inline const sdk::OptionList options{..., value_type_option()};
+//     explicit Method(const sdk::Options& values) : SparseCompressor(values, "its name"), ... {}
+//     uint64_t most(uint64_t n) const;              // entries of n that may go
+//     void choose(const sdk::Choice& from) const;   // sets indices and counts of from.segments
+//   };
+//
+// It hides what it does otherwise: describe, plan, encode_item, decode_add.
+#pragma once
+
+#include <methods/agreed.hpp>
+#include <methods/density.hpp>
+#include <methods/folded.hpp>
+#include <methods/sparse_values.hpp>
+
+namespace penstock::sdk {
+
+// What competes: one gradient, or with scope = "bucket" all of a bucket. A segment's fold is what
+// the first sweep over it has to do to work.
+struct Choice {
+  const Call& call;
+  const Item& item;  // the first of them
+  std::span<kernels::SelectSegment> segments;
+  uint64_t most;  // entries that may go, of all segments together
+  kernels::SelectScratch scratch;
+  kernels::CodePath path;
+
+  kernels::SelectSegment& only() const { return segments[0]; }
+  // Of the work, over the true gradient's.
+  double unit() const { return work_unit(call, item); }
+
+  // The k largest; between equal magnitudes the lower index goes, and the earlier gradient.
+  void largest(uint64_t k) const { kernels::select_largest(segments, k, scratch, path); }
+  // Those of the only segment that reach the threshold, or of more than `capacity` the largest.
+  // Zeros never go.
+  void above(float threshold, uint64_t capacity) const {
+    kernels::select_above(only(), threshold, capacity, scratch, path);
+  }
+  // The smallest magnitude that was chosen from the only segment, which has chosen one.
+  float smallest() const {
+    const kernels::SelectSegment& from = only();
+    float smallest = std::fabs(from.x[from.indices[0]]);
+    for (uint64_t j = 1; j < from.count; ++j)
+      smallest = std::min(smallest, std::fabs(from.x[from.indices[j]]));
+    return smallest;
+  }
+};
+
+// The entries of an item's work, and room in section 0 of its payload for those that go.
+inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& payload,
+                                         const kernels::Fold* fold) {
+  kernels::SelectSegment target{item.work().data(), item.numel(), payload.room<uint32_t>(0).data(),
+                                nullptr};
+  target.fold = fold;
+  return target;
+}
+
+template <typename Method>
+class SparseCompressor : public FoldingEncoder<Method> {
+ public:
+  static constexpr bool kAlwaysMost = false;     // how many go differs, so counts travel
+  static constexpr uint64_t kPartAlignment = 0;  // gradients are chosen from as a whole
+
+  static Option value_type_option() { return SparseValues::option(); }
+  static Option scope_option() {
+    return choice_option("scope", "item", {"item", "bucket"})
+        .summary(
+            "item: the largest of each gradient; bucket: as many, chosen among all gradients "
+            "of a bucket together");
+  }
+
+  void describe(penstock_compressor_traits& traits) const {
+    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = kAllFolds;
+  }
+
+  // Ranks choose different entries, so payloads are gathered; adding them up would be wrong.
+  void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
+    check_indexable(item, name_);
+    const uint64_t n = item.numel(), most = method().most(n);
+    values_.plan(need, across_bucket_ ? n : most, Method::kAlwaysMost && !across_bucket_);
+    need.scope = across_bucket_ ? PENSTOCK_SCOPE_BUCKET : PENSTOCK_SCOPE_ITEM;
+    need.part_alignment = Method::kPartAlignment;
+    need.scratch_bytes =
+        (across_bucket_ ? kBytesPerItem : 0) + kernels::select_scratch_bytes(n, most);
+  }
+
+  void encode_folded(const Call& call, const Items& items, PayloadWriters& payloads,
+                     const penstock_fold* const* folds) {
+    if (!across_bucket_)
+      FoldingEncoder<Method>::encode_folded(call, items, payloads, folds);
+    else if (items.size() > 0)
+      encode_bucket(call, items, payloads, folds);
+  }
+
+  void encode_item(const Call& call, const Item& item, PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
+    kernels::SelectSegment target = entries_of(item, payload, fold);
+    method().choose(
+        {call, item, {&target, 1}, method().most(target.n), select_scratch(call), path_});
+    values_.write(item, payload, target.count);
+  }
+
+  // Duplicates of several ranks add up; the core divides by their number.
+  void decode_add(const Call&, const Item& item, const PayloadReader& payload) {
+    values_.add(payload, item.out());
+  }
+
+ protected:
+  SparseCompressor(const Options& values, std::string_view name, bool across_bucket = false)
+      : name_(name),
+        across_bucket_(across_bucket),
+        values_(values),
+        path_(agreed_code_path("select")) {}
+
+  std::string_view name() const { return name_; }
+  const SparseValues& values() const { return values_; }
+  kernels::CodePath path() const { return path_; }
+
+ private:
+  // Scratch of a call over a bucket begins with a segment and a fold per item; both sizes are
+  // multiples of the scratch's alignment.
+  static constexpr uint64_t kFoldOffset = 64;
+  static constexpr uint64_t kBytesPerItem = 128;
+  static_assert(sizeof(kernels::SelectSegment) <= kFoldOffset &&
+                sizeof(kernels::Fold) <= kBytesPerItem - kFoldOffset);
+
+  const Method& method() const { return static_cast<const Method&>(*this); }
+
+  void encode_bucket(const Call& call, const Items& items, PayloadWriters& payloads,
+                     const penstock_fold* const* folds) const {
+    check_bucket(call, items);
+    const auto segments = call.scratch<kernels::SelectSegment>(items.size());
+    const auto all_folds = call.scratch<kernels::Fold>(items.size(), items.size() * kFoldOffset);
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      most += method().most(items[i].numel());
+      segments[i] = entries_of(items[i], payloads[i], nullptr);
+      if (folds == nullptr || folds[i] == nullptr) continue;
+      all_folds[i] = fold_of(*folds[i], items[i], call);
+      segments[i].fold = &all_folds[i];
+    }
+    method().choose({call, items[0], segments, most,
+                     select_scratch(call, items.size() * kBytesPerItem), path_});
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      PayloadWriter payload = payloads[i];
+      values_.write(items[i], payload, segments[i].count);
+    }
+  }
+
+  // Entries are numbered through, and magnitudes of several gradients are compared as they stand.
+  void check_bucket(const Call& call, const Items& items) const {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < items.size(); ++i) n += items[i].numel();
+    if (n >= kMostIndexedEntries)
+      throw invalid_argument("a bucket has ", n, " entries; with scope = \"bucket\" ", name_,
+                             " numbers them with 32 bits, expected fewer than ",
+                             kMostIndexedEntries, "; make buckets smaller or set scope = \"item\"");
+    for (uint64_t i = 1; i < items.size(); ++i)
+      if (work_unit(call, items[i]) != work_unit(call, items[0]))
+        throw invalid_argument(
+            name_, " with scope = \"bucket\" compares gradients '", items[0].name(), "' and '",
+            items[i].name(), "', of which one has a memory and the other carries a loss scale of ",
+            call.step->grad_scale, "; give both the same memory, or set scope = \"item\"");
+  }
+
+  std::string_view name_;
+  bool across_bucket_;
+  SparseValues values_;
+  kernels::CodePath path_;
+};
+
+}  // namespace penstock::sdk

@@ -1,0 +1,97 @@
+// Methods whose payloads are float32 numbers that are summed on the way, and that send some
+// gradients as they are. A method says which, and how it codes the others:
+//
+//   class Method : public sdk::SummedCompressor<Method> {
+//    public:
+//     void plan(...);                                    // plan_dense for what is not coded
+//     bool coded(const Item& item) const;
+//     uint64_t entries(uint32_t phase, uint32_t round, const Item& item) const;  // of a coded one
+//     void encode_coded(const Call&, const Item&, std::span<float> sent, const kernels::Fold*);
+//     void decode_coded(const Call&, const Item&, std::span<const float> sum);
+//   };
+//
+// `sum` has `entries` numbers, or none where no rank has sent any, which counts as zeros.
+#pragma once
+
+#include <methods/agreed.hpp>
+#include <methods/folded.hpp>
+
+#include <algorithm>
+
+namespace penstock::sdk {
+
+inline void clear(std::span<float> values) {
+  std::fill(values.begin(), values.end(), 0.0f);
+}
+
+template <typename Method>
+class SummedCompressor : public FoldingEncoder<Method> {
+ public:
+  void describe(penstock_compressor_traits& traits) const {
+    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = kAllFolds;
+  }
+
+  void encode_item(const Call& call, const Item& item, PayloadWriter& payload,
+                   const kernels::Fold* fold) {
+    const bool coded = method().coded(item);
+    const std::span<float> sent = payload.room<float>(0);
+    if (coded)
+      method().encode_coded(call, item, sent, fold);
+    else
+      encode_dense(item, sent, fold);
+    payload.kind(coded ? PENSTOCK_PAYLOAD_CODED : PENSTOCK_PAYLOAD_DENSE);
+    payload.count(0, sent.size());
+  }
+
+  void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    for (uint64_t i = 0; i < items.size(); ++i)  // all sizes before any state changes
+      sum_of(call, items[i], payloads.at(i, 0));
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const std::span<const float> sum = sum_of(call, items[i], payloads.at(i, 0));
+      const std::span<float> out = items[i].out();
+      if (method().coded(items[i]))
+        method().decode_coded(call, items[i], sum);
+      else if (sum.empty())
+        clear(out);
+      else
+        std::copy(sum.begin(), sum.end(), out.begin());
+    }
+  }
+
+ protected:
+  // Kernels run as agreed on for their family.
+  explicit SummedCompressor(std::string_view family) : on_(agreed_execution(family)) {}
+
+  static void plan_dense(const Item& item, CompressorNeed& need) {
+    need.round(PENSTOCK_COMBINE_SUM)
+        .section(PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, item.numel(), true,
+                 PENSTOCK_SPLIT_BY_ELEMENT);
+    // A part of a matrix could be judged otherwise than the whole, so only vectors may be cut.
+    need.part_alignment = item.n_dims() < 2 ? 1 : 0;
+    need.flags = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
+  }
+
+  const kernels::Execution& on() const { return on_; }
+
+ private:
+  Method& method() { return static_cast<Method&>(*this); }
+
+  std::span<const float> sum_of(const Call& call, const Item& item, const PayloadReader& payload) {
+    if (payload.absent()) return {};
+    return payload.section<float>(0, method().coded(item)
+                                         ? method().entries(call.step->phase, call.round, item)
+                                         : item.numel());
+  }
+
+  void encode_dense(const Item& item, std::span<float> sent, const kernels::Fold* fold) const {
+    const std::span<float> work = item.work();
+    if (fold != nullptr) kernels::compensate(*fold, work.size(), on_.path);
+    std::copy(work.begin(), work.end(), sent.begin());
+    if (item.keeps()) clear(work);  // all of it goes
+  }
+
+  kernels::Execution on_;
+};
+
+}  // namespace penstock::sdk
