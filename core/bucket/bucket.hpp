@@ -2,9 +2,9 @@
 // path nothing here allocates.
 #pragma once
 
+#include "core/bucket/gradient.hpp"
 #include "core/bucket/job.hpp"
 #include "core/comm/communication.hpp"
-#include "core/bucket/gradient.hpp"
 #include "core/fit/payload.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plan/route.hpp"
@@ -23,15 +23,26 @@ namespace penstock {
 class BucketRun;
 class Engine;
 
+// [engine] Hears at the end of a bucket's job, and before when what is left of it waits for the
+// next forward.
+struct BucketListener {
+  virtual void bucket_ended(BucketRun& bucket, const Status& status) = 0;
+  virtual void backward_part_ended(BucketRun& bucket) = 0;
+
+ protected:
+  ~BucketListener() = default;
+};
+
 // What all buckets of a set share.
 struct SetContext {
+  BucketListener* listener = nullptr;
   Communication* communication = nullptr;
   Engine* engine = nullptr;
   Timeline* timeline = nullptr;
-  Channel* channel = nullptr;    // of the transport
-  Channel* composite = nullptr;  // of the composite collective, or null
-  uint64_t limit_us = 0;         // of each message
-  CallSlot* calls = nullptr;     // where the engine's plugin calls are noted
+  Channel* channel = nullptr;          // of the transport
+  Channel* composite = nullptr;        // of the composite collective, or null
+  uint64_t limit_us = 0;               // of each message
+  CallSlot* calls = nullptr;           // where the engine's plugin calls are noted
   CallSlot* planning_calls = nullptr;  // and those outside a step
   uint32_t rank = 0;
   uint32_t world = 1;
@@ -40,21 +51,14 @@ struct SetContext {
   std::string name;                  // of the set
   std::string composite_id;          // plugin id of the composite collective
   std::string composite_name, transport_name;  // as the scheme calls them, for messages
-  uint64_t tags_per_step = 1;        // messages of the phase that has most
-  uint64_t sequence_base = 0;        // ORDERED channels: of this step's first message
-  penstock_exec exec{};              // of plugin calls on the engine thread
-  penstock_step step{};  // of the current step; written between steps only
+  uint64_t tags_per_step = 1;                  // messages of the phase that has most
+  uint64_t sequence_base = 0;                  // ORDERED channels: of this step's first message
+  penstock_exec exec{};                        // of plugin calls on the engine thread
+  penstock_step step{};                        // of the current step; written between steps only
   std::atomic<uint64_t> void_buckets{0};
   // Of the step under way: the first gradient of this rank that was seen not to be finite.
   static constexpr uint64_t kNoGradient = UINT64_MAX;
   std::atomic<uint64_t> nonfinite_gradient{kNoGradient};
-  // [engine] Called at the end of a bucket's job, and before when what is left of it waits for the
-  // next forward.
-  virtual void bucket_ended(BucketRun& bucket, const Status& status) = 0;
-  virtual void backward_part_ended(BucketRun& bucket) = 0;
-
- protected:
-  ~SetContext() = default;
 };
 
 // One message of a bucket.
@@ -170,9 +174,9 @@ class BucketRun {
   uint32_t n_rounds = 0;
   std::unique_ptr<MessageRun> prologue;
   std::vector<Leg> legs;  // none: nothing is sent
-  std::string label;   // for messages: "bucket 3"
-  std::string lane;    // for traces: set, number and gradients
-  std::string scheme;  // for traces: compressors and memories
+  std::string label;      // for messages: "bucket 3"
+  std::string lane;       // for traces: set, number and gradients
+  std::string scheme;     // for traces: compressors and memories
 
   // The step under way.
   uint32_t n_gradients = 0;  // distinct ones among the items; fixed at plan time

@@ -100,7 +100,7 @@ void Engine::advance(const Entry& entry) {
   const bool ended = bucket.job.resume();
   unannounced_ = communication;
   if (!small) announce_messages();
-  if (ended) bucket.context.bucket_ended(bucket, bucket.job.status());
+  if (ended) bucket.context.listener->bucket_ended(bucket, bucket.job.status());
 }
 
 }  // namespace penstock

@@ -91,10 +91,11 @@ Status complete_item(BucketRun& bucket, ItemRun& item, StateStore& states,
                               item.n_scalars == 0 &&
                               !PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, finish);
   item.passes_through = one_dense_sum && (compressor.flags & plain) == plain &&
-                        bucket.plan.pieces.size() == 1 &&
-                        legs_of(bucket.plan.route).size() == 1 && !item.staged && memory_is_idle;
+                        bucket.plan.pieces.size() == 1 && legs_of(bucket.plan.route).size() == 1 &&
+                        !item.staged && memory_is_idle;
   fold_item(item, memory);
-  item.on_composite = bucket.context.composite != nullptr && !item.rounds.empty() && item.rounds.back().sparse();
+  item.on_composite =
+      bucket.context.composite != nullptr && !item.rounds.empty() && item.rounds.back().sparse();
   // A composite reads from the payloads' capacity how many entries are wanted; here that is all.
   if (item.on_composite && compressor.scope == PENSTOCK_SCOPE_BUCKET)
     return failed_precondition(

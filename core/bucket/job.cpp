@@ -31,7 +31,7 @@ Job run_bucket(BucketRun& bucket) {
   bool owes_backward = bucket.defers();
   for (Leg& leg : bucket.legs) {
     if (leg.kind.waits_for_forward && !bucket.is_void) {
-      bucket.context.backward_part_ended(bucket);
+      bucket.context.listener->backward_part_ended(bucket);
       owes_backward = false;
       co_await bucket.next_forward();
     }
@@ -47,7 +47,7 @@ Job run_bucket(BucketRun& bucket) {
     }
   }
   // Backward waits for it, also where the prologue made the bucket void and nothing was sent.
-  if (owes_backward) bucket.context.backward_part_ended(bucket);
+  if (owes_backward) bucket.context.listener->backward_part_ended(bucket);
 
   // From here on work holds only what stays here, and out the sum over ranks.
   if (bucket.is_void) {

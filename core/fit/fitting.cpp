@@ -158,12 +158,10 @@ StageTraffic Fitting::traffic(const Carriers& by, uint64_t from_step) const {
   for (const ChosenGradient& chosen : gradients_)
     stage.gradient_bytes += double(chosen.gradient->bytes());
   for (const auto& options : options_)
-    stage.bytes += std::min_element(options.begin(), options.end(),
-                                    [&](const Option& a, const Option& b) {
-                                      return by.moved(a.needs.planned, world_) <
-                                             by.moved(b.needs.planned, world_);
-                                    })
-                       ->needs.planned;
+    stage.bytes +=
+        std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
+          return by.moved(a.needs.planned, world_) < by.moved(b.needs.planned, world_);
+        })->needs.planned;
   stage.moved = by.moved(stage.bytes, world_);
   stage.dense_moved = by.dense(stage.gradient_bytes, world_);
   stage.loses_from = by.loses_from(stage.bytes, stage.gradient_bytes);

@@ -16,8 +16,8 @@ void TemplateItem::set_dtype(uint32_t dtype) {
   c_.grad.dtype = c_.work.dtype = c_.out.dtype = dtype;
 }
 
-void describe_item(penstock_item& item, const DeclaredGradient& gradient, const planning::Piece& piece,
-                   uint32_t dtype) {
+void describe_item(penstock_item& item, const DeclaredGradient& gradient,
+                   const planning::Piece& piece, uint32_t dtype) {
   const bool whole = piece.first == 0 && piece.numel == gradient.numel;
   item.struct_size = sizeof item;
   item.name = str(gradient.name);
@@ -39,7 +39,8 @@ void describe_item(penstock_item& item, const DeclaredGradient& gradient, const 
   }
 }
 
-Result<uint32_t> working_dtype(const DeclaredGradient& gradient, const CompressorInstance& compressor) {
+Result<uint32_t> working_dtype(const DeclaredGradient& gradient,
+                               const CompressorInstance& compressor) {
   const uint64_t taken = compressor.traits().dtypes;
   if ((taken & PENSTOCK_DTYPE_BIT(gradient.dtype)) != 0) return gradient.dtype;
   const bool stageable = gradient.dtype == PENSTOCK_FLOAT16 || gradient.dtype == PENSTOCK_BFLOAT16;
@@ -77,8 +78,8 @@ std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need) {
 namespace {
 
 // What a further phase adds to what is known of an item.
-void add_phase(ItemNeeds& needs, const DeclaredGradient& gradient, const CompressorInstance& compressor,
-               const penstock_compressor_need& need) {
+void add_phase(ItemNeeds& needs, const DeclaredGradient& gradient,
+               const CompressorInstance& compressor, const penstock_compressor_need& need) {
   uint64_t bytes = 0;  // cannot wrap: a need that does is refused
   const std::vector<RoundNeed> rounds = copy_rounds(need);
   needs.planned += planned_bytes(rounds, gradient.bytes());

@@ -28,12 +28,13 @@ class TemplateItem {
 };
 
 // Fills the fields of `item` that follow from gradient and piece.
-void describe_item(penstock_item& item, const DeclaredGradient& gradient, const planning::Piece& piece,
-                   uint32_t dtype);
+void describe_item(penstock_item& item, const DeclaredGradient& gradient,
+                   const planning::Piece& piece, uint32_t dtype);
 
 // The dtype in which compressor and memory will see gradients of `dtype`: itself if both can, else
 // float32. INVALID_ARGUMENT where neither works.
-Result<uint32_t> working_dtype(const DeclaredGradient& gradient, const CompressorInstance& compressor);
+Result<uint32_t> working_dtype(const DeclaredGradient& gradient,
+                               const CompressorInstance& compressor);
 
 // Copies of the rounds a need states.
 std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need);

@@ -19,7 +19,8 @@ constexpr uint64_t kRows = 64, kColumns = 32, kGrowth = 32, kMostGrowth = uint64
 
 // With `n_dims` dimensions and a number of entries in `elements`, about `growth` times the
 // smallest.
-DeclaredGradient sample_within(uint64_t n_dims, const Range& elements, uint64_t growth, uint32_t dtype) {
+DeclaredGradient sample_within(uint64_t n_dims, const Range& elements, uint64_t growth,
+                               uint32_t dtype) {
   uint64_t rows = kRows, columns = growth * (n_dims > 1 ? kColumns : 1);
   if (rows * columns < elements.minimum) columns = (elements.minimum + rows - 1) / rows;
   if (rows * columns > elements.maximum) rows = elements.maximum, columns = 1;
@@ -40,7 +41,7 @@ bool is_taken_before(const Scheme& scheme, size_t rule, const DeclaredGradient& 
 
 // The first of growing size that comes to this rule.
 std::optional<DeclaredGradient> sample_of(const Scheme& scheme, size_t rule, const Match& match,
-                                  uint64_t n_dims) {
+                                          uint64_t n_dims) {
   const Range elements = match.elements.value_or(Range{});
   const uint32_t dtype = match.dtype.value_or(PENSTOCK_FLOAT32);
   for (uint64_t growth = 1; growth <= kMostGrowth; growth *= kGrowth) {

@@ -53,10 +53,10 @@ Status Set::replace_works(const std::shared_ptr<const Fitting>& fitting) {
 
 // What one rank found wrong between two steps all hear of, and none goes on.
 Status Set::agree_to_go_on(std::string_view topic, const Status& mine) {
-  PENSTOCK_ASSIGN(const auto texts,
-                  services_.control.gather(
-                      fmt::format("{} of set {} at step {}", topic, name, step.index),
-                      mine.message(), group_.ranks(), meeting_us_));
+  PENSTOCK_ASSIGN(
+      const auto texts,
+      services_.control.gather(fmt::format("{} of set {} at step {}", topic, name, step.index),
+                               mine.message(), group_.ranks(), meeting_us_));
   PENSTOCK_TRY(refused(mine));
   for (size_t r = 0; r < texts.size(); ++r)
     if (!texts[r].empty())
@@ -166,7 +166,9 @@ Status Set::join_carries(const Works& next) {
   for (auto& gradient : gradients_) {
     const Chosen& options = chosen[gradient->index];
     if (!gradient->has_carry || gradient->numel == 0 || world == 1 ||
-        std::none_of(options.begin(), options.end(), [](const Fitting::Option* option) { return option->needs.memory_facts.owns_momentum; }))
+        std::none_of(options.begin(), options.end(), [](const Fitting::Option* option) {
+          return option->needs.memory_facts.owns_momentum;
+        }))
       continue;
     penstock_message message{};
     message.struct_size = sizeof message;
@@ -203,16 +205,6 @@ void Set::settle_carries(bool applied) {
     gradient->has_carry = gradient->has_carry && gradient->carry_stays;
     gradient->carry_stays = false;
   }
-}
-
-// Replicated state must have the same bits on all ranks; with runtime.hash_replicated_every that is
-// compared.
-Status Set::compare_replicated() {
-  const uint64_t every = services_.config.runtime().hash_replicated_every;
-  if (every == 0 || step.index % every != 0) return {};
-  return services_.control.agree(
-      fmt::format("replicated state of set {} at step {}", name, step.index),
-      hash_text(works_->states().hash_replicated()), group_.ranks(), meeting_us_);
 }
 
 // Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
@@ -266,8 +258,8 @@ Status Set::observe() {
                                      verdict, group_.ranks(), meeting_us_));
   PENSTOCK_TRY(refused(status));
   if (verdicts.front() == "error")
-    return refused(peer_failed("set '{}': the scheduler of rank {} failed; its error says why", name,
-                       group_.ranks().front()));
+    return refused(peer_failed("set '{}': the scheduler of rank {} failed; its error says why",
+                               name, group_.ranks().front()));
   measured_.begin(gradients_.size(), works_->phase(0).size());
   if (verdicts.front() != "plan") return {};
   if (links_.empty()) PENSTOCK_TRY(measure_links());

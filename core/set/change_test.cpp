@@ -1,5 +1,4 @@
-// Changes of a set in mid-run: what cannot work is refused before the first step, and a change that
-// fails leaves a set that says so.
+// Changes of a set in mid-run: what cannot work is refused before the first step.
 
 #include "core/set/testing.hpp"
 
@@ -104,44 +103,6 @@ TEST(Switches, ToWhatDoesNotFitAreRefusedWhenTheSetIsMade) {
           EXPECT_TRUE(contains(set.status().message(), "from step 2 on")) << misfit.changes;
           EXPECT_TRUE(contains(set.status().message(), misfit.reason)) << set.status().message();
         });
-}
-
-// Rank 0 plans; here it says that it could not, when rank 1 has already let go of its old plan.
-TEST(Switches, ThatFailOnTheWayLeaveASetThatRefusesFurtherSteps) {
-  for (const char* scheduler : {"fusion", "dear"})
-    with_ranks(2,
-               scheme_text(fmt::format("scheduler = \"{}\"", scheduler),
-                           fmt::format("[[switch]]\nat_step = 1\n"
-                                       "set = {{ scheduler.{}.threshold_bytes = 64 }}\n",
-                                       scheduler)),
-               [&](Runtime& runtime, uint32_t rank) {
-                 auto set = make_set(runtime, kShapes, PENSTOCK_SET_DEFERRED_UPDATE);
-                 ASSERT_OK(set.status());
-                 std::vector<std::vector<float>> gradients{std::vector<float>(32, 1),
-                                                           std::vector<float>(8, 2)};
-                 for (size_t i = 0; i < 2; ++i)
-                   ASSERT_OK(set.value()->gradient_ready(i, view_of(gradients[i])));
-                 ASSERT_OK(set.value()->wait_all());
-                 if (rank == 0) {
-                   const auto told = runtime.control().gather("plan of set model at step 1", "",
-                                                              {0, 1}, runtime.deadline_us());
-                   ASSERT_OK(told.status());
-                   return;
-                 }
-                 const Status status = set.value()->step_end(true);
-                 EXPECT_TRUE(contains(status.message(), "end of step 0")) << status.message();
-                 EXPECT_TRUE(contains(status.message(), "could not make a plan"))
-                     << status.message();
-                 const Status next = set.value()->gradient_ready(0, view_of(gradients[0]));
-                 EXPECT_TRUE(contains(next.message(), "is torn")) << next.message();
-                 ASSERT_OK(set.value()->report().status());
-                 // What the advice promises holds, and nothing else is promised.
-                 EXPECT_TRUE(contains(next.message(), "; start again, then load a saved state"))
-                     << next.message();
-                 EXPECT_FALSE(contains(next.message(), "reset")) << next.message();
-                 EXPECT_TRUE(contains(set.value()->reset().message(), "could not make a plan"));
-                 EXPECT_TRUE(contains(set.value()->load("").message(), "could not make a plan"));
-               });
 }
 
 }  // namespace

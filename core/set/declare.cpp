@@ -30,7 +30,7 @@ Status Set::make(const penstock_set_declaration& declaration) {
   group_ = std::move(group.value());
   const Status declared = declare(declaration);
   if (!declared.ok()) return services_.control.refuse("set " + name, declared, group_.ranks());
-  activity_ = services_.activity.add_set(name);
+  step_.announce_in(services_.activity.add_set(name));
   PENSTOCK_TRY(in_set(agree_on_declaration()));
   PENSTOCK_TRY(in_set(open_channels()));
   const Result<std::shared_ptr<const Fitting>> fitting = fit_stages();
@@ -40,8 +40,8 @@ Status Set::make(const penstock_set_declaration& declaration) {
   PENSTOCK_TRY(in_set(works.status()));
   install(std::move(works.value()));
   traffic_at_start_ = traffic();
-  if (world == 1) agreement_ = Agreement::reached;
-  arm();
+  need_agreement(std::nullopt);
+  step_.arm(*works_);
   say_plan();
   return {};
 }

@@ -163,13 +163,13 @@ Result<Plan> Set::agree_on_plan(const Fitting& fitting) {
 // or another number of bytes, would leave the others with wrong sums. `works` may be the error of
 // this rank, which the others then read.
 Status Set::agree_on_needs(const Result<std::unique_ptr<Works>>& works) {
-  const std::string text =
-      works.ok() ? needs_text(works.value()->phases())
-                 : fmt::format("cannot be planned: {}\n", works.status().message());
+  const std::string text = works.ok()
+                               ? needs_text(works.value()->phases())
+                               : fmt::format("cannot be planned: {}\n", works.status().message());
   const std::string topic = fmt::format("needs of set {} at step {}", name, step.index);
   // The texts are long and nearly always equal, so a hash goes first.
-  auto hashes =
-      services_.control.gather(topic + ", hashed", hash_text(hash64(text)), group_.ranks(), meeting_us_);
+  auto hashes = services_.control.gather(topic + ", hashed", hash_text(hash64(text)),
+                                         group_.ranks(), meeting_us_);
   const auto is_mine = [&](const std::string& hash) { return hash == hash_text(hash64(text)); };
   Status agreed = hashes.status();
   if (hashes.ok() && !std::all_of(hashes->begin(), hashes->end(), is_mine))
@@ -182,8 +182,8 @@ Status Set::agree_on_needs(const Result<std::unique_ptr<Works>>& works) {
 // Buckets aside: nothing of the set has changed when one of the steps fails.
 Result<std::unique_ptr<Works>> Set::agree_on_works(const std::shared_ptr<const Fitting>& fitting,
                                                    Plan plan) {
-  Result<std::unique_ptr<Works>> works =
-      Works::make(*this, fitting, std::move(plan), gradients_, works_ ? &works_->states() : nullptr);
+  Result<std::unique_ptr<Works>> works = Works::make(*this, fitting, std::move(plan), gradients_,
+                                                     works_ ? &works_->states() : nullptr);
   PENSTOCK_TRY(agree_on_needs(works));
   return works;
 }

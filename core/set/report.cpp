@@ -24,6 +24,7 @@ void Set::counters(penstock_counters& counters) const {
   const uint64_t size = counters.struct_size;
   counters = totals_;
   counters.struct_size = size;
+  counters.wait_us = step_.waited_us();
   const Traffic since = traffic() - traffic_at_start_;
   counters.payload_bytes = since.handed_over;
   counters.messages = since.messages;
@@ -110,10 +111,11 @@ void Set::say_plan() {
           "ranks on {} hosts; {} gradients of {} in {} buckets{}; in a step each rank sends "
           "{}{}, without compression {} ({})",
           name, config_.origin().empty() ? "no configuration file, the defaults" : config_.origin(),
-          scheme.compressor, scheme.memory, collective, scheme.scheduler,
-          route_name(scheme.route), world, group_.n_hosts(), gradients_.size(),
-          bytes_text(planned.gradient_bytes), n_buckets,
-          works_->plan().explanation.empty() ? "" : fmt::format(" ({})", fmt::join(works_->plan().explanation, "; ")),
+          scheme.compressor, scheme.memory, collective, scheme.scheduler, route_name(scheme.route),
+          world, group_.n_hosts(), gradients_.size(), bytes_text(planned.gradient_bytes), n_buckets,
+          works_->plan().explanation.empty()
+              ? ""
+              : fmt::format(" ({})", fmt::join(works_->plan().explanation, "; ")),
           planned.bytes.open    ? "what the data ask for, planned "
           : planned.bytes.bound ? "up to "
                                 : "",
@@ -126,7 +128,7 @@ void Set::say_end() {
   if (totals_.steps == 0 || !services_.log.shows(LogLevel::info)) return;
   const double run_us = double(ended_us_ - started_us_);
   const auto key = [&](uint32_t of) { return fmt::format("set {}: waited by rank {}", name, of); };
-  const double mine = run_us > 0 ? double(totals_.wait_us) / run_us : 0;
+  const double mine = run_us > 0 ? double(step_.waited_us()) / run_us : 0;
   if (rank != 0) {
     (void)services_.control.put(key(rank), fmt::format("{}", mine));
     return;

@@ -8,18 +8,16 @@
 namespace penstock {
 namespace {
 
+constexpr uint64_t kPatienceUs = 1'000'000;
 constexpr uint64_t kStateMagic = 0x3145544154534b50u;  // "PKSTATE1"
 
 }  // namespace
 
 Status Set::save(std::string& out) {
   PENSTOCK_TRY(flush());
-  {
-    std::lock_guard lock(mutex_);
-    if (opened_ || closed_)
-      return failed_precondition("set '{}' is saved in the middle of step {}: end the step first",
-                                 name, step.index);
-  }
+  if (step_.under_way())
+    return failed_precondition("set '{}' is saved in the middle of step {}: end the step first",
+                               name, step.index);
   ByteWriter writer(out);
   writer.put(kStateMagic);
   writer.text(name);
@@ -68,12 +66,10 @@ Status Set::load(std::string_view bytes) {
         "of set '{}'",
         saved_rank, saved_world, saved_name, rank, world, name);
   PENSTOCK_ASSIGN(Plan plan, plan_from_bytes(saved_plan));
-  {
-    std::lock_guard lock(mutex_);
-    if (running_ != 0)
-      return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
-  }
-  PENSTOCK_ASSIGN(std::unique_ptr<Works> works, prepare_saved(saved_step, std::move(plan), tensors));
+  if (step_.runs())
+    return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
+  PENSTOCK_ASSIGN(std::unique_ptr<Works> works,
+                  prepare_saved(saved_step, std::move(plan), tensors));
   std::vector<Buffer> kept;
   for (size_t i = 0; i < carries.size(); ++i) {
     kept.emplace_back(carries[i].empty() ? 0 : gradients_[i]->numel * sizeof(float));
@@ -84,20 +80,28 @@ Status Set::load(std::string_view bytes) {
       std::memcpy(kept.back().data(), carries[i].data(), kept.back().bytes());
   }
   // Nothing that runs a step has changed so far, and nothing fails from here on.
-  drop_step();
-  if (world > 1) {
-    std::lock_guard lock(mutex_);
-    agreement_ = Agreement::needed;
-    loaded_ = true;
-  }
+  step_.drop();
   step.index = saved_step;
   install(std::move(works));
   for (size_t i = 0; i < gradients_.size(); ++i) {
     gradients_[i]->has_carry = kept[i].bytes() != 0;
     if (gradients_[i]->has_carry) gradients_[i]->carry = std::move(kept[i]);
   }
-  arm();
+  need_agreement(saved_step);
+  step_.arm(*works_);
   return {};
+}
+
+void Set::need_agreement(std::optional<uint64_t> loaded) {
+  if (world == 1) return;
+  std::string carries;
+  for (const auto& gradient : gradients_)
+    if (gradient->has_carry) carries += gradient->name + '\n';
+  agreement_.need(
+      fmt::format("next step {}{}\nplan {}, left to add {}\n", step.index,
+                  loaded ? " of a loaded state" : "", hash_text(hash64(plan_bytes(works_->plan()))),
+                  hash_text(hash64(carries))),
+      loaded);
 }
 
 // All of a load that can fail.
@@ -127,14 +131,12 @@ Result<std::unique_ptr<Works>> Set::prepare_saved(uint64_t saved_step, Plan plan
 Status Set::reset() {
   PENSTOCK_TRY(services_.state());
   (void)flush();  // to its end, well or not: no later message meets one of this step
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return running_ == 0; });
+  while (!step_.wait_until_idle(kPatienceUs)) {
   }
-  drop_step();
+  step_.drop();
   works_->states().zero();
   for (auto& gradient : gradients_) gradient->has_carry = false;
-  arm();
+  step_.arm(*works_);
   return {};
 }
 

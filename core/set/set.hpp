@@ -1,19 +1,17 @@
 // A set: what one optimizer or DDP object registers. Plan, step index, state and channels are its
 // own.
 //
-// declare.cpp (how it is made), plan.cpp (channels, fittings and plans), step.cpp (steps), wait.cpp
-// (waiting and the end), change.cpp (switches and new plans), save.cpp (save, load), agree.cpp
-// (whether ranks go on from equal states), traffic.cpp (bytes), report.cpp (what people are told).
+// Its parts: Works (its buckets), Step (the machine of a step), Agreement (whether ranks go on from
+// equal states), MeasuredTimes. Its own files: declare.cpp (how it is made), plan.cpp (channels,
+// fittings and plans), set.cpp (the end of a step and of the set), change.cpp (switches and new
+// plans), save.cpp (save, load), traffic.cpp (bytes), report.cpp (what people are told).
 #pragma once
 
-#include "core/bucket/works.hpp"
 #include "core/plan/planner.hpp"
+#include "core/set/agreement.hpp"
 #include "core/set/measure.hpp"
-#include "core/set/services.hpp"
 
 #include <penstock/runtime.h>
-
-#include <condition_variable>
 
 namespace penstock {
 
@@ -26,7 +24,7 @@ struct SetCloser {
 };
 using SetHandle = std::unique_ptr<Set, SetCloser>;
 
-class Set final : public SetContext, public AbortListener {
+class Set final : private SetContext, public AbortListener {
  public:
   // [control] Collective over the set's ranks.
   static Result<SetHandle> create(const Services& services,
@@ -34,14 +32,18 @@ class Set final : public SetContext, public AbortListener {
   ~Set();
 
   // See runtime.h for each of these.
-  Status gradient_ready(uint64_t index, const penstock_tensor& tensor);
-  Status gradient_absent(uint64_t index, const penstock_tensor& tensor);
-  Status learning_rate(uint64_t index, double learning_rate);
-  Status grad_scale(double grad_scale);
+  Status gradient_ready(uint64_t index, const penstock_tensor& tensor) {
+    return step_.ready(index, tensor);
+  }
+  Status gradient_absent(uint64_t index, const penstock_tensor& tensor) {
+    return step_.absent(index, tensor);
+  }
+  Status learning_rate(uint64_t index, double rate) { return step_.set_learning_rate(index, rate); }
+  Status grad_scale(double scale) { return step_.set_grad_scale(scale); }
   Status optimizer_momentum();
   Status wait(uint64_t index);
   Status wait_all();
-  Status poll(uint64_t index, bool& done);
+  Status poll(uint64_t index, bool& done) { return step_.poll(index, done); }
   bool defers() const { return works_->defers(); }
   Status backward_end();
   Status flush();
@@ -72,30 +74,9 @@ class Set final : public SetContext, public AbortListener {
   Status share_outcome(std::string_view stage, const Status& mine);
   bool end();  // false: something is still running and cannot be waited for
 
-  // step.cpp and wait.cpp
-  Status check_ready(const Gradient& gradient, const penstock_tensor& tensor) const;
-  void make_ready(Gradient& gradient, void* data);
-  Status close();
-  void start(BucketRun& bucket);
-  void launch_deferred();
-  void skip_what_never_started();
-  void drop_step();  // what is under way will not be ended; no job runs
-  // `awaited` null: what is waited for concerns all buckets.
-  Status wait_until(const std::function<bool()>& finished, std::string_view what,
-                    Gradient* awaited = nullptr);
-  void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
+  // set.cpp
   Status finish_step(bool applied, Status& refused_change);
-  void arm();
-  Status usable();  // with the mutex held
-  void bucket_ended(BucketRun& bucket, const Status& status) override;
-  void backward_part_ended(BucketRun& bucket) override;
-
-  // agree.cpp
-  bool must_ask();
-  void ask_for_states();
-  // Why waiting for the others' loads ended.
-  Status alone_after_load(const Status& reason) const;
-  void states_compared(uint64_t number, Status status);
+  void count_step();
 
   // declare.cpp and plan.cpp
   Status declare(const penstock_set_declaration& declaration);
@@ -117,9 +98,7 @@ class Set final : public SetContext, public AbortListener {
 
   // traffic.cpp
   Carriers carriers() const;
-  StageTraffic planned_traffic() const {
-    return works_->fitting().traffic(carriers(), step.index);
-  }
+  StageTraffic planned_traffic() const { return works_->fitting().traffic(carriers(), step.index); }
   void warn(const std::vector<StageTraffic>& stages);
   void warn_of_what_was_moved();
   Traffic traffic() const;
@@ -132,6 +111,9 @@ class Set final : public SetContext, public AbortListener {
   // save.cpp
   Result<std::unique_ptr<Works>> prepare_saved(uint64_t saved_step, Plan plan,
                                                std::string_view tensors);
+
+  // What is compared with the other ranks before the next step, after `loaded` a step or not.
+  void need_agreement(std::optional<uint64_t> loaded);
 
   // change.cpp
   Status change();
@@ -149,7 +131,8 @@ class Set final : public SetContext, public AbortListener {
   const Services services_;
   std::vector<std::unique_ptr<Gradient>> gradients_;
   Group group_;
-  std::shared_ptr<Activity::Steps> activity_;
+  Step step_;
+  Agreement agreement_;
   uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
   uint32_t frontend_flags_ = 0;
   Config config_;
@@ -166,37 +149,12 @@ class Set final : public SetContext, public AbortListener {
   double dense_moved_ = 0;      // with the mutex held
   bool may_move_more_ = false;  // warned of nothing yet, and payloads have no planned size
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool closed_ = false;        // a wait has closed the step
-  bool opened_ = false;        // some gradient of the step is ready
-  uint32_t buckets_left_ = 0;  // of the step, that have not ended
-  uint32_t first_legs_left_ = 0;
-  uint32_t running_ = 0;         // jobs started and not ended
-  uint32_t gradients_left_ = 0;  // not yet ready
-  uint32_t waiters_ = 0;
-  Status torn_;
-  bool told_ = false;  // a call has returned torn_
+  mutable std::mutex mutex_;  // of the counters
   penstock_counters totals_{};
-  uint64_t waited_until_step_us_ = 0;  // of totals_.wait_us, before the step under way
   uint64_t allocations_at_steady_ = 0;
-  uint64_t first_ready_us_ = 0;
-  uint64_t started_us_ = 0,
-           ended_us_ = 0;         // the first gradient of all, and the end of the last step
-  uint64_t nonfinite_steps_ = 0;  // in which this rank had a gradient that is not finite
+  uint64_t started_us_ = 0, ended_us_ = 0;  // the first gradient of all, the end of the last step
+  uint64_t nonfinite_steps_ = 0;            // in which this rank had a gradient that is not finite
   bool said_nonfinite_ = false;
-
-  // Whether the ranks go on from equal states: at the first step, and after a load.
-  enum class Agreement { needed, asked, reached };
-  struct Guard {
-    std::mutex mutex;
-    Set* set = nullptr;  // null: gone
-  };
-  std::shared_ptr<Guard> guard_;  // for the answer, which may come later
-  Agreement agreement_ = Agreement::needed;
-  uint64_t agreements_ = 0;
-  bool loaded_ = false;           // since the last agreement
-  std::vector<BucketRun*> held_;  // ready, and waiting for the answer
 };
 
 }  // namespace penstock

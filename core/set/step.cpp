@@ -1,31 +1,57 @@
-// Steps of a set: gradients become ready, buckets run, the application waits.
-
-#include "core/set/set.hpp"
+#include "core/set/step.hpp"
 
 #include "core/bucket/calls.hpp"
 #include "core/bucket/engine.hpp"
 #include "core/tensor/check.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 namespace penstock {
+namespace {
 
-Set::Set(const Services& services) : services_(services), guard_(std::make_shared<Guard>()) {
-  guard_->set = this;
+// A wait this long is worth a question to the others, and no hurry any more.
+constexpr std::chrono::milliseconds kPatience{300};
+
+}  // namespace
+
+void Step::arm(Works& works) {
+  std::lock_guard lock(mutex_);
+  works_ = &works;
+  penstock_step& step = context_.step;
+  step.phase = static_cast<uint32_t>(step.index % works.period());
+  activity_->done(step.index);
+  Works::Phase& phase = works.phase(step.phase);
+  buckets_left_ = static_cast<uint32_t>(phase.size());
+  backward_parts_left_ = gradients_left_ = 0;
+  closed_ = opened_ = false;
+  held_.clear();
+  for (auto& gradient : gradients_) {
+    gradient->stage = Gradient::Stage::open;
+    gradient->pieces_left = 0;
+    if (!works.of(step.phase, gradient->index).empty()) ++gradients_left_;
+  }
+  for (auto& bucket : phase) {
+    bucket->gradients_missing.store(bucket->n_gradients);
+    bucket->launched.store(false);
+    bucket->waits_for_launch.store(false);
+    bucket->ran = bucket->started = false;
+    if (bucket->defers()) ++backward_parts_left_;
+    for (ItemRun& item : bucket->items) ++item.gradient->pieces_left;
+  }
 }
 
-// The cause once, as it is; then that there was one.
-Status Set::usable() {
+Status Step::usable() {
   if (torn_.ok()) return {};
   if (!std::exchange(told_, true)) return torn_;
   return failed_precondition(
-      "set '{}' is torn: an earlier step failed ({}); start again, then load a saved state", name,
-      torn_.message());
+      "set '{}' is torn: an earlier step failed ({}); start again, then load a saved state",
+      context_.name, torn_.message());
 }
 
 // ---- gradients ----
 
-Status Set::check_ready(const Gradient& gradient, const penstock_tensor& tensor) const {
+Status Step::check(const Gradient& gradient, const penstock_tensor& tensor) const {
   const Status fault = storage_fault(tensor);
   if (!fault.ok())
     return Status(fault.code(), fmt::format("gradient '{}' {}", gradient.name, fault.message()));
@@ -38,255 +64,302 @@ Status Set::check_ready(const Gradient& gradient, const penstock_tensor& tensor)
   return {};
 }
 
-// Called with the lock held.
-void Set::make_ready(Gradient& gradient, void* data) {
+void Step::make_ready(Gradient& gradient, void* data) {
   gradient.stage = Gradient::Stage::ready;
   gradient.data = data;
   gradient.ready_us = now_us();
   if (!opened_) {
     opened_ = true;
     first_ready_us_ = gradient.ready_us;
-    activity_->at(Activity::Phase::computes, step.index);
+    activity_->at(Activity::Phase::computes, context_.step.index);
   }
-  const bool complete = --gradients_left_ == 0;
-  auto& phase = works_->phase(step.phase);
-  for (BucketRun* bucket : works_->of(step.phase, gradient.index)) {
-    if (bucket->gradients_missing.fetch_sub(1) != 1 || bucket->plan.launch != PENSTOCK_LAUNCH_READY)
-      continue;
-    start(*bucket);
-  }
-  if (complete) {
-    for (auto& bucket : phase) {
-      if (bucket->plan.launch == PENSTOCK_LAUNCH_READY) continue;
+  const uint32_t phase = context_.step.phase;
+  for (BucketRun* bucket : works_->of(phase, gradient.index))
+    if (bucket->gradients_missing.fetch_sub(1) == 1 && bucket->plan.launch == PENSTOCK_LAUNCH_READY)
       start(*bucket);
-    }
-  }
+  if (--gradients_left_ != 0) return;
+  for (auto& bucket : works_->phase(phase))
+    if (bucket->plan.launch != PENSTOCK_LAUNCH_READY) start(*bucket);
 }
 
-// Called with the lock held.
-void Set::start(BucketRun& bucket) {
-  if (agreement_ != Agreement::reached) return held_.push_back(&bucket);
+void Step::start(BucketRun& bucket) {
+  if (gate_ != Gate::open) return held_.push_back(&bucket);
   bucket.started = true;
   ++running_;
-  engine->start(bucket);
+  context_.engine->start(bucket);
 }
 
-Status Set::gradient_ready(uint64_t index, const penstock_tensor& tensor) {
+Status Step::ready(uint64_t index, const penstock_tensor& tensor) {
   std::unique_lock lock(mutex_);
   PENSTOCK_TRY(usable());
   if (index >= gradients_.size())
-    return invalid_argument("set '{}' has {} gradients, there is no gradient {}", name,
+    return invalid_argument("set '{}' has {} gradients, there is no gradient {}", context_.name,
                             gradients_.size(), index);
   Gradient& gradient = *gradients_[index];
-  PENSTOCK_TRY(check_ready(gradient, tensor));
+  PENSTOCK_TRY(check(gradient, tensor));
   if (closed_)
     return failed_precondition(
         "gradient '{}' became ready in step {} after a wait had closed it: end the step first",
-        gradient.name, step.index);
+        gradient.name, context_.step.index);
   if (gradient.stage != Gradient::Stage::open)
     return failed_precondition(
         "gradient '{}' became ready twice in step {}: one backward pass per step, or accumulate "
         "before",
-        gradient.name, step.index);
+        gradient.name, context_.step.index);
   make_ready(gradient, tensor.data);
-  const bool asks = must_ask();
-  lock.unlock();
-  if (asks) ask_for_states();
+  unlock_and_ask(lock);
   return {};
 }
 
-Status Set::gradient_absent(uint64_t index, const penstock_tensor& tensor) {
-  if (index < gradients_.size() && tensor.data != nullptr &&
-      check_ready(*gradients_[index], tensor).ok())
+Status Step::absent(uint64_t index, const penstock_tensor& tensor) {
+  if (index < gradients_.size() && tensor.data != nullptr && check(*gradients_[index], tensor).ok())
     std::memset(tensor.data, 0, tensor.numel * dtype_bytes(tensor.dtype));
-  return gradient_ready(index, tensor);
+  return ready(index, tensor);
 }
 
-Status Set::learning_rate(uint64_t index, double learning_rate) {
+Status Step::set_learning_rate(uint64_t index, double learning_rate) {
   std::lock_guard lock(mutex_);
   if (index >= gradients_.size())
-    return invalid_argument("set '{}' has no gradient {}", name, index);
+    return invalid_argument("set '{}' has no gradient {}", context_.name, index);
   gradients_[index]->learning_rate = learning_rate;
   return {};
 }
 
-Status Set::grad_scale(double grad_scale) {
+Status Step::set_grad_scale(double grad_scale) {
   std::lock_guard lock(mutex_);
   if (!(grad_scale > 0))
     return invalid_argument("grad_scale is {}, expected a number above 0", grad_scale);
   if (opened_)
-    return failed_precondition("grad_scale of set '{}' is set in the middle of step {}", name,
-                               step.index);
-  step.grad_scale = grad_scale;
+    return failed_precondition("grad_scale of set '{}' is set in the middle of step {}",
+                               context_.name, context_.step.index);
+  context_.step.grad_scale = grad_scale;
   return {};
 }
 
-// The first wait of a step closes it: what is missing counts as zero.
-Status Set::close() {
+Status Step::close() {
   std::unique_lock lock(mutex_);
   PENSTOCK_TRY(usable());
-  if (!closed_ && opened_ && timeline->enabled())
-    timeline->add({"backward", "application", first_ready_us_, now_us(), step.index, {}, 0, 0});
+  if (!closed_ && opened_ && context_.timeline->enabled())
+    context_.timeline->add(
+        {"backward", "application", first_ready_us_, now_us(), context_.step.index, {}, 0, 0});
   closed_ = true;
   for (auto& gradient : gradients_) {
-    if (gradient->stage != Gradient::Stage::open || works_->of(step.phase, gradient->index).empty())
+    if (gradient->stage != Gradient::Stage::open ||
+        works_->of(context_.step.phase, gradient->index).empty())
       continue;
-    const uint64_t bytes = gradient->numel * dtype_bytes(gradient->dtype);
+    const uint64_t bytes = gradient->bytes();
     if (gradient->unclaimed.bytes() != bytes) gradient->unclaimed = Buffer(bytes);
     if (bytes != 0) std::memset(gradient->unclaimed.data(), 0, bytes);
     make_ready(*gradient, gradient->unclaimed.data());
   }
-  const bool asks = must_ask();
-  lock.unlock();
-  if (asks) ask_for_states();
+  unlock_and_ask(lock);
   return {};
 }
 
-void Set::launch_deferred() {
+// ---- the gate ----
+
+void Step::hold(std::function<void()> ask) {
+  std::lock_guard lock(mutex_);
+  gate_ = Gate::shut;
+  ask_ = std::move(ask);
+}
+
+// Where the run was given up the answer comes on this thread, so not with the lock held.
+void Step::unlock_and_ask(std::unique_lock<std::mutex>& lock) {
+  const bool asks = gate_ == Gate::shut;
+  if (asks) gate_ = Gate::asked;
+  lock.unlock();
+  if (asks) ask_();
+}
+
+void Step::release() {
+  std::lock_guard lock(mutex_);
+  gate_ = Gate::open;
+  for (BucketRun* bucket : held_) start(*bucket);
+  held_.clear();
+}
+
+// ---- waiting ----
+
+// It takes long: Control says by name who is waited for, and ends the wait when it is hopeless.
+void Step::wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over) {
+  const uint64_t index = context_.step.index;
+  lock.unlock();
+  const uint64_t wait = services_.control.step_wait(context_.name, index, group_.ranks(),
+                                                    [&run = services_.run](const Status& reason) {
+                                                      if (!reason.ok()) run.give_up(reason);
+                                                    });
+  lock.lock();
+  changed_.wait(lock, over);
+  lock.unlock();
+  services_.control.step_wait_over(wait);
+  lock.lock();
+}
+
+Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited) {
+  const uint64_t start = now_us();
+  const Stage stage(context_.timeline, "wait", "application", context_.step.index);
+  std::unique_lock lock(mutex_);
+  if (!finished() && torn_.ok()) {
+    ++waiters_;
+    if (awaited != nullptr) ++awaited->waiters;
+    context_.communication->set_waiting(true);
+    const auto over = [&] { return finished() || !torn_.ok(); };
+    activity_->at(Activity::Phase::waits, context_.step.index);
+    if (!changed_.wait_for(lock, kPatience, over)) wait_for_others(lock, over);
+    if (awaited != nullptr) --awaited->waiters;
+    if (--waiters_ == 0) context_.communication->set_waiting(false);
+  }
+  waited_us_ += now_us() - start;
+  told_ = told_ || !torn_.ok();
+  return torn_;
+}
+
+Status Step::wait(uint64_t index) {
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has no gradient {}", context_.name, index);
+  PENSTOCK_TRY(close());
+  launch_deferred();
+  // Two words of capture: std::function keeps them without allocating.
+  const auto finished = [this, index] {
+    return gradients_[index]->stage == Gradient::Stage::done ||
+           works_->of(context_.step.phase, index).empty();
+  };
+  return wait_until(finished, gradients_[index].get());
+}
+
+Status Step::wait_all() {
+  PENSTOCK_TRY(close());
+  launch_deferred();
+  return wait_until([&] { return buckets_left_ == 0; });
+}
+
+Status Step::wait_backward() {
+  PENSTOCK_TRY(close());
+  PENSTOCK_TRY(wait_until([&] { return backward_parts_left_ == 0; }));
+  launch_deferred();
+  return {};
+}
+
+Status Step::poll(uint64_t index, bool& done) {
+  std::lock_guard lock(mutex_);
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has no gradient {}", context_.name, index);
+  done = gradients_[index]->stage == Gradient::Stage::done || !torn_.ok();
+  return {};
+}
+
+bool Step::under_way() {
+  std::lock_guard lock(mutex_);
+  return opened_ || closed_;
+}
+
+void Step::launch_deferred() {
   if (works_ == nullptr || !works_->defers()) return;
-  auto& phase = works_->phase(step.phase);
+  Works::Phase& phase = works_->phase(context_.step.phase);
   // The forward needs the layers that backward reached last.
   for (auto bucket = phase.rbegin(); bucket != phase.rend(); ++bucket)
     if ((*bucket)->defers()) (*bucket)->launch();
 }
 
-// On ORDERED channels the others wait for the turns of buckets that will not run in this step.
-// Called with the lock held.
-void Set::skip_what_never_started() {
-  if (!opened_) return;
-  for (auto& bucket : works_->phase(step.phase))
-    if (!bucket->started) skip_all(*bucket);
-}
-
-void Set::drop_step() {
-  std::lock_guard lock(mutex_);
-  if (!opened_) return;
-  skip_what_never_started();
-  sequence_base += works_->messages_in(step.phase);
-  opened_ = closed_ = false;
-}
-
 // ---- the engine's reports ----
 
-void Set::backward_part_ended(BucketRun&) {
+void Step::backward_part_ended(BucketRun&) {
   std::lock_guard lock(mutex_);
-  if (--first_legs_left_ == 0) changed_.notify_all();
+  if (--backward_parts_left_ == 0) changed_.notify_all();
 }
 
-void Set::bucket_ended(BucketRun& bucket, const Status& status) {
-  if (!status.ok()) {
+void Step::bucket_ended(BucketRun& bucket, const Status& status) {
+  Status failure = status;
+  if (!failure.ok()) {
+    failure = failure.with_context(
+        fmt::format("set '{}', step {}, {}", context_.name, context_.step.index, bucket.label));
     // Others wait for this rank's next message, which will not come.
-    services_.run.give_up(
-        status.with_context(fmt::format("set '{}', step {}, {}", name, step.index, bucket.label)));
+    services_.run.give_up(failure);
   }
   std::lock_guard lock(mutex_);
-  if (!status.ok() && torn_.ok())
-    torn_ =
-        status.with_context(fmt::format("set '{}', step {}, {}", name, step.index, bucket.label));
+  if (torn_.ok()) torn_ = failure;
   // Who waits is woken by what it waits for, not by every bucket.
-  bool awaited = !status.ok();
+  bool awaited = !failure.ok();
   for (ItemRun& item : bucket.items) {
     if (--item.gradient->pieces_left != 0) continue;
     item.gradient->stage = Gradient::Stage::done;
     awaited |= item.gradient->waiters != 0;
   }
-  if (--buckets_left_ == 0 && torn_.ok()) activity_->done(step.index + 1);
+  if (--buckets_left_ == 0 && torn_.ok()) activity_->done(context_.step.index + 1);
   --running_;
   if (awaited || buckets_left_ == 0 || running_ == 0) changed_.notify_all();
 }
 
-void Set::fail(const Status& reason) {
+// ---- the end ----
+
+void Step::tear(const Status& reason) {
   std::lock_guard lock(mutex_);
-  if (torn_.ok())
-    torn_ = loaded_ && agreement_ == Agreement::asked ? alone_after_load(reason) : reason;
+  if (torn_.ok()) torn_ = reason;
   changed_.notify_all();
 }
 
-// ---- the end of a step ----
+Status Step::failure() {
+  std::lock_guard lock(mutex_);
+  return usable();
+}
 
-Status Set::step_end(bool applied) {
-  PENSTOCK_TRY(wait_all());
-  const uint64_t ending = step.index;
-  Status refused_change;
-  Status status = finish_step(applied, refused_change);
-  const std::string where = fmt::format("set '{}', end of step {}", name, ending);
-  if (status.ok()) return refused_change.with_context(where);
-  // Half changed, perhaps on this rank alone: no step can follow, and the others must not wait for
-  // one.
-  status = status.with_context(where);
-  services_.run.give_up(status);
+void Step::told() {
   std::lock_guard lock(mutex_);
   told_ = true;
-  return status;
 }
 
-// `refused_change`: why all ranks stay with the plan that they have.
-Status Set::finish_step(bool applied, Status& refused_change) {
-  if (!applied) {
-    PENSTOCK_TRY(engine->run([&] {
-      for (auto& bucket : works_->phase(step.phase)) PENSTOCK_TRY(give_back_own(*bucket));
-      return Status();
-    }));
-  }
-  settle_carries(applied);
-  if (nonfinite_gradient.exchange(kNoGradient) != kNoGradient) ++nonfinite_steps_;
-  const uint64_t ended = now_us();
-  uint64_t last_ready = first_ready_us_;
-  {
-    std::lock_guard lock(mutex_);
-    for (auto& gradient : gradients_) {
-      if (works_->of(step.phase, gradient->index).empty()) continue;
-      totals_.gradient_bytes += gradient->numel * dtype_bytes(gradient->dtype);
-      last_ready = std::max(last_ready, gradient->ready_us);
-      measured_.add_ready(gradient->index, double(gradient->ready_us - first_ready_us_));
-    }
-    dense_moved_ += dense_moved_per_step_;
-    ++totals_.steps;
-    activity_->at(Activity::Phase::ended, step.index);
-    for (size_t b = 0; b < works_->phase(step.phase).size(); ++b)
-      measured_.add_bucket(b, *works_->phase(step.phase)[b]);
-    measured_.add_step(double(ended - first_ready_us_), double(last_ready - first_ready_us_),
-                       double(totals_.wait_us - waited_until_step_us_));
-    waited_until_step_us_ = totals_.wait_us;
-    sequence_base += works_->messages_in(step.phase);
-    ++step.index;
-    if (started_us_ == 0) started_us_ = first_ready_us_;
-    ended_us_ = ended;
-    if (totals_.steps == 2) allocations_at_steady_ = engine->allocations();
-  }
-  if (totals_.steps == kStepsOfTrial) warn_of_what_was_moved();
-  refused_together_ = false;
-  refused_change = change();
-  if (!refused_change.ok() && !refused_together_) return refused_change;
-  PENSTOCK_TRY(compare_replicated());
-  arm();
-  return {};
-}
-
-// Makes the set ready for the gradients of the next step.
-void Set::arm() {
+bool Step::runs() {
   std::lock_guard lock(mutex_);
-  step.phase = static_cast<uint32_t>(step.index % works_->period());
-  activity_->done(step.index);
-  auto& phase = works_->phase(step.phase);
-  buckets_left_ = static_cast<uint32_t>(phase.size());
-  first_legs_left_ = 0;
-  gradients_left_ = 0;
-  closed_ = opened_ = false;
-  held_.clear();
-  for (auto& gradient : gradients_) {
-    gradient->stage = Gradient::Stage::open;
-    gradient->pieces_left = 0;
-    if (!works_->of(step.phase, gradient->index).empty()) ++gradients_left_;
-  }
-  for (auto& bucket : phase) {
-    bucket->gradients_missing.store(bucket->n_gradients);
-    bucket->launched.store(false);
-    bucket->waits_for_launch.store(false);
-    bucket->ran = bucket->started = false;
-    if (bucket->defers()) ++first_legs_left_;
-    for (ItemRun& item : bucket->items) ++item.gradient->pieces_left;
-  }
+  return running_ != 0;
+}
+
+bool Step::wait_until_idle(uint64_t limit_us) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::microseconds(limit_us),
+                           [&] { return running_ == 0; });
+}
+
+// On ORDERED channels the others wait for the turns of buckets that will not run in this step.
+void Step::skip_what_never_started() {
+  if (!opened_) return;
+  for (auto& bucket : works_->phase(context_.step.phase))
+    if (!bucket->started) skip_all(*bucket);
+}
+
+// Legs that wait for a forward that never comes go, and so does what waits for its turn after
+// messages that never go out: every job ends, unless another rank or a plugin call keeps it.
+void Step::let_go() {
+  launch_deferred();
+  std::lock_guard lock(mutex_);
+  skip_what_never_started();
+}
+
+void Step::drop() {
+  std::lock_guard lock(mutex_);
+  if (!opened_) return;
+  skip_what_never_started();
+  context_.sequence_base += works_->messages_in(context_.step.phase);
+  opened_ = closed_ = false;
+}
+
+Step::Times Step::finish() {
+  std::lock_guard lock(mutex_);
+  penstock_step& step = context_.step;
+  Times times{first_ready_us_, first_ready_us_, double(waited_us_ - waited_before_us_)};
+  for (auto& gradient : gradients_)
+    if (!works_->of(step.phase, gradient->index).empty())
+      times.last_ready_us = std::max(times.last_ready_us, gradient->ready_us);
+  waited_before_us_ = waited_us_;
+  activity_->at(Activity::Phase::ended, step.index);
+  context_.sequence_base += works_->messages_in(step.phase);
+  ++step.index;
+  return times;
+}
+
+uint64_t Step::waited_us() const {
+  std::lock_guard lock(mutex_);
+  return waited_us_;
 }
 
 }  // namespace penstock

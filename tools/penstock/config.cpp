@@ -82,7 +82,7 @@ struct TrafficOptions {
 };
 
 Result<std::vector<StageTraffic>> traffic_of_file(const std::string& file,
-                                                   const TrafficOptions& options) {
+                                                  const TrafficOptions& options) {
   PENSTOCK_ASSIGN(const Opened opened, open(file, options.plugin_path));
   PENSTOCK_TRY(check_fit_of_config(opened.config, opened.plugins->registry()).status());
   return sample_traffic(opened.config, opened.plugins->registry(), options.ranks);

@@ -1,0 +1,72 @@
+#include "core/set/agreement.hpp"
+
+namespace penstock {
+
+void Agreement::need(std::string where, std::optional<uint64_t> loaded) {
+  std::lock_guard lock(guard_->mutex);
+  where_ = std::move(where);
+  loaded_ = loaded;
+  asked_ = false;
+  step_.hold([this] { ask(); });
+}
+
+// [application] Asks and returns.
+void Agreement::ask() {
+  OperationRequest request;
+  std::optional<uint64_t> loaded;
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(guard_->mutex);
+    number = ++number_;
+    asked_ = true;
+    loaded = loaded_;
+    request.name = fmt::format("penstock set-up: where set '{}' goes on ({})", set_, number);
+    request.ranks = group_.ranks();
+    request.holds = set_;
+    request.signature = where_;
+  }
+  if (loaded)
+    services_.control.note(fmt::format(
+        "loaded step {} into set '{}', waits for the others to load it too", *loaded, set_));
+  services_.control.request(std::move(request),
+                            [guard = guard_, number](Status status, const OperationResponse&) {
+                              std::lock_guard lock(guard->mutex);
+                              if (guard->agreement != nullptr)
+                                guard->agreement->answered(number, std::move(status));
+                            });
+}
+
+// [watch]
+void Agreement::answered(uint64_t number, Status status) {
+  if (number != number_ || !asked_) return;  // of before another load
+  if (status.ok()) {
+    asked_ = false;
+    loaded_.reset();
+    return step_.release();
+  }
+  if (status.code() == Code::mismatch)
+    status = mismatch(
+        "set '{}': the ranks would go on from different states ({}); each rank saves and loads its "
+        "own: load that of one step on every rank, or on none",
+        set_, status.message());
+  else if (loaded_)
+    status = alone(status);
+  step_.tear(status);
+}
+
+Status Agreement::explain(const Status& reason) const {
+  std::lock_guard lock(guard_->mutex);
+  return loaded_ && asked_ ? alone(reason) : reason;
+}
+
+Status Agreement::alone(const Status& reason) const {
+  return reason.with_context(fmt::format(
+      "set '{}' has loaded step {} and waited for the other ranks to load it too", set_, *loaded_));
+}
+
+void Agreement::end() {
+  std::lock_guard lock(guard_->mutex);
+  guard_->agreement = nullptr;
+}
+
+}  // namespace penstock

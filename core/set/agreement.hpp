@@ -1,0 +1,55 @@
+// Ranks that would go on from different states are told before anything of the step moves: after a
+// load, and at a set's first step, for a rank that did not load cannot know that another one did.
+#pragma once
+
+#include "core/set/step.hpp"
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace penstock {
+
+class Agreement {
+ public:
+  // All outlive it.
+  Agreement(const Services& services, const std::string& set, const Group& group, Step& step)
+      : services_(services),
+        set_(set),
+        group_(group),
+        step_(step),
+        guard_(std::make_shared<Guard>()) {
+    guard_->agreement = this;
+  }
+
+  // [control] Buckets of the next step are held until all ranks have said where they go on, and
+  // have said the same. `loaded`: the step of a state that was loaded.
+  void need(std::string where, std::optional<uint64_t> loaded);
+  // [any] The run was given up for `reason`: what that means for who waits here.
+  Status explain(const Status& reason) const;
+  // [control] An answer that comes later is not looked at.
+  void end();
+
+ private:
+  // For the answer, which may come when the set is gone.
+  struct Guard {
+    std::mutex mutex;
+    Agreement* agreement = nullptr;  // null: gone
+  };
+  void ask();
+  void answered(uint64_t number, Status status);
+  Status alone(const Status& reason) const;
+
+  const Services& services_;
+  const std::string& set_;
+  const Group& group_;
+  Step& step_;
+  const std::shared_ptr<Guard> guard_;  // its mutex guards the rest
+  std::string where_;
+  std::optional<uint64_t> loaded_;
+  bool asked_ = false;
+  uint64_t number_ = 0;
+};
+
+}  // namespace penstock

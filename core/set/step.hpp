@@ -1,0 +1,109 @@
+// The steps of a set, one after the other: gradients become ready, buckets run, the application
+// waits. Open until the first wait closes it; over when all buckets have ended; torn when one
+// failed.
+#pragma once
+
+#include "core/bucket/works.hpp"
+#include "core/set/services.hpp"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+class Step final : public BucketListener {
+ public:
+  // All outlive it.
+  Step(SetContext& context, const Works::Gradients& gradients, const Group& group,
+       const Services& services)
+      : context_(context), gradients_(gradients), group_(group), services_(services) {}
+
+  // [control] Where the other ranks are told how far this one is; before the first arm.
+  void announce_in(std::shared_ptr<Activity::Steps> activity) { activity_ = std::move(activity); }
+  // [control] Opens the step of context.step.index, which these works run.
+  void arm(Works& works);
+
+  // ---- [application] ----
+  Status ready(uint64_t index, const penstock_tensor& tensor);
+  Status absent(uint64_t index, const penstock_tensor& tensor);
+  Status set_learning_rate(uint64_t index, double learning_rate);
+  Status set_grad_scale(double grad_scale);
+  // Each closes the step: what is not ready counts as zero.
+  Status wait(uint64_t index);
+  Status wait_all();
+  Status wait_backward();
+  Status poll(uint64_t index, bool& done);
+  bool under_way();
+
+  // ---- the gate: a set that does not know yet whether its ranks go on from equal states ----
+  // [control] Buckets of the next step are held; `ask` is called once, when there is one to hold,
+  // without a lock.
+  void hold(std::function<void()> ask);
+  void release();  // [any] the held ones start
+
+  // ---- the end ----
+  // [any] All waits end with this, unless an earlier failure has ended them.
+  void tear(const Status& reason);
+  Status failure();  // the cause once, as it is; then that there was one
+  void told();       // its cause was returned
+  bool runs();       // some job has not ended
+  bool wait_until_idle(uint64_t limit_us);
+  void let_go();  // what waits for a forward, or for messages that never go out
+  void drop();    // what is under way will not be ended; no job runs
+  // [control] All buckets have ended: the next arm opens the next step.
+  struct Times {
+    uint64_t first_ready_us = 0, last_ready_us = 0;
+    double waited_us = 0;  // by the application, in this step
+  };
+  Times finish();
+  uint64_t waited_us() const;  // by the application, in all
+
+  // [engine]
+  void bucket_ended(BucketRun& bucket, const Status& status) override;
+  void backward_part_ended(BucketRun& bucket) override;
+
+ private:
+  enum class Gate { open, shut, asked };
+  Status check(const Gradient& gradient, const penstock_tensor& tensor) const;
+  // With the lock held.
+  Status usable();
+  void make_ready(Gradient& gradient, void* data);
+  void start(BucketRun& bucket);
+  void skip_what_never_started();
+  void unlock_and_ask(std::unique_lock<std::mutex>& lock);
+
+  Status close();
+  void launch_deferred();
+  Status wait_until(const std::function<bool()>& finished, Gradient* awaited = nullptr);
+  void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
+
+  SetContext& context_;
+  const Works::Gradients& gradients_;
+  const Group& group_;
+  const Services& services_;
+  std::shared_ptr<Activity::Steps> activity_;
+  Works* works_ = nullptr;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;        // a wait has closed it
+  bool opened_ = false;        // some gradient is ready
+  uint32_t buckets_left_ = 0;  // that have not ended
+  uint32_t backward_parts_left_ = 0;
+  uint32_t running_ = 0;         // jobs started and not ended
+  uint32_t gradients_left_ = 0;  // not yet ready
+  uint32_t waiters_ = 0;
+  Status torn_;
+  bool told_ = false;  // a call has returned torn_
+  Gate gate_ = Gate::open;
+  std::function<void()> ask_;
+  std::vector<BucketRun*> held_;
+  uint64_t first_ready_us_ = 0;
+  uint64_t waited_us_ = 0;         // by the application, in all
+  uint64_t waited_before_us_ = 0;  // of these, before this step
+};
+
+}  // namespace penstock
