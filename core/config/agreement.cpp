@@ -1,6 +1,6 @@
 // The text that must be equal on all ranks: per stage what is in force, fact by fact, sorted within
 // the stage.
-#include "core/config/config.hpp"
+#include "core/config/keys.hpp"
 
 #include "core/tensor/dtype.hpp"
 
@@ -38,16 +38,8 @@ void add_rule_lines(const Scheme& scheme, size_t number, std::vector<std::string
 
 Status add_scheme_lines(const Scheme& scheme, const DescribeInstance& describe,
                         std::vector<std::string>& lines) {
-  const auto add = [&](std::string_view key, std::string_view value) {
-    lines.push_back(fmt::format("scheme.{} = {}", key, quoted_text(value)));
-  };
-  add("compressor", scheme.compressor);
-  add("memory", scheme.memory);
-  add("collective", scheme.collective);
-  add("transport", scheme.transport);
-  add("scheduler", scheme.scheduler);
-  add("route", route_name(scheme.route));
-  lines.push_back("scheme.candidates = " + names_text(scheme.candidates));
+  for (const ConfigKey& key : scheme_keys().keys)
+    lines.push_back(fmt::format("scheme.{} = {}", key.name, key_text(key, scheme)));
   for (size_t i = 1; i <= scheme.rules.size(); ++i) add_rule_lines(scheme, i, lines);
   for (const auto& [key, instance] : scheme.instances) {
     const std::string prefix = fmt::format("{}.{}", kind_name(instance.kind), instance.name);
@@ -61,11 +53,9 @@ Status add_scheme_lines(const Scheme& scheme, const DescribeInstance& describe,
 }  // namespace
 
 Result<std::string> Config::agreement_text(const DescribeInstance& describe) const {
-  std::string text = fmt::format(
-      "runtime.code_path = {}\nruntime.deterministic = {}\nruntime.hash_replicated_every = {}\n"
-      "runtime.nonfinite = {}\nruntime.seed = {}\n",
-      runtime_.code_path, runtime_.deterministic, runtime_.hash_replicated_every,
-      runtime_.nonfinite == Nonfinite::strict ? "strict" : "void", runtime_.seed);
+  std::string text;
+  for (const ConfigKey& key : runtime_keys().keys)
+    if (key.agreed) text += fmt::format("runtime.{} = {}\n", key.name, key_text(key, runtime_));
   for (uint64_t stage : stages()) {
     std::vector<std::string> lines;
     PENSTOCK_TRY(add_scheme_lines(at_step(stage), describe, lines));

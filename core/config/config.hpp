@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -120,9 +121,7 @@ std::string_view route_name(uint32_t route);
 // `[[switch]]`: replaces the keys it names from `at_step` on.
 struct Switch {
   uint64_t at_step = 0;
-  std::map<std::string, Setting> scheme;  // keys of [scheme]
-  std::vector<std::string> candidates;    // of [scheme]; meant when has_candidates
-  bool has_candidates = false;
+  Scheme scheme;  // of it the keys that scheme.where names
   std::map<std::pair<Kind, std::string>, Settings> options;
   Location where;
 };
@@ -181,9 +180,7 @@ class Config {
   Scheme base_;                   // without switches; instances without those that rules derive
   std::vector<Switch> switches_;  // ascending steps, file order among equals
   RuntimeConfig runtime_;
-  bool timeline_given_ = false;
-  bool stall_warning_given_ = false;
-  bool busy_limit_given_ = false;
+  std::set<std::string, std::less<>> given_;  // keys of [runtime]
   std::string origin_;
   std::vector<std::string> mapped_;
 };

@@ -57,7 +57,7 @@ class EnvironmentMapping {
     }
     const std::string_view timeline = value_of("HOROVOD_TIMELINE");
     // DYNAMIC is no file: Horovod then waits for start_timeline, which here is always there.
-    if (!timeline.empty() && timeline != "DYNAMIC" && !config.timeline_given_) {
+    if (!timeline.empty() && timeline != "DYNAMIC" && !config.given_.contains("timeline")) {
       config.runtime_.timeline = timeline;
       config.mapped_.push_back(
           fmt::format("HOROVOD_TIMELINE={}: runtime.timeline = \"{}\"", timeline, timeline));
@@ -70,10 +70,9 @@ class EnvironmentMapping {
   template <typename ValueOf>
   static Status map_stalls(Config& config, const ValueOf& value_of) {
     RuntimeConfig& runtime = config.runtime_;
-    const auto map = [&](const char* variable, const char* key, bool given,
-                         double& target) -> Status {
+    const auto map = [&](const char* variable, const char* key, double& target) -> Status {
       const std::string_view text = value_of(variable);
-      if (text.empty() || given) return {};
+      if (text.empty() || config.given_.contains(key)) return {};
       int64_t seconds = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
       if (error != std::errc() || end != text.data() + text.size() || seconds < 0 ||
@@ -87,18 +86,17 @@ class EnvironmentMapping {
     };
     const std::string_view disable = value_of("HOROVOD_STALL_CHECK_DISABLE");
     if (!disable.empty() && disable != "0") {
-      if (!config.stall_warning_given_) runtime.stall_warning_s = 0;
-      if (!config.busy_limit_given_) runtime.busy_limit_s = 0;
+      if (!config.given_.contains("stall_warning_s")) runtime.stall_warning_s = 0;
+      if (!config.given_.contains("busy_limit_s")) runtime.busy_limit_s = 0;
       config.mapped_.push_back(fmt::format(
           "HOROVOD_STALL_CHECK_DISABLE={}: no warnings about ranks that live, and no end of the "
           "wait for them",
           disable));
       return {};
     }
-    PENSTOCK_TRY(map("HOROVOD_STALL_CHECK_TIME_SECONDS", "stall_warning_s",
-                     config.stall_warning_given_, runtime.stall_warning_s));
-    return map("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "busy_limit_s", config.busy_limit_given_,
-               runtime.busy_limit_s);
+    PENSTOCK_TRY(
+        map("HOROVOD_STALL_CHECK_TIME_SECONDS", "stall_warning_s", runtime.stall_warning_s));
+    return map("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "busy_limit_s", runtime.busy_limit_s);
   }
 
   static Status map_fusion_threshold(Config& config, std::string_view text) {

@@ -12,10 +12,7 @@ namespace penstock {
 
 namespace {
 
-const std::vector<std::string> kSchemeKeys = {"compressor", "memory", "collective", "transport",
-                                              "scheduler",  "route",  "candidates"};
 const std::vector<std::string> kKindNames = {"compressor", "memory", "collective", "scheduler"};
-const std::vector<std::string> kRouteNames = {"flat", "split", "hierarchical", "shard"};
 
 }  // namespace
 
@@ -30,7 +27,8 @@ Result<Config> ConfigReader::read(const Node& root, const std::string& origin) {
     if (const Node* node = find_key(tables, kind_name(kind)))
       PENSTOCK_TRY(read_instances(kind, *node));
   }
-  if (const Node* node = find_key(tables, "scheme")) PENSTOCK_TRY(read_scheme(*node));
+  if (const Node* node = find_key(tables, "scheme"))
+    PENSTOCK_TRY(read_scheme(*node, "scheme", config_.base_));
   if (const Node* node = find_key(tables, "rule")) PENSTOCK_TRY(read_rules(*node));
   if (const Node* node = find_key(tables, "switch")) PENSTOCK_TRY(read_switches(*node));
   if (const Node* node = find_key(tables, "runtime")) PENSTOCK_TRY(read_runtime(*node));
@@ -71,16 +69,6 @@ Status ConfigReader::read_instance(Kind kind, const std::string& name, const Nod
   return {};
 }
 
-Result<Setting> read_scheme_value(const std::string& key, const Node& node) {
-  const std::string full = "scheme." + key;
-  if (key == "route") {
-    PENSTOCK_ASSIGN(std::string route, read_one_of(node, full, kRouteNames));
-    return Setting{route, node.where};
-  }
-  PENSTOCK_ASSIGN(std::string name, read_name(node, full));
-  return Setting{name, node.where};
-}
-
 Result<std::vector<std::string>> read_candidates(const Node& node, std::string_view key) {
   if (node.array() == nullptr || node.array()->empty()) {
     return unexpected(node, key,
@@ -98,30 +86,16 @@ Result<std::vector<std::string>> read_candidates(const Node& node, std::string_v
   return names;
 }
 
-void set_scheme_value(Scheme& scheme, const std::string& key, const Setting& value) {
-  const std::string& text = std::get<std::string>(value.value);
-  scheme.where[key] = value.where;
-  if (key == "compressor") scheme.compressor = text;
-  if (key == "memory") scheme.memory = text;
-  if (key == "collective") scheme.collective = text;
-  if (key == "transport") scheme.transport = text;
-  if (key == "scheduler") scheme.scheduler = text;
-  if (key == "route") {
-    for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
-      if (route_name(route) == text) scheme.route = route;
-  }
-}
-
-Status ConfigReader::read_scheme(const Node& node) {
-  PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, "scheme"));
-  PENSTOCK_TRY(check_keys(*table, "scheme", kSchemeKeys));
-  for (const auto& [key, value] : *table) {
-    if (key == "candidates") {
-      PENSTOCK_ASSIGN(config_.base_.candidates, read_candidates(value, "scheme.candidates"));
-    } else {
-      PENSTOCK_ASSIGN(const Setting setting, read_scheme_value(key, value));
-      set_scheme_value(config_.base_, key, setting);
-    }
+// The keys of [scheme] that a table gives, with their places.
+Status ConfigReader::read_scheme(const Node& node, const std::string& title, Scheme& scheme) {
+  PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, title));
+  PENSTOCK_TRY(check_keys(*table, "scheme", scheme_keys().names()));
+  for (const ConfigKey& key : scheme_keys().keys) {
+    const std::string name(key.name);
+    const Node* value = find_key(*table, name);
+    if (value == nullptr) continue;
+    PENSTOCK_TRY(read_key(key, *value, "scheme." + name, scheme));
+    scheme.where[name] = value->where;
   }
   return {};
 }
@@ -165,7 +139,7 @@ Status ConfigReader::read_switches(const Node& node) {
 
 Result<Switch> ConfigReader::read_switch(const Node& node, const std::string& title) {
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, title));
-  PENSTOCK_TRY(check_keys(*table, title, {"at_step", "set"}));
+  PENSTOCK_TRY(check_keys(*table, title, switch_keys().names()));
   const Node* at_step = find_key(*table, "at_step");
   const Node* set = find_key(*table, "set");
   if (at_step == nullptr || set == nullptr) {
@@ -187,18 +161,9 @@ Result<Switch> ConfigReader::read_switch(const Node& node, const std::string& ti
       PENSTOCK_TRY(read_options(*kind, value, key, result.options));
       continue;
     }
-    PENSTOCK_ASSIGN(const NodeTable* scheme, read_table(value, prefix + ".scheme"));
-    PENSTOCK_TRY(check_keys(*scheme, "scheme", kSchemeKeys));
-    for (const auto& [name, wanted] : *scheme) {
-      if (name == "candidates") {
-        PENSTOCK_ASSIGN(result.candidates, read_candidates(wanted, "scheme.candidates"));
-        result.has_candidates = true;
-      } else {
-        PENSTOCK_ASSIGN(result.scheme[name], read_scheme_value(name, wanted));
-      }
-    }
+    PENSTOCK_TRY(read_scheme(value, prefix + ".scheme", result.scheme));
   }
-  if (result.scheme.empty() && result.options.empty() && !result.has_candidates) {
+  if (result.scheme.where.empty() && result.options.empty()) {
     return invalid_argument(
         "{}: {} sets nothing, expected for example "
         "set = {{ compressor.dgc.density = 0.001 }}",

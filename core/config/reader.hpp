@@ -1,9 +1,8 @@
 // Reads a tree into a Config, table by table, in the order in which they depend on each other.
 #pragma once
 
-#include "core/config/config.hpp"
+#include "core/config/keys.hpp"
 #include "core/config/load.hpp"
-#include "core/config/tree.hpp"
 
 namespace penstock {
 
@@ -20,14 +19,13 @@ class ConfigReader {
 
   Status read_instances(Kind kind, const Node& node);
   Status read_instance(Kind kind, const std::string& name, const Node& node);
-  Status read_scheme(const Node& node);
+  Status read_scheme(const Node& node, const std::string& title, Scheme& scheme);
   Status read_rules(const Node& node);
   Result<Rule> read_rule(const Node& node, const std::string& title);
   Result<Match> read_match(const Node& node, const std::string& title);
   Status read_switches(const Node& node);
   Result<Switch> read_switch(const Node& node, const std::string& title);
   Status read_runtime(const Node& node);
-  Status read_deadlines(const NodeTable& table);
   // The `KIND.INSTANCE.OPTION` part of an override, checked except for the instance's existence.
   Status read_options(Kind kind, const Node& node, const std::string& prefix,
                       std::map<InstanceKey, Settings>& options);
@@ -43,11 +41,5 @@ class ConfigReader {
   bool allow_runtime_;
   Config config_;
 };
-
-// Values of the keys of [scheme], which a switch may set too.
-Result<Setting> read_scheme_value(const std::string& key, const Node& node);
-Result<std::vector<std::string>> read_candidates(const Node& node, std::string_view key);
-// Sets one key of a scheme to a value that read_scheme_value gave.
-void set_scheme_value(Scheme& scheme, const std::string& key, const Setting& value);
 
 }  // namespace penstock

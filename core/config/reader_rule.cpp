@@ -10,22 +10,6 @@ namespace penstock {
 
 namespace {
 
-constexpr uint64_t kMostArenaMib = uint64_t{1} << 40;
-constexpr double kLeastDeadline = 0.1;     // seconds
-constexpr double kLeastHeartbeat = 0.001;  // seconds
-// Longer would overflow the microseconds that transports count in long before it meant anything.
-constexpr double kYear = 366.0 * 86400;
-
-// Seconds, or 0 for never.
-Result<double> read_stall(const Node& node, const std::string& key) {
-  if (const int64_t* none = std::get_if<int64_t>(&node.value); none != nullptr && *none == 0)
-    return 0.0;
-  PENSTOCK_ASSIGN(const double seconds, read_positive(node, key));
-  if (seconds < kLeastDeadline || seconds > kYear)
-    return unexpected(node, key, fmt::format("0 for never, or {} to a year", kLeastDeadline));
-  return seconds;
-}
-
 // An integer, or { min = , max = } with one of the two at least.
 Result<Range> read_range(const Node& node, const std::string& key) {
   if (std::holds_alternative<int64_t>(node.value)) {
@@ -67,8 +51,7 @@ Status ConfigReader::read_rules(const Node& node) {
 
 Result<Rule> ConfigReader::read_rule(const Node& node, const std::string& title) {
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, title));
-  PENSTOCK_TRY(
-      check_keys(*table, title, {"match", "compressor", "memory", "candidates", "options"}));
+  PENSTOCK_TRY(check_keys(*table, title, rule_keys().names()));
   Rule rule;
   rule.where = node.where;
   const Node* match = find_key(*table, "match");
@@ -114,7 +97,7 @@ Result<Rule> ConfigReader::read_rule(const Node& node, const std::string& title)
 
 Result<Match> ConfigReader::read_match(const Node& node, const std::string& title) {
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, title));
-  PENSTOCK_TRY(check_keys(*table, title, {"name", "dims", "elements", "dtype"}));
+  PENSTOCK_TRY(check_keys(*table, title, match_keys().names()));
   Match match;
   for (const auto& [key, value] : *table) {
     const std::string full = title + "." + key;
@@ -176,94 +159,26 @@ Status ConfigReader::read_runtime(const Node& node) {
         node.where.text());
   }
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, "runtime"));
-  PENSTOCK_TRY(check_keys(
-      *table, "runtime",
-      {"plugin_path", "allow_insecure_paths", "deterministic", "seed", "deadline_s", "heartbeat_s",
-       "stall_warning_s", "busy_limit_s", "nonfinite", "arena_limit_mb", "log_level", "timeline",
-       "hash_replicated_every", "code_path", "worker_threads"}));
+  PENSTOCK_TRY(check_keys(*table, "runtime", runtime_keys().names()));
   RuntimeConfig& runtime = config_.runtime_;
-  for (const auto& [key, value] : *table) {
-    const std::string full = "runtime." + key;
-    if (key == "plugin_path") {
-      PENSTOCK_ASSIGN(const std::vector<std::string> paths, read_texts(value, full));
-      for (const std::string& path : paths) {
-        if (path.empty()) return unexpected(value, full, "paths that are not empty");
-        const std::filesystem::path full_path = std::filesystem::path(directory_) / path;
-        runtime.plugin_path.push_back(full_path.lexically_normal().string());
+  for (const ConfigKey& key : runtime_keys().keys) {
+    const Node* value = find_key(*table, key.name);
+    if (value == nullptr) continue;
+    const std::string full = fmt::format("runtime.{}", key.name);
+    PENSTOCK_TRY(read_key(key, *value, full, runtime));
+    config_.given_.emplace(key.name);
+    if (key.name == "plugin_path")
+      for (std::string& path : runtime.plugin_path) {
+        if (path.empty()) return unexpected(*value, full, "paths that are not empty");
+        path = (std::filesystem::path(directory_) / path).lexically_normal().string();
       }
-    }
-    if (key == "allow_insecure_paths") {
-      PENSTOCK_ASSIGN(runtime.allow_insecure_paths, read_bool(value, full));
-    }
-    if (key == "deterministic") {
-      PENSTOCK_ASSIGN(runtime.deterministic, read_bool(value, full));
-    }
-    if (key == "seed") {
-      PENSTOCK_ASSIGN(runtime.seed, read_count(value, full));
-    }
-    if (key == "arena_limit_mb") {
-      PENSTOCK_ASSIGN(runtime.arena_limit_mb, read_count(value, full, 1));
-      // In bytes and added up, a set's memory must stay within 64 bits.
-      if (runtime.arena_limit_mb > kMostArenaMib)
-        return unexpected(value, full, fmt::format("at most {}, an exbibyte", kMostArenaMib));
-    }
-    if (key == "hash_replicated_every") {
-      PENSTOCK_ASSIGN(runtime.hash_replicated_every, read_count(value, full));
-    }
-    if (key == "worker_threads") {
-      PENSTOCK_ASSIGN(runtime.worker_threads, read_count(value, full, 1));
-      if (runtime.worker_threads > 256)
-        return unexpected(value, full, "at most 256, and not more than the cores of this rank");
-    }
-    if (key == "timeline") {
-      PENSTOCK_ASSIGN(runtime.timeline, read_text(value, full));
-    }
-    if (key == "timeline") config_.timeline_given_ = true;
-    if (key == "log_level") {
-      PENSTOCK_ASSIGN(runtime.log_level,
-                      read_one_of(value, full, {"debug", "info", "warning", "error"}));
-    }
-    if (key == "code_path") {
-      PENSTOCK_ASSIGN(runtime.code_path,
-                      read_one_of(value, full, {"auto", "portable", "avx2", "avx512"}));
-    }
-    if (key == "nonfinite") {
-      PENSTOCK_ASSIGN(const std::string mode, read_one_of(value, full, {"void", "strict"}));
-      runtime.nonfinite = mode == "strict" ? Nonfinite::strict : Nonfinite::void_bucket;
-    }
   }
-  return read_deadlines(*table);
-}
-
-Status ConfigReader::read_deadlines(const NodeTable& table) {
-  RuntimeConfig& runtime = config_.runtime_;
-  if (const Node* node = find_key(table, "deadline_s")) {
-    PENSTOCK_ASSIGN(runtime.deadline_s, read_positive(*node, "runtime.deadline_s"));
-    // Less is no time for a message, and below a microsecond it would count as no deadline.
-    if (runtime.deadline_s < kLeastDeadline)
-      return unexpected(*node, "runtime.deadline_s", fmt::format("at least {}", kLeastDeadline));
-    if (runtime.deadline_s > kYear)
-      return unexpected(*node, "runtime.deadline_s", "at most a year");
-  }
-  runtime.heartbeat_s = std::min(5.0, runtime.deadline_s / 4);
-  if (const Node* node = find_key(table, "heartbeat_s")) {
-    PENSTOCK_ASSIGN(runtime.heartbeat_s, read_positive(*node, "runtime.heartbeat_s"));
-    // What the threads that beat can keep to.
-    if (runtime.heartbeat_s < kLeastHeartbeat)
-      return unexpected(*node, "runtime.heartbeat_s", fmt::format("at least {}", kLeastHeartbeat));
-    if (runtime.heartbeat_s >= runtime.deadline_s) {
-      return unexpected(*node, "runtime.heartbeat_s",
-                        fmt::format("less than deadline_s, which is {}", runtime.deadline_s));
-    }
-  }
-  if (const Node* node = find_key(table, "stall_warning_s")) {
-    config_.stall_warning_given_ = true;
-    PENSTOCK_ASSIGN(runtime.stall_warning_s, read_stall(*node, "runtime.stall_warning_s"));
-  }
-  if (const Node* node = find_key(table, "busy_limit_s")) {
-    config_.busy_limit_given_ = true;
-    PENSTOCK_ASSIGN(runtime.busy_limit_s, read_stall(*node, "runtime.busy_limit_s"));
-  }
+  const Node* heartbeat = find_key(*table, "heartbeat_s");
+  if (heartbeat == nullptr)
+    runtime.heartbeat_s = std::min(5.0, runtime.deadline_s / 4);
+  else if (runtime.heartbeat_s >= runtime.deadline_s)
+    return unexpected(*heartbeat, "runtime.heartbeat_s",
+                      fmt::format("less than deadline_s, which is {}", runtime.deadline_s));
   return {};
 }
 

@@ -1,7 +1,7 @@
 // What is in force: names of routes and types, rules, switches, derived instances.
 #include "core/config/config.hpp"
 #include "core/config/glob.hpp"
-#include "core/config/reader.hpp"
+#include "core/config/keys.hpp"
 
 #include <algorithm>
 #include <array>
@@ -156,8 +156,12 @@ Scheme Config::at_step(uint64_t step) const {
   std::map<std::pair<Kind, std::string>, Settings> options;
   for (const Switch& next : switches_) {
     if (next.at_step > step) break;
-    for (const auto& [key, value] : next.scheme) set_scheme_value(scheme, key, value);
-    if (next.has_candidates) scheme.candidates = next.candidates;
+    for (const ConfigKey& key : scheme_keys().keys) {
+      const auto given = next.scheme.where.find(std::string(key.name));
+      if (given == next.scheme.where.end()) continue;
+      copy_key(key, next.scheme, scheme);
+      scheme.where[given->first] = given->second;
+    }
     for (const auto& [key, settings] : next.options) {
       for (const auto& [option, value] : settings) options[key][option] = value;
     }

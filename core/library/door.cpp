@@ -97,7 +97,7 @@ void penstock_runtime_close(penstock_runtime* runtime) {
 void penstock_abort(penstock_runtime* runtime, penstock_str reason) {
   if (!runtime->home.is_here()) return;
   runtime->runtime->give_up(penstock::aborted("rank {} gave the run up: {}",
-                                              runtime->runtime->world().rank, view(reason)));
+                                              runtime->runtime->world().rank(), view(reason)));
 }
 
 penstock_status* penstock_runtime_topology(penstock_runtime* runtime, penstock_topology* topology) {

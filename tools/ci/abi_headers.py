@@ -46,7 +46,7 @@ class Function:
 @dataclass
 class Header:
     path: Path
-    constants: list[str] = field(default_factory=list)
+    constants: dict[str, str] = field(default_factory=dict)  # name -> the expression that is its value
     structs: list[Struct] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     callbacks: list[Function] = field(default_factory=list)  # typedefs of function pointers
@@ -89,7 +89,7 @@ def _take_directives(text: str, header: Header) -> str:
         if not line.lstrip().startswith("#"):
             kept.append(line)
         elif match := re.match(r"#define (PENSTOCK_\w+)\s+(0x[0-9a-fA-F]+u?|\d+u?)\s*$", line):
-            header.constants.append(match.group(1))
+            header.constants[match.group(1)] = match.group(2)
     return re.sub(r'extern "C" \{|^\}\s*$', "", "\n".join(kept), flags=re.MULTILINE)
 
 
@@ -109,7 +109,8 @@ def _statements(text: str) -> list[str]:
 def _read_statement(statement: str, header: Header) -> None:
     statement = " ".join(word for word in statement.split() if word not in DECORATIONS)
     if match := re.fullmatch(r"enum \{(.*)\}", statement):
-        header.constants += [part.split("=")[0].strip() for part in match.group(1).split(",") if part.strip()]
+        parts = [part.partition("=") for part in match.group(1).split(",") if part.strip()]
+        header.constants.update({name.strip(): value.strip() for name, _, value in parts})
     elif match := re.fullmatch(r"typedef struct (\w+) \{(.*)\} (\w+)", statement):
         if match.group(1) != match.group(3):
             raise HeaderError(f"{header.path.name}: struct {match.group(1)} is called {match.group(3)}")

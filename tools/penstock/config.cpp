@@ -1,4 +1,5 @@
 // penstock config: reads configurations and holds them against the plugins, without a run.
+#include "core/config/keys.hpp"
 #include "core/config/load.hpp"
 #include "core/fit/matrix.hpp"
 #include "core/fit/sample_traffic.hpp"
@@ -72,6 +73,29 @@ int check(const CheckOptions& options) {
   return failed == 0 ? 0 : 1;
 }
 
+// ---- What it may say ----
+
+int describe(bool as_json) {
+  Json json = Json::array();
+  for (const ConfigTable* each : config_tables()) {
+    Table table({"KEY", "TYPE", "DEFAULT", "RANGE", "MEANING"});
+    for (const ConfigKey& key : each->keys) {
+      table.add({std::string(key.name), key.type(), std::string(key.initial), key.range(),
+                 std::string(key.summary)});
+      json.push_back(Json{{"table", each->title},
+                          {"key", key.name},
+                          {"type", key.type()},
+                          {"default", key.initial},
+                          {"range", key.range()},
+                          {"summary", key.summary},
+                          {"equal_on_all_ranks", key.agreed}});
+    }
+    if (!as_json) print(fmt::format("{}\n\n{}\n", each->title, table.text()));
+  }
+  if (as_json) print_json(json);
+  return 0;
+}
+
 // ---- What it moves ----
 
 struct TrafficOptions {
@@ -128,7 +152,8 @@ int traffic(const TrafficOptions& options) {
 
 void add_config(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<CheckOptions>();
-  CLI::App* config = app.add_subcommand("config", "Check configurations, and what they move");
+  CLI::App* config =
+      app.add_subcommand("config", "Check configurations, what they may say, and what they move");
   config->require_subcommand(1);
   config->footer("Example: penstock config check conf/dgc.toml");
   CLI::App* check_app = config->add_subcommand(
@@ -140,6 +165,14 @@ void add_config(CLI::App& app, Invocation& invocation) {
   add_plugin_path(*check_app, options->plugin_path);
   add_json_flag(*check_app, options->json);
   check_app->callback([options, &invocation] { invocation.status = check(*options); });
+
+  auto describes_json = std::make_shared<bool>(false);
+  CLI::App* describe_app = config->add_subcommand(
+      "describe", "Every key that a file may have, outside the options of plugins");
+  describe_app->footer("Example: penstock config describe --json");
+  add_json_flag(*describe_app, *describes_json);
+  describe_app->callback(
+      [describes_json, &invocation] { invocation.status = describe(*describes_json); });
 
   auto moved = std::make_shared<TrafficOptions>();
   CLI::App* traffic_app = config->add_subcommand(

@@ -1,8 +1,8 @@
 """docs/configuration.md names every key that the reader of TOML files knows, and what it shows is accepted."""
 
+import json
 import pathlib
 import re
-import subprocess
 
 import pytest
 
@@ -11,33 +11,43 @@ from command_test import ROOT, penstock
 PAGE = (ROOT / "docs/configuration.md").read_text()
 
 
-def table_of(section: str) -> dict[str, str]:
-    """The first two columns of the section's tables."""
-    text = PAGE.split(f"\n## {section}\n")[1].split("\n## ")[0]
-    return dict(re.findall(r"^\| `(\w+)`[^|]*\| ([^|]*) \|", text, re.MULTILINE))
+KEYS = json.loads(penstock("config", "describe", "--json").stdout)
+SECTIONS = {"[scheme]": ["[scheme]"], "[[rule]]": ["[[rule]]", "match"], "[[switch]]": ["[[switch]]"], "[runtime]": ["[runtime]"]}
 
 
-def keys_known(pattern: str) -> set[str]:
-    """The keys in the lists of core/config that match: what the reader of files accepts."""
-    ran = subprocess.run(["grep", "-rhPzo", pattern, "core/config"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(re.findall(r'"(\w+)"', ran.stdout))
+def row_of(key: dict[str, str]) -> str:
+    """The row of the page for what `penstock config describe` says of a key."""
+    default = key["default"]
+    if re.match(r'["\d]|true|false', default):
+        default = f"`{default}`"
+    values = key["range"]
+    if key["type"] == "one of":
+        values = ", ".join(f"`{value}`" for value in re.findall(r'"\w+"', values))
+    else:
+        values = ", ".join(filter(None, [key["type"], values]))
+    return f"| `{key['key']}` | {default} | {values} | {key['summary']} |"
 
 
-@pytest.mark.parametrize(("section", "where"), [
-    ("`[scheme]`", r"(?s)kSchemeKeys = \{[^}]*\}"),
-    ("`[runtime]`", r'(?s)"runtime",\s*\{[^}]*\}'),
-])
-def test_every_key_is_named_and_none_that_is_not_known(section, where):
-    known = keys_known(where) - {"runtime"}
-    assert len(known) >= 7
-    assert set(table_of(section)) == known
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_tables_are_what_the_command_describes(section):
+    text = PAGE.split(f"\n## `{section}`\n")[1].split("\n## ")[0]
+    shown = re.findall(r"^\| `.*\|$", text, re.MULTILINE)
+    assert shown == [row_of(key) for table in SECTIONS[section] for key in KEYS if key["table"] == table]
 
 
-def test_rules_and_matches_are_named():
-    known = keys_known(r'(?s)check_keys\(\*table, title, \{"match"[^}]*\}') | keys_known(r'(?s)check_keys\(\*table, title, \{"name"[^}]*\}')
-    named = {key for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE.split("\n## `[[rule]]`\n")[1].split("\n## ")[0], re.MULTILINE)
-             for key in re.findall(r"`(\w+)`", row)}
-    assert named == known
+def test_every_table_has_its_place_on_the_page():
+    assert {key["table"] for key in KEYS} == {table for tables in SECTIONS.values() for table in tables}
+
+
+def test_the_page_says_on_which_keys_of_the_runtime_ranks_must_agree():
+    sentence = re.search(r"Ranks must agree on (.*?), and on everything", PAGE, re.DOTALL)[1]
+    assert set(re.findall(r"`(\w+)`", sentence)) == {key["key"] for key in KEYS if key["equal_on_all_ranks"]}
+
+
+def test_people_get_the_same_as_a_table():
+    text = penstock("config", "describe").stdout
+    for key in KEYS:
+        assert re.search(rf"^{key['key']} .*{re.escape(key['summary'])}$", text, re.MULTILINE), key
 
 
 def test_the_examples_are_accepted(tmp_path: pathlib.Path):
@@ -50,7 +60,8 @@ def test_the_examples_are_accepted(tmp_path: pathlib.Path):
 
 def test_the_defaults_of_the_runtime_are_accepted(tmp_path: pathlib.Path):
     file = tmp_path / "defaults.toml"
-    defaults = {key: value.strip("`") for key, value in table_of("`[runtime]`").items() if value.startswith("`")}
+    defaults = {key["key"]: key["default"] for key in KEYS
+                if key["table"] == "[runtime]" and re.match(r'["\d]|true|false', key["default"])}
     assert len(defaults) >= 8
     file.write_text("[runtime]\n" + "".join(f"{key} = {value}\n" for key, value in defaults.items()))
     ran = penstock("config", "check", file)

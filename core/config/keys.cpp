@@ -1,0 +1,264 @@
+// The lists themselves.
+#include "core/config/keys.hpp"
+
+#include "core/tensor/dtype.hpp"
+
+namespace penstock {
+namespace {
+
+constexpr double kYear = 366.0 * 86400;  // longer would overflow the microseconds of transports
+constexpr double kLeastSeconds = 0.1;    // less is no time for a message
+
+std::vector<std::string> route_names() {
+  std::vector<std::string> names;
+  for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
+    names.emplace_back(route_name(route));
+  return names;
+}
+
+std::vector<ConfigKey> keys_of_planning() {
+  return {
+      {.name = "deterministic",
+       .initial = "false",
+       .summary =
+           "the same bits in every run: sums in ascending order of ranks, no plans made from "
+           "measured times",
+       .target = &RuntimeConfig::deterministic,
+       .agreed = true},
+      {.name = "seed",
+       .initial = "1",
+       .summary = "random numbers are a function of seed, step, gradient, element and rank",
+       .target = &RuntimeConfig::seed,
+       .agreed = true},
+      {.name = "nonfinite",
+       .initial = "\"void\"",
+       .summary =
+           "what a bucket with NaN or Inf on some rank leaves in the memories; its result is NaN "
+           "on "
+           "all ranks, and the run goes on. `\"void\"`: memories on ranks whose gradients are "
+           "finite "
+           "keep these for later; `\"strict\"`: all memories stay as they were, for one more small "
+           "message per compressed bucket",
+       .target = &RuntimeConfig::nonfinite,
+       .choices = {"void", "strict"},
+       .agreed = true},
+      {.name = "arena_limit_mb",
+       .initial = "4096",
+       .summary = "most MiB of payloads and scratch of one set",
+       .target = &RuntimeConfig::arena_limit_mb,
+       .minimum = 1,
+       .maximum = 0x1p40},  // in bytes and added up, a set's memory must stay within 64 bits
+      {.name = "hash_replicated_every",
+       .initial = "0",
+       .summary = "compare replicated state between ranks every so many steps; 0: never",
+       .target = &RuntimeConfig::hash_replicated_every,
+       .agreed = true},
+      {.name = "code_path",
+       .initial = "\"auto\"",
+       .summary = "instruction set of kernels; `\"auto\"`: measured and agreed",
+       .target = &RuntimeConfig::code_path,
+       .choices = {"auto", "portable", "avx2", "avx512"},
+       .agreed = true},
+      {.name = "worker_threads",
+       .initial = "1",
+       .summary =
+           "threads that share the work of one call, the engine's included: for ranks with idle "
+           "cores. Results keep their bits. The low-rank compressors, `adtopk`, `qsgd`, `natural`, "
+           "`terngrad`, `maxmin` and `int8` use them",
+       .target = &RuntimeConfig::worker_threads,
+       .minimum = 1,
+       .maximum = 256}};
+}
+
+std::vector<ConfigKey> keys_of_waiting() {
+  return {
+      {.name = "deadline_s",
+       .initial = "60",
+       .summary = "seconds without a sign of life until a rank counts as failed. A rank that lives "
+                  "and is busy is waited for longer: `busy_limit_s`",
+       .target = &RuntimeConfig::deadline_s,
+       .minimum = kLeastSeconds,
+       .maximum = kYear},
+      {.name = "heartbeat_s",
+       .initial = "a quarter of `deadline_s`, at most 5",
+       .summary = "seconds between signs of life; less than `deadline_s`",
+       .target = &RuntimeConfig::heartbeat_s,
+       .minimum = 0.001,  // what the threads that beat can keep to
+       .maximum = kYear},
+      {.name = "stall_warning_s",
+       .initial = "10",
+       .summary =
+           "seconds after which rank 0 warns by name of ranks that live and do not come to a step, "
+           "a "
+           "set or an operation, and again after as long; each rank warns of its own plugin calls; "
+           "0: never",
+       .target = &RuntimeConfig::stall_warning_s,
+       .minimum = kLeastSeconds,
+       .maximum = kYear,
+       .or_never = true},
+      {.name = "busy_limit_s",
+       .initial = "1800",
+       .summary =
+           "seconds for which ranks that live are waited for (a validation, a checkpoint on one "
+           "rank), and a plugin call may take, before the run ends; 0: without an end. What rank 0 "
+           "has counts for steps and operations",
+       .target = &RuntimeConfig::busy_limit_s,
+       .minimum = kLeastSeconds,
+       .maximum = kYear,
+       .or_never = true}};
+}
+
+std::vector<ConfigKey> keys_of_the_run() {
+  return {
+      {.name = "plugin_path",
+       .initial = "none",
+       .summary = "a further folder of plugins or a list of them, counted from the file's folder",
+       .target = &RuntimeConfig::plugin_path},
+      {.name = "allow_insecure_paths",
+       .initial = "false",
+       .summary = "load plugins from places that everyone may write to",
+       .target = &RuntimeConfig::allow_insecure_paths},
+      {.name = "log_level",
+       .initial = "\"warning\"",
+       .summary =
+           "what is said. With `\"info\"` rank 0 says for each set at its start the file, the "
+           "scheme, ranks, hosts and the plan with the bytes it moves, and at its end what was "
+           "moved, the share of time waited and the slowest rank",
+       .target = &RuntimeConfig::log_level,
+       .choices = {"debug", "info", "warning", "error"}},
+      {.name = "timeline",
+       .initial = "none",
+       .summary =
+           "file for a timeline of all stages and named operations, for Perfetto, written as the "
+           "run "
+           "goes; a relative path counts from the working directory: rank 0 writes this file, the "
+           "others add `.rankN` to its name",
+       .target = &RuntimeConfig::timeline}};
+}
+
+ConfigTable make_runtime_keys() {
+  ConfigTable table{"[runtime]", keys_of_the_run()};
+  for (const auto& more : {keys_of_waiting(), keys_of_planning()})
+    table.keys.insert(table.keys.end(), more.begin(), more.end());
+  return table;
+}
+
+ConfigTable make_scheme_keys() {
+  return {
+      "[scheme]",
+      {{.name = "compressor",
+        .initial = "\"none\"",
+        .summary = "instance that turns gradients into payloads",
+        .target = &Scheme::compressor},
+       {.name = "memory",
+        .initial = "\"none\"",
+        .summary = "instance that keeps what was not sent",
+        .target = &Scheme::memory},
+       {.name = "collective",
+        .initial = "\"mpi\"",
+        .summary = "instance that moves payloads",
+        .target = &Scheme::collective},
+       {.name = "transport",
+        .initial = "none",
+        .summary =
+            "what carries the messages of a composite collective such as `oktopk`; only with "
+            "one",
+        .target = &Scheme::transport},
+       {.name = "scheduler",
+        .initial = "\"fusion\"",
+        .summary = "instance that makes buckets and puts them in order",
+        .target = &Scheme::scheduler},
+       {.name = "route",
+        .initial = "what the scheduler makes: `\"flat\"`, for `dear` `\"split\"`",
+        .summary = "`\"flat\"`: one exchange among all ranks; `\"split\"`: reduce-scatter, then "
+                   "all-gather",
+        .target = &Scheme::route,
+        .choices = route_names()},
+       {.name = "candidates",
+        .initial = "none",
+        .summary = "compressor instances that a scheduler may choose from; with one that chooses, "
+                   "such as `partial`",
+        .target = &Scheme::candidates}}};
+}
+
+}  // namespace
+
+const ConfigTable& scheme_keys() {
+  static const ConfigTable table = make_scheme_keys();
+  return table;
+}
+
+const ConfigTable& runtime_keys() {
+  static const ConfigTable table = make_runtime_keys();
+  return table;
+}
+
+const ConfigTable& rule_keys() {
+  static const ConfigTable table{
+      "[[rule]]",
+      {{.name = "match",
+        .initial = "required",
+        .summary = "a table of the conditions below; all that are given must hold",
+        .form = "table"},
+       {.name = "compressor",
+        .initial = "as in `[scheme]`",
+        .summary = "instance for the gradients that match",
+        .form = "name"},
+       {.name = "memory",
+        .initial = "as in `[scheme]`",
+        .summary = "instance for the gradients that match",
+        .form = "name"},
+       {.name = "candidates",
+        .initial = "as in `[scheme]`",
+        .summary = "compressor instances for the gradients that match",
+        .form = "names"},
+       {.name = "options",
+        .initial = "none",
+        .summary = "other options of instances for these gradients: `options = { "
+                   "compressor.topk.density = 0.1 }`",
+        .form = "table"}}};
+  return table;
+}
+
+const ConfigTable& match_keys() {
+  static const ConfigTable table{
+      "match",
+      {{.name = "name",
+        .initial = "any",
+        .summary = "one glob or a list of them (`*`, `?`, `[a-z]`): a name that fits one",
+        .form = "string or strings"},
+       {.name = "dims",
+        .initial = "any",
+        .summary = "a number of dimensions: `1`, or `{ min = 2, max = 4 }`, either of them",
+        .form = "integer or table"},
+       {.name = "elements",
+        .initial = "any",
+        .summary = "a number of elements, in the same form",
+        .form = "integer or table"},
+       {.name = "dtype",
+        .initial = "any",
+        .summary = "the type of the gradient's elements",
+        .form = "one of",
+        .choices = {kDtypeNames.begin() + 1, kDtypeNames.end()}}}};
+  return table;
+}
+
+const ConfigTable& switch_keys() {
+  static const ConfigTable table{
+      "[[switch]]",
+      {{.name = "at_step",
+        .initial = "required",
+        .summary = "the first step for which it holds; steps count from 0",
+        .form = "integer"},
+       {.name = "set",
+        .initial = "required",
+        .summary = "keys of `[scheme]` as `scheme.KEY`, options as `KIND.NAME.OPTION`",
+        .form = "table"}}};
+  return table;
+}
+
+std::vector<const ConfigTable*> config_tables() {
+  return {&scheme_keys(), &rule_keys(), &match_keys(), &switch_keys(), &runtime_keys()};
+}
+
+}  // namespace penstock
