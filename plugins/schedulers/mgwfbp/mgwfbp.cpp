@@ -13,25 +13,6 @@ namespace planning = penstock::planning;
 
 namespace {
 
-// On times measured in the running job.
-class Message {
- public:
-  Message(const penstock_model& model, const std::vector<uint64_t>& gradients, uint32_t phase)
-      : model_(&model), gradients_(&gradients), phase_(phase) {}
-
-  void add(std::size_t i) {
-    const penstock_gradient_model& gradient = *model_->gradients[(*gradients_)[i]];
-    planning::add_payload(volume_, *gradient.candidates[0], phase_);
-  }
-  double time() const { return planning::exchange_us(*model_, volume_); }
-
- private:
-  const penstock_model* model_;
-  const std::vector<uint64_t>* gradients_;
-  uint32_t phase_;
-  planning::Volume volume_;
-};
-
 class MgWfbp : public planning::MeasuringScheduler<MgWfbp> {
  public:
   static constexpr const char* kName = "mgwfbp";
@@ -57,11 +38,12 @@ class MgWfbp : public planning::MeasuringScheduler<MgWfbp> {
         constants_{values.real("backward_s"), values.choice("network") == "56GbIB",
                    values.real("alpha_s"), values.real("beta_s_per_byte")} {}
 
+  // On times measured in the running job.
   planning::Buckets planned_buckets(const penstock_model& model, uint32_t phase) const {
     const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
     const std::vector<double> ready = planning::ready_times(model, gradients);
-    return planning::runs_of(gradients, mgwfbp::merged_counts(ready, planning::startup_us(model),
-                                                              Message(model, gradients, phase)));
+    return mgwfbp::merged(gradients, ready, planning::startup_us(model),
+                          planning::Together(model, phase));
   }
   planning::Buckets published_buckets(const penstock_model& model, uint32_t phase) const {
     return mgwfbp::published_buckets(model, phase, constants_);

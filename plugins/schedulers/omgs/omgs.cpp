@@ -13,30 +13,6 @@ namespace planning = penstock::planning;
 
 namespace {
 
-// On times measured in the running job: selection takes the encode lines with their fixed part once
-// per call.
-class Group {
- public:
-  Group(const penstock_model& model, const std::vector<uint64_t>& gradients, uint32_t phase)
-      : model_(&model), gradients_(&gradients), phase_(phase) {}
-
-  void add(std::size_t i) {
-    const penstock_gradient_model& gradient = *model_->gradients[(*gradients_)[i]];
-    const penstock_candidate& candidate = *gradient.candidates[0];
-    coding_.add(candidate, gradient.numel);
-    planning::add_payload(volume_, candidate, phase_);
-  }
-  double selection() const { return coding_.encode_us(); }
-  double exchange() const { return planning::exchange_us(*model_, volume_); }
-
- private:
-  const penstock_model* model_;
-  const std::vector<uint64_t>* gradients_;
-  uint32_t phase_;
-  planning::Coding coding_;
-  planning::Volume volume_;
-};
-
 class Omgs : public planning::MeasuringScheduler<Omgs> {
  public:
   static constexpr const char* kName = "omgs";
@@ -69,11 +45,12 @@ class Omgs : public planning::MeasuringScheduler<Omgs> {
         constants_{values.real("backward_s"), values.real("selection_s"), values.real("density"),
                    values.real("alpha_s"), values.real("beta_s_per_byte")} {}
 
+  // On times measured in the running job: selection takes the encode lines, with their fixed part
+  // once per call.
   planning::Buckets planned_buckets(const penstock_model& model, uint32_t phase) const {
     const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
     const std::vector<double> ready = planning::ready_times(model, gradients);
-    return planning::runs_of(
-        gradients, omgs::merged_counts(omgs::differences(ready), Group(model, gradients, phase)));
+    return omgs::merged(gradients, ready, planning::Together(model, phase));
   }
   planning::Buckets published_buckets(const penstock_model& model, uint32_t phase) const {
     return omgs::published_buckets(model, phase, constants_);
