@@ -8,7 +8,9 @@
 
 #include <kernels/sign.hpp>
 #include <methods/agreed.hpp>
+#include <methods/folded.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 
@@ -61,8 +63,6 @@ inline kernels::Signs read_signs(const PayloadReader& payload, uint64_t numel) {
   return {negative.data(), zeros.data(), zeros.size(), nonzero.empty() ? nullptr : nonzero.data()};
 }
 
-// ---- Signs that stand for numbers ----
-
 // A sender of one item during decode.
 struct SignSender {
   kernels::ValuedSigns valued;
@@ -107,9 +107,94 @@ inline void read_scale(const PayloadReader& payload, uint64_t section, SignSende
   sender.valued.values = sender.pair;
 }
 
-// ---- A vote over ranks: what signsgd and signum are; see plugins/compressors/signsgd/README.md
-// ----
+// The means, or what else the elements above and below zero stand for.
+struct SignNumbers {
+  float plus;
+  float minus;
+};
 
+// A method that sends signs and, for each run of elements, the numbers that they stand for:
+//   SignNumbers numbers(std::span<const float> elements) const;
+// Numbers differ between ranks, so payloads are gathered and added here.
+template <typename Method>
+class SignCompressor : public FoldingEncoder<Method> {
+ public:
+  static constexpr bool kMirrored = false;  // `minus` is -`plus`, and does not travel
+
+  void describe(penstock_compressor_traits& traits) const {
+    traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.folds = kAllFolds;
+  }
+
+  void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
+    plan_signs(need.round(PENSTOCK_COMBINE_GATHER), item.numel())
+        .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, n_numbers(item.numel()));
+    need.part_alignment = run_;
+    need.scratch_bytes = sign_sender_bytes(call.world);
+  }
+
+  void encode_item(const Call&, const Item& item, PayloadWriter& payload,
+                   const kernels::Fold* fold) const {
+    const std::span<float> work = item.work();
+    write_signs(work, payload, path_, fold);
+    const std::span<float> sent = payload.room<float>(kAfterSigns);
+    const uint64_t run = run_of(work.size());
+    for (uint64_t next = 0, first = 0; next < sent.size(); first += run) {
+      const std::span<float> elements = work.subspan(first, std::min(run, work.size() - first));
+      const SignNumbers found = static_cast<const Method&>(*this).numbers(elements);
+      sent[next++] = found.plus;
+      if (!Method::kMirrored) sent[next++] = found.minus;
+      if (item.keeps())
+        kernels::take_out_by_sign(elements.data(), elements.size(), found.plus, found.minus, path_);
+    }
+    payload.count(kAfterSigns, sent.size());
+  }
+
+  void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    decode_valued_signs(
+        call, items, payloads, path_, [this](const Item& item) { return run_of(item.numel()); },
+        [this](const PayloadReader& payload, const Item& item, SignSender& sender) {
+          sender.valued.signs = read_signs(payload, item.numel());
+          if (Method::kMirrored)
+            read_scale(payload, kAfterSigns, sender);
+          else
+            sender.valued.values = read_numbers(payload, n_numbers(item.numel()));
+        });
+  }
+
+ protected:
+  // `run`: elements that share their numbers, a multiple of 64; 0: all of an item.
+  explicit SignCompressor(uint64_t run = 0) : run_(run), path_(agreed_code_path("sign")) {}
+
+  kernels::CodePath path() const { return path_; }
+
+ private:
+  uint64_t run_of(uint64_t numel) const {
+    return run_ != 0 ? run_ : kernels::sign_words(std::max<uint64_t>(1, numel)) * 64;
+  }
+  // One number that is mirrored is there for an empty item too.
+  uint64_t n_numbers(uint64_t numel) const {
+    const uint64_t run = run_of(numel);
+    return Method::kMirrored ? (std::max<uint64_t>(1, numel) + run - 1) / run
+                             : (numel + run - 1) / run * 2;
+  }
+  static const float* read_numbers(const PayloadReader& payload, uint64_t expected) {
+    const auto numbers = payload.section<float>(kAfterSigns, expected);
+    for (uint64_t m = 0; m < numbers.size(); ++m) {
+      const float magnitude = m % 2 == 0 ? numbers[m] : -numbers[m];
+      if (!(magnitude >= 0) || !std::isfinite(magnitude))
+        throw payload.error("has ", numbers[m], " as mean of ",
+                            m % 2 == 0 ? "positive" : "negative", " elements");
+    }
+    return numbers.data();
+  }
+
+  uint64_t run_;
+  kernels::CodePath path_;
+};
+
+// One bit per element and a vote over ranks: what signsgd and signum are. See
+// plugins/compressors/signsgd/README.md.
 class MajorityVote {
  public:
   static inline const OptionList options{};

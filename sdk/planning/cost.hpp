@@ -98,4 +98,24 @@ inline double exchange_us(const penstock_model& model, const Volume& volume) {
   return time + (std::max(volume.n_rounds, 1u) - 1) * startup_us(model);
 }
 
+// What gradients cost that travel together in a phase, gathered one by one. Copies are cheap.
+class Together {
+ public:
+  Together(const penstock_model& model, uint32_t phase) : model_(&model), phase_(phase) {}
+  void add(uint64_t gradient, uint32_t choice = 0) {
+    const penstock_gradient_model& facts = *model_->gradients[gradient];
+    coding_.add(*facts.candidates[choice], facts.numel);
+    add_payload(volume_, *facts.candidates[choice], phase_);
+  }
+  double encode() const { return coding_.encode_us(); }
+  double exchange() const { return exchange_us(*model_, volume_); }
+  double decode() const { return coding_.decode_us(); }
+
+ private:
+  const penstock_model* model_;
+  uint32_t phase_;
+  Coding coding_;
+  Volume volume_;
+};
+
 }  // namespace penstock::planning

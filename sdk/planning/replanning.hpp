@@ -2,14 +2,15 @@
 // measured, and again only when the exposed time has left what the plan in force settled at.
 //
 // That time is compared with itself later on, not with the model's forecast: a model that is wrong
-// would otherwise ask for new plans for ever.
+// would otherwise ask for new plans for ever. Only a first look that is far from the forecast may
+// ask again, kRefinements times in a row: what was measured under the new plan may mend the model.
 #pragma once
 
 #include "planning/cost.hpp"
 
 #include <penstock/scheduler.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 
 namespace penstock::planning {
@@ -19,13 +20,25 @@ class Replanning {
   // A difference in exposed time below this share of a step is noise, whatever its ratio.
   static constexpr double kNoise = 0.05;
 
+  static constexpr uint32_t kRefinements = 2;
+
   // `profile_steps`: steps measured before the first plan from measured times; it is best to be
-  // observed as often. `factor`, above 1: the change in exposed time that is worth a new plan.
-  Replanning(uint64_t profile_steps, double factor)
-      : profile_steps_(profile_steps), factor_(factor) {}
+  // observed as often. `factor`, above 1: the change in exposed time that is worth a new plan, if
+  // it is seen in `looks` looks in a row.
+  Replanning(uint64_t profile_steps, double factor, uint64_t looks = 1)
+      : profile_steps_(profile_steps), factor_(factor), looks_(looks) {}
 
   // [plan] Tells that a plan was made: where the exposed time settles is to be seen anew.
-  void plan_made() { settled_us_ = -1; }
+  void plan_made() {
+    settled_us_ = forecast_us_ = -1;
+    looks_apart_ = 0;
+  }
+  // [plan] The same with what it should leave exposed, and whether it is from measured times.
+  void plan_made(double forecast_us, bool measured) {
+    plan_made();
+    forecast_us_ = usable(forecast_us);
+    measured_ = measured;
+  }
 
   // [plan] PENSTOCK_KEEP_PLAN or PENSTOCK_MAKE_NEW_PLAN. A time that is negative, infinite or no
   // number counts as zero.
@@ -36,21 +49,35 @@ class Replanning {
       return PENSTOCK_MAKE_NEW_PLAN;
     }
     const double exposed = usable(measurement.exposed_us);
+    const double noise = kNoise * usable(measurement.step_us);
     if (settled_us_ < 0) {
       settled_us_ = exposed;
-      return PENSTOCK_KEEP_PLAN;
+      if (forecast_us_ < 0 || refinements_ == kRefinements ||
+          !are_apart(exposed, forecast_us_, noise))
+        return PENSTOCK_KEEP_PLAN;
+      ++refinements_;
+      return PENSTOCK_MAKE_NEW_PLAN;
     }
-    const bool differs = exposed > factor_ * settled_us_ || exposed * factor_ < settled_us_;
-    const double noise = kNoise * usable(measurement.step_us);
-    return differs && std::abs(exposed - settled_us_) > noise ? PENSTOCK_MAKE_NEW_PLAN
-                                                              : PENSTOCK_KEEP_PLAN;
+    looks_apart_ = are_apart(exposed, settled_us_, noise) ? looks_apart_ + 1 : 0;
+    if (looks_apart_ < looks_) return PENSTOCK_KEEP_PLAN;
+    refinements_ = 0;
+    return PENSTOCK_MAKE_NEW_PLAN;
   }
 
  private:
+  bool are_apart(double a_us, double b_us, double noise_us) const {
+    const auto [least, most] = std::minmax(a_us, b_us);
+    return most > factor_ * least && most - least > noise_us;
+  }
+
   uint64_t profile_steps_;
   double factor_;
-  bool measured_ = false;   // a plan from measured times was asked for
-  double settled_us_ = -1;  // exposed time under the plan in force; negative before it is seen
+  uint64_t looks_;
+  bool measured_ = false;     // a plan from measured times was asked for, or made
+  double forecast_us_ = -1;   // of the plan in force; negative: none
+  double settled_us_ = -1;    // exposed time under the plan in force; negative before it is seen
+  uint64_t looks_apart_ = 0;  // in a row
+  uint32_t refinements_ = 0;
 };
 
 }  // namespace penstock::planning

@@ -87,5 +87,22 @@ TEST(Replanning, BrokenTimesCountAsZero) {
   }
 }
 
+TEST(Replanning, AFirstLookFarFromTheForecastAsksAgainTwiceInARow) {
+  Replanning replanning(5, 2.0);
+  for (const uint32_t decision : {kNew, kNew, kKeep}) {
+    replanning.plan_made(100, true);
+    EXPECT_EQ(replanning.decide(measured(5, 300)), decision);
+  }
+  EXPECT_EQ(replanning.decide(measured(10, 300)), kKeep) << "what was seen is expected from now on";
+}
+
+TEST(Replanning, WantsAsManyLooksInARowAsItWasTold) {
+  Replanning replanning(5, 2.0, 2);
+  replanning.plan_made(300, true);
+  for (const double exposed_us : {300.0, 900.0, 300.0, 900.0})
+    EXPECT_EQ(replanning.decide(measured(5, exposed_us)), kKeep);
+  EXPECT_EQ(replanning.decide(measured(5, 900)), kNew);
+}
+
 }  // namespace
 }  // namespace penstock::planning

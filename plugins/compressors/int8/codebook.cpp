@@ -63,18 +63,6 @@ constexpr Search make_search(const std::array<float, 256>& values) {
 
 constexpr Search kSearch = make_search(make_codebook());
 
-[[gnu::always_inline]] inline float largest_body(const float* x, uint64_t count) {
-  constexpr uint64_t kLanes = 16;
-  // As bits: magnitudes order like integers, and the compiler may reorder those.
-  uint32_t most[kLanes] = {};
-  uint64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (uint64_t k = 0; k < kLanes; ++k)
-      most[k] = std::max(most[k], std::bit_cast<uint32_t>(x[i + k]) & 0x7fffffffu);
-  for (; i < count; ++i) most[0] = std::max(most[0], std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
-  return std::bit_cast<float>(*std::max_element(most, most + kLanes));
-}
-
 [[gnu::always_inline]] inline void encode_body(const float* x, uint64_t count, float scale,
                                                uint8_t* codes) {
   for (uint64_t i = 0; i < count; ++i) {
@@ -102,10 +90,6 @@ constexpr Search kSearch = make_search(make_codebook());
 }  // namespace
 
 constinit const std::array<float, 256> kCodebook = make_codebook();
-
-float largest_magnitude(const float* x, uint64_t count, CodePath path) noexcept {
-  PENSTOCK_ON_CODE_PATH(path, float, largest_body, (const float* x, uint64_t count), (x, count));
-}
 
 void encode(const float* x, uint64_t count, float scale, uint8_t* codes, CodePath path) noexcept {
   PENSTOCK_ON_CODE_PATH(path, void, encode_body,

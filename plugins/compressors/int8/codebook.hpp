@@ -16,9 +16,6 @@ namespace penstock::int8 {
 // 0.1..1, has the middles of 2^d equal cells; codes 0 to 126 are their negatives.
 extern const std::array<float, 256> kCodebook;
 
-// The greatest magnitude of x[count]; 0 for none. [any]
-float largest_magnitude(const float* x, uint64_t count, kernels::CodePath path) noexcept;
-
 // codes[i] = the code whose value is nearest to x[i] / scale, the smaller magnitude where two are
 // equally near. scale > 0, no |x[i]| greater than it. [any]
 void encode(const float* x, uint64_t count, float scale, uint8_t* codes,

@@ -4,9 +4,11 @@
 // README.md for where this differs and why.
 #include "codebook.hpp"
 
+#include <kernels/stochastic.hpp>
 #include <methods/dense.hpp>
 
 namespace sdk = penstock::sdk;
+namespace kernels = penstock::kernels;
 namespace int8 = penstock::int8;
 
 namespace {
@@ -24,7 +26,7 @@ class Int8 : public sdk::QuantisingCompressor<Int8, uint8_t> {
       : QuantisingCompressor(8, static_cast<uint64_t>(values.integer("block")), "int8") {}
 
   void measure(std::span<const float> block, double, float* scale) const {
-    *scale = int8::largest_magnitude(block.data(), block.size(), path());
+    *scale = kernels::largest_magnitude(block.data(), block.size(), path());
   }
   void quantise(std::span<float> x, const float* scale, const sdk::Draws&, bool take_out,
                 uint8_t* codes) const {

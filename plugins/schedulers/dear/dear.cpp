@@ -1,16 +1,12 @@
 // DeAR: reduce-scatter during backward, all-gather during the next forward.
 // Source: Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce
 // Pipelining", ICDCS 2023.
-#include <penstock/scheduler.hpp>
-
-#include <planning/model.hpp>
+#include <planning/scheduler.hpp>
 
 namespace sdk = penstock::sdk;
 namespace planning = penstock::planning;
 
 namespace {
-
-constexpr uint64_t kRoutes = planning::route_bit(PENSTOCK_ROUTE_SPLIT);
 
 // The part of a parameter's name before its last dot: parameters that share it belong to one
 // module.
@@ -34,8 +30,11 @@ std::vector<Gradients> modules(const penstock_model& model, const Gradients& for
   return result;
 }
 
-class Dear {
+class Dear : public planning::Scheduler<Dear> {
  public:
+  static constexpr const char* kName = "dear";
+  static constexpr uint64_t kRoutes = planning::route_bit(PENSTOCK_ROUTE_SPLIT);
+  static uint32_t route(const penstock_model&) { return PENSTOCK_ROUTE_SPLIT; }
   static inline const sdk::OptionList options{
       sdk::integer_option("threshold_bytes", 26214400)
           .at_least(0)
@@ -46,34 +45,29 @@ class Dear {
       : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))) {}
 
   void describe(penstock_scheduler_traits& traits) const {
-    traits.routes = kRoutes;
+    Scheduler::describe(traits);
     traits.flags = PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD;
   }
 
-  void plan(const penstock_model& model, sdk::PlanSink& sink) const {
-    const std::string problem = planning::find_problem(model, kRoutes);
-    if (!problem.empty()) throw sdk::invalid_argument("scheduler/dear: ", problem);
-    if (model.n_gradients == 0) return;
-    for (uint32_t phase = 0; phase < model.period; ++phase) {
-      const auto buckets = in_order_of_completion(model, groups(model, phase));
-      for (const Gradients& bucket : buckets)
-        sink.add_bucket(model, phase, bucket, PENSTOCK_ROUTE_SPLIT, PENSTOCK_LAUNCH_READY);
-      sink.explain(sdk::text("dear: phase ", phase, ": ", buckets.size(),
-                             " groups, reduced in backward and gathered in the next forward"));
-      add_messages(sink, phase, static_cast<uint32_t>(buckets.size()));
-    }
+  planning::Buckets buckets(const penstock_model& model, uint32_t phase) const {
+    return in_order_of_completion(model, groups(model, phase));
+  }
+  void end_phase(const penstock_model&, const planning::Plan& made, uint32_t phase,
+                 sdk::PlanSink& sink) const {
+    const auto n_groups = static_cast<uint32_t>(n_buckets(made, phase));
+    explain(sink, phase, n_groups, " groups, reduced in backward and gathered in the next forward");
+    add_messages(sink, phase, n_groups);
   }
 
  private:
   // Groups of modules in forward order, greedily up to the threshold.
   std::vector<Gradients> groups(const penstock_model& model, uint32_t phase) const {
-    if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0) return planning::units(model, phase);
     std::vector<bool> present(model.n_gradients, false);
     for (uint64_t gradient : planning::taking_part(model, phase)) present[gradient] = true;
     Gradients forward = planning::forward_order(model);
     std::erase_if(forward, [&](uint64_t gradient) { return !present[gradient]; });
 
-    std::vector<Gradients> result;
+    planning::Buckets result;
     uint64_t group_bytes = 0;
     for (const Gradients& module : modules(model, forward)) {
       uint64_t bytes = 0;
@@ -91,8 +85,8 @@ class Dear {
   }
 
   // The group whose last gradient backward reaches first comes first: normally the last of forward.
-  static std::vector<Gradients> in_order_of_completion(const penstock_model& model,
-                                                       std::vector<Gradients> groups) {
+  static planning::Buckets in_order_of_completion(const penstock_model& model,
+                                                  planning::Buckets groups) {
     std::vector<uint64_t> place(model.n_gradients);
     for (uint64_t i = 0; i < model.n_gradients; ++i) place[model.order[i]] = i;
     const auto completion = [&](const Gradients& group) {

@@ -24,17 +24,7 @@ struct Lane {
   // Backward time between a gradient and the one before it.
   double backward(size_t i) const { return i == 0 ? ready[0] : ready[i] - ready[i - 1]; }
 
-  void add(planning::Coding& coding, size_t i) const {
-    const penstock_gradient_model& facts = *model.gradients[gradients[i]];
-    coding.add(*facts.candidates[0], facts.numel);
-  }
-
-  double exchange(size_t begin, size_t end) const {
-    planning::Volume volume;
-    for (size_t i = begin; i < end; ++i)
-      planning::add_payload(volume, *model.gradients[gradients[i]]->candidates[0], phase);
-    return planning::exchange_us(model, volume);
-  }
+  planning::Together nothing() const { return planning::Together(model, phase); }
 
   const penstock_model& model;
   uint32_t phase;
@@ -66,10 +56,10 @@ std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, 
   const auto emit = [&](size_t end) {
     result.emplace_back(lane.gradients.begin() + static_cast<ptrdiff_t>(begin),
                         lane.gradients.begin() + static_cast<ptrdiff_t>(end));
-    planning::Coding coding;
-    for (size_t i = begin; i < end; ++i) lane.add(coding, i);
-    const double exchange = lane.exchange(begin, end);
-    engine_free = std::max(engine_free, lane.ready[end - 1]) + coding.encode_us();
+    planning::Together bucket = lane.nothing();
+    for (size_t i = begin; i < end; ++i) bucket.add(lane.gradients[i]);
+    const double exchange = bucket.exchange();
+    engine_free = std::max(engine_free, lane.ready[end - 1]) + bucket.encode();
     link_free = std::max(link_free, engine_free) + exchange;
     begin = end;
     return exchange;
@@ -84,12 +74,12 @@ std::vector<std::vector<uint64_t>> planned_buckets(const penstock_model& model, 
       break;
     }
     double waited = 0;
-    planning::Coding coding;
+    planning::Together bucket = lane.nothing();
     size_t end = begin;
     while (end < lane.size()) {
       waited += lane.backward(end);
-      lane.add(coding, end);
-      const bool hidden = waited + coding.encode_us() <= current;
+      bucket.add(lane.gradients[end]);
+      const bool hidden = waited + bucket.encode() <= current;
       if (!hidden && end > begin) break;
       ++end;
       if (!hidden) break;  // one gradient always goes

@@ -13,32 +13,32 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace mgwfbp {
 
-// How many gradients each group holds. `ready` does not fall; all times are in one unit. `Message`
-// is what travels together: add(i) puts gradient i into it, time() says how long it takes, at least
-// `startup`. Calls add once per gradient and time once per group. Always ends, whatever the
-// numbers.
+// The groups. `ready` does not fall; all times are in one unit. `Message` is what travels together:
+// add(gradient) puts one into it, exchange() says how long it takes, at least `startup`. Calls add
+// once per gradient and exchange once per group. Always ends, whatever the numbers.
 template <typename Message>
-std::vector<uint64_t> merged_counts(const std::vector<double>& ready, double startup,
-                                    const Message& empty) {
-  std::vector<uint64_t> counts;
+std::vector<std::vector<uint64_t>> merged(const std::vector<uint64_t>& gradients,
+                                          const std::vector<double>& ready, double startup,
+                                          const Message& empty) {
+  std::vector<std::vector<uint64_t>> groups;
   double link_free = 0;  // when the messages of closed groups are through
   Message message = empty;
-  uint64_t count = 0;
+  std::vector<uint64_t> group;
   for (std::size_t i = 0; i < ready.size(); ++i) {
-    message.add(i);
-    ++count;
+    message.add(gradients[i]);
+    group.push_back(gradients[i]);
     const double start = std::max(link_free, ready[i]);
     if (i + 1 < ready.size() && ready[i + 1] - start < startup) continue;
-    counts.push_back(count);
-    link_free = start + message.time();
+    link_free = start + message.exchange();
     message = empty;
-    count = 0;
+    groups.push_back(std::exchange(group, {}));
   }
-  return counts;
+  return groups;
 }
 
 }  // namespace mgwfbp

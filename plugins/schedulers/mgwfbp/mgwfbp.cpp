@@ -2,13 +2,10 @@
 // Source: Shi, Chu and Li, "MG-WFBP: Efficient Data Communication for Distributed Synchronous SGD
 // Algorithms", INFOCOM 2019; the order of its steps and the published lines after the authors'
 // code, github.com/HKBU-HPML/MG-WFBP.
-#include <penstock/scheduler.hpp>
+#include <planning/cost.hpp>
+#include <planning/scheduler.hpp>
 
-#include <planning/model.hpp>
-#include <planning/replanning.hpp>
-#include <planning/timeline.hpp>
-
-#include "planned.hpp"
+#include "merging.hpp"
 #include "published.hpp"
 
 namespace sdk = penstock::sdk;
@@ -16,34 +13,17 @@ namespace planning = penstock::planning;
 
 namespace {
 
-constexpr uint64_t kRoutes = planning::kWholeBucketRoutes;
-
-using Buckets = std::vector<std::vector<uint64_t>>;
-
-class MgWfbp {
+class MgWfbp : public planning::MeasuringScheduler<MgWfbp> {
  public:
+  static constexpr const char* kName = "mgwfbp";
   static inline const sdk::OptionList options{
-      sdk::choice_option("mode", "planned", {"planned", "published"})
-          .summary("planned: from measured times; published: the authors' constants"),
-      sdk::integer_option("profile_steps", 5)
-          .at_least(1)
-          .at_most(1000000)
-          .unit("steps")
-          .summary("planned: steps measured before the plan is made, and between two looks at it"),
-      sdk::real_option("replan_factor", 2.0)
-          .above(1)
-          .unit("factor")
-          .summary("planned: plan again when the exposed time has changed by this much"),
-      sdk::integer_option("unmeasured_count", 16)
-          .at_least(1)
-          .unit("gradients")
-          .summary("planned: gradients in a bucket as long as nothing is measured"),
+      mode_option(),
+      profile_steps_option(),
+      replan_factor_option(),
+      unmeasured_count_option(),
       sdk::choice_option("network", "10GbE", {"10GbE", "56GbIB"})
           .summary("published: whose start-up and speed, by number of ranks"),
-      sdk::real_option("backward_s", 0.035237)
-          .at_least(0)
-          .unit("s")
-          .summary("published: backward time of the whole model (default: ResNet-50)"),
+      backward_option(),
       sdk::real_option("alpha_s", -1.0)
           .at_least(-1)
           .unit("s")
@@ -54,69 +34,27 @@ class MgWfbp {
           .summary("published: time per byte; negative: that of the network")};
 
   explicit MgWfbp(const sdk::Options& values)
-      : published_(values.choice("mode") == "published"),
-        profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))),
-        replanning_(profile_steps_, values.real("replan_factor")),
-        unmeasured_count_(static_cast<uint64_t>(values.integer("unmeasured_count"))),
+      : MeasuringScheduler(values, values.choice("mode") == "published"),
         constants_{values.real("backward_s"), values.choice("network") == "56GbIB",
                    values.real("alpha_s"), values.real("beta_s_per_byte")} {}
 
-  void describe(penstock_scheduler_traits& traits) const {
-    traits.routes = kRoutes;
-    if (published_) return;
-    traits.flags = PENSTOCK_SCHEDULER_MEASURES;
-    traits.observe_every = static_cast<uint32_t>(profile_steps_);
+  // On times measured in the running job.
+  planning::Buckets planned_buckets(const penstock_model& model, uint32_t phase) const {
+    const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
+    const std::vector<double> ready = planning::ready_times(model, gradients);
+    return mgwfbp::merged(gradients, ready, planning::startup_us(model),
+                          planning::Together(model, phase));
   }
-
-  void plan(const penstock_model& model, sdk::PlanSink& sink) {
-    const std::string problem = planning::find_problem(model, kRoutes);
-    if (!problem.empty()) throw sdk::invalid_argument("scheduler/mgwfbp: ", problem);
-    replanning_.plan_made();
-    if (model.n_gradients == 0) return;
-    const uint32_t route = planning::whole_bucket_route(model);
-    for (uint32_t phase = 0; phase < model.period; ++phase) {
-      planning::Plan made;
-      for (const std::vector<uint64_t>& bucket : buckets_of(model, phase)) {
-        sink.add_bucket(model, phase, bucket, route, PENSTOCK_LAUNCH_READY);
-        made.buckets.push_back(planning::whole_gradients(model, bucket, phase, route));
-      }
-      explain(model, made, phase, sink);
-    }
+  planning::Buckets published_buckets(const penstock_model& model, uint32_t phase) const {
+    return mgwfbp::published_buckets(model, phase, constants_);
   }
-
-  uint32_t observe(const penstock_measurement& measurement) {
-    return published_ ? uint32_t{PENSTOCK_KEEP_PLAN} : replanning_.decide(measurement);
+  std::string published_reason(const penstock_model& model) const {
+    const planning::PublishedLink line = mgwfbp::line_for(constants_, model.world);
+    return sdk::text("published: ", 1e6 * line.startup_s, " us + ", 1e9 * line.s_per_byte,
+                     " us per kB for ", model.world, " ranks");
   }
 
  private:
-  Buckets buckets_of(const penstock_model& model, uint32_t phase) const {
-    if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0) return planning::units(model, phase);
-    if (published_) return mgwfbp::published_buckets(model, phase, constants_);
-    if ((model.flags & PENSTOCK_MODEL_MEASURED) == 0)
-      return planning::buckets_by_count(model, phase, unmeasured_count_);
-    return mgwfbp::planned_buckets(model, phase);
-  }
-
-  void explain(const penstock_model& model, const planning::Plan& made, uint32_t phase,
-               sdk::PlanSink& sink) const {
-    const planning::PublishedLink line = mgwfbp::line_for(constants_, model.world);
-    std::string reason = "nothing is measured yet";
-    if ((model.flags & PENSTOCK_MODEL_GIVEN_BUCKETS) != 0)
-      reason = "as the frontend gave them";
-    else if (published_)
-      reason = sdk::text("published: ", 1e6 * line.startup_s, " us + ", 1e9 * line.s_per_byte,
-                         " us per kB for ", model.world, " ranks");
-    else if ((model.flags & PENSTOCK_MODEL_MEASURED) != 0)
-      reason = sdk::text("forecast: ", planning::timeline(made, model, phase).exposed_us,
-                         " us exposed after backward");
-    sink.explain(sdk::text("mgwfbp: phase ", phase, ": gradients per bucket ",
-                           planning::counts_text(made, phase), "; ", reason));
-  }
-
-  bool published_;
-  uint64_t profile_steps_;
-  planning::Replanning replanning_;
-  uint64_t unmeasured_count_;
   mgwfbp::PublishedConstants constants_;
 };
 

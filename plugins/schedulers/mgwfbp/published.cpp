@@ -24,19 +24,16 @@ constexpr PublishedLink kInfiniband[] = {{2, 2.55e-6, 9.8e-11},   {4, 4.2e-5, 2.
 
 class Message {
  public:
-  Message(const penstock_model& model, const std::vector<uint64_t>& gradients, uint32_t phase,
-          const PublishedLink& line)
-      : model_(&model), gradients_(&gradients), phase_(phase), line_(line) {}
+  Message(const penstock_model& model, uint32_t phase, const PublishedLink& line)
+      : model_(&model), phase_(phase), line_(line) {}
 
-  void add(std::size_t i) {
-    const penstock_gradient_model& gradient = *model_->gradients[(*gradients_)[i]];
-    bytes_ += static_cast<double>(planning::payload_bytes(gradient, phase_));
+  void add(uint64_t gradient) {
+    bytes_ += static_cast<double>(planning::payload_bytes(*model_->gradients[gradient], phase_));
   }
-  double time() const { return line_.startup_s + line_.s_per_byte * bytes_; }
+  double exchange() const { return line_.startup_s + line_.s_per_byte * bytes_; }
 
  private:
   const penstock_model* model_;
-  const std::vector<uint64_t>* gradients_;
   uint32_t phase_;
   PublishedLink line_;
   double bytes_ = 0;
@@ -58,8 +55,7 @@ std::vector<std::vector<uint64_t>> published_buckets(const penstock_model& model
   const std::vector<double> ready =
       planning::ready_by_elements(model, gradients, constants.backward_s);
   const PublishedLink line = line_for(constants, model.world);
-  return planning::runs_of(
-      gradients, merged_counts(ready, line.startup_s, Message(model, gradients, phase, line)));
+  return merged(gradients, ready, line.startup_s, Message(model, phase, line));
 }
 
 }  // namespace mgwfbp

@@ -17,56 +17,48 @@
 
 namespace omgs {
 
-// How many gradients each group holds. backward[i] is the time that backward takes from gradient
-// i - 1 to gradient i; all times are in one unit. `Group` is what is sparsified and travels
-// together: add(i) puts gradient i into it, selection() and exchange() say how long these take.
-// Copies and calls are O(1) per gradient. Always ends, whatever the numbers.
+// The groups. ready[i] is when backward reaches gradients[i]; all times are in one unit. `Group` is
+// what is sparsified and travels together: add(gradient) puts one into it, encode() and exchange()
+// say how long selection and message take. Copies and calls are O(1) per gradient. Always ends,
+// whatever the numbers.
 template <typename Group>
-std::vector<uint64_t> merged_counts(const std::vector<double>& backward, const Group& empty) {
-  std::vector<uint64_t> counts;
-  if (backward.empty()) return counts;
+std::vector<std::vector<uint64_t>> merged(const std::vector<uint64_t>& gradients,
+                                          const std::vector<double>& ready, const Group& empty) {
+  std::vector<std::vector<uint64_t>> groups;
+  if (gradients.empty()) return groups;
   const auto alone = [&](std::size_t i) {
     Group group = empty;
-    group.add(i);
+    group.add(gradients[i]);
     return group;
   };
   double begin = 0;      // when backward of the open group began
   double link_free = 0;  // when the messages of closed groups are through
   Group group = alone(0);
-  double group_backward = backward[0];
-  uint64_t count = 1;
-  for (std::size_t next = 1; next < backward.size(); ++next) {
-    const double sparse = begin + group_backward + group.selection();
+  double group_backward = ready[0];
+  groups.push_back({gradients[0]});
+  for (std::size_t next = 1; next < gradients.size(); ++next) {
+    const double backward = ready[next] - ready[next - 1];
+    const double sparse = begin + group_backward + group.encode();
     const double start = std::max(link_free, sparse);
     const Group single = alone(next);
     Group both = group;
-    both.add(next);
-    const double wait = backward[next] + both.selection() - group.selection() - single.selection() -
-                        (start - sparse);
+    both.add(gradients[next]);
+    const double wait =
+        backward + both.encode() - group.encode() - single.encode() - (start - sparse);
     const double saved = group.exchange() + single.exchange() - both.exchange();
     if (wait < saved) {
       group = both;
-      group_backward += backward[next];
-      ++count;
-      continue;
+      group_backward += backward;
+    } else {
+      link_free = start + group.exchange();
+      begin = sparse;
+      group = single;
+      group_backward = backward;
+      groups.emplace_back();
     }
-    counts.push_back(count);
-    link_free = start + group.exchange();
-    begin = sparse;
-    group = single;
-    group_backward = backward[next];
-    count = 1;
+    groups.back().push_back(gradients[next]);
   }
-  counts.push_back(count);
-  return counts;
-}
-
-// Differences of ready times, the first from zero.
-inline std::vector<double> differences(const std::vector<double>& ready) {
-  std::vector<double> result;
-  for (std::size_t i = 0; i < ready.size(); ++i)
-    result.push_back(i == 0 ? ready[0] : ready[i] - ready[i - 1]);
-  return result;
+  return groups;
 }
 
 }  // namespace omgs

@@ -30,14 +30,13 @@ constexpr double kMessages = 2;
 
 class Group {
  public:
-  Group(const penstock_model& model, const std::vector<uint64_t>& gradients,
-        const PublishedConstants& constants)
-      : model_(&model), gradients_(&gradients), constants_(&constants) {}
+  Group(const penstock_model& model, const PublishedConstants& constants)
+      : model_(&model), constants_(&constants) {}
 
-  void add(std::size_t i) {
-    elements_ += static_cast<double>(model_->gradients[(*gradients_)[i]]->numel);
+  void add(uint64_t gradient) {
+    elements_ += static_cast<double>(model_->gradients[gradient]->numel);
   }
-  double selection() const {
+  double encode() const {
     return elements_ > 1 ? constants_->selection_s * elements_ * std::log2(elements_) : 0;
   }
   double exchange() const {
@@ -48,7 +47,6 @@ class Group {
 
  private:
   const penstock_model* model_;
-  const std::vector<uint64_t>* gradients_;
   const PublishedConstants* constants_;
   double elements_ = 0;
 };
@@ -68,8 +66,7 @@ std::vector<std::vector<uint64_t>> published_buckets(const penstock_model& model
   const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
   const std::vector<double> ready =
       planning::ready_by_elements(model, gradients, constants.backward_s);
-  return planning::runs_of(gradients,
-                           merged_counts(differences(ready), Group(model, gradients, constants)));
+  return merged(gradients, ready, Group(model, constants));
 }
 
 }  // namespace omgs

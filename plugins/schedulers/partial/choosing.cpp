@@ -20,14 +20,9 @@ double time_of(const penstock_model& model, const std::vector<uint64_t>& bucket,
                const std::vector<uint32_t>& choices) {
   double time = 0;
   for (uint32_t phase = 0; phase < model.period; ++phase) {
-    planning::Coding coding;
-    planning::Volume volume;
-    for (size_t i = 0; i < bucket.size(); ++i) {
-      const penstock_candidate& candidate = chosen(model, bucket[i], choices[i]);
-      coding.add(candidate, model.gradients[bucket[i]]->numel);
-      planning::add_payload(volume, candidate, phase);
-    }
-    time += coding.encode_us() + planning::exchange_us(model, volume) + coding.decode_us();
+    planning::Together together(model, phase);
+    for (size_t i = 0; i < bucket.size(); ++i) together.add(bucket[i], choices[i]);
+    time += together.encode() + together.exchange() + together.decode();
   }
   return time;
 }

@@ -2,10 +2,8 @@
 // compressing them costs more than it saves; dense and sparse messages of a bucket go side by side.
 // Source: "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel DNN
 // Training", HPDC 2024; rule and budget were read from its code.
-#include <penstock/scheduler.hpp>
-
 #include <planning/cost.hpp>
-#include <planning/model.hpp>
+#include <planning/scheduler.hpp>
 
 #include "choosing.hpp"
 
@@ -49,8 +47,7 @@ class Partial {
   }
 
   void plan(const penstock_model& model, sdk::PlanSink& sink) {
-    const std::string problem = planning::find_problem(model, kRoutes);
-    if (!problem.empty()) throw sdk::invalid_argument("scheduler/partial: ", problem);
+    planning::require_plannable(model, kRoutes, "partial");
     check_dense(model);
     chooses_ = false;
     if (model.n_gradients == 0) return;

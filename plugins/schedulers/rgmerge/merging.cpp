@@ -62,35 +62,6 @@ std::vector<Unit> units_of(const penstock_model& model, uint32_t phase) {
   return units;
 }
 
-// What a bucket costs.
-struct Costs {
-  double ready = 0;
-  double encode = 0;
-  double exchange = 0;
-  double decode = 0;
-};
-
-// units[begin..] together, as they grow by one unit after the other.
-class GrowingBucket {
- public:
-  GrowingBucket(const penstock_model& model, uint32_t phase) : model_(model), phase_(phase) {}
-  Costs add(const Unit& unit) {
-    for (uint64_t gradient : unit.gradients) {
-      const penstock_gradient_model& facts = *model_.gradients[gradient];
-      coding_.add(*facts.candidates[0], facts.numel);
-      planning::add_payload(volume_, *facts.candidates[0], phase_);
-    }
-    return {unit.ready, coding_.encode_us(), planning::exchange_us(model_, volume_),
-            coding_.decode_us()};
-  }
-
- private:
-  const penstock_model& model_;
-  uint32_t phase_;
-  planning::Coding coding_;
-  planning::Volume volume_;
-};
-
 class Search {
  public:
   Search(const penstock_model& model, uint32_t phase, double caution)
@@ -110,18 +81,20 @@ class Search {
  private:
   // All buckets that begin with this unit, behind all ways to cut what is before it.
   void extend(uint32_t begin) {
-    GrowingBucket bucket(model_, phase_);
+    planning::Together bucket(model_, phase_);
     for (uint32_t end = begin + 1; end <= units_.size(); ++end) {
-      const Costs costs = bucket.add(units_[end - 1]);
+      const Unit& last = units_[end - 1];
+      for (uint64_t gradient : last.gradients) bucket.add(gradient);
+      const double encode = caution_ * bucket.encode(), exchange = bucket.exchange();
       for (uint32_t before = 0; before < ways_[begin].size(); ++before) {
         const Way& prefix = ways_[begin][before];
         Way way{0, 0, prefix.n_buckets + 1, begin, before};
-        way.engine_free = std::max(prefix.engine_free, costs.ready) + caution_ * costs.encode;
-        way.link_free = std::max(prefix.link_free, way.engine_free) + costs.exchange;
+        way.engine_free = std::max(prefix.engine_free, last.ready) + encode;
+        way.link_free = std::max(prefix.link_free, way.engine_free) + exchange;
         if (end < units_.size())
           keep(ways_[end], way);
         else
-          finish(way, way.link_free + costs.decode);
+          finish(way, way.link_free + bucket.decode());
       }
     }
   }
