@@ -6,6 +6,7 @@
 #include "core/set/set.hpp"
 
 #include <nlohmann/json.hpp>
+#include <planning/timeline.hpp>
 
 namespace penstock {
 namespace {
@@ -15,6 +16,24 @@ constexpr uint64_t kLastWordsUs = 2'000'000;
 
 std::string share(double part, double whole) {
   return fmt::format("{:.0f} %", whole > 0 ? 100 * part / whole : 0);
+}
+
+// What the plan in force is expected to take, phase by phase, by the model as it stands: what is not
+// measured counts as zero.
+nlohmann::json forecast_of(const Plan& plan, planning::ModelEntries entries) {
+  const planning::OwnedModel model(std::move(entries));
+  nlohmann::json phases = nlohmann::json::array();
+  for (uint32_t phase = 0; phase < plan.period; ++phase) {
+    const planning::Timeline expected = planning::timeline(plan, model.model(), phase);
+    phases.push_back({{"phase", phase},
+                      {"exposed_us", expected.exposed_us},
+                      {"encode_us", expected.encode_us},
+                      {"exchange_us", expected.exchange_us},
+                      {"decode_us", expected.decode_us},
+                      {"end_us", expected.end},
+                      {"bytes", expected.bytes}});
+  }
+  return {{"measured", (model.model().flags & PENSTOCK_MODEL_MEASURED) != 0}, {"phases", phases}};
 }
 
 }  // namespace
@@ -71,6 +90,7 @@ Result<std::string> Set::report() {
                               {"step", step.index},
                               {"scheduler", works_->fitting().scheduler()->name()},
                               {"explanation", works_->plan().explanation},
+                              {"forecast", forecast_of(works_->plan(), model_of(works_->fitting()))},
                               {"state_bytes", works_->states().bytes()},
                               {"replicated_hash", hash_text(works_->states().hash_replicated())},
                               {"buckets", buckets},

@@ -133,7 +133,8 @@ PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
 PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);
 
 /* Ends the step: the optimizer applied it (1) or skipped it (0), the same on every rank: then each rank's own payloads
- * go back into its memories. Switches and new plans happen here. Under deferral the order is backward_end, all waits,
+ * go back into its memories. Switches and new plans happen here; one that some rank cannot make is made on none: the
+ * error says why, the step has ended, and the set goes on with the plan that it has. Under deferral the order is backward_end, all waits,
  * step_end; what is still under way then is waited for. */
 PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t applied);
 
