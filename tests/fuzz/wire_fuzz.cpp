@@ -19,11 +19,6 @@ using test::Random;
 
 constexpr uint32_t kWorld = 3;
 
-struct Context final : SetContext {
-  void bucket_ended(BucketRun&, const Status&) override {}
-  void first_leg_arrived(BucketRun&) override {}
-};
-
 const std::vector<std::vector<SectionNeed>>& item_sections() {
   static const std::vector<std::vector<SectionNeed>> sections{
       {{40, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false},
@@ -40,7 +35,7 @@ const std::vector<std::vector<SectionNeed>>& item_sections() {
 
 // A bucket of these items in one gathered round.
 struct Gathered {
-  Context context;
+  SetContext context;
   BucketRun bucket{context, {}, 0};
   MessageRun message;
   std::deque<Gradient> gradients;
@@ -53,7 +48,7 @@ struct Gathered {
     bucket.label = "bucket 0";
     uint64_t of_sections = 0;
     for (const auto& sections : item_sections()) {
-      gradients.emplace_back().name = "gradient" + std::to_string(gradients.size() - 1);
+      gradients.emplace_back(DeclaredGradient("gradient" + std::to_string(gradients.size()), 0, {}));
       ItemRun& item = bucket.items.emplace_back();
       item.gradient = &gradients.back();
       RoundNeed& need = item.rounds.emplace_back();
