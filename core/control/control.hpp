@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,6 +64,14 @@ class Control {
     // Broadcasts a text from rank 0: gets it on rank 0 and an empty one elsewhere, returns rank
     // 0's. Collective, called once inside start on every rank; not called in a world of one.
     std::function<Result<std::string>(std::string mine)> exchange_address;
+    // Instead of that: where all ranks know beforehand that rank 0 serves. Anyone who knows the
+    // token and reaches the port may come, from any host unless `host` means loopback.
+    struct Place {
+      std::string host;  // name or IPv4 address
+      uint16_t port = 0;
+      std::string token;  // at most 200 bytes
+    };
+    std::optional<Place> place;
     // On the watch thread, must not block and must not call get, put, gather, agree or stop.
     std::function<void(Status reason)> on_abort;       // at most once
     std::function<void(std::string text)> on_warning;  // on rank 0 only
