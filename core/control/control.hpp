@@ -38,11 +38,7 @@ struct OperationRequest {
 
 // What every member gets when all have asked.
 struct OperationResponse {
-  uint64_t sequence =
-      0;  // position among the completed requests of this group of ranks, equal on all members
-  uint64_t group =
-      0;  // number of the group of ranks among all groups of the run, equal on all members
-  uint64_t serial = 0;  // number of this request among all completed requests of the run
+  uint64_t serial = 0;  // its number among all completed requests of the run, equal on all members
   std::vector<std::string> details;  // in the order of ranks
 };
 
