@@ -1,7 +1,8 @@
 #include "core/comm/launcher.hpp"
 
+#include "core/base/hash.hpp"
+
 #include <charconv>
-#include <cstring>
 #include <optional>
 
 namespace penstock {
@@ -24,14 +25,37 @@ constexpr Launcher kLaunchers[] = {
     {"HOROVOD_SIZE", "HOROVOD_RANK", nullptr},
 };
 
-std::optional<uint64_t> number(const GetEnvironment& environment, const char* name) {
-  const char* text = environment(name);
-  if (text == nullptr) return std::nullopt;
-  const char* end = text + std::strlen(text);
+constexpr uint64_t kMostRanks = uint64_t{1} << 24;
+constexpr uint64_t kMostPort = 65535;
+constexpr size_t kMostToken = 200;  // bytes; more does not fit into a hello
+// Ports for Slurm steps: neither those of usual services nor those that systems choose from.
+constexpr uint64_t kFirstSlurmPort = 20000;
+constexpr uint64_t kSlurmPorts = 10000;
+
+// Empty where it is not set.
+std::string text(const GetEnvironment& environment, const char* name) {
+  const char* value = environment(name);
+  return value == nullptr ? "" : value;
+}
+
+// Nothing where it is not set.
+Result<std::optional<uint64_t>> number(const GetEnvironment& environment, const char* name,
+                                       uint64_t least, uint64_t most) {
+  const std::string given = text(environment, name);
+  if (given.empty()) return std::optional<uint64_t>();
   uint64_t value = 0;
-  const auto [rest, error] = std::from_chars(text, end, value);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return value;
+  const char* const end = given.data() + given.size();
+  const auto [rest, error] = std::from_chars(given.data(), end, value);
+  if (error != std::errc() || rest != end || value < least || value > most)
+    return invalid_argument("environment variable {} is \"{}\", expected an integer from {} to {}",
+                            name, given, least, most);
+  return std::optional<uint64_t>(value);
+}
+
+// The same for who only wants to compare: what is no number says nothing.
+std::optional<uint64_t> number_if_any(const GetEnvironment& environment, const char* name) {
+  const auto value = number(environment, name, 0, UINT64_MAX);
+  return value.ok() ? value.value() : std::nullopt;
 }
 
 constexpr std::string_view kRemedy =
@@ -44,10 +68,10 @@ Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
                       const GetEnvironment& environment) {
   Status wrong;
   for (const Launcher& launcher : kLaunchers) {
-    if (launcher.only_with != nullptr && !number(environment, launcher.only_with)) continue;
-    const auto its_size = number(environment, launcher.size);
+    if (launcher.only_with != nullptr && !number_if_any(environment, launcher.only_with)) continue;
+    const auto its_size = number_if_any(environment, launcher.size);
     if (!its_size || *its_size < 2) continue;
-    const auto its_rank = number(environment, launcher.rank);
+    const auto its_rank = number_if_any(environment, launcher.rank);
     if (*its_size == size && its_rank.value_or(rank) == rank) return {};
     if (!wrong.ok()) continue;
     if (*its_size == size)
@@ -67,6 +91,87 @@ Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
           kRemedy, launcher.size);
   }
   return wrong;
+}
+
+// ---- Without a transport that brings ranks together ----
+
+namespace {
+
+// What one launcher says; nothing where it says nothing of several processes.
+Result<std::optional<Rendezvous>> place_of(const Launcher& launcher,
+                                           const GetEnvironment& environment) {
+  if (launcher.only_with != nullptr && text(environment, launcher.only_with).empty())
+    return std::optional<Rendezvous>();
+  PENSTOCK_ASSIGN(const auto size, number(environment, launcher.size, 1, kMostRanks));
+  if (size.value_or(1) == 1) return std::optional<Rendezvous>();
+  PENSTOCK_ASSIGN(const auto rank, number(environment, launcher.rank, 0, *size - 1));
+  if (!rank)
+    return failed_precondition(
+        "the launcher says {}={}, but not which of them this process is: {} is not set; start all "
+        "with one launcher, or unset {}",
+        launcher.size, *size, launcher.rank, launcher.size);
+  Rendezvous place;
+  place.rank = static_cast<uint32_t>(*rank);
+  place.size = static_cast<uint32_t>(*size);
+  place.said = fmt::format("{}={}, {}={}", launcher.rank, *rank, launcher.size, *size);
+  return std::optional<Rendezvous>(std::move(place));
+}
+
+// "node03" of "node[03-07,9],other".
+std::string first_host(std::string_view list) {
+  const size_t end = list.find_first_of("[,");
+  std::string host(list.substr(0, end));
+  if (end == std::string_view::npos || list[end] == ',') return host;
+  const std::string_view numbers = list.substr(end + 1);
+  return host.append(numbers.substr(0, numbers.find_first_of("-,]")));
+}
+
+Status find_store(const GetEnvironment& environment, Rendezvous& place) {
+  const std::string nodes = text(environment, "SLURM_STEP_NODELIST");
+  const std::string job = text(environment, "SLURM_JOB_ID"),
+                    step = text(environment, "SLURM_STEP_ID");
+  place.host = text(environment, "MASTER_ADDR");
+  if (place.host.empty() && !step.empty()) place.host = first_host(nodes);
+  PENSTOCK_ASSIGN(const auto own, number(environment, "PENSTOCK_PORT", 1, kMostPort));
+  PENSTOCK_ASSIGN(const auto master, number(environment, "MASTER_PORT", 1, kMostPort - 1));
+  if (own)
+    place.port = static_cast<uint16_t>(*own);
+  else if (master)
+    place.port = static_cast<uint16_t>(*master + 1);
+  else if (!step.empty())
+    place.port = static_cast<uint16_t>(kFirstSlurmPort + hash64(job + "." + step) % kSlurmPorts);
+  if (place.host.empty() || place.port == 0)
+    return failed_precondition(
+        "this process is one of several ({}), but {} is not set; set MASTER_ADDR to the host of "
+        "rank 0 and MASTER_PORT to a free port there, the same for all ranks",
+        place.said, place.host.empty() ? "MASTER_ADDR" : "MASTER_PORT");
+  place.said += fmt::format(", the store at {}:{}", place.host, place.port);
+  place.token = text(environment, "PENSTOCK_TOKEN");
+  if (place.token.size() > kMostToken)
+    return invalid_argument("environment variable PENSTOCK_TOKEN has {} bytes, expected at most {}",
+                            place.token.size(), kMostToken);
+  if (place.token.empty())
+    place.token = hash_text(hash64(fmt::format("{}:{} {}.{} {}", place.host, place.port, job, step,
+                                               text(environment, "TORCHELASTIC_RUN_ID"))));
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<Rendezvous>> rendezvous_of(const GetEnvironment& environment) {
+  std::optional<Rendezvous> found;
+  for (const Launcher& launcher : kLaunchers) {
+    PENSTOCK_ASSIGN(std::optional<Rendezvous> said, place_of(launcher, environment));
+    if (!said) continue;
+    if (found && (said->rank != found->rank || said->size != found->size))
+      return failed_precondition(
+          "two launchers contradict each other: {}, but {}; unset the variables of the one that "
+          "did not start this process",
+          found->said, said->said);
+    if (!found) found = std::move(said);
+  }
+  if (found) PENSTOCK_TRY(find_store(environment, *found));
+  return found;
 }
 
 }  // namespace penstock

@@ -5,6 +5,8 @@
 #include "core/config/load.hpp"
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace penstock {
@@ -18,5 +20,24 @@ namespace penstock {
 // says nothing.
 Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
                       const GetEnvironment& environment = process_environment());
+
+// Where this process is to meet the others when no transport brings them together.
+struct Rendezvous {
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  std::string host;   // name or IPv4 address of rank 0's host
+  uint16_t port = 0;  // of the store there
+  std::string token;  // equal in the ranks of this run, other than that of most other runs
+  std::string said;   // the variables that say so, for messages: "RANK=1, WORLD_SIZE=4, ..."
+};
+
+// From the variables of the launchers above; nothing where there are none, or where they start one
+// process only. The host is MASTER_ADDR, or the first one of a Slurm step; the port is the one
+// behind MASTER_PORT, which belongs to the launcher or to the program, or made from the number of
+// the Slurm job and step; PENSTOCK_PORT before both. INVALID_ARGUMENT for a value that makes no
+// sense; FAILED_PRECONDITION where two launchers contradict each other, or some variable is
+// missing.
+Result<std::optional<Rendezvous>> rendezvous_of(
+    const GetEnvironment& environment = process_environment());
 
 }  // namespace penstock

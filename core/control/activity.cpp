@@ -87,7 +87,7 @@ std::string Activity::text() const {
   std::string text = did_;
   uint64_t since_us = did_us_;
   for (const auto& steps : sets_) {
-    if (steps->since_us.load() <= since_us) continue;
+    if (steps->since_us.load() < since_us) continue;
     since_us = steps->since_us.load();
     text = text_of(*steps);
   }

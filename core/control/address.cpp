@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -59,6 +60,24 @@ Result<std::vector<std::string>> own_addresses() {
     return internal(
         "control: this host has no IPv4 address that is up, expected at least the loopback "
         "interface");
+  }
+  return addresses;
+}
+
+Result<std::vector<std::string>> addresses_of(const std::string& host) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_INET;
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &first); error != 0)
+    return peer_failed("'{}' is no host that this one can find: {}", host, gai_strerror(error));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(first, freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* entry = first; entry != nullptr; entry = entry->ai_next) {
+    char text[INET_ADDRSTRLEN];
+    const auto* address = reinterpret_cast<const sockaddr_in*>(entry->ai_addr);
+    if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text)) != nullptr)
+      addresses.emplace_back(text);
   }
   return addresses;
 }

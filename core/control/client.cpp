@@ -21,36 +21,6 @@ constexpr uint64_t kRetryUs = 50'000;       // between two rounds over all addre
 constexpr uint64_t kFarewellUs = 2'000'000;
 constexpr uint64_t kAbortLingerUs = 1'000'000;  // enough for an abort to reach the others
 
-struct Address {
-  std::string token;
-  std::vector<std::string> hosts;
-  uint16_t port = 0;
-};
-
-// "token|ip1,ip2|port"; a text that starts with "!" is the reason why rank 0 has no server.
-Result<Address> parse_address(std::string_view text) {
-  if (text.starts_with('!')) return peer_failed("rank 0: {}", text.substr(1));
-  const size_t first = text.find('|');
-  const size_t second = text.find('|', first == std::string_view::npos ? first : first + 1);
-  Address address;
-  if (second != std::string_view::npos) {
-    address.token = text.substr(0, first);
-    std::string_view hosts = text.substr(first + 1, second - first - 1);
-    while (!hosts.empty()) {
-      const size_t comma = std::min(hosts.find(','), hosts.size());
-      address.hosts.emplace_back(hosts.substr(0, comma));
-      hosts.remove_prefix(std::min(comma + 1, hosts.size()));
-    }
-    const std::string_view port = text.substr(second + 1);
-    std::from_chars(port.data(), port.data() + port.size(), address.port);
-  }
-  if (address.hosts.empty() || address.port == 0) {
-    return invalid_payload("control: address of rank 0 is '{}', expected 'token|ip,ip,...|port'",
-                           control::excerpt(text));
-  }
-  return address;
-}
-
 }  // namespace
 
 Control::Client::Client(Options options) : options_(std::move(options)) {
@@ -113,8 +83,32 @@ Result<std::string> Control::Client::serve() {
   return fmt::format("{}|{}|{}", token, fmt::join(hosts, ","), server_->port());
 }
 
-Status Control::Client::connect() {
-  const uint64_t until_us = now_us() + options_.deadline_us;
+// "token|ip1,ip2|port"; a text that starts with "!" is the reason why rank 0 has no server.
+Result<Control::Client::Address> Control::Client::parse_address(std::string_view text) {
+  if (text.starts_with('!')) return peer_failed("rank 0: {}", text.substr(1));
+  const size_t first = text.find('|');
+  const size_t second = text.find('|', first == std::string_view::npos ? first : first + 1);
+  Address address;
+  if (second != std::string_view::npos) {
+    address.token = text.substr(0, first);
+    std::string_view hosts = text.substr(first + 1, second - first - 1);
+    while (!hosts.empty()) {
+      const size_t comma = std::min(hosts.find(','), hosts.size());
+      address.hosts.emplace_back(hosts.substr(0, comma));
+      hosts.remove_prefix(std::min(comma + 1, hosts.size()));
+    }
+    const std::string_view port = text.substr(second + 1);
+    std::from_chars(port.data(), port.data() + port.size(), address.port);
+  }
+  if (address.hosts.empty() || address.port == 0) {
+    return invalid_payload("control: address of rank 0 is '{}', expected 'token|ip,ip,...|port'",
+                           control::excerpt(text));
+  }
+  return address;
+}
+
+// Rank 0 serves at a port and under a token of its own, which the others hear.
+Result<Control::Client::Address> Control::Client::ask_rank_0() {
   std::string mine;
   Status own;
   if (options_.rank == 0) {
@@ -135,6 +129,23 @@ Status Control::Client::connect() {
         "control: rank 0 is on another host, and every address of its own ({}) is also one of this "
         "host or loopback; give rank 0's host an IPv4 address that the others can reach",
         control::excerpt(text.substr(text.find('|') + 1)));
+  return address;
+}
+
+// All know it beforehand.
+Result<Control::Client::Address> Control::Client::go_to_the_place() {
+  const Options::Place& place = *options_.place;
+  PENSTOCK_ASSIGN(std::vector<std::string> hosts, control::addresses_of(place.host));
+  if (options_.rank != 0) return Address{place.token, std::move(hosts), place.port};
+  const bool only_here = std::all_of(hosts.begin(), hosts.end(), control::is_loopback);
+  PENSTOCK_ASSIGN(server_,
+                  control::Server::start(state_options(), place.token, only_here, place.port));
+  return Address{place.token, {"127.0.0.1"}, place.port};
+}
+
+Status Control::Client::connect() {
+  const uint64_t until_us = now_us() + options_.deadline_us;
+  PENSTOCK_ASSIGN(const Address address, options_.place ? go_to_the_place() : ask_rank_0());
   const control::Hello hello{address.token, options_.rank, options_.size};
   Status last;
   do {

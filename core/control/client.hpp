@@ -47,9 +47,19 @@ class Control::Client {
   const Options& options() const { return options_; }
 
  private:
+  // Where rank 0 serves.
+  struct Address {
+    std::string token;
+    std::vector<std::string> hosts;
+    uint16_t port = 0;
+  };
+  static Result<Address> parse_address(std::string_view text);
+
   control::State::Options state_options() const;
   Status connect();
   Result<std::string> serve();
+  Result<Address> ask_rank_0();
+  Result<Address> go_to_the_place();
   Result<control::Link> greet(const std::string& address, uint16_t port,
                               const control::Hello& hello, uint64_t until_us);
   Status wait_until_ready();

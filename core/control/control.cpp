@@ -133,7 +133,7 @@ uint64_t Control::request(OperationRequest request, Answer answer) {
         return encode(meet);
       },
       [answer = std::move(answer)](Reply reply) {
-        answer(reply.status, {reply.sequence, reply.group, reply.serial, std::move(reply.details)});
+        answer(reply.status, {reply.serial, std::move(reply.details)});
       });
 }
 

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,11 +38,7 @@ struct OperationRequest {
 
 // What every member gets when all have asked.
 struct OperationResponse {
-  uint64_t sequence =
-      0;  // position among the completed requests of this group of ranks, equal on all members
-  uint64_t group =
-      0;  // number of the group of ranks among all groups of the run, equal on all members
-  uint64_t serial = 0;  // number of this request among all completed requests of the run
+  uint64_t serial = 0;  // its number among all completed requests of the run, equal on all members
   std::vector<std::string> details;  // in the order of ranks
 };
 
@@ -63,6 +60,14 @@ class Control {
     // Broadcasts a text from rank 0: gets it on rank 0 and an empty one elsewhere, returns rank
     // 0's. Collective, called once inside start on every rank; not called in a world of one.
     std::function<Result<std::string>(std::string mine)> exchange_address;
+    // Instead of that: where all ranks know beforehand that rank 0 serves. Anyone who knows the
+    // token and reaches the port may come, from any host unless `host` means loopback.
+    struct Place {
+      std::string host;  // name or IPv4 address
+      uint16_t port = 0;
+      std::string token;  // at most 200 bytes
+    };
+    std::optional<Place> place;
     // On the watch thread, must not block and must not call get, put, gather, agree or stop.
     std::function<void(Status reason)> on_abort;       // at most once
     std::function<void(std::string text)> on_warning;  // on rank 0 only

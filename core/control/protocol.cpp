@@ -198,7 +198,7 @@ std::optional<Meet> decode_meet(Reader& reader) {
 std::string encode(const Reply& reply) {
   Writer writer(Kind::reply);
   writer.u64(reply.id).u32(static_cast<uint32_t>(reply.status.code())).text(reply.status.message());
-  writer.text(reply.value).u64(reply.sequence).u64(reply.group).u64(reply.serial);
+  writer.text(reply.value).u64(reply.serial);
   writer.u64(reply.details.size());
   for (const std::string& detail : reply.details) writer.text(detail);
   return writer.frame();
@@ -211,8 +211,6 @@ std::optional<Reply> decode_reply(Reader& reader) {
   const std::string_view message = reader.text();
   if (code != Code::ok) reply.status = Status(code, std::string(message));
   reply.value = reader.text();
-  reply.sequence = reader.u64();
-  reply.group = reader.u64();
   reply.serial = reader.u64();
   reply.details.resize(reader.count(sizeof(uint64_t)));
   for (std::string& detail : reply.details) detail = reader.text();

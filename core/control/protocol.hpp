@@ -112,7 +112,7 @@ struct Beat {
 // What ranks meet for.
 enum class Purpose : uint32_t {
   meeting = 0,    // gather and agree: whoever asks waits
-  operation = 1,  // a named operation, which takes a place in the group's sequence
+  operation = 1,  // a named operation, which takes a place in the run's sequence
   step = 2,       // this rank has waited for messages of a step; nobody need come
 };
 
@@ -133,8 +133,6 @@ struct Reply {
   uint64_t id = 0;
   Status status = {};
   std::string value = {};  // get
-  uint64_t sequence = 0;
-  uint64_t group = 0;
   uint64_t serial = 0;
   std::vector<std::string> details = {};
 };

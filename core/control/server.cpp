@@ -18,10 +18,10 @@ constexpr size_t kStrangers = 256;
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const State::Options& options, std::string token,
-                                              bool only_here) {
+                                              bool only_here, uint16_t port) {
   std::unique_ptr<Server> server(new Server(options, std::move(token)));
   PENSTOCK_TRY(server->wakeup_.open());
-  PENSTOCK_ASSIGN(server->listener_, listen_on(only_here));
+  PENSTOCK_ASSIGN(server->listener_, listen_on(only_here, port));
   server->thread_ = std::thread([raw = server.get()] { raw->loop(); });
   return server;
 }

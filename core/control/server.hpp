@@ -16,9 +16,9 @@ namespace penstock::control {
 class Server {
  public:
   // Listens at once and serves on its own thread. `token` is what a client must know. `only_here`:
-  // on loopback, where no other host can come.
+  // on loopback, where no other host can come. Port 0: one that the system chooses.
   static Result<std::unique_ptr<Server>> start(const State::Options& options, std::string token,
-                                               bool only_here);
+                                               bool only_here, uint16_t port = 0);
   ~Server();  // stop(0)
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

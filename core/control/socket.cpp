@@ -112,19 +112,25 @@ void Link::end_sending() {
   shutdown(socket_.get(), SHUT_WR);
 }
 
-Result<Listener> listen_on(bool only_here) {
+Result<Listener> listen_on(bool only_here, uint16_t port) {
   Listener listener;
   listener.socket = Handle(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(only_here ? INADDR_LOOPBACK : INADDR_ANY);
+  address.sin_port = htons(port);
   socklen_t size = sizeof(address);
   const int descriptor = listener.socket.get();
+  const int on = 1;
+  // The port of a run that has just ended is free for the next.
+  if (port != 0) setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (!listener.socket.valid() ||
       bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       listen(descriptor, kBacklog) != 0 ||
       getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return internal("control: rank 0 cannot listen on a TCP port: {}", std::strerror(errno));
+    return internal("control: rank 0 cannot listen on TCP port {}: {}",
+                    port == 0 ? "of the system's choice" : fmt::format("{}", port),
+                    std::strerror(errno));
   }
   listener.port = ntohs(address.sin_port);
   return listener;

@@ -73,8 +73,8 @@ struct Listener {
   Handle socket;
   uint16_t port = 0;
 };
-// On every IPv4 address of this host, or on loopback alone, at a port that the system chooses.
-Result<Listener> listen_on(bool only_here);
+// On every IPv4 address of this host, or on loopback alone; port 0: one that the system chooses.
+Result<Listener> listen_on(bool only_here, uint16_t port = 0);
 // A connection that waits at the listener; not valid when there is none.
 Handle accept_one(const Handle& listener);
 
@@ -82,6 +82,8 @@ Handle accept_one(const Handle& listener);
 // at once.
 Result<std::vector<std::string>> own_addresses();
 bool is_loopback(std::string_view address);
+// The IPv4 addresses behind a host's name, or the address that it is. PEER_FAILED where it is none.
+Result<std::vector<std::string>> addresses_of(const std::string& host);
 // Those of rank 0's addresses under which this process can reach it and nobody else: on its host
 // loopback first; elsewhere neither loopback nor an address that this host has as well, and those
 // in a network of this host first.

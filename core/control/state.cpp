@@ -277,9 +277,6 @@ void State::complete(Meetings::iterator found) {
   if (!answer.status.ok()) {
     answer.details.clear();
   } else if (purpose == Purpose::operation) {
-    Group& group = groups_.try_emplace(ranks, Group{groups_.size(), 0}).first->second;
-    answer.sequence = group.next_sequence++;
-    answer.group = group.number;
     answer.serial = next_serial_++;
   }
   for (const auto& [rank, arrival] : meeting.arrivals) {

@@ -129,11 +129,6 @@ class State {
   std::map<std::string, std::string, std::less<>> values_;
   std::vector<PendingGet> gets_;
   Meetings meetings_;
-  struct Group {
-    uint64_t number;
-    uint64_t next_sequence;
-  };
-  std::map<std::vector<uint32_t>, Group> groups_;
   uint64_t next_serial_ = 0;
   uint64_t pulse_at_us_;
   bool everyone_joined_ = false;

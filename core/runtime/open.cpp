@@ -1,9 +1,8 @@
 // How a runtime starts: it loads what it needs to reach the other ranks, meets them, and only then
 // loads the rest, so that what one rank alone finds wrong is said on all of them.
 
-#include "core/comm/launcher.hpp"
+#include "core/comm/meeting.hpp"
 #include "core/control/protocol.hpp"
-#include "core/control/socket.hpp"
 #include "core/runtime/runtime.hpp"
 
 #include <algorithm>
@@ -13,9 +12,6 @@
 
 namespace penstock {
 namespace {
-
-constexpr uint64_t kAddressBytes = 16384;
-constexpr uint64_t kPlaceTag = (uint64_t{1} << 20) - 2;  // not that of the address
 
 // A launcher of MPI has started this process as one of several.
 bool is_one_of_several() {
@@ -156,11 +152,8 @@ Status Runtime::join() {
 }
 
 Status Runtime::start_control() {
-  PENSTOCK_ASSIGN(const std::vector<uint64_t> places, exchange_places());
   const RuntimeConfig& runtime = config_.runtime();
   Control::Options control;
-  control.rank = world_.rank();
-  control.size = world_.size();
   // Before the messages' own deadline: whoever waits for a silent rank, perhaps through others,
   // then hears its name instead of only missing its data.
   control.deadline_us = deadline_us() / 10 * 9;
@@ -169,63 +162,14 @@ Status Runtime::start_control() {
   control.busy_limit_us = busy_limit_us();
   control.circle_us = control.warning_us == 0 ? 0 : deadline_us();
   control.activity = activity_;
-  const auto is_with_server = [&](uint64_t place) { return place == places.front(); };
-  control.server_is_here = is_with_server(places[world_.rank()]);
-  control.all_are_here = std::all_of(places.begin(), places.end(), is_with_server);
-  control.exchange_address = [this](std::string mine) { return exchange_address(mine); };
   control.on_abort = [this](Status reason) { on_abort(reason); };
   control.on_warning = [this](std::string text) { log_.write(LogLevel::warning, "control", text); };
   control.on_beat = [this] { look_at_calls(); };
-  PENSTOCK_ASSIGN(control_, Control::start(std::move(control)));
+  PENSTOCK_ASSIGN(Meeting meeting,
+                  meet_over(*communication_, *world_channel_, deadline_us(), std::move(control)));
+  control_ = std::move(meeting.control);
   watches_ = true;
   return {};
-}
-
-// Where each rank is as far as TCP is concerned. Equal names of hosts say little: containers and
-// network namespaces share them.
-Result<std::vector<uint64_t>> Runtime::exchange_places() {
-  const uint64_t own = control::network_place();
-  std::vector<uint64_t> places(world_.size(), own);
-  if (world_.size() == 1) return places;
-  const std::vector<uint64_t> by_transport(world_.hosts().begin(), world_.hosts().end());
-  if ((transport_->traits().patterns & PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER)) == 0)
-    return by_transport;
-  std::vector<uint64_t> counts(world_.size(), sizeof own), offsets(world_.size());
-  for (uint32_t r = 0; r < world_.size(); ++r) offsets[r] = r * sizeof own;
-  penstock_message message{};
-  message.struct_size = sizeof message;
-  message.pattern = PENSTOCK_ALL_GATHER;
-  message.dtype = PENSTOCK_UINT8;
-  message.count = sizeof own;
-  message.send = &own;
-  message.receive = places.data();
-  message.receive_counts = counts.data();
-  message.receive_offsets = offsets.data();
-  message.flags = PENSTOCK_MESSAGE_EXACT_COUNTS;
-  message.tag = kPlaceTag;
-  message.deadline_us = deadline_us();
-  PENSTOCK_TRY(communication_->exchange_and_wait(world_channel_, message));
-  // Where the system does not tell, the transport's word for the host must do.
-  return std::count(places.begin(), places.end(), uint64_t{0}) == 0 ? places : by_transport;
-}
-
-// Rank 0's address for the control store, over the transport.
-Result<std::string> Runtime::exchange_address(const std::string& mine) {
-  std::string buffer(kAddressBytes, '\0');
-  if (mine.size() >= kAddressBytes)
-    return internal("the address of rank 0 takes {} bytes, at most {} fit", mine.size(),
-                    kAddressBytes);
-  std::memcpy(buffer.data(), mine.data(), mine.size());
-  penstock_message message{};
-  message.struct_size = sizeof message;
-  message.pattern = PENSTOCK_BROADCAST;
-  message.dtype = PENSTOCK_UINT8;
-  message.count = kAddressBytes;
-  message.send = buffer.data();
-  message.receive = buffer.data();
-  message.deadline_us = deadline_us();
-  PENSTOCK_TRY(communication_->exchange_and_wait(world_channel_, message));
-  return std::string(buffer.c_str());
 }
 
 // A rank that found something wrong by itself gets its own error; the others get its number and its

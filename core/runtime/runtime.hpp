@@ -95,8 +95,6 @@ class Runtime final : public Services::Run {
   Status stand_in(const penstock_runtime_options& options);
   Status join();
   Status start_control();
-  Result<std::vector<uint64_t>> exchange_places();
-  Result<std::string> exchange_address(const std::string& mine);
   Status share_loading(const Status& mine);
   Status start_operations();
   Status agree();

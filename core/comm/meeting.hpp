@@ -1,0 +1,32 @@
+// How the ranks of a run find each other: who is there, on which hosts, and a store that all reach.
+// With that a transport can join that has no launcher of its own.
+#pragma once
+
+#include "core/comm/communication.hpp"
+#include "core/comm/launcher.hpp"
+#include "core/control/control.hpp"
+
+#include <memory>
+
+namespace penstock {
+
+// `control` in what follows: limits, and what is to be done at an abort; who and where the ranks
+// are is filled in.
+struct Meeting {
+  Group world;
+  std::unique_ptr<Control> control;  // its store is the run's key-value store
+};
+
+// Meets over a transport that has joined: `world` is the open channel of all its ranks, over which
+// rank 0's address goes round, and of which whatever `control` gets to do may make use afterwards.
+// [control] Collective over all ranks of the run.
+Result<Meeting> meet_over(Communication& communication, Channel& world, uint64_t deadline_us,
+                          Control::Options control);
+
+// Meets where a launcher's variables say (launcher.hpp): rank 0 serves the control plane at that
+// port, the others come to it. Ranks are on the same host where name and boot of it are equal.
+// [control] Collective over all ranks of the run. DEADLINE_EXCEEDED with the ranks that did not
+// come, or with the address at which rank 0 is not to be found.
+Result<Meeting> meet_at(const Rendezvous& rendezvous, Control::Options control);
+
+}  // namespace penstock
