@@ -1,25 +1,40 @@
-// One body, compiled for each instruction set: for loops that the compiler turns into vectors by
+// One loop, compiled for each instruction set: for loops that the compiler turns into vectors by
 // itself and whose operations are exact or correctly rounded, so that the width does not show.
 //
-//   [[gnu::always_inline]] inline void scale_body(float* x, uint64_t count) { ... }
 //   void scale(float* x, uint64_t count, CodePath path) noexcept {
-//     PENSTOCK_ON_CODE_PATH(path, void, scale_body, (float* x, uint64_t count), (x, count));
+//     on_code_path(path, [=]() PENSTOCK_LOOP {
+//       for (uint64_t i = 0; i < count; ++i) x[i] *= 2;
+//     });
 //   }
 #pragma once
 
 #include <kernels/code_path.hpp>
 
+// Behind the parameters of the loop: it becomes part of each path's function.
+#define PENSTOCK_LOOP __attribute__((always_inline))
+
+namespace penstock::kernels {
+
 #if defined(__x86_64__)
-#define PENSTOCK_ON_CODE_PATH(path, Result, body, parameters, arguments)                  \
-  struct Paths {                                                                          \
-    [[gnu::target("avx512f")]] static Result avx512 parameters { return body arguments; } \
-    [[gnu::target("avx2")]] static Result avx2 parameters { return body arguments; }      \
-  };                                                                                      \
-  if (path == ::penstock::kernels::CodePath::kAvx512) return Paths::avx512 arguments;     \
-  if (path == ::penstock::kernels::CodePath::kAvx2) return Paths::avx2 arguments;         \
-  return body arguments
-#else
-#define PENSTOCK_ON_CODE_PATH(path, Result, body, parameters, arguments) \
-  (void)path;                                                            \
-  return body arguments
+template <typename Loop>
+[[gnu::target("avx512f"), gnu::noinline]] auto on_avx512(Loop loop) {
+  return loop();
+}
+template <typename Loop>
+[[gnu::target("avx2"), gnu::noinline]] auto on_avx2(Loop loop) {
+  return loop();
+}
 #endif
+
+// [any] What `loop` returns, on this path.
+template <typename Loop>
+auto on_code_path(CodePath path, Loop loop) {
+#if defined(__x86_64__)
+  if (path == CodePath::kAvx512) return on_avx512(loop);
+  if (path == CodePath::kAvx2) return on_avx2(loop);
+#endif
+  (void)path;
+  return loop();
+}
+
+}  // namespace penstock::kernels

@@ -47,7 +47,8 @@ struct Draws {
 //   void check(const PayloadReader&, uint64_t block, const Scale* scales) const;
 // `measure` finds the numbers of a block; `check` looks at those of a peer. `quantise` takes out of
 // x what its codes stand for where told to. Payloads cannot be added on the way, as ranks have
-// scales of their own; all of an item's are checked before any is added. Codes are packed without
+// scales of their own; all of an item's are checked, with INVALID_PAYLOAD, before any is added. All
+// are [step]. Codes are packed without
 // gaps, or with `Word` uint8_t a byte each.
 template <typename Method, typename Word = uint64_t, typename Scale = float>
 class QuantisingCompressor {

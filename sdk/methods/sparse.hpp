@@ -9,7 +9,9 @@
 //     void choose(const sdk::Choice& from) const;   // sets indices and counts of from.segments
 //   };
 //
-// It hides what it does otherwise: describe, plan, encode_item, decode_add.
+// It hides what it does otherwise: describe, plan, encode_item, decode_add. `most` is [any],
+// `choose` is [step] and allocates nothing. Errors are thrown: INVALID_ARGUMENT for what 32 bits
+// cannot number, and for gradients of a bucket in different units.
 #pragma once
 
 #include <methods/agreed.hpp>

@@ -10,7 +10,8 @@
 //     void decode_coded(const Call&, const Item&, std::span<const float> sum);
 //   };
 //
-// `sum` has `entries` numbers, or none where no rank has sent any, which counts as zeros.
+// `sum` has `entries` numbers, or none where no rank has sent any, which counts as zeros. What is
+// coded and decoded is [step]; a sum of another size is refused with INVALID_PAYLOAD.
 #pragma once
 
 #include <methods/agreed.hpp>

@@ -111,7 +111,7 @@ class ChunkTopK {
   }
 
   static uint64_t chosen_bytes(const Cut& cut) {
-    return (cut.kept * sizeof(uint32_t) + 63) / 64 * 64;
+    return sdk::whole_lines(cut.kept * sizeof(uint32_t));
   }
 
   void encode_norms(const sdk::Item& item, const Cut& cut, sdk::PayloadWriter& payload) const {
@@ -138,11 +138,8 @@ class ChunkTopK {
   std::span<const uint32_t> chosen(const sdk::Call& call, const sdk::Item& item,
                                    const Cut& cut) const {
     const std::span<uint32_t> indices = call.scratch<uint32_t>(cut.kept);
-    const uint64_t offset = chosen_bytes(cut);
-    kernels::select_largest(
-        item.state(0).data(), cut.chunks, cut.kept, indices.data(), nullptr,
-        {static_cast<char*>(call.exec->scratch) + offset, call.exec->scratch_bytes - offset},
-        path_);
+    kernels::select_largest(item.state(0).data(), cut.chunks, cut.kept, indices.data(), nullptr,
+                            sdk::select_scratch(call, chosen_bytes(cut)), path_);
     return indices;
   }
 

@@ -8,58 +8,37 @@ namespace {
 
 using kernels::CodePath;
 
-[[gnu::always_inline]] inline void classify_body(const float* x, uint64_t numel, const Rule& rule,
-                                                 float unit, uint8_t* tags) {
-  const float bound = rule.bound * unit, middle = rule.middle * unit;
-  for (uint64_t i = 0; i < numel; ++i) {
-    const float magnitude = std::fabs(x[i]);
-    tags[i] =
-        static_cast<uint8_t>((magnitude >= bound) + (magnitude >= middle) + (magnitude >= unit));
-  }
-}
-
 // Signs and magnitudes in steps, cut; both forms of every element, whatever its class. A product
 // that rounded up to the next class stays in this one.
-[[gnu::always_inline]] inline void fixed_body(const float* x, uint64_t numel, float halves_per_unit,
-                                              float bytes_per_unit, uint16_t* halves,
-                                              uint8_t* bytes) {
-  for (uint64_t i = 0; i < numel; ++i) {
-    const uint32_t sign = std::bit_cast<uint32_t>(x[i]) >> 31;
-    const float magnitude = std::fabs(x[i]);
-    const float half = magnitude * halves_per_unit, byte = magnitude * bytes_per_unit;
-    const auto cut_half = static_cast<int32_t>(half < 32767.0f ? half : 32767.0f);
-    const auto cut_byte = static_cast<int32_t>(byte < 127.0f ? byte : 127.0f);
-    halves[i] = static_cast<uint16_t>(static_cast<uint32_t>(cut_half) | sign << 15);
-    bytes[i] = static_cast<uint8_t>(static_cast<uint32_t>(cut_byte) | sign << 7);
-  }
-}
 void fixed_points(const float* x, uint64_t numel, float halves_per_unit, float bytes_per_unit,
                   uint16_t* halves, uint8_t* bytes, CodePath path) {
-  PENSTOCK_ON_CODE_PATH(path, void, fixed_body,
-                        (const float* x, uint64_t numel, float halves_per_unit,
-                         float bytes_per_unit, uint16_t* halves, uint8_t* bytes),
-                        (x, numel, halves_per_unit, bytes_per_unit, halves, bytes));
+  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < numel; ++i) {
+      const uint32_t sign = std::bit_cast<uint32_t>(x[i]) >> 31;
+      const float magnitude = std::fabs(x[i]);
+      const float half = magnitude * halves_per_unit, byte = magnitude * bytes_per_unit;
+      const auto cut_half = static_cast<int32_t>(half < 32767.0f ? half : 32767.0f);
+      const auto cut_byte = static_cast<int32_t>(byte < 127.0f ? byte : 127.0f);
+      halves[i] = static_cast<uint16_t>(static_cast<uint32_t>(cut_half) | sign << 15);
+      bytes[i] = static_cast<uint8_t>(static_cast<uint32_t>(cut_byte) | sign << 7);
+    }
+  });
 }
 
 // What the codes of one element each stand for, by their tags; a float is its own code.
-[[gnu::always_inline]] inline void values_body(const uint32_t* codes, const uint8_t* tags,
-                                               uint64_t numel, float half, float byte, float* x) {
-  for (uint64_t i = 0; i < numel; ++i) {
-    const bool is_half = tags[i] == 2;
-    const uint32_t sign_bit = is_half ? 15 : 7;
-    const auto steps = static_cast<int32_t>(codes[i] & (is_half ? 0x7fffu : 0x7fu));
-    const float magnitude = static_cast<float>(steps) * (is_half ? half : byte);
-    const uint32_t sign = (codes[i] >> sign_bit & 1) << 31;
-    const uint32_t fixed = std::bit_cast<uint32_t>(magnitude) | sign;
-    x[i] = std::bit_cast<float>(tags[i] == 3 ? codes[i] : fixed);
-  }
-}
 void values(const uint32_t* codes, const uint8_t* tags, uint64_t numel, float half, float byte,
             float* x, CodePath path) {
-  PENSTOCK_ON_CODE_PATH(path, void, values_body,
-                        (const uint32_t* codes, const uint8_t* tags, uint64_t numel, float half,
-                         float byte, float* x),
-                        (codes, tags, numel, half, byte, x));
+  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < numel; ++i) {
+      const bool is_half = tags[i] == 2;
+      const uint32_t sign_bit = is_half ? 15 : 7;
+      const auto steps = static_cast<int32_t>(codes[i] & (is_half ? 0x7fffu : 0x7fu));
+      const float magnitude = static_cast<float>(steps) * (is_half ? half : byte);
+      const uint32_t sign = (codes[i] >> sign_bit & 1) << 31;
+      const uint32_t fixed = std::bit_cast<uint32_t>(magnitude) | sign;
+      x[i] = std::bit_cast<float>(tags[i] == 3 ? codes[i] : fixed);
+    }
+  });
 }
 
 }  // namespace
@@ -80,10 +59,14 @@ Counts count(const uint64_t* words, uint64_t numel) noexcept {
 
 void classify(const float* x, uint64_t numel, const Rule& rule, float unit, uint8_t* tags,
               CodePath path) noexcept {
-  PENSTOCK_ON_CODE_PATH(
-      path, void, classify_body,
-      (const float* x, uint64_t numel, const Rule& rule, float unit, uint8_t* tags),
-      (x, numel, rule, unit, tags));
+  kernels::on_code_path(path, [=, bound = rule.bound * unit,
+                               middle = rule.middle * unit]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < numel; ++i) {
+      const float magnitude = std::fabs(x[i]);
+      tags[i] =
+          static_cast<uint8_t>((magnitude >= bound) + (magnitude >= middle) + (magnitude >= unit));
+    }
+  });
 }
 
 void Tile::encode(const float* x, const uint8_t* tags, uint64_t numel, const Rule& rule, float unit,

@@ -48,8 +48,7 @@ class Inceptionn {
   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
     const std::span<float> work = item.work();
     const std::span<uint64_t> words = payload.room<uint64_t>(kTags);
-    const bool is_grad = item.c().work.data == item.c().grad.data;
-    const auto unit = is_grad ? static_cast<float>(call.step->grad_scale) : 1.0f;
+    const auto unit = static_cast<float>(sdk::work_unit(call, item));
     uint8_t tags[kTile];
     inceptionn::Counts counts;
     for (uint64_t at = 0; at < work.size(); at += kTile) {

@@ -63,50 +63,36 @@ constexpr Search make_search(const std::array<float, 256>& values) {
 
 constexpr Search kSearch = make_search(make_codebook());
 
-[[gnu::always_inline]] inline void encode_body(const float* x, uint64_t count, float scale,
-                                               uint8_t* codes) {
-  for (uint64_t i = 0; i < count; ++i) {
-    const float ratio = x[i] / scale;
-    const auto bits = std::bit_cast<uint32_t>(ratio);
-    const auto magnitude_bits = static_cast<int32_t>(bits & 0x7fffffffu);
-    const auto magnitude = std::bit_cast<float>(magnitude_bits);
-    const int32_t cell = std::max((magnitude_bits >> kCellShift) - kFirstCell, 0);
-    const int32_t least = kSearch.level[static_cast<uint32_t>(cell)];
-    const int32_t level = least + (magnitude > kSearch.at[static_cast<uint32_t>(least)] ? 1 : 0);
-    const int32_t below = kZero - std::min(level, kZero);  // -1 has no code of its own
-    codes[i] = static_cast<uint8_t>(bits >> 31 != 0 ? below : kZero + level);
-  }
-}
-
-[[gnu::always_inline]] inline void add_body(const uint8_t* codes, uint64_t count, float scale,
-                                            float* out) {
-  for (uint64_t i = 0; i < count; ++i) out[i] += kCodebook[codes[i]] * scale;
-}
-[[gnu::always_inline]] inline void subtract_body(const uint8_t* codes, uint64_t count, float scale,
-                                                 float* x) {
-  for (uint64_t i = 0; i < count; ++i) x[i] -= kCodebook[codes[i]] * scale;
-}
-
 }  // namespace
 
 constinit const std::array<float, 256> kCodebook = make_codebook();
 
 void encode(const float* x, uint64_t count, float scale, uint8_t* codes, CodePath path) noexcept {
-  PENSTOCK_ON_CODE_PATH(path, void, encode_body,
-                        (const float* x, uint64_t count, float scale, uint8_t* codes),
-                        (x, count, scale, codes));
+  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < count; ++i) {
+      const float ratio = x[i] / scale;
+      const auto bits = std::bit_cast<uint32_t>(ratio);
+      const auto magnitude_bits = static_cast<int32_t>(bits & 0x7fffffffu);
+      const auto magnitude = std::bit_cast<float>(magnitude_bits);
+      const int32_t cell = std::max((magnitude_bits >> kCellShift) - kFirstCell, 0);
+      const int32_t least = kSearch.level[static_cast<uint32_t>(cell)];
+      const int32_t level = least + (magnitude > kSearch.at[static_cast<uint32_t>(least)] ? 1 : 0);
+      const int32_t below = kZero - std::min(level, kZero);  // -1 has no code of its own
+      codes[i] = static_cast<uint8_t>(bits >> 31 != 0 ? below : kZero + level);
+    }
+  });
 }
 
 void add(const uint8_t* codes, uint64_t count, float scale, float* out, CodePath path) noexcept {
-  PENSTOCK_ON_CODE_PATH(path, void, add_body,
-                        (const uint8_t* codes, uint64_t count, float scale, float* out),
-                        (codes, count, scale, out));
+  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < count; ++i) out[i] += kCodebook[codes[i]] * scale;
+  });
 }
 
 void subtract(const uint8_t* codes, uint64_t count, float scale, float* x, CodePath path) noexcept {
-  PENSTOCK_ON_CODE_PATH(path, void, subtract_body,
-                        (const uint8_t* codes, uint64_t count, float scale, float* x),
-                        (codes, count, scale, x));
+  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < count; ++i) x[i] -= kCodebook[codes[i]] * scale;
+  });
 }
 
 }  // namespace penstock::int8

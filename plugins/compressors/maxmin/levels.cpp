@@ -31,36 +31,10 @@ constexpr uint64_t kLanes = 16;
   return {low[0], high[0]};
 }
 
-[[gnu::always_inline]] inline void round_body(const float* x, uint64_t count, const Levels& levels,
-                                              uint32_t n_steps, const float* draws,
-                                              uint8_t* codes) {
-  const float low = levels.low, step = levels.step;
-  const auto top = static_cast<float>(n_steps);
-  for (uint64_t i = 0; i < count; ++i) {
-    const float wanted = (x[i] - low) / step;
-    const float at = wanted < top ? wanted : top;  // also where the difference has no float
-    const auto below = static_cast<int32_t>(at);
-    const float share = at - static_cast<float>(below);
-    codes[i] = static_cast<uint8_t>(below + (draws[i] < share ? 1 : 0));
-  }
-}
-
-[[gnu::always_inline]] inline void add_body(const uint8_t* codes, uint64_t count,
-                                            const Levels& levels, float* out) {
-  const float low = levels.low, step = levels.step;
-  for (uint64_t i = 0; i < count; ++i) out[i] += low + static_cast<float>(codes[i]) * step;
-}
-
-[[gnu::always_inline]] inline void subtract_body(const uint8_t* codes, uint64_t count,
-                                                 const Levels& levels, float* x) {
-  const float low = levels.low, step = levels.step;
-  for (uint64_t i = 0; i < count; ++i) x[i] -= low + static_cast<float>(codes[i]) * step;
-}
-
 }  // namespace
 
 Range range_of(const float* x, uint64_t count, CodePath path) noexcept {
-  PENSTOCK_ON_CODE_PATH(path, Range, range_body, (const float* x, uint64_t count), (x, count));
+  return kernels::on_code_path(path, [=]() PENSTOCK_LOOP { return range_body(x, count); });
 }
 
 Levels levels_of(const Range& range, uint32_t n_steps) noexcept {
@@ -78,24 +52,30 @@ void round_to_levels(const float* x, uint64_t count, const Levels& levels, uint3
     for (uint64_t i = 0; i < count; ++i) codes[i] = 0;
     return;
   }
-  PENSTOCK_ON_CODE_PATH(path, void, round_body,
-                        (const float* x, uint64_t count, const Levels& levels, uint32_t n_steps,
-                         const float* draws, uint8_t* codes),
-                        (x, count, levels, n_steps, draws, codes));
+  const auto top = static_cast<float>(n_steps);
+  kernels::on_code_path(path, [=, low = levels.low, step = levels.step]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < count; ++i) {
+      const float wanted = (x[i] - low) / step;
+      const float at = wanted < top ? wanted : top;  // also where the difference has no float
+      const auto below = static_cast<int32_t>(at);
+      const float share = at - static_cast<float>(below);
+      codes[i] = static_cast<uint8_t>(below + (draws[i] < share ? 1 : 0));
+    }
+  });
 }
 
 void add_levels(const uint8_t* codes, uint64_t count, const Levels& levels, float* out,
                 CodePath path) noexcept {
-  PENSTOCK_ON_CODE_PATH(path, void, add_body,
-                        (const uint8_t* codes, uint64_t count, const Levels& levels, float* out),
-                        (codes, count, levels, out));
+  kernels::on_code_path(path, [=, low = levels.low, step = levels.step]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < count; ++i) out[i] += low + static_cast<float>(codes[i]) * step;
+  });
 }
 
 void subtract_levels(const uint8_t* codes, uint64_t count, const Levels& levels, float* x,
                      CodePath path) noexcept {
-  PENSTOCK_ON_CODE_PATH(path, void, subtract_body,
-                        (const uint8_t* codes, uint64_t count, const Levels& levels, float* x),
-                        (codes, count, levels, x));
+  kernels::on_code_path(path, [=, low = levels.low, step = levels.step]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < count; ++i) x[i] -= low + static_cast<float>(codes[i]) * step;
+  });
 }
 
 }  // namespace penstock::maxmin

@@ -28,18 +28,16 @@ float signed_as(uint32_t word, float value) {
 
 // Sorts lane by lane: odd-even transposition, a network that compilers turn into minima and maxima
 // of vectors. Leaves the medians in the middle row.
-[[gnu::always_inline]] inline void sort_body(float (*rows)[kTile], uint64_t n_rows) {
-  for (uint64_t pass = 0; pass < n_rows; ++pass)
-    for (uint64_t r = pass % 2; r + 1 < n_rows; r += 2)
-      for (uint64_t i = 0; i < kTile; ++i) {
-        const float one = rows[r][i], other = rows[r + 1][i];
-        rows[r][i] = one < other ? one : other;
-        rows[r + 1][i] = one < other ? other : one;
-      }
-}
 void sort_rows(float (*rows)[kTile], uint64_t n_rows, CodePath path) {
-  PENSTOCK_ON_CODE_PATH(path, void, sort_body, (float(*rows)[kTile], uint64_t n_rows),
-                        (rows, n_rows));
+  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+    for (uint64_t pass = 0; pass < n_rows; ++pass)
+      for (uint64_t r = pass % 2; r + 1 < n_rows; r += 2)
+        for (uint64_t i = 0; i < kTile; ++i) {
+          const float one = rows[r][i], other = rows[r + 1][i];
+          rows[r][i] = one < other ? one : other;
+          rows[r + 1][i] = one < other ? other : one;
+        }
+  });
 }
 
 }  // namespace

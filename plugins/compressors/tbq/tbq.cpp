@@ -16,32 +16,24 @@ namespace {
 constexpr unsigned kBits = 2;
 enum Code : uint8_t { kNothing = 0, kPlus = 1, kMinus = 2, kNoCode = 3 };
 
-[[gnu::always_inline]] inline void encode_body(const float* x, uint64_t count, float threshold,
-                                               uint8_t* codes) {
-  for (uint64_t i = 0; i < count; ++i)
-    codes[i] = static_cast<uint8_t>((x[i] >= threshold ? kPlus : kNothing) |
-                                    (x[i] <= -threshold ? kMinus : kNothing));
-}
 void encode_codes(const float* x, uint64_t count, float threshold, uint8_t* codes,
                   kernels::CodePath path) {
-  PENSTOCK_ON_CODE_PATH(path, void, encode_body,
-                        (const float* x, uint64_t count, float threshold, uint8_t* codes),
-                        (x, count, threshold, codes));
+  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < count; ++i)
+      codes[i] = static_cast<uint8_t>((x[i] >= threshold ? kPlus : kNothing) |
+                                      (x[i] <= -threshold ? kMinus : kNothing));
+  });
 }
 
 // x[i] += what codes[i] stands for
-[[gnu::always_inline]] inline void add_body(const uint8_t* codes, uint64_t count, float threshold,
-                                            float* x) {
-  for (uint64_t i = 0; i < count; ++i) {
-    const int sign = (codes[i] & kPlus) - (codes[i] >> 1);
-    x[i] += static_cast<float>(sign) * threshold;
-  }
-}
 void add_codes(const uint8_t* codes, uint64_t count, float threshold, float* x,
                kernels::CodePath path) {
-  PENSTOCK_ON_CODE_PATH(path, void, add_body,
-                        (const uint8_t* codes, uint64_t count, float threshold, float* x),
-                        (codes, count, threshold, x));
+  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+    for (uint64_t i = 0; i < count; ++i) {
+      const int sign = (codes[i] & kPlus) - (codes[i] >> 1);
+      x[i] += static_cast<float>(sign) * threshold;
+    }
+  });
 }
 
 // The threshold travels, in the units of work: with loss scaling and no memory those are not the
