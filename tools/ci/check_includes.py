@@ -5,6 +5,7 @@
     core      -> sdk (include, kernels, wire, planning), and within core only rooms that come before
     plugins   -> sdk and their own folder
     tools     -> core, sdk
+    sdk/testing <- tests and tools only
     tests     -> anything; nothing includes tests but tests
     some third-party headers may be included in one room only
 
@@ -78,6 +79,8 @@ def allowed(source: str, target: str) -> str:
     if there == "sdk/include":
         return ""
     top = here.split("/")[0]
+    if there == "sdk/testing":
+        return "" if top == "tools" else "only tests and tools use the kit for tests"
     if top == "sdk":
         if here == "sdk/include":
             return "sdk/include stands alone"

@@ -90,7 +90,7 @@ enum {
 enum {
   PENSTOCK_PAYLOAD_ABSENT = 1, /* nothing: legal for every method; counts as zeros, or as no vote */
   PENSTOCK_PAYLOAD_DENSE = 2,  /* one section, entry i stands for element i */
-  PENSTOCK_PAYLOAD_SPARSE = 3, /* an INDICES section (uint32) and a VALUES section of equal count */
+  PENSTOCK_PAYLOAD_SPARSE = 3, /* an INDICES section (uint32), a VALUES section of equal count, then what values need */
   PENSTOCK_PAYLOAD_CODED = 4   /* only the compressor can read it */
 };
 
