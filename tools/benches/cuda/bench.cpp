@@ -6,7 +6,7 @@
 // A row's fraction is the rate at which its necessary bytes move over the copy's rate, both
 // counting reads and writes. --json prints one line for programs. Without a device it says
 // "skipped" and why.
-#include <kernels/cuda/bench/bench.hpp>
+#include "bench.hpp"
 
 #include <algorithm>
 #include <cmath>

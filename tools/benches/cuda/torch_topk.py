@@ -1,4 +1,4 @@
-"""Exact top-k on a GPU against torch.topk: python3 sdk/kernels/cuda/bench/torch_topk.py DOOR.so [--json] [--rounds R]
+"""Exact top-k on a GPU against torch.topk: python3 tools/benches/cuda/torch_topk.py DOOR.so [--json] [--rounds R]
 
 DOOR.so is kernels_cuda_door.so as tools/gpu-check builds it. Needs torch with CUDA and nothing else; without it, says
 "skipped" and why. Results are compared as sets of magnitudes first, then times in interleaved rounds, by events.

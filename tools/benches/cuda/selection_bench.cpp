@@ -1,7 +1,6 @@
 // Rows of selection and sums. What is taken out of work would be missing in the next round, so rows
 // select without taking; a fold with beta 0 keeps work as it is from round to round.
 #include <penstock/memory.h>
-#include <kernels/cuda/bench/bench.hpp>
 #include <kernels/cuda/reduce.hpp>
 #include <kernels/cuda/rows.hpp>
 #include <kernels/cuda/select.hpp>
@@ -10,6 +9,7 @@
 #include <kernels/rows.hpp>
 #include <kernels/scatter.hpp>
 #include <kernels/select.hpp>
+#include "bench.hpp"
 
 #include <cmath>
 #include <memory>

@@ -1,11 +1,11 @@
 // Conversions, narrow types, single entries, packed codes, random numbers.
 #include <kernels/convert.hpp>
-#include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/values.hpp>
 #include <kernels/pack_bits.hpp>
 #include <kernels/random_normal.hpp>
 #include <kernels/scatter.hpp>
 #include <kernels/sparse_values.hpp>
+#include "check.hpp"
 
 #include <algorithm>
 #include <bit>

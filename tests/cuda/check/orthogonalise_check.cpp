@@ -1,7 +1,7 @@
 // Orthogonalisation: what comes out is orthonormal and spans in order what came in, whichever of
 // the device's steps had work; the same columns are zero as on the CPU; equal bits in every run.
-#include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/low_rank.hpp>
+#include "check.hpp"
 
 #include <algorithm>
 #include <cmath>

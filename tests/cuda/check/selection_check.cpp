@@ -1,10 +1,10 @@
 // Selection: the k largest, all above a threshold, with and without a fold, the k-th magnitude.
 #include <penstock/memory.h>
-#include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/rows.hpp>
 #include <kernels/cuda/select.hpp>
 #include <kernels/rows.hpp>
 #include <kernels/select.hpp>
+#include "check.hpp"
 
 #include <algorithm>
 #include <cmath>

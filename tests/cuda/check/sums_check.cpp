@@ -1,9 +1,9 @@
 // Sums, extremes and counts. Sums in double have another order than the CPU's; they are compared
 // with the bound that reduce.hpp gives.
-#include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/reduce.hpp>
 #include <kernels/norm.hpp>
 #include <kernels/select.hpp>
+#include "check.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // Stochastic rounding: the same random words, so the same bits, across the end of a block of words
 // too.
-#include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/stochastic.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/stochastic.hpp>
+#include "check.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // Low-rank products: sums against exact ones, with the bound that low_rank.hpp gives, and with
 // equal bits from run to run; what is done entry by entry against the CPU's bits.
 #include <penstock/memory.h>
-#include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/low_rank.hpp>
+#include "check.hpp"
 
 #include <cmath>
 #include <optional>

@@ -3,7 +3,7 @@
 // "skipped: no CUDA device (reason)" and ends well where there is none.
 //
 //   kernels_cuda_check [--short] [PART]
-#include <kernels/cuda/check/check.hpp>
+#include "check.hpp"
 
 #include <algorithm>
 #include <cmath>

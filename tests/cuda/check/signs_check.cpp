@@ -1,6 +1,6 @@
 // Signs: planes and lists, votes of few and many, sums with values.
-#include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/sign.hpp>
+#include "check.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -1,8 +1,8 @@
 // Rows of low-rank products and of orthogonalisation. A fold with beta 0 keeps the matrix as it is
 // from round to round.
 #include <penstock/memory.h>
-#include <kernels/cuda/bench/bench.hpp>
 #include <kernels/cuda/low_rank.hpp>
+#include "bench.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,12 +1,12 @@
 // Rows of signs, of stochastic rounding and of conversions. Nothing is taken out of values, so that
 // every round does the same.
 #include <kernels/convert.hpp>
-#include <kernels/cuda/bench/bench.hpp>
 #include <kernels/cuda/sign.hpp>
 #include <kernels/cuda/stochastic.hpp>
 #include <kernels/cuda/values.hpp>
 #include <kernels/pack_bits.hpp>
 #include <kernels/random_normal.hpp>
+#include "bench.hpp"
 
 namespace penstock::kernels::cuda::bench {
 namespace {

@@ -1,12 +1,12 @@
 // Arguments that break a contract are refused before anything is queued.
 #include <penstock/memory.h>
-#include <kernels/cuda/check/check.hpp>
 #include <kernels/cuda/low_rank.hpp>
 #include <kernels/cuda/rows.hpp>
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sign.hpp>
 #include <kernels/cuda/stochastic.hpp>
 #include <kernels/cuda/values.hpp>
+#include "check.hpp"
 
 namespace penstock::kernels::cuda::check {
 namespace {
