@@ -323,8 +323,9 @@ inline std::optional<Fault> fault_in(const penstock_collective_need& need) {
   return fault_in_scratch(need.scratch_bytes);
 }
 
-// ---- Schedulers: what one bucket says by itself; the core holds the whole plan against the model
-// ----
+// ---- Schedulers ----
+
+// What one bucket says by itself; the core holds the whole plan against the model.
 
 inline std::optional<Fault> fault_in(const penstock_bucket& bucket) {
   using namespace validate_detail;
