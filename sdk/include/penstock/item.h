@@ -79,7 +79,7 @@ enum {
   PENSTOCK_ROLE_OTHER = 6
 };
 
-/* How a section is divided when ranges of the item go to different owners (route `shard`). */
+/* How a section is divided when ranges of the item go to different owners. A note for later: no host reads it. */
 enum {
   PENSTOCK_SPLIT_NEVER = 0,
   PENSTOCK_SPLIT_BY_ELEMENT = 1, /* entry i belongs to element i */
@@ -98,7 +98,7 @@ enum {
 typedef struct penstock_section {
   uint64_t struct_size;
   void* data;
-  uint64_t* device_count; /* non-null: the count lives there, written in stream order, and `count` is ignored */
+  uint64_t* device_count; /* null; a draft, see draft/collective.h: where the count lies, written in stream order */
   uint64_t count;         /* encode sets it; at most capacity; for a summed round exactly capacity */
   uint64_t capacity;      /* elements */
   uint32_t role;
