@@ -143,13 +143,11 @@ Status check_candidates(const FitInput& input, FitAdvice& advice) {
 
 Status check_determinism(const FitInput& input) {
   if (!input.deterministic) return {};
-  if (has(input.scheduler.flags, PENSTOCK_SCHEDULER_NEGOTIATES | PENSTOCK_SCHEDULER_MEASURES)) {
-    const bool negotiates = has(input.scheduler.flags, PENSTOCK_SCHEDULER_NEGOTIATES);
+  if (has(input.scheduler.flags, PENSTOCK_SCHEDULER_MEASURES))
     return failed_precondition(
         "runtime.deterministic = true wants the same plan in every run, but scheduler \"{}\" plans "
-        "by {}; use scheduler = \"fusion\" or \"wfbp\", or deterministic = false",
-        input.scheduler.name, negotiates ? "what is ready first" : "measured times");
-  }
+        "by measured times; use scheduler = \"fusion\" or \"wfbp\", or deterministic = false",
+        input.scheduler.name);
   for (const CollectiveFacts* collective : {&input.collective, &base_of(input)}) {
     if (has(collective->flags, PENSTOCK_COLLECTIVE_RANK_ORDER)) continue;
     return failed_precondition(

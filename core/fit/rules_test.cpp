@@ -157,8 +157,6 @@ TEST(Fit, DeterminismExcludesPlansAndSumsThatDependOnTime) {
   FitInput input = good_input();
   input.deterministic = true;
   EXPECT_TRUE(check_fit(input).ok());
-  input.scheduler.flags = PENSTOCK_SCHEDULER_NEGOTIATES;
-  expect_refused(input, {"deterministic", "scheduler \"fusion\"", "what is ready first"});
   input.scheduler.flags = PENSTOCK_SCHEDULER_MEASURES;
   expect_refused(input, {"deterministic", "scheduler \"fusion\"", "measured times"});
   input.scheduler.flags = 0;

@@ -1,8 +1,29 @@
 #include "core/plugin/instances.hpp"
 
+#include <penstock/draft/collective.h>
+#include <penstock/draft/scheduler.h>
+
 namespace penstock {
 
 namespace {
+
+// What a plugin declares and nothing here acts on is refused, never taken silently.
+Status check_draft(uint32_t flags, uint32_t draft, std::string_view name, std::string_view header) {
+  if ((flags & draft) == 0) return {};
+  return unimplemented(
+      "its traits say {}, a draft that this version does not act on (penstock/draft/{}); leave out "
+      "the flag, or use a Penstock that knows it",
+      name, header);
+}
+
+// None at all is an old way to say nothing.
+Status check_works_on_cpu(uint64_t device_types) {
+  if (device_types == 0 || (device_types >> PENSTOCK_DEVICE_CPU & 1) != 0) return {};
+  return unimplemented(
+      "its traits name device types {:#x} without the CPU ({:#x}), where this version keeps states "
+      "and messages",
+      device_types, uint64_t{1} << PENSTOCK_DEVICE_CPU);
+}
 
 // A table must have what its traits promise: found here, not at step 1000.
 Status check_traits(const penstock_compressor*, const penstock_compressor_traits& traits) {
@@ -14,7 +35,9 @@ Status check_traits(const penstock_compressor*, const penstock_compressor_traits
 
 Status check_traits(const penstock_memory*, const penstock_memory_traits& traits) {
   if (traits.device_types == 0) return invalid_argument("its traits name no device types");
-  return {};
+  if (traits.flags != 0)
+    return unimplemented("its traits have flags {:#x}, expected 0: none is known", traits.flags);
+  return check_works_on_cpu(traits.device_types);
 }
 
 Status check_traits(const penstock_collective* table, const penstock_collective_traits& traits) {
@@ -33,15 +56,20 @@ Status check_traits(const penstock_collective* table, const penstock_collective_
       !PENSTOCK_HAS_MEMBER(table, penstock_collective, returned)) {
     return invalid_argument("its traits say MAY_REFUSE, but its table has no returned");
   }
-  return {};
+  if (traits.max_in_flight != 0)
+    return unimplemented(
+        "its traits limit a channel to {} messages in flight, expected 0: this version sends "
+        "without a limit; let submit queue what is too much",
+        traits.max_in_flight);
+  PENSTOCK_TRY(check_draft(traits.flags, PENSTOCK_COLLECTIVE_DEVICE_COUNTS, "DEVICE_COUNTS",
+                           "collective.h"));
+  return check_works_on_cpu(traits.device_types);
 }
 
 Status check_traits(const penstock_scheduler* table, const penstock_scheduler_traits& traits) {
   if (traits.routes == 0) return invalid_argument("its traits name no route");
-  if ((traits.flags & PENSTOCK_SCHEDULER_NEGOTIATES) != 0 &&
-      !PENSTOCK_HAS_MEMBER(table, penstock_scheduler, arrange)) {
-    return invalid_argument("its traits say NEGOTIATES, but its table has no arrange");
-  }
+  PENSTOCK_TRY(
+      check_draft(traits.flags, PENSTOCK_SCHEDULER_NEGOTIATES, "NEGOTIATES", "scheduler.h"));
   const bool measures =
       (traits.flags & PENSTOCK_SCHEDULER_MEASURES) != 0 || traits.observe_every > 0;
   if (measures && !PENSTOCK_HAS_MEMBER(table, penstock_scheduler, observe)) {

@@ -28,8 +28,8 @@ struct SkippedFile {
 };
 
 struct RegistryOptions {
-  std::vector<std::string>
-      directories;  // searched in order; absolute, or relative ones are refused
+  // Searched in order; a relative one is refused.
+  std::vector<std::string> directories;
   bool allow_insecure = false;
 };
 

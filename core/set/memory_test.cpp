@@ -4,8 +4,8 @@
 #include "core/set/testing.hpp"
 
 #include <nlohmann/json.hpp>
-#include <support/data.hpp>
 #include <support/half.hpp>
+#include <testing/data.hpp>
 
 #include <cmath>
 #include <mutex>

@@ -3,7 +3,7 @@
 
 #include "core/set/testing.hpp"
 
-#include <support/data.hpp>
+#include <testing/data.hpp>
 
 #include <cmath>
 #include <limits>

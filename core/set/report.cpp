@@ -18,8 +18,8 @@ std::string share(double part, double whole) {
   return fmt::format("{:.0f} %", whole > 0 ? 100 * part / whole : 0);
 }
 
-// What the plan in force is expected to take, phase by phase, by the model as it stands: what is not
-// measured counts as zero.
+// What the plan in force is expected to take, phase by phase, by the model as it stands: what is
+// not measured counts as zero.
 nlohmann::json forecast_of(const Plan& plan, planning::ModelEntries entries) {
   const planning::OwnedModel model(std::move(entries));
   nlohmann::json phases = nlohmann::json::array();
@@ -84,32 +84,33 @@ Result<std::string> Set::report() {
   totals.struct_size = sizeof totals;
   counters(totals);
   const StageTraffic planned = planned_traffic();
-  const nlohmann::json report{{"name", name},
-                              {"rank", rank},
-                              {"world", world},
-                              {"step", step.index},
-                              {"scheduler", works_->fitting().scheduler()->name()},
-                              {"explanation", works_->plan().explanation},
-                              {"forecast", forecast_of(works_->plan(), model_of(works_->fitting()))},
-                              {"state_bytes", works_->states().bytes()},
-                              {"replicated_hash", hash_text(works_->states().hash_replicated())},
-                              {"buckets", buckets},
-                              {"planned",
-                               {{"moved_bytes_per_step", planned.moved},
-                                {"dense_moved_bytes_per_step", dense_moved_per_step_},
-                                {"moves_more_from_ranks", planned.loses_from},
-                                {"sizes_are_open", planned.bytes.open}}},
-                              {"counters",
-                               {{"steps", totals.steps},
-                                {"gradient_bytes", totals.gradient_bytes},
-                                {"payload_bytes", totals.payload_bytes},
-                                {"moved_bytes", totals.moved_bytes},
-                                {"dense_moved_bytes", totals.dense_moved_bytes},
-                                {"messages", totals.messages},
-                                {"void_buckets", totals.void_buckets},
-                                {"nonfinite_steps", nonfinite_steps_},
-                                {"wait_us", totals.wait_us},
-                                {"allocations", totals.allocations}}}};
+  const nlohmann::json report{
+      {"name", name},
+      {"rank", rank},
+      {"world", world},
+      {"step", step.index},
+      {"scheduler", works_->fitting().scheduler()->name()},
+      {"explanation", works_->plan().explanation},
+      {"forecast", forecast_of(works_->plan(), model_of(works_->fitting()))},
+      {"state_bytes", works_->states().bytes()},
+      {"replicated_hash", hash_text(works_->states().hash_replicated())},
+      {"buckets", buckets},
+      {"planned",
+       {{"moved_bytes_per_step", planned.moved},
+        {"dense_moved_bytes_per_step", dense_moved_per_step_},
+        {"moves_more_from_ranks", planned.loses_from},
+        {"sizes_are_open", planned.bytes.open}}},
+      {"counters",
+       {{"steps", totals.steps},
+        {"gradient_bytes", totals.gradient_bytes},
+        {"payload_bytes", totals.payload_bytes},
+        {"moved_bytes", totals.moved_bytes},
+        {"dense_moved_bytes", totals.dense_moved_bytes},
+        {"messages", totals.messages},
+        {"void_buckets", totals.void_buckets},
+        {"nonfinite_steps", nonfinite_steps_},
+        {"wait_us", totals.wait_us},
+        {"allocations", totals.allocations}}}};
   return report.dump(2);
 }
 

@@ -2,7 +2,7 @@
 
 #include "core/set/testing.hpp"
 
-#include <support/data.hpp>
+#include <testing/data.hpp>
 
 namespace penstock {
 namespace {

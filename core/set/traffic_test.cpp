@@ -4,7 +4,7 @@
 #include "core/fit/traffic.hpp"
 #include "core/set/testing.hpp"
 
-#include <support/data.hpp>
+#include <testing/data.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -5,7 +5,7 @@
 
 #include "core/set/testing.hpp"
 
-#include <support/data.hpp>
+#include <testing/data.hpp>
 
 #include <functional>
 #include <vector>

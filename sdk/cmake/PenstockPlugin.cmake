@@ -2,11 +2,14 @@
 #
 # Builds KIND-NAME.so: a module that exports one symbol, hides all others and is linked so that every undefined symbol
 # is found at link time. KIND is compressor, memory, collective or scheduler. With TESTS and GoogleTest found, also
-# NAME_KIND_test, which gets the path of the built plugin in the macro PENSTOCK_PLUGIN_FILE. The file is put into
-# PENSTOCK_PLUGIN_DIRECTORY, by default the folder `plugins` of the build tree.
+# NAME_KIND_test, which has the kit for tests (penstock::testing) and the path of the built plugin in the macro
+# PENSTOCK_PLUGIN_FILE. The file is put into PENSTOCK_PLUGIN_DIRECTORY, by default the folder `plugins` of the build tree.
 #
 # The same file serves this repository and projects that found the installed SDK (find_package(PenstockSDK)).
+# SOURCES may hold .cu files, compiled without fused multiply-add; penstock_enable_cuda() comes before, and LIBRARIES may name
+# penstock::kernels_cuda where the SDK was built with CUDA.
 include_guard(GLOBAL)
+include(${CMAKE_CURRENT_LIST_DIR}/PenstockCuda.cmake)
 
 function(penstock_add_plugin kind name)
   cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;LIBRARIES" ${ARGN})
@@ -27,7 +30,8 @@ function(penstock_add_plugin kind name)
     set(directory ${PROJECT_BINARY_DIR}/plugins)
   endif()
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${directory})
-  target_compile_options(${target} PRIVATE -ffp-contract=off)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
+  penstock_cuda_target(${target})
   set(strict_link "-Wl,-z,defs")
   if(PENSTOCK_SANITIZE)
     set(strict_link "") # the sanitizer's runtime is found in the program that loads the plugin
@@ -46,7 +50,7 @@ function(penstock_add_plugin kind name)
       penstock_test(${test} SOURCES ${ARG_TESTS} LIBRARIES penstock::sdk penstock_test_support ${ARG_LIBRARIES})
     else()
       add_executable(${test} ${ARG_TESTS})
-      target_link_libraries(${test} PRIVATE penstock::sdk ${ARG_LIBRARIES} GTest::gtest_main ${CMAKE_DL_LIBS})
+      target_link_libraries(${test} PRIVATE penstock::testing ${ARG_LIBRARIES} GTest::gtest_main)
       add_test(NAME ${test} COMMAND ${test})
     endif()
     if(TARGET ${test})

@@ -1,11 +1,11 @@
 # Installs the SDK alone: cmake --install BUILD --component sdk --prefix PREFIX
 #
-# What lands there is all that an outside project needs: the ABI's headers, the C++ layer, the kernels and the planning
-# model with their libraries, the bases of method families, penstock_add_plugin() and the package that
+# What lands there is all that an outside project needs: the ABI's headers, the C++ layer, the kernels, the planning model
+# and the kit for tests with their libraries, the bases of method families, penstock_add_plugin() and the package that
 # find_package(PenstockSDK) reads.
 include(CMakePackageConfigHelpers)
 
-# They are included as <kernels/...>, <methods/...> and <planning/...>. Their root is a folder of its own: were it
+# They are included as <kernels/...>, <methods/...>, <planning/...> and <testing/...>. Their root is a folder of its own: were it
 # include/penstock, our memory.h would hide the system's <memory.h> from everyone who uses the SDK.
 set(sdk_extra_root ${CMAKE_INSTALL_INCLUDEDIR}/penstock/sdk)
 set(sdk_package ${CMAKE_INSTALL_LIBDIR}/cmake/PenstockSDK)
@@ -13,20 +13,26 @@ set(sdk_package ${CMAKE_INSTALL_LIBDIR}/cmake/PenstockSDK)
 set_target_properties(penstock_abi PROPERTIES EXPORT_NAME abi)
 set_target_properties(penstock_sdk PROPERTIES EXPORT_NAME sdk)
 set_target_properties(penstock_kernels PROPERTIES EXPORT_NAME kernels)
-set(sdk_targets penstock_abi penstock_sdk penstock_kernels)
-if(TARGET penstock_planning)
-  set_target_properties(penstock_planning PROPERTIES EXPORT_NAME planning)
-  list(APPEND sdk_targets penstock_planning)
+set_target_properties(penstock_planning PROPERTIES EXPORT_NAME planning)
+set_target_properties(penstock_testing PROPERTIES EXPORT_NAME testing)
+set(sdk_targets penstock_abi penstock_sdk penstock_kernels penstock_planning penstock_testing)
+if(TARGET penstock_kernels_cuda)
+  set_target_properties(penstock_kernels_cuda PROPERTIES EXPORT_NAME kernels_cuda)
+  list(APPEND sdk_targets penstock_kernels_cuda)
 endif()
 
 install(TARGETS ${sdk_targets} EXPORT PenstockSDKTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/penstock/sdk COMPONENT sdk)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/include/penstock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-# Without what is behind them: code paths and test helpers are nobody's interface.
-foreach(part IN ITEMS kernels methods planning)
+# Without what is behind them: code paths are nobody's interface.
+set(sdk_hidden PATTERN "cpu" EXCLUDE PATTERN "element" EXCLUDE)
+if(NOT TARGET penstock_kernels_cuda)
+  list(APPEND sdk_hidden PATTERN "cuda" EXCLUDE)
+endif()
+foreach(part IN ITEMS kernels methods planning testing)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/${part} DESTINATION ${sdk_extra_root} COMPONENT sdk
-    FILES_MATCHING PATTERN "*.hpp" PATTERN "cpu" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "element" EXCLUDE)
+    FILES_MATCHING PATTERN "*.hpp" ${sdk_hidden})
 endforeach()
 
 configure_package_config_file(
@@ -38,7 +44,8 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/PenstockSDKConfigVe
 install(EXPORT PenstockSDKTargets NAMESPACE penstock:: DESTINATION ${sdk_package} COMPONENT sdk)
 install(FILES
   ${CMAKE_CURRENT_BINARY_DIR}/PenstockSDKConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/PenstockSDKConfigVersion.cmake
-  ${CMAKE_CURRENT_LIST_DIR}/PenstockPlugin.cmake ${CMAKE_CURRENT_LIST_DIR}/plugin.map
+  ${CMAKE_CURRENT_LIST_DIR}/PenstockPlugin.cmake ${CMAKE_CURRENT_LIST_DIR}/PenstockCuda.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/plugin.map
   DESTINATION ${sdk_package} COMPONENT sdk)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/template DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock COMPONENT sdk
   OPTIONAL PATTERN "build" EXCLUDE)

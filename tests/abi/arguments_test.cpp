@@ -4,7 +4,7 @@
 #include <penstock/memory.hpp>
 #include <penstock/scheduler.hpp>
 
-#include <support/plugin.hpp>
+#include <testing/gtest.hpp>
 
 namespace penstock::test {
 namespace {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/ci"))
 
-from abi_headers import embedded_structs, public_headers, read_headers  # noqa: E402
+from abi_headers import embedded_structs, include_name, public_headers, read_headers  # noqa: E402
 
 
 def main() -> int:
@@ -18,14 +18,15 @@ def main() -> int:
     fixed = embedded_structs(headers)
     growing = {struct.name for header in headers for struct in header.structs if struct.grows} - fixed
     target = Path(sys.argv[1]) / "penstock"
-    target.mkdir(parents=True, exist_ok=True)
     grown = set()
     for path in public_headers():
         text = path.read_text()
         for name in growing:
             text, n = re.subn(rf"^\}} {name};", f"  uint64_t future;\n}} {name};", text, flags=re.MULTILINE)
             grown |= {name} if n else set()
-        (target / path.name).write_text(text)
+        copy = target / include_name(path)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text)
     if missing := growing - grown:
         print(f"grow_headers: found no end of {', '.join(sorted(missing))}", file=sys.stderr)
         return 1

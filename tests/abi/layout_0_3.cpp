@@ -16,6 +16,8 @@
 #include <penstock/scheduler.h>
 #include <penstock/workers.h>
 #include <penstock/runtime.h>
+#include <penstock/draft/collective.h>
+#include <penstock/draft/scheduler.h>
 
 #include <type_traits>
 
@@ -150,7 +152,6 @@ LOCK_VALUE(PENSTOCK_COLLECTIVE_ORDERED, 4);
 LOCK_VALUE(PENSTOCK_COLLECTIVE_SAME_BITS, 8);
 LOCK_VALUE(PENSTOCK_COLLECTIVE_RANK_ORDER, 16);
 LOCK_VALUE(PENSTOCK_COLLECTIVE_MAY_REFUSE, 32);
-LOCK_VALUE(PENSTOCK_COLLECTIVE_DEVICE_COUNTS, 64);
 LOCK_VALUE(PENSTOCK_COLLECTIVE_PROCESS_GLOBAL, 128);
 LOCK_VALUE(PENSTOCK_MESSAGE_EXACT_COUNTS, 1);
 LOCK_VALUE(PENSTOCK_PENDING, 0);
@@ -777,7 +778,6 @@ LOCK_VALUE(PENSTOCK_KEEP_PLAN, 0);
 LOCK_VALUE(PENSTOCK_MAKE_NEW_PLAN, 1);
 LOCK_VALUE(PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD, 1);
 LOCK_VALUE(PENSTOCK_SCHEDULER_MEASURES, 2);
-LOCK_VALUE(PENSTOCK_SCHEDULER_NEGOTIATES, 4);
 LOCK_VALUE(PENSTOCK_SCHEDULER_CHOOSES, 8);
 
 LOCK_GROWING(penstock_candidate, 80);
@@ -1229,6 +1229,12 @@ LOCK_TYPE(penstock_operation_result, lock_penstock_operation_result);
 
 typedef void lock_penstock_operation_release(penstock_operation* operation);
 LOCK_TYPE(penstock_operation_release, lock_penstock_operation_release);
+
+/* ---- draft/collective.h ---- */
+LOCK_VALUE(PENSTOCK_COLLECTIVE_DEVICE_COUNTS, 64);
+
+/* ---- draft/scheduler.h ---- */
+LOCK_VALUE(PENSTOCK_SCHEDULER_NEGOTIATES, 4);
 
 /* ---- macros, and the one symbol of a plugin ---- */
 LOCK_VALUE(PENSTOCK_DTYPE_BIT(PENSTOCK_BOOL), 8192);

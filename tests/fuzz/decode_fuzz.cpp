@@ -10,7 +10,8 @@
 #include <sstream>
 #include <support/every_compressor.hpp>
 #include <support/half.hpp>
-#include <support/rig.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 namespace penstock::test {
 namespace {

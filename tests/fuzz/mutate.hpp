@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
-#include <support/data.hpp>
+#include <testing/data.hpp>
 
 namespace penstock::test {
 

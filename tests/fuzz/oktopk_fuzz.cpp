@@ -11,7 +11,8 @@
 #include <deque>
 #include <fuzz/mutate.hpp>
 #include <set>
-#include <support/rig.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 #include "../../plugins/collectives/oktopk/stages.hpp"
 

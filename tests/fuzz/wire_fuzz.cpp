@@ -48,7 +48,8 @@ struct Gathered {
     bucket.label = "bucket 0";
     uint64_t of_sections = 0;
     for (const auto& sections : item_sections()) {
-      gradients.emplace_back(DeclaredGradient("gradient" + std::to_string(gradients.size()), 0, {}));
+      gradients.emplace_back(
+          DeclaredGradient("gradient" + std::to_string(gradients.size()), 0, {}));
       ItemRun& item = bucket.items.emplace_back();
       item.gradient = &gradients.back();
       RoundNeed& need = item.rounds.emplace_back();

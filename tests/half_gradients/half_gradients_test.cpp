@@ -6,9 +6,9 @@
 #include "core/set/testing.hpp"
 
 #include <nlohmann/json.hpp>
-#include <support/data.hpp>
 #include <support/every_compressor.hpp>
 #include <support/half.hpp>
+#include <testing/data.hpp>
 
 #include <cmath>
 

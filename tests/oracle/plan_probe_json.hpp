@@ -10,7 +10,7 @@
 #include <planning/model.hpp>
 #include <planning/plan.hpp>
 #include <string>
-#include <support/plugin.hpp>
+#include <testing/instances.hpp>
 
 namespace penstock::test {
 

@@ -85,6 +85,11 @@ static penstock_status* compensate(void* instance, const penstock_exec* exec,
   return NULL;
 }
 
+static penstock_status* refused(void) {
+  const penstock_str text = TEXT("keep-c: other pairs than were sent");
+  return host->status_new(host->context, PENSTOCK_INVALID_PAYLOAD, text);
+}
+
 static penstock_status* give_back(void* instance, const penstock_exec* exec,
                                   const penstock_step* step, const penstock_item* const* items,
                                   uint64_t n_items, const penstock_payload* const* payloads) {
@@ -101,9 +106,11 @@ static penstock_status* give_back(void* instance, const penstock_exec* exec,
     } else if (payload->kind == PENSTOCK_PAYLOAD_SPARSE) {
       const uint32_t* indices = payload->sections[0]->data;
       const float* values = payload->sections[1]->data;
-      for (e = 0; e < payload->sections[0]->count; ++e) {
-        if (indices[e] < items[i]->numel) work[indices[e]] += values[e];
-      }
+      const uint64_t count = payload->sections[0]->count;
+      if (payload->sections[1]->count != count) return refused();
+      for (e = 0; e < count; ++e)
+        if (indices[e] >= items[i]->numel) return refused();
+      for (e = 0; e < count; ++e) work[indices[e]] += values[e];
     }
   }
   return NULL;

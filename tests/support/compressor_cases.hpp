@@ -3,8 +3,9 @@
 #pragma once
 
 #include <functional>
-#include <support/data.hpp>
-#include <support/rig.hpp>
+#include <testing/data.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 namespace penstock::test {
 

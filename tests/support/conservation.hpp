@@ -2,8 +2,9 @@
 // of every kind.
 #pragma once
 
-#include <support/data.hpp>
-#include <support/rig.hpp>
+#include <testing/data.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 namespace penstock::test {
 

@@ -1,8 +1,8 @@
 // See contraction.hpp.
 #include <cmath>
 #include <support/contraction.hpp>
-#include <support/data.hpp>
 #include <support/sparse_oracle.hpp>
+#include <testing/data.hpp>
 
 namespace penstock::test {
 namespace {

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <functional>
-#include <support/rig.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 namespace penstock::test {
 

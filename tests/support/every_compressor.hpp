@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <support/plugin.hpp>
+#include <testing/gtest.hpp>
 #include <vector>
 
 namespace penstock::test {

@@ -2,8 +2,9 @@
 // only.
 #pragma once
 
-#include <support/data.hpp>
-#include <support/rig.hpp>
+#include <testing/data.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 #include <cmath>
 #include <cstdint>

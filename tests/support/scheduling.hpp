@@ -10,26 +10,21 @@
 #include <planning/model.hpp>
 #include <planning/plan.hpp>
 #include <string>
-#include <support/plugin.hpp>
+#include <testing/gtest.hpp>
 #include <utility>
 #include <vector>
 
 namespace penstock::test {
 
-using SchedulerInstance = Instance<penstock_scheduler>;
-
 inline SchedulerInstance make_scheduler(const char* file, const OptionSettings& settings = {}) {
   static std::map<std::string, LoadedPlugin> loaded;
   auto [place, is_new] = loaded.try_emplace(file);
   if (is_new) place->second = load_plugin(file);
-  return SchedulerInstance(place->second.scheduler(), *place->second.module, settings);
+  return SchedulerInstance(place->second, settings);
 }
 
-// The plan, or a failed expectation and what was recorded until then.
 inline planning::Plan plan_of(const SchedulerInstance& scheduler, const penstock_model& model) {
-  planning::PlanRecorder recorder;
-  EXPECT_TRUE(succeeds(scheduler.table().plan(scheduler.self(), &model, recorder.sink())));
-  return recorder.plan();
+  return scheduler.plan(model);
 }
 inline planning::Plan plan_of(const SchedulerInstance& scheduler,
                               const planning::OwnedModel& model) {
@@ -37,10 +32,7 @@ inline planning::Plan plan_of(const SchedulerInstance& scheduler,
 }
 
 inline penstock_scheduler_traits traits_of(const SchedulerInstance& scheduler) {
-  penstock_scheduler_traits traits{};
-  traits.struct_size = sizeof traits;
-  EXPECT_TRUE(succeeds(scheduler.table().describe(scheduler.self(), &traits)));
-  return traits;
+  return scheduler.describe();
 }
 
 // The gradients of the buckets of a phase, in order.

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <penstock/views.hpp>
 #include <support/coded.hpp>
-#include <support/data.hpp>
 #include <support/half.hpp>
 #include <support/sparse_oracle.hpp>
+#include <testing/data.hpp>
 
 namespace penstock::test {
 

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <support/rig.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 #include <vector>
 
 namespace penstock::test {

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <support/data.hpp>
-#include <support/rig.hpp>
 #include <support/sparse_oracle.hpp>
+#include <testing/data.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 namespace penstock::test {
 

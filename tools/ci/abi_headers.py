@@ -53,8 +53,13 @@ class Header:
 
 
 def public_headers() -> list[Path]:
-    """All of them, those of the SDK first, in alphabetical order."""
-    return [*sorted(SDK_HEADERS.glob("*.h")), RUNTIME_HEADER]
+    """All of them, those of the SDK first, in alphabetical order; drafts last, whose numbers stay taken."""
+    return [*sorted(SDK_HEADERS.glob("*.h")), RUNTIME_HEADER, *sorted(SDK_HEADERS.glob("draft/*.h"))]
+
+
+def include_name(path: Path) -> str:
+    """As in #include <penstock/NAME>."""
+    return str(path).rsplit("/penstock/", 1)[1]
 
 
 def read_headers() -> list[Header]:

@@ -6,6 +6,7 @@
     sdk       -> include < kernels < methods; planning beside them, on include alone
     plugins   -> sdk and their own folder
     tools     -> core, sdk
+    sdk/testing <- tests and tools only
     tests     -> anything; nothing includes tests but tests
     some third-party headers may be included in one room only
 
@@ -34,7 +35,13 @@ CORE_ROOMS = (
 )
 
 # What each room of the SDK may include of the others, besides itself and sdk/include.
-SDK_ROOMS = {"kernels": (), "methods": ("kernels",), "planning": (), "template": ("kernels", "methods")}
+SDK_ROOMS = {
+    "kernels": (),
+    "methods": ("kernels",),
+    "planning": (),
+    "testing": ("kernels", "planning"),
+    "template": ("kernels", "methods"),
+}
 
 # Directories that the build hands to the compiler as include paths.
 INCLUDE_PATHS = ("", "sdk", "sdk/include", "core/include", "frontends/libtorch/include", "tests")
@@ -82,6 +89,8 @@ def allowed(source: str, target: str) -> str:
     if there == "sdk/include":
         return ""
     top = here.split("/")[0]
+    if there == "sdk/testing":
+        return "" if top == "tools" else "only tests and tools use the kit for tests"
     if top == "sdk":
         if not there.startswith("sdk/"):
             return "the SDK includes nothing outside itself"

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from abi_headers import REPOSITORY, SDK_HEADERS, Header, HeaderError, Struct, embedded_structs, read_headers
+from abi_headers import REPOSITORY, SDK_HEADERS, Header, HeaderError, Struct, embedded_structs, include_name, read_headers
 
 # They move by themselves.
 UNLOCKED_CONSTANTS = {"PENSTOCK_ABI_MINOR"}
@@ -91,7 +91,7 @@ def measure(headers: list[Header]) -> dict[str, int]:
 
 
 def include_lines(headers: list[Header]) -> str:
-    return "".join(f"#include <penstock/{header.path.name}>\n" for header in headers)
+    return "".join(f"#include <penstock/{include_name(header.path)}>\n" for header in headers)
 
 
 def typedef(declaration: str, name: str, alias: str) -> str:
@@ -118,7 +118,7 @@ def make_lock(headers: list[Header], cxx: bool) -> str:
     text += COMMON_MACROS.replace("{minor}", str(minor))
     lines = ["", "LOCK_THAT(PENSTOCK_ABI_MINOR >= %d, \"the minor version never goes back\");" % minor]
     for header in headers:
-        lines += ["", f"/* ---- {header.path.name} ---- */"]
+        lines += ["", f"/* ---- {include_name(header.path)} ---- */"]
         lines += [f"LOCK_VALUE({name}, {numbers[name]});" for name in header.constants if name not in UNLOCKED_CONSTANTS]
         for callback in header.callbacks:
             alias = f"lock_{callback.name}"

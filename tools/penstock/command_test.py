@@ -291,11 +291,15 @@ def test_a_new_plugin_builds_outside_the_tree_and_passes(kind, sdk, tmp_path):
     assert made.returncode == 0, made.stderr
     folder = tmp_path / "my-own"
     texts = {file.name: file.read_text() for file in folder.iterdir()}
-    assert set(texts) == {"my-own.cpp", "CMakeLists.txt", "README.md", "my-own.toml"}
+    assert set(texts) == {"my-own.cpp", "my-own_test.cpp", "CMakeLists.txt", "README.md", "my-own.toml"}
     assert not any("@" in text for text in texts.values())
     subprocess.run(["cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={sdk}"], check=True,
                    capture_output=True)
     subprocess.run(["cmake", "--build", folder / "build"], check=True, capture_output=True)
+    tested = subprocess.run(["ctest", "--test-dir", folder / "build", "--no-tests=error", "--output-on-failure"],
+                            capture_output=True, text=True, check=False)
+    assert tested.returncode == 0, tested.stdout
+    assert f"my-own_{kind}_test" in tested.stdout
     checked = penstock("check", folder / f"build/plugins/{kind}-my-own.so")
     assert checked.returncode == 0, checked.stdout
     config = penstock("config", "check", folder / "my-own.toml")

@@ -1,6 +1,6 @@
 // penstock doctor: what this machine has for a run, what is wrong, and how to mend it.
 #include "core/plugin/instances.hpp"
-#include "tools/penstock/checks.hpp"
+#include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/run/environment.hpp"
 

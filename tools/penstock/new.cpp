@@ -53,6 +53,7 @@ std::string fill(std::string_view text, const NewOptions& options) {
 // What becomes of which template.
 std::vector<std::pair<std::string, std::string>> files(const NewOptions& options) {
   return {{options.kind + ".cpp.in", options.name + ".cpp"},
+          {options.kind + "_test.cpp.in", options.name + "_test.cpp"},
           {options.kind + ".md.in", "README.md"},
           {options.kind + ".toml.in", options.name + ".toml"},
           {"CMakeLists.txt.in", "CMakeLists.txt"}};
@@ -110,7 +111,7 @@ int run(const NewOptions& options) {
   print(
       fmt::format("made {0}/\n\nnext:\n"
                   "  cmake -S {0} -B {0}/build -DCMAKE_PREFIX_PATH=WHERE_THE_SDK_IS && cmake "
-                  "--build {0}/build\n"
+                  "--build {0}/build && ctest --test-dir {0}/build\n"
                   "  penstock check {0}/build/plugins/{1}-{2}.so\n"
                   "  penstock config check {0}/{2}.toml\n\n"
                   "The SDK is installed from Penstock's tree by\n"
@@ -125,7 +126,8 @@ void add_new(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<NewOptions>();
   CLI::App* new_app = app.add_subcommand("new", "Start a plugin of your own, outside the tree");
   new_app->footer(
-      "Makes the folder DIR/NAME with source, build file, README and a configuration. What it\n"
+      "Makes the folder DIR/NAME with source, test, build file, README and a configuration. What "
+      "it\n"
       "makes builds and works as it is. Example: penstock new compressor mine");
   new_app->add_option("KIND", options->kind, "compressor, memory, collective or scheduler")
       ->required();

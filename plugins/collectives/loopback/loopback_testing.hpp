@@ -1,7 +1,7 @@
 // For tests: ranks on the loopback transport, each on a thread of its own, without the core.
 #pragma once
 
-#include <support/plugin.hpp>
+#include <testing/gtest.hpp>
 
 #include <penstock/collective.h>
 

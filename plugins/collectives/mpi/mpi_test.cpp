@@ -1,5 +1,5 @@
 // What the mpi plugin says of itself; messages are tested under mpirun (mpi_collective_mpirun.cpp).
-#include <support/plugin.hpp>
+#include <testing/gtest.hpp>
 
 namespace penstock::test {
 namespace {

@@ -1,7 +1,7 @@
 // For the tests under mpirun: this process as a rank of the mpi transport, loaded as a plugin.
 #pragma once
 
-#include <support/plugin.hpp>
+#include <testing/gtest.hpp>
 
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,7 @@
 // Signum's average against its recurrence in plain loops, with votes and with whole gradients.
-#include <support/data.hpp>
-#include <support/rig.hpp>
+#include <testing/data.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 #include <cmath>
 

@@ -1,8 +1,8 @@
 // A memory that keeps nothing: what top-k does not send is gone.
 #include <gtest/gtest.h>
 
-#include <support/plugin.hpp>
-#include <support/rig.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
 
 namespace penstock::test {
 namespace {

@@ -65,7 +65,7 @@ enum {
   PENSTOCK_COLLECTIVE_SAME_BITS = 1u << 3, /* reductions have equal bits on all ranks */
   PENSTOCK_COLLECTIVE_RANK_ORDER = 1u << 4, /* reductions add in ascending rank order, whatever size or timing */
   PENSTOCK_COLLECTIVE_MAY_REFUSE = 1u << 5, /* returned may give entries back */
-  PENSTOCK_COLLECTIVE_DEVICE_COUNTS = 1u << 6,
+  /* 1u << 6 is a draft: draft/collective.h */
   PENSTOCK_COLLECTIVE_PROCESS_GLOBAL = 1u << 7 /* at most one instance per process (MPI) */
 };
 
@@ -76,7 +76,7 @@ typedef struct penstock_collective_traits {
   uint64_t device_types; /* bit per device type */
   uint64_t abort_bound_us; /* abort makes every ticket finish within this time */
   uint32_t flags;
-  uint32_t max_in_flight; /* messages per channel; 0: no limit */
+  uint32_t max_in_flight; /* 0: no limit on the messages of a channel; no other value is taken yet */
 } penstock_collective_traits;
 
 /* What moving a message costs on one level, as a pure formula. */

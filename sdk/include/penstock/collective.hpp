@@ -1,25 +1,28 @@
 // Writing a collective in C++: a class with a Channel and a Ticket of its own.
 //
+//   namespace sdk = penstock::sdk;
 //   class Transport {
 //    public:
-//     struct Channel {...};  struct Ticket {...};
-//     static inline const sdk::OptionList options{...};
+//     struct Channel {};
+//     struct Ticket {};
+//     static inline const sdk::OptionList options{};
 //     explicit Transport(const sdk::Options& values);
 //     void describe(penstock_collective_traits& traits) const;
 //     void volume(uint32_t pattern, uint32_t hosts, uint32_t ranks_per_host, uint64_t bytes,
-//     penstock_volume& within,
-//                 penstock_volume& between) const;
+//                 penstock_volume& within, penstock_volume& between) const;
 //     std::unique_ptr<Channel> open(const sdk::OpenCall& call);
-//     Ticket* submit(Channel& channel, const penstock_message& message);   // pooled by the plugin;
-//     never null bool progress(Ticket& ticket);                                       // true when
-//     done void release(Ticket* ticket); void abort(Channel& channel); void
-//     close(std::unique_ptr<Channel> channel);
-//     // transports:  void join(uint64_t timeout_us, penstock_world& world);  void leave(bool
-//     aborted);
-//     // composites:  void plan(Channel&, const penstock_message& message, sdk::CollectiveNeed&
-//     need);
-//     //              void returned(Ticket& ticket, penstock_payload* const* payloads, uint64_t
-//     n_items);
+//     // the ticket is pooled by the plugin and never null
+//     Ticket* submit(Channel& channel, const penstock_message& message);
+//     bool progress(Ticket& ticket);  // true when done
+//     void release(Ticket* ticket);
+//     void abort(Channel& channel);
+//     void close(std::unique_ptr<Channel> channel);
+//     // transports
+//     void join(uint64_t timeout_us, penstock_world& world);
+//     void leave(bool aborted);
+//     // composites
+//     void plan(Channel& channel, const penstock_message& message, sdk::CollectiveNeed& need);
+//     void returned(Ticket& ticket, penstock_payload* const* payloads, uint64_t n_items);
 //   };
 //   PENSTOCK_COLLECTIVE(Transport, "collective/mpi", "0.1.0", "one sentence", "");
 #pragma once

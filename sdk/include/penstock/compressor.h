@@ -36,7 +36,7 @@ typedef struct penstock_section_bound {
   uint64_t capacity; /* most elements encode may write; the exact count for COMBINE_SUM or with EXACT */
   uint32_t role;
   uint32_t dtype;
-  uint32_t split;
+  uint32_t split; /* PENSTOCK_SPLIT_* of item.h; any value is taken, none is read */
   uint32_t flags;
 } penstock_section_bound;
 

@@ -1,23 +1,24 @@
 // Writing a compressor in C++: a plain class; which members it has decides what the table offers.
 //
+//   namespace sdk = penstock::sdk;
 //   class Method {
 //    public:
-//     static inline const sdk::OptionList options{...};
+//     static inline const sdk::OptionList options{};
 //     explicit Method(const sdk::Options& values);
 //     void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need);
 //     // one item at a time ...
 //     void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload);
-//     void decode_add(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader&
-//     payload);
+//     void decode_add(const sdk::Call& call, const sdk::Item& item,
+//                     const sdk::PayloadReader& payload);
 //     // ... or all items of a bucket in one call
 //     void encode(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters& payloads);
-//     void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders&
-//     payloads);
+//     void decode(const sdk::Call& call, const sdk::Items& items,
+//                 const sdk::PayloadReaders& payloads);
 //     // optional
 //     void describe(penstock_compressor_traits& traits) const;
 //     // with traits.folds: compensate and encode in one sweep, see fold.h
-//     void encode_folded(const sdk::Call& call, const sdk::Items& items, sdk::PayloadWriters&
-//     payloads, const penstock_fold* const* folds);
+//     void encode_folded(const sdk::Call& call, const sdk::Items& items,
+//                        sdk::PayloadWriters& payloads, const penstock_fold* const* folds);
 //   };
 //   PENSTOCK_COMPRESSOR(Method, "compressor/method", "0.1.0", "one sentence", "paper");
 //

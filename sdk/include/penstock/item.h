@@ -79,7 +79,7 @@ enum {
   PENSTOCK_ROLE_OTHER = 6
 };
 
-/* How a section is divided when ranges of the item go to different owners (route `shard`). */
+/* How a section is divided when ranges of the item go to different owners. A note for later: no host reads it. */
 enum {
   PENSTOCK_SPLIT_NEVER = 0,
   PENSTOCK_SPLIT_BY_ELEMENT = 1, /* entry i belongs to element i */
@@ -90,7 +90,7 @@ enum {
 enum {
   PENSTOCK_PAYLOAD_ABSENT = 1, /* nothing: legal for every method; counts as zeros, or as no vote */
   PENSTOCK_PAYLOAD_DENSE = 2,  /* one section, entry i stands for element i */
-  PENSTOCK_PAYLOAD_SPARSE = 3, /* an INDICES section (uint32) and a VALUES section of equal count */
+  PENSTOCK_PAYLOAD_SPARSE = 3, /* an INDICES section (uint32), a VALUES section of equal count, then what values need */
   PENSTOCK_PAYLOAD_CODED = 4   /* only the compressor can read it */
 };
 
@@ -98,7 +98,7 @@ enum {
 typedef struct penstock_section {
   uint64_t struct_size;
   void* data;
-  uint64_t* device_count; /* non-null: the count lives there, written in stream order, and `count` is ignored */
+  uint64_t* device_count; /* null; a draft, see draft/collective.h: where the count lies, written in stream order */
   uint64_t count;         /* encode sets it; at most capacity; for a summed round exactly capacity */
   uint64_t capacity;      /* elements */
   uint32_t role;

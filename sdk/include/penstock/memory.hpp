@@ -1,19 +1,23 @@
 // Writing a memory in C++: a plain class; the members it has decide which slots of the table are
 // filled.
 //
+//   namespace sdk = penstock::sdk;
 //   class Residual {
 //    public:
-//     static inline const sdk::OptionList options{...};
+//     static inline const sdk::OptionList options{};
 //     explicit Residual(const sdk::Options& values);
-//     void plan(const sdk::Item& item, const penstock_compressor_need& compressor, sdk::MemoryNeed&
-//     need); void compensate(const sdk::Call& call, const sdk::Item& item, std::span<const float>
-//     summed);
+//     void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
+//               sdk::MemoryNeed& need);
+//     void compensate(const sdk::Call& call, const sdk::Item& item,
+//                     std::span<const float> summed);
 //     // optional, one item at a time:
+//     void describe(penstock_memory_traits& traits) const;
 //     void measure(const sdk::Call& call, const sdk::Item& item, std::span<float> scalars);
 //     void record(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& taken);
-//     void give_back(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader&
-//     payload); void finish(const sdk::Call& call, const sdk::Item& item); void drain(const
-//     sdk::Call& call, const sdk::Item& item);
+//     void give_back(const sdk::Call& call, const sdk::Item& item,
+//                    const sdk::PayloadReader& payload);
+//     void finish(const sdk::Call& call, const sdk::Item& item);
+//     void drain(const sdk::Call& call, const sdk::Item& item);
 //   };
 //   PENSTOCK_MEMORY(Residual, "memory/residual", "0.1.0", "one sentence", "paper");
 //

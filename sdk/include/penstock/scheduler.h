@@ -160,7 +160,7 @@ enum { PENSTOCK_KEEP_PLAN = 0, PENSTOCK_MAKE_NEW_PLAN = 1 };
 enum {
   PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD = 1u << 0, /* needs a frontend that can wait in the next forward */
   PENSTOCK_SCHEDULER_MEASURES = 1u << 1, /* plans again from measured times: refused under deterministic = true */
-  PENSTOCK_SCHEDULER_NEGOTIATES = 1u << 2, /* arrange decides at run time: refused under deterministic = true */
+  /* 1u << 2 is a draft: draft/scheduler.h */
   PENSTOCK_SCHEDULER_CHOOSES = 1u << 3     /* picks among candidates */
 };
 
@@ -184,7 +184,8 @@ typedef struct penstock_scheduler {
    * bucket per phase, and in at least one phase. */
   penstock_status* (*plan)(void* instance, const penstock_model* model, const penstock_plan_sink* sink);
 
-  /* [control] Optional, NEGOTIATES: every rank, with the same list of gradients that are ready everywhere. */
+  /* [control] A draft, never called; see draft/scheduler.h. Every rank, with the same list of gradients that are ready
+   * everywhere. */
   penstock_status* (*arrange)(void* instance, const penstock_model* model, const uint64_t* ready, uint64_t n_ready,
                               const penstock_plan_sink* sink);
 

@@ -1,8 +1,9 @@
 // Writing a scheduler in C++: a class whose plan() is a pure function of options and model.
 //
+//   namespace sdk = penstock::sdk;
 //   class Planner {
 //    public:
-//     static inline const sdk::OptionList options{...};
+//     static inline const sdk::OptionList options{};
 //     explicit Planner(const sdk::Options& values);
 //     void describe(penstock_scheduler_traits& traits) const;
 //     void plan(const penstock_model& model, sdk::PlanSink& sink);

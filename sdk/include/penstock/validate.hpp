@@ -178,8 +178,6 @@ inline std::optional<Fault> fault_in_section(const penstock_section_bound& secti
                  text(up_to(kMostGathered), " in a gathered round, whose counts have 32 bits"));
   if (section.role < PENSTOCK_ROLE_VALUES || section.role > PENSTOCK_ROLE_OTHER)
     return fault(place.at("role"), section.role, "values (1) to other (6)");
-  if (section.split > PENSTOCK_SPLIT_COPY)
-    return fault(place.at("split"), section.split, "never (0) to copy (3)");
   return fault_in_flags(section.flags, PENSTOCK_SECTION_EXACT, place.at("flags"));
 }
 
@@ -323,8 +321,9 @@ inline std::optional<Fault> fault_in(const penstock_collective_need& need) {
   return fault_in_scratch(need.scratch_bytes);
 }
 
-// ---- Schedulers: what one bucket says by itself; the core holds the whole plan against the model
-// ----
+// ---- Schedulers ----
+
+// What one bucket says by itself; the core holds the whole plan against the model.
 
 inline std::optional<Fault> fault_in(const penstock_bucket& bucket) {
   using namespace validate_detail;

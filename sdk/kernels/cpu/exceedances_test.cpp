@@ -4,7 +4,7 @@
 #include <cmath>
 #include <kernels/exceedances.hpp>
 #include <kernels/tail_quantile.hpp>
-#include <support/data.hpp>
+#include <testing/data.hpp>
 
 namespace penstock::kernels {
 namespace {

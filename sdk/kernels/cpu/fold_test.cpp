@@ -7,7 +7,7 @@
 #include <kernels/select.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/statistics.hpp>
-#include <support/data.hpp>
+#include <testing/data.hpp>
 #include <vector>
 
 namespace penstock::kernels {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <kernels/narrow_values.hpp>
 #include <limits>
-#include <support/data.hpp>
 #include <support/half.hpp>
+#include <testing/data.hpp>
 #include <vector>
 
 namespace penstock::kernels {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <kernels/select.hpp>
 #include <kernels/statistics.hpp>
-#include <support/data.hpp>
+#include <testing/data.hpp>
 #include <vector>
 
 namespace penstock::kernels {

@@ -1,0 +1,106 @@
+// What every compressor must do; see checks.hpp.
+#include <testing/checks.hpp>
+#include <testing/rig.hpp>
+
+namespace penstock::test {
+namespace {
+
+const Distribution kInputs[] = {
+    {"heavy-tailed", heavy_tailed}, {"zeros", zeros}, {"one spike", small_spike}};
+
+// Reason why the simulated steps cannot be made with this compressor; empty where they can.
+std::string not_simulated(const LoadedPlugin& plugin, const OptionSettings& options, bool keep) {
+  const penstock_compressor_traits traits = CompressorInstance(plugin, options).describe();
+  if ((traits.device_types & (1u << PENSTOCK_DEVICE_CPU)) == 0)
+    return "it does not work on the CPU";
+  if ((traits.dtypes & PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT32)) == 0)
+    return "it does not take float32";
+  if (!keep && (traits.flags & PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS) != 0)
+    return "it works only where a memory keeps what was not sent";
+  return "";
+}
+
+RigSettings strict(uint32_t ranks, bool keep) {
+  return {.ranks = ranks,
+          .check_mass = keep,
+          .mass_tolerance = kAsTypesRound,
+          .check_sums = true,
+          .keep = keep};
+}
+
+RankTensors gradients_of(const CompressorRig& rig, const Distribution& input) {
+  std::vector<uint64_t> numels;
+  for (uint64_t i = 0; i < rig.n_items(); ++i) numels.push_back(rig.numel(i));
+  return draw_gradients(input.draw, rig.ranks(), numels, rig.steps());
+}
+
+// `steps` with every awkward shape, on one and on two ranks.
+Check::Found for_all_shapes(const LoadedPlugin& plugin, const OptionSettings& options, bool keep,
+                            void (*steps)(CompressorRig&)) {
+  const std::string reason = not_simulated(plugin, options, keep);
+  if (!reason.empty()) return {true, reason};
+  for (const Shape& shape : awkward_shapes())
+    for (const uint32_t ranks : {1u, 2u}) {
+      CompressorRig rig(strict(ranks, keep), {shape}, plugin, options);
+      steps(rig);
+    }
+  return {};
+}
+
+// Twice around all phases with each input, on states that go on.
+void all_inputs(CompressorRig& rig) {
+  for (const Distribution& input : kInputs)
+    for (uint32_t i = 0; i < 2 * rig.period(); ++i) rig.step(gradients_of(rig, input));
+}
+
+Check::Found plan(const LoadedPlugin& plugin, const OptionSettings& options) {
+  const Check::Found kept = for_all_shapes(plugin, options, true, [](CompressorRig&) {});
+  if (!kept.skipped) for_all_shapes(plugin, options, false, [](CompressorRig&) {});
+  return kept;
+}
+
+Check::Found round_trip(const LoadedPlugin& plugin, const OptionSettings& options) {
+  return for_all_shapes(plugin, options, false, all_inputs);
+}
+
+Check::Found take_out(const LoadedPlugin& plugin, const OptionSettings& options) {
+  return for_all_shapes(plugin, options, true, all_inputs);
+}
+
+Check::Found bucket(const LoadedPlugin& plugin, const OptionSettings& options) {
+  const std::string reason = not_simulated(plugin, options, true);
+  if (!reason.empty()) return {true, reason};
+  CompressorRig rig(strict(2, true), {{7}, {33, 65}, {0}, {1000}, {33, 65}}, plugin, options);
+  all_inputs(rig);
+  return {};
+}
+
+Check::Found faulty_payloads(const LoadedPlugin& plugin, const OptionSettings& options) {
+  return for_all_shapes(plugin, options, true, [](CompressorRig& rig) {
+    for (uint32_t i = 0; i < rig.period(); ++i) rig.faulty_step(gradients_of(rig, kInputs[0]));
+  });
+}
+
+}  // namespace
+
+std::vector<Check> compressor_checks() {
+  return {{"plan", plan},
+          {"round trip", round_trip},
+          {"take-out", take_out},
+          {"several gradients in one call", bucket},
+          {"faulty payloads", faulty_payloads}};
+}
+
+void run_checks(const LoadedPlugin& plugin, const OptionSettings& options) {
+  const bool is_memory = plugin.record->kind == PENSTOCK_KIND_MEMORY;
+  if (!is_memory) (void)plugin.compressor();  // throws for other kinds
+  for (const Check& check : is_memory ? memory_checks() : compressor_checks()) {
+    try {
+      check.run(plugin, options);
+    } catch (const std::runtime_error& broken) {
+      throw BrokenPromise(check.name + ": " + broken.what());
+    }
+  }
+}
+
+}  // namespace penstock::test

@@ -1,0 +1,138 @@
+// What every memory must do; see checks.hpp. Nothing is lost and nothing is made up: what is kept
+// is what was compressed less what was sent.
+#include <cmath>
+#include <functional>
+#include <testing/checks.hpp>
+#include <testing/data.hpp>
+#include <testing/memory_rig.hpp>
+
+namespace penstock::test {
+namespace {
+
+using Steps = std::function<void(MemoryRig&)>;
+constexpr std::vector<float> (*kInputs[])(uint64_t n, uint64_t seed) = {heavy_tailed, zeros,
+                                                                        small_spike};
+
+void for_all_shapes(const LoadedPlugin& plugin, const OptionSettings& options, bool lossless,
+                    const Steps& steps) {
+  for (const Shape& shape : awkward_shapes()) {
+    MemoryRig rig(plugin, options, shape, lossless);
+    try {
+      steps(rig);
+    } catch (const BrokenPromise& broken) {
+      throw BrokenPromise(text_of(shape) + " floats: " + broken.what());
+    }
+  }
+}
+
+Check::Found plan(const LoadedPlugin& plugin, const OptionSettings& options) {
+  for_all_shapes(plugin, options, false, [](MemoryRig&) {});
+  for_all_shapes(plugin, options, true, [](MemoryRig&) {});
+  return {};
+}
+
+// Four steps with each input: compensated, taken, recorded.
+template <typename Rest>
+void recorded_steps(MemoryRig& rig, uint64_t index, Rest&& rest) {
+  for (const auto input : kInputs)
+    for (int i = 0; i < 4; ++i, ++index) {
+      rig.compensate(index, input(rig.numel(), index), 1);
+      rig.take(index % 3 == 1);
+      rig.record();
+      rest(index % 2 == 1);
+    }
+  rig.drain();
+}
+
+// Sent and applied, sent and given back, in turn; at the end all that is kept is drained.
+void conserve(MemoryRig& rig) {
+  recorded_steps(rig, 0, [&](bool gives_back) {
+    if (gives_back) rig.give_back();
+    rig.finish();
+    rig.promise_kept();
+  });
+}
+
+// A shift moves by what was sent, and back where that had no effect.
+void shift(MemoryRig& rig) {
+  recorded_steps(rig, 1, [&](bool gives_back) {
+    rig.promise_shift(false);
+    if (gives_back && rig.has_give_back()) {
+      rig.give_back();
+      rig.promise_shift(true);
+    }
+    rig.finish();
+    rig.promise_finite();
+  });
+}
+
+// Which law a memory has shows in its first step with a gradient that is large enough.
+Check::Found conservation(const LoadedPlugin& plugin, const OptionSettings& options) {
+  MemoryRig probe(plugin, options, {1000}, false);
+  probe.compensate(0, heavy_tailed(1000, 0), 1);
+  probe.take(false);
+  probe.record();
+  if (!probe.found_shift()) {
+    for_all_shapes(plugin, options, false, conserve);
+    return {};
+  }
+  for_all_shapes(plugin, options, false, [&](MemoryRig& rig) {
+    rig.take_shift(probe);
+    shift(rig);
+  });
+  return {false, "it keeps a shift, which moves by what was sent"};
+}
+
+// What is compressed is in true units, whatever the loss scale.
+Check::Found loss_scale(const LoadedPlugin& plugin, const OptionSettings& options) {
+  constexpr double kScale = 1024;  // a power of two: scaling rounds nothing
+  for (const Shape& shape : awkward_shapes()) {
+    MemoryRig plain(plugin, options, shape, false), scaled(plugin, options, shape, false);
+    for (uint64_t index = 0; index < 3; ++index) {
+      for (const auto& [rig, scale] : {std::pair(&plain, 1.0), {&scaled, kScale}}) {
+        rig->compensate(index, heavy_tailed(rig->numel(), index), scale);
+        rig->take(false);
+        rig->record();
+      }
+      const double unit = plain.works_on_gradient() ? kScale : 1;
+      const auto &a = plain.compressed(), &b = scaled.compressed();
+      for (uint64_t e = 0; e < a.size(); ++e)
+        if (!(std::abs(a[e] * unit - b[e]) <= 1e-5 * std::abs(a[e] * unit) + 1e-6))
+          promise(false, "with a loss scale of ", kScale, " work[", e, "] is ", b[e], ", without ",
+                  a[e], " (", text_of(shape), " floats)");
+    }
+  }
+  return {};
+}
+
+Check::Found lossless(const LoadedPlugin& plugin, const OptionSettings& options) {
+  for_all_shapes(plugin, options, true, [](MemoryRig& rig) {
+    for (uint64_t index = 0; index < 4; ++index) {
+      rig.compensate(index, heavy_tailed(rig.numel(), index), 1);
+      rig.finish();
+      rig.promise_finite();
+    }
+  });
+  return {};
+}
+
+Check::Found faulty_payloads(const LoadedPlugin& plugin, const OptionSettings& options) {
+  for_all_shapes(plugin, options, false, [](MemoryRig& rig) {
+    rig.compensate(0, heavy_tailed(rig.numel(), 0), 1);
+    rig.take(false);
+    rig.faulty_give_back();
+  });
+  return {};
+}
+
+}  // namespace
+
+std::vector<Check> memory_checks() {
+  return {{"plan", plan},
+          {"conservation", conservation},
+          {"loss scale", loss_scale},
+          {"lossless compressors", lossless},
+          {"faulty payloads", faulty_payloads}};
+}
+
+}  // namespace penstock::test

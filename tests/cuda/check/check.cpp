@@ -1,0 +1,191 @@
+// Compares the CUDA kernels with the CPU's, which are compared with plain loops elsewhere: many
+// kinds of input, sizes from nothing to more than 2^24, at once and replayed as a graph. Prints
+// "skipped: no CUDA device (reason)" and ends well where there is none.
+//
+//   kernels_cuda_check [--short] [PART]
+#include "check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <random>
+
+namespace penstock::kernels::cuda::check {
+namespace {
+
+constexpr uint64_t kGuard = 256;
+constexpr int kPattern = 0xa5;
+
+cudaStream_t stream() {
+  static cudaStream_t made = [] {
+    cudaStream_t stream = nullptr;
+    SUCCEED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+  }();
+  return made;
+}
+
+// Everything that fills arrays goes over the default stream.
+void settle() {
+  SUCCEED(cudaStreamSynchronize(nullptr));
+}
+
+}  // namespace
+
+void fail(const char* file, int line, const std::string& what) {
+  std::fprintf(stderr, "%s:%d: failed: %s\n", file, line, what.c_str());
+  std::exit(1);
+}
+
+void require(cudaError_t error, const char* call, const char* file, int line) {
+  if (error != cudaSuccess) fail(file, line, std::string(call) + ": " + cudaGetErrorString(error));
+}
+
+Bytes::Bytes(uint64_t bytes) : bytes_(bytes) {
+  SUCCEED(cudaMalloc(&data_, bytes + kGuard));
+  SUCCEED(cudaMemset(data_, kPattern, bytes + kGuard));
+}
+
+Bytes::~Bytes() {
+  std::vector<unsigned char> guard(kGuard);
+  SUCCEED(
+      cudaMemcpy(guard.data(), static_cast<char*>(data_) + bytes_, kGuard, cudaMemcpyDeviceToHost));
+  for (const unsigned char byte : guard) REQUIRE(byte == kPattern, "written behind an array");
+  SUCCEED(cudaFree(data_));
+}
+
+void Bytes::spoil() {
+  if (bytes_ > 0) SUCCEED(cudaMemset(data_, kPattern, bytes_));
+}
+
+void Bytes::put(const void* from) {
+  if (bytes_ > 0) SUCCEED(cudaMemcpy(data_, from, bytes_, cudaMemcpyHostToDevice));
+}
+
+void Bytes::get(void* to) const {
+  if (bytes_ > 0) SUCCEED(cudaMemcpy(to, data_, bytes_, cudaMemcpyDeviceToHost));
+}
+
+void both_ways(const std::function<void()>& prepare, const std::function<int32_t(void*)>& queue,
+               const std::function<void()>& verify) {
+  prepare();
+  settle();
+  SUCCEED(queue(stream()));
+  SUCCEED(cudaStreamSynchronize(stream()));
+  verify();
+
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  SUCCEED(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
+  const int32_t error = queue(stream());
+  SUCCEED(cudaStreamEndCapture(stream(), &graph));
+  SUCCEED(error);
+  SUCCEED(cudaGraphInstantiate(&ready, graph, 0));
+  for (int replay = 0; replay < 2; ++replay) {
+    prepare();
+    settle();
+    SUCCEED(cudaGraphLaunch(ready, stream()));
+    SUCCEED(cudaStreamSynchronize(stream()));
+    verify();
+  }
+  SUCCEED(cudaGraphExecDestroy(ready));
+  SUCCEED(cudaGraphDestroy(graph));
+}
+
+std::vector<float> normal(uint64_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> gauss;
+  std::vector<float> x(n);
+  for (float& value : x) value = gauss(random);
+  return x;
+}
+
+std::vector<Input> Extent::inputs(uint64_t n, bool finite) const {
+  std::mt19937_64 random(n + 1);
+  std::normal_distribution<float> gauss;
+  std::exponential_distribution<float> exponential;
+  std::student_t_distribution<float> student(3);
+  std::vector<Input> all;
+  const std::string few[] = {"normal", "constant", "sparse", "not finite"};
+  const auto add = [&](const char* name, auto&& value) {
+    if (n > all_kinds_up_to && std::find(std::begin(few), std::end(few), name) == std::end(few))
+      return;
+    std::vector<float> x(n);
+    for (uint64_t i = 0; i < n; ++i) x[i] = static_cast<float>(value(i));
+    all.push_back({name, std::move(x)});
+  };
+  add("normal", [&](uint64_t) { return gauss(random); });
+  add("laplace",
+      [&](uint64_t) { return (random() % 2 == 0 ? 1.0f : -1.0f) * exponential(random); });
+  add("student", [&](uint64_t) { return student(random); });
+  add("constant", [&](uint64_t) { return -2.5f; });
+  add("zeros", [&](uint64_t i) { return i % 2 == 0 ? 0.0f : -0.0f; });
+  add("sparse", [&](uint64_t) { return random() % 50 == 0 ? gauss(random) : 0.0f; });
+  add("spike", [&](uint64_t i) { return i == n / 2 ? 1e30f : 1e-30f * gauss(random); });
+  add("ascending", [&](uint64_t i) { return static_cast<float>(i); });
+  add("alternating", [&](uint64_t i) { return i % 2 == 0 ? 1.0f : -0.5f; });
+  add("few values", [&](uint64_t) { return static_cast<float>(random() % 4) - 2; });
+  add("subnormal", [&](uint64_t) { return gauss(random) * 1e-41f; });
+  if (finite) return all;
+  add("not finite", [&](uint64_t) {
+    const uint64_t kind = random() % 100;
+    if (kind == 0) return std::nanf("");
+    if (kind == 1) return -INFINITY;
+    return gauss(random);
+  });
+  return all;
+}
+
+}  // namespace penstock::kernels::cuda::check
+
+int main(int argc, char** argv) {
+  using namespace penstock::kernels::cuda::check;
+  bool is_short = false;
+  std::string only;
+  for (int a = 1; a < argc; ++a) {
+    if (std::string(argv[a]) == "--short")
+      is_short = true;
+    else
+      only = argv[a];
+  }
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    if (error != cudaSuccess && error != cudaErrorInsufficientDriver && error != cudaErrorNoDevice)
+      fail(__FILE__, __LINE__, cudaGetErrorString(error));
+    std::printf("skipped: no CUDA device (%s)\n",
+                error == cudaSuccess ? "the driver reports none" : cudaGetErrorString(error));
+    return 0;
+  }
+  Extent extent;
+  extent.sizes = {0, 1, 2, 3, 31, 64, 1000, 65537};
+  extent.few_sizes = {0, 1, 65, 5000, 17000};
+  extent.all_kinds_up_to = is_short ? 1000 : 1 << 30;
+  extent.most_rows = is_short ? 100 : 1 << 20;
+  if (!is_short) {
+    extent.sizes.push_back((1u << 24) + 3);
+    extent.few_sizes.push_back((1u << 20) + 3);
+  }
+  const struct {
+    const char* name;
+    void (*run)(const Extent&);
+  } parts[] = {{"selection", check_selection},
+               {"rows", check_rows},
+               {"sums", check_sums},
+               {"signs", check_signs},
+               {"stochastic", check_stochastic},
+               {"values", check_values},
+               {"low-rank", check_low_rank},
+               {"orthogonalise", check_orthogonalise}};
+  check_refusals();
+  bool found = only.empty();
+  for (const auto& part : parts) {
+    if (!only.empty() && only != part.name) continue;
+    found = true;
+    part.run(extent);
+    std::printf("%s: as on the CPU\n", part.name);
+    std::fflush(stdout);
+  }
+  if (!found) std::fprintf(stderr, "kernels_cuda_check: there is no part '%s'\n", only.c_str());
+  return found ? 0 : 2;
+}

@@ -1,0 +1,102 @@
+// Arguments that break a contract are refused before anything is queued.
+#include <penstock/memory.h>
+#include <kernels/cuda/low_rank.hpp>
+#include <kernels/cuda/rows.hpp>
+#include <kernels/cuda/select.hpp>
+#include <kernels/cuda/sign.hpp>
+#include <kernels/cuda/stochastic.hpp>
+#include <kernels/cuda/values.hpp>
+#include "check.hpp"
+
+namespace penstock::kernels::cuda::check {
+namespace {
+
+void refuse_low_rank() {
+  Array<float> m(4096), p(4096), q(4096);
+  const low_rank::Shape good{2, 2000, 1};
+  const uint64_t bytes = low_rank::multiply_workspace_bytes(good);
+  REQUIRE(bytes > 0, "a sum that is cut");
+  Scratch scratch(bytes);
+  const auto refused = [&](const low_rank::Shape& shape, const float* factor, Workspace workspace,
+                           const Fold* fold, const char* why) {
+    REQUIRE(low_rank::multiply(shape, m.data(), factor, p.data(), workspace, nullptr, fold) ==
+                cudaErrorInvalidValue,
+            why);
+    REQUIRE(
+        low_rank::multiply_transposed({shape.cols, shape.rows, shape.rank}, m.data(), factor,
+                                      p.data(), workspace, nullptr, fold) == cudaErrorInvalidValue,
+        why);
+  };
+  for (const uint64_t rank : {uint64_t{0}, uint64_t{low_rank::kMostRank + 1}, ~uint64_t{0}}) {
+    const low_rank::Shape shape{2, 2, rank};
+    refused(shape, q.data(), scratch.get(), nullptr, "rank");
+    REQUIRE(low_rank::multiply_workspace_bytes(shape) == 0, rank);
+    REQUIRE(
+        low_rank::expand(shape, p.data(), q.data(), 1, m.data(), nullptr) == cudaErrorInvalidValue,
+        rank);
+    REQUIRE(
+        low_rank::take_out(shape, m.data(), p.data(), q.data(), nullptr) == cudaErrorInvalidValue,
+        rank);
+  }
+  refused(good, nullptr, scratch.get(), nullptr, "no factor");
+  refused(good, q.data(), {scratch.get().data, bytes - 1}, nullptr, "a workspace too small");
+  refused(good, q.data(), {nullptr, bytes}, nullptr, "no workspace");
+  refused(good, q.data(), {static_cast<char*>(scratch.get().data) + 8, bytes}, nullptr,
+          "a crooked workspace");
+  const Fold elsewhere{PENSTOCK_FORM_AFFINE, 1, 1, 1, q.data(), p.data(), nullptr};
+  refused(good, q.data(), scratch.get(), &elsewhere, "a fold of another matrix");
+  const Fold incomplete{PENSTOCK_FORM_NESTEROV, 1, 1, 1, q.data(), m.data(), nullptr};
+  refused(good, q.data(), scratch.get(), &incomplete, "a fold without its momentum");
+}
+
+void refuse_orthogonalise() {
+  Array<float> p(100);
+  Array<uint64_t> zeros(1);
+  const uint64_t bytes = low_rank::orthogonalise_workspace_bytes(50, 2);
+  Scratch scratch(bytes);
+  const auto refused = [&](float* factor, uint64_t rank, Workspace workspace, const char* why) {
+    REQUIRE(low_rank::orthogonalise(factor, 50, rank, zeros.data(), workspace, nullptr) ==
+                cudaErrorInvalidValue,
+            why);
+  };
+  refused(p.data(), 0, scratch.get(), "rank");
+  refused(p.data(), low_rank::kMostRank + 1, scratch.get(), "rank");
+  refused(nullptr, 2, scratch.get(), "no factor");
+  refused(p.data(), 2, {scratch.get().data, bytes - 1}, "a workspace too small");
+  refused(p.data(), 2, {nullptr, bytes}, "no workspace");
+  refused(p.data(), 2, {static_cast<char*>(scratch.get().data) + 8, bytes}, "a crooked workspace");
+}
+
+}  // namespace
+
+void check_refusals() {
+  refuse_low_rank();
+  refuse_orthogonalise();
+  Array<float> x(100);
+  Array<uint32_t> indices(100);
+  Array<uint64_t> words(100);
+  const uint64_t bytes = select_workspace_bytes(100, 10);
+  Scratch scratch(bytes);
+  const Workspace small{scratch.get().data, bytes - 1};
+  const Workspace crooked{static_cast<char*>(scratch.get().data) + 8, bytes};
+  for (const Workspace& workspace : {small, crooked, Workspace{nullptr, bytes}})
+    REQUIRE(select_largest(x.data(), 100, 10, indices.data(), nullptr, workspace, nullptr) ==
+                cudaErrorInvalidValue,
+            "workspace");
+  REQUIRE(select_largest(x.data(), 10, 11, indices.data(), nullptr, scratch.get(), nullptr) ==
+              cudaErrorInvalidValue,
+          "more than there are");
+  REQUIRE(select_largest(x.data(), uint64_t{1} << 32, 1, indices.data(), nullptr, scratch.get(),
+                         nullptr) == cudaErrorInvalidValue,
+          "too many for 32-bit indices");
+  REQUIRE(
+      select_rows(x.data(), 10, 10, 11, indices.data(), nullptr, nullptr) == cudaErrorInvalidValue,
+      "more than a row has");
+  REQUIRE(majority_vote(nullptr, kMaxVoters + 1, 100, x.data(), nullptr) == cudaErrorInvalidValue,
+          "voters");
+  REQUIRE(pack_bits(nullptr, 100, 9, words.data(), nullptr) == cudaErrorInvalidValue, "nine bits");
+  REQUIRE(sum_valued_signs(nullptr, 0, 100, 63, true, x.data(), nullptr) == cudaErrorInvalidValue,
+          "a run of no whole words");
+}
+
+}  // namespace penstock::kernels::cuda::check

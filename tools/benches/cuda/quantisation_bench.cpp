@@ -1,0 +1,148 @@
+// Rows of signs, of stochastic rounding and of conversions. Nothing is taken out of values, so that
+// every round does the same.
+#include <kernels/convert.hpp>
+#include <kernels/cuda/sign.hpp>
+#include <kernels/cuda/stochastic.hpp>
+#include <kernels/cuda/values.hpp>
+#include <kernels/pack_bits.hpp>
+#include <kernels/random_normal.hpp>
+#include "bench.hpp"
+
+namespace penstock::kernels::cuda::bench {
+namespace {
+
+constexpr RandomKey kKey = random_key({1, 2, 3, 0});
+constexpr uint64_t kVoters = 8;
+
+void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
+  const uint64_t n = x.size(), words = sign_words(n);
+  std::vector<uint64_t> plane(words);
+  kernels::pack_signs(x.data(), n, plane.data(), nullptr, 0, widest_code_path());
+  auto* const negative = array<uint64_t>(words);
+  auto* const zeros = array<uint32_t>(sign_zero_capacity(n));
+  auto* const n_zeros = array<uint64_t>(1);
+  const Workspace work = workspace(pack_signs_workspace_bytes(n));
+  rows.push_back({"signs packed, zeros listed", n * 4 + words * 8,
+                  [=](cudaStream_t s) {
+                    return pack_signs(on_device, n, negative, zeros, sign_zero_capacity(n), n_zeros,
+                                      work, s);
+                  },
+                  [=] { return fetch(negative, words) == plane; }});
+
+  // All voters agree, on planes of their own.
+  std::vector<ValuedSigns> senders;
+  std::vector<Signs> voters;
+  auto* const numbers = array(std::vector<float>{1.0f, -1.0f});
+  for (uint64_t r = 0; r < kVoters; ++r) {
+    voters.push_back({array(plane), nullptr, 0, nullptr});
+    senders.push_back({voters.back(), numbers});
+  }
+  auto* const out = array<float>(n);
+  const Signs* const voters_at = array(voters);
+  const ValuedSigns* const senders_at = array(senders);
+  const auto agrees = [=, &x](float size) {
+    const std::vector<float> got = fetch(out, n);
+    for (uint64_t i = 0; i < n; ++i)
+      if (got[i] != (x[i] < 0 ? -size : size)) return false;
+    return true;
+  };
+  rows.push_back({"majority of 8 voters", kVoters * words * 8 + n * 4,
+                  [=](cudaStream_t s) { return majority_vote(voters_at, kVoters, n, out, s); },
+                  [=] { return agrees(1); }});
+  rows.push_back({"sum of the signs of 8 senders", kVoters * words * 8 + n * 4,
+                  [=](cudaStream_t s) {
+                    return sum_valued_signs(senders_at, kVoters, n, words * 64, true, out, s);
+                  },
+                  [=] { return agrees(kVoters); }});
+}
+
+void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on_device) {
+  const uint64_t n = x.size(), words = sign_words(n);
+  const float largest = kernels::largest_magnitude(x.data(), n, widest_code_path());
+  const float step = kernels::grid_step(largest, 127);
+  auto* const steps = array(std::vector<float>{step});
+  auto* const codes = array<uint8_t>(n);
+  const auto codes_are = [=, &x](auto&& on_host) {
+    std::vector<float> values = x;
+    std::vector<uint8_t> expected(n);
+    on_host(values.data(), expected.data());
+    return fetch(codes, n) == expected;
+  };
+  rows.push_back(
+      {"rounded by chance to 127 levels (QSGD)", n * 5,
+       [=](cudaStream_t s) {
+         return round_to_levels(on_device, n, 0, steps, 127, kKey, 0, false, codes, s);
+       },
+       [=] {
+         return codes_are([=](float* values, uint8_t* to) {
+           kernels::round_to_levels(values, n, {step, 127}, kKey, 0, false, to, widest_code_path());
+         });
+       }});
+  auto* const bases = array(std::vector<uint32_t>{power_base(largest)});
+  rows.push_back({"rounded by chance to powers of two (natural)", n * 5,
+                  [=](cudaStream_t s) {
+                    return round_to_powers(on_device, n, 0, bases, kKey, 0, false, codes, s);
+                  },
+                  [=] {
+                    return codes_are([=](float* values, uint8_t* to) {
+                      kernels::round_to_powers(values, n, power_base(largest), kKey, 0, false, to,
+                                               widest_code_path());
+                    });
+                  }});
+  auto* const scale = array(std::vector<float>{largest / 8});
+  auto* const negative = array<uint64_t>(words);
+  auto* const nonzero = array<uint64_t>(words);
+  rows.push_back({"rounded by chance to signs (TernGrad)", n * 4 + words * 16,
+                  [=](cudaStream_t s) {
+                    return round_to_signs(on_device, n, scale, kKey, 0, false, negative, nonzero,
+                                          s);
+                  },
+                  [=, &x] {
+                    std::vector<float> values = x;
+                    std::vector<uint64_t> below(words), kept(words);
+                    kernels::round_to_signs(values.data(), n, largest / 8, kKey, 0, false,
+                                            below.data(), kept.data(), widest_code_path());
+                    return fetch(negative, words) == below && fetch(nonzero, words) == kept;
+                  }});
+  auto* const packed = array<uint64_t>(packed_words(n, 4));
+  rows.push_back({"codes of 4 bits packed", n + packed_words(n, 4) * 8,
+                  [=](cudaStream_t s) { return pack_bits(codes, n, 4, packed, s); },
+                  [=] {
+                    const std::vector<uint8_t> from = fetch(codes, n);
+                    std::vector<uint64_t> expected(packed_words(n, 4));
+                    kernels::pack_bits(from.data(), n, 4, expected.data());
+                    return fetch(packed, expected.size()) == expected;
+                  }});
+}
+
+void add_conversions(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
+  const uint64_t n = x.size();
+  auto* const halves = array<uint16_t>(n);
+  rows.push_back({"float32 to float16", n * 6,
+                  [=](cudaStream_t s) { return floats_to_halves(on_device, halves, n, s); },
+                  [=, &x] {
+                    std::vector<uint16_t> expected(n);
+                    kernels::floats_to_halves(x.data(), expected.data(), n);
+                    return fetch(halves, n) == expected;
+                  }});
+  auto* const numbers = array<float>(n);
+  rows.push_back({"normal numbers", n * 4,
+                  [=](cudaStream_t s) { return random_normal(1, 2, 3, 0, n, numbers, s); },
+                  [=] {
+                    constexpr uint64_t kSome = 1 << 16;
+                    std::vector<float> expected(kSome);
+                    kernels::random_normal(1, 2, 3, 0, kSome, expected.data());
+                    return fetch(numbers, kSome) == expected;
+                  }});
+}
+
+}  // namespace
+
+void add_quantisation(std::vector<Row>& rows, const std::vector<float>& x) {
+  float* const on_device = array(x);
+  add_signs(rows, x, on_device);
+  add_rounding(rows, x, on_device);
+  add_conversions(rows, x, on_device);
+}
+
+}  // namespace penstock::kernels::cuda::bench

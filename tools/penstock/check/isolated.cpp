@@ -1,0 +1,110 @@
+// A test in a process of its own, so that a plugin that crashes or hangs is a finding and not the
+// end of the command.
+#include "tools/penstock/check/tests.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace penstock::command {
+
+namespace {
+
+constexpr size_t kNoteBytes = 512;
+
+// Shared between parent and child: what the child is doing.
+char* note() {
+  static char* const page = [] {
+    void* memory =
+        mmap(nullptr, kNoteBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    static char fallback[kNoteBytes];
+    return memory == MAP_FAILED ? fallback : static_cast<char*>(memory);
+  }();
+  return page;
+}
+
+// Runs in the child: the verdict's letter, then the reason, into the pipe. Never returns.
+[[noreturn]] void report(const std::function<Outcome()>& body, int pipe_end) {
+  Outcome outcome;
+  try {
+    outcome = body();
+  } catch (const std::exception& error) {
+    outcome = {Verdict::failed, error.what()};
+  }
+  std::string message(1, static_cast<char>('0' + static_cast<int>(outcome.verdict)));
+  message += outcome.reason;
+  for (size_t sent = 0; sent < message.size();) {
+    const ssize_t n = write(pipe_end, message.data() + sent, message.size() - sent);
+    if (n <= 0) break;
+    sent += static_cast<size_t>(n);
+  }
+  _exit(0);  // no destructors: the plugin may have broken what they need
+}
+
+// Reads until the child closes its end; false when time is up.
+bool read_all(int pipe_end, double seconds, std::string& message) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    pollfd wanted{pipe_end, POLLIN, 0};
+    if (left.count() <= 0 || poll(&wanted, 1, static_cast<int>(left.count())) == 0) return false;
+    char bytes[4096];
+    const ssize_t n = read(pipe_end, bytes, sizeof bytes);
+    if (n <= 0) return true;
+    message.append(bytes, static_cast<size_t>(n));
+  }
+}
+
+std::string while_doing() {
+  return note()[0] == '\0' ? std::string() : fmt::format(" while: {}", note());
+}
+
+}  // namespace
+
+void doing(std::string_view what) {
+  const size_t size = std::min(what.size(), kNoteBytes - 1);
+  std::memcpy(note(), what.data(), size);
+  note()[size] = '\0';
+}
+
+Outcome isolated(const std::function<Outcome()>& body, double seconds) {
+  doing("");
+  int ends[2];
+  if (pipe(ends) != 0) return {Verdict::failed, "no pipe to a process of its own"};
+  const pid_t child = fork();
+  if (child < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return {Verdict::failed, "no process of its own could be made"};
+  }
+  if (child == 0) {
+    close(ends[0]);
+    report(body, ends[1]);
+  }
+  close(ends[1]);
+  std::string message;
+  const bool in_time = read_all(ends[0], seconds, message);
+  close(ends[0]);
+  if (!in_time) kill(child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!in_time)
+    return {Verdict::failed, fmt::format("not done after {} s{}", seconds, while_doing())};
+  if (WIFSIGNALED(status))
+    return {Verdict::failed, fmt::format("crashed with signal {} ({}){}", WTERMSIG(status),
+                                         strsignal(WTERMSIG(status)), while_doing())};
+  if (message.empty() || message[0] < '0' || message[0] > '3')
+    return {Verdict::failed, fmt::format("ended the process{}", while_doing())};
+  return {static_cast<Verdict>(message[0] - '0'), message.substr(1)};
+}
+
+}  // namespace penstock::command

@@ -1,0 +1,71 @@
+// penstock check: the tests that every plugin must pass, each in a process of its own.
+#pragma once
+
+#include "core/plugin/host.hpp"
+#include "core/plugin/instances.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::command {
+
+enum class Verdict { ok, warning, failed, skipped };
+
+struct Outcome {
+  Outcome() = default;
+  Outcome(Verdict verdict, std::string reason) : verdict(verdict), reason(std::move(reason)) {}
+  Outcome(const Status& status)
+      : verdict(status.ok() ? Verdict::ok : Verdict::failed), reason(status.message()) {}
+  Verdict verdict = Verdict::ok;
+  std::string reason;  // a note where the verdict is ok
+};
+
+// The loaded plugin in a test's own process.
+struct Subject {
+  std::string path;
+  std::shared_ptr<const Plugin> plugin;
+  const penstock_host* host = nullptr;
+};
+
+struct Test {
+  std::string name;
+  std::function<Outcome(const std::string& path)> body;
+};
+// A test of the loaded plugin.
+Test loaded(std::string name, Outcome (*body)(const Subject&));
+
+// These read the file and run none of its code.
+std::vector<Test> static_tests();
+// After these the plugin is known to load.
+Outcome test_load(const std::string& path);
+std::vector<Test> option_tests();
+std::vector<Test> kit_tests(Kind kind);  // of compressors and memories
+std::vector<Test> collective_tests();
+std::vector<Test> scheduler_tests();
+
+// Runs `body` in a child process and gives its outcome. A child that dies, or is not done after
+// `seconds`, has failed; the reason names what it was doing by its last call of doing().
+Outcome isolated(const std::function<Outcome()>& body, double seconds);
+// Notes what a test is about to do, for the report of a crash. Survives the process.
+void doing(std::string_view what);
+
+// Loads the plugin with a quiet host that lives as long as the process.
+Result<Subject> load_subject(const std::string& path);
+// Defaults, and something legal for each option that has none.
+Settings default_settings(const Plugin& plugin);
+template <typename Table>
+Result<std::unique_ptr<Instance<Table>>> make_with(const Subject& subject,
+                                                   const Settings& settings) {
+  const Record& record = subject.plugin->record;
+  return Instance<Table>::make({record.kind, record.name, record.name, settings, {record.id, 0, 0}},
+                               subject.plugin);
+}
+template <typename Table>
+Result<std::unique_ptr<Instance<Table>>> make_default(const Subject& subject) {
+  return make_with<Table>(subject, default_settings(*subject.plugin));
+}
+
+}  // namespace penstock::command
