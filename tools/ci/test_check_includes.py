@@ -61,7 +61,7 @@ def test_what_is_allowed_passes(path: str, line: str) -> None:
     ("path", "line", "reason"),
     [
         ("core/base/status.cpp", '#include "core/plan/plan.hpp"', "plan comes after base"),
-        ("core/plan/plan.cpp", '#include "core/bucket/engine.hpp"', "pipeline comes after plan"),
+        ("core/plan/plan.cpp", '#include "core/bucket/engine.hpp"', "bucket comes after plan"),
         ("core/strange/new.cpp", '#include "core/base/status.hpp"', "not both rooms"),
         ("core/comm/channel.cpp", '#include "plugins/compressors/topk/topk.hpp"', "core and sdk only"),
         ("core/comm/channel.cpp", '#include "core/control/testing.hpp"', "only tests include tests"),
