@@ -62,7 +62,7 @@ struct SetContext {
 };
 
 // One message of a bucket.
-struct MessageRun final : Exchange {
+struct MessageRun final : Transfer {
   // `passed_on`: sends what an earlier leg has received.
   enum class Kind { prologue, sum, gather, sparse, flag, passed_on };
   Kind kind = Kind::sum;
@@ -99,14 +99,14 @@ struct ItemRun {
   uint32_t n_scalars = 0;
   bool keeps = false;               // what encode takes out can be given back
   bool carry_joins_result = false;  // the memory has momentum: a carry goes round it
-  bool staged = false;  // the gradient is not in a dtype the compressor takes: works on float32
+  bool widened = false;  // the gradient is not in a dtype the compressor takes: works on float32
   bool passes_through = false;        // the message is the gradient's own storage
   uint32_t dtype = PENSTOCK_FLOAT32;  // of work and out
   penstock_item for_compressor{};
   penstock_item for_memory{};
   std::vector<const penstock_tensor*> compressor_states, memory_states;
   penstock_tensor work_state{};    // a copy of the state tensor's view, when work is a state
-  Buffer stage;                    // float32 copy of the gradient, and of the result
+  Buffer wide;                     // float32 copy of the gradient, and of the result
   Buffer work;                     // scratch work
   std::deque<PayloadStorage> own;  // per round
   std::vector<std::deque<PayloadStorage>>
@@ -201,10 +201,10 @@ class BucketRun {
   std::mutex failure_mutex;
   Status failure;
   void message_finished(Status status);
-  void begin_exchange(uint32_t n_messages) {
+  void begin_transfers(uint32_t n_messages) {
     pending.store(n_messages + 1, std::memory_order_relaxed);
   }
-  // Awaitable: resumes when every message handed over since begin_exchange has ended.
+  // Awaitable: resumes when every message handed over since begin_transfers has ended.
   struct Arrival {
     BucketRun& bucket;
     bool await_ready() const noexcept { return false; }

@@ -13,9 +13,8 @@
 namespace penstock {
 namespace {
 
-Stage span(BucketRun& bucket, std::string_view stage) {
-  return Stage(bucket.context.timeline, stage, bucket.lane, bucket.context.step.index,
-               bucket.scheme);
+Span span(BucketRun& bucket, std::string_view what) {
+  return Span(bucket.context.timeline, what, bucket.lane, bucket.context.step.index, bucket.scheme);
 }
 
 // Where nothing keeps float32, 16 bits hold the gradient and the carry, rounded once.
@@ -148,7 +147,7 @@ void add_carry(const ItemRun& item, void* values, double scale) {
   }
 }
 
-void stage_in(BucketRun& bucket) {
+void take_in(BucketRun& bucket) {
   bucket.nonfinite = false;
   bucket.is_void = false;
   bucket.compensated = false;
@@ -158,9 +157,9 @@ void stage_in(BucketRun& bucket) {
   bucket.each_message([](uint32_t, uint32_t, MessageRun& message) { message.sent = false; });
   for (ItemRun& item : bucket.items) {
     void* values = item.storage();
-    if (item.staged) {
-      to_float32(item.gradient->dtype, values, item.stage.as<float>(), item.piece.numel);
-      values = item.stage.data();
+    if (item.widened) {
+      to_float32(item.gradient->dtype, values, item.wide.as<float>(), item.piece.numel);
+      values = item.wide.data();
     }
     if (item.gradient->has_carry && !item.carry_joins_result)
       add_carry(item, values, bucket.context.step.grad_scale);
@@ -191,7 +190,7 @@ Status measure(BucketRun& bucket) {
 }
 
 Status compensate(BucketRun& bucket) {
-  const auto stage = span(bucket, "compensate");
+  const auto timed = span(bucket, "compensate");
   const uint64_t start = now_us();
   // Under `strict` no rank adds anything of a step that is not finite somewhere.
   if (!bucket.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
@@ -220,7 +219,7 @@ Status compensate(BucketRun& bucket) {
 }
 
 Status encode(BucketRun& bucket, uint32_t round) {
-  const auto stage = span(bucket, "encode");
+  const auto timed = span(bucket, "encode");
   const uint64_t start = now_us();
   for (auto& message : bucket.legs.front().messages[round])
     if (message->kind == MessageRun::Kind::gather) place_gathered(bucket, *message, round);
@@ -242,14 +241,14 @@ Status encode(BucketRun& bucket, uint32_t round) {
 }
 
 void send_prologue(BucketRun& bucket) {
-  bucket.begin_exchange(1);
+  bucket.begin_transfers(1);
   submit(bucket, *bucket.prologue);
 }
 
 void send_round(BucketRun& bucket, Leg& leg, uint32_t round) {
   bucket.exchange_start_us = now_us();
   bucket.exchange_bytes = 0;
-  bucket.begin_exchange(static_cast<uint32_t>(leg.messages[round].size()));
+  bucket.begin_transfers(static_cast<uint32_t>(leg.messages[round].size()));
   for (auto& sent : leg.messages[round]) {
     MessageRun& message = *sent;
     if (message.kind == MessageRun::Kind::gather) {
@@ -314,7 +313,7 @@ Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
 }
 
 Status decode(BucketRun& bucket, uint32_t round) {
-  const auto stage = span(bucket, "decode");
+  const auto timed = span(bucket, "decode");
   const uint64_t start = now_us();
   for (CompressorCall& call : bucket.decode_calls) {
     if (call.round != round) continue;
@@ -332,10 +331,10 @@ Status decode(BucketRun& bucket, uint32_t round) {
   return {};
 }
 
-void stage_out(BucketRun& bucket) {
+void give_out(BucketRun& bucket) {
   for (ItemRun& item : bucket.items)
-    if (item.staged)
-      from_float32(item.gradient->dtype, item.stage.as<float>(), item.storage(), item.piece.numel);
+    if (item.widened)
+      from_float32(item.gradient->dtype, item.wide.as<float>(), item.storage(), item.piece.numel);
 }
 
 }  // namespace penstock

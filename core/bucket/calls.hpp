@@ -16,7 +16,7 @@ inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, st
 
 // Points the items at this step's storage, stages to float32 where the compressor wants that, and
 // looks for values that are not finite.
-void stage_in(BucketRun& bucket);
+void take_in(BucketRun& bucket);
 
 // Adds `scale` times what a replaced memory left over of the item's gradient to `values`.
 void add_carry(const ItemRun& item, void* values, double scale);
@@ -59,6 +59,6 @@ Status settle(BucketRun& bucket);
 Status give_up(BucketRun& bucket);
 
 // Results into the gradients' own storage.
-void stage_out(BucketRun& bucket);
+void give_out(BucketRun& bucket);
 
 }  // namespace penstock

@@ -16,8 +16,8 @@ struct Gradient : DeclaredGradient {
   bool carry_stays = false;  // while a step ends: some of it still waits
 
   // Guarded by the set's mutex.
-  enum class Stage { open, ready, done };
-  Stage stage = Stage::open;
+  enum class Progress { open, ready, done };
+  Progress progress = Progress::open;
   uint32_t pieces_left = 0;  // of this step that have not yet left their result
   uint32_t waiters = 0;      // threads that wait for it
   double learning_rate = 0;

@@ -63,7 +63,7 @@ Status complete_item(BucketRun& bucket, ItemRun& item, StateStore& states,
   item.rounds = copy_rounds(compressor);
   item.work_is = memory.work_is;
   item.n_scalars = memory.n_scalars;
-  item.staged = item.dtype != item.gradient->dtype;
+  item.widened = item.dtype != item.gradient->dtype;
   item.keeps = memory.work_is == PENSTOCK_WORK_IS_STATE;
   item.carry_joins_result = (memory.flags & PENSTOCK_MEMORY_OWNS_MOMENTUM) != 0;
   item.for_memory = item.for_compressor;
@@ -71,7 +71,7 @@ Status complete_item(BucketRun& bucket, ItemRun& item, StateStore& states,
       (item.keeps ? uint32_t{PENSTOCK_ITEM_KEEP} : 0u) |
       ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0 ? uint32_t{PENSTOCK_ITEM_LOSSLESS} : 0u);
   item.for_compressor.flags = item.for_memory.flags = flags;
-  if (item.staged) item.stage = Buffer(item.piece.numel * sizeof(float));
+  if (item.widened) item.wide = Buffer(item.piece.numel * sizeof(float));
   if (item.work_is == PENSTOCK_WORK_IS_SCRATCH)
     item.work = Buffer(item.piece.numel * dtype_bytes(item.dtype));
   PENSTOCK_TRY(claim_states(item, states, compressor, memory));
@@ -92,7 +92,7 @@ Status complete_item(BucketRun& bucket, ItemRun& item, StateStore& states,
                               !PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, finish);
   item.passes_through = one_dense_sum && (compressor.flags & plain) == plain &&
                         bucket.plan.pieces.size() == 1 && legs_of(bucket.plan.route).size() == 1 &&
-                        !item.staged && memory_is_idle;
+                        !item.widened && memory_is_idle;
   fold_item(item, memory);
   item.on_composite =
       bucket.context.composite != nullptr && !item.rounds.empty() && item.rounds.back().sparse();
@@ -132,7 +132,7 @@ Status ask_for(BucketRun& bucket, const std::vector<ItemRun*>& items,
       PENSTOCK_TRY(ask_needs(memory, pointers, compressor_needs, memory_needs));
     }
     for (size_t i = 0; i < n; ++i) {
-      if (!needs_staging(memory_needs[i].c, items[i]->dtype)) continue;
+      if (!needs_widening(memory_needs[i].c, items[i]->dtype)) continue;
       items[i]->dtype = PENSTOCK_FLOAT32;
       again = true;
     }

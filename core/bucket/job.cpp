@@ -17,7 +17,7 @@ void* Job::promise_type::operator new(size_t bytes, BucketRun& bucket) {
   } while (false)
 
 Job run_bucket(BucketRun& bucket) {
-  stage_in(bucket);
+  take_in(bucket);
   if (bucket.prologue != nullptr) {
     PENSTOCK_CO_TRY(measure(bucket));
     send_prologue(bucket);
@@ -57,7 +57,7 @@ Job run_bucket(BucketRun& bucket) {
     PENSTOCK_CO_TRY(keep_refused(bucket));
     PENSTOCK_CO_TRY(settle(bucket));
   }
-  stage_out(bucket);
+  give_out(bucket);
   co_return Status();
 }
 

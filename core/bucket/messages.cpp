@@ -98,8 +98,8 @@ void lay_out_gather(BucketRun& bucket, uint32_t round, std::vector<size_t> items
 void own_pairs(PayloadStorage& payload, Buffer& data, uint64_t entries, int32_t rank) {
   RoundNeed pairs;
   pairs.combine = PENSTOCK_COMBINE_GATHER;
-  pairs.sections.push_back({entries, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false});
-  pairs.sections.push_back({entries, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false});
+  pairs.sections.push_back({entries, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, false});
+  pairs.sections.push_back({entries, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, false});
   payload.shape(pairs, rank);
   data = Buffer(entries * 8);
   payload.section(0).data = data.data();

@@ -43,7 +43,7 @@ bool plain(PayloadStorage& payload) {
 Status decode_own(BucketRun& bucket, ItemRun& item, PayloadStorage& own) {
   if (item.returned.size() == 0) {  // rare, so made when first needed
     RoundNeed dense;
-    dense.sections.push_back({item.piece.numel, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, true});
+    dense.sections.push_back({item.piece.numel, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, true});
     item.returned.shape(dense, int32_t(bucket.context.rank));
     item.returned_data = Buffer(item.piece.numel * sizeof(float));
     item.returned.section(0).data = item.returned_data.data();
@@ -116,7 +116,7 @@ Status keep_refused(BucketRun& bucket) {
 Status settle(BucketRun& bucket) {
   const auto& context = bucket.context;
   {
-    const Stage stage(context.timeline, "record", bucket.lane, context.step.index, bucket.scheme);
+    const Span span(context.timeline, "record", bucket.lane, context.step.index, bucket.scheme);
     for (MemoryCall& call : bucket.memory_calls) {
       if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, record)) continue;
       const auto noted = plugin_call(bucket, "memory", call.memory->name(), "record");
@@ -127,7 +127,7 @@ Status settle(BucketRun& bucket) {
       }));
     }
   }
-  const Stage stage(context.timeline, "finish", bucket.lane, context.step.index, bucket.scheme);
+  const Span span(context.timeline, "finish", bucket.lane, context.step.index, bucket.scheme);
   for (MemoryCall& call : bucket.memory_calls) {
     // A memory that finishes sees the mean, whatever the frontend wants.
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);

@@ -73,12 +73,12 @@ Status Communication::run_within(uint64_t limit_us, std::function<Status()> task
                            double(limit_us) * 1e-6);
 }
 
-void Communication::submit(Channel* channel, Exchange* exchange) {
+void Communication::submit(Channel* channel, Transfer* exchange) {
   submit_quietly(channel, exchange);
   announce();
 }
 
-void Communication::submit_quietly(Channel* channel, Exchange* exchange) {
+void Communication::submit_quietly(Channel* channel, Transfer* exchange) {
   std::lock_guard lock(mutex_);
   queue_.push_back({channel, exchange, exchange->sequence});
 }
@@ -98,8 +98,8 @@ void Communication::skip(Channel* channel, uint64_t sequence) {
   wake_.notify_one();
 }
 
-Status Communication::exchange_and_wait(Channel* channel, const penstock_message& message) {
-  struct Waiter final : Exchange {
+Status Communication::transfer_and_wait(Channel* channel, const penstock_message& message) {
+  struct Waiter final : Transfer {
     std::mutex mutex;
     std::condition_variable signal;
     Status status;
@@ -112,7 +112,7 @@ Status Communication::exchange_and_wait(Channel* channel, const penstock_message
     }
   } waiter;
   waiter.message = message;
-  waiter.sequence = Exchange::kAtOnce;
+  waiter.sequence = Transfer::kAtOnce;
   waiter.limit_us = message.deadline_us;
   submit(channel, &waiter);
   std::unique_lock lock(waiter.mutex);
@@ -228,21 +228,21 @@ void Communication::start(const Submission& submission) {
   Channel* channel = submission.channel;
   const bool ordered = (channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0;
   // After an abort the turns before it may never come.
-  if (!ordered || submission.sequence == Exchange::kAtOnce || aborted_.load()) {
+  if (!ordered || submission.sequence == Transfer::kAtOnce || aborted_.load()) {
     if (submission.exchange != nullptr) go(channel, submission.exchange);
     return;
   }
   held_[{channel, submission.sequence}] = submission.exchange;
   for (auto next = held_.find({channel, channel->next_sequence}); next != held_.end();
        next = held_.find({channel, channel->next_sequence})) {
-    Exchange* exchange = next->second;
+    Transfer* exchange = next->second;
     held_.erase(next);
     ++channel->next_sequence;
     if (exchange != nullptr) go(channel, exchange);
   }
 }
 
-void Communication::go(Channel* channel, Exchange* exchange) {
+void Communication::go(Channel* channel, Transfer* exchange) {
   if (aborted_.load()) return finish(*exchange, abort_reason());
   penstock_ticket* ticket = nullptr;
   const PluginCall call(calls_, "the collective", "", "submit", channel->name);
@@ -266,7 +266,7 @@ void Communication::end_held(Channel& channel) {
   }
 }
 
-void Communication::finish(Exchange& exchange, Status status) {
+void Communication::finish(Transfer& exchange, Status status) {
   some_finished_ = true;
   exchange.finished(std::move(status));
 }

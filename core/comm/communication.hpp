@@ -47,7 +47,7 @@ struct Channel {
 
 // One message and what happens at its end. Owned by whoever submits it; must stay alive until
 // finished is called.
-struct Exchange {
+struct Transfer {
   penstock_message message{};
   // ORDERED channels: position in the plan's sequence, without gaps; or kAtOnce, when nothing else
   // is under way.
@@ -64,7 +64,7 @@ struct Exchange {
   virtual void finished(Status status) = 0;
 
  protected:
-  ~Exchange() = default;
+  ~Transfer() = default;
 };
 
 class Communication {
@@ -103,9 +103,9 @@ class Communication {
   void close_channel(Channel* channel);
 
   // [any] Hands over a message. Errors arrive in exchange->finished, also those of submit itself.
-  void submit(Channel* channel, Exchange* exchange);
+  void submit(Channel* channel, Transfer* exchange);
   // [any] The same for one of many: it may lie until the next announce.
-  void submit_quietly(Channel* channel, Exchange* exchange);
+  void submit_quietly(Channel* channel, Transfer* exchange);
   void announce() { wake_.notify_one(); }  // [any]
 
   // Told after each round in which exchanges may have finished.
@@ -121,7 +121,7 @@ class Communication {
 
   // [any] Blocks the caller in the transport: submits and waits for one message, as long as its
   // deadline. For set-up, not for steps.
-  Status exchange_and_wait(Channel* channel, const penstock_message& message);
+  Status transfer_and_wait(Channel* channel, const penstock_message& message);
 
   // [any] Every exchange, now and later, ends with `reason`. Buffers of unfinished exchanges are
   // abandoned, not freed.
@@ -138,21 +138,21 @@ class Communication {
  private:
   struct Pending {
     Channel* channel;
-    Exchange* exchange;
+    Transfer* exchange;
     penstock_ticket* ticket;
     uint64_t submitted_us;
   };
   struct Submission {
     Channel* channel;
-    Exchange* exchange;  // null: this turn is skipped
+    Transfer* exchange;  // null: this turn is skipped
     uint64_t sequence;
   };
   std::shared_ptr<Task> hand_over(std::function<Status()> body);  // null: the thread has ended
   void loop();
   void start(const Submission& submission);
-  void go(Channel* channel, Exchange* exchange);
+  void go(Channel* channel, Transfer* exchange);
   void end_held(Channel& channel);
-  void finish(Exchange& exchange, Status status);
+  void finish(Transfer& exchange, Status status);
   bool poll_once();  // true when something ended
   void fail_everything(const Status& reason);
   bool take_work(unsigned idle_polls);
@@ -174,7 +174,7 @@ class Communication {
   std::vector<std::shared_ptr<Task>> taken_tasks_;
   std::vector<Pending> in_flight_;
   std::vector<std::unique_ptr<Channel>> channels_;
-  std::map<std::pair<Channel*, uint64_t>, Exchange*> held_;  // ORDERED: not their turn yet
+  std::map<std::pair<Channel*, uint64_t>, Transfer*> held_;  // ORDERED: not their turn yet
   std::thread thread_;
 };
 

@@ -38,7 +38,7 @@ penstock_collective silent_transport() {
   return table;
 }
 
-class OutOfTurn final : public Exchange {
+class OutOfTurn final : public Transfer {
  public:
   explicit OutOfTurn(uint64_t place) { sequence = place; }
   void finished(Status status) override { end_.set_value(std::move(status)); }

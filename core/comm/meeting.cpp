@@ -58,7 +58,7 @@ Result<std::vector<uint64_t>> exchange_places(Communication& communication, Chan
   message.flags = PENSTOCK_MESSAGE_EXACT_COUNTS;
   message.tag = kPlaceTag;
   message.deadline_us = deadline_us;
-  PENSTOCK_TRY(communication.exchange_and_wait(&world, message));
+  PENSTOCK_TRY(communication.transfer_and_wait(&world, message));
   // Where the system does not tell, the transport's word for the host must do.
   return std::count(places.begin(), places.end(), uint64_t{0}) == 0 ? places : by_transport;
 }
@@ -79,7 +79,7 @@ Result<std::string> exchange_address(Communication& communication, Channel& worl
   message.send = buffer.data();
   message.receive = buffer.data();
   message.deadline_us = deadline_us;
-  PENSTOCK_TRY(communication.exchange_and_wait(&world, message));
+  PENSTOCK_TRY(communication.transfer_and_wait(&world, message));
   return std::string(buffer.c_str());
 }
 

@@ -52,7 +52,7 @@ Result<uint32_t> working_dtype(const DeclaredGradient& gradient,
       gradient.name, dtype_name(gradient.dtype), compressor.name());
 }
 
-bool needs_staging(const penstock_memory_need& memory, uint32_t dtype) {
+bool needs_widening(const penstock_memory_need& memory, uint32_t dtype) {
   return dtype != PENSTOCK_FLOAT32 &&
          (memory.work_is != PENSTOCK_WORK_IS_GRAD || memory.n_states != 0 || memory.n_scalars != 0);
 }
@@ -68,7 +68,7 @@ std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need) {
     round.flags = c.flags;
     for (uint64_t s = 0; s < c.n_sections; ++s) {
       const penstock_section_bound& bound = *c.sections[s];
-      round.sections.push_back({bound.capacity, bound.role, bound.dtype, bound.split,
+      round.sections.push_back({bound.capacity, bound.role, bound.dtype,
                                 (bound.flags & PENSTOCK_SECTION_EXACT) != 0});
     }
   }
@@ -134,7 +134,7 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
       add_phase(needs, item.gradient(), compressor, phase == 0 ? first[0].c : later[0].c);
     }
     needs.planned = needs.planned.times(1.0 / period);
-    if (!needs_staging(memory_needs[0].c, needs.dtype)) return needs;
+    if (!needs_widening(memory_needs[0].c, needs.dtype)) return needs;
     if (item.gradient().dtype == PENSTOCK_FLOAT64)
       return invalid_argument(
           "gradient '{}' is float64, which memory '{}' does not keep; add a rule with memory = "

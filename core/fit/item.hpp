@@ -56,6 +56,6 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
 
 // True when plugins see the gradient's own dtype although a memory keeps state: memories work in
 // float32 only.
-bool needs_staging(const penstock_memory_need& memory, uint32_t dtype);
+bool needs_widening(const penstock_memory_need& memory, uint32_t dtype);
 
 }  // namespace penstock

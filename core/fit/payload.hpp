@@ -15,7 +15,6 @@ struct SectionNeed {
   uint64_t capacity = 0;  // elements
   uint32_t role = 0;
   uint32_t dtype = 0;
-  uint32_t split = 0;
   bool exact = false;
   uint64_t bytes() const { return capacity * dtype_bytes(dtype); }
 };

@@ -251,7 +251,7 @@ TEST(OperationsChannel, AWorldChannelThatCarriedMessagesBeforeGoesOnCounting) {
     message.dtype = PENSTOCK_FLOAT32;
     message.count = 4;
     message.send = message.receive = array.tensor.data;
-    EXPECT_TRUE(communication.exchange_and_wait(channel, message).ok());
+    EXPECT_TRUE(communication.transfer_and_wait(channel, message).ok());
 
     Operations::Options options;
     options.control = &control;

@@ -18,7 +18,7 @@ using OperationTask = std::function<Status(uint64_t serial)>;
 
 // States in order: asked (Control has it), sent (its message is on its way), done.
 class NamedOperation final : public Operation,
-                             public Exchange,
+                             public Transfer,
                              public std::enable_shared_from_this<NamedOperation> {
  public:
   explicit NamedOperation(OperationOrder order) : order_(std::move(order)) {}

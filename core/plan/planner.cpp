@@ -48,6 +48,11 @@ class Collector {
     for (uint64_t i = 0; i < bucket.n_pieces; ++i) {
       penstock_piece piece{};
       PENSTOCK_TRY(take_struct(bucket.pieces[i], "penstock_piece", piece));
+      if (piece.device_type != 0 && piece.device_type != PENSTOCK_DEVICE_CPU)
+        return unimplemented(
+            "a scheduler wants a piece of gradient {} on device type {}; this version moves "
+            "gradients on the CPU",
+            piece.gradient, piece.device_type);
       plan.pieces.push_back({piece.gradient, piece.first, piece.numel, piece.choice});
     }
     return {};

@@ -179,7 +179,7 @@ Status Set::join_carries(const Works& next) {
     message.count = gradient->numel;
     message.deadline_us = limit_us;
     message.tag = kTagBetweenSteps;
-    PENSTOCK_TRY(communication->exchange_and_wait(channel, message)
+    PENSTOCK_TRY(communication->transfer_and_wait(channel, message)
                      .with_context(fmt::format("what was kept of gradient '{}'", gradient->name)));
     divide(PENSTOCK_FLOAT32, gradient->carry.data(), gradient->numel, world);
   }

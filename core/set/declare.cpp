@@ -25,6 +25,9 @@ Status Set::make(const penstock_set_declaration& declaration) {
   };
   name = view(declaration.name);
   if (name.empty()) return invalid_argument("a set needs a name");
+  if (declaration.ranks == nullptr && declaration.n_ranks != 0)
+    return invalid_argument("set '{}' has {} ranks, and no list of them", name,
+                            declaration.n_ranks);
   Result<Group> group = services_.world.subset({declaration.ranks, declaration.n_ranks});
   PENSTOCK_TRY(in_set(group.status()));
   group_ = std::move(group.value());
@@ -118,7 +121,7 @@ Status Set::declare_gradients(const penstock_set_declaration& declaration) {
 }
 
 Status Set::agree_on_declaration() {
-  const Stage stage(timeline, "negotiate", "application", step.index);
+  const Span span(timeline, "negotiate", "application", step.index);
   std::string text;
   for (const auto& gradient : gradients_) {
     text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,

@@ -39,7 +39,7 @@ class Together {
   Status status_;
 };
 
-struct Probe final : Exchange {
+struct Probe final : Transfer {
   Together* together = nullptr;
   Buffer data;
   void finished(Status status) override { together->end(std::move(status)); }
@@ -76,7 +76,7 @@ class Measurement {
       probes[i].data = Buffer(count * sizeof(float));
       std::memset(probes[i].data.data(), 0, probes[i].data.bytes());
       probes[i].together = &together;
-      probes[i].sequence = Exchange::kAtOnce;
+      probes[i].sequence = Transfer::kAtOnce;
       probes[i].limit_us = limit_us_;
       penstock_message& message = probes[i].message;
       message.struct_size = sizeof message;

@@ -6,7 +6,7 @@
 #include "core/set/set.hpp"
 
 #include <nlohmann/json.hpp>
-#include <planning/timeline.hpp>
+#include <planning/forecast.hpp>
 
 namespace penstock {
 namespace {
@@ -24,7 +24,7 @@ nlohmann::json forecast_of(const Plan& plan, planning::ModelEntries entries) {
   const planning::OwnedModel model(std::move(entries));
   nlohmann::json phases = nlohmann::json::array();
   for (uint32_t phase = 0; phase < plan.period; ++phase) {
-    const planning::Timeline expected = planning::timeline(plan, model.model(), phase);
+    const planning::Forecast expected = planning::forecast(plan, model.model(), phase);
     phases.push_back({{"phase", phase},
                       {"exposed_us", expected.exposed_us},
                       {"encode_us", expected.encode_us},

@@ -27,7 +27,7 @@ void Step::arm(Works& works) {
   closed_ = opened_ = false;
   held_.clear();
   for (auto& gradient : gradients_) {
-    gradient->stage = Gradient::Stage::open;
+    gradient->progress = Gradient::Progress::open;
     gradient->pieces_left = 0;
     if (!works.of(step.phase, gradient->index).empty()) ++gradients_left_;
   }
@@ -65,7 +65,7 @@ Status Step::check(const Gradient& gradient, const penstock_tensor& tensor) cons
 }
 
 void Step::make_ready(Gradient& gradient, void* data) {
-  gradient.stage = Gradient::Stage::ready;
+  gradient.progress = Gradient::Progress::ready;
   gradient.data = data;
   gradient.ready_us = now_us();
   if (!opened_) {
@@ -101,7 +101,7 @@ Status Step::ready(uint64_t index, const penstock_tensor& tensor) {
     return failed_precondition(
         "gradient '{}' became ready in step {} after a wait had closed it: end the step first",
         gradient.name, context_.step.index);
-  if (gradient.stage != Gradient::Stage::open)
+  if (gradient.progress != Gradient::Progress::open)
     return failed_precondition(
         "gradient '{}' became ready twice in step {}: one backward pass per step, or accumulate "
         "before",
@@ -144,7 +144,7 @@ Status Step::close() {
         {"backward", "application", first_ready_us_, now_us(), context_.step.index, {}, 0, 0});
   closed_ = true;
   for (auto& gradient : gradients_) {
-    if (gradient->stage != Gradient::Stage::open ||
+    if (gradient->progress != Gradient::Progress::open ||
         works_->of(context_.step.phase, gradient->index).empty())
       continue;
     const uint64_t bytes = gradient->bytes();
@@ -198,7 +198,7 @@ void Step::wait_for_others(std::unique_lock<std::mutex>& lock, const std::functi
 
 Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited) {
   const uint64_t start = now_us();
-  const Stage stage(context_.timeline, "wait", "application", context_.step.index);
+  const Span span(context_.timeline, "wait", "application", context_.step.index);
   std::unique_lock lock(mutex_);
   if (!finished() && torn_.ok()) {
     ++waiters_;
@@ -222,7 +222,7 @@ Status Step::wait(uint64_t index) {
   launch_deferred();
   // Two words of capture: std::function keeps them without allocating.
   const auto finished = [this, index] {
-    return gradients_[index]->stage == Gradient::Stage::done ||
+    return gradients_[index]->progress == Gradient::Progress::done ||
            works_->of(context_.step.phase, index).empty();
   };
   return wait_until(finished, gradients_[index].get());
@@ -245,7 +245,7 @@ Status Step::poll(uint64_t index, bool& done) {
   std::lock_guard lock(mutex_);
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has no gradient {}", context_.name, index);
-  done = gradients_[index]->stage == Gradient::Stage::done || !torn_.ok();
+  done = gradients_[index]->progress == Gradient::Progress::done || !torn_.ok();
   return {};
 }
 
@@ -283,7 +283,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
   bool awaited = !failure.ok();
   for (ItemRun& item : bucket.items) {
     if (--item.gradient->pieces_left != 0) continue;
-    item.gradient->stage = Gradient::Stage::done;
+    item.gradient->progress = Gradient::Progress::done;
     awaited |= item.gradient->waiters != 0;
   }
   if (--buckets_left_ == 0 && torn_.ok()) activity_->done(context_.step.index + 1);

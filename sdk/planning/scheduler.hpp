@@ -13,9 +13,9 @@
 // All functions are [plan].
 #pragma once
 
+#include "planning/forecast.hpp"
 #include "planning/model.hpp"
 #include "planning/replanning.hpp"
-#include "planning/timeline.hpp"
 
 #include <penstock/options.hpp>
 #include <penstock/scheduler.hpp>
@@ -90,7 +90,7 @@ class Scheduler {
     return count;
   }
   static std::string forecast(const penstock_model& model, const Plan& made, uint32_t phase) {
-    return sdk::text("forecast: ", timeline(made, model, phase).exposed_us,
+    return sdk::text("forecast: ", forecast(made, model, phase).exposed_us,
                      " us exposed after backward");
   }
 

@@ -21,15 +21,15 @@ constexpr uint32_t kWorld = 3;
 
 const std::vector<std::vector<SectionNeed>>& item_sections() {
   static const std::vector<std::vector<SectionNeed>> sections{
-      {{40, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false},
-       {40, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false}},
-      {{9, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false},
-       {9, PENSTOCK_ROLE_VALUES, PENSTOCK_INT8, 0, false},
-       {1, PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 0, true}},
-      {{0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false},
-       {0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false}},
-      {{77, PENSTOCK_ROLE_OTHER, PENSTOCK_UINT8, 0, false}},
-      {{5, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT16, 0, true}}};
+      {{40, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, false},
+       {40, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, false}},
+      {{9, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, false},
+       {9, PENSTOCK_ROLE_VALUES, PENSTOCK_INT8, false},
+       {1, PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, true}},
+      {{0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, false},
+       {0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, false}},
+      {{77, PENSTOCK_ROLE_OTHER, PENSTOCK_UINT8, false}},
+      {{5, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT16, true}}};
   return sections;
 }
 

@@ -17,7 +17,7 @@
 #include <chrono>
 #include <iostream>
 #include <map>
-#include <planning/timeline.hpp>
+#include <planning/forecast.hpp>
 
 #include "plan_probe_json.hpp"
 

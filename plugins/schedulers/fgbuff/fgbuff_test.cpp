@@ -1,5 +1,5 @@
 // FGBuff: the plans of the published planner to the letter, and the planner on measured times.
-#include <planning/timeline.hpp>
+#include <planning/forecast.hpp>
 #include <random>
 #include <support/scheduling.hpp>
 

@@ -1,5 +1,5 @@
 // MG-WFBP: the merging rule on cases worked by hand, on measured times and with published lines.
-#include <planning/timeline.hpp>
+#include <planning/forecast.hpp>
 #include <random>
 #include <support/scheduling.hpp>
 

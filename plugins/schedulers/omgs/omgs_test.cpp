@@ -1,6 +1,6 @@
 // OMGS-SGD: the merging rule on cases worked by hand, on measured times and with published
 // constants.
-#include <planning/timeline.hpp>
+#include <planning/forecast.hpp>
 #include <support/scheduling.hpp>
 
 namespace penstock::test {

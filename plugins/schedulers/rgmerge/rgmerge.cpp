@@ -43,7 +43,7 @@ class Rgmerge : public planning::MeasuringScheduler<Rgmerge> {
   // The forecast, and for each merge phase what hides what.
   void end_phase(const penstock_model& model, const planning::Plan& made, uint32_t phase,
                  sdk::PlanSink& sink) const {
-    const planning::Timeline times = planning::timeline(made, model, phase);
+    const planning::Forecast times = planning::forecast(made, model, phase);
     const std::string counts = planning::counts_text(made, phase);
     if (!planning::is_measured(model))
       return explain(sink, phase, "gradients per buffer ", counts, "; nothing is measured yet");
@@ -61,7 +61,7 @@ class Rgmerge : public planning::MeasuringScheduler<Rgmerge> {
   }
 
  private:
-  static void explain_bucket(const planning::Plan& made, const planning::Timeline& times, size_t i,
+  static void explain_bucket(const planning::Plan& made, const planning::Forecast& times, size_t i,
                              sdk::PlanSink& sink) {
     const planning::BucketTimes& bucket = times.buckets[i];
     const double begins = i == 0 ? 0 : times.buckets[i - 1].ready;

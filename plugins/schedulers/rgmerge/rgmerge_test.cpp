@@ -2,7 +2,7 @@
 #include <support/scheduling.hpp>
 
 #include <planning/cost.hpp>
-#include <planning/timeline.hpp>
+#include <planning/forecast.hpp>
 
 #include <chrono>
 #include <random>

@@ -1,5 +1,5 @@
 // SyncEA: one bucket for all gradients, once backward is over.
-#include <planning/timeline.hpp>
+#include <planning/forecast.hpp>
 #include <support/scheduling.hpp>
 
 namespace penstock::test {

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-# The kinds of penstock/base.h, by value.
+from penstock._runtime_h import (
+    ABORTED,
+    DEADLINE_EXCEEDED,
+    DEVICE_ERROR,
+    FAILED_PRECONDITION,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    INVALID_PAYLOAD,
+    MISMATCH,
+    NOT_FOUND,
+    OUT_OF_MEMORY,
+    PEER_FAILED,
+    UNIMPLEMENTED,
+)
+
 STATUS_NAMES = {
-    1: "invalid argument",
-    2: "failed precondition",
-    3: "not found",
-    4: "unimplemented",
-    5: "invalid payload",
-    6: "out of memory",
-    7: "deadline exceeded",
-    8: "peer failed",
-    9: "mismatch",
-    10: "aborted",
-    11: "device error",
-    12: "internal",
+    INVALID_ARGUMENT: "invalid argument",
+    FAILED_PRECONDITION: "failed precondition",
+    NOT_FOUND: "not found",
+    UNIMPLEMENTED: "unimplemented",
+    INVALID_PAYLOAD: "invalid payload",
+    OUT_OF_MEMORY: "out of memory",
+    DEADLINE_EXCEEDED: "deadline exceeded",
+    PEER_FAILED: "peer failed",
+    MISMATCH: "mismatch",
+    ABORTED: "aborted",
+    DEVICE_ERROR: "device error",
+    INTERNAL: "internal",
 }
-INVALID_ARGUMENT = 1
-MISMATCH = 9
-INTERNAL = 12
 
 
 class HorovodInternalError(RuntimeError):

@@ -30,7 +30,7 @@ struct BucketTimes {
   double decode_end = 0;
 };
 
-struct Timeline {
+struct Forecast {
   std::vector<BucketTimes> buckets;  // of the phase, in order of priority
   double backward_end = 0;
   double forward_start = 0;  // when the application gets on: all that belongs to backward is done
@@ -42,9 +42,9 @@ struct Timeline {
   double bytes = 0;  // that one rank hands over
 };
 
-// The timeline of one phase of the plan. Pieces must name gradients and candidates of the model.
-// Unmeasured times count as zero, so an unmeasured model gives an empty timeline, not an error.
-Timeline timeline(const Plan& plan, const penstock_model& model, uint32_t phase = 0);
+// The forecast of one phase of the plan. Pieces must name gradients and candidates of the model.
+// Unmeasured times count as zero, so an unmeasured model gives an empty forecast, not an error.
+Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase = 0);
 
 // Mean over the phases.
 double exposed_us(const Plan& plan, const penstock_model& model);

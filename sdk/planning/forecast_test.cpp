@@ -1,6 +1,6 @@
-// The timeline against the recursion of wait-free back-propagation and against a simulation that
+// The forecast against the recursion of wait-free back-propagation and against a simulation that
 // only knows a clock, over every way to cut up to eight gradients into buckets.
-#include "planning/timeline.hpp"
+#include "planning/forecast.hpp"
 
 #include "planning/model.hpp"
 
@@ -110,7 +110,7 @@ Job job_of(const Bucket& bucket, const ModelEntries& entries) {
   return job;
 }
 
-TEST(Timeline, EqualsAClockOverAllCutsOfUpToEightGradients) {
+TEST(Forecast, EqualsAClockOverAllCutsOfUpToEightGradients) {
   std::mt19937 random(20240607);
   for (uint32_t n = 1; n <= 8; ++n) {
     for (int repeat = 0; repeat < 6; ++repeat) {
@@ -124,7 +124,7 @@ TEST(Timeline, EqualsAClockOverAllCutsOfUpToEightGradients) {
         std::vector<Job> jobs;
         for (const Bucket& bucket : plan.buckets) jobs.push_back(job_of(bucket, entries));
         const std::vector<JobTimes> expected = simulate_by_clock(jobs);
-        const Timeline line = timeline(plan, owned.model());
+        const Forecast line = forecast(plan, owned.model());
         ASSERT_EQ(line.buckets.size(), jobs.size());
         int64_t end = 0;
         for (size_t i = 0; i < jobs.size(); ++i) {
@@ -140,7 +140,7 @@ TEST(Timeline, EqualsAClockOverAllCutsOfUpToEightGradients) {
   }
 }
 
-TEST(Timeline, WithoutEncodeAndDecodeIsTheWaitFreeRecursion) {
+TEST(Forecast, WithoutEncodeAndDecodeIsTheWaitFreeRecursion) {
   std::mt19937 random(7);
   ModelEntries entries;
   double ready = 0;
@@ -156,7 +156,7 @@ TEST(Timeline, WithoutEncodeAndDecodeIsTheWaitFreeRecursion) {
   const OwnedModel owned(entries);
   Plan plan;
   for (uint64_t i = 0; i < 50; ++i) plan.buckets.push_back(whole_gradients(owned.model(), {i}));
-  const Timeline line = timeline(plan, owned.model());
+  const Forecast line = forecast(plan, owned.model());
   double free_at = 0;
   for (size_t i = 0; i < 50; ++i) {
     const double start = std::max(free_at, ready_times[i]);
@@ -178,12 +178,12 @@ ModelEntries two_layers() {
   return entries;
 }
 
-TEST(Timeline, SplitHidesTheAllGatherInTheNextForward) {
+TEST(Forecast, SplitHidesTheAllGatherInTheNextForward) {
   const OwnedModel owned(two_layers());
   Plan plan;
   plan.buckets.push_back(whole_gradients(owned.model(), {1}, 0, PENSTOCK_ROUTE_SPLIT));
   plan.buckets.push_back(whole_gradients(owned.model(), {0}, 0, PENSTOCK_ROUTE_SPLIT));
-  const Timeline line = timeline(plan, owned.model());
+  const Forecast line = forecast(plan, owned.model());
   EXPECT_EQ(line.buckets[0].exchange_start, 10);
   EXPECT_EQ(line.buckets[0].exchange_end, 32);
   EXPECT_EQ(line.buckets[1].exchange_end, 54);
@@ -193,18 +193,18 @@ TEST(Timeline, SplitHidesTheAllGatherInTheNextForward) {
   EXPECT_EQ(line.exposed_us, 34 + 22);
   Plan flat = plan;
   for (Bucket& bucket : flat.buckets) bucket.route = PENSTOCK_ROUTE_FLAT;
-  EXPECT_EQ(timeline(flat, owned.model()).exposed_us, 98 - 20);
+  EXPECT_EQ(forecast(flat, owned.model()).exposed_us, 98 - 20);
 }
 
-TEST(Timeline, BucketsThatWaitForTheSetStartAtTheEndOfBackward) {
+TEST(Forecast, BucketsThatWaitForTheSetStartAtTheEndOfBackward) {
   const OwnedModel owned(two_layers());
   Plan plan;
   plan.buckets.push_back(whole_gradients(owned.model(), {1}));
   plan.buckets[0].launch = PENSTOCK_LAUNCH_SET_COMPLETE;
-  EXPECT_EQ(timeline(plan, owned.model()).buckets[0].exchange_start, 20);
+  EXPECT_EQ(forecast(plan, owned.model()).buckets[0].exchange_start, 20);
 }
 
-TEST(Timeline, PhasesAreApartAndTheMeanIsOverAllOfThem) {
+TEST(Forecast, PhasesAreApartAndTheMeanIsOverAllOfThem) {
   ModelEntries entries = two_layers();
   entries.period = 2;
   for (GradientEntry& gradient : entries.gradients) gradient.candidates[0].phase_bytes = {40, 20};
@@ -212,13 +212,13 @@ TEST(Timeline, PhasesAreApartAndTheMeanIsOverAllOfThem) {
   Plan plan;
   plan.buckets.push_back(whole_gradients(owned.model(), {0, 1}, 0));
   plan.buckets.push_back(whole_gradients(owned.model(), {0, 1}, 1));
-  EXPECT_EQ(timeline(plan, owned.model(), 0).exposed_us, 84);
-  EXPECT_EQ(timeline(plan, owned.model(), 1).exposed_us, 44);
-  EXPECT_EQ(timeline(plan, owned.model(), 1).buckets[0].bucket, 1u);
+  EXPECT_EQ(forecast(plan, owned.model(), 0).exposed_us, 84);
+  EXPECT_EQ(forecast(plan, owned.model(), 1).exposed_us, 44);
+  EXPECT_EQ(forecast(plan, owned.model(), 1).buckets[0].bucket, 1u);
   EXPECT_EQ(exposed_us(plan, owned.model()), 64);
 }
 
-TEST(Timeline, ANumberThatIsNoTimeCountsAsZero) {
+TEST(Forecast, ANumberThatIsNoTimeCountsAsZero) {
   ModelEntries entries = two_layers();
   entries.gradients[0].ready_us = std::nan("");
   entries.gradients[1].ready_us = -1;
@@ -228,26 +228,26 @@ TEST(Timeline, ANumberThatIsNoTimeCountsAsZero) {
   const OwnedModel owned(entries);
   Plan plan;
   plan.buckets.push_back(whole_gradients(owned.model(), {0, 1}));
-  const Timeline line = timeline(plan, owned.model());
+  const Forecast line = forecast(plan, owned.model());
   EXPECT_EQ(line.end, 0);
   EXPECT_EQ(line.exposed_us, 0);
 }
 
-TEST(Timeline, NoBucketsExposeNothing) {
+TEST(Forecast, NoBucketsExposeNothing) {
   const OwnedModel owned(two_layers());
-  const Timeline line = timeline(Plan{}, owned.model());
+  const Forecast line = forecast(Plan{}, owned.model());
   EXPECT_TRUE(line.buckets.empty());
   EXPECT_EQ(line.exposed_us, 0);
   EXPECT_EQ(line.forward_start, 20);
 }
 
-TEST(Timeline, APartOfAGradientPaysItsShare) {
+TEST(Forecast, APartOfAGradientPaysItsShare) {
   const OwnedModel owned(two_layers());
   Plan plan;
   plan.buckets.push_back(whole_gradients(owned.model(), {1}));
   plan.buckets[0].pieces[0].numel = 5;
-  EXPECT_EQ(timeline(plan, owned.model()).exchange_us, 4 + 20);
-  EXPECT_EQ(timeline(plan, owned.model()).bytes, 20);
+  EXPECT_EQ(forecast(plan, owned.model()).exchange_us, 4 + 20);
+  EXPECT_EQ(forecast(plan, owned.model()).bytes, 20);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The timeline of a plan: a simulation driven by events, in O(n log n) for n buckets.
-#include "planning/timeline.hpp"
+// The forecast of a plan: a simulation driven by events, in O(n log n) for n buckets.
+#include "planning/forecast.hpp"
 
 #include "planning/cost.hpp"
 
@@ -26,7 +26,7 @@ double share_of(const Piece& piece, const penstock_gradient_model& gradient) {
   return static_cast<double>(piece.numel) / static_cast<double>(gradient.numel);
 }
 
-Costs costs_of(const Bucket& bucket, const penstock_model& model, Timeline& totals) {
+Costs costs_of(const Bucket& bucket, const penstock_model& model, Forecast& totals) {
   Costs costs;
   Coding coding;
   Volume volume;
@@ -142,8 +142,8 @@ class Backward {
 
 }  // namespace
 
-Timeline timeline(const Plan& plan, const penstock_model& model, uint32_t phase) {
-  Timeline result;
+Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase) {
+  Forecast result;
   result.backward_end = usable(model.backward_us);
   for (uint64_t i = 0; i < model.n_gradients; ++i)
     result.backward_end = std::max(result.backward_end, usable(model.gradients[i]->ready_us));
@@ -184,7 +184,7 @@ Timeline timeline(const Plan& plan, const penstock_model& model, uint32_t phase)
 double exposed_us(const Plan& plan, const penstock_model& model) {
   const uint32_t period = std::max(model.period, 1u);
   double sum = 0;
-  for (uint32_t phase = 0; phase < period; ++phase) sum += timeline(plan, model, phase).exposed_us;
+  for (uint32_t phase = 0; phase < period; ++phase) sum += forecast(plan, model, phase).exposed_us;
   return sum / period;
 }
 
