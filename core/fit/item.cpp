@@ -68,8 +68,8 @@ std::vector<RoundNeed> copy_rounds(const penstock_compressor_need& need) {
     round.flags = c.flags;
     for (uint64_t s = 0; s < c.n_sections; ++s) {
       const penstock_section_bound& bound = *c.sections[s];
-      round.sections.push_back({bound.capacity, bound.role, bound.dtype,
-                                (bound.flags & PENSTOCK_SECTION_EXACT) != 0});
+      round.sections.push_back(
+          {bound.capacity, bound.role, bound.dtype, (bound.flags & PENSTOCK_SECTION_EXACT) != 0});
     }
   }
   return rounds;

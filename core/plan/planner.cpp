@@ -49,10 +49,9 @@ class Collector {
       penstock_piece piece{};
       PENSTOCK_TRY(take_struct(bucket.pieces[i], "penstock_piece", piece));
       if (piece.device_type != 0 && piece.device_type != PENSTOCK_DEVICE_CPU)
-        return unimplemented(
-            "a scheduler wants a piece of gradient {} on device type {}; this version moves "
-            "gradients on the CPU",
-            piece.gradient, piece.device_type);
+        return internal(
+            "bucket {} of its plan: pieces[{}].device_type is {}, expected the CPU (1), or 0",
+            plan_.buckets.size() - 1, i, piece.device_type);
       plan.pieces.push_back({piece.gradient, piece.first, piece.numel, piece.choice});
     }
     return {};
