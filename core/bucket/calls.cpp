@@ -13,8 +13,9 @@
 namespace penstock {
 namespace {
 
-Span span(BucketRun& bucket, std::string_view what) {
-  return Span(bucket.context.timeline, what, bucket.lane, bucket.context.step.index, bucket.scheme);
+TimedSpan span(BucketRun& bucket, std::string_view what) {
+  return TimedSpan(bucket.context.timeline, what, bucket.lane, bucket.context.step.index,
+                   bucket.scheme);
 }
 
 // Where nothing keeps float32, 16 bits hold the gradient and the carry, rounded once.

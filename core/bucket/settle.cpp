@@ -116,7 +116,8 @@ Status keep_refused(BucketRun& bucket) {
 Status settle(BucketRun& bucket) {
   const auto& context = bucket.context;
   {
-    const Span span(context.timeline, "record", bucket.lane, context.step.index, bucket.scheme);
+    const TimedSpan span(context.timeline, "record", bucket.lane, context.step.index,
+                         bucket.scheme);
     for (MemoryCall& call : bucket.memory_calls) {
       if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, record)) continue;
       const auto noted = plugin_call(bucket, "memory", call.memory->name(), "record");
@@ -127,7 +128,7 @@ Status settle(BucketRun& bucket) {
       }));
     }
   }
-  const Span span(context.timeline, "finish", bucket.lane, context.step.index, bucket.scheme);
+  const TimedSpan span(context.timeline, "finish", bucket.lane, context.step.index, bucket.scheme);
   for (MemoryCall& call : bucket.memory_calls) {
     // A memory that finishes sees the mean, whatever the frontend wants.
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);

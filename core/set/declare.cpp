@@ -121,7 +121,7 @@ Status Set::declare_gradients(const penstock_set_declaration& declaration) {
 }
 
 Status Set::agree_on_declaration() {
-  const Span span(timeline, "negotiate", "application", step.index);
+  const TimedSpan span(timeline, "negotiate", "application", step.index);
   std::string text;
   for (const auto& gradient : gradients_) {
     text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,

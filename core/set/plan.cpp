@@ -133,7 +133,7 @@ planning::ModelEntries Set::model_of(const Fitting& fitting) const {
 
 // Rank 0 plans; its bytes go to the others, who check them.
 Result<Plan> Set::agree_on_plan(const Fitting& fitting) {
-  const Span span(timeline, "negotiate", "application", step.index);
+  const TimedSpan span(timeline, "negotiate", "application", step.index);
   std::string mine;
   Status status;
   if (rank == 0) {

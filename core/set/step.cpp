@@ -198,7 +198,7 @@ void Step::wait_for_others(std::unique_lock<std::mutex>& lock, const std::functi
 
 Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited) {
   const uint64_t start = now_us();
-  const Span span(context_.timeline, "wait", "application", context_.step.index);
+  const TimedSpan span(context_.timeline, "wait", "application", context_.step.index);
   std::unique_lock lock(mutex_);
   if (!finished() && torn_.ok()) {
     ++waiters_;

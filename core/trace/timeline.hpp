@@ -79,10 +79,10 @@ class Timeline {
 };
 
 // Adds a span from its making to its end, when the timeline is on.
-class Span {
+class TimedSpan {
  public:
-  Span(Timeline* timeline, std::string_view stage, std::string_view lane, uint64_t step,
-       std::string_view scheme = {})
+  TimedSpan(Timeline* timeline, std::string_view stage, std::string_view lane, uint64_t step,
+            std::string_view scheme = {})
       : timeline_(timeline != nullptr && timeline->enabled() ? timeline : nullptr),
         stage_(stage),
         lane_(lane),
@@ -90,13 +90,13 @@ class Span {
         step_(step) {
     if (timeline_ != nullptr) start_us_ = now_us();
   }
-  ~Span() {
+  ~TimedSpan() {
     if (timeline_ == nullptr) return;
     timeline_->add({std::string(stage_), std::string(lane_), start_us_, now_us(), step_,
                     std::string(scheme_), 0, 0});
   }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
+  TimedSpan(const TimedSpan&) = delete;
+  TimedSpan& operator=(const TimedSpan&) = delete;
 
  private:
   Timeline* timeline_;
