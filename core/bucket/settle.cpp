@@ -74,8 +74,8 @@ void each_sum(BucketRun& bucket, const MemoryCall& call, const Body& body) {
 const penstock_payload* no_pairs(const BucketRun& bucket, ItemRun& item) {
   if (item.returned.size() == 0) {  // rare, so made when first needed
     RoundNeed pairs;
-    pairs.sections.push_back({0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, 0, false});
-    pairs.sections.push_back({0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, 0, false});
+    pairs.sections.push_back({0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, false});
+    pairs.sections.push_back({0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, false});
     item.returned.shape(pairs, int32_t(bucket.context.rank));
   }
   item.returned.c()->kind = PENSTOCK_PAYLOAD_SPARSE;

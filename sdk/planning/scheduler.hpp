@@ -90,7 +90,7 @@ class Scheduler {
     return count;
   }
   static std::string forecast(const penstock_model& model, const Plan& made, uint32_t phase) {
-    return sdk::text("forecast: ", forecast(made, model, phase).exposed_us,
+    return sdk::text("forecast: ", planning::forecast(made, model, phase).exposed_us,
                      " us exposed after backward");
   }
 
