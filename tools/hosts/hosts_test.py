@@ -110,7 +110,11 @@ runtime.close()
 def test_rank_0_may_be_on_a_host_of_a_hundred_addresses():
     root = ROOM.parent
     paths = {"PYTHONPATH": str(root / "frontends/python"), "PENSTOCK_LIBRARY": str(root / "build/release/lib/libpenstock.so")}
-    add = f"for last in $(seq 100); do ip addr add 10.211.$last.1/24 dev eth0; done; ip addr add {SUBNET}.99/24 dev eth0"
+    # Not on eth0: of one interface with several addresses Open MPI offers its peers any one of them.
+    add = (
+        "ip link add many type veth peer name others && ip link set many up && ip link set others up && "
+        "for last in $(seq 100); do ip addr add 10.211.$last.1/24 dev many || exit 1; done"
+    )
     with Hosts(2, "1gbit") as hosts:
         assert hosts.start(["sh", "-c", add], 0).wait(timeout=60) == 0
         said = hosts.mpirun([sys.executable, "-c", MEET], paths, timeout_s=120)
