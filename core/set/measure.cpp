@@ -39,13 +39,8 @@ void MeasuredTimes::add_ready(size_t gradient, double after_first_us) {
 void MeasuredTimes::add_bucket(size_t number, const BucketRun& bucket) {
   if (!bucket.ran || bucket.is_void) return;
   if (number < exchange_us_.size()) exchange_us_[number] += double(bucket.exchange_us);
-  // A step's buckets have few compressors, nearly always one.
-  struct Calls {
-    CompressorInstance* compressor;
-    bool any = false;  // none for gradients that pass through: their lines stay at zero
-    double elements = 0, encode_us = 0, decode_us = 0;
-  };
-  std::vector<Calls> calls;
+  std::vector<Calls>& calls = calls_;
+  calls.clear();
   double elements = 0;
   for (const ItemRun& item : bucket.items) {
     auto mine = std::find_if(calls.begin(), calls.end(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/plan/planner.hpp"
+#include "core/plugin/instances.hpp"
 
 #include <map>
 #include <string>
@@ -54,6 +55,14 @@ class MeasuredTimes {
   const CallLines* lines(const std::string& compressor) const;
 
  private:
+  // What a bucket's calls to one compressor took. Buckets have few compressors, nearly always one.
+  struct Calls {
+    CompressorInstance* compressor;
+    bool any = false;  // none for gradients that pass through: their lines stay at zero
+    double elements = 0, encode_us = 0, decode_us = 0;
+  };
+
+  std::vector<Calls> calls_;  // of the bucket that is added: kept, so that a step allocates nothing
   uint64_t n_steps_ = 0;
   double step_us_ = 0, backward_us_ = 0, exposed_us_ = 0;
   std::vector<double> ready_us_, exchange_us_;

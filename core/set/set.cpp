@@ -57,6 +57,7 @@ Status Set::step_end(bool applied) {
   const uint64_t ending = step.index;
   Status refused_change;
   Status status = finish_step(applied, refused_change);
+  if (status.ok() && refused_change.ok()) return {};
   const std::string where = fmt::format("set '{}', end of step {}", name, ending);
   if (status.ok()) return refused_change.with_context(where);
   // Half changed, perhaps on this rank alone: no step can follow, and the others must not wait for
