@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <new>
 
 namespace penstock {
 
@@ -19,7 +20,13 @@ class Task {
 
   // By the other thread, once.
   void carry_out() {
-    Status status = body_();
+    Status status;
+    try {
+      status = body_();
+    } catch (const std::bad_alloc&) {
+      // It is for who asks to say; this thread has other work.
+      status = Status(Code::out_of_memory, "out of memory");
+    }
     std::lock_guard lock(mutex_);
     status_ = std::move(status);
     done_ = true;

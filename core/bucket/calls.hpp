@@ -1,4 +1,4 @@
-// The stages of a bucket's life in a step. Each returns before anything is waited for; job.cpp puts
+// What a bucket's job calls in a step. Each returns before anything is waited for; job.cpp puts
 // them in order. All on the engine thread.
 #pragma once
 
@@ -14,7 +14,7 @@ inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, st
                     context.step.index);
 }
 
-// Points the items at this step's storage, stages to float32 where the compressor wants that, and
+// Points the items at this step's storage, widens to float32 where the compressor wants that, and
 // looks for values that are not finite.
 void take_in(BucketRun& bucket);
 

@@ -94,6 +94,7 @@ void expect_atomic(const Case& given) {
       EXPECT_NE(told.find("this plugin fails in"), std::string_view::npos) << told;
       EXPECT_NE(told.find("end of step 1"), std::string_view::npos) << told;
       EXPECT_EQ(seen[rank].results, expected[rank].results);
+      EXPECT_NE(seen[rank].report.find("\"topk\""), std::string::npos) << seen[rank].report;
     }
   }
   EXPECT_GE(failed_switches, 2);

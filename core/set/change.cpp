@@ -137,9 +137,8 @@ Status Set::hand_over(const Works& next) {
     return {};
   });
   const Status all = agree_to_go_on("end of a memory", drained);
-  // The last first: of two pieces of one gradient the first has seen its carry untouched.
   if (!all.ok())
-    for (auto item = before.rbegin(); item != before.rend(); ++item) item->restore();
+    for (Untouched& item : before) item.restore();
   return all;
 }
 
