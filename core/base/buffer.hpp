@@ -33,6 +33,11 @@ class Buffer {
     if (!buffer.take(bytes, false)) return std::nullopt;
     return buffer;
   }
+  static Buffer unwritten(uint64_t bytes) {
+    Buffer buffer;
+    if (!buffer.take(bytes, false)) throw std::bad_alloc();
+    return buffer;
+  }
   Buffer(Buffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {

@@ -1,7 +1,7 @@
 // Something that another thread is asked to do, and the wait for its end.
 #pragma once
 
-#include "core/base/status.hpp"
+#include "core/base/out_of_memory.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <new>
 
 namespace penstock {
 
@@ -20,13 +19,8 @@ class Task {
 
   // By the other thread, once.
   void carry_out() {
-    Status status;
-    try {
-      status = body_();
-    } catch (const std::bad_alloc&) {
-      // It is for who asks to say; this thread has other work.
-      status = Status(Code::out_of_memory, "out of memory");
-    }
+    // It is for who asks to say; this thread has other work.
+    Status status = unless_out_of_memory(body_);
     std::lock_guard lock(mutex_);
     status_ = std::move(status);
     done_ = true;

@@ -1,11 +1,11 @@
+// What a bucket's job computes: its own work, and calls of memories and compressors.
+
 #include "core/bucket/calls.hpp"
 
 #include "core/bucket/call_plugin.hpp"
+#include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
-#include "core/comm/channel.hpp"
 #include "core/tensor/elements.hpp"
-
-#include <kernels/message.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -35,25 +35,26 @@ void add_carry_to_halves(uint32_t dtype, void* values, const float* carry, uint6
 // All of it is looked at, but for a large gradient that travels as it is: there a sweep would be
 // all that is done to it. Its beginning, its end and a part that moves on with the steps tell a
 // gradient that is not finite as a whole, which is what a loss that is not finite leaves behind.
-bool looks_finite(const ItemRun& item, const void* values, uint64_t step) {
+bool looks_finite(const PieceRun& item, uint64_t step) {
   constexpr uint64_t kPart = 4096, kLarge = 16 * kPart;
   const uint64_t count = item.piece.numel;
-  if (!item.passes_through || count <= kLarge) return all_finite(item.dtype, values, count);
+  if (!item.is_never_void || count <= kLarge) return all_finite(item.dtype, item.values, count);
   const uint64_t parts = count / kPart;
-  const auto* bytes = static_cast<const std::byte*>(values);
+  const auto* bytes = static_cast<const std::byte*>(item.values);
   const auto part = [&](uint64_t first) {
     return all_finite(item.dtype, bytes + first * dtype_bytes(item.dtype), kPart);
   };
   return part(0) && part(count - kPart) && part(step % parts * kPart);
 }
 
-void note_nonfinite(SetContext& context, const ItemRun& item) {
+void note_nonfinite(SetContext& context, const Gradient& gradient) {
   uint64_t none = SetContext::kNoGradient;
-  context.nonfinite_gradient.compare_exchange_strong(none, item.gradient->index,
+  context.nonfinite_gradient.compare_exchange_strong(none, gradient.index,
                                                      std::memory_order_relaxed);
 }
 
-void point(ItemRun& item, void* values) {
+void point(ItemRun& item) {
+  void* values = item.values();
   for (penstock_item* c : {&item.for_compressor, &item.for_memory}) {
     c->grad.data = values;
     c->out.data = values;
@@ -86,243 +87,179 @@ Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
   return {};
 }
 
-Status call_encode(BucketRun& bucket, CompressorCall& call) {
+Status call_encode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "encode");
   const SetContext& context = bucket.context;
   return call_plugin(*call.compressor, "encode", call.items, [&] {
     void* self = call.compressor->self();
     if (call.fold_encoder != nullptr)
-      return call.fold_encoder->encode(self, &context.exec, &context.step, call.round,
+      return call.fold_encoder->encode(self, &context.exec, &coding.step, call.round,
                                        call.items.data(), call.items.size(), call.own.data(),
                                        call.folds.data());
-    return call.compressor->table()->encode(self, &context.exec, &context.step, call.round,
+    return call.compressor->table()->encode(self, &context.exec, &coding.step, call.round,
                                             call.items.data(), call.items.size(), call.own.data());
   });
 }
 
-void set_flag(BucketRun& bucket, MessageRun& message) {
-  if (!message.has_flag) return;
-  const float flag = bucket.nonfinite ? 1 : 0;
-  const uint64_t element = dtype_bytes(message.message.dtype);
-  from_float32(message.message.dtype, &flag, message.send.data() + message.flag_index * element, 1);
-}
-
-void read_flag(BucketRun& bucket, const MessageRun& message, const std::byte* arrived) {
-  if (!message.has_flag) return;
-  float flag = 0;
-  to_float32(message.message.dtype,
-             arrived + message.flag_index * dtype_bytes(message.message.dtype), &flag, 1);
-  if (flag != 0) bucket.is_void = true;
-}
-
-void submit(BucketRun& bucket, MessageRun& message) {
-  const uint64_t step = bucket.context.step.index;
-  message.message.id = sdk::step_message_id(step, bucket.number, message.order);
-  // Eight steps apart a tag comes again; by then every message of the older step has ended.
-  message.message.tag = step % 8 * bucket.context.tags_per_step + message.order;
-  message.sequence = bucket.context.sequence_base + message.order;
-  message.sent = true;
-  // The engine announces it.
-  bucket.context.communication->submit_quietly(message.channel, &message);
-}
-
-void skip(BucketRun& bucket, const MessageRun& message) {
-  if ((message.channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
-    bucket.context.communication->skip(message.channel,
-                                       bucket.context.sequence_base + message.order);
+// What an owner adds up is in the units of its ranks' memories; where those keep nothing it still
+// has the frontend's scale.
+void take_sums(BucketRun& bucket, Coding& coding) {
+  const double scaled = bucket.context.step.grad_scale;
+  for (ItemRun& item : coding.items) {
+    if (!item.encodes) continue;
+    void* values = item.values();
+    if (item.sum_of->work_is == PENSTOCK_WORK_IS_GRAD && scaled != 1)
+      scale(item.dtype, values, item.range.numel, 1 / scaled);
+    if (!all_finite(item.dtype, values, item.range.numel)) {
+      note_nonfinite(bucket.context, *item.gradient);
+      coding.nonfinite = true;
+    }
+  }
 }
 
 }  // namespace
 
-void add_carry(const ItemRun& item, void* values, double scale) {
-  const float* carry = item.gradient->carry.as<float>() + item.piece.first;
-  if (item.dtype == PENSTOCK_FLOAT32) {
+void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,
+               double scale) {
+  const float* carry = gradient.carry.as<float>() + range.first;
+  if (dtype == PENSTOCK_FLOAT32) {
     auto* target = static_cast<float*>(values);
-    for (uint64_t i = 0; i < item.piece.numel; ++i)
-      target[i] += carry[i] * static_cast<float>(scale);
-  } else if (item.dtype == PENSTOCK_FLOAT64) {
+    for (uint64_t i = 0; i < range.numel; ++i) target[i] += carry[i] * static_cast<float>(scale);
+  } else if (dtype == PENSTOCK_FLOAT64) {
     auto* target = static_cast<double*>(values);
-    for (uint64_t i = 0; i < item.piece.numel; ++i) target[i] += carry[i] * scale;
-  } else if (item.dtype == PENSTOCK_FLOAT16 || item.dtype == PENSTOCK_BFLOAT16) {
-    add_carry_to_halves(item.dtype, values, carry, item.piece.numel, static_cast<float>(scale));
+    for (uint64_t i = 0; i < range.numel; ++i) target[i] += carry[i] * scale;
+  } else if (dtype == PENSTOCK_FLOAT16 || dtype == PENSTOCK_BFLOAT16) {
+    add_carry_to_halves(dtype, values, carry, range.numel, static_cast<float>(scale));
   }
 }
 
 void take_in(BucketRun& bucket) {
   bucket.nonfinite = false;
   bucket.is_void = false;
-  bucket.compensated = false;
-  bucket.rounds_encoded = 0;
   bucket.ran = true;
   bucket.failure = Status();
+  bucket.encode_us = bucket.decode_us = bucket.exchange_us = 0;
   bucket.each_message([](uint32_t, uint32_t, MessageRun& message) { message.sent = false; });
-  for (ItemRun& item : bucket.items) {
-    void* values = item.storage();
-    if (item.widened) {
-      to_float32(item.gradient->dtype, values, item.wide.as<float>(), item.piece.numel);
-      values = item.wide.data();
+  for (PieceRun& piece : bucket.pieces) {
+    piece.values = piece.storage();
+    if (piece.widened) {
+      to_float32(piece.gradient->dtype, piece.values, piece.wide.as<float>(), piece.piece.numel);
+      piece.values = piece.wide.data();
     }
-    if (item.gradient->has_carry && !item.carry_joins_result)
-      add_carry(item, values, bucket.context.step.grad_scale);
-    if (!looks_finite(item, values, bucket.context.step.index)) {
-      note_nonfinite(bucket.context, item);
+    if (piece.gradient->has_carry && !piece.carry_joins_result)
+      add_carry(*piece.gradient, {piece.piece.first, piece.piece.numel}, piece.dtype, piece.values,
+                bucket.context.step.grad_scale);
+    if (!looks_finite(piece, bucket.context.step.index)) {
+      note_nonfinite(bucket.context, *piece.gradient);
       // What travels as it is arrives as it is, on every rank.
-      bucket.nonfinite = bucket.nonfinite || !item.passes_through;
+      bucket.nonfinite = bucket.nonfinite || !piece.is_never_void;
     }
-    point(item, values);
+  }
+  for (auto& coding : bucket.codings) {
+    const bool takes_pieces = coding == bucket.codings.front() && coding->leg == 0;
+    coding->nonfinite = takes_pieces && bucket.nonfinite;
+    coding->has_begun = coding->compensated = coding->decoded = false;
+    coding->rounds_encoded = 0;
+    std::fill(coding->failed_owners.begin(), coding->failed_owners.end(), false);
   }
 }
 
-Status measure(BucketRun& bucket) {
-  auto* scalars = bucket.prologue->send.as<float>();
-  std::fill_n(scalars, bucket.prologue->message.count, 0.0f);
-  set_flag(bucket, *bucket.prologue);
-  if (bucket.nonfinite) return {};
-  for (MemoryCall& call : bucket.memory_calls) {
+void begin(BucketRun& bucket, Coding& coding) {
+  coding.has_begun = true;
+  coding.step = bucket.context.step;
+  coding.step.rank = coding.rank();
+  coding.step.world = coding.n_ranks();
+  if (coding.alone) {
+    coding.step.grad_scale = 1;
+    take_sums(bucket, coding);
+  }
+  for (ItemRun& item : coding.items)
+    if (item.encodes || item.decodes) point(item);
+}
+
+Status measure(BucketRun& bucket, Coding& coding) {
+  auto* scalars = coding.prologue->send.as<float>();
+  std::fill_n(scalars, coding.prologue->message.count, 0.0f);
+  write_flag(PENSTOCK_FLOAT32, coding.prologue->send.data(), coding.prologue->flag_index,
+             coding.nonfinite ? 1 : 0);
+  if (coding.nonfinite) return {};
+  for (MemoryCall& call : coding.memory_calls) {
     if (call.n_scalars == 0) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "measure");
     PENSTOCK_TRY(call_plugin(*call.memory, "measure", call.items, [&] {
-      return call.memory->table()->measure(call.memory->self(), &bucket.context.exec,
-                                           &bucket.context.step, call.items.data(),
-                                           call.items.size(), scalars + call.scalars_first);
+      return call.memory->table()->measure(call.memory->self(), &bucket.context.exec, &coding.step,
+                                           call.items.data(), call.items.size(),
+                                           scalars + call.scalars_first);
     }));
   }
   return {};
 }
 
-Status compensate(BucketRun& bucket) {
+Status compensate(BucketRun& bucket, Coding& coding) {
   const auto timed = span(bucket, "compensate");
   const uint64_t start = now_us();
   // Under `strict` no rank adds anything of a step that is not finite somewhere.
-  if (!bucket.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
-    bucket.compensated = true;
-    for (MemoryCall& call : bucket.memory_calls) {
+  if (!coding.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
+    coding.compensated = true;
+    for (MemoryCall& call : coding.memory_calls) {
       const float* summed =
-          call.n_scalars == 0 ? nullptr : bucket.prologue->send.as<float>() + call.scalars_first;
+          call.n_scalars == 0 ? nullptr : coding.prologue->send.as<float>() + call.scalars_first;
       // Folded items are left to encode, which a bucket that is known to be void never reaches.
       const auto& items = bucket.is_void ? call.items : call.unfolded;
       if (items.empty()) continue;
       const auto noted = plugin_call(bucket, "memory", call.memory->name(), "compensate");
       PENSTOCK_TRY(call_plugin(*call.memory, "compensate", items, [&] {
         return call.memory->table()->compensate(call.memory->self(), &bucket.context.exec,
-                                                &bucket.context.step, items.data(), items.size(),
-                                                summed);
+                                                &coding.step, items.data(), items.size(), summed);
       }));
     }
   }
-  bucket.encode_us = now_us() - start;
-  bucket.decode_us = 0;
+  bucket.encode_us += now_us() - start;
   // Nothing travels for these in this phase: their result is zero.
-  for (ItemRun& item : bucket.items)
-    if (item.rounds.empty() && item.work_is != PENSTOCK_WORK_IS_GRAD)
-      std::memset(item.for_memory.out.data, 0, item.piece.numel * dtype_bytes(item.dtype));
+  for (ItemRun& item : coding.items)
+    if (item.encodes && item.rounds.empty() && item.range.numel != 0)
+      std::memset(item.for_memory.out.data, 0, item.range.numel * dtype_bytes(item.dtype));
   return {};
 }
 
-Status encode(BucketRun& bucket, uint32_t round) {
+Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
   const auto timed = span(bucket, "encode");
   const uint64_t start = now_us();
-  for (auto& message : bucket.legs.front().messages[round])
-    if (message->kind == MessageRun::Kind::gather) place_gathered(bucket, *message, round);
-  for (CompressorCall& call : bucket.encode_calls) {
+  Coding& coding = *leg.coding;
+  for (auto& message : leg.messages[round]) {
+    if (message->kind == MessageRun::Kind::gather) place_gathered(*message, round);
+    if (is_plain(*message)) send_from_where_it_lies(*message);
+  }
+  for (CompressorCall& call : coding.encode_calls) {
     if (call.round != round) continue;
-    if (bucket.nonfinite) {
-      for (size_t position : call.positions) bucket.items[position].own[round].absent();
+    if (coding.nonfinite) {
+      for (size_t position : call.positions) coding.items[position].own[round].absent();
       continue;
     }
     const uint64_t called = now_us();
-    PENSTOCK_TRY(call_encode(bucket, call));
+    PENSTOCK_TRY(call_encode(bucket, coding, call));
     call.took_us = now_us() - called;
     for (size_t position : call.positions)
-      PENSTOCK_TRY(check_own(bucket, bucket.items[position], round));
+      PENSTOCK_TRY(check_own(bucket, coding.items[position], round));
   }
-  bucket.rounds_encoded = round + 1;
+  coding.rounds_encoded = round + 1;
   bucket.encode_us += now_us() - start;
   return {};
 }
 
-void send_prologue(BucketRun& bucket) {
-  bucket.begin_transfers(1);
-  submit(bucket, *bucket.prologue);
-}
-
-void send_round(BucketRun& bucket, Leg& leg, uint32_t round) {
-  bucket.exchange_start_us = now_us();
-  bucket.exchange_bytes = 0;
-  bucket.begin_transfers(static_cast<uint32_t>(leg.messages[round].size()));
-  for (auto& sent : leg.messages[round]) {
-    MessageRun& message = *sent;
-    if (message.kind == MessageRun::Kind::gather) {
-      const bool exact = (message.message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
-      message.message.count = close_gathered(bucket, message, round, exact);
-      std::fill(message.receive_counts.begin(), message.receive_counts.end(), message.send.bytes());
-    } else if (message.kind == MessageRun::Kind::sum &&
-               bucket.items[message.items.front()].passes_through) {
-      ItemRun& item = bucket.items[message.items.front()];
-      message.message.send = item.for_compressor.grad.data;
-      message.message.receive = item.for_compressor.grad.data;
-    } else if (message.kind != MessageRun::Kind::passed_on &&
-               message.kind != MessageRun::Kind::sparse) {
-      if (bucket.nonfinite) std::memset(message.send.data(), 0, message.send.bytes());
-      set_flag(bucket, message);
-    }
-    bucket.exchange_bytes += bytes_handed_over(message.message, bucket.context.world);
-    submit(bucket, message);
-  }
-}
-
-void skip_unsent(BucketRun& bucket) {
-  bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) {
-    if (!message.sent) skip(bucket, message);
-  });
-}
-
-void skip_all(BucketRun& bucket) {
-  if (bucket.prologue != nullptr) skip(bucket, *bucket.prologue);
-  bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) { skip(bucket, message); });
-}
-
-void read_prologue(BucketRun& bucket) {
-  read_flag(bucket, *bucket.prologue, bucket.prologue->send.data());
-}
-
-void note_arrival(BucketRun& bucket) {
-  const uint64_t now = now_us();
-  bucket.exchange_us = now - bucket.exchange_start_us;
-  if (bucket.context.timeline->enabled())
-    bucket.context.timeline->add({"exchange", bucket.lane, bucket.exchange_start_us, now,
-                                  bucket.context.step.index, bucket.scheme, bucket.exchange_bytes,
-                                  0});
-}
-
-Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
-  for (auto& message : leg.messages[round]) {
-    if (message->kind == MessageRun::Kind::gather) {
-      PENSTOCK_TRY(read_gathered(bucket, *message, round));
-      continue;
-    }
-    read_flag(bucket, *message, static_cast<const std::byte*>(message->message.receive));
-    if (message->kind == MessageRun::Kind::sparse) continue;
-    for (size_t position : message->items) {
-      ItemRun& item = bucket.items[position];
-      const uint32_t kind = item.own[round].c()->kind;
-      item.received[round][0].c()->kind =
-          kind == PENSTOCK_PAYLOAD_ABSENT ? uint32_t{PENSTOCK_PAYLOAD_CODED} : kind;
-    }
-  }
-  return {};
-}
-
-Status decode(BucketRun& bucket, uint32_t round) {
+Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
   const auto timed = span(bucket, "decode");
   const uint64_t start = now_us();
-  for (CompressorCall& call : bucket.decode_calls) {
+  Coding& coding = *leg.coding;
+  for (auto& message : leg.messages[round])
+    if (is_plain(*message)) receive_where_it_lies(*message);
+  for (CompressorCall& call : coding.decode_calls) {
     if (call.round != round) continue;
     const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
     const uint64_t called = now_us();
     PENSTOCK_TRY(call_plugin(*call.compressor, "decode", call.items, [&] {
       return call.compressor->table()->decode(call.compressor->self(), &bucket.context.exec,
-                                              &bucket.context.step, round, call.items.data(),
+                                              &coding.step, round, call.items.data(),
                                               call.items.size(), call.received.data(), call.n_ranks,
                                               PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
     }));
@@ -333,9 +270,15 @@ Status decode(BucketRun& bucket, uint32_t round) {
 }
 
 void give_out(BucketRun& bucket) {
-  for (ItemRun& item : bucket.items)
-    if (item.widened)
-      from_float32(item.gradient->dtype, item.wide.as<float>(), item.storage(), item.piece.numel);
+  for (PieceRun& piece : bucket.pieces) {
+    if (bucket.is_void)
+      fill_nan(piece.dtype, piece.values, piece.piece.numel);
+    else if (bucket.only_compensates && piece.piece.numel != 0)
+      std::memset(piece.values, 0, piece.piece.numel * dtype_bytes(piece.dtype));
+    if (piece.widened)
+      from_float32(piece.gradient->dtype, piece.wide.as<float>(), piece.storage(),
+                   piece.piece.numel);
+  }
 }
 
 }  // namespace penstock

@@ -14,26 +14,46 @@ inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, st
                     context.step.index);
 }
 
-// Points the items at this step's storage, widens to float32 where the compressor wants that, and
-// looks for values that are not finite.
+// Takes the gradients of this step, widens to float32 where the compressor wants that, and looks
+// for values that are not finite.
 void take_in(BucketRun& bucket);
 
-// Adds `scale` times what a replaced memory left over of the item's gradient to `values`.
-void add_carry(const ItemRun& item, void* values, double scale);
+// Adds `scale` times what a replaced memory left over of `range` of a gradient to `values`.
+void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,
+               double scale);
 
-// Memory's prologue: local facts into the prologue message. Zeros where this rank's gradients are
-// not finite.
-Status measure(BucketRun& bucket);
+// ---- a coding, from its first leg on ----
+
+// Points its items at their values in this step, which an earlier leg has brought.
+void begin(BucketRun& bucket, Coding& coding);
+
+// Memory's prologue: local facts into the prologue message. Zeros where what this rank would encode
+// is not finite.
+Status measure(BucketRun& bucket, Coding& coding);
 
 // grad -> work, by each memory. Skipped on a rank whose gradients are not finite: what it keeps
 // stays as it was.
-Status compensate(BucketRun& bucket);
+Status compensate(BucketRun& bucket, Coding& coding);
 
-// work -> payloads of a round, in their places in the messages.
-Status encode(BucketRun& bucket, uint32_t round);
+// work -> payloads of a round, in their places in the leg's messages.
+Status encode(BucketRun& bucket, Leg& leg, uint32_t round);
+
+// Payloads of all ranks -> out.
+Status decode(BucketRun& bucket, Leg& leg, uint32_t round);
+
+// Tells memories what was refused and what was taken, divides by the ranks, lets memories finish.
+Status settle(BucketRun& bucket);
+
+// The bucket is void: what this rank took out goes back.
+Status give_up(BucketRun& bucket);
+
+// Results into the gradients' own storage: NaN where the bucket is void.
+void give_out(BucketRun& bucket);
+
+// ---- transfers.cpp ----
 
 // Hands messages to the communication thread.
-void send_prologue(BucketRun& bucket);
+void send_prologue(BucketRun& bucket, Coding& coding);
 void send_round(BucketRun& bucket, Leg& leg, uint32_t round);
 
 // A void bucket sends nothing more: on ORDERED channels its turns pass to those behind it.
@@ -43,22 +63,7 @@ void skip_all(BucketRun& bucket);  // one whose job never starts in this step
 // How long what was sent took to arrive.
 void note_arrival(BucketRun& bucket);
 // Find out whether the bucket is void and point the received payloads into the buffers.
-void read_prologue(BucketRun& bucket);
+void read_prologue(BucketRun& bucket, Coding& coding);
 Status read_round(BucketRun& bucket, Leg& leg, uint32_t round);
-
-// Payloads of all ranks -> out.
-Status decode(BucketRun& bucket, uint32_t round);
-
-// What the collective refused goes back into the memories; `taken` is what is left.
-Status keep_refused(BucketRun& bucket);
-
-// Tells memories what was taken, divides by the ranks, lets memories finish.
-Status settle(BucketRun& bucket);
-
-// The bucket is void: results become NaN, and what this rank took out goes back.
-Status give_up(BucketRun& bucket);
-
-// Results into the gradients' own storage.
-void give_out(BucketRun& bucket);
 
 }  // namespace penstock

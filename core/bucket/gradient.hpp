@@ -22,6 +22,7 @@ struct Gradient : DeclaredGradient {
   uint32_t waiters = 0;      // threads that wait for it
   double learning_rate = 0;
   uint64_t ready_us = 0;
+  uint64_t place = 0;  // among those that were handed in, in the last step
 
   // Written by the application before it makes a bucket ready; read by the engine after.
   void* data = nullptr;  // contiguous, numel elements of dtype

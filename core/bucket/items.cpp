@@ -1,6 +1,7 @@
 #include "core/bucket/items.hpp"
 
 #include "core/bucket/layout.hpp"
+#include "core/bucket/needs_text.hpp"
 #include "core/fit/item.hpp"
 #include "core/fit/needs.hpp"
 
@@ -9,6 +10,72 @@
 
 namespace penstock {
 namespace {
+
+// ---- codings ----
+
+Coding& add_coding(BucketRun& bucket, const LegKind& kind, uint32_t leg) {
+  Coding& coding = *bucket.codings.emplace_back(std::make_unique<Coding>());
+  coding.links = &bucket.context.at(kind.level);
+  coding.leg = leg;
+  // The second coding of a route is of sums, which each owner has alone.
+  coding.alone = bucket.codings.size() > 1;
+  coding.failed_owners.resize(coding.links->group.size());
+  return coding;
+}
+
+ItemRun& add_item(Coding& coding, PieceRun& piece, const Fitting::Option& option,
+                  const ElementRange& range, const ElementRange& extent) {
+  ItemRun& item = coding.items.emplace_back();
+  item.of = &piece;
+  item.gradient = piece.gradient;
+  item.range = range;
+  item.extent = extent;
+  item.compressor = option.compressor;
+  item.memory = coding.alone ? option.owner_memory : option.memory;
+  item.dtype = piece.dtype;
+  return item;
+}
+
+// The parts of a piece, one for each owner that has something of it.
+template <typename Body>
+void each_owned(const PieceRun& piece, const std::vector<OwnedRange>& owned, const Body& body) {
+  const uint64_t first = piece.piece.first, end = first + piece.piece.numel;
+  for (const OwnedRange& range : owned) {
+    const uint64_t from = std::max(first, range.first);
+    const uint64_t to = std::min(end, range.first + range.numel);
+    if (from < to || piece.gradient->numel == 0)
+      body(ElementRange{from, to - from}, ElementRange{range.first, range.numel}, range.owner);
+  }
+}
+
+void add_host_sums(Coding& coding, PieceRun& piece, const Fitting::Option& option,
+                   const std::vector<OwnedRange>& owned, uint32_t me) {
+  each_owned(piece, owned, [&](ElementRange range, ElementRange extent, uint32_t owner) {
+    ItemRun& item = add_item(coding, piece, option, range, extent);
+    item.owner = owner;
+    item.encodes = item.decodes = owner == me;
+  });
+}
+
+// What is added on the way needs no owner: nobody has to read it before all do.
+void add_shards(Coding& parts, Coding& sums, PieceRun& piece, const Fitting::Option& option,
+                const std::vector<OwnedRange>& owned, uint32_t me) {
+  const ElementRange all{0, piece.gradient->numel};
+  if (!option.needs.compressor_facts.gathers) {
+    add_item(parts, piece, option, {piece.piece.first, piece.piece.numel}, all);
+    return;
+  }
+  each_owned(piece, owned, [&](ElementRange range, ElementRange extent, uint32_t owner) {
+    ItemRun& part = add_item(parts, piece, option, range, all);
+    ItemRun& sum = add_item(sums, piece, option, range, extent);
+    part.owner = sum.owner = owner;
+    part.decodes = sum.encodes = owner == me;
+    part.sum = &sum;
+    sum.sum_of = &part;
+  });
+}
+
+// ---- needs ----
 
 PluginCall noted(const BucketRun& bucket, std::string_view kind, std::string_view plugin) {
   const SetContext& context = bucket.context;
@@ -33,23 +100,25 @@ void fold_item(ItemRun& item, const penstock_memory_need& memory) {
   if (has_momentum) item.fold.momentum = item.memory_states[memory.momentum_state];
 }
 
-Status claim_states(ItemRun& item, StateStore& states, const penstock_compressor_need& compressor,
+Status claim_states(ItemRun& item, const Coding& coding, StateStore& states,
+                    const penstock_compressor_need& compressor,
                     const penstock_memory_need& memory) {
   const auto claim = [&](const Plugin* plugin,
                          const penstock_state_declaration* const* declarations, uint64_t n,
                          std::vector<const penstock_tensor*>& views) -> Status {
     for (uint64_t s = 0; s < n; ++s) {
-      const StateKey key{item.gradient->name, item.piece.first,
-                         item.piece.numel,    0,
-                         plugin->record.id,   std::string(view(declarations[s]->name))};
-      PENSTOCK_ASSIGN(StateTensor * tensor, states.claim(key, *declarations[s]));
-      views.push_back(&tensor->view);
+      const StateKey key{item.gradient->name, item.range, coding.leg, plugin->record.id,
+                         std::string(view(declarations[s]->name))};
+      PENSTOCK_ASSIGN(const penstock_tensor* tensor,
+                      states.claim(key, item.extent, *declarations[s]));
+      views.push_back(tensor);
     }
     return {};
   };
   PENSTOCK_TRY(claim(item.compressor->plugin(), compressor.states, compressor.n_states,
                      item.compressor_states));
-  PENSTOCK_TRY(claim(item.memory->plugin(), memory.states, memory.n_states, item.memory_states));
+  if (item.encodes)
+    PENSTOCK_TRY(claim(item.memory->plugin(), memory.states, memory.n_states, item.memory_states));
   item.for_compressor.states = item.compressor_states.data();
   item.for_compressor.n_states = item.compressor_states.size();
   item.for_memory.states = item.memory_states.data();
@@ -57,107 +126,166 @@ Status claim_states(ItemRun& item, StateStore& states, const penstock_compressor
   return {};
 }
 
-Status complete_item(BucketRun& bucket, ItemRun& item, StateStore& states,
-                     const penstock_compressor_need& compressor,
-                     const penstock_memory_need& memory) {
-  item.rounds = copy_rounds(compressor);
-  item.work_is = memory.work_is;
-  item.n_scalars = memory.n_scalars;
-  item.widened = item.dtype != item.gradient->dtype;
-  item.keeps = memory.work_is == PENSTOCK_WORK_IS_STATE;
-  item.carry_joins_result = (memory.flags & PENSTOCK_MEMORY_OWNS_MOMENTUM) != 0;
-  item.for_memory = item.for_compressor;
-  const uint32_t flags =
-      (item.keeps ? uint32_t{PENSTOCK_ITEM_KEEP} : 0u) |
-      ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0 ? uint32_t{PENSTOCK_ITEM_LOSSLESS} : 0u);
-  item.for_compressor.flags = item.for_memory.flags = flags;
-  if (item.widened) item.wide = Buffer(item.piece.numel * sizeof(float));
-  if (item.work_is == PENSTOCK_WORK_IS_SCRATCH)
-    item.work = Buffer(item.piece.numel * dtype_bytes(item.dtype));
-  PENSTOCK_TRY(claim_states(item, states, compressor, memory));
-  if (item.work_is == PENSTOCK_WORK_IS_STATE)
-    item.work_state = *item.memory_states[memory.work_state];
-  for (penstock_item* c : {&item.for_compressor, &item.for_memory})
-    if (item.work_is == PENSTOCK_WORK_IS_STATE) c->work = item.work_state;
-
+// A single dense sum of what the gradient holds, of which nothing is kept.
+bool is_plain(const BucketRun& bucket, const ItemRun& item,
+              const penstock_compressor_need& compressor, const penstock_memory_need& memory) {
   const bool one_dense_sum =
       item.rounds.size() == 1 && item.rounds[0].combine == PENSTOCK_COMBINE_SUM &&
       item.rounds[0].sections.size() == 1 && item.rounds[0].sections[0].dtype == item.dtype &&
-      item.rounds[0].sections[0].capacity == item.piece.numel;
+      item.rounds[0].sections[0].capacity == item.range.numel;
   const uint32_t plain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   // What passes through is never void, so what is not finite would reach the memory's state or its
   // finish.
   const bool memory_is_idle = item.work_is == PENSTOCK_WORK_IS_GRAD && memory.n_states == 0 &&
-                              item.n_scalars == 0 &&
+                              item.n_scalars == 0 && !item.records_decoded &&
                               !PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, finish);
-  item.passes_through = one_dense_sum && (compressor.flags & plain) == plain &&
-                        bucket.plan.pieces.size() == 1 && legs_of(bucket.plan.route).size() == 1 &&
-                        !item.widened && memory_is_idle;
+  return one_dense_sum && (compressor.flags & plain) == plain &&
+         bucket.plan.route == PENSTOCK_ROUTE_FLAT && !item.of->widened && memory_is_idle;
+}
+
+// A composite reads from the payloads' capacity how many entries are wanted; here that is all.
+Status check_composite(const BucketRun& bucket, const ItemRun& item,
+                       const penstock_compressor_need& compressor) {
+  if (!item.on_composite || compressor.scope != PENSTOCK_SCOPE_BUCKET) return {};
+  return failed_precondition(
+      "collective \"{}\" lets as many sums survive as payloads have room for, but compressor "
+      "\"{}\" chooses among all gradients of a bucket, and so has room for every entry: nothing "
+      "would be dropped; let it choose within each gradient (topk: scope = \"item\"), or set "
+      "collective = \"{}\" and remove transport",
+      bucket.context.composite_name, item.compressor->name(), bucket.context.transport_name);
+}
+
+Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, StateStore& states,
+                     const penstock_compressor_need& compressor,
+                     const penstock_memory_need& memory) {
+  if (!bucket.only_compensates) item.rounds = copy_rounds(compressor);
+  item.work_is = memory.work_is;
+  item.n_scalars = memory.n_scalars;
+  item.keeps = memory.work_is == PENSTOCK_WORK_IS_STATE;
+  item.records_decoded = (memory.flags & PENSTOCK_MEMORY_DECODED_RECORD) != 0;
+  item.for_memory = item.for_compressor;
+  const bool rest_follows = item.keeps || (memory.flags & PENSTOCK_MEMORY_ADDS_REST) != 0;
+  const uint32_t flags =
+      (item.keeps ? uint32_t{PENSTOCK_ITEM_KEEP} : 0u) |
+      (rest_follows ? uint32_t{PENSTOCK_ITEM_REST_FOLLOWS} : 0u) |
+      ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0 ? uint32_t{PENSTOCK_ITEM_LOSSLESS} : 0u);
+  for (penstock_item* c : {&item.for_compressor, &item.for_memory}) {
+    c->flags = flags;
+    c->leg = coding.leg;
+  }
+  item.passes_through = is_plain(bucket, item, compressor, memory);
+  item.compressor_wants = states_text(compressor.states, compressor.n_states);
+  item.memory_wants = states_text(memory.states, memory.n_states);
+  item.on_composite = coding.links->composite.channel != nullptr && !item.rounds.empty() &&
+                      item.rounds.back().sparse();
+  PENSTOCK_TRY(check_composite(bucket, item, compressor));
+  if (!item.encodes && !item.decodes) return {};
+  PENSTOCK_TRY(claim_states(item, coding, states, compressor, memory));
+  if (!item.encodes) return {};
+  if (item.work_is == PENSTOCK_WORK_IS_SCRATCH)
+    item.work = Buffer(item.range.numel * dtype_bytes(item.dtype));
+  if (item.work_is == PENSTOCK_WORK_IS_STATE) {
+    item.work_state = *item.memory_states[memory.work_state];
+    item.for_compressor.work = item.for_memory.work = item.work_state;
+  }
   fold_item(item, memory);
-  item.on_composite =
-      bucket.context.composite != nullptr && !item.rounds.empty() && item.rounds.back().sparse();
-  // A composite reads from the payloads' capacity how many entries are wanted; here that is all.
-  if (item.on_composite && compressor.scope == PENSTOCK_SCOPE_BUCKET)
-    return failed_precondition(
-        "collective \"{}\" lets as many sums survive as payloads have room for, but compressor "
-        "\"{}\" chooses among all gradients of a bucket, and so has room for every entry: nothing "
-        "would be dropped; let it choose within each gradient (topk: scope = \"item\"), or set "
-        "collective = \"{}\" and remove transport",
-        bucket.context.composite_name, item.compressor->name(), bucket.context.transport_name);
   return {};
 }
 
+// From here on two copies of a bucket cost more than a message of its own for the flag.
+constexpr uint64_t kManyBytes = 1u << 20;
+
+// Plain gradients travel from where they lie, if all of a bucket are: one message, one sum.
+void settle_what_passes_through(Coding& coding) {
+  if (coding.items.empty()) return;
+  const ItemRun& first = coding.items.front();
+  const bool alone = coding.items.size() == 1;
+  bool all = true;
+  uint64_t bytes = 0;
+  for (const ItemRun& item : coding.items) {
+    all = all && item.passes_through && item.dtype == first.dtype &&
+          item.rounds[0].reduction == first.rounds[0].reduction;
+    bytes += item.range.numel * dtype_bytes(item.dtype);
+  }
+  all = all && (alone || bytes >= kManyBytes);
+  for (ItemRun& item : coding.items) {
+    item.passes_through = all;
+    item.of->is_never_void = all && alone;
+  }
+}
+
 // Asks both plugins for items that they have in common.
-Status ask_for(BucketRun& bucket, const std::vector<ItemRun*>& items,
+Status ask_for(const BucketRun& bucket, const Coding& coding, const std::vector<ItemRun*>& items,
                CompressorNeeds& compressor_needs, MemoryNeeds& memory_needs) {
-  const size_t n = items.size();
   CompressorInstance& compressor = *items.front()->compressor;
   MemoryInstance& memory = *items.front()->memory;
-  Items pointers(n);
-  // A second time with float32 where a memory keeps state for a gradient of another dtype.
-  for (bool again = true; again;) {
-    again = false;
-    for (size_t i = 0; i < n; ++i) {
-      describe_item(items[i]->for_compressor, *items[i]->gradient, items[i]->piece,
-                    items[i]->dtype);
-      pointers[i] = &items[i]->for_compressor;
-    }
-    {
-      const auto call = noted(bucket, "compressor", compressor.name());
-      PENSTOCK_TRY(ask_needs(compressor, bucket.plan.phase, bucket.context.world, pointers,
-                             compressor_needs));
-    }
-    {
-      const auto call = noted(bucket, "memory", memory.name());
-      PENSTOCK_TRY(ask_needs(memory, pointers, compressor_needs, memory_needs));
-    }
-    for (size_t i = 0; i < n; ++i) {
-      if (!needs_widening(memory_needs[i].c, items[i]->dtype)) continue;
-      items[i]->dtype = PENSTOCK_FLOAT32;
-      again = true;
-    }
+  Items pointers;
+  for (ItemRun* item : items) {
+    describe_item(item->for_compressor, *item->gradient,
+                  {item->gradient->index, item->range.first, item->range.numel, 0}, item->dtype);
+    pointers.push_back(&item->for_compressor);
   }
-  return {};
+  {
+    const auto call = noted(bucket, "compressor", compressor.name());
+    PENSTOCK_TRY(
+        ask_needs(compressor, bucket.plan.phase, coding.n_ranks(), pointers, compressor_needs));
+  }
+  const auto call = noted(bucket, "memory", memory.name());
+  return ask_needs(memory, pointers, compressor_needs, memory_needs);
 }
 
 }  // namespace
 
-Status plan_items(BucketRun& bucket, StateStore& states, ScratchNeed& scratch) {
+void make_codings(BucketRun& bucket, const Fitting& fitting) {
+  const auto kinds = legs_of(bucket.plan.route);
+  for (uint32_t leg = 0; leg < kinds.size(); ++leg)
+    if (kinds[leg].encodes) add_coding(bucket, kinds[leg], leg);
+  Coding& coding = *bucket.codings.front();
+  const SetContext& context = bucket.context;
+  const uint32_t me =
+      context
+          .at(bucket.plan.route == PENSTOCK_ROUTE_HIERARCHICAL ? PENSTOCK_LEVEL_LOCAL
+                                                               : PENSTOCK_LEVEL_WORLD)
+          .group.rank();
+  for (PieceRun& piece : bucket.pieces) {
+    const Fitting::Option& option = fitting.options(piece.piece.gradient)[piece.piece.choice];
+    const auto owned = [&]() -> const std::vector<OwnedRange>& {
+      return fitting.ownership(bucket.plan.route)[piece.piece.gradient];
+    };
+    switch (bucket.plan.route) {
+      case PENSTOCK_ROUTE_HIERARCHICAL:
+        add_host_sums(coding, piece, option, owned(), me);
+        break;
+      case PENSTOCK_ROUTE_SHARD:
+        add_shards(coding, *bucket.codings.back(), piece, option, owned(), me);
+        break;
+      default:
+        add_item(coding, piece, option, {piece.piece.first, piece.piece.numel},
+                 {0, piece.gradient->numel});
+    }
+  }
+  if (!bucket.ends_early()) return;
+  bucket.codings.resize(1);
+  for (ItemRun& item : coding.items) item.sum = nullptr;
+}
+
+Status plan_items(BucketRun& bucket, Coding& coding, StateStore& states, ScratchNeed& scratch) {
   std::map<std::pair<CompressorInstance*, MemoryInstance*>, std::vector<ItemRun*>> groups;
-  for (ItemRun& item : bucket.items) groups[{item.compressor, item.memory}].push_back(&item);
+  for (ItemRun& item : coding.items) groups[{item.compressor, item.memory}].push_back(&item);
   std::map<CompressorInstance*, uint64_t> scratch_of;  // a call has items of every memory
   for (auto& [instances, items] : groups) {
     CompressorNeeds compressor_needs;
     MemoryNeeds memory_needs;
-    PENSTOCK_TRY(ask_for(bucket, items, compressor_needs, memory_needs));
+    PENSTOCK_TRY(ask_for(bucket, coding, items, compressor_needs, memory_needs));
     for (size_t i = 0; i < items.size(); ++i) {
-      PENSTOCK_TRY(
-          complete_item(bucket, *items[i], states, compressor_needs[i].c, memory_needs[i].c));
+      PENSTOCK_TRY(complete_item(bucket, coding, *items[i], states, compressor_needs[i].c,
+                                 memory_needs[i].c));
       scratch_of[instances.first] += (compressor_needs[i].c.scratch_bytes + 63) / 64 * 64;
     }
   }
+  settle_what_passes_through(coding);
   for (const auto& [compressor, wanted] : scratch_of)
-    if (wanted > scratch.bytes) scratch = {wanted, compressor->name(), bucket.items.size()};
+    if (wanted > scratch.bytes) scratch = {wanted, compressor->name(), coding.items.size()};
   return {};
 }
 

@@ -1,8 +1,9 @@
-// What the plugins ask for the items of a bucket: one call per compressor and one per memory, for
+// What the plugins ask for the items of a coding: one call per compressor and one per memory, for
 // methods may look at all items of a bucket at once.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
+#include "core/fit/fitting.hpp"
 #include "core/state/state_store.hpp"
 
 namespace penstock {
@@ -14,8 +15,12 @@ struct ScratchNeed {
   size_t n_gradients = 0;
 };
 
-// Completes the items but for their payloads: needs, states, work. Instances, pieces and dtypes are
-// set. `scratch` grows to what the bucket's calls want. [control]
-Status plan_items(BucketRun& bucket, StateStore& states, ScratchNeed& scratch);
+// The codings of the bucket's route with their items, which are pieces, cut where they have owners.
+// Pieces are set. [control]
+void make_codings(BucketRun& bucket, const Fitting& fitting);
+
+// Completes the items but for their payloads: needs, states, work. `scratch` grows to what the
+// bucket's calls want. [control]
+Status plan_items(BucketRun& bucket, Coding& coding, StateStore& states, ScratchNeed& scratch);
 
 }  // namespace penstock

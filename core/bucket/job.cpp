@@ -18,45 +18,43 @@ void* Job::promise_type::operator new(size_t bytes, BucketRun& bucket) {
 
 Job run_bucket(BucketRun& bucket) {
   take_in(bucket);
-  if (bucket.prologue != nullptr) {
-    PENSTOCK_CO_TRY(measure(bucket));
-    send_prologue(bucket);
-    co_await bucket.arrival();
-    PENSTOCK_CO_TRY(bucket.failure);
-    read_prologue(bucket);
-  }
-  PENSTOCK_CO_TRY(compensate(bucket));
-
-  // From here on work holds the gradient and what was kept of earlier ones.
   bool owes_backward = bucket.defers();
   for (Leg& leg : bucket.legs) {
-    if (leg.kind.waits_for_forward && !bucket.is_void) {
-      bucket.context.listener->backward_part_ended(bucket);
+    if (bucket.is_void && !leg.tells) continue;
+    if (leg.waits_for_forward && leg.sends()) {
+      if (owes_backward) bucket.context.listener->backward_part_ended(bucket);
       owes_backward = false;
       co_await bucket.next_forward();
     }
-    for (uint32_t round = 0; round < leg.messages.size() && !bucket.is_void; ++round) {
-      if (leg.kind.encodes) PENSTOCK_CO_TRY(encode(bucket, round));
+    if (leg.kind.encodes) {
+      begin(bucket, *leg.coding);
+      if (leg.coding->prologue != nullptr) {
+        PENSTOCK_CO_TRY(measure(bucket, *leg.coding));
+        send_prologue(bucket, *leg.coding);
+        co_await bucket.arrival();
+        PENSTOCK_CO_TRY(bucket.failure);
+        read_prologue(bucket, *leg.coding);
+      }
+      PENSTOCK_CO_TRY(compensate(bucket, *leg.coding));
+    }
+    // From here on work holds the gradient and what was kept of earlier ones.
+    for (uint32_t round = 0; round < leg.messages.size() && (!bucket.is_void || leg.tells);
+         ++round) {
+      if (leg.kind.encodes) PENSTOCK_CO_TRY(encode(bucket, leg, round));
       send_round(bucket, leg, round);
       co_await bucket.arrival();
       PENSTOCK_CO_TRY(bucket.failure);
       note_arrival(bucket);
-      if (!leg.kind.decodes) continue;
       PENSTOCK_CO_TRY(read_round(bucket, leg, round));
-      if (!bucket.is_void) PENSTOCK_CO_TRY(decode(bucket, round));
+      if (leg.kind.decodes && !bucket.is_void) PENSTOCK_CO_TRY(decode(bucket, leg, round));
     }
+    if (leg.kind.decodes && !bucket.is_void) leg.coding->decoded = true;
+    // Work holds only what stays here, and out the sum over ranks.
+    if (leg.ends_coding && !bucket.is_void) PENSTOCK_CO_TRY(settle(bucket));
   }
   // Backward waits for it, also where the prologue made the bucket void and nothing was sent.
   if (owes_backward) bucket.context.listener->backward_part_ended(bucket);
-
-  // From here on work holds only what stays here, and out the sum over ranks.
-  if (bucket.is_void) {
-    skip_unsent(bucket);
-    PENSTOCK_CO_TRY(give_up(bucket));
-  } else {
-    PENSTOCK_CO_TRY(keep_refused(bucket));
-    PENSTOCK_CO_TRY(settle(bucket));
-  }
+  if (bucket.is_void) PENSTOCK_CO_TRY(give_up(bucket));
   give_out(bucket);
   co_return Status();
 }
@@ -92,7 +90,7 @@ void BucketRun::launch() {
 Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {
   if (kind != Kind::sparse || !PENSTOCK_HAS_MEMBER(channel.table, penstock_collective, returned))
     return {};
-  for (size_t position : items) bucket->items[position].refused.absent();
+  for (size_t position : items) coding->items[position].refused.absent();
   return from_c(channel.table->returned(channel.instance, ticket, refused_pointers.data(),
                                         refused_pointers.size()));
 }
@@ -101,8 +99,13 @@ void MessageRun::finished(Status status) {
   bucket->message_finished(std::move(status));
 }
 
-void* ItemRun::storage() const {
+void* PieceRun::storage() const {
   return static_cast<std::byte*>(gradient->data) + piece.first * dtype_bytes(gradient->dtype);
+}
+
+void* ItemRun::values() const {
+  if (share != nullptr) return share;
+  return static_cast<std::byte*>(of->values) + (range.first - of->piece.first) * dtype_bytes(dtype);
 }
 
 }  // namespace penstock

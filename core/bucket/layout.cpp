@@ -1,5 +1,6 @@
 #include "core/bucket/layout.hpp"
 
+#include "core/bucket/dense.hpp"
 #include "core/bucket/wire.hpp"
 
 #include <algorithm>
@@ -9,9 +10,9 @@
 namespace penstock {
 namespace {
 
-uint32_t round_count(const BucketRun& bucket) {
+uint32_t round_count(const Coding& coding) {
   size_t most = 0;
-  for (const ItemRun& item : bucket.items) most = std::max(most, item.rounds.size());
+  for (const ItemRun& item : coding.items) most = std::max(most, item.rounds.size());
   return static_cast<uint32_t>(most);
 }
 
@@ -19,30 +20,33 @@ uint32_t round_count(const BucketRun& bucket) {
 void name_bucket(BucketRun& bucket) {
   bucket.label = fmt::format("bucket {}", bucket.number);
   bucket.lane = fmt::format("{} {}", bucket.context.name, bucket.label);
-  if (bucket.items.empty()) return;
-  bucket.lane += fmt::format(": {}", bucket.items.front().gradient->name);
-  if (bucket.items.size() > 1)
-    bucket.lane += fmt::format(" to {}, {} gradients", bucket.items.back().gradient->name,
-                               bucket.items.size());
+  if (bucket.pieces.empty()) return;
+  bucket.lane += fmt::format(": {}", bucket.pieces.front().gradient->name);
+  if (bucket.pieces.size() > 1)
+    bucket.lane += fmt::format(" to {}, {} gradients", bucket.pieces.back().gradient->name,
+                               bucket.pieces.size());
   std::set<std::string> schemes;
-  for (const ItemRun& item : bucket.items)
+  for (const ItemRun& item : bucket.codings.front()->items)
     schemes.insert(fmt::format("{} + {}", item.compressor->name(), item.memory->name()));
   bucket.scheme = fmt::format("{}", fmt::join(schemes, ", "));
 }
 
-void lay_out_prologue(BucketRun& bucket) {
+void lay_out_prologue(BucketRun& bucket, Coding& coding) {
   uint64_t count = 0;
-  for (MemoryCall& call : bucket.memory_calls) {
+  for (MemoryCall& call : coding.memory_calls) {
     call.scalars_first = count;
     count += call.items.size() * call.n_scalars;
   }
   const bool travels_coded =
-      std::any_of(bucket.items.begin(), bucket.items.end(),
-                  [](const ItemRun& item) { return !item.passes_through && !item.rounds.empty(); });
-  if (count == 0 && !(bucket.context.nonfinite_is_strict && travels_coded)) return;
-  bucket.prologue = make_message(bucket, MessageRun::Kind::prologue, bucket.context.channel,
-                                 PENSTOCK_ALL_REDUCE, PENSTOCK_FLOAT32);
-  MessageRun& message = *bucket.prologue;
+      std::any_of(coding.items.begin(), coding.items.end(), [](const ItemRun& item) {
+        return item.encodes && !item.passes_through && !item.rounds.empty();
+      });
+  // An owner that encodes for itself has nobody to ask.
+  const bool asks_first = bucket.context.nonfinite_is_strict && travels_coded && !coding.alone;
+  if (count == 0 && !asks_first) return;
+  coding.prologue = make_message(bucket, coding, MessageRun::Kind::prologue,
+                                 coding.links->transport, PENSTOCK_ALL_REDUCE, PENSTOCK_FLOAT32);
+  MessageRun& message = *coding.prologue;
   message.has_flag = true;
   message.flag_index = count;
   message.send = Buffer((count + 1) * sizeof(float));
@@ -51,62 +55,85 @@ void lay_out_prologue(BucketRun& bucket) {
   message.message.count = count + 1;
 }
 
-void shape_payloads(BucketRun& bucket) {
-  for (ItemRun& item : bucket.items) {
+void shape_payloads(Coding& coding) {
+  const auto me = int32_t(coding.links->group.rank());
+  for (ItemRun& item : coding.items) {
+    if (item.encodes && item.records_decoded && !item.rounds.empty() &&
+        !item.rounds.back().sparse())
+      make_returned(coding, item);
     for (size_t r = 0; r < item.rounds.size(); ++r) {
       const RoundNeed& need = item.rounds[r];
-      item.own.emplace_back().shape(need, int32_t(bucket.context.rank));
+      auto& own = item.own.emplace_back();
       auto& received = item.received.emplace_back();
+      if (item.encodes) own.shape(need, me);
+      if (!item.decodes) continue;
+      if (coding.alone) {
+        received.emplace_back().shape(need, int32_t(item.owner));
+        continue;
+      }
       const bool joined = need.combine == PENSTOCK_COMBINE_SUM ||
                           (item.on_composite && r + 1 == item.rounds.size());
-      for (uint32_t rank = 0; rank < (joined ? 1 : bucket.context.world); ++rank)
+      for (uint32_t rank = 0; rank < (joined ? 1 : coding.n_ranks()); ++rank)
         received.emplace_back().shape(need, joined ? -1 : int32_t(rank));
     }
   }
 }
 
-// Groups items by compressor and way of meeting; encode and decode have the same groups.
-void list_compressor_calls(BucketRun& bucket) {
-  for (uint32_t round = 0; round < bucket.n_rounds; ++round) {
-    std::vector<CompressorCall> calls;
-    for (size_t i = 0; i < bucket.items.size(); ++i) {
-      ItemRun& item = bucket.items[i];
-      if (item.rounds.size() <= round || item.passes_through) continue;
-      const uint64_t n_ranks = item.received[round].size();
-      auto call = std::find_if(calls.begin(), calls.end(), [&](const CompressorCall& c) {
-        return c.compressor == item.compressor && c.n_ranks == n_ranks;
-      });
-      if (call == calls.end()) {
-        call = calls.emplace(calls.end());
-        call->compressor = item.compressor;
-        call->round = round;
-        call->n_ranks = n_ranks;
-      }
-      call->positions.push_back(i);
-      call->items.push_back(&item.for_compressor);
-      call->own.push_back(item.own[round].c());
-      const bool folds = item.folded && round == 0;  // later rounds find it compensated
-      call->folds.push_back(folds ? &item.fold : nullptr);
-      if (folds) call->fold_encoder = fold_encoder(*item.compressor);
-      for (PayloadStorage& payload : item.received[round]) call->received.push_back(payload.c());
+// The items of a round by compressor and way of meeting.
+template <typename Takes, typename Add>
+void list_calls(Coding& coding, uint32_t round, std::vector<CompressorCall>& calls,
+                const Takes& takes, const Add& add) {
+  const auto first = static_cast<ptrdiff_t>(calls.size());
+  for (size_t i = 0; i < coding.items.size(); ++i) {
+    ItemRun& item = coding.items[i];
+    if (!takes(item) || item.rounds.size() <= round || item.passes_through) continue;
+    const bool joined = item.rounds[round].combine == PENSTOCK_COMBINE_SUM ||
+                        (item.on_composite && round + 1 == item.rounds.size());
+    const uint64_t n_ranks = joined ? 1 : coding.n_ranks();
+    auto call = std::find_if(calls.begin() + first, calls.end(), [&](const CompressorCall& c) {
+      return c.compressor == item.compressor && c.n_ranks == n_ranks;
+    });
+    if (call == calls.end()) {
+      call = calls.emplace(calls.end());
+      call->compressor = item.compressor;
+      call->round = round;
+      call->n_ranks = n_ranks;
     }
-    for (CompressorCall& call : calls) {
-      bucket.encode_calls.push_back(call);
-      bucket.decode_calls.push_back(std::move(call));
-    }
+    call->positions.push_back(i);
+    call->items.push_back(&item.for_compressor);
+    add(*call, item);
   }
 }
 
-void list_memory_calls(BucketRun& bucket) {
-  for (size_t i = 0; i < bucket.items.size(); ++i) {
-    ItemRun& item = bucket.items[i];
-    auto call = std::find_if(bucket.memory_calls.begin(), bucket.memory_calls.end(),
+void list_compressor_calls(Coding& coding) {
+  for (uint32_t round = 0; round < coding.n_rounds; ++round) {
+    list_calls(
+        coding, round, coding.encode_calls, [](const ItemRun& item) { return item.encodes; },
+        [&](CompressorCall& call, ItemRun& item) {
+          call.own.push_back(item.own[round].c());
+          const bool folds = item.folded && round == 0;  // later rounds find it compensated
+          call.folds.push_back(folds ? &item.fold : nullptr);
+          if (folds) call.fold_encoder = fold_encoder(*item.compressor);
+        });
+    list_calls(
+        coding, round, coding.decode_calls, [](const ItemRun& item) { return item.decodes; },
+        [&](CompressorCall& call, ItemRun& item) {
+          for (PayloadStorage& payload : item.received[round]) call.received.push_back(payload.c());
+        });
+  }
+}
+
+void list_memory_calls(Coding& coding) {
+  for (size_t i = 0; i < coding.items.size(); ++i) {
+    ItemRun& item = coding.items[i];
+    if (!item.encodes) continue;
+    auto call = std::find_if(coding.memory_calls.begin(), coding.memory_calls.end(),
                              [&](const MemoryCall& c) {
                                return c.memory == item.memory && c.n_scalars == item.n_scalars;
                              });
-    if (call == bucket.memory_calls.end()) {
-      bucket.memory_calls.emplace_back();
-      call = bucket.memory_calls.end() - 1;
+    if (call == coding.memory_calls.end()) {
+      coding.memory_calls.emplace_back();
+      call = coding.memory_calls.end() - 1;
       call->memory = item.memory;
       call->n_scalars = item.n_scalars;
     }
@@ -117,7 +144,7 @@ void list_memory_calls(BucketRun& bucket) {
                                   : item.on_composite ? &item.taken
                                                       : &item.own.back();
     if (taken == nullptr) {
-      item.taken.shape(RoundNeed{}, int32_t(bucket.context.rank));
+      item.taken.shape(RoundNeed{}, int32_t(coding.links->group.rank()));
       taken = &item.taken;
     }
     call->taken.push_back(taken->c());
@@ -125,7 +152,34 @@ void list_memory_calls(BucketRun& bucket) {
   }
 }
 
+// The legs that carry the codings, and the dense ones around them.
+void make_legs(BucketRun& bucket) {
+  const auto kinds = legs_of(bucket.plan.route);
+  size_t coding = 0;
+  for (uint32_t number = 0; number < kinds.size(); ++number) {
+    if (bucket.legs.size() > 0 && bucket.legs.back().ends_coding && bucket.ends_early()) break;
+    Leg& leg = bucket.legs.emplace_back();
+    leg.kind = kinds[number];
+    if (leg.kind.encodes && number > 0 && kinds[number - 1].decodes) ++coding;
+    leg.coding = bucket.codings[coding].get();
+    const bool codes_later = std::any_of(kinds.begin() + number + 1, kinds.end(),
+                                         [](const LegKind& kind) { return !kind.is_dense(); });
+    leg.ends_coding = !leg.kind.is_dense() && (!codes_later || bucket.ends_early());
+    leg.tells = leg.kind.is_dense() && !codes_later;
+    leg.waits_for_forward = number >= bucket.plan.waits_from;
+    leg.messages.resize(leg.kind.is_dense() ? 1 : leg.coding->n_rounds);
+  }
+}
+
 }  // namespace
+
+void make_returned(const Coding& coding, ItemRun& item) {
+  RoundNeed dense;
+  dense.sections.push_back({item.range.numel, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, true});
+  item.returned.shape(dense, int32_t(coding.links->group.rank()));
+  item.returned_data = Buffer(item.range.numel * sizeof(float));
+  item.returned.section(0).data = item.returned_data.data();
+}
 
 const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor) {
   if (!PENSTOCK_HAS_MEMBER(compressor.table(), penstock_compressor, extension)) return nullptr;
@@ -137,32 +191,28 @@ const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor) 
              : nullptr;
 }
 
-uint64_t message_bytes(const BucketRun& bucket) {
-  uint64_t total = 0;
-  const uint64_t world = bucket.context.world;
-  for (const ItemRun& item : bucket.items) {
-    if (item.passes_through) continue;
-    for (size_t r = 0; r < item.rounds.size(); ++r)
-      for (const SectionNeed& section : item.rounds[r].sections) {
-        const bool gathered = item.rounds[r].combine == PENSTOCK_COMBINE_GATHER;
-        total += section.bytes() * (gathered ? 1 + world : 2);
-      }
-  }
-  return total;
-}
-
 Status lay_out(BucketRun& bucket, StateStore& states) {
   name_bucket(bucket);
-  bucket.n_rounds = round_count(bucket);
-  if (bucket.n_rounds > 0)
-    for (const LegKind& kind : legs_of(bucket.plan.route))
-      bucket.legs.emplace_back(kind).messages.resize(bucket.n_rounds);
-  shape_payloads(bucket);
-  list_memory_calls(bucket);
-  lay_out_prologue(bucket);
-  for (uint32_t round = 0; round < bucket.n_rounds; ++round)
-    PENSTOCK_TRY(lay_out_round(bucket, states, round));
-  list_compressor_calls(bucket);
+  for (auto& coding : bucket.codings) {
+    coding->n_rounds = round_count(*coding);
+    shape_payloads(*coding);
+    list_memory_calls(*coding);
+    lay_out_prologue(bucket, *coding);
+    list_compressor_calls(*coding);
+  }
+  make_legs(bucket);
+  for (size_t i = 0; i < bucket.legs.size(); ++i) {
+    Leg& leg = bucket.legs[i];
+    if (leg.kind.is_dense()) {
+      if (!leg.tells)
+        lay_out_scattered(bucket, leg, bucket.only_compensates ? nullptr : &bucket.legs.back());
+      continue;
+    }
+    if (!leg.kind.encodes) continue;
+    Leg& ends = leg.kind.decodes ? leg : bucket.legs[i + 1];
+    for (uint32_t round = 0; round < leg.coding->n_rounds; ++round)
+      PENSTOCK_TRY(lay_out_round(bucket, leg, ends, states, round));
+  }
   return {};
 }
 

@@ -6,11 +6,11 @@
 
 namespace penstock {
 
-// Bytes of message buffers a bucket will take, for the fit check before anything is allocated.
-uint64_t message_bytes(const BucketRun& bucket);
-
 // How the compressor compensates and encodes in one sweep; null where it cannot. [control]
 const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor);
+
+// Room for the own payload as everyone may read it: dense float32. [control]
+void make_returned(const Coding& coding, ItemRun& item);
 
 // Makes everything a step needs. Items are complete but for payloads; the channels are open.
 // [control]
@@ -18,10 +18,11 @@ Status lay_out(BucketRun& bucket, StateStore& states);
 
 // ---- messages.cpp ----
 
-// A message of a bucket with the fields that every kind has. [control]
-std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kind, Channel* channel,
-                                         uint32_t pattern, uint32_t dtype);
-// The messages of one round in every leg; payloads have been shaped. [control]
-Status lay_out_round(BucketRun& bucket, StateStore& states, uint32_t round);
+// A message of a coding with the fields that every kind has. [control]
+std::unique_ptr<MessageRun> make_message(BucketRun& bucket, Coding& coding, MessageRun::Kind kind,
+                                         Link& link, uint32_t pattern, uint32_t dtype);
+// The messages of one round in the legs of a coding, which are those from `begins` to `ends`;
+// payloads have been shaped. [control]
+Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& states, uint32_t round);
 
 }  // namespace penstock

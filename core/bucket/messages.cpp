@@ -1,6 +1,7 @@
 // Laying out the messages of one round: which payloads travel together, and in which buffers.
 
 #include "core/bucket/layout.hpp"
+#include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/fit/needs.hpp"
 
@@ -11,30 +12,29 @@ namespace penstock {
 namespace {
 
 // The elements all sections of `items` take in a summed message.
-uint64_t summed_elements(const BucketRun& bucket, const std::vector<size_t>& items,
-                         uint32_t round) {
+uint64_t summed_elements(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
   uint64_t count = 0;
   for (size_t position : items)
-    for (const SectionNeed& section : bucket.items[position].rounds[round].sections)
+    for (const SectionNeed& section : coding.items[position].rounds[round].sections)
       count += section.capacity;
   return count;
 }
 
 // Whether what is sent must outlive the exchange: an in-place sum would overwrite what may have to
 // be given back.
-bool keeps_own(const BucketRun& bucket, const std::vector<size_t>& items, uint32_t round) {
+bool keeps_own(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
   return std::any_of(items.begin(), items.end(), [&](size_t position) {
-    const ItemRun& item = bucket.items[position];
-    return item.keeps && round + 1 == item.rounds.size();
+    const ItemRun& item = coding.items[position];
+    return (item.keeps || item.records_decoded) && round + 1 == item.rounds.size();
   });
 }
 
-void point_summed(BucketRun& bucket, MessageRun& message, uint32_t round) {
+void point_summed(Coding& coding, MessageRun& message, uint32_t round) {
   const uint64_t element = dtype_bytes(message.message.dtype);
   std::byte* send = message.send.data();
   std::byte* receive = message.receive.bytes() != 0 ? message.receive.data() : send;
   for (size_t position : message.items) {
-    ItemRun& item = bucket.items[position];
+    ItemRun& item = coding.items[position];
     for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
       const uint64_t capacity = item.rounds[round].sections[s].capacity;
       item.own[round].section(s).data = send;
@@ -46,52 +46,82 @@ void point_summed(BucketRun& bucket, MessageRun& message, uint32_t round) {
   }
 }
 
-void lay_out_sum(BucketRun& bucket, uint32_t round, uint32_t dtype, uint32_t reduction,
+// Buffers of a sum; what is sent must stay where it may have to be given back.
+void make_sum_buffers(Coding& coding, MessageRun& message, uint32_t round) {
+  uint64_t count = summed_elements(coding, message.items, round);
+  message.has_flag =
+      message.message.reduction == PENSTOCK_REDUCE_SUM && is_floating(message.message.dtype);
+  message.flag_index = count;
+  if (message.has_flag) ++count;
+  const uint64_t bytes = count * dtype_bytes(message.message.dtype);
+  message.send = Buffer(bytes);
+  if (keeps_own(coding, message.items, round)) message.receive = Buffer(bytes);
+  message.message.send = message.send.data();
+  message.message.receive =
+      message.receive.bytes() != 0 ? message.receive.data() : message.send.data();
+  message.message.count = count;
+  point_summed(coding, message, round);
+}
+
+void lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t dtype, uint32_t reduction,
                  std::vector<size_t> items) {
-  auto message = make_message(bucket, MessageRun::Kind::sum, bucket.context.channel,
+  Coding& coding = *leg.coding;
+  auto message = make_message(bucket, coding, MessageRun::Kind::sum, coding.links->transport,
                               PENSTOCK_ALL_REDUCE, dtype);
   message->message.reduction = reduction;
   message->items = std::move(items);
-  uint64_t count = summed_elements(bucket, message->items, round);
-  const bool passes = bucket.items[message->items.front()].passes_through;
-  if (!passes) {
-    message->has_flag = reduction == PENSTOCK_REDUCE_SUM && is_floating(dtype);
-    message->flag_index = count;
-    if (message->has_flag) ++count;
-    message->send = Buffer(count * dtype_bytes(dtype));
-    if (keeps_own(bucket, message->items, round))
-      message->receive = Buffer(count * dtype_bytes(dtype));
-    message->message.send = message->send.data();
-    message->message.receive =
-        message->receive.bytes() != 0 ? message->receive.data() : message->send.data();
-    point_summed(bucket, *message, round);
-  }
-  message->message.count = count;
-  bucket.legs.back().messages[round].push_back(std::move(message));
+  if (is_plain(*message))
+    lay_out_plain(*message);
+  else
+    make_sum_buffers(coding, *message, round);
+  leg.messages[round].push_back(std::move(message));
 }
 
-void lay_out_gather(BucketRun& bucket, uint32_t round, std::vector<size_t> items) {
-  auto message = make_message(bucket, MessageRun::Kind::gather, bucket.context.channel,
-                              PENSTOCK_ALL_GATHER, PENSTOCK_UINT8);
+// Room for what goes to each rank and comes from it.
+void make_gather_buffers(Coding& coding, MessageRun& message, uint32_t round) {
+  uint64_t bytes = 0;
+  for (uint32_t part = 0; part < message.n_parts(); ++part) {
+    message.send_offsets.push_back(bytes);
+    message.send_counts.push_back(gathered_capacity(coding, message.sent_to(part), round));
+    bytes += message.send_counts.back();
+  }
+  message.send = Buffer(bytes);
+  uint64_t room = 0;
+  for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
+    message.receive_offsets.push_back(room);
+    message.room_for.push_back(gathered_capacity(coding, message.coming_from(rank), round));
+    room += message.room_for.back();
+  }
+  message.receive_counts = message.room_for;
+  message.receive = Buffer(room);
+  penstock_message& c = message.message;
+  c.send = message.send.data();
+  c.send_counts = message.send_counts.data();
+  c.receive = message.receive.data();
+  c.receive_counts = message.receive_counts.data();
+  c.receive_offsets = message.receive_offsets.data();
+  c.count = bytes;
+}
+
+// `by_owner`: of the items, those of each rank, on legs to owners and from them.
+void lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
+                    std::vector<std::vector<size_t>> by_owner) {
+  Coding& coding = *leg.coding;
+  const uint32_t pattern = leg.kind.pattern == PENSTOCK_ALL_TO_ALL ? uint32_t{PENSTOCK_ALL_TO_ALL}
+                                                                   : uint32_t{PENSTOCK_ALL_GATHER};
+  auto message = make_message(bucket, coding, MessageRun::Kind::gather, coding.links->transport,
+                              pattern, PENSTOCK_UINT8);
   message->items = std::move(items);
-  const uint64_t capacity = gathered_capacity(bucket, message->items, round);
-  const uint32_t world = bucket.context.world;
-  message->send = Buffer(capacity);
-  message->receive = Buffer(capacity * world);
-  message->receive_counts.assign(world, capacity);
-  for (uint32_t rank = 0; rank < world; ++rank) message->receive_offsets.push_back(rank * capacity);
-  bool exact = true;
-  for (size_t position : message->items)
-    for (const SectionNeed& section : bucket.items[position].rounds[round].sections)
-      exact = exact && section.exact;
-  penstock_message& c = message->message;
-  c.send = message->send.data();
-  c.receive = message->receive.data();
-  c.receive_counts = message->receive_counts.data();
-  c.receive_offsets = message->receive_offsets.data();
-  c.count = capacity;
-  if (exact) c.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
-  bucket.legs.back().messages[round].push_back(std::move(message));
+  message->by_owner = std::move(by_owner);
+  make_gather_buffers(coding, *message, round);
+  const bool exact =
+      std::all_of(message->items.begin(), message->items.end(), [&](size_t position) {
+        const auto& sections = coding.items[position].rounds[round].sections;
+        return std::all_of(sections.begin(), sections.end(),
+                           [](const SectionNeed& section) { return section.exact; });
+      });
+  if (exact) message->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
+  leg.messages[round].push_back(std::move(message));
 }
 
 // A payload with buffers of its own: room for `entries` index and value pairs.
@@ -108,36 +138,36 @@ void own_pairs(PayloadStorage& payload, Buffer& data, uint64_t entries, int32_t 
 }
 
 // A composite's soft state is kept with the first item of its message.
-Status claim_collective_states(BucketRun& bucket, StateStore& states, MessageRun& message,
+Status claim_collective_states(const BucketRun& bucket, StateStore& states, MessageRun& message,
                                const penstock_collective_need& need) {
-  const ItemRun& first = bucket.items[message.items.front()];
+  const ItemRun& first = message.coding->items[message.items.front()];
   for (uint64_t i = 0; i < need.n_states; ++i) {
     const penstock_state_declaration& declaration = *need.states[i];
-    const StateKey key{first.gradient->name,        first.piece.first,
-                       first.piece.numel,           0,
+    const StateKey key{first.gradient->name, first.range, message.coding->leg,
                        bucket.context.composite_id, std::string(view(declaration.name))};
-    PENSTOCK_ASSIGN(StateTensor * tensor, states.claim(key, declaration));
-    message.states.push_back(&tensor->view);
+    PENSTOCK_ASSIGN(const penstock_tensor* tensor, states.claim(key, first.extent, declaration));
+    message.states.push_back(tensor);
   }
   message.message.states = message.states.data();
   message.message.n_states = message.states.size();
   return {};
 }
 
-Status lay_out_sparse(BucketRun& bucket, StateStore& states, uint32_t round,
+Status lay_out_sparse(BucketRun& bucket, Leg& leg, StateStore& states, uint32_t round,
                       std::vector<size_t> items) {
-  Channel* channel = bucket.context.composite;
-  auto message = make_message(bucket, MessageRun::Kind::sparse, channel, PENSTOCK_SPARSE_ALL_REDUCE,
-                              PENSTOCK_FLOAT32);
+  Coding& coding = *leg.coding;
+  Channel* channel = coding.links->composite.channel;
+  auto message = make_message(bucket, coding, MessageRun::Kind::sparse, coding.links->composite,
+                              PENSTOCK_SPARSE_ALL_REDUCE, PENSTOCK_FLOAT32);
   message->items = std::move(items);
   uint64_t bytes = 0;
   for (size_t position : message->items)
-    for (const SectionNeed& section : bucket.items[position].rounds[round].sections)
+    for (const SectionNeed& section : coding.items[position].rounds[round].sections)
       bytes += section.bytes();
   message->send = Buffer(bytes);
   std::byte* cursor = message->send.data();
   for (size_t position : message->items) {
-    ItemRun& item = bucket.items[position];
+    ItemRun& item = coding.items[position];
     for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
       item.own[round].section(s).data = cursor;
       cursor += item.rounds[round].sections[s].bytes();
@@ -167,46 +197,46 @@ Status lay_out_sparse(BucketRun& bucket, StateStore& states, uint32_t round,
   message->exec.scratch_bytes = need.scratch_bytes;
   c.exec = &message->exec;
   for (size_t position : message->items) {
-    ItemRun& item = bucket.items[position];
+    ItemRun& item = coding.items[position];
     const uint64_t own_capacity = item.rounds[round].sections[0].capacity;
     const uint64_t capacity =
-        need.result_capacity != 0 ? std::min(need.result_capacity, item.piece.numel) : own_capacity;
+        need.result_capacity != 0 ? std::min(need.result_capacity, item.range.numel) : own_capacity;
     own_pairs(item.received[round][0], item.result_data, capacity, -1);
-    own_pairs(item.refused, item.refused_data, own_capacity, int32_t(bucket.context.rank));
-    own_pairs(item.taken, item.taken_data, own_capacity, int32_t(bucket.context.rank));
+    own_pairs(item.refused, item.refused_data, own_capacity, int32_t(coding.rank()));
+    own_pairs(item.taken, item.taken_data, own_capacity, int32_t(coding.rank()));
     message->result_pointers.push_back(item.received[round][0].c());
     message->refused_pointers.push_back(item.refused.c());
   }
   c.results = message->result_pointers.data();
-  bucket.legs.back().messages[round].push_back(std::move(message));
+  leg.messages[round].push_back(std::move(message));
   return {};
 }
 
-void lay_out_flag(BucketRun& bucket, uint32_t round) {
-  auto message = make_message(bucket, MessageRun::Kind::flag, bucket.context.channel,
-                              PENSTOCK_ALL_REDUCE, PENSTOCK_FLOAT32);
+void lay_out_flag(BucketRun& bucket, Leg& leg, uint32_t round) {
+  auto message = make_message(bucket, *leg.coding, MessageRun::Kind::flag,
+                              leg.coding->links->transport, PENSTOCK_ALL_REDUCE, PENSTOCK_FLOAT32);
   message->send = Buffer(sizeof(float));
   message->has_flag = true;
   message->message.send = message->send.data();
   message->message.receive = message->send.data();
   message->message.count = 1;
-  bucket.legs.back().messages[round].push_back(std::move(message));
+  leg.messages[round].push_back(std::move(message));
 }
 
-// One sum in two legs over one buffer: reduced and scattered, then what this rank holds passed on
-// to all.
-void lay_out_halves(BucketRun& bucket, uint32_t round, uint32_t dtype, std::vector<size_t> items) {
-  auto scatter = make_message(bucket, MessageRun::Kind::sum, bucket.context.channel,
-                              PENSTOCK_REDUCE_SCATTER, dtype);
-  auto collect = make_message(bucket, MessageRun::Kind::passed_on, bucket.context.channel,
-                              PENSTOCK_ALL_GATHER, dtype);
+// One sum in two legs: reduced and scattered, then what this rank holds passed on to all.
+void lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, uint32_t dtype,
+                    uint32_t reduction, std::vector<size_t> items) {
+  Coding& coding = *begins.coding;
+  Link& link = coding.links->transport;
+  auto scatter =
+      make_message(bucket, coding, MessageRun::Kind::sum, link, PENSTOCK_REDUCE_SCATTER, dtype);
+  auto collect =
+      make_message(bucket, coding, MessageRun::Kind::passed_on, link, PENSTOCK_ALL_GATHER, dtype);
+  scatter->message.reduction = reduction;
   scatter->items = std::move(items);
-  const uint64_t element = dtype_bytes(dtype);
-  uint64_t count = summed_elements(bucket, scatter->items, round);
-  scatter->has_flag = is_floating(dtype);
-  scatter->flag_index = count;
-  if (scatter->has_flag) ++count;
-  const uint32_t world = bucket.context.world;
+  make_sum_buffers(coding, *scatter, round);
+  const uint64_t count = scatter->message.count;
+  const uint32_t world = scatter->group_size();
   uint64_t offset = 0;
   for (uint32_t rank = 0; rank < world; ++rank) {
     const uint64_t share = count / world + (rank < count % world ? 1 : 0);
@@ -215,25 +245,21 @@ void lay_out_halves(BucketRun& bucket, uint32_t round, uint32_t dtype, std::vect
     collect->receive_offsets.push_back(offset);
     offset += share;
   }
-  scatter->send = Buffer(count * element);
-  const uint64_t own_share = scatter->receive_counts[bucket.context.rank];
-  collect->send = Buffer(own_share * element);  // where the reduced share arrives, and leaves from
-  point_summed(bucket, *scatter, round);
-  scatter->message.send = scatter->send.data();
-  scatter->message.count = count;
-  scatter->message.receive = collect->send.data();
-  scatter->message.receive_counts = scatter->receive_counts.data();
+  const uint64_t own_share = scatter->receive_counts[scatter->group_rank()];
+  collect->send = Buffer(own_share * dtype_bytes(dtype));  // where the reduced share arrives
   collect->message.send = collect->send.data();
   collect->message.count = own_share;
-  collect->message.receive = scatter->send.data();
+  collect->message.receive = scatter->message.receive;
   collect->message.receive_counts = collect->receive_counts.data();
   collect->message.receive_offsets = collect->receive_offsets.data();
   collect->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
+  scatter->message.receive = collect->send.data();
+  scatter->message.receive_counts = scatter->receive_counts.data();
   collect->items = scatter->items;
   collect->has_flag = scatter->has_flag;
   collect->flag_index = scatter->flag_index;
-  bucket.legs.front().messages[round].push_back(std::move(scatter));
-  bucket.legs.back().messages[round].push_back(std::move(collect));
+  begins.messages[round].push_back(std::move(scatter));
+  ends.messages[round].push_back(std::move(collect));
 }
 
 // What a round of an item is summed in.
@@ -249,29 +275,35 @@ Result<uint32_t> summed_dtype(const ItemRun& item, uint32_t round) {
 
 }  // namespace
 
-std::unique_ptr<MessageRun> make_message(BucketRun& bucket, MessageRun::Kind kind, Channel* channel,
-                                         uint32_t pattern, uint32_t dtype) {
+std::unique_ptr<MessageRun> make_message(BucketRun& bucket, Coding& coding, MessageRun::Kind kind,
+                                         Link& link, uint32_t pattern, uint32_t dtype) {
   auto message = std::make_unique<MessageRun>();
   message->kind = kind;
   message->bucket = &bucket;
-  message->channel = channel;
+  message->coding = &coding;
+  message->link = &link;
   penstock_message& c = message->message;
   c.struct_size = sizeof c;
   c.pattern = pattern;
   c.reduction = PENSTOCK_REDUCE_SUM;
   c.dtype = dtype;
+  c.leg = coding.leg;
   message->limit_us = bucket.context.limit_us;
-  c.step = &bucket.context.step;
+  c.step = &coding.step;
   c.exec = &bucket.context.exec;
   return message;
 }
 
-Status lay_out_round(BucketRun& bucket, StateStore& states, uint32_t round) {
+Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& states,
+                     uint32_t round) {
+  Coding& coding = *begins.coding;
   std::map<std::pair<uint32_t, uint32_t>, std::vector<size_t>> sums;  // (dtype, reduction)
   std::vector<size_t> gathers, sparse;
-  for (size_t i = 0; i < bucket.items.size(); ++i) {
-    const ItemRun& item = bucket.items[i];
-    if (item.rounds.size() <= round) continue;
+  const bool to_owners = begins.kind.pattern == PENSTOCK_ALL_TO_ALL || coding.alone;
+  std::vector<std::vector<size_t>> by_owner(to_owners ? coding.links->group.size() : 0);
+  for (size_t i = 0; i < coding.items.size(); ++i) {
+    const ItemRun& item = coding.items[i];
+    if (item.rounds.size() <= round || (!item.encodes && !item.decodes)) continue;
     const RoundNeed& need = item.rounds[round];
     if (need.combine == PENSTOCK_COMBINE_SUM) {
       PENSTOCK_ASSIGN(const uint32_t dtype, summed_dtype(item, round));
@@ -280,20 +312,22 @@ Status lay_out_round(BucketRun& bucket, StateStore& states, uint32_t round) {
       sparse.push_back(i);
     } else {
       gathers.push_back(i);
+      if (to_owners) by_owner[item.owner].push_back(i);
     }
   }
-  bool flagged = bucket.prologue != nullptr || round > 0 || !gathers.empty();
+  bool flagged = coding.prologue != nullptr || round > 0 || !gathers.empty();
   for (auto& [key, items] : sums) {
-    if (bucket.legs.front().kind.sums == PENSTOCK_REDUCE_SCATTER)
-      lay_out_halves(bucket, round, key.first, std::move(items));
+    if (!begins.kind.decodes)
+      lay_out_halves(bucket, begins, ends, round, key.first, key.second, std::move(items));
     else
-      lay_out_sum(bucket, round, key.first, key.second, std::move(items));
-    const MessageRun& message = *bucket.legs.back().messages[round].back();
-    flagged = flagged || message.has_flag || bucket.items[message.items.front()].passes_through;
+      lay_out_sum(bucket, begins, round, key.first, key.second, std::move(items));
+    const MessageRun& message = *ends.messages[round].back();
+    flagged = flagged || message.has_flag || coding.items[message.items.front()].of->is_never_void;
   }
-  if (!gathers.empty()) lay_out_gather(bucket, round, std::move(gathers));
-  if (!sparse.empty()) PENSTOCK_TRY(lay_out_sparse(bucket, states, round, std::move(sparse)));
-  if (!flagged && !bucket.legs.back().messages[round].empty()) lay_out_flag(bucket, round);
+  if (!gathers.empty())
+    lay_out_gather(bucket, ends, round, std::move(gathers), std::move(by_owner));
+  if (!sparse.empty()) PENSTOCK_TRY(lay_out_sparse(bucket, ends, states, round, std::move(sparse)));
+  if (!flagged && !ends.messages[round].empty()) lay_out_flag(bucket, ends, round);
   return {};
 }
 

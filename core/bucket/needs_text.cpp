@@ -23,31 +23,31 @@ void add_rounds(const ItemRun& item, std::string& text) {
   }
 }
 
-void add_states(const std::vector<const penstock_tensor*>& states, std::string& text) {
-  for (const penstock_tensor* state : states)
-    text += fmt::format(" state {} x {} {}", state->shape[0], state->shape[1],
-                        dtype_name(state->dtype));
-}
-
 }  // namespace
+
+std::string states_text(const penstock_state_declaration* const* states, uint64_t n) {
+  std::string text;
+  for (uint64_t i = 0; i < n; ++i)
+    text += fmt::format(" state {} x {} {}", states[i]->rows, states[i]->cols,
+                        dtype_name(states[i]->dtype));
+  return text;
+}
 
 std::string needs_text(const std::vector<std::vector<std::unique_ptr<BucketRun>>>& buckets) {
   std::string text;
+  const auto add = [&](const BucketRun& bucket, const Coding& coding, const ItemRun& item) {
+    text += fmt::format("gradient '{}' [{}, {}) in phase {}, leg {}: compressor '{}'",
+                        item.gradient->name, item.range.first, item.range.end(), bucket.plan.phase,
+                        coding.leg, item.compressor->name());
+    add_rounds(item, text);
+    text += fmt::format("{}; memory '{}' work {} scalars {}{}; {}{}\n", item.compressor_wants,
+                        item.memory->name(), item.work_is, item.n_scalars, item.memory_wants,
+                        dtype_name(item.dtype), item.passes_through ? " as it is" : "");
+  };
   for (const auto& phase : buckets)
     for (const auto& bucket : phase)
-      for (const ItemRun& item : bucket->items) {
-        text +=
-            fmt::format("gradient '{}' [{}, {}) in phase {}: compressor '{}'", item.gradient->name,
-                        item.piece.first, item.piece.first + item.piece.numel, bucket->plan.phase,
-                        item.compressor->name());
-        add_rounds(item, text);
-        add_states(item.compressor_states, text);
-        text += fmt::format("; memory '{}' work {} scalars {}", item.memory->name(), item.work_is,
-                            item.n_scalars);
-        add_states(item.memory_states, text);
-        text +=
-            fmt::format("; {}{}\n", dtype_name(item.dtype), item.passes_through ? " as it is" : "");
-      }
+      for (const auto& coding : bucket->codings)
+        for (const ItemRun& item : coding->items) add(*bucket, *coding, item);
   return text;
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/bucket/call_plugin.hpp"
 #include "core/bucket/calls.hpp"
+#include "core/bucket/layout.hpp"
 #include "core/tensor/elements.hpp"
 
 namespace penstock {
@@ -40,16 +41,10 @@ bool plain(PayloadStorage& payload) {
 }
 
 // What only the compressor can read becomes a dense float32 payload.
-Status decode_own(BucketRun& bucket, ItemRun& item, PayloadStorage& own) {
-  if (item.returned.size() == 0) {  // rare, so made when first needed
-    RoundNeed dense;
-    dense.sections.push_back({item.piece.numel, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, true});
-    item.returned.shape(dense, int32_t(bucket.context.rank));
-    item.returned_data = Buffer(item.piece.numel * sizeof(float));
-    item.returned.section(0).data = item.returned_data.data();
-  }
+Status decode_own(BucketRun& bucket, Coding& coding, ItemRun& item, PayloadStorage& own) {
+  if (item.returned.size() == 0) make_returned(coding, item);  // where rare, when first needed
   item.returned.c()->kind = PENSTOCK_PAYLOAD_DENSE;
-  item.returned.section(0).count = item.piece.numel;
+  item.returned.section(0).count = item.range.numel;
   penstock_item temporary = item.for_compressor;
   temporary.out.data = item.returned_data.data();
   const penstock_item* items[] = {&temporary};
@@ -58,47 +53,58 @@ Status decode_own(BucketRun& bucket, ItemRun& item, PayloadStorage& own) {
   const auto noted = plugin_call(bucket, "compressor", item.compressor->name(), "decode");
   return call_plugin(*item.compressor, "decode of the own payload", items, [&] {
     return item.compressor->table()->decode(
-        item.compressor->self(), &bucket.context.exec, &bucket.context.step, round, items, 1,
-        payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
+        item.compressor->self(), &bucket.context.exec, &coding.step, round, items, 1, payloads, 1,
+        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
   });
 }
 
 // Calls body for the items of the call whose results are sums, not final (votes).
 template <typename Body>
-void each_sum(BucketRun& bucket, const MemoryCall& call, const Body& body) {
+void each_sum(Coding& coding, const MemoryCall& call, const Body& body) {
   for (const size_t position : call.positions)
-    if (bucket.items[position].wants_mean()) body(bucket.items[position]);
+    if (ItemRun& item = coding.items[position]; item.has_result() && item.wants_mean()) body(item);
 }
 
 // Pairs of which there are none: nothing was taken out of work, and yet the step had no effect.
-const penstock_payload* no_pairs(const BucketRun& bucket, ItemRun& item) {
-  if (item.returned.size() == 0) {  // rare, so made when first needed
+const penstock_payload* no_pairs(const Coding& coding, ItemRun& item) {
+  if (item.no_pairs.size() == 0) {  // rare, so made when first needed
     RoundNeed pairs;
     pairs.sections.push_back({0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, false});
     pairs.sections.push_back({0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, false});
-    item.returned.shape(pairs, int32_t(bucket.context.rank));
+    item.no_pairs.shape(pairs, int32_t(coding.rank()));
   }
-  item.returned.c()->kind = PENSTOCK_PAYLOAD_SPARSE;
-  return item.returned.c();
+  item.no_pairs.c()->kind = PENSTOCK_PAYLOAD_SPARSE;
+  return item.no_pairs.c();
 }
 
-Status call_give_back(BucketRun& bucket, MemoryCall& call) {
+// For memories that look at what was sent, whoever coded it.
+Status decode_taken(BucketRun& bucket, Coding& coding, MemoryCall& call) {
+  for (size_t i = 0; i < call.positions.size(); ++i) {
+    ItemRun& item = coding.items[call.positions[i]];
+    if (!item.records_decoded || item.rounds.empty()) continue;
+    PayloadStorage& taken = item.on_composite ? item.taken : item.own.back();
+    const bool coded = !plain(taken);
+    if (coded) PENSTOCK_TRY(decode_own(bucket, coding, item, taken));
+    call.taken[i] = coded ? item.returned.c() : taken.c();
+  }
+  return {};
+}
+
+Status call_give_back(BucketRun& bucket, const Coding& coding, MemoryCall& call) {
   if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, give_back)) return {};
   const auto noted = plugin_call(bucket, "memory", call.memory->name(), "give_back");
   return call_plugin(*call.memory, "give_back", call.items, [&] {
-    return call.memory->table()->give_back(call.memory->self(), &bucket.context.exec,
-                                           &bucket.context.step, call.items.data(),
-                                           call.items.size(), call.give_back.data());
+    return call.memory->table()->give_back(call.memory->self(), &bucket.context.exec, &coding.step,
+                                           call.items.data(), call.items.size(),
+                                           call.give_back.data());
   });
 }
 
-}  // namespace
-
-Status keep_refused(BucketRun& bucket) {
-  for (MemoryCall& call : bucket.memory_calls) {
+Status keep_refused(BucketRun& bucket, Coding& coding) {
+  for (MemoryCall& call : coding.memory_calls) {
     bool any = false;
     for (size_t i = 0; i < call.positions.size(); ++i) {
-      ItemRun& item = bucket.items[call.positions[i]];
+      ItemRun& item = coding.items[call.positions[i]];
       if (item.on_composite && !item.rounds.empty()) {
         subtract_refused(item);
         any = true;
@@ -108,71 +114,75 @@ Status keep_refused(BucketRun& bucket) {
         call.give_back[i] = item.returned.c();
       }
     }
-    if (any) PENSTOCK_TRY(call_give_back(bucket, call));
+    if (any) PENSTOCK_TRY(call_give_back(bucket, coding, call));
   }
   return {};
 }
 
-Status settle(BucketRun& bucket) {
-  const auto& context = bucket.context;
-  {
-    const TimedSpan span(context.timeline, "record", bucket.lane, context.step.index,
-                         bucket.scheme);
-    for (MemoryCall& call : bucket.memory_calls) {
-      if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, record)) continue;
-      const auto noted = plugin_call(bucket, "memory", call.memory->name(), "record");
-      PENSTOCK_TRY(call_plugin(*call.memory, "record", call.items, [&] {
-        return call.memory->table()->record(call.memory->self(), &context.exec, &context.step,
-                                            call.items.data(), call.items.size(),
-                                            call.taken.data());
-      }));
-    }
+Status record(BucketRun& bucket, Coding& coding) {
+  const TimedSpan span(bucket.context.timeline, "record", bucket.lane, coding.step.index,
+                       bucket.scheme);
+  for (MemoryCall& call : coding.memory_calls) {
+    if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, record)) continue;
+    PENSTOCK_TRY(decode_taken(bucket, coding, call));
+    const auto noted = plugin_call(bucket, "memory", call.memory->name(), "record");
+    PENSTOCK_TRY(call_plugin(*call.memory, "record", call.items, [&] {
+      return call.memory->table()->record(call.memory->self(), &bucket.context.exec, &coding.step,
+                                          call.items.data(), call.items.size(), call.taken.data());
+    }));
   }
+  return {};
+}
+
+// Divides sums by all ranks of the set, however many took part in the leg.
+Status finish(BucketRun& bucket, Coding& coding) {
+  const auto& context = bucket.context;
   const TimedSpan span(context.timeline, "finish", bucket.lane, context.step.index, bucket.scheme);
-  for (MemoryCall& call : bucket.memory_calls) {
+  for (MemoryCall& call : coding.memory_calls) {
     // A memory that finishes sees the mean, whatever the frontend wants.
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
     if (finishes || !context.result_is_sum)
-      each_sum(bucket, call, [&](ItemRun& item) {
-        divide(item.dtype, item.for_memory.out.data, item.piece.numel, context.world);
+      each_sum(coding, call, [&](ItemRun& item) {
+        divide(item.dtype, item.for_memory.out.data, item.range.numel, context.world);
       });
     if (!finishes) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "finish");
     PENSTOCK_TRY(call_plugin(*call.memory, "finish", call.items, [&] {
-      return call.memory->table()->finish(call.memory->self(), &context.exec, &context.step,
+      return call.memory->table()->finish(call.memory->self(), &context.exec, &coding.step,
                                           call.items.data(), call.items.size());
     }));
     if (context.result_is_sum)
-      each_sum(bucket, call, [&](ItemRun& item) {
-        scale(item.dtype, item.for_memory.out.data, item.piece.numel, context.world);
+      each_sum(coding, call, [&](ItemRun& item) {
+        scale(item.dtype, item.for_memory.out.data, item.range.numel, context.world);
       });
-  }
-  // Work in true units gives results in true units; the frontend expects those of its loss scale.
-  for (ItemRun& item : bucket.items) {
-    if (item.work_is != PENSTOCK_WORK_IS_GRAD)
-      scale(item.dtype, item.for_memory.out.data, item.piece.numel, context.step.grad_scale);
-    if (item.gradient->has_carry && item.carry_joins_result)
-      add_carry(item, item.for_memory.out.data,
-                context.step.grad_scale * (context.result_is_sum ? context.world : 1));
   }
   return {};
 }
 
-Status give_back_own(BucketRun& bucket) {
-  for (MemoryCall& call : bucket.memory_calls) {
+// Whether the memory of a later coding holds what an item has sent, so that it is not to be given
+// back here as well.
+bool is_kept_by_owner(const BucketRun& bucket, const ItemRun& item) {
+  if (item.sum == nullptr || !item.sum->keeps) return false;
+  const Coding& of_sums = *bucket.codings.back();
+  if (of_sums.decoded) return true;
+  return of_sums.has_begun && !of_sums.failed_owners[item.sum->owner];
+}
+
+Status give_back_own(BucketRun& bucket, Coding& coding) {
+  for (MemoryCall& call : coding.memory_calls) {
     bool any = false;
     for (size_t i = 0; i < call.positions.size(); ++i) {
-      ItemRun& item = bucket.items[call.positions[i]];
+      ItemRun& item = coding.items[call.positions[i]];
       item.returned.absent();
       call.give_back[i] = item.returned.c();
       // A memory with state of another kind may have changed it at the end of the step.
       if (!item.keeps && !bucket.is_void && item.for_memory.n_states != 0) {
         any = true;
-        call.give_back[i] = no_pairs(bucket, item);
+        call.give_back[i] = no_pairs(coding, item);
       }
       // Only what the last round took out of work is missing there.
-      if (!item.keeps || bucket.nonfinite || item.rounds.empty() ||
-          item.rounds.size() > bucket.rounds_encoded)
+      if (!item.keeps || coding.nonfinite || item.rounds.empty() ||
+          item.rounds.size() > coding.rounds_encoded || is_kept_by_owner(bucket, item))
         continue;
       any = true;
       const bool part = item.on_composite && !bucket.is_void;  // what was refused is back already
@@ -180,22 +190,49 @@ Status give_back_own(BucketRun& bucket) {
       if (plain(own)) {
         call.give_back[i] = own.c();
       } else {
-        PENSTOCK_TRY(decode_own(bucket, item, own));
+        PENSTOCK_TRY(decode_own(bucket, coding, item, own));
         call.give_back[i] = item.returned.c();
       }
     }
-    if (any) PENSTOCK_TRY(call_give_back(bucket, call));
+    if (any) PENSTOCK_TRY(call_give_back(bucket, coding, call));
   }
-  bucket.rounds_encoded = 0;
+  coding.rounds_encoded = 0;
+  return {};
+}
+
+}  // namespace
+
+Status settle(BucketRun& bucket) {
+  const auto& context = bucket.context;
+  for (auto& coding : bucket.codings) {
+    PENSTOCK_TRY(keep_refused(bucket, *coding));
+    PENSTOCK_TRY(record(bucket, *coding));
+  }
+  // What an owner keeps of sums ends with them: the result is everybody's, and so is its end.
+  Coding& coding = *bucket.codings.front();
+  PENSTOCK_TRY(finish(bucket, coding));
+  // Work in true units gives results in true units; the frontend expects those of its loss scale.
+  for (ItemRun& item : coding.items) {
+    if (!item.encodes || !item.has_result()) continue;
+    if (item.work_is != PENSTOCK_WORK_IS_GRAD || item.sum != nullptr)
+      scale(item.dtype, item.for_memory.out.data, item.range.numel, context.step.grad_scale);
+    if (item.gradient->has_carry && item.of->carry_joins_result)
+      add_carry(*item.gradient, item.range, item.dtype, item.for_memory.out.data,
+                context.step.grad_scale * (context.result_is_sum ? context.world : 1));
+  }
+  return {};
+}
+
+Status give_back_own(BucketRun& bucket) {
+  for (auto coding = bucket.codings.rbegin(); coding != bucket.codings.rend(); ++coding)
+    PENSTOCK_TRY(give_back_own(bucket, **coding));
   return {};
 }
 
 Status give_up(BucketRun& bucket) {
   bucket.context.void_buckets.fetch_add(1, std::memory_order_relaxed);
-  PENSTOCK_TRY(give_back_own(bucket));
-  for (ItemRun& item : bucket.items)
-    fill_nan(item.dtype, item.for_memory.out.data, item.piece.numel);
-  return {};
+  skip_unsent(bucket);
+  return give_back_own(bucket);
 }
 
 }  // namespace penstock

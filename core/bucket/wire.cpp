@@ -9,10 +9,10 @@ constexpr uint64_t round_up(uint64_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
 
-uint64_t header_bytes(const BucketRun& bucket, const std::vector<size_t>& items, uint32_t round) {
+uint64_t header_bytes(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
   uint64_t bytes = sizeof(uint32_t);
   for (size_t position : items)
-    bytes += sizeof(uint32_t) * (1 + bucket.items[position].rounds[round].sections.size());
+    bytes += sizeof(uint32_t) * (1 + coding.items[position].rounds[round].sections.size());
   return round_up(bytes);
 }
 
@@ -27,10 +27,11 @@ uint32_t take(const std::byte*& cursor) {
   return value;
 }
 
-Status bad_payload(const BucketRun& bucket, uint32_t rank, const ItemRun* item,
-                   std::string_view what) {
+Status bad_payload(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
+                   const ItemRun* item, std::string_view what) {
   return invalid_payload(
-      "set '{}', {}: the message of rank {}{} {}", bucket.context.name, bucket.label, rank,
+      "set '{}', {}: the message of rank {}{} {}", bucket.context.name, bucket.label,
+      message.coding->links->group.ranks()[rank],
       item != nullptr ? fmt::format(" for gradient '{}'", item->gradient->name) : std::string(),
       what);
 }
@@ -38,89 +39,120 @@ Status bad_payload(const BucketRun& bucket, uint32_t rank, const ItemRun* item,
 // One rank's part, `bytes` long.
 Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, uint32_t rank,
                  std::byte* part, uint64_t bytes) {
-  const uint64_t header = header_bytes(bucket, message.items, round);
+  Coding& coding = *message.coding;
+  const std::vector<size_t>& items = message.coming_from(rank);
+  const uint64_t header = header_bytes(coding, items, round);
   if (bytes < header)
-    return bad_payload(bucket, rank, nullptr,
+    return bad_payload(bucket, message, rank, nullptr,
                        fmt::format("has {} bytes, its header alone takes {}", bytes, header));
   const std::byte* cursor = part;
-  if ((take(cursor) & kWireNonfinite) != 0) bucket.is_void = true;
+  if ((take(cursor) & kWireNonfinite) != 0) {
+    bucket.is_void = true;
+    if (coding.alone) coding.failed_owners[rank] = true;
+  }
   uint64_t offset = header;
-  for (size_t position : message.items) {
-    ItemRun& item = bucket.items[position];
+  for (size_t position : items) {
+    ItemRun& item = coding.items[position];
     const RoundNeed& need = item.rounds[round];
-    PayloadStorage& payload = item.received[round][rank];
+    PayloadStorage& payload = item.arrival(round, rank);
     const uint32_t kind = take(cursor);
     if (kind < PENSTOCK_PAYLOAD_ABSENT || kind > PENSTOCK_PAYLOAD_CODED)
-      return bad_payload(bucket, rank, &item, fmt::format("is of the unknown kind {}", kind));
+      return bad_payload(bucket, message, rank, &item,
+                         fmt::format("is of the unknown kind {}", kind));
     payload.c()->kind = kind;
     for (size_t s = 0; s < need.sections.size(); ++s) {
       const uint32_t count = take(cursor);
       if (count > need.sections[s].capacity)
-        return bad_payload(bucket, rank, &item,
+        return bad_payload(bucket, message, rank, &item,
                            fmt::format("claims {} elements in section {}, at most {} are legal",
                                        count, s, need.sections[s].capacity));
       const uint64_t length = round_up(count * dtype_bytes(need.sections[s].dtype));
       if (length > bytes - offset)
-        return bad_payload(bucket, rank, &item, fmt::format("ends in the middle of section {}", s));
+        return bad_payload(bucket, message, rank, &item,
+                           fmt::format("ends in the middle of section {}", s));
       payload.section(s).data = part + offset;
       payload.section(s).count = count;
       offset += length;
     }
     if (kind == PENSTOCK_PAYLOAD_SPARSE && need.sections.size() >= 2 &&
         payload.section(0).count != payload.section(1).count)
-      return bad_payload(bucket, rank, &item, "has different numbers of indices and values");
+      return bad_payload(bucket, message, rank, &item,
+                         "has different numbers of indices and values");
   }
   return {};
 }
 
 }  // namespace
 
-uint64_t gathered_capacity(const BucketRun& bucket, const std::vector<size_t>& items,
-                           uint32_t round) {
-  uint64_t bytes = header_bytes(bucket, items, round);
+uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
+  uint64_t bytes = header_bytes(coding, items, round);
   for (size_t position : items)
-    for (const SectionNeed& section : bucket.items[position].rounds[round].sections)
+    for (const SectionNeed& section : coding.items[position].rounds[round].sections)
       bytes += round_up(section.bytes());
   return bytes;
 }
 
-void place_gathered(BucketRun& bucket, MessageRun& message, uint32_t round) {
-  std::byte* cursor = message.send.data() + header_bytes(bucket, message.items, round);
-  for (size_t position : message.items) {
-    ItemRun& item = bucket.items[position];
-    for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
-      penstock_section& section = item.own[round].section(s);
-      section.data = cursor;
-      section.count = 0;
-      cursor += round_up(item.rounds[round].sections[s].bytes());
+void place_gathered(MessageRun& message, uint32_t round) {
+  Coding& coding = *message.coding;
+  for (uint32_t part = 0; part < message.n_parts(); ++part) {
+    const std::vector<size_t>& items = message.sent_to(part);
+    std::byte* cursor =
+        message.send.data() + message.send_offsets[part] + header_bytes(coding, items, round);
+    for (size_t position : items) {
+      ItemRun& item = coding.items[position];
+      for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
+        penstock_section& section = item.own[round].section(s);
+        section.data = cursor;
+        section.count = 0;
+        cursor += round_up(item.rounds[round].sections[s].bytes());
+      }
     }
   }
 }
 
-uint64_t close_gathered(BucketRun& bucket, MessageRun& message, uint32_t round, bool exact) {
-  std::byte* cursor = message.send.data();
-  put(cursor, bucket.nonfinite ? kWireNonfinite : 0u);
-  uint64_t offset = header_bytes(bucket, message.items, round);
-  for (size_t position : message.items) {
-    ItemRun& item = bucket.items[position];
-    PayloadStorage& payload = item.own[round];
+namespace {
+
+// Returns where the part ends. It begins at or before the place where encode has left it.
+std::byte* close_part(Coding& coding, const std::vector<size_t>& items, uint32_t round,
+                      std::byte* part) {
+  std::byte* cursor = part;
+  std::byte* target = part + header_bytes(coding, items, round);
+  put(cursor, coding.nonfinite ? kWireNonfinite : 0u);
+  for (size_t position : items) {
+    PayloadStorage& payload = coding.items[position].own[round];
     put(cursor, payload.c()->kind);
     for (size_t s = 0; s < payload.size(); ++s) {
       penstock_section& section = payload.section(s);
       const uint64_t bytes = section.count * dtype_bytes(section.dtype);
       put(cursor, static_cast<uint32_t>(section.count));
-      std::byte* target = message.send.data() + offset;
       if (section.data != target && bytes != 0) std::memmove(target, section.data, bytes);
       section.data = target;
       std::memset(target + bytes, 0, round_up(bytes) - bytes);
-      offset += round_up(bytes);
+      target += round_up(bytes);
     }
   }
-  return exact ? message.send.bytes() : offset;
+  return target;
+}
+
+}  // namespace
+
+void close_gathered(MessageRun& message, uint32_t round) {
+  Coding& coding = *message.coding;
+  const bool exact = (message.message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
+  std::byte* part = message.send.data();
+  for (uint32_t number = 0; number < message.n_parts(); ++number) {
+    if (exact) part = message.send.data() + message.send_offsets[number];
+    std::byte* end = close_part(coding, message.sent_to(number), round, part);
+    if (!exact) message.send_counts[number] = static_cast<uint64_t>(end - part);
+    part = end;
+  }
+  message.message.count = exact ? message.send.bytes() : part - message.send.data();
+  for (uint32_t rank = 0; rank < message.group_size(); ++rank)
+    message.receive_counts[rank] = message.room_for[rank];
 }
 
 Status read_gathered(BucketRun& bucket, MessageRun& message, uint32_t round) {
-  for (uint32_t rank = 0; rank < bucket.context.world; ++rank)
+  for (uint32_t rank = 0; rank < message.group_size(); ++rank)
     PENSTOCK_TRY(read_part(bucket, message, round, rank,
                            message.receive.data() + message.receive_offsets[rank],
                            message.receive_counts[rank]));

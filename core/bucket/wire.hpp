@@ -12,16 +12,15 @@ namespace penstock {
 inline constexpr uint32_t kWireNonfinite =
     1u << 0;  // this rank's gradients are not finite: its payloads are absent
 
-// Bytes of one rank's part with every section at capacity.
-uint64_t gathered_capacity(const BucketRun& bucket, const std::vector<size_t>& items,
-                           uint32_t round);
+// Bytes of the part for `items` with every section at capacity.
+uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
 // Points the own payloads of `message` at their places in the send buffer, sections at capacity.
-void place_gathered(BucketRun& bucket, MessageRun& message, uint32_t round);
+void place_gathered(MessageRun& message, uint32_t round);
 
-// After encode: writes flags, kinds and counts, and moves the sections together. Returns the bytes
-// to send; with `exact` always the capacity.
-uint64_t close_gathered(BucketRun& bucket, MessageRun& message, uint32_t round, bool exact);
+// After encode: writes flags, kinds and counts of each part, and moves the sections together; with
+// exact counts, every part has its capacity. Sets the counts of the message.
+void close_gathered(MessageRun& message, uint32_t round);
 
 // Points the received payloads of all ranks into the receive buffer. Sets bucket.is_void if some
 // rank flags it. INVALID_PAYLOAD names rank and gradient.

@@ -1,5 +1,6 @@
 #include "core/bucket/works.hpp"
 
+#include "core/base/out_of_memory.hpp"
 #include "core/bucket/layout.hpp"
 
 #include <algorithm>
@@ -11,34 +12,42 @@ namespace penstock {
 Result<std::unique_ptr<Works>> Works::make(SetContext& context,
                                            std::shared_ptr<const Fitting> fitting, Plan plan,
                                            const Gradients& gradients, const StateStore* earlier) {
-  try {
+  // The other ranks wait to hear of it.
+  auto made = unless_out_of_memory([&]() -> Result<std::unique_ptr<Works>> {
     std::unique_ptr<Works> works(new Works(std::move(fitting), std::move(plan), earlier));
     PENSTOCK_TRY(works->make_buckets(context, gradients));
     works->index(gradients.size());
     works->number_messages();
     works->states_.settle();
     return works;
-  } catch (const std::bad_alloc&) {
-    // The other ranks wait to hear of it.
-    return out_of_memory("the buckets of set '{}' take more memory than there is", context.name);
-  }
+  });
+  if (made.status().code() != Code::out_of_memory) return made;
+  return made.status().with_context(fmt::format("the buckets of set '{}'", context.name));
 }
 
 Status Works::make_buckets(SetContext& context, const Gradients& gradients) {
   phases_.resize(fitting_->period());
   ScratchNeed need;
   std::vector<std::vector<bool>> present(period(), std::vector<bool>(gradients.size()));
+  std::vector<uint32_t> routes(gradients.size(), PENSTOCK_ROUTE_FLAT);
   for (const planning::Bucket& bucket : plan_.buckets) {
-    for (const planning::Piece& piece : bucket.pieces) present[bucket.phase][piece.gradient] = true;
-    PENSTOCK_TRY(make_bucket(context, bucket, gradients, need));
+    for (const planning::Piece& piece : bucket.pieces) {
+      present[bucket.phase][piece.gradient] = true;
+      routes[piece.gradient] = bucket.route;
+    }
+    PENSTOCK_TRY(make_bucket(context, bucket, gradients, false, need));
   }
-  // Gradients that a phase leaves out are compensated in it: they share a bucket.
+  // Gradients that a phase leaves out are only compensated in it, where their route keeps what is
+  // not sent: those of a route share a bucket.
   for (uint32_t phase = 0; phase < period(); ++phase) {
-    planning::Bucket rest;
-    rest.phase = phase;
+    std::map<uint32_t, planning::Bucket> rest;
     for (size_t i = 0; i < gradients.size(); ++i)
-      if (!present[phase][i]) rest.pieces.push_back({i, 0, gradients[i]->numel, 0});
-    if (!rest.pieces.empty()) PENSTOCK_TRY(make_bucket(context, rest, gradients, need));
+      if (!present[phase][i]) rest[routes[i]].pieces.push_back({i, 0, gradients[i]->numel, 0});
+    for (auto& [route, bucket] : rest) {
+      bucket.phase = phase;
+      bucket.route = route;
+      PENSTOCK_TRY(make_bucket(context, bucket, gradients, true, need));
+    }
   }
   std::optional<Buffer> scratch = Buffer::try_make_unwritten(need.bytes);
   if (!scratch)
@@ -49,19 +58,24 @@ Status Works::make_buckets(SetContext& context, const Gradients& gradients) {
 }
 
 Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
-                          const Gradients& gradients, ScratchNeed& scratch) {
+                          const Gradients& gradients, bool only_compensates, ScratchNeed& scratch) {
   Phase& phase = phases_[plan.phase];
   auto bucket = std::make_unique<BucketRun>(context, plan, static_cast<uint32_t>(phase.size()));
+  bucket->only_compensates = only_compensates;
+  bucket->ends_at_owners = fitting_->results_at_owners();
   for (const planning::Piece& piece : plan.pieces) {
-    ItemRun& item = bucket->items.emplace_back();
-    const Fitting::Option& option = fitting_->options(piece.gradient)[piece.choice];
-    item.gradient = gradients[piece.gradient].get();
-    item.piece = piece;
-    item.compressor = option.compressor;
-    item.memory = option.memory;
-    PENSTOCK_ASSIGN(item.dtype, working_dtype(*item.gradient, *item.compressor));
+    PieceRun& run = bucket->pieces.emplace_back();
+    const ItemNeeds& needs = fitting_->options(piece.gradient)[piece.choice].needs;
+    run.gradient = gradients[piece.gradient].get();
+    run.piece = piece;
+    run.dtype = needs.dtype;
+    run.widened = run.dtype != run.gradient->dtype;
+    // A carry comes once: a momentum would repeat it, a shift take it back in the next step.
+    run.carry_joins_result = needs.memory_facts.owns_momentum || needs.memory_facts.shifts;
+    if (run.widened) run.wide = Buffer(piece.numel * sizeof(float));
   }
-  PENSTOCK_TRY(plan_items(*bucket, states_, scratch));
+  make_codings(*bucket, *fitting_);
+  for (auto& coding : bucket->codings) PENSTOCK_TRY(plan_items(*bucket, *coding, states_, scratch));
   PENSTOCK_TRY(lay_out(*bucket, states_));
   phase.push_back(std::move(bucket));
   return {};
@@ -81,27 +95,26 @@ void Works::index(size_t n_gradients) {
     }
 }
 
-// Positions of messages in a phase: as the plan lists them, else bucket after bucket, leg after
-// leg, round after round.
+// Positions of the messages of a phase on each of its links: as the plan lists them, else bucket
+// after bucket, leg after leg, round after round. Members of a link's group have the same ones.
 void Works::number_messages() {
-  messages_.assign(period(), 0);
+  messages_.resize(period());
   std::map<planning::MessagePlace, size_t> places;
   for (size_t i = 0; i < plan_.messages.size(); ++i) places.try_emplace(plan_.messages[i], i);
   for (uint32_t phase = 0; phase < period(); ++phase) {
     std::vector<std::pair<size_t, MessageRun*>> listed;
-    for (auto& bucket : phases_[phase]) {
-      const auto list = [&](uint32_t leg, uint32_t round, MessageRun& message) {
+    for (auto& bucket : phases_[phase])
+      bucket->each_message([&](uint32_t leg, uint32_t round, MessageRun& message) {
         const auto found = places.find({phase, bucket->number, leg, round});
         listed.emplace_back(found != places.end() ? found->second : plan_.messages.size(),
                             &message);
-      };
-      if (bucket->prologue) list(0, 0, *bucket->prologue);
-      bucket->each_message(list);
-    }
+      });
     std::stable_sort(listed.begin(), listed.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto& [position, message] : listed) message->order = messages_[phase]++;
-    tags_per_step_ = std::max(tags_per_step_, messages_[phase]);
+    for (auto& [position, message] : listed)
+      message->order = messages_[phase].try_emplace(message->link, 0).first->second++;
+    for (const auto& [link, count] : messages_[phase])
+      tags_per_step_ = std::max(tags_per_step_, count);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "core/fit/fitting.hpp"
 #include "core/state/state_store.hpp"
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -36,8 +37,16 @@ class Works {
   const std::vector<BucketRun*>& of(uint32_t phase, uint64_t gradient) const {
     return where_[phase][gradient];
   }
-  uint64_t messages_in(uint32_t phase) const { return messages_[phase]; }
+  // The messages of a phase have all had their turns.
+  void pass_turns(uint32_t phase) const {
+    for (const auto& [link, count] : messages_[phase]) link->sequence_base += count;
+  }
   uint64_t tags_per_step() const { return tags_per_step_; }
+  bool has_route(uint32_t route) const {
+    for (const planning::Bucket& bucket : plan_.buckets)
+      if (bucket.route == route) return true;
+    return false;
+  }
   bool defers() const { return defers_; }  // some leg waits for the next forward
   const Buffer& scratch() const { return scratch_; }
 
@@ -46,7 +55,7 @@ class Works {
       : fitting_(std::move(fitting)), plan_(std::move(plan)), states_(earlier) {}
   Status make_buckets(SetContext& context, const Gradients& gradients);
   Status make_bucket(SetContext& context, const planning::Bucket& plan, const Gradients& gradients,
-                     ScratchNeed& scratch);
+                     bool only_compensates, ScratchNeed& scratch);
   void index(size_t n_gradients);
   void number_messages();
 
@@ -56,7 +65,7 @@ class Works {
   Buffer scratch_;  // for plugin calls, on the engine thread
   std::vector<Phase> phases_;
   std::vector<std::vector<std::vector<BucketRun*>>> where_;  // per phase and gradient
-  std::vector<uint64_t> messages_;                           // per phase
+  std::vector<std::map<Link*, uint64_t>> messages_;          // per phase: how many
   uint64_t tags_per_step_ = 1;
   bool defers_ = false;
 };

@@ -1,6 +1,7 @@
 #include "core/comm/group.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -64,6 +65,14 @@ Group Group::cross() const {
   };
   const auto mine = before_it(rank_);
   return pick(PENSTOCK_LEVEL_CROSS, [&](uint32_t position) { return before_it(position) == mine; });
+}
+
+uint32_t Group::least_per_host() const {
+  std::map<uint32_t, uint32_t> members;
+  for (const uint32_t host : hosts_) ++members[host];
+  return std::min_element(members.begin(), members.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->second;
 }
 
 std::optional<uint32_t> Group::position_of(uint32_t world_rank) const {

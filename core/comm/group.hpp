@@ -43,6 +43,7 @@ class Group {
   const std::vector<uint32_t>& hosts() const { return hosts_; }  // of the members, as in the world
   uint32_t host() const { return hosts_[rank_]; }                // this rank's
   uint32_t n_hosts() const { return n_hosts_; }                  // on which members are
+  uint32_t least_per_host() const;                               // members that every such host has
   uint32_t level() const { return level_; }                      // PENSTOCK_LEVEL_*
   const Spread& spread() const { return spread_; }
   // Where a rank of the world stands in it; nothing for one that is no member.

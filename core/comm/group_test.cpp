@@ -93,7 +93,10 @@ TEST(Group, AJoinThatTellsNonsenseIsTheTransportsFault) {
   EXPECT_EQ(Group::joined(0, Ranks{0, 2}).status().message(),
             "the transport says that rank 1 is on host 2, expected at most 1: hosts are numbered "
             "in the order of their first ranks");
-  EXPECT_EQ(Group::joined(penstock_world{sizeof(penstock_world), nullptr, 0, 3}).status().message(),
+  penstock_world world{};
+  world.struct_size = sizeof world;
+  world.size = 3;
+  EXPECT_EQ(Group::joined(world).status().message(),
             "the transport does not say on which hosts its 3 ranks are");
 }
 

@@ -13,16 +13,17 @@ struct Launcher {
   const char* size;
   const char* rank;
   const char* only_with;  // null, or a variable without which the two say nothing of this process
+  bool is_mpi;            // its processes find each other by MPI
 };
 
 // Outside a step, in a batch script, Slurm's variables tell of the job and not of this process.
 constexpr Launcher kLaunchers[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", nullptr},
-    {"PMI_SIZE", "PMI_RANK", nullptr},
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr},
-    {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"},
-    {"WORLD_SIZE", "RANK", nullptr},
-    {"HOROVOD_SIZE", "HOROVOD_RANK", nullptr},
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", nullptr, true},
+    {"PMI_SIZE", "PMI_RANK", nullptr, true},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr, false},
+    {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", false},
+    {"WORLD_SIZE", "RANK", nullptr, false},
+    {"HOROVOD_SIZE", "HOROVOD_RANK", nullptr, false},
 };
 
 constexpr uint64_t kMostRanks = uint64_t{1} << 24;
@@ -93,6 +94,26 @@ Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
   return wrong;
 }
 
+namespace {
+
+bool speaks_of_this_process(const Launcher& launcher, const GetEnvironment& environment) {
+  return launcher.only_with == nullptr || !text(environment, launcher.only_with).empty();
+}
+
+}  // namespace
+
+Launched launched_by(const GetEnvironment& environment) {
+  Launched by = Launched::alone;
+  for (const Launcher& launcher : kLaunchers) {
+    if (!speaks_of_this_process(launcher, environment)) continue;
+    const auto size = number_if_any(environment, launcher.size);
+    if (!size) continue;
+    if (launcher.is_mpi) return Launched::by_mpi;
+    if (*size > 1) by = Launched::otherwise;
+  }
+  return by;
+}
+
 // ---- Without a transport that brings ranks together ----
 
 namespace {
@@ -100,8 +121,7 @@ namespace {
 // What one launcher says; nothing where it says nothing of several processes.
 Result<std::optional<Rendezvous>> place_of(const Launcher& launcher,
                                            const GetEnvironment& environment) {
-  if (launcher.only_with != nullptr && text(environment, launcher.only_with).empty())
-    return std::optional<Rendezvous>();
+  if (!speaks_of_this_process(launcher, environment)) return std::optional<Rendezvous>();
   PENSTOCK_ASSIGN(const auto size, number(environment, launcher.size, 1, kMostRanks));
   if (size.value_or(1) == 1) return std::optional<Rendezvous>();
   PENSTOCK_ASSIGN(const auto rank, number(environment, launcher.rank, 0, *size - 1));

@@ -21,6 +21,10 @@ namespace penstock {
 Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
                       const GetEnvironment& environment = process_environment());
 
+// What has started this process, going by its variables.
+enum class Launched { alone, by_mpi, otherwise };
+Launched launched_by(const GetEnvironment& environment = process_environment());
+
 // Where this process is to meet the others when no transport brings them together.
 struct Rendezvous {
   uint32_t rank = 0;

@@ -71,5 +71,17 @@ TEST(Launcher, VariablesThatAreNoNumbersSayNothing) {
   EXPECT_EQ(said(0, 1, {{"WORLD_SIZE", "four"}, {"PMI_SIZE", ""}, {"HOROVOD_SIZE", "-2"}}), "");
 }
 
+TEST(Launcher, WhatHasLaunchedAProcessIsToldByItsVariables) {
+  const auto by = [](std::map<std::string, std::string> variables) {
+    return launched_by(with(std::move(variables)));
+  };
+  EXPECT_EQ(by({}), Launched::alone);
+  EXPECT_EQ(by({{"WORLD_SIZE", "1"}, {"RANK", "0"}}), Launched::alone);
+  EXPECT_EQ(by({{"WORLD_SIZE", "4"}, {"RANK", "0"}}), Launched::otherwise);
+  EXPECT_EQ(by({{"OMPI_COMM_WORLD_SIZE", "1"}, {"WORLD_SIZE", "4"}}), Launched::by_mpi);
+  EXPECT_EQ(by({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), Launched::alone);
+  EXPECT_EQ(by({{"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}}), Launched::otherwise);
+}
+
 }  // namespace
 }  // namespace penstock

@@ -40,6 +40,8 @@ Status add_scheme_lines(const Scheme& scheme, const DescribeInstance& describe,
                         std::vector<std::string>& lines) {
   for (const ConfigKey& key : scheme_keys().keys)
     lines.push_back(fmt::format("scheme.{} = {}", key.name, key_text(key, scheme)));
+  for (const ConfigKey& key : transport_keys().keys)
+    lines.push_back(fmt::format("transport.{} = {}", key.name, key_text(key, scheme)));
   for (size_t i = 1; i <= scheme.rules.size(); ++i) add_rule_lines(scheme, i, lines);
   for (const auto& [key, instance] : scheme.instances) {
     const std::string prefix = fmt::format("{}.{}", kind_name(instance.kind), instance.name);

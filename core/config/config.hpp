@@ -92,12 +92,18 @@ struct Choice {
   size_t rule = 0;                      // 1 for the first rule of the file; 0: [scheme]
 };
 
+// The name that stands for the transport that a run's launcher suggests (settle_transport).
+constexpr const char* kAutoTransport = "auto";
+
 // The configuration in force at a step.
 struct Scheme {
   std::string compressor = "none";
   std::string memory = "none";
-  std::string collective = "mpi";
+  std::string owner_memory;  // of sums that their owner encodes again; empty: the gradients' own
+  std::string collective = kAutoTransport;
   std::string transport;  // only with a composite collective; empty: none given
+  // [transport]: of the levels of a run, the same in all stages; empty: as among all ranks.
+  std::string local_transport, cross_transport;
   std::string scheduler = "fusion";
   uint32_t route = PENSTOCK_ROUTE_FLAT;
   std::vector<std::string>
@@ -167,6 +173,9 @@ class Config {
   // line that differs can be shown to people. `describe` stands for the plugins (plugin/resolve.hpp
   // gives one); its errors are passed on.
   Result<std::string> agreement_text(const DescribeInstance& describe) const;
+
+  // Puts the instance `name` of a plugin where the file says "auto", or nothing at all.
+  void settle_transport(const std::string& name, const std::string& plugin);
 
   const RuntimeConfig& runtime() const { return runtime_; }
   // The file, or the name given for a text; empty for the defaults.

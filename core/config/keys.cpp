@@ -154,15 +154,22 @@ ConfigTable make_scheme_keys() {
         .initial = "\"none\"",
         .summary = "instance that keeps what was not sent",
         .target = &Scheme::memory},
+       {.name = "owner_memory",
+        .initial = "as `memory`, or as a rule says",
+        .summary = "instance for the sums that owners encode again; only with route `\"shard\"`",
+        .target = &Scheme::owner_memory},
        {.name = "collective",
-        .initial = "\"mpi\"",
-        .summary = "instance that moves payloads",
+        .initial = "\"auto\"",
+        .summary =
+            "instance that moves payloads. `\"auto\"`: what the program lends (`\"lent\"`), else "
+            "the transport that fits the launcher, which is `mpi` under mpirun, `ucx` under "
+            "torchrun or srun, and for a run of one `mpi` where it is there",
         .target = &Scheme::collective},
        {.name = "transport",
         .initial = "none",
         .summary =
-            "what carries the messages of a composite collective such as `oktopk`; only with "
-            "one",
+            "what carries the messages of a composite collective such as `oktopk`, or `\"auto\"`; "
+            "only with one",
         .target = &Scheme::transport},
        {.name = "scheduler",
         .initial = "\"fusion\"",
@@ -171,7 +178,9 @@ ConfigTable make_scheme_keys() {
        {.name = "route",
         .initial = "what the scheduler makes: `\"flat\"`, for `dear` `\"split\"`",
         .summary = "`\"flat\"`: one exchange among all ranks; `\"split\"`: reduce-scatter, then "
-                   "all-gather",
+                   "all-gather; `\"hierarchical\"`: sums within each host, coded between hosts; "
+                   "`\"shard\"`: coded to the owners of parts, who add, and coded from them to "
+                   "all",
         .target = &Scheme::route,
         .choices = route_names()},
        {.name = "candidates",
@@ -185,6 +194,21 @@ ConfigTable make_scheme_keys() {
 
 const ConfigTable& scheme_keys() {
   static const ConfigTable table = make_scheme_keys();
+  return table;
+}
+
+const ConfigTable& transport_keys() {
+  static const ConfigTable table{
+      "[transport]",
+      {{.name = "local",
+        .initial = "as among all ranks",
+        .summary = "collective instance that carries what the ranks of one host send each other; "
+                   "only routes with a level of their own for hosts have such messages",
+        .target = &Scheme::local_transport},
+       {.name = "cross",
+        .initial = "as among all ranks",
+        .summary = "the same for what goes between hosts on such a route",
+        .target = &Scheme::cross_transport}}};
   return table;
 }
 
@@ -258,7 +282,8 @@ const ConfigTable& switch_keys() {
 }
 
 std::vector<const ConfigTable*> config_tables() {
-  return {&scheme_keys(), &rule_keys(), &match_keys(), &switch_keys(), &runtime_keys()};
+  return {&scheme_keys(), &rule_keys(),      &match_keys(),
+          &switch_keys(), &transport_keys(), &runtime_keys()};
 }
 
 }  // namespace penstock

@@ -38,6 +38,7 @@ struct ConfigTable {
   std::vector<std::string> names() const;
 };
 const ConfigTable& scheme_keys();
+const ConfigTable& transport_keys();
 const ConfigTable& runtime_keys();
 const ConfigTable& rule_keys();
 const ConfigTable& match_keys();

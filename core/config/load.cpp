@@ -1,5 +1,6 @@
 #include "core/config/load.hpp"
 
+#include "core/base/own_directory.hpp"
 #include "core/config/reader.hpp"
 
 #include <charconv>
@@ -136,6 +137,15 @@ std::string config_path_from_environment(const GetEnvironment& environment) {
   return path == nullptr ? std::string() : path;
 }
 
+std::string configuration_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!path.starts_with("conf/") || fs::exists(path, error)) return path;
+  // Libraries and programs lie one folder below where everything was installed.
+  const fs::path installed = own_directory().parent_path() / "share/penstock" / path;
+  return fs::exists(installed, error) ? installed.string() : path;
+}
+
 Result<Config> load_config_text(std::string_view text, const std::string& name,
                                 const std::string& directory, const LoadOptions& options) {
   PENSTOCK_ASSIGN(const Node root, parse_toml(text, name));
@@ -150,8 +160,9 @@ Result<Config> load_config_text(std::string_view text, const std::string& name,
 }
 
 Result<Config> load_config_file(const std::string& path, const LoadOptions& options) {
-  PENSTOCK_ASSIGN(const std::string text, read_file(path));
-  return load_config_text(text, path, std::filesystem::path(path).parent_path().string(), options);
+  const std::string file = configuration_file(path);
+  PENSTOCK_ASSIGN(const std::string text, read_file(file));
+  return load_config_text(text, file, std::filesystem::path(file).parent_path().string(), options);
 }
 
 Result<RunConfig> load_run_config(const std::string& path, const std::string& text,

@@ -15,6 +15,10 @@ GetEnvironment process_environment();
 // PENSTOCK_CONFIG; empty when not set.
 std::string config_path_from_environment(const GetEnvironment& environment = process_environment());
 
+// The file that a path stands for: itself; for a relative conf/NAME that is not there the scheme of
+// that name among those installed with Penstock, where it is.
+std::string configuration_file(const std::string& path);
+
 struct LoadOptions {
   // Horovod's variables fill in what the TOML leaves open: HOROVOD_FUSION_THRESHOLD,
   // HOROVOD_TIMELINE, HOROVOD_STALL_*.

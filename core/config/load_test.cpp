@@ -186,7 +186,7 @@ TEST(Load, AnEmptyFileGivesTheDefaults) {
   const Scheme scheme = config.value().at_step(0);
   EXPECT_EQ(scheme.compressor, "none");
   EXPECT_EQ(scheme.memory, "none");
-  EXPECT_EQ(scheme.collective, "mpi");
+  EXPECT_EQ(scheme.collective, "auto");
   EXPECT_EQ(scheme.transport, "");
   EXPECT_EQ(scheme.scheduler, "fusion");
   EXPECT_EQ(scheme.route, uint32_t{PENSTOCK_ROUTE_FLAT});
@@ -232,6 +232,28 @@ TEST(Load, AShortDeadlineShortensTheHeartbeat) {
   const Result<Config> least = load("[runtime]\ndeadline_s = 0.1\n");
   ASSERT_TRUE(least.ok()) << least.status().message();
   EXPECT_EQ(least.value().runtime().heartbeat_s, 0.025);
+}
+
+TEST(Load, TheSchemeOfOneSetMayNotNameTransports) {
+  const auto config = load("[transport]\nlocal = \"mpi\"", false);
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(
+      config.status().message(),
+      "run.toml:1:2: [transport] belongs in the configuration of the run, not in the scheme of "
+      "one set");
+}
+
+TEST(Load, TransportsOfLevelsNameInstances) {
+  const auto config = load("[transport]\nlocal = \"near\"\n[collective.near]\nplugin = \"mpi\"");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const Scheme scheme = config.value().at_step(0);
+  EXPECT_EQ(scheme.local_transport, "near");
+  EXPECT_EQ(scheme.cross_transport, "");
+  EXPECT_EQ(scheme.find(Kind::collective, "near")->plugin, "mpi");
+  const auto wrong = load("[transport]\nlocl = \"near\"");
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(wrong.status().message().find("run.toml:2:1"), std::string::npos)
+      << wrong.status().message();
 }
 
 TEST(Load, TheSchemeOfOneSetMayNotSpeakOfTheRuntime) {

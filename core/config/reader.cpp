@@ -20,7 +20,7 @@ Result<Config> ConfigReader::read(const Node& root, const std::string& origin) {
   config_ = Config();
   config_.origin_ = origin;
   const NodeTable& tables = *root.table();
-  std::vector<std::string> known = {"scheme", "rule", "switch", "runtime"};
+  std::vector<std::string> known = {"scheme", "rule", "switch", "transport", "runtime"};
   known.insert(known.end(), kKindNames.begin(), kKindNames.end());
   PENSTOCK_TRY(check_keys(tables, "", known));
   for (Kind kind : kKinds) {
@@ -29,6 +29,7 @@ Result<Config> ConfigReader::read(const Node& root, const std::string& origin) {
   }
   if (const Node* node = find_key(tables, "scheme"))
     PENSTOCK_TRY(read_scheme(*node, "scheme", config_.base_));
+  if (const Node* node = find_key(tables, "transport")) PENSTOCK_TRY(read_transport(*node));
   if (const Node* node = find_key(tables, "rule")) PENSTOCK_TRY(read_rules(*node));
   if (const Node* node = find_key(tables, "switch")) PENSTOCK_TRY(read_switches(*node));
   if (const Node* node = find_key(tables, "runtime")) PENSTOCK_TRY(read_runtime(*node));
@@ -96,6 +97,20 @@ Status ConfigReader::read_scheme(const Node& node, const std::string& title, Sch
     if (value == nullptr) continue;
     PENSTOCK_TRY(read_key(key, *value, "scheme." + name, scheme));
     scheme.where[name] = value->where;
+  }
+  return {};
+}
+
+Status ConfigReader::read_transport(const Node& node) {
+  PENSTOCK_TRY(only_of_the_run(node, "transport"));
+  PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, "transport"));
+  PENSTOCK_TRY(check_keys(*table, "transport", transport_keys().names()));
+  for (const ConfigKey& key : transport_keys().keys) {
+    const Node* value = find_key(*table, std::string(key.name));
+    if (value == nullptr) continue;
+    const std::string full = fmt::format("transport.{}", key.name);
+    PENSTOCK_TRY(read_key(key, *value, full, config_.base_));
+    config_.base_.where[full] = value->where;
   }
   return {};
 }
@@ -200,9 +215,15 @@ Status ConfigReader::check_used() const {
     const Scheme scheme = config_.at_step(stage);
     used.insert({{Kind::compressor, scheme.compressor},
                  {Kind::memory, scheme.memory},
+                 {Kind::memory, scheme.owner_memory},
                  {Kind::collective, scheme.collective},
                  {Kind::collective, scheme.transport},
+                 {Kind::collective, scheme.local_transport},
+                 {Kind::collective, scheme.cross_transport},
                  {Kind::scheduler, scheme.scheduler}});
+    // Which of them it will be is for the launcher to say.
+    if (scheme.collective == kAutoTransport || scheme.transport == kAutoTransport)
+      used.insert({{Kind::collective, "mpi"}, {Kind::collective, "ucx"}});
     for (const std::string& name : scheme.candidates) used.insert({Kind::compressor, name});
     for (const Rule& rule : scheme.rules) {
       used.insert({{Kind::compressor, rule.compressor}, {Kind::memory, rule.memory}});

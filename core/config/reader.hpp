@@ -25,7 +25,9 @@ class ConfigReader {
   Result<Match> read_match(const Node& node, const std::string& title);
   Status read_switches(const Node& node);
   Result<Switch> read_switch(const Node& node, const std::string& title);
+  Status read_transport(const Node& node);
   Status read_runtime(const Node& node);
+  Status only_of_the_run(const Node& node, std::string_view table) const;
   // The `KIND.INSTANCE.OPTION` part of an override, checked except for the instance's existence.
   Status read_options(Kind kind, const Node& node, const std::string& prefix,
                       std::map<InstanceKey, Settings>& options);

@@ -152,12 +152,15 @@ Status ConfigReader::check_rule_overrides(size_t index) const {
   return {};
 }
 
+Status ConfigReader::only_of_the_run(const Node& node, std::string_view table) const {
+  if (allow_runtime_) return {};
+  return invalid_argument(
+      "{}: [{}] belongs in the configuration of the run, not in the scheme of one set",
+      node.where.text(), table);
+}
+
 Status ConfigReader::read_runtime(const Node& node) {
-  if (!allow_runtime_) {
-    return invalid_argument(
-        "{}: [runtime] belongs in the configuration of the run, not in the scheme of one set",
-        node.where.text());
-  }
+  PENSTOCK_TRY(only_of_the_run(node, "runtime"));
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, "runtime"));
   PENSTOCK_TRY(check_keys(*table, "runtime", runtime_keys().names()));
   RuntimeConfig& runtime = config_.runtime_;

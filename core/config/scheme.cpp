@@ -33,8 +33,13 @@ void add_named_instances(Scheme& scheme) {
   };
   add_from_scheme(Kind::compressor, scheme.compressor, "compressor");
   add_from_scheme(Kind::memory, scheme.memory, "memory");
+  if (!scheme.owner_memory.empty())
+    add_from_scheme(Kind::memory, scheme.owner_memory, "owner_memory");
   add_from_scheme(Kind::collective, scheme.collective, "collective");
   if (!scheme.transport.empty()) add_from_scheme(Kind::collective, scheme.transport, "transport");
+  for (const auto& [name, key] : {std::pair(scheme.local_transport, "transport.local"),
+                                  std::pair(scheme.cross_transport, "transport.cross")})
+    if (!name.empty()) add_from_scheme(Kind::collective, name, key);
   add_from_scheme(Kind::scheduler, scheme.scheduler, "scheduler");
   for (const std::string& name : scheme.candidates)
     add_from_scheme(Kind::compressor, name, "candidates");
@@ -149,6 +154,23 @@ Choice Scheme::choice_of(size_t rule_number) const {
 const InstanceConfig* Scheme::find(Kind kind, std::string_view name) const {
   const auto found = instances.find({kind, std::string(name)});
   return found == instances.end() ? nullptr : &found->second;
+}
+
+void Config::settle_transport(const std::string& name, const std::string& plugin) {
+  bool is_used = false;
+  const auto settle = [&](Scheme& scheme) {
+    for (std::string* of :
+         {&scheme.collective, &scheme.transport, &scheme.local_transport, &scheme.cross_transport})
+      if (*of == kAutoTransport) {
+        *of = name;
+        is_used = true;
+      }
+  };
+  settle(base_);
+  for (Switch& next : switches_) settle(next.scheme);
+  if (is_used && name != plugin)
+    base_.instances.try_emplace({Kind::collective, name},
+                                InstanceConfig{Kind::collective, name, plugin, {}, Location{}});
 }
 
 Scheme Config::at_step(uint64_t step) const {

@@ -217,6 +217,7 @@ uint64_t Control::Client::call(const std::function<std::string(uint64_t id)>& ma
                                Handler handler) {
   Status refused;
   uint64_t id = 0;
+  bool is_first = false;
   {
     const std::lock_guard lock(mutex_);
     if (!abort_reason_.ok()) {
@@ -228,7 +229,9 @@ uint64_t Control::Client::call(const std::function<std::string(uint64_t id)>& ma
       std::string frame = make(id);
       if (frame.size() <= control::kMaxFrameBytes / 2) {
         handlers_[id] = std::move(handler);
+        is_first = queue_.empty();
         queue_.push_back(std::move(frame));
+        ++n_asked_;
       } else {
         refused = invalid_argument("control: a message has {} bytes, expected at most {}",
                                    frame.size(), control::kMaxFrameBytes / 2);
@@ -239,7 +242,8 @@ uint64_t Control::Client::call(const std::function<std::string(uint64_t id)>& ma
     handler(Reply{.status = refused});
     return 0;
   }
-  wakeup_.signal();
+  // Behind another one the watch thread is on its way.
+  if (is_first) wakeup_.signal();
   return id;
 }
 
@@ -276,6 +280,28 @@ Reply Control::Client::call_and_wait(const std::function<std::string(uint64_t id
   std::unique_lock lock(mutex);
   answered.wait(lock, [&] { return answer.has_value(); });
   return std::move(*answer);
+}
+
+void Control::Client::join(WhileJoined handlers) {
+  const auto joined = std::make_shared<const WhileJoined>(std::move(handlers));
+  {
+    const std::lock_guard lock(mutex_);
+    joined_ = joined;
+  }
+  call(
+      [](uint64_t id) {
+        control::Meet meet{id, control::Purpose::join, "join", {}, "", "", 0};
+        meet.audience = control::Audience::none;
+        return control::encode(meet);
+      },
+      [this, joined](Reply reply) {
+        somebody_joined_ = false;
+        {
+          const std::lock_guard lock(mutex_);
+          joined_.reset();
+        }
+        joined->ended(std::move(reply.status), static_cast<uint32_t>(reply.serial));
+      });
 }
 
 void Control::Client::note(std::string_view text) {

@@ -11,6 +11,7 @@
 #include "core/control/socket.hpp"
 #include "core/control/state.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -41,10 +42,14 @@ class Control::Client {
   // Something that has no answer.
   void send(std::string frame);
 
+  void join(WhileJoined handlers);
+  bool somebody_joined() const { return somebody_joined_.load(); }
+
   void note(std::string_view text);
   void abort(const Status& reason);
   Status abort_reason() const;
   const Options& options() const { return options_; }
+  uint64_t served_bytes() const { return server_ == nullptr ? 0 : server_->served_bytes(); }
 
  private:
   // Where rank 0 serves.
@@ -66,11 +71,13 @@ class Control::Client {
 
   // The watch thread.
   void loop();
+  bool asks_many();
   void wait(uint64_t now);
   void send_queued(uint64_t now);
   void talk_to_server(uint64_t now);
   void receive_frames();
   void receive_one(std::string_view body);
+  void receive_while_joined(control::Kind kind, control::Reader& reader);
   void server_lost(std::string_view how);
   void announce_abort();
   void set_abort(const Status& reason);
@@ -85,13 +92,17 @@ class Control::Client {
   std::condition_variable changed_;
   std::deque<std::string> queue_;  // frames to send
   std::map<uint64_t, Handler> handlers_;
+  std::shared_ptr<const WhileJoined> joined_;  // null: this rank has not
   uint64_t next_id_ = 1;
+  uint64_t n_asked_ = 0, n_asked_at_last_ = 0;  // since the last answer; and when last looked at
   Status abort_reason_;
   bool abort_announced_ = false;
   bool ready_ = false;     // every rank is connected
   bool leaving_ = false;   // goodbye was queued
   bool farewell_ = false;  // the server has answered it, or is gone
   bool stopping_ = false;  // the watch thread ends
+
+  std::atomic<bool> somebody_joined_{false};
 
   // The watch thread's own.
   std::optional<control::Link> link_;

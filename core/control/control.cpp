@@ -2,7 +2,8 @@
 
 #include "core/control/client.hpp"
 
-#include <numeric>
+#include <algorithm>
+#include <functional>
 
 namespace penstock {
 
@@ -14,11 +15,13 @@ using control::Writer;
 
 namespace {
 
-std::vector<uint32_t> all_if_empty(const std::vector<uint32_t>& ranks, uint32_t size) {
-  if (!ranks.empty()) return ranks;
-  std::vector<uint32_t> all(size);
-  std::iota(all.begin(), all.end(), 0u);
-  return all;
+// All of a run need not be listed: with many ranks the lists would be most of what travels.
+std::vector<uint32_t> none_if_all(std::vector<uint32_t> ranks, uint32_t size) {
+  // Ascending and below size, so as many as there are is all.
+  const bool ascending =
+      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end();
+  if (ranks.size() == size && ascending && ranks.back() < size) ranks.clear();
+  return ranks;
 }
 
 // A timeout of 0 means none on the wire; for a caller it means not to wait.
@@ -73,19 +76,41 @@ Result<std::vector<std::string>> Control::gather(std::string_view topic, std::st
                                                  const std::vector<uint32_t>& ranks,
                                                  uint64_t timeout_us) {
   Reply reply = client_->call_and_wait([&](uint64_t id) {
-    return encode(Meet{id, Purpose::meeting, std::string(topic), all_if_empty(ranks, size()), "",
+    return encode(Meet{id, Purpose::meeting, std::string(topic), none_if_all(ranks, size()), "",
                        std::string(text), at_least_one(timeout_us)});
   });
   if (!reply.status.ok()) return reply.status;
   return std::move(reply.details);
 }
 
+Result<std::string> Control::hear_first(std::string_view topic, std::string_view text,
+                                        const std::vector<uint32_t>& ranks, uint64_t timeout_us) {
+  const bool is_first = ranks.empty() ? rank() == 0 : rank() == ranks.front();
+  Reply reply = client_->call_and_wait([&](uint64_t id) {
+    Meet meet{id, Purpose::meeting,        std::string(topic), none_if_all(ranks, size()), "",
+              "", at_least_one(timeout_us)};
+    if (is_first) meet.detail = text;
+    meet.audience = control::Audience::first;
+    return encode(meet);
+  });
+  if (!reply.status.ok()) return reply.status;
+  if (reply.details.empty()) return internal("'{}': its answer has no text", topic);
+  return std::move(reply.details.front());
+}
+
 Status Control::agree(std::string_view topic, std::string_view text,
                       const std::vector<uint32_t>& ranks, uint64_t timeout_us) {
   return client_
       ->call_and_wait([&](uint64_t id) {
-        return encode(Meet{id, Purpose::meeting, std::string(topic), all_if_empty(ranks, size()),
-                           std::string(text), "", at_least_one(timeout_us)});
+        Meet meet{id,
+                  Purpose::meeting,
+                  std::string(topic),
+                  none_if_all(ranks, size()),
+                  std::string(text),
+                  "",
+                  at_least_one(timeout_us)};
+        meet.audience = control::Audience::none;
+        return encode(meet);
       })
       .status;
 }
@@ -95,7 +120,7 @@ Status Control::refuse(std::string_view topic, const Status& why,
   // Success is no reason; the answer would only repeat the reason.
   if (why.ok()) return why;
   (void)client_->call_and_wait([&](uint64_t id) {
-    Meet meet{id, Purpose::meeting, std::string(topic), all_if_empty(ranks, size()), "", "", 0};
+    Meet meet{id, Purpose::meeting, std::string(topic), none_if_all(ranks, size()), "", "", 0};
     meet.refusal = why.message();
     return encode(meet);
   });
@@ -106,7 +131,12 @@ uint64_t Control::step_wait(std::string_view set, uint64_t step, const std::vect
                             Ended ended) {
   return client_->call(
       [&](uint64_t id) {
-        Meet meet{id, Purpose::step, fmt::format("step {} of set '{}'", step, set), ranks, "", "",
+        Meet meet{id,
+                  Purpose::step,
+                  fmt::format("step {} of set '{}'", step, set),
+                  none_if_all(ranks, size()),
+                  "",
+                  "",
                   0};
         meet.set = set;
         meet.step = step;
@@ -125,20 +155,34 @@ uint64_t Control::request(OperationRequest request, Answer answer) {
         Meet meet{id,
                   Purpose::operation,
                   std::move(request.name),
-                  all_if_empty(request.ranks, size()),
+                  none_if_all(std::move(request.ranks), size()),
                   std::move(request.signature),
                   std::move(request.detail),
                   0};
         meet.set = std::move(request.holds);
+        meet.if_joined = static_cast<control::IfJoined>(request.if_joined);
+        meet.zeros = std::move(request.zeros);
         return encode(meet);
       },
       [answer = std::move(answer)](Reply reply) {
-        answer(reply.status, {reply.serial, std::move(reply.details)});
+        answer(reply.status, {reply.serial, reply.left, std::move(reply.details)});
       });
 }
 
 void Control::blocked(uint64_t request) {
   client_->send(Writer(Kind::blocked).u64(request).frame());
+}
+
+void Control::join(WhileJoined handlers) {
+  client_->join(std::move(handlers));
+}
+bool Control::somebody_joined() const {
+  return client_->somebody_joined();
+}
+void Control::tell_step(StepTold step) {
+  control::StepNews news{std::move(step.set), none_if_all(std::move(step.ranks), size()), step.step,
+                         step.over ? 1u : 0u, std::move(step.facts)};
+  client_->send(encode(news, Kind::step_news));
 }
 
 void Control::note(std::string_view text) {
@@ -161,6 +205,9 @@ uint32_t Control::rank() const {
 }
 uint32_t Control::size() const {
   return client_->options().size;
+}
+uint64_t Control::served_bytes() const {
+  return client_->served_bytes();
 }
 
 }  // namespace penstock

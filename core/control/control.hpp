@@ -34,12 +34,44 @@ struct OperationRequest {
   std::string signature;        // lines that must be equal on all ranks
   std::string detail;           // this rank's own facts, handed to all
   std::string holds = {};       // no step of this set goes on before the answer; empty: they do
+  // What becomes of it when only ranks are missing that have joined: they may still ask for it, or
+  // add zeros (`zeros` tells them to what), or it is refused.
+  enum class IfJoined { comes, adds_zeros, refused } if_joined = IfJoined::comes;
+  std::string zeros = {};
 };
 
 // What every member gets when all have asked.
 struct OperationResponse {
   uint64_t serial = 0;  // its number among all completed requests of the run, equal on all members
+  // Answers that follow this one at once. Members of a group find the same operations of their
+  // group among those that come so, in one order, and may carry them out together.
+  uint64_t left = 0;
   std::vector<std::string> details;  // in the order of ranks
+};
+
+// Of a step of a set, for ranks that have joined.
+struct StepTold {
+  std::string set;
+  std::vector<uint32_t> ranks;  // of the set; empty: all
+  uint64_t step = 0;
+  bool over = false;  // it ends: `facts` are of its end; else it begins
+  std::string facts;
+};
+
+// What happens on other ranks while this one has joined.
+struct WhileJoined {
+  // They have asked for a sum: this rank takes part in its place of the agreed order.
+  struct Sum {
+    std::string name;
+    std::vector<uint32_t> ranks;
+    std::string zeros;
+    OperationResponse response;
+  };
+  // All of these on the watch thread.
+  std::function<void(Sum sum)> sum;
+  std::function<void(StepTold step)> step;
+  // The last: all have joined, this rank last; or an error.
+  std::function<void(Status status, uint32_t last_rank)> ended;
 };
 
 class Control {
@@ -72,7 +104,8 @@ class Control {
     std::function<void(Status reason)> on_abort;       // at most once
     std::function<void(std::string text)> on_warning;  // on rank 0 only
     std::function<void()> on_beat;                     // with every heartbeat
-    std::shared_ptr<Activity> activity;                // what it tells of; null: one of its own
+    std::function<void()> on_joined;     // another rank has: tell_step, for steps under way
+    std::shared_ptr<Activity> activity;  // what it tells of; null: one of its own
     // Where ranks are, as far as TCP is concerned: all of them where loopback reaches rank 0, so
     // that nobody else need be let in; this one at least.
     bool all_are_here = true;
@@ -99,6 +132,10 @@ class Control {
   // ranks counts). A topic may be used again once it is over.
   Result<std::vector<std::string>> gather(std::string_view topic, std::string_view text,
                                           const std::vector<uint32_t>& ranks, uint64_t timeout_us);
+  // As gather, but the first of `ranks` alone hands in a text, and every rank gets that one: `text`
+  // of the others counts for nothing.
+  Result<std::string> hear_first(std::string_view topic, std::string_view text,
+                                 const std::vector<uint32_t>& ranks, uint64_t timeout_us);
   // As gather, but all texts must be equal: otherwise MISMATCH on every rank, with the first line
   // that differs, its versions and who has which.
   Status agree(std::string_view topic, std::string_view text, const std::vector<uint32_t>& ranks,
@@ -127,6 +164,13 @@ class Control {
   // [any] The program goes no further until this request is answered.
   void blocked(uint64_t request);
 
+  // [any] This rank's data is at an end; returns at once. Not again before `ended`.
+  void join(WhileJoined handlers);
+  // [any] Another rank has joined, and not all have.
+  bool somebody_joined() const;
+  // [any] For ranks that have joined; each hears what is news to it.
+  void tell_step(StepTold step);
+
   // [any] What this rank is doing, for the others' error messages. Cheap; only the newest text is
   // sent.
   void note(std::string_view text);
@@ -143,6 +187,8 @@ class Control {
 
   uint32_t rank() const;
   uint32_t size() const;
+  // [any] Bytes that the server of this rank has received and sent; 0 where there is none.
+  uint64_t served_bytes() const;
 
  private:
   class Client;

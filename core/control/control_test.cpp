@@ -222,6 +222,34 @@ TEST(Control, EachRequestHasANumberOfItsOwnThatItsMembersAgreeOn) {
   });
 }
 
+TEST(Control, AllHearTheFirst) {
+  run_world(3, [](Control& control) {
+    const auto all = control.hear_first("x", "of " + std::to_string(control.rank()), {}, kLongUs);
+    ASSERT_TRUE(all.ok()) << all.status().message();
+    EXPECT_EQ(all.value(), "of 0");
+    if (control.rank() == 0) return;
+    const auto some =
+        control.hear_first("y", "of " + std::to_string(control.rank()), {1, 2}, kLongUs);
+    ASSERT_TRUE(some.ok()) << some.status().message();
+    EXPECT_EQ(some.value(), "of 1");
+  });
+}
+
+// A text of each rank to each rank would be 64 times as much.
+TEST(Control, HearingTheFirstCostsItsTextOnceForEachRank) {
+  const std::string text(10'000, 'x');
+  run_world(8, [&](Control& control) {
+    const std::string mine = control.rank() == 0 ? text : std::string();
+    ASSERT_TRUE(control.agree("before", "", {}, kLongUs).ok());
+    const uint64_t before = control.served_bytes();
+    ASSERT_TRUE(control.hear_first("x", mine, {}, kLongUs).ok());
+    ASSERT_TRUE(control.agree("after", "", {}, kLongUs).ok());
+    const uint64_t took = control.served_bytes() - before;
+    EXPECT_GE(took, control.rank() == 0 ? 9 * text.size() : 0);
+    EXPECT_LE(took, control.rank() == 0 ? 10 * text.size() : 0);
+  });
+}
+
 TEST(Control, RanksThatMakeNoSenseAreRefused) {
   run_world(2, [](Control& control) {
     for (const std::vector<uint32_t>& ranks :

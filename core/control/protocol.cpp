@@ -166,15 +166,29 @@ std::optional<Beat> decode_beat(Reader& reader) {
   return beat;
 }
 
+namespace {
+
+void write_ranks(Writer& writer, const std::vector<uint32_t>& ranks) {
+  writer.u64(ranks.size());
+  for (uint32_t rank : ranks) writer.u32(rank);
+}
+
+std::vector<uint32_t> read_ranks(Reader& reader) {
+  std::vector<uint32_t> ranks(reader.count(sizeof(uint32_t)));
+  for (uint32_t& rank : ranks) rank = reader.u32();
+  return ranks;
+}
+
+}  // namespace
+
 std::string encode(const Meet& meet) {
   Writer writer(Kind::meet);
-  writer.u64(meet.id)
-      .u32(static_cast<uint32_t>(meet.purpose))
-      .text(meet.topic)
-      .u64(meet.ranks.size());
-  for (uint32_t rank : meet.ranks) writer.u32(rank);
+  writer.u64(meet.id).u32(static_cast<uint32_t>(meet.purpose)).text(meet.topic);
+  write_ranks(writer, meet.ranks);
   writer.text(meet.signature).text(meet.detail).u64(meet.timeout_us);
-  return writer.text(meet.set).u64(meet.step).text(meet.refusal).frame();
+  writer.text(meet.set).u64(meet.step).text(meet.refusal);
+  writer.u32(static_cast<uint32_t>(meet.audience)).u32(static_cast<uint32_t>(meet.if_joined));
+  return writer.text(meet.zeros).frame();
 }
 
 std::optional<Meet> decode_meet(Reader& reader) {
@@ -183,22 +197,29 @@ std::optional<Meet> decode_meet(Reader& reader) {
   const uint32_t purpose = reader.u32();
   meet.purpose = static_cast<Purpose>(purpose);
   meet.topic = reader.text();
-  meet.ranks.resize(reader.count(sizeof(uint32_t)));
-  for (uint32_t& rank : meet.ranks) rank = reader.u32();
+  meet.ranks = read_ranks(reader);
   meet.signature = reader.text();
   meet.detail = reader.text();
   meet.timeout_us = reader.u64();
   meet.set = reader.text();
   meet.step = reader.u64();
   meet.refusal = reader.text();
-  if (!reader.finished() || purpose > static_cast<uint32_t>(Purpose::step)) return std::nullopt;
+  const uint32_t audience = reader.u32();
+  meet.audience = static_cast<Audience>(audience);
+  const uint32_t if_joined = reader.u32();
+  meet.if_joined = static_cast<IfJoined>(if_joined);
+  meet.zeros = reader.text();
+  if (!reader.finished() || purpose > static_cast<uint32_t>(Purpose::join) ||
+      audience > static_cast<uint32_t>(Audience::none) ||
+      if_joined > static_cast<uint32_t>(IfJoined::refused))
+    return std::nullopt;
   return meet;
 }
 
 std::string encode(const Reply& reply) {
   Writer writer(Kind::reply);
   writer.u64(reply.id).u32(static_cast<uint32_t>(reply.status.code())).text(reply.status.message());
-  writer.text(reply.value).u64(reply.serial);
+  writer.text(reply.value).u64(reply.serial).u64(reply.left);
   writer.u64(reply.details.size());
   for (const std::string& detail : reply.details) writer.text(detail);
   return writer.frame();
@@ -212,10 +233,45 @@ std::optional<Reply> decode_reply(Reader& reader) {
   if (code != Code::ok) reply.status = Status(code, std::string(message));
   reply.value = reader.text();
   reply.serial = reader.u64();
+  reply.left = reader.u64();
   reply.details.resize(reader.count(sizeof(uint64_t)));
   for (std::string& detail : reply.details) detail = reader.text();
   if (!reader.finished()) return std::nullopt;
   return reply;
+}
+
+std::string encode(const AddZeros& add) {
+  Writer writer(Kind::add_zeros);
+  write_ranks(writer.text(add.name), add.ranks);
+  return writer.text(add.zeros).u64(add.serial).u64(add.left).frame();
+}
+
+std::optional<AddZeros> decode_add_zeros(Reader& reader) {
+  AddZeros add;
+  add.name = reader.text();
+  add.ranks = read_ranks(reader);
+  add.zeros = reader.text();
+  add.serial = reader.u64();
+  add.left = reader.u64();
+  if (!reader.finished()) return std::nullopt;
+  return add;
+}
+
+std::string encode(const StepNews& news, Kind kind) {
+  Writer writer(kind);
+  write_ranks(writer.text(news.set), news.ranks);
+  return writer.u64(news.step).u32(news.over).text(news.facts).frame();
+}
+
+std::optional<StepNews> decode_step_news(Reader& reader) {
+  StepNews news;
+  news.set = reader.text();
+  news.ranks = read_ranks(reader);
+  news.step = reader.u64();
+  news.over = reader.u32();
+  news.facts = reader.text();
+  if (!reader.finished()) return std::nullopt;
+  return news;
 }
 
 Result<std::string> make_token() {

@@ -18,24 +18,28 @@ namespace penstock::control {
 
 enum class Kind : uint8_t {
   // client to server
-  hello = 1,     // Hello; the first frame of a connection
-  beat = 2,      // Beat
-  put = 3,       // id, key, value
-  get = 4,       // id, key, timeout_us
-  meet = 5,      // Meet
-  abort = 6,     // text: why the rank gives up
-  goodbye = 7,   // a clean leave; nothing follows
-  withdraw = 8,  // id of a Meet for a step: the wait is over
-  blocked = 9,   // id of a Meet for an operation: the program goes no further until it ends
+  hello = 1,       // Hello; the first frame of a connection
+  beat = 2,        // Beat
+  put = 3,         // id, key, value
+  get = 4,         // id, key, timeout_us
+  meet = 5,        // Meet
+  abort = 6,       // text: why the rank gives up
+  goodbye = 7,     // a clean leave; nothing follows
+  withdraw = 8,    // id of a Meet for a step: the wait is over
+  blocked = 9,     // id of a Meet for an operation: the program goes no further until it ends
+  step_news = 10,  // StepNews, for ranks that have joined
   // server to client
-  welcome = 32,   // hello accepted
-  rejected = 33,  // text: why hello was not
-  ready = 34,     // every rank is connected
-  pulse = 35,     // text: what rank 0 did last
-  reply = 36,     // Reply
-  aborted = 37,   // code, text
-  warning = 38,   // text
-  farewell = 39,  // goodbye was received
+  welcome = 32,          // hello accepted
+  rejected = 33,         // text: why hello was not
+  ready = 34,            // every rank is connected
+  pulse = 35,            // text: what rank 0 did last
+  reply = 36,            // Reply
+  aborted = 37,          // code, text
+  warning = 38,          // text
+  farewell = 39,         // goodbye was received
+  somebody_joined = 40,  // another rank has: tell where steps are, from now on
+  add_zeros = 41,        // AddZeros, to a rank that has joined
+  step_told = 42,        // StepNews, to a rank that has joined
 };
 
 // Before hello is accepted a connection belongs to a stranger.
@@ -114,19 +118,37 @@ enum class Purpose : uint32_t {
   meeting = 0,    // gather and agree: whoever asks waits
   operation = 1,  // a named operation, which takes a place in the run's sequence
   step = 2,       // this rank has waited for messages of a step; nobody need come
+  join = 3,       // this rank's data is at an end; the serial of the answer is the last one's rank
+};
+
+// What becomes of an operation for which only ranks are missing that have joined.
+enum class IfJoined : uint32_t {
+  comes = 0,       // they ask for it too, in the end of a step that others tell them of
+  adds_zeros = 1,  // it is a sum, and they take part as `zeros` says
+  refused = 2,
+};
+
+// Who is told the texts of a meeting.
+enum class Audience : uint32_t {
+  all = 0,    // everybody hears everybody: grows with the square of the ranks
+  first = 1,  // everybody hears the first rank
+  none = 2,   // that all have come, and agree, is all there is to hear
 };
 
 struct Meet {
   uint64_t id = 0;
   Purpose purpose = Purpose::meeting;
   std::string topic;
-  std::vector<uint32_t> ranks;
+  std::vector<uint32_t> ranks;  // ascending; none: all of the run
   std::string signature;
   std::string detail;
   uint64_t timeout_us = 0;  // 0: none
   std::string set = {};     // whose step it is, or of an operation: whose steps wait for it
   uint64_t step = 0;
-  std::string refusal = {};  // not empty: this rank cannot take part, for this reason
+  std::string refusal = {};           // not empty: this rank cannot take part, for this reason
+  Audience audience = Audience::all;  // what this rank hears
+  IfJoined if_joined = IfJoined::comes;
+  std::string zeros = {};  // what a rank that has joined needs to add zeros
 };
 
 struct Reply {
@@ -134,18 +156,41 @@ struct Reply {
   Status status = {};
   std::string value = {};  // get
   uint64_t serial = 0;
+  uint64_t left = 0;  // answers to operations that follow this one at once
   std::vector<std::string> details = {};
+};
+
+// Others have asked for an operation that is a sum.
+struct AddZeros {
+  std::string name;
+  std::vector<uint32_t> ranks;
+  std::string zeros;
+  uint64_t serial = 0;
+  uint64_t left = 0;
+};
+
+// A rank has begun a step of a set, or its optimizer is through with it.
+struct StepNews {
+  std::string set;
+  std::vector<uint32_t> ranks;  // of the set; none: all
+  uint64_t step = 0;
+  uint32_t over = 0;
+  std::string facts;  // of the step, for who takes part without having computed anything
 };
 
 std::string encode(const Hello& hello);
 std::string encode(const Beat& beat);
 std::string encode(const Meet& meet);
 std::string encode(const Reply& reply);
+std::string encode(const AddZeros& add);
+std::string encode(const StepNews& news, Kind kind);
 // The reader stands behind the kind. None when the bytes are not such a message.
 std::optional<Hello> decode_hello(Reader& reader);
 std::optional<Beat> decode_beat(Reader& reader);
 std::optional<Meet> decode_meet(Reader& reader);
 std::optional<Reply> decode_reply(Reader& reader);
+std::optional<AddZeros> decode_add_zeros(Reader& reader);
+std::optional<StepNews> decode_step_news(Reader& reader);
 
 // 128 random bits as 32 hexadecimal digits.
 Result<std::string> make_token();

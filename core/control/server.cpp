@@ -130,6 +130,7 @@ void Server::serve(Connection& connection, uint64_t now) {
     Result<std::optional<std::string>> body = connection.link.next();
     if (!body.ok()) return lose(connection, body.status().message());
     if (!body->has_value()) break;
+    served_bytes_ += (*body)->size() + sizeof(uint32_t);  // and its length in front
     if (!connection.member) {
       if (!connection.closing) welcome(connection, **body, now);
     } else if (Status status = state_.receive(connection.rank, **body, now); !status.ok()) {
@@ -180,8 +181,10 @@ void Server::lose(Connection& connection, std::string_view how) {
 }
 
 void Server::send(uint32_t rank, std::string_view frame) {
-  if (const auto found = members_.find(rank); found != members_.end())
-    found->second->link.send(frame);
+  const auto found = members_.find(rank);
+  if (found == members_.end()) return;
+  found->second->link.send(frame);
+  served_bytes_ += frame.size();
 }
 
 }  // namespace penstock::control

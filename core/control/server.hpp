@@ -24,6 +24,8 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   uint16_t port() const { return listener_.port; }
+  // [any] Received from members and sent to them, in bytes of frames.
+  uint64_t served_bytes() const { return served_bytes_.load(std::memory_order_relaxed); }
 
   // [control] Serves until every member has left or failed, at most linger_us, then ends the
   // thread.
@@ -58,6 +60,7 @@ class Server {
   Listener listener_;
   Wakeup wakeup_;
   std::atomic<uint64_t> stop_by_us_{kNever};
+  std::atomic<uint64_t> served_bytes_{0};
   // From here on the server's thread only.
   State state_;
   std::list<Connection> connections_;

@@ -1,6 +1,7 @@
 #include "core/control/state.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace penstock::control {
 
@@ -67,6 +68,9 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
       kind == Kind::blocked ? block(rank, id) : withdraw(rank, id);
       break;
     }
+    case Kind::step_news:
+      if (std::optional<StepNews> news = decode_step_news(reader)) tell_joined(rank, *news);
+      break;
     case Kind::abort: {
       const std::string reason(reader.text());
       if (reader.finished()) abort_all(peer_failed("rank {} gave up: {}", rank, reason));
@@ -112,6 +116,7 @@ void State::lost(uint32_t rank, std::string_view how) {
 
 void State::abort_all(const Status& reason) {
   if (aborted()) return;
+  answer_operations();
   abort_reason_ = reason;
   meetings_.clear();
   gets_.clear();
@@ -198,6 +203,10 @@ Status State::check(uint32_t rank, const Meet& message) const {
 }
 
 void State::meet(uint32_t rank, Meet message, uint64_t now_us) {
+  if (message.ranks.empty()) {
+    message.ranks.resize(members_.size());
+    std::iota(message.ranks.begin(), message.ranks.end(), 0u);
+  }
   if (Status status = check(rank, message); !status.ok())
     return reply(rank, message.id, std::move(status));
   const auto [found, is_new] =
@@ -216,14 +225,21 @@ void State::meet(uint32_t rank, Meet message, uint64_t now_us) {
     (message.purpose == Purpose::step ? meeting.set : meeting.holds) = message.set;
     meeting.step = message.step;
     meeting.first_us = now_us;
-    if (options_.warning_us > 0) meeting.warn_us = later(now_us, options_.warning_us);
-    if (message.purpose != Purpose::meeting && options_.busy_limit_us > 0)
+    // Who has joined waits for as long as the others have data.
+    const bool is_join = message.purpose == Purpose::join;
+    if (options_.warning_us > 0 && !is_join) meeting.warn_us = later(now_us, options_.warning_us);
+    if (message.purpose != Purpose::meeting && !is_join && options_.busy_limit_us > 0)
       meeting.until_us = later(now_us, options_.busy_limit_us);
   }
   if (message.timeout_us > 0)
     meeting.until_us = std::min(meeting.until_us, later(now_us, message.timeout_us));
-  meeting.arrivals[rank] = {message.id, std::move(message.signature), std::move(message.detail),
-                            message.purpose != Purpose::operation};
+  meeting.arrivals[rank] = {message.id,
+                            std::move(message.signature),
+                            std::move(message.detail),
+                            message.purpose != Purpose::operation,
+                            message.audience,
+                            message.if_joined,
+                            std::move(message.zeros)};
   if (!message.refusal.empty())
     return fail(found, peer_failed("'{}': rank {} cannot take part: {}", message.topic, rank,
                                    message.refusal));
@@ -231,8 +247,10 @@ void State::meet(uint32_t rank, Meet message, uint64_t now_us) {
     if (members_[other].presence == Presence::left)
       return fail(found, left_behind(found->first, meeting, other));
   }
+  if (message.purpose == Purpose::join) has_joined(rank);
   if (message.purpose != Purpose::step && meeting.arrivals.size() == message.ranks.size())
-    complete(found);
+    return complete(found);
+  if (only_joined_are_missing(found->first, meeting)) go_on_without_joined(found);
 }
 
 // Messages of the step have come: nobody is waited for any more.
@@ -257,55 +275,6 @@ void State::block(uint32_t rank, uint64_t id) {
   }
 }
 
-void State::complete(Meetings::iterator found) {
-  const auto& [purpose, topic, ranks] = found->first;
-  const Meeting& meeting = found->second;
-  std::map<uint32_t, std::string_view> signatures;
-  Reply answer;
-  uint64_t total_bytes = 0;
-  for (const auto& [rank, arrival] : meeting.arrivals) {
-    signatures[rank] = arrival.signature;
-    answer.details.push_back(arrival.detail);
-    total_bytes += arrival.detail.size() + sizeof(uint64_t);
-  }
-  answer.status = compare(topic, signatures);
-  if (answer.status.ok() && total_bytes > kMaxFrameBytes / 2) {
-    answer.status =
-        invalid_argument("'{}': the texts of its {} ranks have {} bytes, expected at most {}",
-                         topic, ranks.size(), total_bytes, kMaxFrameBytes / 2);
-  }
-  if (!answer.status.ok()) {
-    answer.details.clear();
-  } else if (purpose == Purpose::operation) {
-    answer.serial = next_serial_++;
-  }
-  for (const auto& [rank, arrival] : meeting.arrivals) {
-    answer.id = arrival.id;
-    send_(rank, encode(answer));
-  }
-  meetings_.erase(found);
-}
-
-void State::fail(Meetings::iterator found, Status failure) {
-  // A step that cannot be finished ends the run: all hear it in the same words.
-  if (std::get<Purpose>(found->first) == Purpose::step) return abort_all(failure);
-  Meeting& meeting = found->second;
-  for (const auto& [rank, arrival] : meeting.arrivals) {
-    reply(rank, arrival.id, failure);
-    meeting.told.insert(rank);
-  }
-  meeting.failure = std::move(failure);
-  meeting.until_us = meeting.warn_us = meeting.circle_us = kNever;
-  for (uint32_t rank : std::get<2>(found->first)) {
-    if (members_[rank].presence != Presence::present) meeting.told.insert(rank);
-  }
-  forget_if_told(found);
-}
-
-void State::forget_if_told(Meetings::iterator found) {
-  if (found->second.told.size() == std::get<2>(found->first).size()) meetings_.erase(found);
-}
-
 std::vector<uint32_t> State::missing(const MeetingKey& key, const Meeting& meeting) const {
   std::vector<uint32_t> ranks;
   for (uint32_t rank : std::get<2>(key)) {
@@ -326,6 +295,7 @@ bool State::is_needed(const Meeting& meeting, uint32_t rank) const {
 
 void State::tick(uint64_t now_us) {
   if (aborted()) return;
+  answer_operations();
   if (now_us >= pulse_at_us_) {
     pulse_at_us_ = later(now_us, options_.pulse_us);
     for (uint32_t rank : in_state(Presence::present))

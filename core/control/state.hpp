@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -61,6 +62,8 @@ class State {
     uint64_t heard_us = 0;
     std::string note;
     std::map<std::string, uint64_t, std::less<>> steps_done;  // per set
+    // Of a rank that has joined: the newest step that it was told of, and whether that is over.
+    std::map<std::string, std::pair<uint64_t, uint32_t>> told;
   };
   struct PendingGet {
     uint32_t rank;
@@ -74,6 +77,9 @@ class State {
     std::string signature;
     std::string detail;
     bool blocked = false;  // the rank's program goes no further until it is answered
+    Audience audience = Audience::all;
+    IfJoined if_joined = IfJoined::comes;
+    std::string zeros = {};
   };
   struct Meeting {
     std::map<uint32_t, Arrival> arrivals;
@@ -100,9 +106,16 @@ class State {
   void block(uint32_t rank, uint64_t id);
   Status check(uint32_t rank, const Meet& message) const;
   void leave(uint32_t rank);
+  // state_answer.cpp: how meetings end
   void complete(Meetings::iterator meeting);
+  void answer_operations();
   void fail(Meetings::iterator meeting, Status failure);
   void forget_if_told(Meetings::iterator meeting);
+  // state_join.cpp: ranks whose data is at an end
+  void has_joined(uint32_t rank);
+  bool only_joined_are_missing(const MeetingKey& key, const Meeting& meeting) const;
+  void go_on_without_joined(Meetings::iterator meeting);
+  void tell_joined(uint32_t rank, const StepNews& news);
   // state_stall.cpp: whom ranks that live wait for, and for how long
   void look_at_meetings(uint64_t now_us);
   void find_circles(uint64_t now_us);
@@ -130,8 +143,19 @@ class State {
   std::vector<PendingGet> gets_;
   Meetings meetings_;
   uint64_t next_serial_ = 0;
+  // To operations that ended since the last tick, in the order of their serials. All members of one
+  // find the same others beside it and may carry them out together; those that a set's steps wait
+  // for are the set's, and count for nobody.
+  struct Answer {
+    uint32_t rank;  // that hears it
+    Reply reply;
+    bool counts;
+    std::optional<AddZeros> zeros = {};  // instead of the reply: it has joined
+  };
+  std::vector<Answer> answers_;
   uint64_t pulse_at_us_;
   bool everyone_joined_ = false;
+  std::vector<uint32_t> joined_;  // their data is at an end; in the order in which they said so
   Status abort_reason_;
 };
 

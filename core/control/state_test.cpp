@@ -87,6 +87,31 @@ State make_state(uint32_t size) {
   return state;
 }
 
+// Of the answers that one rank hears together each knows how many follow, but for those of a set.
+TEST(ControlState, AnswersToOperationsCountThoseThatFollow) {
+  std::vector<Reply> heard;
+  State state({2, 1000, 100, 500, 0}, [&](uint32_t rank, std::string frame) {
+    Reader reader(std::string_view(frame).substr(sizeof(uint32_t)));
+    if (rank == 1 && static_cast<Kind>(reader.u8()) == Kind::reply)
+      heard.push_back(*decode_reply(reader));
+  });
+  for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
+  for (uint32_t rank = 0; rank < 2; ++rank)
+    for (uint64_t id = 1; id <= 4; ++id) {
+      Meet meet{id, Purpose::operation, std::to_string(id), {0, 1}, "", "", 0};
+      if (id == 2 || id == 4) meet.set = "model";
+      ASSERT_TRUE(state.receive(rank, body_of(encode(meet)), 1).ok());
+    }
+  EXPECT_TRUE(heard.empty());
+  state.tick(2);
+  ASSERT_EQ(heard.size(), 4u);
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(heard[i].serial, i);
+  EXPECT_EQ(heard[0].left, 1u);
+  EXPECT_EQ(heard[1].left, 0u);
+  EXPECT_EQ(heard[2].left, 0u);
+  EXPECT_EQ(heard[3].left, 0u);
+}
+
 TEST(ControlState, DamagedFramesAreRefusedAndNeverCrash) {
   const std::vector<std::string> seeds = {
       body_of(Writer(Kind::beat).text("note").frame()),

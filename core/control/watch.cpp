@@ -4,6 +4,9 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
 
 namespace penstock {
 
@@ -11,6 +14,12 @@ using control::Kind;
 using control::Reader;
 using control::Reply;
 using control::Writer;
+
+namespace {
+
+constexpr std::chrono::microseconds kGathering{20};
+
+}  // namespace
 
 void Control::Client::loop() {
   uint64_t last_us = now_us();
@@ -21,6 +30,10 @@ void Control::Client::loop() {
     if (now - last_us > options_.deadline_us / 2) heard_us_ = now;
     last_us = now;
     send_queued(now);
+    if (asks_many()) {
+      std::this_thread::sleep_for(kGathering);
+      send_queued(now);
+    }
     talk_to_server(now);
     receive_frames();
     announce_abort();
@@ -28,6 +41,14 @@ void Control::Client::loop() {
     if (stopping_) break;
   }
   fail_all(penstock::aborted("control was stopped on rank {}", options_.rank));
+}
+
+// Requests come in a row, and none waits for the answer to the one before: a moment later there are
+// several to send, and all ranks' answers come together.
+bool Control::Client::asks_many() {
+  const std::lock_guard lock(mutex_);
+  const bool many = n_asked_ > 1;
+  return many && std::exchange(n_asked_at_last_, n_asked_) != n_asked_;
 }
 
 void Control::Client::wait(uint64_t now) {
@@ -111,6 +132,7 @@ void Control::Client::receive_one(std::string_view body) {
       Handler handler;
       {
         const std::lock_guard lock(mutex_);
+        n_asked_ = n_asked_at_last_ = 0;
         if (auto entry = handlers_.extract(reply->id); !entry.empty())
           handler = std::move(entry.mapped());
       }
@@ -145,8 +167,33 @@ void Control::Client::receive_one(std::string_view body) {
     case Kind::warning:
       if (options_.on_warning) options_.on_warning(std::string(reader.text()));
       return;
+    case Kind::somebody_joined:
+      somebody_joined_ = true;
+      if (options_.on_joined) options_.on_joined();
+      return;
+    case Kind::add_zeros:
+    case Kind::step_told:
+      return receive_while_joined(static_cast<Kind>(body[0]), reader);
     default:
       return;  // welcome was read before this thread began; a newer server may know more
+  }
+}
+
+void Control::Client::receive_while_joined(Kind kind, Reader& reader) {
+  std::shared_ptr<const WhileJoined> joined;
+  {
+    const std::lock_guard lock(mutex_);
+    joined = joined_;
+  }
+  if (joined == nullptr) return;
+  if (kind == Kind::step_told) {
+    if (std::optional<control::StepNews> news = control::decode_step_news(reader))
+      joined->step({std::move(news->set), std::move(news->ranks), news->step, news->over != 0,
+                    std::move(news->facts)});
+  } else if (std::optional<control::AddZeros> add = control::decode_add_zeros(reader)) {
+    OperationResponse response{add->serial, add->left, std::vector<std::string>(add->ranks.size())};
+    joined->sum(
+        {std::move(add->name), std::move(add->ranks), std::move(add->zeros), std::move(response)});
   }
 }
 

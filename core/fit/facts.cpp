@@ -9,11 +9,13 @@ namespace penstock {
 
 namespace {
 
+// What a composite can read: values of another type only their compressor knows how to add.
 bool is_sparse(const penstock_round& round) {
   bool indices = false, values = false;
   for (uint64_t i = 0; i < round.n_sections; ++i) {
-    indices |= round.sections[i]->role == PENSTOCK_ROLE_INDICES;
-    values |= round.sections[i]->role == PENSTOCK_ROLE_VALUES;
+    const penstock_section_bound& section = *round.sections[i];
+    indices |= section.role == PENSTOCK_ROLE_INDICES && section.dtype == PENSTOCK_UINT32;
+    values |= section.role == PENSTOCK_ROLE_VALUES && section.dtype == PENSTOCK_FLOAT32;
   }
   return indices && values && round.n_sections == 2;
 }
@@ -28,6 +30,7 @@ void merge_phase(CompressorFacts& facts, const CompressorFacts& next) {
   facts.gathers_sparse |= next.gathers_sparse;
   facts.same_bits |= next.same_bits;
   facts.final_result |= next.final_result;
+  facts.replicates |= next.replicates;
 }
 
 CompressorFacts compressor_facts(std::string name, const penstock_compressor_traits& traits,
@@ -52,6 +55,8 @@ CompressorFacts compressor_facts(std::string name, const penstock_compressor_tra
           is_last && round.combine == PENSTOCK_COMBINE_GATHER && is_sparse(round);
       next.final_result |= is_last && round.result == PENSTOCK_RESULT_FINAL;
     }
+    for (uint64_t i = 0; i < need.n_states; ++i)
+      next.replicates |= need.states[i]->state_class == PENSTOCK_STATE_REPLICATED;
     merge_phase(facts, next);
   }
   return facts;
@@ -63,8 +68,13 @@ MemoryFacts memory_facts(std::string name, const penstock_memory& table,
   facts.name = std::move(name);
   facts.owns_momentum = (need.flags & PENSTOCK_MEMORY_OWNS_MOMENTUM) != 0;
   facts.has_give_back = PENSTOCK_HAS_MEMBER(&table, penstock_memory, give_back);
-  for (uint64_t i = 0; i < need.n_states; ++i)
+  facts.finishes = PENSTOCK_HAS_MEMBER(&table, penstock_memory, finish);
+  facts.adds_rest = (need.flags & PENSTOCK_MEMORY_ADDS_REST) != 0;
+  facts.shifts = (need.flags & PENSTOCK_MEMORY_SHIFTS) != 0;
+  for (uint64_t i = 0; i < need.n_states; ++i) {
     facts.keeps |= need.states[i]->state_class == PENSTOCK_STATE_MASS;
+    facts.same_bits |= need.states[i]->state_class == PENSTOCK_STATE_REPLICATED;
+  }
   return facts;
 }
 

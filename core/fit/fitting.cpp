@@ -30,14 +30,33 @@ Result<std::shared_ptr<const Fitting>> Fitting::make(Scheme scheme,
   made->scheme_ = std::move(scheme);
   made->gradients_ = std::move(gradients);
   made->world_ = site.world;
+  made->forward_waits_ = site.forward_waits;
+  made->buckets_are_given_ = site.buckets_are_given;
+  made->results_at_owners_ = site.results_at_owners;
   if (const std::string& name = made->scheme_.scheduler; !name.empty()) {
     const PluginCall noted(site.calls, "scheduler", name, "create", {}, site.set);
     PENSTOCK_ASSIGN(made->scheduler_,
                     make_instance<penstock_scheduler>(made->scheme_, name, registry));
     settle_route(made->scheme_, *made->scheduler_);
   }
+  PENSTOCK_TRY(made->take_route());
   PENSTOCK_TRY(made->examine(registry, site));
+  made->share_out_gradients(site.owners_per_host);
   return std::shared_ptr<const Fitting>(made);
+}
+
+// Where results stay with owners nothing but `shard` brings them there.
+Status Fitting::take_route() {
+  if (!results_at_owners_) return {};
+  const auto named = scheme_.where.find("route");
+  if (named != scheme_.where.end() && scheme_.route != PENSTOCK_ROUTE_SHARD)
+    return failed_precondition(
+        "each result of this set is for one rank alone (RESULT_AT_OWNER), which is half of route "
+        "\"shard\", but the scheme names route \"{}\"; remove that key",
+        route_name(scheme_.route));
+  scheme_.route = PENSTOCK_ROUTE_SHARD;
+  if (named == scheme_.where.end()) scheme_.where["route"] = {};
+  return {};
 }
 
 template <typename Table>
@@ -56,6 +75,61 @@ Result<Instance<Table>*> Fitting::instance(const std::string& name, Registry& re
   return slot->get();
 }
 
+// Owners that send nothing on keep nothing; what is left of a momentum in a switch goes to results,
+// which senders do not have.
+Status Fitting::check_kept_by_senders(const DeclaredGradient& gradient, const Choice& choice,
+                                      const Option& option) {
+  const MemoryFacts& memory = option.needs.memory_facts;
+  if (!memory.owns_momentum && !memory.finishes) return {};
+  return failed_precondition(
+      "memory \"{}\" of {} {}, but each result of this set is for one rank alone "
+      "(RESULT_AT_OWNER); set memory = \"residual\", or \"none\"",
+      choice.memory, gradient.name,
+      memory.finishes ? "ends a step with the result on every rank" : "applies a momentum");
+}
+
+// What an owner keeps of sums, and its facts.
+Status Fitting::find_owner_memory(const DeclaredGradient& gradient, const Choice& choice,
+                                  Option& option, Registry& registry, const FittingSite& site) {
+  if (results_at_owners_) return check_kept_by_senders(gradient, choice, option);
+  const bool is_its_own = scheme_.owner_memory.empty();
+  const std::string& name = is_its_own ? choice.memory : scheme_.owner_memory;
+  PENSTOCK_ASSIGN(option.owner_memory, instance<penstock_memory>(name, registry, site));
+  option.owner_memory_facts = option.needs.memory_facts;
+  if (is_its_own) return {};
+  TemplateItem item(gradient, {0, 0, gradient.numel, 0});
+  PENSTOCK_ASSIGN(const ItemNeeds needs,
+                  plan_template(item, *option.compressor, *option.owner_memory, site.world,
+                                site.calls, site.set));
+  option.owner_memory_facts = needs.memory_facts;
+  // Both work in one type.
+  if (needs.dtype == PENSTOCK_FLOAT32) option.needs.dtype = PENSTOCK_FLOAT32;
+  return {};
+}
+
+// However candidates are chosen, ownership stays: it goes by what all of them allow.
+void Fitting::share_out_gradients(uint32_t owners_per_host) {
+  std::vector<OwnableGradient> all;
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const DeclaredGradient& gradient = *gradients_[i].gradient;
+    OwnableGradient& ownable = all.emplace_back();
+    ownable.numel = gradient.numel;
+    if (gradient.shape.size() >= 2 && gradient.numel > 0)
+      ownable.cols = gradient.numel / static_cast<uint64_t>(gradient.shape[0]);
+    ownable.alignment = 1;
+    for (const Option& option : options_[i]) {
+      const uint64_t alignment = option.needs.part_alignment;
+      ownable.alignment = alignment == 0 ? 0 : std::lcm(ownable.alignment, alignment);
+      if (ownable.alignment == 0) break;
+    }
+  }
+  owned_on_host_ = share_out(all, owners_per_host);
+  owned_in_world_ = share_out(all, world_);
+  if (!results_at_owners_) return;
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    owned_in_world_[i] = {{0, all[i].numel, gradients_[i].gradient->owner}};
+}
+
 Status Fitting::examine(Registry& registry, const FittingSite& site) {
   for (const auto& [gradient, choice] : gradients_) {
     auto& options = options_.emplace_back();
@@ -68,6 +142,7 @@ Status Fitting::examine(Registry& registry, const FittingSite& site) {
       TemplateItem item(*gradient, {0, 0, gradient->numel, 0});
       PENSTOCK_ASSIGN(option.needs, plan_template(item, *option.compressor, *option.memory,
                                                   site.world, site.calls, site.set));
+      PENSTOCK_TRY(find_owner_memory(*gradient, choice, option, registry, site));
       const auto phases = static_cast<uint32_t>(option.needs.phase_bytes.size());
       if (std::lcm(period_, phases) > kMostPhases)
         return failed_precondition(
@@ -103,13 +178,14 @@ void Fitting::describe(FitInput& input) const {
     input.most_candidates = std::max(input.most_candidates, options_[i].size());
     for (const Option& option : options_[i])
       add_group(input, {gradients_[i].gradient->name, option.needs.compressor_facts,
-                        option.needs.memory_facts, PENSTOCK_DEVICE_CPU});
+                        option.needs.memory_facts, option.owner_memory_facts, PENSTOCK_DEVICE_CPU});
   }
   if (scheduler_ != nullptr) {
     input.scheduler = scheduler_facts(scheduler_->name(), scheduler_->traits());
     input.route = scheme_.route;
   }
   input.has_transport = !scheme_.transport.empty();
+  input.names_owner_memory = !scheme_.owner_memory.empty();
   input.world = world_;
   if (input.arena_limit_bytes != 0) input.arena_bytes = arena_bytes();
 }
@@ -117,12 +193,25 @@ void Fitting::describe(FitInput& input) const {
 PlanFacts Fitting::plan_facts() const {
   PlanFacts facts;
   facts.period = period_;
+  facts.forward_waits = forward_waits_;
+  if (scheduler_ != nullptr) facts.offered = scheduler_->traits().routes;
+  facts.buckets_are_given = buckets_are_given_;
+  if (scheme_.where.count("route") != 0) facts.route = scheme_.route;
   for (size_t i = 0; i < gradients_.size(); ++i) {
     facts.numel.push_back(gradients_[i].gradient->numel);
     facts.names.push_back(gradients_[i].gradient->name);
-    facts.n_candidates.push_back(static_cast<uint32_t>(options_[i].size()));
-    auto& alignment = facts.part_alignment.emplace_back();
-    for (const Option& option : options_[i]) alignment.push_back(option.needs.part_alignment);
+    facts.given_buckets.push_back(gradients_[i].gradient->given_bucket);
+    auto& candidates = facts.candidates.emplace_back();
+    for (const Option& option : options_[i]) {
+      PlanFacts::Candidate& candidate = candidates.emplace_back();
+      candidate.part_alignment = option.needs.part_alignment;
+      candidate.keeps = option.needs.memory_facts.keeps;
+      const FitGroup group{gradients_[i].gradient->name, option.needs.compressor_facts,
+                           option.needs.memory_facts, option.owner_memory_facts,
+                           PENSTOCK_DEVICE_CPU};
+      for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
+        if (check_route_of(route, group).ok()) candidate.routes |= uint64_t{1} << route;
+    }
   }
   return facts;
 }
@@ -131,7 +220,7 @@ planning::ModelEntries Fitting::model() const {
   planning::ModelEntries model;
   model.world = world_;
   model.period = period_;
-  model.route = scheme_.route;
+  if (scheme_.where.count("route") != 0) model.route = scheme_.route;
   for (size_t i = 0; i < gradients_.size(); ++i) {
     const DeclaredGradient& gradient = *gradients_[i].gradient;
     planning::GradientEntry& entry = model.gradients.emplace_back();
@@ -162,9 +251,17 @@ StageTraffic Fitting::traffic(const Carriers& by, uint64_t from_step) const {
         std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
           return by.moved(a.needs.planned, world_) < by.moved(b.needs.planned, world_);
         })->needs.planned;
+  if (scheme_.route == PENSTOCK_ROUTE_SHARD) {
+    stage.bytes.owned = stage.bytes.gathered + stage.bytes.pairs;
+    if (!results_at_owners_) stage.bytes.spread = stage.bytes.owned;
+    stage.bytes.gathered = stage.bytes.pairs = 0;
+  }
+  if (scheme_.route == PENSTOCK_ROUTE_HIERARCHICAL) stage.bytes.local = stage.gradient_bytes;
   stage.moved = by.moved(stage.bytes, world_);
-  stage.dense_moved = by.dense(stage.gradient_bytes, world_);
-  stage.loses_from = by.loses_from(stage.bytes, stage.gradient_bytes);
+  // A reduce-scatter is half of an all-reduce.
+  const double dense_bytes = stage.gradient_bytes * (results_at_owners_ ? 0.5 : 1.0);
+  stage.dense_moved = by.dense(dense_bytes, world_);
+  stage.loses_from = by.loses_from(stage.bytes, dense_bytes);
   return stage;
 }
 

@@ -7,6 +7,7 @@
 #include "core/fit/item.hpp"
 #include "core/fit/rules.hpp"
 #include "core/fit/traffic.hpp"
+#include "core/plan/ownership.hpp"
 #include "core/plan/plan.hpp"
 #include "core/plugin/instances.hpp"
 #include "core/plugin/registry.hpp"
@@ -32,8 +33,12 @@ std::vector<ChosenGradient> choose(const Scheme& scheme,
 // For whom a scheme is fitted.
 struct FittingSite {
   uint32_t world = 1;
-  CallSlot* calls = nullptr;  // where plugin calls are noted; null: nowhere
-  std::string set = {};       // in whose name
+  uint32_t owners_per_host = 1;    // the ranks that every host has
+  bool forward_waits = false;      // the frontend can wait for gradients in the next forward
+  bool buckets_are_given = false;  // and stay as they are
+  bool results_at_owners = false;  // each gradient names who wants its result
+  CallSlot* calls = nullptr;       // where plugin calls are noted; null: nowhere
+  std::string set = {};            // in whose name
 };
 
 // Immutable, and so shared by all that was made from it; instances end with it. [control]
@@ -43,7 +48,9 @@ class Fitting {
   struct Option {
     CompressorInstance* compressor = nullptr;
     MemoryInstance* memory = nullptr;
+    MemoryInstance* owner_memory = nullptr;  // of sums that their owner encodes again
     ItemNeeds needs;
+    MemoryFacts owner_memory_facts;
     bool is_lossless() const {
       return (needs.compressor_facts.need_flags & PENSTOCK_NEED_LOSSLESS) != 0;
     }
@@ -63,6 +70,14 @@ class Fitting {
   // caller's to fill in, the rest is added here.
   void describe(FitInput& input) const;
 
+  // Each result is wanted by one rank alone: route `shard` ends where owners have it.
+  bool results_at_owners() const { return results_at_owners_; }
+
+  // Who owns what on a route that has owners.
+  const Ownership& ownership(uint32_t route) const {
+    return route == PENSTOCK_ROUTE_HIERARCHICAL ? owned_on_host_ : owned_in_world_;
+  }
+
   // What a plan is checked against, and the model without what is measured.
   PlanFacts plan_facts() const;
   planning::ModelEntries model() const;
@@ -76,11 +91,21 @@ class Fitting {
   Result<Instance<Table>*> instance(const std::string& name, Registry& registry,
                                     const FittingSite& site);
   Status examine(Registry& registry, const FittingSite& site);
+  Status find_owner_memory(const DeclaredGradient& gradient, const Choice& choice, Option& option,
+                           Registry& registry, const FittingSite& site);
+  static Status check_kept_by_senders(const DeclaredGradient& gradient, const Choice& choice,
+                                      const Option& option);
+  void share_out_gradients(uint32_t owners_per_host);
+  Status take_route();
   uint64_t arena_bytes() const;
 
   Scheme scheme_;
   std::vector<ChosenGradient> gradients_;
   uint32_t world_ = 1;
+  bool forward_waits_ = false;
+  bool buckets_are_given_ = false;
+  bool results_at_owners_ = false;
+  Ownership owned_on_host_, owned_in_world_;
   std::map<std::string, std::unique_ptr<CompressorInstance>> compressors_;
   std::map<std::string, std::unique_ptr<MemoryInstance>> memories_;
   std::unique_ptr<SchedulerInstance> scheduler_;

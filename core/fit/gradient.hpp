@@ -19,6 +19,7 @@ struct DeclaredGradient {
   uint64_t numel = 1;
   uint32_t dtype = PENSTOCK_FLOAT32;
   uint32_t given_bucket = PENSTOCK_NO_BUCKET;
+  uint32_t owner = 0;  // rank in the set, where results stay with owners
 
   DeclaredGradient() = default;
   DeclaredGradient(std::string name, uint64_t index, std::vector<int64_t> extents,

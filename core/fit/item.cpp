@@ -24,9 +24,13 @@ void describe_item(penstock_item& item, const DeclaredGradient& gradient,
   item.gradient = gradient.index;
   item.first = piece.first;
   item.numel = piece.numel;
-  const bool matrix = whole && gradient.shape.size() >= 2 && gradient.numel > 0;
-  item.rows = matrix ? static_cast<uint64_t>(gradient.shape[0]) : piece.numel;
-  item.cols = matrix ? gradient.numel / item.rows : 1;
+  // A part keeps the rows of its matrix where the cuts leave them whole.
+  uint64_t cols = 1;
+  if (gradient.shape.size() >= 2 && gradient.numel > 0)
+    cols = gradient.numel / static_cast<uint64_t>(gradient.shape[0]);
+  const bool has_rows = piece.first % cols == 0 && piece.numel % cols == 0;
+  item.cols = has_rows ? cols : 1;
+  item.rows = piece.numel / item.cols;
   item.n_dims = whole ? gradient.shape.size() : 1;
   item.shape = gradient.shape.data();
   for (penstock_tensor* tensor : {&item.grad, &item.work, &item.out}) {

@@ -113,12 +113,18 @@ Result<FitAdvice> check_stage(const Scheme& scheme, const RuntimeConfig& runtime
   if (!scheme.transport.empty()) {
     PENSTOCK_ASSIGN(input.transport, facts_of_collective(scheme, scheme.transport, registry));
   }
+  for (const auto& [level, name] : {std::pair(PENSTOCK_LEVEL_LOCAL, scheme.local_transport),
+                                    std::pair(PENSTOCK_LEVEL_CROSS, scheme.cross_transport)})
+    if (!name.empty()) {
+      PENSTOCK_ASSIGN(input.of_level[level], facts_of_collective(scheme, name, registry));
+    }
   PENSTOCK_TRY(fit_samples(scheme, registry, input).status());
   return check_fit(input);
 }
 
 std::string place_of(const Config& config, const Scheme& scheme) {
-  for (const char* key : {"compressor", "collective", "scheduler", "memory", "route"})
+  for (const char* key :
+       {"compressor", "collective", "scheduler", "memory", "route", "owner_memory"})
     if (const auto where = scheme.where.find(key); where != scheme.where.end())
       return where->second.text();
   return config.origin();
@@ -213,10 +219,27 @@ MatrixCell pair_cell(const std::string& compressor, const std::string& memory, R
   return cell;
 }
 
-constexpr std::array<uint32_t, 2> kRoutesThere = {PENSTOCK_ROUTE_FLAT, PENSTOCK_ROUTE_SPLIT};
+constexpr std::array<uint32_t, 4> kRoutes = {PENSTOCK_ROUTE_FLAT, PENSTOCK_ROUTE_SPLIT,
+                                             PENSTOCK_ROUTE_HIERARCHICAL, PENSTOCK_ROUTE_SHARD};
 
 std::string route_title(uint32_t route) {
   return fmt::format("route {}", route_name(route));
+}
+
+// Owners keep what a residual keeps, whatever memory the gradients have.
+MatrixCell route_cell(const std::string& compressor, const std::string& memory, uint32_t route,
+                      Registry& registry) {
+  MatrixCell cell{compressor, route_title(route), Verdict::no, ""};
+  Scheme scheme = scheme_of(compressor, memory);
+  if (route == PENSTOCK_ROUTE_SHARD) {
+    scheme.owner_memory = "residual";
+    scheme.instances.try_emplace({Kind::memory, "residual"},
+                                 InstanceConfig{Kind::memory, "residual", "residual", {}, {}});
+  }
+  FitInput input = neutral_input();
+  input.route = route;
+  judge(cell, fit_samples(scheme, registry, input).status(), input);
+  return cell;
 }
 
 // A compressor on each route and over each collective, beside the memory it goes best with.
@@ -224,12 +247,8 @@ void add_way_cells(const std::string& compressor, const std::string& memory, Reg
                    std::vector<MatrixCell>& cells) {
   FitInput groups = neutral_input();
   const Status made = fit_samples(scheme_of(compressor, memory), registry, groups).status();
-  for (const uint32_t route : kRoutesThere) {
-    FitInput input = groups;
-    input.route = route;
-    judge(cells.emplace_back(MatrixCell{compressor, route_title(route), Verdict::no, ""}), made,
-          input);
-  }
+  for (const uint32_t route : kRoutes)
+    cells.push_back(route_cell(compressor, memory, route, registry));
   Scheme scheme;
   for (const std::string& name : names_of(registry, Kind::collective)) {
     MatrixCell& cell = cells.emplace_back(MatrixCell{compressor, name, Verdict::no, ""});
@@ -249,7 +268,7 @@ void add_scheduler_cells(const std::string& name, Registry& registry,
   Scheme scheme;
   scheme.instances[{Kind::scheduler, name}] = {Kind::scheduler, name, name, {}, {"defaults", 0, 0}};
   const auto scheduler = make_instance<penstock_scheduler>(scheme, name, registry);
-  for (const uint32_t route : kRoutesThere) {
+  for (const uint32_t route : kRoutes) {
     FitInput input = neutral_input();
     if (scheduler.ok()) input.scheduler = scheduler_facts(name, scheduler.value()->traits());
     input.route = route;

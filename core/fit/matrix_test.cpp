@@ -1,7 +1,7 @@
 // Schemes held against the plugins without a run, and the tables of what goes with what.
 #include "core/fit/matrix.hpp"
 
-#include "core/config/load.hpp"
+#include "core/fit/resolve.hpp"
 #include "core/plugin/testing.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ Result<FitAdvice> check(std::string_view text) {
   test::TestHost host;
   Registry registry(host.host.table(), {plugin_directories({}), false});
   PENSTOCK_TRY(registry.scan());
-  PENSTOCK_ASSIGN(const Config config, load_config_text(text, "scheme.toml", "", {}));
+  PENSTOCK_ASSIGN(Config config, load_config_text(text, "scheme.toml", "", {}));
+  settle_transport(config, registry, [](const char*) -> const char* { return nullptr; });
   return check_fit_of_config(config, registry);
 }
 
@@ -41,7 +42,7 @@ compressor = "powersgd"
 memory = "residual"
 scheduler = "dear"
 collective = "loopback")",
-                 "reduces and scatters in one summed round without loss");
+                 "reduces and scatters one summed round");
   expect_refused(R"([scheme]
 collective = "oktopk"
 compressor = "topk"
@@ -52,6 +53,48 @@ collective = "oktopk"
 transport = "loopback"
 compressor = "signsgd")",
                  "adds up sparse payloads");
+  expect_refused(R"([scheme]
+collective = "oktopk"
+transport = "loopback"
+compressor = "topk"
+memory = "residual"
+[compressor.topk]
+value_type = "fp16")",
+                 "adds up sparse payloads of float32 values");
+}
+
+// Sums within a host may be added in any order there, those between hosts by the transport of all.
+std::string over_native_inside(std::string_view compressor, std::string_view more) {
+  return fmt::format(R"([scheme]
+compressor = "{}"
+memory = "residual"
+route = "hierarchical"
+[transport]
+local = "native"
+[collective.native]
+plugin = "mpi"
+algorithm = "native"
+{})",
+                     compressor, more);
+}
+
+TEST(SampleFit, WhatALevelsOwnTransportLacksIsRefusedWithItsName) {
+  expect_refused(over_native_inside("topk", "[runtime]\ndeterministic = true"),
+                 "which collective \"native\" does not promise (RANK_ORDER)");
+  expect_refused(over_native_inside("powersgd", ""),
+                 "which collective \"native\" does not promise (SAME_BITS)");
+  EXPECT_TRUE(check(over_native_inside("topk", "")).ok());
+}
+
+TEST(SampleFit, ATransportOfALevelThatTheRouteDoesNotHaveIsSaidToBeIdle) {
+  const auto advice = check("[transport]\ncross = \"loopback\"");
+  ASSERT_TRUE(advice.ok()) << advice.status().message();
+  ASSERT_EQ(advice.value().warnings.size(), 1u);
+  EXPECT_TRUE(
+      contains(advice.value().warnings[0],
+               "transport.cross = \"loopback\" carries nothing of this: route \"flat\" has no "
+               "messages between hosts alone"))
+      << advice.value().warnings[0];
 }
 
 TEST(SampleFit, EveryStageAndEveryRuleIsLookedAt) {
@@ -139,6 +182,10 @@ TEST(Matrix, TellsPoorFromOkAndNo) {
   EXPECT_EQ(cell_of(matrices[0], "topk", "none").verdict, Verdict::poor);
   EXPECT_EQ(cell_of(matrices[1], "topk", "route flat").verdict, Verdict::ok);
   EXPECT_EQ(cell_of(matrices[1], "topk", "route split").verdict, Verdict::no);
+  EXPECT_EQ(cell_of(matrices[1], "topk", "route hierarchical").verdict, Verdict::ok);
+  EXPECT_EQ(cell_of(matrices[1], "topk", "route shard").verdict, Verdict::ok);
+  EXPECT_EQ(cell_of(matrices[1], "powersgd", "route shard").verdict, Verdict::poor);
+  EXPECT_EQ(cell_of(matrices[1], "acpsgd", "route split").verdict, Verdict::ok);
   EXPECT_EQ(cell_of(matrices[1], "topk", "oktopk").verdict, Verdict::ok);
   EXPECT_EQ(cell_of(matrices[1], "signsgd", "oktopk").verdict, Verdict::no);
   EXPECT_EQ(cell_of(matrices[2], "dear", "route split").verdict, Verdict::ok);

@@ -1,7 +1,10 @@
 #include "core/fit/resolve.hpp"
 
 #include "core/base/hash.hpp"
+#include "core/comm/launcher.hpp"
 #include "core/fit/rules.hpp"
+
+#include <algorithm>
 
 namespace penstock {
 
@@ -14,6 +17,13 @@ bool is_lent(const InstanceConfig& instance) {
 
 std::string title_of(const InstanceConfig& instance) {
   return fmt::format("{}.{}", kind_name(instance.kind), instance.name);
+}
+
+bool leaves_transport_open(const Config& config) {
+  const std::vector<uint64_t> stages = config.stages();
+  return std::any_of(stages.begin(), stages.end(), [&](uint64_t stage) {
+    return config.at_step(stage).find(Kind::collective, kAutoTransport) != nullptr;
+  });
 }
 
 // A missing plugin is a fault of the line that names it.
@@ -82,12 +92,29 @@ Status check_kept(const Scheme& first, const Scheme& later, uint64_t step, Regis
 
 }  // namespace
 
+void settle_transport(Config& config, Registry& registry, const GetEnvironment& environment) {
+  // No plugin is loaded for a choice that the file has made.
+  if (!leaves_transport_open(config)) return;
+  const auto is_there = [&](const char* name) {
+    return registry.load(Kind::collective, name).ok();
+  };
+  const char* usual = "mpi";
+  switch (launched_by(environment)) {
+    case Launched::by_mpi:
+      break;
+    case Launched::otherwise:
+      if (is_there("ucx")) usual = "ucx";
+      break;
+    case Launched::alone:
+      if (!is_there("mpi")) usual = "loopback";
+  }
+  config.settle_transport(usual, usual);
+}
+
 Status check_config(const Config& config, Registry& registry) {
   const Scheme first = config.at_step(0);
   for (uint64_t stage : config.stages()) {
     const Scheme scheme = config.at_step(stage);
-    if (const auto route = scheme.where.find("route"); route != scheme.where.end())
-      PENSTOCK_TRY(check_route_is_there(scheme.route).with_context(route->second.text()));
     for (const auto& [key, instance] : scheme.instances) {
       if (is_lent(instance)) {
         PENSTOCK_TRY(check_lent(instance));

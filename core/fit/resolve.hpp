@@ -1,7 +1,7 @@
 // A configuration meets the plugins: loads what it names and checks every option of every stage.
 #pragma once
 
-#include "core/config/config.hpp"
+#include "core/config/load.hpp"
 #include "core/plugin/instances.hpp"
 #include "core/plugin/registry.hpp"
 
@@ -9,6 +9,11 @@ namespace penstock {
 
 // The collective that stands for the frontend's transport: `collective = "lent"`.
 inline constexpr std::string_view kLentCollective = "lent";
+
+// Settles on a transport where the configuration leaves that open: by what has launched this
+// process, and of what there is.
+void settle_transport(Config& config, Registry& registry,
+                      const GetEnvironment& environment = process_environment());
 
 // Loads the plugins of all instances that any stage can use and checks their options. The first
 // error is returned; with it, the place in the TOML that named the plugin. "lent" is the frontend's

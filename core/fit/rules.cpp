@@ -1,8 +1,12 @@
 #include "core/fit/rules.hpp"
 
 #include "core/config/config.hpp"
+#include "core/plan/route.hpp"
 
 #include <penstock/runtime.h>
+
+#include <algorithm>
+#include <tuple>
 
 namespace penstock {
 
@@ -28,8 +32,13 @@ const CollectiveFacts& base_of(const FitInput& input) {
   return is_composite(input) ? input.transport : input.collective;
 }
 
+// Who moves the bytes of a leg.
+const CollectiveFacts& carrier_of(const FitInput& input, const LegKind& leg) {
+  const auto own = input.of_level.find(leg.level);
+  return own == input.of_level.end() ? base_of(input) : own->second;
+}
+
 Status check_route(const FitInput& input) {
-  PENSTOCK_TRY(check_route_is_there(input.route));
   if ((input.scheduler.routes & (uint64_t{1} << input.route)) == 0) {
     std::string offered;
     for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route) {
@@ -38,7 +47,7 @@ Status check_route(const FitInput& input) {
     }
     return failed_precondition(
         "scheduler \"{}\" cannot produce route \"{}\", only {}; change scheme.route or the "
-        "scheduler (\"dear\" makes split, \"fusion\" and \"wfbp\" make flat)",
+        "scheduler (\"dear\" makes split, \"fusion\" and \"wfbp\" the others)",
         input.scheduler.name, route_name(input.route), offered);
   }
   const bool defers = has(input.scheduler.flags, PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) ||
@@ -74,31 +83,52 @@ Status check_collective(const FitInput& input) {
   return {};
 }
 
+void warn_of_idle_levels(const FitInput& input, FitAdvice& advice) {
+  for (const auto& [level, transport] : input.of_level) {
+    const std::span<const LegKind> legs = legs_of(input.route);
+    if (std::any_of(legs.begin(), legs.end(),
+                    [at = level](const LegKind& leg) { return leg.level == at; }))
+      continue;
+    const bool is_local = level == PENSTOCK_LEVEL_LOCAL;
+    advice.warnings.push_back(fmt::format(
+        "transport.{} = \"{}\" carries nothing of this: route \"{}\" has no messages {} alone; set "
+        "scheme.route = \"hierarchical\", or leave it out",
+        is_local ? "local" : "cross", transport.name, route_name(input.route),
+        is_local ? "within a host" : "between hosts"));
+  }
+}
+
 // Single rank worlds exchange nothing, so that every collective serves them.
 Status check_patterns(const FitInput& input) {
-  const uint64_t patterns =
-      input.collective.patterns | (is_composite(input) ? input.transport.patterns : 0);
-  const auto lacks = [&](uint32_t pattern) {
+  const auto lacks = [&](const LegKind& leg, uint32_t pattern) {
+    const uint64_t patterns = carrier_of(input, leg).patterns |
+                              (is_composite(input) && leg.encodes ? input.collective.patterns : 0);
     return (patterns & PENSTOCK_PATTERN_BIT(pattern)) == 0;
   };
-  const auto refuse = [&](const FitGroup& group, std::string_view what, std::string_view pattern) {
+  const auto refuse = [&](const FitGroup& group, const LegKind& leg, std::string_view what,
+                          std::string_view pattern) {
     return failed_precondition(
         "{} {} payloads, but collective \"{}\" has no {}; use collective = \"mpi\"",
-        who(group, "compressor", group.compressor.name), what, base_of(input).name, pattern);
+        who(group, "compressor", group.compressor.name), what, carrier_of(input, leg).name,
+        pattern);
   };
   for (const FitGroup& group : input.groups) {
     if (input.world == 1) break;
-    if (input.route == PENSTOCK_ROUTE_SPLIT) {
-      if (lacks(PENSTOCK_REDUCE_SCATTER))
-        return refuse(group, "on route \"split\" scatters", "reduce-scatter");
-      if (lacks(PENSTOCK_ALL_GATHER))
-        return refuse(group, "on route \"split\" gathers", "all-gather");
-      continue;
+    const std::string on_route = fmt::format("on route \"{}\" ", route_name(input.route));
+    for (const LegKind& leg : legs_of(input.route))
+      for (const auto& [pattern, verb, what] :
+           {std::tuple(PENSTOCK_REDUCE_SCATTER, "scatters", "reduce-scatter"),
+            std::tuple(PENSTOCK_ALL_GATHER, "gathers", "all-gather"),
+            std::tuple(PENSTOCK_ALL_TO_ALL, "sends owners their", "all-to-all")})
+        if (leg.pattern == uint32_t(pattern) && lacks(leg, leg.pattern))
+          return refuse(group, leg, on_route + verb, what);
+    for (const LegKind& leg : legs_of(input.route)) {
+      if (!leg.encodes || !leg.decodes) continue;
+      if (group.compressor.sums && lacks(leg, PENSTOCK_ALL_REDUCE))
+        return refuse(group, leg, "sums", "all-reduce");
+      if (group.compressor.gathers && lacks(leg, PENSTOCK_ALL_GATHER))
+        return refuse(group, leg, "gathers", "all-gather");
     }
-    if (group.compressor.sums && lacks(PENSTOCK_ALL_REDUCE))
-      return refuse(group, "sums", "all-reduce");
-    if (group.compressor.gathers && lacks(PENSTOCK_ALL_GATHER))
-      return refuse(group, "gathers", "all-gather");
   }
   return {};
 }
@@ -120,8 +150,10 @@ Status check_refusals(const FitInput& input) {
   }
   if (any_sparse) return {};
   return failed_precondition(
-      "collective \"{}\" adds up sparse payloads, but compressor \"{}\" and every other one here "
-      "gives summed or coded ones; use compressor = \"topk\", or collective = \"{}\" without it",
+      "collective \"{}\" adds up sparse payloads of float32 values, but compressor \"{}\" and "
+      "every "
+      "other one here gives others; use compressor = \"topk\" with value_type = \"fp32\", or "
+      "collective = \"{}\" without it",
       input.collective.name, input.groups.front().compressor.name, input.transport.name);
 }
 
@@ -148,7 +180,9 @@ Status check_determinism(const FitInput& input) {
         "runtime.deterministic = true wants the same plan in every run, but scheduler \"{}\" plans "
         "by measured times; use scheduler = \"fusion\" or \"wfbp\", or deterministic = false",
         input.scheduler.name);
-  for (const CollectiveFacts* collective : {&input.collective, &base_of(input)}) {
+  std::vector<const CollectiveFacts*> adding{&input.collective};
+  for (const LegKind& leg : legs_of(input.route)) adding.push_back(&carrier_of(input, leg));
+  for (const CollectiveFacts* collective : adding) {
     if (has(collective->flags, PENSTOCK_COLLECTIVE_RANK_ORDER)) continue;
     return failed_precondition(
         "runtime.deterministic = true wants sums in ascending rank order, which collective \"{}\" "
@@ -166,25 +200,18 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
         "{} has no code for device type {}; use a compressor that has, such as \"none\"",
         who(group, "compressor", compressor.name), group.device_type);
   }
-  const uint32_t wanted = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
-  const bool splits =
-      (compressor.need_flags & wanted) == wanted && compressor.n_rounds == 1 && compressor.sums;
-  if (input.route == PENSTOCK_ROUTE_SPLIT && !splits) {
-    return failed_precondition(
-        "route \"split\" reduces and scatters in one summed round without loss, which {} does not "
-        "do; use compressor = \"none\" with it, or route = \"flat\"",
-        who(group, "compressor", compressor.name));
-  }
+  PENSTOCK_TRY(check_route_of(input.route, group));
   // Where nothing is ever left over there is nothing to keep (1-D gradients that travel dense).
   const bool loses_mass =
       !group.memory.keeps && !has(compressor.need_flags, PENSTOCK_NEED_LOSSLESS);
+  const bool loses_rest = loses_mass && !group.memory.adds_rest;
   if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS) && loses_mass) {
     return failed_precondition(
         "{} works only where the memory keeps what was not sent, but memory \"{}\" keeps "
         "nothing; use memory = \"residual\"",
         who(group, "compressor", compressor.name), group.memory.name);
   }
-  if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_MEMORY) && loses_mass) {
+  if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_MEMORY) && loses_rest) {
     // A vote has no size that an error could be measured in: what it wants is the momentum.
     if (!compressor.final_result)
       advice.warnings.push_back(
@@ -204,13 +231,18 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
                     who(group, "compressor", compressor.name)));
   }
   // One rank's sum is that of all ranks.
-  const bool bits_may_differ =
-      input.world > 1 && !has(base_of(input).flags, PENSTOCK_COLLECTIVE_SAME_BITS);
-  if (compressor.same_bits && bits_may_differ) {
+  const CollectiveFacts* differs = nullptr;
+  for (const LegKind& leg : legs_of(input.route))
+    if (input.world > 1 && !has(carrier_of(input, leg).flags, PENSTOCK_COLLECTIVE_SAME_BITS))
+      differs = &carrier_of(input, leg);
+  const bool memory_needs_them = group.memory.same_bits && compressor.sums;
+  if ((compressor.same_bits || memory_needs_them) && differs != nullptr) {
     return failed_precondition(
         "{} needs sums with the same bits on all ranks, which collective \"{}\" does not promise "
         "(SAME_BITS); use an algorithm of it that adds in rank order (mpi: algorithm = \"direct\")",
-        who(group, "compressor", compressor.name), base_of(input).name);
+        compressor.same_bits ? who(group, "compressor", compressor.name)
+                             : who(group, "memory", group.memory.name),
+        differs->name);
   }
   return {};
 }
@@ -221,6 +253,13 @@ Status check_memory(const FitInput& input, const FitGroup& group) {
         "{} applies momentum, and so does the optimizer: it would count twice; set the "
         "optimizer's momentum to 0, or use memory = \"residual\"",
         who(group, "memory", group.memory.name));
+  }
+  if (group.memory.shifts && group.compressor.final_result) {
+    return failed_precondition(
+        "{} compresses differences and adds up what arrives, but compressor \"{}\" gives a vote, "
+        "which is no sum of what was sent; use a compressor such as \"topk\" or \"qsgd\" with it, "
+        "or memory = \"momentum\" with the vote",
+        who(group, "memory", group.memory.name), group.compressor.name);
   }
   return {};
 }
@@ -242,26 +281,101 @@ Status check_size(const FitInput& input) {
 void add_group(FitInput& input, FitGroup group) {
   for (const FitGroup& other : input.groups) {
     if (other.compressor == group.compressor && other.memory == group.memory &&
-        other.device_type == group.device_type) {
+        other.owner_memory == group.owner_memory && other.device_type == group.device_type) {
       return;
     }
   }
   input.groups.push_back(std::move(group));
 }
 
-Status check_route_is_there(uint32_t route) {
-  if (route != PENSTOCK_ROUTE_HIERARCHICAL && route != PENSTOCK_ROUTE_SHARD) return {};
-  return unimplemented(
-      "route \"{}\" is not available in this version; use route = \"flat\" or \"split\"",
-      route_name(route));
+namespace {
+
+Status check_split(const FitGroup& group) {
+  const CompressorFacts& compressor = group.compressor;
+  if (compressor.n_rounds <= 1 && !compressor.gathers) return {};
+  return failed_precondition(
+      "route \"split\" reduces and scatters one summed round, which {} does not have; use "
+      "compressor = \"none\" or \"fp16\" with it, or route = \"flat\"",
+      who(group, "compressor", compressor.name));
+}
+
+// What is summed on the way has no second coding: it travels as on `flat`.
+Status check_shard(const FitGroup& group) {
+  const CompressorFacts& compressor = group.compressor;
+  if (!compressor.gathers) return {};
+  if (compressor.n_rounds > 1)
+    return failed_precondition(
+        "route \"shard\" carries one round to the owners, but {} has {}, each made from what the "
+        "round before brought to all ranks; use route = \"flat\" or \"hierarchical\"",
+        who(group, "compressor", compressor.name), compressor.n_rounds);
+  if (compressor.replicates)
+    return failed_precondition(
+        "{} keeps state that every rank brings forward from all payloads, which on route \"shard\" "
+        "only the owners see; use route = \"flat\" or \"hierarchical\"",
+        who(group, "compressor", compressor.name));
+  if (group.memory.shifts)
+    return failed_precondition(
+        "{} follows what this rank sends by the mean of what all send, but on route \"shard\" what "
+        "arrives is what owners have encoded again; use route = \"flat\" or \"hierarchical\"",
+        who(group, "memory", group.memory.name));
+  const MemoryFacts& owner = group.owner_memory;
+  if (owner.owns_momentum || owner.finishes)
+    return failed_precondition(
+        "on route \"shard\" owners encode sums again, and {} there would {}; set "
+        "scheme.owner_memory = \"residual\", or \"none\"",
+        who(group, "memory", owner.name),
+        owner.owns_momentum ? "apply its momentum a second time"
+                            : "end the step on the owner alone");
+  return {};
+}
+
+Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
+  if (input.route != PENSTOCK_ROUTE_SHARD) {
+    if (!input.names_owner_memory) return {};
+    return failed_precondition(
+        "scheme.owner_memory is for the sums that owners encode again, of which route \"{}\" has "
+        "none; remove it, or set route = \"shard\"",
+        route_name(input.route));
+  }
+  if (is_composite(input))
+    return failed_precondition(
+        "collective \"{}\" gives each rank a part to add up by itself, and so does route "
+        "\"shard\"; "
+        "use collective = \"{}\" without it, or route = \"flat\"",
+        input.collective.name, input.transport.name);
+  const bool any = input.groups.empty() ||
+                   std::any_of(input.groups.begin(), input.groups.end(),
+                               [](const FitGroup& group) { return group.compressor.gathers; });
+  // Rules by size may leave nothing to gather of a small model, which is no mistake.
+  if (!any)
+    advice.warnings.push_back(fmt::format(
+        "route \"shard\" is for payloads that are gathered, but {} and every other one here gives "
+        "summed ones, which need no owner: they travel as on route \"flat\"",
+        who(input.groups.front(), "compressor", input.groups.front().compressor.name)));
+  return {};
+}
+
+}  // namespace
+
+Status check_route_of(uint32_t route, const FitGroup& group) {
+  switch (route) {
+    case PENSTOCK_ROUTE_SPLIT:
+      return check_split(group);
+    case PENSTOCK_ROUTE_SHARD:
+      return check_shard(group);
+    default:
+      return {};
+  }
 }
 
 Result<FitAdvice> check_fit(const FitInput& input) {
   FitAdvice advice;
   PENSTOCK_TRY(check_route(input));
   PENSTOCK_TRY(check_collective(input));
+  warn_of_idle_levels(input, advice);
   PENSTOCK_TRY(check_patterns(input));
   PENSTOCK_TRY(check_refusals(input));
+  PENSTOCK_TRY(check_shard_as_a_whole(input, advice));
   PENSTOCK_TRY(check_candidates(input, advice));
   PENSTOCK_TRY(check_determinism(input));
   for (const FitGroup& group : input.groups) {

@@ -10,6 +10,7 @@
 #include <penstock/memory.h>
 #include <penstock/scheduler.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct CompressorFacts {
   bool gathers_sparse = false;  // the last round gathers an INDICES and a VALUES section
   bool same_bits = false;       // some round feeds replicated state
   bool final_result = false;    // RESULT_FINAL
+  bool replicates = false;      // keeps state that is equal on all ranks
   bool operator==(const CompressorFacts&) const = default;
 };
 
@@ -35,6 +37,10 @@ struct MemoryFacts {
   bool owns_momentum = false;
   bool keeps = false;  // has MASS state
   bool has_give_back = false;
+  bool finishes = false;   // ends with the result, on every rank
+  bool adds_rest = false;  // what is left out comes later, although nothing is kept
+  bool shifts = false;     // work is a difference
+  bool same_bits = false;  // has replicated state, which sums change
   bool operator==(const MemoryFacts&) const = default;
 };
 
@@ -43,6 +49,7 @@ struct FitGroup {
   std::string example;  // name of one of them
   CompressorFacts compressor;
   MemoryFacts memory;
+  MemoryFacts owner_memory;  // of sums, on route shard
   int32_t device_type = PENSTOCK_DEVICE_CPU;
 };
 
@@ -64,9 +71,11 @@ struct FitInput {
   CollectiveFacts collective;
   bool has_transport = false;  // the scheme gives one
   CollectiveFacts transport;
+  std::map<uint32_t, CollectiveFacts> of_level;  // where [transport] names one, by PENSTOCK_LEVEL_*
   SchedulerFacts scheduler;
   uint32_t frontend = 0;  // PENSTOCK_SET_* of runtime.h
   uint32_t route = PENSTOCK_ROUTE_FLAT;
+  bool names_owner_memory = false;
   bool deterministic = false;
   uint64_t arena_bytes = 0;  // 0: not yet known
   uint64_t arena_limit_bytes = 0;
@@ -83,13 +92,13 @@ struct FitAdvice {
   std::vector<std::string> warnings;  // for the log
 };
 
-// FAILED_PRECONDITION for a misfit, UNIMPLEMENTED for a route that is not there yet. Pure. The
-// first misfit is returned, the most fundamental first: route, collective, scheduler, compressor,
-// memory, size.
+// FAILED_PRECONDITION for a misfit. Pure. The first misfit is returned, the most fundamental first:
+// route, collective, scheduler, compressor, memory, size.
 Result<FitAdvice> check_fit(const FitInput& input);
 
-// UNIMPLEMENTED for a route that this version does not have.
-Status check_route_is_there(uint32_t route);
+// Whether what is compressed and kept so can take a route: FAILED_PRECONDITION says why not, and
+// what could. Pure.
+Status check_route_of(uint32_t route, const FitGroup& group);
 
 // Adds the facts of a further phase of the same item: plan's needs are only valid until the next
 // plan call.

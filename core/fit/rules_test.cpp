@@ -38,7 +38,7 @@ const CollectiveFacts kMpi = {
     "mpi",
     PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS | PENSTOCK_COLLECTIVE_RANK_ORDER,
     PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE) | PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER) |
-        PENSTOCK_PATTERN_BIT(PENSTOCK_REDUCE_SCATTER),
+        PENSTOCK_PATTERN_BIT(PENSTOCK_REDUCE_SCATTER) | PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_TO_ALL),
     uint64_t{1} << PENSTOCK_DEVICE_CPU};
 
 FitInput good_input() {
@@ -109,15 +109,15 @@ TEST(Fit, ASchedulerThatWorksInTheForwardNeedsAFrontendThatWaitsThere) {
   expect_refused(input, {"scheduler \"fusion\"", "DEFERRED_UPDATE"});
 }
 
-TEST(Fit, RouteSplitTakesOneLosslessSummedRound) {
-  for (int fault = 0; fault < 4; ++fault) {
+TEST(Fit, RouteSplitTakesOneSummedRound) {
+  for (int fault = 0; fault < 2; ++fault) {
     FitInput input = dear_input();
     CompressorFacts& compressor = input.groups[0].compressor;
     compressor.name = "lossy";
-    if (fault == 0) compressor.need_flags = PENSTOCK_NEED_LINEAR;
-    if (fault == 1) compressor.need_flags = PENSTOCK_NEED_LOSSLESS;
-    if (fault == 2) compressor.n_rounds = 2;
-    if (fault == 3) compressor.sums = false;
+    compressor.need_flags = 0;
+    EXPECT_TRUE(check_fit(input).ok());
+    if (fault == 0) compressor.n_rounds = 2;
+    if (fault == 1) compressor.gathers = true;
     expect_refused(input, {"route \"split\"", "compressor \"lossy\"", "compressor = \"none\"",
                            "route = \"flat\""});
   }
@@ -129,13 +129,64 @@ TEST(Fit, ARouteMustBeOneThatTheSchedulerProduces) {
   expect_refused(input, {"scheduler \"fusion\"", "route \"split\"", "only \"flat\""});
 }
 
-TEST(Fit, RoutesOfLaterVersionsAreSaidToBeMissing) {
-  for (const uint32_t route : {PENSTOCK_ROUTE_HIERARCHICAL, PENSTOCK_ROUTE_SHARD}) {
-    FitInput input = good_input();
-    input.route = route;
-    const Status status = check_fit(input).status();
-    EXPECT_EQ(status.code(), Code::unimplemented);
-    EXPECT_TRUE(contains(status.message(), "not available in this version"));
+FitInput shard_input() {
+  FitInput input = good_input();
+  input.route = PENSTOCK_ROUTE_SHARD;
+  input.scheduler.routes = uint64_t{1} << PENSTOCK_ROUTE_SHARD;
+  return input;
+}
+
+// The first of its groups that gathers.
+FitGroup& gathering(FitInput& input) {
+  return *std::find_if(input.groups.begin(), input.groups.end(),
+                       [](const FitGroup& group) { return group.compressor.gathers; });
+}
+
+TEST(Fit, RouteShardTakesOneGatheredRoundThatAnOwnerCanEncodeAgain) {
+  FitInput good = shard_input();
+  EXPECT_TRUE(check_fit(good).ok()) << check_fit(good).status().message();
+  FitInput rounds = good;
+  gathering(rounds).compressor.n_rounds = 2;
+  expect_refused(rounds, {"route \"shard\" carries one round", "has 2", "\"hierarchical\""});
+  FitInput state = good;
+  gathering(state).compressor.replicates = true;
+  expect_refused(state, {"keeps state that every rank brings forward", "only the owners see"});
+  FitInput momentum = good;
+  gathering(momentum).owner_memory.owns_momentum = true;
+  expect_refused(momentum, {"momentum a second time", "owner_memory = \"residual\""});
+  FitInput finishes = good;
+  gathering(finishes).owner_memory.finishes = true;
+  expect_refused(finishes, {"end the step on the owner alone", "owner_memory = \"residual\""});
+}
+
+TEST(Fit, RouteShardIsForPayloadsThatAreGathered) {
+  FitInput input = shard_input();
+  EXPECT_TRUE(check_fit(input).value().warnings.empty());
+  input.groups = {dense_group()};
+  const std::vector<std::string> warnings = check_fit(input).value().warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_TRUE(contains(warnings[0], "travel as on route \"flat\"")) << warnings[0];
+}
+
+TEST(Fit, AnOwnersMemoryIsForRouteShard) {
+  FitInput input = good_input();
+  input.names_owner_memory = true;
+  expect_refused(input, {"scheme.owner_memory", "route \"flat\" has none"});
+  input = shard_input();
+  input.names_owner_memory = true;
+  EXPECT_TRUE(check_fit(input).ok());
+}
+
+TEST(Fit, RoutesWantThePatternsOfTheirLegs) {
+  for (const auto& [route, pattern, said] :
+       {std::tuple{PENSTOCK_ROUTE_HIERARCHICAL, PENSTOCK_REDUCE_SCATTER, "no reduce-scatter"},
+        std::tuple{PENSTOCK_ROUTE_SHARD, PENSTOCK_ALL_TO_ALL, "no all-to-all"}}) {
+    FitInput input = shard_input();
+    input.route = uint32_t(route);
+    input.scheduler.routes = uint64_t{1} << route;
+    input.collective.patterns &= ~PENSTOCK_PATTERN_BIT(pattern);
+    input.transport.patterns &= ~PENSTOCK_PATTERN_BIT(pattern);
+    expect_refused(input, {said});
   }
 }
 
@@ -305,59 +356,31 @@ TEST(Fit, AnArenaOverTheLimitIsRefusedWithItsSize) {
   expect_refused(input, {"5120.0 MiB", "runtime.arena_limit_mb = 4096"});
 }
 
-// ---- Facts ----
-
-TEST(Facts, JoinPhasesAndRounds) {
-  const penstock_section_bound indices = {sizeof indices,  4, PENSTOCK_ROLE_INDICES,
-                                          PENSTOCK_UINT32, 0, 0};
-  const penstock_section_bound values = {sizeof values,    4, PENSTOCK_ROLE_VALUES,
-                                         PENSTOCK_FLOAT32, 0, 0};
-  const penstock_section_bound* const sections[] = {&indices, &values};
-  penstock_round sum{}, gather{};
-  sum.combine = PENSTOCK_COMBINE_SUM;
-  sum.sections = sections + 1;
-  sum.n_sections = 1;
-  sum.flags = PENSTOCK_ROUND_SAME_BITS;
-  gather.combine = PENSTOCK_COMBINE_GATHER;
-  gather.sections = sections;
-  gather.n_sections = 2;
-  gather.result = PENSTOCK_RESULT_FINAL;
-  const penstock_round* const both[] = {&sum, &gather};
-  const penstock_round* const one[] = {&sum};
-  penstock_compressor_need first{}, second{};
-  first.rounds = both;
-  first.n_rounds = 2;
-  first.flags = PENSTOCK_NEED_LINEAR;
-  second.rounds = one;
-  second.n_rounds = 1;
-  second.flags = PENSTOCK_NEED_LINEAR | PENSTOCK_NEED_LOSSLESS;
-  const penstock_compressor_need* const needs[] = {&first, &second};
-  penstock_compressor_traits traits{};
-  traits.device_types = 2;
-  const CompressorFacts facts = compressor_facts("x", traits, needs, 2);
-  EXPECT_EQ(facts.n_rounds, 2u);
-  EXPECT_TRUE(facts.sums && facts.gathers && facts.gathers_sparse && facts.same_bits &&
-              facts.final_result);
-  EXPECT_EQ(facts.need_flags, uint32_t{PENSTOCK_NEED_LINEAR});
-  const CompressorFacts later = compressor_facts("x", traits, needs + 1, 1);
-  EXPECT_FALSE(later.gathers || later.gathers_sparse || later.final_result);
+TEST(Fit, AMemoryThatAddsTheRestServesBiasedCompressors) {
+  FitInput input = good_input();
+  FitGroup& group = input.groups[1];
+  group.compressor.traits = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+  group.compressor.need_flags = 0;
+  group.memory = {.name = "ef21", .shifts = true};
+  EXPECT_EQ(check_fit(input).value().warnings.size(), 1u);
+  group.memory.adds_rest = true;
+  EXPECT_TRUE(check_fit(input).value().warnings.empty());
 }
 
-TEST(Facts, AMemoryKeepsWhereItHasMass) {
-  penstock_memory table{};
-  table.struct_size = sizeof table;
-  penstock_state_declaration state{};
-  const penstock_state_declaration* const states[] = {&state};
-  penstock_memory_need need{};
-  need.states = states;
-  need.n_states = 1;
-  need.flags = PENSTOCK_MEMORY_OWNS_MOMENTUM;
-  state.state_class = PENSTOCK_STATE_REPLICATED;
-  EXPECT_FALSE(memory_facts("m", table, need).keeps);
-  state.state_class = PENSTOCK_STATE_MASS;
-  const MemoryFacts facts = memory_facts("m", table, need);
-  EXPECT_TRUE(facts.keeps && facts.owns_momentum);
-  EXPECT_FALSE(facts.has_give_back);
+TEST(Fit, AVoteIsNoSumThatAShiftCouldFollow) {
+  FitInput input = good_input();
+  input.groups[1].memory = {.name = "diana", .shifts = true};
+  input.groups[1].compressor.final_result = true;
+  expect_refused(input, {"memory \"diana\"", "a vote", "\"topk\""});
+}
+
+TEST(Fit, SumsThatReachAMemorysReplicatedStateHaveEqualBits) {
+  FitInput input = good_input();
+  input.groups[0].memory = {.name = "diana", .same_bits = true};
+  EXPECT_TRUE(check_fit(input).ok());
+  input.collective.flags &= ~uint32_t{PENSTOCK_COLLECTIVE_SAME_BITS};
+  input.groups.resize(1);
+  expect_refused(input, {"memory \"diana\"", "SAME_BITS", "algorithm = \"direct\""});
 }
 
 }  // namespace

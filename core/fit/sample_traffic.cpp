@@ -25,32 +25,28 @@ std::vector<DeclaredGradient> usual_model() {
 
 // The collectives of a scheme, as far as they can be made here: where not, usual formulas count.
 struct SchemeCarriers {
-  std::unique_ptr<CollectiveInstance> transport, composite;
+  std::vector<std::unique_ptr<CollectiveInstance>> made;
   Carriers carriers;
 
   SchemeCarriers(const Scheme& scheme, Registry& registry) {
-    const auto make = [&](const std::string& name) -> std::unique_ptr<CollectiveInstance> {
-      auto made = make_instance<penstock_collective>(scheme, name, registry);
-      return made.ok() ? std::move(made.value()) : nullptr;
+    const auto make = [&](const std::string& name) -> Carrier {
+      auto instance = make_instance<penstock_collective>(scheme, name, registry);
+      if (!instance.ok()) return {};
+      made.push_back(std::move(instance.value()));
+      return {made.back()->table(), made.back()->self()};
     };
     const bool composes = !scheme.transport.empty();
-    transport = make(composes ? scheme.transport : scheme.collective);
-    if (composes) composite = make(scheme.collective);
-    if (transport != nullptr) {
-      carriers.transport = transport->table();
-      carriers.transport_instance = transport->self();
-    }
-    if (composite != nullptr) {
-      carriers.composite = composite->table();
-      carriers.composite_instance = composite->self();
-    }
+    carriers.world = make(composes ? scheme.transport : scheme.collective);
+    if (composes) carriers.composite = make(scheme.collective);
+    carriers.local = scheme.local_transport.empty() ? carriers.world : make(scheme.local_transport);
+    carriers.cross = scheme.cross_transport.empty() ? carriers.world : make(scheme.cross_transport);
   }
 };
 
 }  // namespace
 
 Result<std::vector<StageTraffic>> sample_traffic(const Config& config, Registry& registry,
-                                                 uint32_t ranks) {
+                                                 uint32_t ranks, uint32_t ranks_per_host) {
   const std::vector<DeclaredGradient> model = usual_model();
   std::vector<const DeclaredGradient*> gradients;
   for (const DeclaredGradient& gradient : model) gradients.push_back(&gradient);
@@ -59,7 +55,8 @@ Result<std::vector<StageTraffic>> sample_traffic(const Config& config, Registry&
     const Scheme scheme = config.at_step(stage);
     PENSTOCK_ASSIGN(const auto fitting,
                     Fitting::make(scheme, choose(scheme, gradients), registry, {ranks}));
-    const SchemeCarriers by(scheme, registry);
+    SchemeCarriers by(scheme, registry);
+    by.carriers.ranks_per_host = ranks_per_host;
     stages.push_back(fitting->traffic(by.carriers, stage));
   }
   return stages;

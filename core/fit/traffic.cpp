@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace penstock {
@@ -28,8 +29,9 @@ RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes) {
   return {fixed, false, true};
 }
 
-uint64_t whole(double bytes) {
-  return static_cast<uint64_t>(std::llround(bytes));
+double moved_by(const Carrier& carrier, const Spread& spread, uint32_t pattern, double bytes) {
+  return moved_bytes(carrier.table, carrier.instance, spread, pattern,
+                     static_cast<uint64_t>(std::llround(bytes)));
 }
 
 }  // namespace
@@ -38,6 +40,9 @@ PlannedBytes& PlannedBytes::operator+=(const PlannedBytes& other) {
   summed += other.summed;
   gathered += other.gathered;
   pairs += other.pairs;
+  owned += other.owned;
+  spread += other.spread;
+  local += other.local;
   bound = bound || other.bound;
   open = open || other.open;
   return *this;
@@ -58,21 +63,32 @@ PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradie
 }
 
 double Carriers::moved(const PlannedBytes& bytes, uint32_t ranks) const {
+  // On each host every rank has its share of what the host exchanges.
+  const uint32_t on_host = bytes.local == 0 ? 1 : std::min(ranks_per_host, ranks);
+  if (on_host == 1) return among(world, bytes, ranks);
+  const uint32_t hosts = (ranks + on_host - 1) / on_host;
+  const Spread within{1, on_host};
+  PlannedBytes between = bytes.times(1.0 / on_host);
+  between.local = 0;
+  return moved_by(local, within, PENSTOCK_REDUCE_SCATTER, bytes.local) +
+         moved_by(local, within, PENSTOCK_ALL_GATHER, bytes.local / on_host) +
+         among(cross, between, hosts);
+}
+
+// What is exchanged by ranks of which each is on a host of its own.
+double Carriers::among(const Carrier& transport, const PlannedBytes& bytes, uint32_t ranks) const {
   const Spread spread{ranks, 1};
-  const auto by_transport = [&](uint32_t pattern, double count) {
-    return moved_bytes(transport, transport_instance, spread, pattern, whole(count));
-  };
-  const double pairs = composite == nullptr
-                           ? by_transport(PENSTOCK_ALL_GATHER, bytes.pairs)
-                           : moved_bytes(composite, composite_instance, spread,
-                                         PENSTOCK_SPARSE_ALL_REDUCE, whole(bytes.pairs));
-  return by_transport(PENSTOCK_ALL_REDUCE, bytes.summed) +
-         by_transport(PENSTOCK_ALL_GATHER, bytes.gathered) + pairs;
+  const double pairs = composite.table == nullptr
+                           ? moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.pairs)
+                           : moved_by(composite, spread, PENSTOCK_SPARSE_ALL_REDUCE, bytes.pairs);
+  return moved_by(transport, spread, PENSTOCK_ALL_REDUCE, bytes.summed) +
+         moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.gathered) +
+         moved_by(transport, spread, PENSTOCK_ALL_TO_ALL, bytes.owned) +
+         moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.spread / ranks) + pairs;
 }
 
 double Carriers::dense(double gradient_bytes, uint32_t ranks) const {
-  return moved_bytes(transport, transport_instance, {ranks, 1}, PENSTOCK_ALL_REDUCE,
-                     whole(gradient_bytes));
+  return moved_by(world, {ranks, 1}, PENSTOCK_ALL_REDUCE, gradient_bytes);
 }
 
 uint32_t Carriers::loses_from(const PlannedBytes& bytes, double gradient_bytes) const {

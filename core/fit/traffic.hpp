@@ -16,25 +16,34 @@ struct PlannedBytes {
   double summed = 0;
   double gathered = 0;
   double pairs = 0;    // gathered, or added up by a composite where there is one
+  double owned = 0;    // gathered by owners
+  double spread = 0;   // by all owners together, to all
+  double local = 0;    // dense, scattered and spread within a host; all else is then between hosts
   bool bound = false;  // some sections may be smaller: the numbers are the most that travels
   bool open =
       false;  // some sections' sizes are known only when they are made, and count as nothing
 
   PlannedBytes& operator+=(const PlannedBytes& other);
   PlannedBytes times(double share) const {
-    return {summed * share, gathered * share, pairs * share, bound, open};
+    return {summed * share, gathered * share, pairs * share, owned * share,
+            spread * share, local * share,    bound,         open};
   }
 };
 
 // Of the rounds of one gradient of `gradient_bytes` in one phase.
 PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradient_bytes);
 
+// A collective; where it does not tell what it moves, usual formulas count.
+struct Carrier {
+  const penstock_collective* table = nullptr;
+  void* instance = nullptr;
+};
+
 // The collectives that carry it.
 struct Carriers {
-  const penstock_collective* transport = nullptr;
-  void* transport_instance = nullptr;
-  const penstock_collective* composite = nullptr;  // null: pairs are gathered
-  void* composite_instance = nullptr;
+  Carrier world, local, cross;  // by level
+  Carrier composite;            // without a table: pairs are gathered
+  uint32_t ranks_per_host = 1;
 
   // Bytes a rank sends to others, in a world of so many ranks on as many hosts.
   double moved(const PlannedBytes& bytes, uint32_t ranks) const;
@@ -42,6 +51,9 @@ struct Carriers {
   // The smallest world in which `bytes` move more than the dense gradients would; 0: none up to
   // 65536 ranks. What a gather moves grows with the ranks, what an all-reduce moves does not.
   uint32_t loses_from(const PlannedBytes& bytes, double gradient_bytes) const;
+
+ private:
+  double among(const Carrier& transport, const PlannedBytes& bytes, uint32_t ranks) const;
 };
 
 // What is in force from a step on, beside dense all-reduces of the same gradients.

@@ -73,6 +73,15 @@ void penstock_error_free(penstock_status* error) {
   (void)penstock::from_c(error);
 }
 
+penstock_status* penstock_error_make(uint32_t code, penstock_str message) {
+  return door([&]() -> Status {
+    if (code == PENSTOCK_OK) return {};
+    const bool is_known = code <= PENSTOCK_INTERNAL;
+    return Status(is_known ? static_cast<penstock::Code>(code) : penstock::Code::internal,
+                  std::string(view(message)));
+  });
+}
+
 penstock_str penstock_version(void) {
   return penstock::str(PENSTOCK_VERSION);
 }
@@ -139,8 +148,22 @@ penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient
 penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale) {
   return door(set, [&] { return set->set->grad_scale(grad_scale); });
 }
+penstock_status* penstock_set_forward_times(penstock_set* set, const double* first_use_us,
+                                            uint64_t n_gradients, double forward_us) {
+  return door(set, [&] {
+    return set->set->forward_times({first_use_us, n_gradients}, forward_us);
+  });
+}
 penstock_status* penstock_set_momentum(penstock_set* set) {
   return door(set, [&] { return set->set->optimizer_momentum(); });
+}
+penstock_status* penstock_set_given_buckets(penstock_set* set, const uint32_t* buckets,
+                                            uint64_t n_gradients) {
+  return door(set, [&] { return set->set->given_buckets({buckets, n_gradients}); });
+}
+penstock_status* penstock_set_on_result(penstock_set* set, void* context,
+                                        penstock_result_sink sink) {
+  return door(set, [&] { return set->set->on_result(context, sink); });
 }
 penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
                                          const penstock_tensor* tensor, void* stream) {
@@ -200,6 +223,19 @@ penstock_status* penstock_set_save(penstock_set* set, void* context,
 penstock_status* penstock_set_load(penstock_set* set, const void* data, uint64_t size) {
   return door(set, [&] { return set->set->load({static_cast<const char*>(data), size}); });
 }
+penstock_status* penstock_set_load_shards(penstock_set* set, const void* const* shards,
+                                          const uint64_t* sizes, uint64_t n_shards, void* context,
+                                          penstock_text_sink sink) {
+  return door(set, [&]() -> Status {
+    std::vector<std::string_view> views;
+    for (uint64_t i = 0; i < n_shards; ++i)
+      views.emplace_back(static_cast<const char*>(shards[i]), sizes[i]);
+    std::string said;
+    PENSTOCK_TRY(set->set->load_shards(views, said));
+    if (sink != nullptr) sink(context, penstock::str(said));
+    return {};
+  });
+}
 penstock_status* penstock_set_reset(penstock_set* set) {
   return door(set, [&] { return set->set->reset(); });
 }
@@ -214,16 +250,32 @@ penstock_status* penstock_set_counters(penstock_set* set, penstock_counters* cou
   });
 }
 
+penstock_status* penstock_operations_submit(penstock_runtime* runtime,
+                                            const penstock_operation_declaration* declarations,
+                                            uint64_t n_operations,
+                                            penstock_operation** operations) {
+  return door(runtime, [&]() -> Status {
+    std::vector<penstock_operation_declaration> copies(n_operations);
+    std::vector<std::unique_ptr<penstock_operation>> made(n_operations);
+    const auto* next = reinterpret_cast<const std::byte*>(declarations);
+    for (uint64_t i = 0; i < n_operations; ++i) {
+      const auto* declaration = reinterpret_cast<const penstock_operation_declaration*>(next);
+      PENSTOCK_TRY(take_struct(declaration, "penstock_operation_declaration", copies[i]));
+      next += declarations->struct_size;
+      made[i] = std::make_unique<penstock_operation>();
+    }
+    PENSTOCK_ASSIGN(auto submitted, runtime->runtime->operations().submit(copies));
+    for (uint64_t i = 0; i < n_operations; ++i) {
+      made[i]->operation = std::move(submitted[i]);
+      operations[i] = made[i].release();
+    }
+    return {};
+  });
+}
 penstock_status* penstock_operation_submit(penstock_runtime* runtime,
                                            const penstock_operation_declaration* declaration,
                                            penstock_operation** operation) {
-  return door(runtime, [&]() -> Status {
-    penstock_operation_declaration copy{};
-    PENSTOCK_TRY(take_struct(declaration, "penstock_operation_declaration", copy));
-    PENSTOCK_ASSIGN(auto submitted, runtime->runtime->operations().submit(copy));
-    *operation = new penstock_operation{std::move(submitted)};
-    return {};
-  });
+  return penstock_operations_submit(runtime, declaration, 1, operation);
 }
 penstock_status* penstock_operation_poll(penstock_operation* operation, uint32_t* done) {
   return door(operation, [&]() -> Status {
@@ -250,6 +302,11 @@ void penstock_operation_release(penstock_operation* operation) {
   if (operation == nullptr || !operation->home.is_here()) return;
   if (!operation->operation->done()) (void)operation->operation->wait();
   delete operation;
+}
+
+penstock_status* penstock_join(penstock_runtime* runtime, uint64_t patience_us,
+                               uint32_t* last_rank) {
+  return door(runtime, [&] { return runtime->runtime->join(patience_us, *last_rank); });
 }
 
 }  // extern "C"

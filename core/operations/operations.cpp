@@ -37,14 +37,28 @@ void Operations::fail(const Status& reason) {
   worker_->fail(reason);
 }
 
+Result<std::vector<std::shared_ptr<Operation>>> Operations::submit(
+    std::span<const penstock_operation_declaration> declarations) {
+  std::vector<OperationWorker::Wish> wishes;
+  wishes.reserve(declarations.size());
+  for (const penstock_operation_declaration& declaration : declarations) {
+    PENSTOCK_ASSIGN(OperationOrder order, read_order(declaration, worker_->options().world));
+    PENSTOCK_TRY(worker_->check_transport(order));
+    std::string signature = signature_of(order);
+    wishes.push_back({std::move(order), std::move(signature), {}});
+  }
+  PENSTOCK_ASSIGN(const auto operations, worker_->submit(std::move(wishes)));
+  return std::vector<std::shared_ptr<Operation>>(operations.begin(), operations.end());
+}
+
 Result<std::shared_ptr<Operation>> Operations::submit(
     const penstock_operation_declaration& declaration) {
-  PENSTOCK_ASSIGN(OperationOrder order, read_order(declaration, worker_->options().world));
-  PENSTOCK_TRY(worker_->check_transport(order));
-  std::string signature = signature_of(order);
-  PENSTOCK_ASSIGN(std::shared_ptr<NamedOperation> operation,
-                  worker_->submit(std::move(order), std::move(signature), {}));
-  return std::shared_ptr<Operation>(std::move(operation));
+  PENSTOCK_ASSIGN(auto operations, submit(std::span(&declaration, 1)));
+  return std::move(operations.front());
+}
+
+void Operations::add_zeros(WhileJoined::Sum sum) {
+  worker_->add_zeros(std::move(sum));
 }
 
 Status Operations::run_agreed(std::string_view name, std::string_view signature, const Group& group,
@@ -53,9 +67,10 @@ Status Operations::run_agreed(std::string_view name, std::string_view signature,
   // A name that no operation of an application is likely to have.
   order.name = fmt::format("penstock set-up: {}", name);
   order.group = group;
-  PENSTOCK_ASSIGN(const std::shared_ptr<NamedOperation> operation,
-                  worker_->submit(std::move(order), std::string(signature), task));
-  return operation->wait();
+  std::vector<OperationWorker::Wish> wish;
+  wish.push_back({std::move(order), std::string(signature), task});
+  PENSTOCK_ASSIGN(const auto operations, worker_->submit(std::move(wish)));
+  return operations.front()->wait();
 }
 
 // ---- One operation ----
@@ -111,7 +126,9 @@ Status NamedOperation::prepare(const std::vector<std::string>& details) {
     PENSTOCK_TRY(allocate(owned_output_, layout_.receive_numel));
     target_ = owned_output_.data();
   }
-  const void* send = order_.input;
+  if (order_.is_zeros && order_.numel != 0)
+    std::memset(target_, 0, order_.numel * dtype_bytes(order_.dtype));
+  const void* send = order_.is_zeros ? target_ : order_.input;
   if (order_.prescale != 1) {
     void* scaled = target_;
     if (order_.pattern != PENSTOCK_ALL_REDUCE) {
@@ -127,38 +144,14 @@ Status NamedOperation::prepare(const std::vector<std::string>& details) {
     }
     send = target_;
   }
-  fill_message(send);
+  send_ = send;
   return {};
-}
-
-void NamedOperation::fill_message(const void* send) {
-  exec_ = {sizeof exec_, nullptr, nullptr, 0, PENSTOCK_DEVICE_CPU, 0};
-  step_.struct_size = sizeof step_;
-  step_.grad_scale = 1;
-  step_.rank = order_.group.rank();
-  step_.world = order_.group.size();
-  message.struct_size = sizeof message;
-  message.pattern = order_.pattern;
-  message.reduction = order_.reduction;
-  // Bytes 0 and 1: and is their minimum, or their maximum.
-  message.dtype = order_.dtype == PENSTOCK_BOOL ? uint32_t{PENSTOCK_UINT8} : order_.dtype;
-  message.send = send;
-  message.receive = target_;
-  message.count = layout_.send_numel;
-  message.peer = order_.root_index;
-  message.flags = layout_.receive_counts.empty() ? 0 : PENSTOCK_MESSAGE_EXACT_COUNTS;
-  message.send_counts = layout_.send_counts.empty() ? nullptr : layout_.send_counts.data();
-  message.receive_counts = layout_.receive_counts.empty() ? nullptr : layout_.receive_counts.data();
-  message.receive_offsets =
-      layout_.receive_offsets.empty() ? nullptr : layout_.receive_offsets.data();
-  message.exec = &exec_;
-  message.step = &step_;
 }
 
 // What every pattern means for one rank.
 void NamedOperation::copy_to_itself() {
   const uint64_t bytes = layout_.receive_numel * dtype_bytes(order_.dtype);
-  if (bytes > 0 && message.send != target_) std::memcpy(target_, message.send, bytes);
+  if (bytes > 0 && send_ != target_) std::memcpy(target_, send_, bytes);
 }
 
 Status NamedOperation::finish() {
@@ -172,11 +165,6 @@ Status NamedOperation::finish() {
       "operation '{}': the output has {} elements, {} were received; give no output to have it "
       "made",
       order_.name, order_.output_numel, layout_.receive_numel);
-}
-
-void NamedOperation::finished(Status status) {
-  const std::shared_ptr<OperationWorker> worker = std::move(worker_);
-  worker->exchanged(std::move(self_), std::move(status));
 }
 
 }  // namespace penstock

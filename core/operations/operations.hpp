@@ -71,11 +71,13 @@ class Operations {
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
 
-  // [any] Starts an operation. Tensors (not their descriptions) must stay valid until it is done;
-  // after an abort the transport may still touch them, so their owner keeps them until the
+  // [any] Starts operations, all or none. Tensors (not their descriptions) must stay valid until it
+  // is done; after an abort the transport may still touch them, so their owner keeps them until the
   // transport is gone. INVALID_ARGUMENT: a name that is pending in the same group, tensors not
   // contiguous or not on the CPU, splits that do not fit, a root outside the group, ...;
   // UNIMPLEMENTED: a pattern or type that the transport lacks.
+  Result<std::vector<std::shared_ptr<Operation>>> submit(
+      std::span<const penstock_operation_declaration> declarations);
   Result<std::shared_ptr<Operation>> submit(const penstock_operation_declaration& declaration);
 
   // [control] Runs `task` on the worker of every rank of `group` at the
@@ -86,6 +88,9 @@ class Operations {
   // Errors: those of task, MISMATCH of signatures, the reason of an abort. Not from a task.
   Status run_agreed(std::string_view name, std::string_view signature, const Group& group,
                     const std::function<Status(uint64_t serial)>& task);
+
+  // [any] Others have asked for a sum while this rank has joined: it adds zeros.
+  void add_zeros(WhileJoined::Sum sum);
 
   // [any] The run is given up: waits for tasks end, also for one that is stuck in the transport.
   // Operations end with their messages, which may still be written to until then.

@@ -1,5 +1,6 @@
 #include "core/operations/order.hpp"
 
+#include "core/base/bytes.hpp"
 #include "core/comm/channel.hpp"
 #include "core/tensor/check.hpp"
 #include "core/tensor/dtype.hpp"
@@ -229,6 +230,32 @@ std::string signature_of(const OperationOrder& order) {
                         order.postscale);
   }
   return text;
+}
+
+std::string zeros_of(const OperationOrder& order) {
+  std::string text;
+  if (order.pattern != PENSTOCK_ALL_REDUCE || order.reduction != PENSTOCK_REDUCE_SUM) return text;
+  ByteWriter writer(text);
+  writer.put(order.dtype);
+  writer.put(order.numel);
+  return text;
+}
+
+Result<OperationOrder> order_of_zeros(std::string_view name, std::string_view zeros, Group group) {
+  ByteReader reader(zeros);
+  OperationOrder order;
+  order.name = name;
+  order.pattern = PENSTOCK_ALL_REDUCE;
+  order.reduction = PENSTOCK_REDUCE_SUM;
+  order.dtype = reader.get<uint32_t>();
+  order.numel = reader.get<uint64_t>();
+  order.group = std::move(group);
+  order.is_zeros = true;
+  if (!reader.at_end() || dtype_bytes(order.dtype) == 0 ||
+      is_too_large(order.numel, dtype_bytes(order.dtype)))
+    return invalid_payload("operation '{}': {} bytes do not say what zeros to add", name,
+                           zeros.size());
+  return order;
 }
 
 std::string detail_of(const OperationOrder& order) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/comm/group.hpp"
+#include "core/tensor/dtype.hpp"
 
 #include <penstock/runtime.h>
 
@@ -31,7 +32,9 @@ struct OperationOrder {
   double prescale = 1;
   double postscale = 1;
   bool average = false;
+  bool is_zeros = false;  // of a rank that has joined: neither input nor output
 
+  uint64_t bytes() const { return numel * dtype_bytes(dtype); }
   bool reduces() const {
     return pattern == PENSTOCK_ALL_REDUCE || pattern == PENSTOCK_REDUCE_SCATTER;
   }
@@ -44,6 +47,10 @@ Result<OperationOrder> read_order(const penstock_operation_declaration& declarat
 
 // Lines that must be equal on all ranks of the group.
 std::string signature_of(const OperationOrder& order);
+// What a rank that has joined needs to add zeros to it; empty where the operation is no sum.
+std::string zeros_of(const OperationOrder& order);
+// The order of such a rank, which has no tensors. INVALID_PAYLOAD when that makes no sense.
+Result<OperationOrder> order_of_zeros(std::string_view name, std::string_view zeros, Group group);
 // This rank's rows (ALL_GATHER) or splits (ALL_TO_ALL); empty for the others.
 std::string detail_of(const OperationOrder& order);
 

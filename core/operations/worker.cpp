@@ -1,29 +1,16 @@
 #include "core/operations/worker.hpp"
 
 #include "core/base/clock.hpp"
+#include "core/base/left_behind.hpp"
 #include "core/comm/channel.hpp"
+#include "core/operations/message.hpp"
 #include "core/tensor/dtype.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/lsan_interface.h>
-#endif
 
 namespace penstock {
 namespace {
 
 // Tags are below 2^20 (penstock/collective.h); as many operations never wait at once.
 constexpr uint64_t kTags = uint64_t{1} << 20;
-
-// An exchange that ended in an error may leave a transport behind that still writes into its
-// buffers: they are never freed. The run is over at that point.
-void abandon(std::shared_ptr<NamedOperation> operation) {
-  auto* leaked = new std::shared_ptr<NamedOperation>(std::move(operation));
-#if defined(__SANITIZE_ADDRESS__)
-  __lsan_ignore_object(leaked);
-#else
-  (void)leaked;
-#endif
-}
 
 }  // namespace
 
@@ -83,38 +70,69 @@ Status OperationWorker::check_transport(const OperationOrder& order) const {
   return {};
 }
 
-Result<std::shared_ptr<NamedOperation>> OperationWorker::submit(OperationOrder order,
-                                                                std::string signature,
-                                                                OperationTask task) {
-  auto operation = std::make_shared<NamedOperation>(std::move(order));
-  operation->task_ = std::move(task);
-  operation->asked_us_ = now_us();
-  const OperationOrder& kept = operation->order_;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!pending_.try_emplace(key_of(kept), operation).second) {
-      return invalid_argument(
-          "operation '{}' is still pending on this rank; wait for it or use another name",
-          kept.name);
-    }
+Result<std::vector<std::shared_ptr<NamedOperation>>> OperationWorker::submit(
+    std::vector<Wish> wishes) {
+  std::vector<std::shared_ptr<NamedOperation>> operations;
+  operations.reserve(wishes.size());
+  for (Wish& wish : wishes) {
+    operations.push_back(std::make_shared<NamedOperation>(std::move(wish.order)));
+    operations.back()->task_ = std::move(wish.task);
+    operations.back()->asked_us_ = now_us();
   }
-  options_.control->note(fmt::format("asked for operation '{}'", kept.name));
-  operation->control_ = options_.control;
-  operation->request_ = options_.control->request(
-      {kept.name, kept.group.ranks(), std::move(signature), detail_of(kept)},
-      [self = shared_from_this(), operation](Status status, OperationResponse response) {
-        self->answered(operation, std::move(status), std::move(response));
-      });
-  return operation;
+  PENSTOCK_TRY(take_names(operations));
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const std::shared_ptr<NamedOperation>& operation = operations[i];
+    const OperationOrder& kept = operation->order_;
+    options_.control->note(fmt::format("asked for operation '{}'", kept.name));
+    operation->control_ = options_.control;
+    OperationRequest request{kept.name, kept.group.ranks(), std::move(wishes[i].signature),
+                             detail_of(kept)};
+    // A task is part of what ranks that have joined do with others.
+    if (!operation->task_) {
+      request.zeros = zeros_of(kept);
+      request.if_joined = request.zeros.empty() ? OperationRequest::IfJoined::refused
+                                                : OperationRequest::IfJoined::adds_zeros;
+    }
+    operation->request_ = options_.control->request(
+        std::move(request),
+        [self = shared_from_this(), operation](Status status, OperationResponse response) {
+          self->answered(operation, std::move(status), std::move(response));
+        });
+  }
+  return operations;
+}
+
+Status OperationWorker::take_names(const std::vector<std::shared_ptr<NamedOperation>>& operations) {
+  const std::lock_guard lock(mutex_);
+  for (auto each = operations.begin(); each != operations.end(); ++each) {
+    if (pending_.try_emplace(key_of((*each)->order_), *each).second) continue;
+    for (auto taken = operations.begin(); taken != each; ++taken)
+      pending_.erase(key_of((*taken)->order_));
+    return invalid_argument(
+        "operation '{}' is still pending on this rank; wait for it or use another name",
+        (*each)->order_.name);
+  }
+  return {};
+}
+
+void OperationWorker::add_zeros(WhileJoined::Sum sum) {
+  Result<Group> group = options_.world.subset(sum.ranks);
+  Result<OperationOrder> order = group.ok() ? order_of_zeros(sum.name, sum.zeros, *group)
+                                            : Result<OperationOrder>(group.status());
+  // The others will send, and wait for this rank in vain.
+  if (!order.ok()) return options_.control->abort(order.status());
+  auto operation = std::make_shared<NamedOperation>(std::move(*order));
+  operation->asked_us_ = now_us();
+  answered(std::move(operation), {}, std::move(sum.response));
 }
 
 void OperationWorker::answered(std::shared_ptr<NamedOperation> operation, Status status,
                                OperationResponse response) {
-  post({std::move(operation), true, std::move(status), std::move(response)});
+  post({std::move(operation), nullptr, std::move(status), std::move(response)});
 }
 
-void OperationWorker::exchanged(std::shared_ptr<NamedOperation> operation, Status status) {
-  post({std::move(operation), false, std::move(status), {}});
+void OperationWorker::exchanged(std::shared_ptr<OperationMessage> message, Status status) {
+  post({nullptr, std::move(message), std::move(status), {}});
 }
 
 void OperationWorker::post(Event event) {
@@ -127,7 +145,7 @@ void OperationWorker::post(Event event) {
     }
   }
   // Nobody handles it any more, and it has been completed.
-  if (!event.is_answer) abandon(std::move(event.operation));
+  if (event.message != nullptr) leave_behind(std::move(event.message));
 }
 
 void OperationWorker::loop() {
@@ -140,7 +158,7 @@ void OperationWorker::loop() {
       if (stopped_) {
         lock.unlock();
         for (Event& event : events) {
-          if (!event.is_answer) abandon(std::move(event.operation));
+          if (event.message != nullptr) leave_behind(std::move(event.message));
         }
         return;
       }
@@ -150,20 +168,22 @@ void OperationWorker::loop() {
 }
 
 void OperationWorker::handle(Event& event) {
-  NamedOperation& operation = *event.operation;
-  Status status = std::move(event.status);
-  if (event.is_answer) {
-    if (status.ok() && carry_out(operation, event.response, status)) return;
-    return end(operation, std::move(status));
+  if (event.message == nullptr) {
+    // An answer that is an error belongs to nothing that comes together.
+    const bool more = event.status.ok() && event.response.left != 0;
+    answered_.push_back(std::move(event));
+    if (!more) carry_out_answered();
+    return;
   }
-  if (status.ok()) {
-    status = operation.finish();
-    last_exchanged_ = std::move(event.operation);
-  } else {
-    status = status.with_context(fmt::format("operation '{}'", operation.order_.name));
-    abandon(event.operation);
-  }
-  end(operation, std::move(status));
+  if (event.status.ok()) event.message->unpack();
+  for (const auto& operation : event.message->operations())
+    end(*operation, event.status.ok() ? operation->finish()
+                                      : event.status.with_context(
+                                            fmt::format("operation '{}'", operation->order_.name)));
+  if (event.status.ok())
+    last_exchanged_ = std::move(event.message);
+  else
+    leave_behind(std::move(event.message));
 }
 
 void OperationWorker::end(NamedOperation& operation, Status status) {
@@ -179,46 +199,84 @@ void OperationWorker::end(NamedOperation& operation, Status status) {
   if (timeline != nullptr && timeline->enabled() && !operation.task_)
     timeline->add_operation(pattern_name(operation.order_.pattern), operation.order_.name,
                             operation.asked_us_, operation.sent_us_, now_us(),
-                            operation.order_.numel * dtype_bytes(operation.order_.dtype));
+                            operation.order_.bytes());
   operation.complete(std::move(status));
 }
 
-bool OperationWorker::carry_out(NamedOperation& operation, const OperationResponse& response,
-                                Status& status) {
+// All ranks of a group see the same answers together, and so cut them into the same messages.
+void OperationWorker::carry_out_answered() {
+  std::vector<Event> answered;
+  answered.swap(answered_);
+  std::vector<std::shared_ptr<NamedOperation>> together;
+  uint64_t serial = 0, bytes = 0;
+  const auto send_together = [&] {
+    bytes = 0;
+    if (!together.empty()) send(std::exchange(together, {}), serial);
+  };
+  for (Event& event : answered) {
+    NamedOperation& operation = *event.operation;
+    if (!together.empty() &&
+        (!event.status.ok() || operation.task_ ||
+         !OperationMessage::may_join(together.front()->order_, bytes, operation.order_)))
+      send_together();
+    if (!event.status.ok()) {
+      end(operation, std::move(event.status));
+    } else if (prepare(operation, event.response)) {
+      if (together.empty()) serial = event.response.serial;
+      bytes += operation.order_.bytes();
+      together.push_back(std::move(event.operation));
+    }
+  }
+  send_together();
+}
+
+bool OperationWorker::prepare(NamedOperation& operation, const OperationResponse& response) {
   const OperationOrder& order = operation.order_;
   if (operation.task_) {
-    status = operation.task_(response.serial);
+    end(operation, operation.task_(response.serial));
     return false;
   }
   // That all have asked for it is all that a barrier is.
-  if (order.pattern == PENSTOCK_BARRIER) return false;
-  status = operation.prepare(response.details);
-  if (status.ok() && order.group.size() == 1) {
-    operation.copy_to_itself();
-    status = operation.finish();
+  if (order.pattern == PENSTOCK_BARRIER) {
+    end(operation, {});
     return false;
   }
-  if (status.ok()) {
-    Result<Opened*> group = open_group(order.group, response.serial);
-    status = group.status();
-    if (group.ok()) {
-      // Counted here, not by Control: barriers and tasks send nothing. Responses come in one order
-      // on all ranks.
-      operation.sequence = (*group)->next_sequence++;
-      operation.message.id = operation.sequence;
-      operation.message.tag = operation.sequence % kTags;
-      operation.limit_us = options_.limit_us;
-      operation.sent_us_ = now_us();
-      operation.worker_ = shared_from_this();
-      operation.self_ = operation.shared_from_this();
-      options_.communication->submit((*group)->channel, &operation);
-      return true;
-    }
+  Status status = operation.prepare(response.details);
+  if (!status.ok()) {
+    // The others will send, and wait for this rank in vain.
+    options_.control->abort(
+        status.with_context(fmt::format("operation '{}' cannot be carried out", order.name)));
+  } else if (order.group.size() == 1) {
+    operation.copy_to_itself();
+    status = operation.finish();
+  } else {
+    return true;
   }
-  // The others will send, and wait for this rank in vain.
-  options_.control->abort(
-      status.with_context(fmt::format("operation '{}' cannot be carried out", order.name)));
+  end(operation, std::move(status));
   return false;
+}
+
+void OperationWorker::send(std::vector<std::shared_ptr<NamedOperation>> operations,
+                           uint64_t serial) {
+  Result<Opened*> group = open_group(operations.front()->order_.group, serial);
+  auto message = std::make_shared<OperationMessage>(shared_from_this(), std::move(operations));
+  Status status = group.status();
+  if (status.ok()) status = message->pack();
+  if (!status.ok()) {
+    options_.control->abort(status.with_context(fmt::format(
+        "operation '{}' cannot be carried out", message->operations().front()->order_.name)));
+    for (const auto& operation : message->operations()) end(*operation, status);
+    return;
+  }
+  // Counted here, not by Control: barriers and tasks send nothing. Responses come in one order
+  // on all ranks.
+  message->sequence = (*group)->next_sequence++;
+  message->message.id = message->sequence;
+  message->message.tag = message->sequence % kTags;
+  message->limit_us = options_.limit_us;
+  for (const auto& operation : message->operations()) operation->sent_us_ = now_us();
+  message->hold();
+  options_.communication->submit((*group)->channel, message.get());
 }
 
 Result<OperationWorker::Opened*> OperationWorker::open_group(const Group& group, uint64_t serial) {

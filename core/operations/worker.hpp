@@ -14,12 +14,11 @@
 
 namespace penstock {
 
+class OperationMessage;
 using OperationTask = std::function<Status(uint64_t serial)>;
 
-// States in order: asked (Control has it), sent (its message is on its way), done.
-class NamedOperation final : public Operation,
-                             public Transfer,
-                             public std::enable_shared_from_this<NamedOperation> {
+// States in order: asked (Control has it), sent (a message carries it), done.
+class NamedOperation final : public Operation {
  public:
   explicit NamedOperation(OperationOrder order) : order_(std::move(order)) {}
 
@@ -32,31 +31,25 @@ class NamedOperation final : public Operation,
 
  private:
   friend class OperationWorker;
+  friend class OperationMessage;
 
-  // [worker] After the ranks have agreed: memory, prescale and the message. Nothing of it changes
-  // afterwards.
+  // [worker] After the ranks have agreed: memory and prescale. Nothing of it changes afterwards.
   Status prepare(const std::vector<std::string>& details);
-  void fill_message(const void* send);
   // [worker] After the exchange, or instead of it in a group of one.
   Status finish();
   void copy_to_itself();
   Status allocate(Buffer& buffer, uint64_t numel) const;
-  // [comm]
-  void finished(Status status) override;
 
   const OperationOrder order_;
-  OperationTask task_;                       // instead of an exchange: Operations::run_agreed
-  std::shared_ptr<OperationWorker> worker_;  // while sent: finished goes there
-  std::shared_ptr<NamedOperation> self_;     // while sent: the transport holds pointers into this
-  uint64_t asked_us_ = 0, sent_us_ = 0;      // for the timeline; 0: not yet
+  OperationTask task_;                   // instead of an exchange: Operations::run_agreed
+  uint64_t asked_us_ = 0, sent_us_ = 0;  // for the timeline; 0: not yet
 
   OperationLayout layout_;
   Buffer owned_output_;
   Buffer scaled_input_;
+  const void* send_ = nullptr;
   void* target_ = nullptr;
   bool output_fits_ = true;
-  penstock_exec exec_{};
-  penstock_step step_{};
 
   Control* control_ = nullptr;
   uint64_t request_ = 0;
@@ -75,12 +68,19 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
   void stop();
   void fail(const Status& reason);  // [any]
 
-  Result<std::shared_ptr<NamedOperation>> submit(OperationOrder order, std::string signature,
-                                                 OperationTask task);
+  struct Wish {
+    OperationOrder order;
+    std::string signature;
+    OperationTask task;
+  };
+  // All or none.
+  Result<std::vector<std::shared_ptr<NamedOperation>>> submit(std::vector<Wish> wishes);
+  // [any] From Control: in the place of an operation of this rank's own.
+  void add_zeros(WhileJoined::Sum sum);
   // [any] From Control and from the communication thread. Never blocks for long.
   void answered(std::shared_ptr<NamedOperation> operation, Status status,
                 OperationResponse response);
-  void exchanged(std::shared_ptr<NamedOperation> operation, Status status);
+  void exchanged(std::shared_ptr<OperationMessage> message, Status status);
 
   const Operations::Options& options() const { return options_; }
   // UNIMPLEMENTED when the transport cannot carry the order.
@@ -88,8 +88,8 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
 
  private:
   struct Event {
-    std::shared_ptr<NamedOperation> operation;
-    bool is_answer;
+    std::shared_ptr<NamedOperation> operation;  // was answered
+    std::shared_ptr<OperationMessage> message;  // or this one has ended
     Status status;
     OperationResponse response;
   };
@@ -99,11 +99,14 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
   };
   using Key = std::pair<std::string, std::vector<uint32_t>>;
 
+  Status take_names(const std::vector<std::shared_ptr<NamedOperation>>& operations);
   void post(Event event);
   void loop();
   void handle(Event& event);
-  // True when the operation goes on; otherwise it has ended with *status.
-  bool carry_out(NamedOperation& operation, const OperationResponse& response, Status& status);
+  void carry_out_answered();
+  // True when the operation is to be sent; otherwise it has ended.
+  bool prepare(NamedOperation& operation, const OperationResponse& response);
+  void send(std::vector<std::shared_ptr<NamedOperation>> operations, uint64_t serial);
   Result<Opened*> open_group(const Group& group, uint64_t serial);
   void end(NamedOperation& operation, Status status);
   static Key key_of(const OperationOrder& order) { return {order.name, order.group.ranks()}; }
@@ -119,9 +122,10 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
 
   // [worker]
   std::map<std::vector<uint32_t>, Opened> groups_;
+  std::vector<Event> answered_;  // until the last of those that come together is there
   // The communication thread may still be releasing this one's ticket, which may look at the
   // message. It is through with it when the next exchange ends.
-  std::shared_ptr<NamedOperation> last_exchanged_;
+  std::shared_ptr<OperationMessage> last_exchanged_;
   std::thread thread_;
 };
 

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-constexpr uint32_t kPlanFormat = 1;
+constexpr uint32_t kPlanFormat = 2;
 
 // A piece of a phase, sorted by where it lies, so that overlaps and gaps are neighbours.
 struct Placed {
@@ -26,18 +26,72 @@ Status check_piece(const planning::Piece& piece, const PlanFacts& facts,
                     piece.gradient, facts.numel.size());
   const uint64_t numel = facts.numel[piece.gradient];
   const std::string& name = facts.names[piece.gradient];
-  if (piece.choice >= facts.n_candidates[piece.gradient])
+  if (piece.choice >= facts.candidates[piece.gradient].size())
     return internal("scheduler '{}' chose candidate {} for gradient '{}', which has {}", scheduler,
-                    piece.choice, name, facts.n_candidates[piece.gradient]);
+                    piece.choice, name, facts.candidates[piece.gradient].size());
   if (piece.first > numel || piece.numel > numel - piece.first)
     return internal("scheduler '{}' planned elements [{}, +{}) of gradient '{}', which has {}",
                     scheduler, piece.first, piece.numel, name, numel);
   const bool whole = piece.first == 0 && piece.numel == numel;
-  const uint64_t alignment = facts.part_alignment[piece.gradient][piece.choice];
+  const uint64_t alignment = facts.candidates[piece.gradient][piece.choice].part_alignment;
   if (!whole && (alignment == 0 || piece.first % alignment != 0))
     return internal("scheduler '{}' cut gradient '{}' at element {}, but its compressor allows {}",
                     scheduler, name, piece.first,
                     alignment == 0 ? "no cuts" : fmt::format("multiples of {}", alignment));
+  return {};
+}
+
+// Where a gradient's mass is kept follows from its route, so phases may not differ in that.
+uint32_t codings_of(uint32_t route) {
+  return has_owners(route) ? route : uint32_t{PENSTOCK_ROUTE_FLAT};
+}
+
+Status check_route(const planning::Bucket& bucket, const PlanFacts& facts,
+                   std::string_view scheduler) {
+  const size_t n_legs = legs_of(bucket.route).size();
+  if (n_legs == 0)
+    return internal("scheduler '{}' planned a bucket on the unknown route {}", scheduler,
+                    bucket.route);
+  if ((facts.offered >> bucket.route & 1) == 0)
+    return internal("scheduler '{}' planned route {}, which is none of those that it says it makes",
+                    scheduler, bucket.route);
+  if (facts.route != 0 && bucket.route != facts.route)
+    return internal("scheduler '{}' planned a bucket on route {}, but the scheme asks for route {}",
+                    scheduler, bucket.route, facts.route);
+  if (bucket.waits_from < n_legs && !facts.forward_waits)
+    return failed_precondition(
+        "scheduler '{}' leaves leg {} of a route for the next forward, in which this frontend "
+        "cannot wait",
+        scheduler, bucket.waits_from);
+  for (const planning::Piece& piece : bucket.pieces)
+    if ((facts.candidates[piece.gradient][piece.choice].routes >> bucket.route & 1) == 0)
+      return failed_precondition(
+          "scheduler '{}' planned route {} for gradient '{}', which its compressor and memory "
+          "cannot take",
+          scheduler, bucket.route, facts.names[piece.gradient]);
+  return {};
+}
+
+// The gradients of a bucket are exactly one of the frontend's own.
+Status check_given(const Plan& plan, const PlanFacts& facts, std::string_view scheduler) {
+  if (!facts.buckets_are_given) return {};
+  std::map<uint32_t, size_t> sizes;
+  for (const uint32_t given : facts.given_buckets) ++sizes[given];
+  for (const planning::Bucket& bucket : plan.buckets) {
+    const uint32_t given = facts.given_buckets[bucket.pieces.front().gradient];
+    for (const planning::Piece& piece : bucket.pieces)
+      if (facts.given_buckets[piece.gradient] != given)
+        return failed_precondition(
+            "scheduler '{}' puts gradients '{}' and '{}' into one bucket, but the frontend gave "
+            "them in buckets {} and {}; use one that keeps given buckets, such as \"wfbp\"",
+            scheduler, facts.names[bucket.pieces.front().gradient], facts.names[piece.gradient],
+            given, facts.given_buckets[piece.gradient]);
+    if (given != PENSTOCK_NO_BUCKET && bucket.pieces.size() != sizes[given])
+      return failed_precondition(
+          "scheduler '{}' puts {} gradients of the frontend's bucket {}, of {}, into a bucket of "
+          "their own; use one that keeps given buckets, such as \"wfbp\"",
+          scheduler, bucket.pieces.size(), given, sizes[given]);
+  }
   return {};
 }
 
@@ -74,6 +128,7 @@ std::string plan_bytes(const Plan& plan) {
     writer.put(bucket.phase);
     writer.put(bucket.route);
     writer.put(bucket.launch);
+    writer.put(bucket.waits_from);
     writer.put<uint64_t>(bucket.pieces.size());
     for (const planning::Piece& piece : bucket.pieces) {
       writer.put(piece.gradient);
@@ -101,6 +156,7 @@ Result<Plan> plan_from_bytes(std::string_view bytes) {
     bucket.phase = reader.get<uint32_t>();
     bucket.route = reader.get<uint32_t>();
     bucket.launch = reader.get<uint32_t>();
+    bucket.waits_from = reader.get<uint32_t>();
     for (auto pieces = reader.get<uint64_t>(); pieces > 0 && reader.ok(); --pieces) {
       planning::Piece& piece = bucket.pieces.emplace_back();
       piece.gradient = reader.get<uint64_t>();
@@ -124,18 +180,27 @@ Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view sch
     return internal("scheduler '{}' planned {} phases, the compressors have {}", scheduler,
                     plan.period, facts.period);
   std::map<std::pair<uint32_t, uint64_t>, std::vector<Placed>> placed;  // (phase, gradient)
-  std::vector<bool> seen(facts.numel.size());
+  std::vector<uint32_t> seen(facts.numel.size());  // the codings of each gradient's route
   for (const planning::Bucket& bucket : plan.buckets) {
     if (bucket.phase >= plan.period)
       return internal("scheduler '{}' planned a bucket for phase {} of {}", scheduler, bucket.phase,
                       plan.period);
     if (bucket.pieces.empty()) return internal("scheduler '{}' planned an empty bucket", scheduler);
-    for (const planning::Piece& piece : bucket.pieces) {
+    for (const planning::Piece& piece : bucket.pieces)
       PENSTOCK_TRY(check_piece(piece, facts, scheduler));
+    PENSTOCK_TRY(check_route(bucket, facts, scheduler));
+    for (const planning::Piece& piece : bucket.pieces) {
       placed[{bucket.phase, piece.gradient}].push_back({piece.first, piece.numel});
-      seen[piece.gradient] = true;
+      uint32_t& codings = seen[piece.gradient];
+      if (codings != 0 && codings != codings_of(bucket.route))
+        return failed_precondition(
+            "scheduler '{}' sends gradient '{}' by routes {} and {}, whose memories are apart: "
+            "what one keeps the other would never send",
+            scheduler, facts.names[piece.gradient], codings, bucket.route);
+      codings = codings_of(bucket.route);
     }
   }
+  PENSTOCK_TRY(check_given(plan, facts, scheduler));
   for (auto& [where, pieces] : placed) {
     std::sort(pieces.begin(), pieces.end());
     uint64_t next = 0;
@@ -154,10 +219,20 @@ Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view sch
       return internal("scheduler '{}' planned the empty gradient '{}' twice", scheduler,
                       facts.names[where.second]);
   }
-  for (size_t i = 0; i < seen.size(); ++i)
-    if (!seen[i])
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i] == 0)
       return internal("scheduler '{}' left gradient '{}' out of every phase", scheduler,
                       facts.names[i]);
+    const bool keeps =
+        std::all_of(facts.candidates[i].begin(), facts.candidates[i].end(),
+                    [](const PlanFacts::Candidate& candidate) { return candidate.keeps; });
+    for (uint32_t phase = 0; phase < plan.period; ++phase)
+      if (!keeps && facts.numel[i] != 0 && placed.count({phase, i}) == 0)
+        return failed_precondition(
+            "scheduler '{}' left gradient '{}' out of phase {}, but its memory keeps nothing: what "
+            "is not sent would be lost; use memory = \"residual\"",
+            scheduler, facts.names[i], phase);
+  }
   return check_sequence(plan, scheduler);
 }
 

@@ -10,7 +10,16 @@ namespace {
 
 // Three gradients of 10, 4 and 0 elements; the first may be cut at multiples of 2, the others not.
 PlanFacts facts() {
-  return {{10, 4, 0}, {"a", "b", "empty"}, {1, 2, 1}, {{2}, {0, 0}, {0}}, 1};
+  const auto candidate = [](uint64_t alignment) {
+    return PlanFacts::Candidate{alignment, ~uint64_t{0}, true};
+  };
+  PlanFacts facts{{10, 4, 0},
+                  {"a", "b", "empty"},
+                  {{candidate(2)}, {candidate(0), candidate(0)}, {candidate(0)}},
+                  {PENSTOCK_NO_BUCKET, PENSTOCK_NO_BUCKET, PENSTOCK_NO_BUCKET}};
+  facts.forward_waits = true;
+  facts.offered = 1 << PENSTOCK_ROUTE_FLAT | 1 << PENSTOCK_ROUTE_SPLIT | 1 << PENSTOCK_ROUTE_SHARD;
+  return facts;
 }
 
 // Two buckets: half of a; the other half, b and the empty one. Messages in reverse.
@@ -68,6 +77,9 @@ TEST(CheckPlan, NamesTheSchedulerAndWhatIsWrong) {
        [](Plan& p) { p.buckets[1].pieces.erase(++p.buckets[1].pieces.begin()); }},
       {"bucket 2 in phase 0, which its plan does not have", [](Plan& p) { p.messages[0][1] = 2; }},
       {"in phase 1, which its plan does not have", [](Plan& p) { p.messages[0][0] = 1; }},
+      {"none of those that it says it makes",
+       [](Plan& p) { p.buckets[1].route = PENSTOCK_ROUTE_HIERARCHICAL; }},
+      {"unknown route 7", [](Plan& p) { p.buckets[0].route = 7; }},
       {"that bucket's route has 1 leg", [](Plan& p) { p.messages[2][2] = 1; }},
       {"that bucket's route has 2 legs", [](Plan& p) { p.messages[1][2] = 2; }},
       {"leg 1, round 0 of bucket 1 in phase 0 twice",
@@ -80,6 +92,51 @@ TEST(CheckPlan, NamesTheSchedulerAndWhatIsWrong) {
     EXPECT_EQ(status.code(), Code::internal) << fault.expected;
     EXPECT_NE(status.message().find(fault.expected), std::string_view::npos) << status.message();
     EXPECT_TRUE(status.message().starts_with("scheduler 'test'")) << status.message();
+  }
+}
+
+struct Misfit {
+  const char* expected;
+  std::function<void(Plan&, PlanFacts&)> make;
+};
+
+TEST(CheckPlan, RefusesWhatWouldLoseMassOrCannotRun) {
+  const Misfit misfits[] = {
+      {"left gradient 'b' out of phase 1, but its memory keeps nothing",
+       [](Plan& plan, PlanFacts& facts) {
+         plan.period = facts.period = 2;
+         plan.buckets.push_back(plan.buckets[1]);
+         plan.buckets.back().phase = 1;
+         plan.buckets.back().pieces = {{0, 0, 10, 0}, {2, 0, 0, 0}};
+         for (auto& candidate : facts.candidates[1]) candidate.keeps = false;
+       }},
+      {"sends gradient 'a' by routes 1 and 4, whose memories are apart",
+       [](Plan& plan, PlanFacts&) { plan.buckets[1].route = PENSTOCK_ROUTE_SHARD; }},
+      {"planned route 2 for gradient 'b', which its compressor and memory cannot take",
+       [](Plan&, PlanFacts& facts) { facts.candidates[1][1].routes = 1 << PENSTOCK_ROUTE_FLAT; }},
+      {"leaves leg 1 of a route for the next forward",
+       [](Plan&, PlanFacts& facts) { facts.forward_waits = false; }},
+      {"puts gradients 'a' and 'b' into one bucket",
+       [](Plan& plan, PlanFacts& facts) {
+         plan.buckets.erase(plan.buckets.begin());
+         plan.messages.clear();
+         plan.buckets[0].pieces[0] = {0, 0, 10, 0};
+         facts.buckets_are_given = true;
+         facts.given_buckets = {0, 1, 1};
+       }},
+      {"puts 1 gradients of the frontend's bucket 0, of 3, into a bucket of their own",
+       [](Plan&, PlanFacts& facts) {
+         facts.buckets_are_given = true;
+         facts.given_buckets = {0, 0, 0};
+       }},
+  };
+  for (const Misfit& misfit : misfits) {
+    Plan plan = good_plan();
+    PlanFacts its_facts = facts();
+    misfit.make(plan, its_facts);
+    const Status status = check_plan(plan, its_facts, "test");
+    EXPECT_EQ(status.code(), Code::failed_precondition) << misfit.expected;
+    EXPECT_NE(status.message().find(misfit.expected), std::string_view::npos) << status.message();
   }
 }
 

@@ -37,6 +37,7 @@ PENSTOCK_FIRST_BYTES(penstock_section_bound, flags);
 PENSTOCK_FIRST_BYTES(penstock_round, flags);
 PENSTOCK_FIRST_BYTES(penstock_piece, device_type);
 PENSTOCK_FIRST_BYTES(penstock_bucket, flags);
+PENSTOCK_FIRST_BYTES(penstock_leg, launch);
 PENSTOCK_FIRST_BYTES(penstock_tensor, flags);
 PENSTOCK_FIRST_BYTES(penstock_runtime_options, lent_instance);
 PENSTOCK_FIRST_BYTES(penstock_gradient_declaration, given_bucket);

@@ -16,6 +16,13 @@ Status check_draft(uint32_t flags, uint32_t draft, std::string_view name, std::s
       name, header);
 }
 
+Status check_flags(uint32_t flags, uint32_t known) {
+  if ((flags & ~known) == 0) return {};
+  return unimplemented(
+      "its traits have flags {:#x}, expected bits of {:#x} only: no other is known here", flags,
+      known);
+}
+
 // None at all is an old way to say nothing.
 Status check_works_on_cpu(uint64_t device_types) {
   if (device_types == 0 || (device_types >> PENSTOCK_DEVICE_CPU & 1) != 0) return {};
@@ -30,7 +37,9 @@ Status check_traits(const penstock_compressor*, const penstock_compressor_traits
   if (traits.dtypes == 0 || traits.device_types == 0) {
     return invalid_argument("its traits name no dtypes or no device types");
   }
-  return {};
+  return check_flags(traits.flags, PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM |
+                                       PENSTOCK_COMPRESSOR_NEEDS_MEMORY |
+                                       PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS);
 }
 
 Status check_traits(const penstock_memory*, const penstock_memory_traits& traits) {
@@ -63,6 +72,11 @@ Status check_traits(const penstock_collective* table, const penstock_collective_
         traits.max_in_flight);
   PENSTOCK_TRY(check_draft(traits.flags, PENSTOCK_COLLECTIVE_DEVICE_COUNTS, "DEVICE_COUNTS",
                            "collective.h"));
+  PENSTOCK_TRY(check_flags(traits.flags,
+                           PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_COMPOSITE |
+                               PENSTOCK_COLLECTIVE_ORDERED | PENSTOCK_COLLECTIVE_SAME_BITS |
+                               PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_MAY_REFUSE |
+                               PENSTOCK_COLLECTIVE_PROCESS_GLOBAL | PENSTOCK_COLLECTIVE_IS_TOLD));
   return check_works_on_cpu(traits.device_types);
 }
 
@@ -70,6 +84,9 @@ Status check_traits(const penstock_scheduler* table, const penstock_scheduler_tr
   if (traits.routes == 0) return invalid_argument("its traits name no route");
   PENSTOCK_TRY(
       check_draft(traits.flags, PENSTOCK_SCHEDULER_NEGOTIATES, "NEGOTIATES", "scheduler.h"));
+  PENSTOCK_TRY(check_flags(traits.flags, PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD |
+                                             PENSTOCK_SCHEDULER_MEASURES |
+                                             PENSTOCK_SCHEDULER_CHOOSES));
   const bool measures =
       (traits.flags & PENSTOCK_SCHEDULER_MEASURES) != 0 || traits.observe_every > 0;
   if (measures && !PENSTOCK_HAS_MEMBER(table, penstock_scheduler, observe)) {

@@ -94,6 +94,9 @@ TEST(Instance, ASchedulerThatNegotiatesIsRefused) {
   EXPECT_EQ(made.status().code(), Code::unimplemented);
   EXPECT_TRUE(contains(made.status().message(), "NEGOTIATES, a draft"));
   EXPECT_TRUE(contains(made.status().message(), "penstock/draft/scheduler.h"));
+  scheduler_traits.flags = 1u << 9;
+  EXPECT_TRUE(contains(SchedulerInstance::borrow("s", &table, nullptr).status().message(),
+                       "flags 0x200, expected bits of 0xb only"));
 }
 
 TEST(Instance, WhatACollectiveDeclaresAndNobodyActsOnIsRefused) {
@@ -109,6 +112,7 @@ TEST(Instance, WhatACollectiveDeclaresAndNobodyActsOnIsRefused) {
   };
   const uint64_t cpu = 1u << PENSTOCK_DEVICE_CPU, cuda = 1u << PENSTOCK_DEVICE_CUDA;
   EXPECT_TRUE(contains(message(PENSTOCK_COLLECTIVE_DEVICE_COUNTS, 0, cpu), "DEVICE_COUNTS, a"));
+  EXPECT_TRUE(contains(message(1u << 20, 0, cpu), "flags 0x100002, expected bits of"));
   EXPECT_TRUE(contains(message(0, 4, cpu), "4 messages in flight, expected 0"));
   EXPECT_TRUE(contains(message(0, 0, cuda), "device types 0x4 without the CPU (0x2)"));
   EXPECT_EQ(message(0, 0, cpu | cuda), "");

@@ -71,6 +71,37 @@ Inspections& inspections() {
   return known;
 }
 
+// The library that the loader did not find: it says that one's bare name first. A file that is
+// there it names with its path, whatever is wrong with it. What follows may be in any language.
+std::string_view missing_library(std::string_view reason) {
+  const std::string_view subject = reason.substr(0, reason.find(':'));
+  const bool is_bare = subject.find('/') == std::string_view::npos;
+  return is_bare && subject.find(".so") != std::string_view::npos ? subject : std::string_view();
+}
+
+// What has to be installed for a library that plugins link to.
+std::string_view provider(std::string_view library) {
+  constexpr std::pair<std::string_view, std::string_view> kProviders[] = {
+      {"libmpi.so", "Open MPI 4 (Debian: apt-get install libopenmpi3)"},
+      {"libuc", "UCX (Debian: apt-get install libucx0)"},
+      {"libnccl.so", "NCCL (pip install nvidia-nccl-cu12)"},
+      {"libcuda.so", "the driver of the NVIDIA device"},
+      {"libcudart.so", "the CUDA toolkit"}};
+  for (const auto& [begin, what] : kProviders)
+    if (library.starts_with(begin)) return what;
+  return "what has it";
+}
+
+Status refused(const std::string& path, std::string_view reason) {
+  const std::string_view library = missing_library(reason);
+  if (library.empty())
+    return invalid_argument("{}: the dynamic loader refuses it: {}", path, reason);
+  return not_found(
+      "{}: needs {}, which is not on this machine; install {}, or name its folder in "
+      "LD_LIBRARY_PATH",
+      path, library, provider(library));
+}
+
 // Opens the file, or finds it open; with loading() held. The map lives as long as the process and
 // so do its handles: it belongs to the dynamic loader's own global state, which two runtimes in one
 // process share in any case.
@@ -85,8 +116,7 @@ Result<const boost::dll::shared_library*> open_for_ever(const std::string& path)
   library->load(path, error, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
   if (error) {
     const char* reason = ::dlerror();
-    return invalid_argument("{}: the dynamic loader refuses it: {}", path,
-                            reason != nullptr ? reason : "no reason given");
+    return refused(path, reason != nullptr ? reason : "no reason given");
   }
   // If it was open already, ours only counted up the loader's own reference, and goes.
   return handles.try_emplace({info.st_dev, info.st_ino}, std::move(library)).first->second.get();

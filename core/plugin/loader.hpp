@@ -44,7 +44,7 @@ struct LoadRequest {
 
 // [control] Checks trust, reads and checks the record, and only then lets code run: loads the file,
 // calls load(host), checks module, options and the table's mandatory members. The message of an
-// error begins with the path.
+// error begins with the path. NOT_FOUND where a library that it needs is not on this machine.
 Result<std::shared_ptr<const Plugin>> load_plugin(const LoadRequest& request);
 
 // Record and hash of a file, without loading it. What was found is remembered for as long as the

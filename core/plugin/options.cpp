@@ -22,8 +22,11 @@ std::vector<std::string> choices_of(const penstock_option& option) {
 }
 
 bool within(const penstock_option& option, double value) {
-  const bool open = (option.flags & PENSTOCK_OPTION_OPEN_MINIMUM) != 0;
-  return value <= option.maximum && (open ? value > option.minimum : value >= option.minimum);
+  const bool from = (option.flags & PENSTOCK_OPTION_OPEN_MINIMUM) != 0 ? value > option.minimum
+                                                                       : value >= option.minimum;
+  const bool to = (option.flags & PENSTOCK_OPTION_OPEN_MAXIMUM) != 0 ? value < option.maximum
+                                                                     : value <= option.maximum;
+  return from && to;
 }
 
 // "an integer in [1, 8]", "one of \"item\", \"bucket\"".
@@ -161,13 +164,15 @@ std::string option_range_text(const penstock_option& option) {
   }
   if (option.type != PENSTOCK_OPTION_INTEGER && option.type != PENSTOCK_OPTION_REAL) return {};
   const bool open = (option.flags & PENSTOCK_OPTION_OPEN_MINIMUM) != 0;
+  const bool open_above = (option.flags & PENSTOCK_OPTION_OPEN_MAXIMUM) != 0;
   const bool has_minimum = std::isfinite(option.minimum),
              has_maximum = std::isfinite(option.maximum);
   if (has_minimum && has_maximum) {
-    return fmt::format("in {}{}, {}]", open ? '(' : '[', option.minimum, option.maximum);
+    return fmt::format("in {}{}, {}{}", open ? '(' : '[', option.minimum, option.maximum,
+                       open_above ? ')' : ']');
   }
   if (has_minimum) return fmt::format("{} {}", open ? "above" : "of at least", option.minimum);
-  if (has_maximum) return fmt::format("of at most {}", option.maximum);
+  if (has_maximum) return fmt::format("{} {}", open_above ? "below" : "of at most", option.maximum);
   return {};
 }
 

@@ -1,9 +1,9 @@
 #include "core/plugin/registry.hpp"
 
 #include "core/base/nearest.hpp"
+#include "core/base/own_directory.hpp"
 #include "core/plugin/trust.hpp"
 
-#include <dlfcn.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
@@ -135,26 +135,6 @@ Result<std::shared_ptr<const Plugin>> Registry::load(Kind kind, std::string_view
   const std::lock_guard lock(mutex_);
   return loaded_.try_emplace(file->record.id, std::move(plugin)).first->second;
 }
-
-namespace {
-
-// The directory of the library or program that holds this function; empty if the system does not
-// tell.
-fs::path own_directory() {
-  Dl_info info{};
-  std::error_code error;
-  fs::path self;
-  if (::dladdr(reinterpret_cast<const void*>(&plugin_directories), &info) != 0 &&
-      info.dli_fname != nullptr) {
-    self = info.dli_fname;
-  }
-  // Of the program itself the loader only knows argv[0], which may be relative to anything.
-  if (!self.is_absolute()) self = "/proc/self/exe";
-  self = fs::canonical(self, error);
-  return error ? fs::path() : self.parent_path();
-}
-
-}  // namespace
 
 std::vector<std::string> plugin_directories(const std::vector<std::string>& plugin_path,
                                             const GetEnvironment& environment) {

@@ -6,23 +6,9 @@
 #include "core/runtime/runtime.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 
 namespace penstock {
-namespace {
-
-// A launcher of MPI has started this process as one of several.
-bool is_one_of_several() {
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
-    const char* size = std::getenv(variable);
-    if (size != nullptr && std::atoi(size) > 1) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 Result<RuntimeHandle> Runtime::open(const penstock_runtime_options& options) {
   RuntimeHandle runtime(new Runtime());
@@ -35,11 +21,18 @@ Status Runtime::start(const penstock_runtime_options& options) {
   if (own.ok()) own = choose_transport(options);
   // The others wait to hear what is wrong here.
   if (!own.ok() && !stand_in(options).ok()) return own;
-  Status met = join();
-  if (met.ok()) met = start_control();
+  communication_ = std::make_unique<Communication>(&activity_->transport);
+  // Most transports bring the ranks together; some want to be told who there is.
+  const bool is_told = (transports_.world().traits().flags & PENSTOCK_COLLECTIVE_IS_TOLD) != 0;
+  Status met = is_told ? meet_before() : Status();
+  if (met.ok()) met = join_world();
+  if (met.ok() && !is_told) met = meet_over_transport();
   if (!met.ok()) return own.ok() ? met : own;
+  watches_ = true;
   if (own.ok()) own = check_config(config_, *registry_);
-  PENSTOCK_TRY(share_loading(own));
+  if (own.ok()) own = choose_level_transports(options);
+  PENSTOCK_TRY(share("loading", own));
+  PENSTOCK_TRY(join_levels());
   PENSTOCK_TRY(start_operations());
   return agree();
 }
@@ -58,57 +51,102 @@ Status Runtime::load(const penstock_runtime_options& options) {
   registry.directories = plugin_directories(config_.runtime().plugin_path);
   registry.allow_insecure = config_.runtime().allow_insecure_paths;
   registry_ = std::make_unique<Registry>(host_->table(), registry);
-  return registry_->scan();
+  PENSTOCK_TRY(registry_->scan());
+  // Who lends a transport wants it wherever the file leaves the choice.
+  if (options.lent_collective != nullptr)
+    config_.settle_transport(std::string(kLentCollective), std::string(kLentCollective));
+  else
+    settle_transport(config_, *registry_);
+  return {};
 }
 
 Status Runtime::choose_transport(const penstock_runtime_options& options) {
   const Scheme scheme = config_.at_step(0);
-  const std::string transport = scheme.transport.empty() ? scheme.collective : scheme.transport;
-  if (transport == kLentCollective) {
-    if (options.lent_collective == nullptr)
-      return failed_precondition(
-          "the configuration asks for the transport 'lent', but the frontend lends none; name "
-          "'mpi' instead");
-    PENSTOCK_ASSIGN(transport_, CollectiveInstance::borrow("lent", options.lent_collective,
-                                                           options.lent_instance));
-  } else {
-    PENSTOCK_ASSIGN(transport_, make_instance<penstock_collective>(scheme, transport, *registry_));
+  const std::string& name = scheme.transport.empty() ? scheme.collective : scheme.transport;
+  PENSTOCK_ASSIGN(auto transport, make_transport(scheme, name, options));
+  transports_.set(PENSTOCK_LEVEL_WORLD, std::move(transport));
+  return {};
+}
+
+Status Runtime::choose_level_transports(const penstock_runtime_options& options) {
+  const Scheme scheme = config_.at_step(0);
+  for (const auto& [level, name] : {std::pair(PENSTOCK_LEVEL_LOCAL, scheme.local_transport),
+                                    std::pair(PENSTOCK_LEVEL_CROSS, scheme.cross_transport)}) {
+    if (name.empty() || name == transports_.world().name()) continue;
+    PENSTOCK_ASSIGN(auto transport, make_transport(scheme, name, options));
+    transports_.set(level, std::move(transport));
   }
-  if ((transport_->traits().flags & PENSTOCK_COLLECTIVE_TRANSPORT) == 0)
+  return {};
+}
+
+Result<std::unique_ptr<CollectiveInstance>> Runtime::make_transport(
+    const Scheme& scheme, const std::string& name, const penstock_runtime_options& options) {
+  const bool is_lent = name == kLentCollective;
+  if (is_lent && options.lent_collective == nullptr)
+    return failed_precondition(
+        "the configuration asks for the transport 'lent', but the frontend lends none; lend one "
+        "(penstock.torch: lend_process_group() before init()), or name 'mpi' or 'ucx'");
+  PENSTOCK_ASSIGN(
+      auto transport,
+      is_lent ? CollectiveInstance::borrow("lent", options.lent_collective, options.lent_instance)
+              : make_instance<penstock_collective>(scheme, name, *registry_));
+  if ((transport->traits().flags & PENSTOCK_COLLECTIVE_TRANSPORT) == 0)
     return failed_precondition(
         "collective '{}' is a composite: name what it stands on, for example transport = \"mpi\"",
-        transport);
-  return {};
+        name);
+  return transport;
 }
 
 // This rank does not know what the others join over: most likely what everybody does by default.
 Status Runtime::stand_in(const penstock_runtime_options& options) {
   if (options.lent_collective != nullptr) {
-    PENSTOCK_ASSIGN(transport_, CollectiveInstance::borrow("lent", options.lent_collective,
-                                                           options.lent_instance));
+    PENSTOCK_ASSIGN(auto lent, CollectiveInstance::borrow("lent", options.lent_collective,
+                                                          options.lent_instance));
+    transports_.set(PENSTOCK_LEVEL_WORLD, std::move(lent));
     return {};
   }
-  if (!is_one_of_several()) return failed_precondition("there is nobody to tell");
+  if (launched_by() == Launched::alone) return failed_precondition("there is nobody to tell");
   LoadOptions standard;
   standard.environment = {};
-  PENSTOCK_ASSIGN(const Config config, default_config(standard));
+  PENSTOCK_ASSIGN(Config config, default_config(standard));
   RegistryOptions registry;
   registry.directories = plugin_directories(config_.runtime().plugin_path);
   registry.allow_insecure = config_.runtime().allow_insecure_paths;
   registry_ = std::make_unique<Registry>(host_->table(), registry);
   PENSTOCK_TRY(registry_->scan());
+  settle_transport(config, *registry_);
   const Scheme scheme = config.at_step(0);
-  PENSTOCK_ASSIGN(transport_,
+  PENSTOCK_ASSIGN(auto usual,
                   make_instance<penstock_collective>(scheme, scheme.collective, *registry_));
+  transports_.set(PENSTOCK_LEVEL_WORLD, std::move(usual));
   return {};
 }
 
-Status Runtime::join() {
-  communication_ = std::make_unique<Communication>(&activity_->transport);
+// By what a launcher's variables say; without any this is a run of one.
+Status Runtime::meet_before() {
+  PENSTOCK_ASSIGN(const std::optional<Rendezvous> rendezvous, rendezvous_of());
+  if (rendezvous) {
+    PENSTOCK_ASSIGN(Meeting meeting, meet_at(*rendezvous, control_options()));
+    met_ = meeting.world;
+    control_ = std::move(meeting.control);
+    return {};
+  }
+  PENSTOCK_ASSIGN(control_, Control::start(control_options()));
+  return {};
+}
+
+Result<penstock_world> Runtime::join(CollectiveInstance& transport) {
   // Owned by the task as well, which may outlast this wait.
   const auto world = std::make_shared<penstock_world>();
   world->struct_size = sizeof *world;
-  const std::string& transport = transport_->name();
+  if (control_ != nullptr) {
+    const Group& known = joined_.empty() ? met_ : world_;
+    world->hosts = known.hosts().data();
+    world->rank = known.rank();
+    world->size = known.size();
+    world->store = control_->store();
+  }
+  const std::string& name = transport.name();
   // A launcher may start ranks minutes apart: who waits says so.
   const auto warning_us = static_cast<uint64_t>(config_.runtime().stall_warning_s * 1e6);
   Communication::Waits waits{warning_us, {}};
@@ -117,22 +155,30 @@ Status Runtime::join() {
       log_.write(LogLevel::warning, "runtime",
                  fmt::format("has waited {:.1f} s for the other ranks to join over '{}': one has "
                              "not started, or is not that far",
-                             double(waited_us) * 1e-6, transport));
+                             double(waited_us) * 1e-6, name));
     };
-  PENSTOCK_TRY(communication_
-                   ->run_within(
-                       meeting_us(),
-                       [this, world] {
-                         const PluginCall noted(&activity_->transport, "collective",
-                                                transport_->name(), "join");
-                         return from_c(transport_->table()->join(transport_->self(), deadline_us(),
-                                                                 world.get()));
-                       },
-                       waits)
-                   .with_context(fmt::format("joining the other ranks over '{}'", transport)));
-  joined_ = true;
-  PENSTOCK_ASSIGN(world_, Group::joined(*world));
-  PENSTOCK_TRY(check_launcher(world_.rank(), world_.size(), transport));
+  PENSTOCK_TRY(
+      communication_
+          ->run_within(
+              meeting_us(),
+              [this, world, joins = &transport] {
+                const PluginCall noted(&activity_->transport, "collective", joins->name(), "join");
+                return from_c(joins->table()->join(joins->self(), deadline_us(), world.get()));
+              },
+              waits)
+          .with_context(fmt::format("joining the other ranks over '{}'", name)));
+  joined_.push_back(&transport);
+  return *world;
+}
+
+Status Runtime::join_world() {
+  CollectiveInstance& transport = transports_.world();
+  PENSTOCK_ASSIGN(const penstock_world world, join(transport));
+  PENSTOCK_ASSIGN(world_, Group::joined(world));
+  if (control_ != nullptr && (world_.rank() != met_.rank() || world_.size() != met_.size()))
+    return internal("transport '{}' joined as rank {} of {}, but was told that it is rank {} of {}",
+                    transport.name(), world_.rank(), world_.size(), met_.rank(), met_.size());
+  PENSTOCK_TRY(check_launcher(world_.rank(), world_.size(), transport.name()));
   log_.set_rank(world_.rank(), world_.size());
   timeline_.set_rank(world_.rank());
   timeline_.set_warning(
@@ -141,17 +187,18 @@ Status Runtime::join() {
   communication_->set_listener(engine_.get());
 
   Communication::OpenRequest request{};
-  request.table = transport_->table();
-  request.instance = transport_->self();
+  request.table = transport.table();
+  request.instance = transport.self();
   request.group = world_;
   request.group_id = kFirstGroupId;
   request.timeout_us = deadline_us();
   request.name = "world";
+  if (control_ != nullptr) request.store = control_->store();
   PENSTOCK_ASSIGN(world_channel_, communication_->open_channel(request));
   return {};
 }
 
-Status Runtime::start_control() {
+Control::Options Runtime::control_options() {
   const RuntimeConfig& runtime = config_.runtime();
   Control::Options control;
   // Before the messages' own deadline: whoever waits for a silent rank, perhaps through others,
@@ -165,18 +212,41 @@ Status Runtime::start_control() {
   control.on_abort = [this](Status reason) { on_abort(reason); };
   control.on_warning = [this](std::string text) { log_.write(LogLevel::warning, "control", text); };
   control.on_beat = [this] { look_at_calls(); };
+  control.on_joined = [this] { tell_where(); };
+  return control;
+}
+
+Status Runtime::meet_over_transport() {
   PENSTOCK_ASSIGN(Meeting meeting,
-                  meet_over(*communication_, *world_channel_, deadline_us(), std::move(control)));
+                  meet_over(*communication_, *world_channel_, deadline_us(), control_options()));
   control_ = std::move(meeting.control);
-  watches_ = true;
+  return {};
+}
+
+// The transports of single levels, one after the other, where all ranks know each other already.
+Status Runtime::join_levels() {
+  for (CollectiveInstance* transport : transports_.all()) {
+    if (transport == &transports_.world()) continue;
+    const auto joins = [&]() -> Status {
+      PENSTOCK_ASSIGN(const penstock_world world, join(*transport));
+      PENSTOCK_ASSIGN(const Group found, Group::joined(world));
+      if (found.rank() == world_.rank() && found.hosts() == world_.hosts()) return {};
+      return failed_precondition(
+          "over '{}' this is rank {} of {} on {} hosts, over '{}' rank {} of {} on {}; both must "
+          "find the same ranks on the same hosts",
+          transport->name(), found.rank(), found.size(), found.n_hosts(),
+          transports_.world().name(), world_.rank(), world_.size(), world_.n_hosts());
+    };
+    PENSTOCK_TRY(share("joining over " + transport->name(), joins()));
+  }
   return {};
 }
 
 // A rank that found something wrong by itself gets its own error; the others get its number and its
 // sentence.
-Status Runtime::share_loading(const Status& mine) {
+Status Runtime::share(std::string_view stage, const Status& mine) {
   PENSTOCK_ASSIGN(const std::vector<std::string> texts,
-                  control_->gather("loading", mine.message(), {}, meeting_us()));
+                  control_->gather(stage, mine.message(), {}, meeting_us()));
   PENSTOCK_TRY(mine);
   std::map<std::string, std::vector<uint32_t>> errors;
   for (uint32_t rank = 0; rank < texts.size(); ++rank)
@@ -192,8 +262,8 @@ Status Runtime::start_operations() {
   Operations::Options operations;
   operations.control = control_.get();
   operations.communication = communication_.get();
-  operations.table = transport_->table();
-  operations.instance = transport_->self();
+  operations.table = transports_.world().table();
+  operations.instance = transports_.world().self();
   operations.world = world_;
   operations.open_timeout_us = deadline_us();
   operations.limit_us = busy_limit_us();

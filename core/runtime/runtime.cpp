@@ -1,5 +1,7 @@
 #include "core/runtime/runtime.hpp"
 
+#include "core/set/set.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -53,10 +55,12 @@ bool Runtime::end() {
   if (control_ != nullptr) control_->stop();
   if (engine_ != nullptr) communication_->set_listener(nullptr);
   engine_.reset();
-  if (joined_ && PENSTOCK_HAS_MEMBER(transport_->table(), penstock_collective, leave)) {
+  for (CollectiveInstance* transport : joined_) {
+    if (!PENSTOCK_HAS_MEMBER(transport->table(), penstock_collective, leave)) continue;
     if (world_channel_ != nullptr) communication_->close_channel(world_channel_);
+    world_channel_ = nullptr;
     (void)communication_->run([&] {
-      transport_->table()->leave(transport_->self(), aborted ? 1 : 0);
+      transport->table()->leave(transport->self(), aborted ? 1 : 0);
       return Status();
     });
   }
@@ -76,7 +80,7 @@ void Runtime::on_abort(const Status& reason) {
   communication_->abort(reason);
   std::lock_guard lock(mutex_);
   if (operations_ != nullptr) operations_->fail(reason);
-  for (AbortListener* listener : listeners_) listener->fail(reason);
+  for (Set* set : sets_) set->fail(reason);
 }
 
 // ---- plugin calls that do not return ----
@@ -134,14 +138,14 @@ Result<Channel*> Runtime::open_channel(const std::string& what, const Group& gro
   return *opened;
 }
 
-void Runtime::remember(AbortListener* listener) {
+void Runtime::remember(Set& set) {
   std::lock_guard lock(mutex_);
-  listeners_.insert(listener);
+  sets_.insert(&set);
 }
 
-void Runtime::forget(AbortListener* listener) {
+void Runtime::forget(Set& set) {
   std::lock_guard lock(mutex_);
-  listeners_.erase(listener);
+  sets_.erase(&set);
 }
 
 Services Runtime::services() {
@@ -154,7 +158,7 @@ Services Runtime::services() {
           *communication_,
           *control_,
           *engine_,
-          *transport_,
+          transports_,
           world_,
           topology(),
           {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
@@ -192,6 +196,8 @@ Result<std::string> Runtime::report() {
                                 {"memory", scheme.memory},
                                 {"collective", scheme.collective},
                                 {"transport", scheme.transport},
+                                {"local_transport", scheme.local_transport},
+                                {"cross_transport", scheme.cross_transport},
                                 {"scheduler", scheme.scheduler},
                                 {"route", route_name(scheme.route)}}},
                               {"seed", config_.runtime().seed},

@@ -24,6 +24,7 @@
 
 namespace penstock {
 
+class Joined;
 class Runtime;
 
 // Ends a runtime, in bounded time: one with a plugin call that never returns is abandoned, not
@@ -49,7 +50,6 @@ class Runtime final : public Services::Run {
   Engine& engine() { return *engine_; }
   Timeline& timeline() { return timeline_; }
   Log& log() { return log_; }
-  CollectiveInstance& transport() { return *transport_; }
   const Group& world() const { return world_; }
   uint64_t deadline_us() const { return static_cast<uint64_t>(config_.runtime().deadline_s * 1e6); }
   uint64_t busy_limit_us() const {
@@ -74,8 +74,11 @@ class Runtime final : public Services::Run {
 
   bool answers() override;
   void abandon(std::string_view what) override;
-  void remember(AbortListener* listener) override;
-  void forget(AbortListener* listener) override;
+  void remember(Set& set) override;
+  void forget(Set& set) override;
+
+  // [application] See penstock_join.
+  Status join(uint64_t patience_us, uint32_t& last_rank);
 
  private:
   friend struct RuntimeCloser;
@@ -92,13 +95,25 @@ class Runtime final : public Services::Run {
   Status start(const penstock_runtime_options& options);
   Status load(const penstock_runtime_options& options);
   Status choose_transport(const penstock_runtime_options& options);
+  Status choose_level_transports(const penstock_runtime_options& options);
+  Result<std::unique_ptr<CollectiveInstance>> make_transport(
+      const Scheme& scheme, const std::string& name, const penstock_runtime_options& options);
   Status stand_in(const penstock_runtime_options& options);
-  Status join();
-  Status start_control();
-  Status share_loading(const Status& mine);
+  Status meet_before();
+  Result<penstock_world> join(CollectiveInstance& transport);
+  Status join_world();
+  Status join_levels();
+  Control::Options control_options();
+  Status meet_over_transport();
+  Status share(std::string_view stage, const Status& mine);
   Status start_operations();
   Status agree();
   Status agree_on_code_paths();
+
+  // join.cpp
+  std::shared_ptr<Joined> begin_to_join();
+  Status take_part(const StepTold& told);
+  void tell_where();
 
   void on_abort(const Status& reason);
   void look_at_calls();
@@ -112,9 +127,10 @@ class Runtime final : public Services::Run {
   std::unique_ptr<Registry> registry_;
   std::string frontend_;
   std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
-  std::unique_ptr<CollectiveInstance> transport_;
+  Transports transports_;
   Group world_;
-  bool joined_ = false;
+  Group met_;  // what a transport that is told finds: it may keep a view of the hosts
+  std::vector<CollectiveInstance*> joined_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Communication> communication_;
   Channel* world_channel_ = nullptr;
@@ -125,7 +141,9 @@ class Runtime final : public Services::Run {
   std::atomic<bool> watches_{false};  // control_ is there
   std::array<Warned, 3> warned_;      // [watch] one for each of Activity::slots
   std::mutex mutex_;
-  std::set<AbortListener*> listeners_;
+  std::set<Set*> sets_;
+  std::mutex joining_mutex_;              // held while the application is in join
+  std::shared_ptr<Joined> while_joined_;  // null: this rank has not
 };
 
 }  // namespace penstock

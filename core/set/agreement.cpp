@@ -1,6 +1,14 @@
 #include "core/set/agreement.hpp"
 
+#include "core/base/hash.hpp"
+
 namespace penstock {
+
+std::string where_to_go_on(uint64_t step, const Plan& plan, std::string_view how,
+                           std::string_view left_to_add) {
+  return fmt::format("next step {}{}\nplan {}, left to add {}\n", step, how,
+                     hash_text(hash64(plan_bytes(plan))), hash_text(hash64(left_to_add)));
+}
 
 void Agreement::need(std::string where, std::optional<uint64_t> loaded) {
   std::lock_guard lock(guard_->mutex);

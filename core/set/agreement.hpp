@@ -8,8 +8,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace penstock {
+
+// What ranks compare before `step`: also how they come there, and the gradients that have a carry.
+std::string where_to_go_on(uint64_t step, const Plan& plan, std::string_view how = "",
+                           std::string_view left_to_add = "");
 
 class Agreement {
  public:

@@ -1,21 +1,16 @@
 // Changing a set between two steps: switches of the configuration, and new plans from what was
 // measured.
 
-#include "core/base/bytes.hpp"
 #include "core/base/hash.hpp"
+#include "core/base/out_of_memory.hpp"
 #include "core/bucket/engine.hpp"
-#include "core/set/link_line.hpp"
 #include "core/set/set.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace penstock {
-namespace {
-
-constexpr uint64_t kTagBetweenSteps = (uint64_t{1} << 20) - 1;  // above those of any step
-
-}  // namespace
 
 Status Set::change() {
   const auto next = config_.next_switch_after(step.index - 1);
@@ -23,10 +18,67 @@ Status Set::change() {
   return observe();
 }
 
+// ---- buckets of the frontend ----
+
+Status Set::given_buckets(std::span<const uint32_t> buckets) {
+  PENSTOCK_TRY(step_.failure());
+  PENSTOCK_TRY(agree_on_buckets(buckets));
+  std::vector<uint32_t> before;
+  for (const auto& gradient : gradients_) before.push_back(gradient->given_bucket);
+  const auto give = [&](std::span<const uint32_t> given) {
+    for (size_t i = 0; i < gradients_.size(); ++i) gradients_[i]->given_bucket = given[i];
+  };
+  give(buckets);
+  if (step.index > 0) keep_order_of_last_step();
+  refused_together_ = false;
+  Status status = replace_works(works_->shared_fitting());
+  if (status.ok()) {
+    step_.arm(*works_);
+    return {};
+  }
+  give(before);
+  status = status.with_context(fmt::format("set '{}', buckets given at step {}", name, step.index));
+  if (!refused_together_) {  // as at the end of a step
+    services_.run.give_up(status);
+    step_.told();
+  }
+  return status;
+}
+
+// In it they lie in the frontend's buckets, as far as can be known.
+void Set::keep_order_of_last_step() {
+  given_order_.resize(gradients_.size());
+  std::iota(given_order_.begin(), given_order_.end(), uint64_t{0});
+  std::sort(given_order_.begin(), given_order_.end(),
+            [&](uint64_t a, uint64_t b) { return gradients_[a]->place < gradients_[b]->place; });
+}
+
+// What one rank finds wrong all hear of.
+Status Set::agree_on_buckets(std::span<const uint32_t> buckets) {
+  const std::string topic = fmt::format("buckets of set {} at step {}", name, step.index);
+  Status fault;
+  if ((frontend_flags_ & PENSTOCK_SET_GIVEN_BUCKETS) == 0)
+    fault = failed_precondition("set '{}' was not made with given buckets (GIVEN_BUCKETS)", name);
+  else if (buckets.size() != gradients_.size())
+    fault =
+        invalid_argument("set '{}' got buckets for {} gradients, expected one for each of its {}",
+                         name, buckets.size(), gradients_.size());
+  else if (step_.under_way())
+    fault = failed_precondition(
+        "set '{}' got other buckets in the middle of step {}: end the step first", name,
+        step.index);
+  if (!fault.ok()) return services_.control.refuse(topic, fault, group_.ranks());
+  std::string text;
+  for (size_t i = 0; i < buckets.size(); ++i)
+    text += fmt::format("gradient '{}' bucket {}\n", gradients_[i]->name, buckets[i]);
+  return services_.control.agree(topic, text, group_.ranks(), meeting_us_);
+}
+
 // A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
 // into the step's gradients.
 Status Set::switch_scheme() {
-  Result<std::shared_ptr<const Fitting>> fitting = fit(step.index);
+  Result<std::shared_ptr<const Fitting>> fitting =
+      unless_out_of_memory([&] { return fit(step.index); });
   Status status = fitting.status();
   if (status.ok()) {
     const Result<FitAdvice> advice = check_fit_of(*fitting.value());
@@ -34,6 +86,7 @@ Status Set::switch_scheme() {
     status = advice.status();
   }
   PENSTOCK_TRY(agree_to_go_on("switch", status));
+  probe_candidates(*fitting.value());
   return replace_works(fitting.value());
 }
 
@@ -107,50 +160,95 @@ std::vector<Chosen> chosen_by(const Works& works, size_t n_gradients) {
   return chosen;
 }
 
+// The route of each gradient.
+std::vector<uint32_t> routes_by(const Works& works, size_t n_gradients) {
+  std::vector<uint32_t> routes(n_gradients, PENSTOCK_ROUTE_FLAT);
+  for (const planning::Bucket& bucket : works.plan().buckets)
+    for (const planning::Piece& piece : bucket.pieces) routes[piece.gradient] = bucket.route;
+  return routes;
+}
+
+// Where the mass of a gradient lies: the owners of what, on a route that has them.
+const std::vector<OwnedRange>* owners_of(const Works& works, uint32_t route, size_t gradient) {
+  return has_owners(route) ? &works.fitting().ownership(route)[gradient] : nullptr;
+}
+
 // Of another plugin, or the same with a compressor that loses nothing any more: another one, or the
 // same with other options.
-bool keeps_no_more(const ItemRun& item, const Chosen& chosen) {
+bool keeps_no_more(const ItemRun& item, bool is_of_sums, const Chosen& chosen) {
   const bool was_lossless = (item.for_memory.flags & PENSTOCK_ITEM_LOSSLESS) != 0;
   return std::any_of(chosen.begin(), chosen.end(), [&](const Fitting::Option* option) {
-    return option->memory->plugin()->record.id != item.memory->plugin()->record.id ||
+    const MemoryInstance& memory = is_of_sums ? *option->owner_memory : *option->memory;
+    return memory.plugin()->record.id != item.memory->plugin()->record.id ||
            (option->is_lossless() && !was_lossless);
   });
 }
 
 }  // namespace
 
-// Memories that keep nothing more for a gradient hand over what they keep; the others keep it by
-// name.
+// Memories that keep nothing more for a gradient, or at a place of its route that is no more, hand
+// over what they keep; the others keep it by name.
 Status Set::hand_over(const Works& next) {
   const std::vector<Chosen> chosen = chosen_by(next, gradients_.size());
+  const std::vector<uint32_t> before_it = routes_by(*works_, gradients_.size());
+  const std::vector<uint32_t> after_it = routes_by(next, gradients_.size());
+  // The first coding of `shard` keeps what `flat` does.
+  const auto stays = [&](const Coding& coding, size_t gradient) {
+    const uint32_t before = before_it[gradient], after = after_it[gradient];
+    const auto place = [&](uint32_t route) {
+      return coding.leg != 0 || route == PENSTOCK_ROUTE_HIERARCHICAL
+                 ? route
+                 : uint32_t{PENSTOCK_ROUTE_FLAT};
+    };
+    if (place(before) != place(after)) return false;
+    if (place(before) == PENSTOCK_ROUTE_FLAT) return true;
+    return *owners_of(*works_, before, gradient) == *owners_of(next, after, gradient);
+  };
   std::vector<ItemRun*> ending;
+  std::vector<bool> ends(gradients_.size());  // on some rank: the plan tells it to all
   for (auto& bucket : works_->phase(0))
-    for (ItemRun& item : bucket->items)
-      if (keeps_no_more(item, chosen[item.gradient->index]) &&
-          PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain))
-        ending.push_back(&item);
-  if (ending.empty()) return {};  // on every rank, as the plan is the same
+    for (auto& coding : bucket->codings)
+      for (ItemRun& item : coding->items) {
+        const size_t gradient = item.gradient->index;
+        if (!PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain) ||
+            (stays(*coding, gradient) && !keeps_no_more(item, coding->alone, chosen[gradient])))
+          continue;
+        ends[gradient] = true;
+        if (item.encodes) ending.push_back(&item);
+      }
+  if (std::none_of(ends.begin(), ends.end(), std::identity())) return {};
   std::vector<Untouched> before;
+  std::vector<bool> had_carry;
+  for (const auto& gradient : gradients_) had_carry.push_back(gradient->has_carry);
   const Status drained = engine->run([&]() -> Status {
     for (ItemRun* item : ending) before.emplace_back(*item);
+    for (size_t i = 0; i < ends.size(); ++i)
+      if (ends[i]) carry_of(*gradients_[i]);
     for (ItemRun* item : ending) PENSTOCK_TRY(drain(*item));
     return {};
   });
   const Status all = agree_to_go_on("end of a memory", drained);
-  if (!all.ok())
-    for (Untouched& item : before) item.restore();
+  if (all.ok()) return {};
+  for (Untouched& item : before) item.restore();
+  for (size_t i = 0; i < ends.size(); ++i) gradients_[i]->has_carry = had_carry[i];
   return all;
 }
 
-// Into the gradient's carry, which the next step adds.
+// What is left to add, zeros where nothing is yet.
+void Set::carry_of(Gradient& gradient) {
+  if (gradient.carry.bytes() == 0) gradient.carry = Buffer(gradient.numel * sizeof(float));
+  if (!gradient.has_carry && gradient.numel != 0)
+    std::memset(gradient.carry.data(), 0, gradient.carry.bytes());
+  gradient.has_carry = true;
+}
+
+// Into the gradient's carry, which the next step adds. What an owner keeps is of a sum over ranks:
+// it counts as much in the gradient of this rank alone.
 Status Set::drain(ItemRun& item) {
   Gradient& gradient = *item.gradient;
-  if (gradient.carry.bytes() == 0) gradient.carry = Buffer(gradient.numel * sizeof(float));
-  if (!gradient.has_carry) std::memset(gradient.carry.data(), 0, gradient.carry.bytes());
-  gradient.has_carry = true;
   penstock_item temporary = item.for_memory;
   temporary.out.dtype = PENSTOCK_FLOAT32;
-  temporary.out.data = gradient.carry.as<float>() + item.piece.first;
+  temporary.out.data = gradient.carry.as<float>() + item.range.first;
   const penstock_item* items[] = {&temporary};
   const PluginCall noted(calls, "memory", item.memory->name(), "drain", gradient.name, name,
                          step.index);
@@ -166,7 +264,8 @@ Status Set::join_carries(const Works& next) {
     const Chosen& options = chosen[gradient->index];
     if (!gradient->has_carry || gradient->numel == 0 || world == 1 ||
         std::none_of(options.begin(), options.end(), [](const Fitting::Option* option) {
-          return option->needs.memory_facts.owns_momentum;
+          const MemoryFacts& memory = option->needs.memory_facts;
+          return memory.owns_momentum || memory.shifts;
         }))
       continue;
     penstock_message message{};
@@ -178,7 +277,7 @@ Status Set::join_carries(const Works& next) {
     message.count = gradient->numel;
     message.deadline_us = limit_us;
     message.tag = kTagBetweenSteps;
-    PENSTOCK_TRY(communication->transfer_and_wait(channel, message)
+    PENSTOCK_TRY(communication->transfer_and_wait(channel(), message)
                      .with_context(fmt::format("what was kept of gradient '{}'", gradient->name)));
     divide(PENSTOCK_FLOAT32, gradient->carry.data(), gradient->numel, world);
   }
@@ -188,92 +287,24 @@ Status Set::join_carries(const Works& next) {
 // A carry is gone once a memory has it, or an applied result. Otherwise it waits for the next step:
 // the memory that kept it is no more, and nothing else would bring it back.
 void Set::settle_carries(bool applied) {
-  for (auto& bucket : works_->phase(step.phase))
-    for (ItemRun& item : bucket->items) {
+  for (auto& bucket : works_->phase(step.phase)) {
+    const Coding& coding = *bucket->codings.front();
+    const bool in_result = !bucket->is_void && applied;
+    for (const ItemRun& item : coding.items) {
       Gradient& gradient = *item.gradient;
       if (!gradient.has_carry) continue;
-      const bool kept =
-          item.work_is != PENSTOCK_WORK_IS_GRAD && bucket->compensated && !item.carry_joins_result;
-      const bool in_result = !bucket->is_void && applied;
+      const bool kept = item.work_is != PENSTOCK_WORK_IS_GRAD && coding.compensated &&
+                        !item.of->carry_joins_result;
       if (kept || in_result)
-        std::fill_n(gradient.carry.as<float>() + item.piece.first, item.piece.numel, 0.0f);
+        std::fill_n(gradient.carry.as<float>() + item.range.first, item.range.numel, 0.0f);
       else
         gradient.carry_stays = true;
     }
+  }
   for (auto& gradient : gradients_) {
     gradient->has_carry = gradient->has_carry && gradient->carry_stays;
     gradient->carry_stays = false;
   }
-}
-
-// Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
-// plan.
-Status Set::observe() {
-  SchedulerInstance& scheduler = *works_->fitting().scheduler();
-  const uint32_t every = scheduler.traits().observe_every;
-  if (every == 0 || step.index % every != 0 ||
-      !PENSTOCK_HAS_MEMBER(scheduler.table(), penstock_scheduler, observe))
-    return {};
-  std::string mine;
-  ByteWriter writer(mine);
-  for (double number : measured_.to_numbers()) writer.put(number);
-  PENSTOCK_ASSIGN(auto texts, services_.control.gather(
-                                  fmt::format("times of set {} at step {}", name, step.index), mine,
-                                  group_.ranks(), meeting_us_));
-  std::vector<std::vector<double>> ranks;
-  for (const std::string& text : texts) {
-    if (text.size() != mine.size())
-      return mismatch("set '{}': the measured times of the ranks differ in length", name);
-    ByteReader reader(text);
-    auto& numbers = ranks.emplace_back(text.size() / sizeof(double));
-    for (double& number : numbers) number = reader.get<double>();
-  }
-  const MeasuredTimes::Means means = measured_.join(ranks);
-  ready_us_ = means.slowest_ready_us;
-  backward_us_ = means.slowest_backward_us;
-  uint32_t decision = PENSTOCK_KEEP_PLAN;
-  Status status;
-  if (rank == 0) {
-    penstock_measurement c{};
-    c.struct_size = sizeof c;
-    c.step = step.index;
-    c.n_steps = means.n_steps;
-    c.step_us = means.step_us;
-    c.backward_us = means.backward_us;
-    c.exposed_us = means.exposed_us;
-    c.ready_us = means.ready_us.data();
-    c.n_gradients = means.ready_us.size();
-    c.exchange_us = means.exchange_us.data();
-    c.n_buckets = means.exchange_us.size();
-    c.rank_backward_us = means.rank_backward_us.data();
-    c.world = means.rank_backward_us.size();
-    status = from_c(scheduler.table()->observe(scheduler.self(), &c, &decision));
-  }
-  const std::string verdict = !status.ok()                         ? "error"
-                              : decision == PENSTOCK_MAKE_NEW_PLAN ? "plan"
-                                                                   : "keep";
-  PENSTOCK_ASSIGN(auto verdicts, services_.control.gather(
-                                     fmt::format("verdict of set {} at step {}", name, step.index),
-                                     verdict, group_.ranks(), meeting_us_));
-  PENSTOCK_TRY(refused(status));
-  if (verdicts.front() == "error")
-    return refused(peer_failed("set '{}': the scheduler of rank {} failed; its error says why",
-                               name, group_.ranks().front()));
-  measured_.begin(gradients_.size(), works_->phase(0).size());
-  if (verdicts.front() != "plan") return {};
-  if (links_.empty()) PENSTOCK_TRY(measure_links());
-  return replace_works(works_->shared_fitting());
-}
-
-// The line of rank 0 counts: only it plans, and its scheduler is the only one that reads this.
-Status Set::measure_links() {
-  const Traffic before = traffic();
-  PENSTOCK_ASSIGN(const planning::LinkEntry link,
-                  measure_link(*communication, *channel, limit_us, kTagBetweenSteps));
-  // What measuring took is not the training's traffic.
-  traffic_at_start_ += traffic() - before;
-  links_ = {link};
-  return {};
 }
 
 }  // namespace penstock

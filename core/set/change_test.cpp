@@ -73,14 +73,6 @@ TEST(SchemesOfASet, CannotGiveTheTransportOtherOptionsThanTheRunJoinedWith) {
   });
 }
 
-TEST(Switches, ToARouteThatIsNotThereAreRefusedAtTheStart) {
-  const std::string text = scheme_text(kTopK, switch_to("scheme.route = \"shard\""));
-  const auto runtime = open_rank(testing::rank_config(text, "change-test", 0, 1));
-  ASSERT_FALSE(runtime.ok());
-  EXPECT_TRUE(contains(runtime.status().message(), "route \"shard\" is not available"))
-      << runtime.status().message();
-}
-
 struct Misfit {
   const char* keys;
   const char* changes;
@@ -91,7 +83,7 @@ TEST(Switches, ToWhatDoesNotFitAreRefusedWhenTheSetIsMade) {
   for (const Misfit& misfit :
        {Misfit{"compressor = \"none\"\nscheduler = \"dear\"",
                "scheme.compressor = \"topk\", scheme.memory = \"residual\"",
-               "route \"split\" reduces and scatters in one summed round"},
+               "route \"split\" reduces and scatters one summed round"},
         Misfit{"compressor = \"none\"", "scheme.route = \"split\"", "cannot produce route"},
         Misfit{"compressor = \"none\"", "scheme.memory = \"dgc\", scheme.compressor = \"dgc\"",
                "applies momentum, and so does the optimizer"}})

@@ -5,6 +5,7 @@
 #include "core/plugin/c_struct.hpp"
 #include "core/set/set.hpp"
 
+#include <algorithm>
 #include <map>
 
 namespace penstock {
@@ -13,7 +14,7 @@ Result<SetHandle> Set::create(const Services& services,
                               const penstock_set_declaration& declaration) {
   PENSTOCK_TRY(services.state());
   SetHandle set(new Set(services));
-  services.run.remember(set.get());
+  services.run.remember(*set);
   PENSTOCK_TRY(set->make(declaration));
   return set;
 }
@@ -38,12 +39,13 @@ Status Set::make(const penstock_set_declaration& declaration) {
   PENSTOCK_TRY(in_set(open_channels()));
   const Result<std::shared_ptr<const Fitting>> fitting = fit_stages();
   PENSTOCK_TRY(share_outcome("fit", in_set(fitting.status())));
+  probe_candidates(*fitting.value());
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan(*fitting.value()));
   Result<std::unique_ptr<Works>> works = agree_on_works(fitting.value(), std::move(plan));
   PENSTOCK_TRY(in_set(works.status()));
   install(std::move(works.value()));
   traffic_at_start_ = traffic();
-  need_agreement(std::nullopt);
+  need_agreement(where_to_go_on(step.index, works_->plan()), std::nullopt);
   step_.arm(*works_);
   say_plan();
   return {};
@@ -53,7 +55,7 @@ Status Set::make(const penstock_set_declaration& declaration) {
 Status Set::share_outcome(std::string_view stage, const Status& mine) {
   const std::string topic = fmt::format("{} of set {}", stage, name);
   if (!mine.ok()) return services_.control.refuse(topic, mine, group_.ranks());
-  return services_.control.gather(topic, "", group_.ranks(), meeting_us_).status();
+  return services_.control.agree(topic, "", group_.ranks(), meeting_us_);
 }
 
 Status Set::declare(const penstock_set_declaration& declaration) {
@@ -67,10 +69,19 @@ Status Set::declare(const penstock_set_declaration& declaration) {
     options.allow_runtime = false;
     PENSTOCK_ASSIGN(
         config_, load_config_text(scheme, fmt::format("scheme of set '{}'", name), "/", options));
+    const CollectiveInstance& transport = services_.transports.world();
+    const std::string_view id =
+        transport.plugin() == nullptr ? kLentCollective : transport.plugin()->record.id;
+    config_.settle_transport(transport.name(), std::string(id.substr(id.find('/') + 1)));
     PENSTOCK_TRY(check_config(config_, services_.registry));
   }
   rank = group_.rank();
   world = group_.size();
+  n_hosts = group_.n_hosts();
+  owners_per_host = group_.least_per_host();
+  at(PENSTOCK_LEVEL_WORLD).group = group_;
+  at(PENSTOCK_LEVEL_LOCAL).group = group_.local();
+  at(PENSTOCK_LEVEL_CROSS).group = group_.cross();
 
   PENSTOCK_TRY(declare_gradients(declaration));
   communication = &services_.communication;
@@ -93,6 +104,15 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   return {};
 }
 
+Result<uint32_t> Set::owner_of(const penstock_gradient_declaration& gradient) const {
+  const auto found = std::find(group_.ranks().begin(), group_.ranks().end(), gradient.owner);
+  if (found == group_.ranks().end())
+    return invalid_argument(
+        "gradient '{}' belongs to rank {}, which is not one of the {} ranks of set '{}'",
+        view(gradient.name), gradient.owner, world, name);
+  return static_cast<uint32_t>(found - group_.ranks().begin());
+}
+
 Status Set::declare_gradients(const penstock_set_declaration& declaration) {
   std::map<std::string_view, uint64_t> names;
   for (uint64_t i = 0; i < declaration.n_gradients; ++i) {
@@ -101,6 +121,9 @@ Status Set::declare_gradients(const penstock_set_declaration& declaration) {
     auto gradient = std::make_unique<Gradient>(DeclaredGradient(
         std::string(view(c.name)), i, std::vector<int64_t>(c.shape, c.shape + c.n_dims), c.dtype));
     gradient->given_bucket = c.given_bucket;
+    if ((frontend_flags_ & PENSTOCK_SET_RESULT_AT_OWNER) != 0) {
+      PENSTOCK_ASSIGN(gradient->owner, owner_of(c));
+    }
     for (int64_t extent : gradient->shape)
       if (extent < 0)
         return invalid_argument("gradient '{}' has the negative extent {}", gradient->name, extent);
@@ -127,7 +150,7 @@ Status Set::agree_on_declaration() {
     text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,
                         dtype_name(gradient->dtype));
     for (int64_t extent : gradient->shape) text += fmt::format(" {}", extent);
-    text += fmt::format(" bucket {}\n", gradient->given_bucket);
+    text += fmt::format(" bucket {} owner {}\n", gradient->given_bucket, gradient->owner);
   }
   text += fmt::format("frontend flags {:#x}\n", frontend_flags_);
   PENSTOCK_ASSIGN(std::string scheme, agreement_text(config_, services_.registry));

@@ -1,4 +1,5 @@
-// The line of a link, as a plan needs it: what a further message adds while others are under way.
+// The lines of a link, as a plan needs them: what a further message adds while others are under
+// way.
 #pragma once
 
 #include "core/comm/communication.hpp"
@@ -6,13 +7,19 @@
 
 namespace penstock {
 
-// Time of a message = alpha + beta * bytes, for all-reduces on `channel`. Collective over its
-// group, between two steps; `tag` and the ones just below it must be free. The transport carries
-// messages side by side, so alpha is what each of several small ones takes and not the time that a
-// lone one is on its way, and beta that of a second large one behind the first. Each is the least
-// of a few: whatever else the machine does only adds to it. Errors: the transport's, and `limit_us`
-// per message.
-Result<planning::LinkEntry> measure_link(Communication& communication, Channel& channel,
-                                         uint64_t limit_us, uint64_t tag);
+// What was measured of one level of the network: time of a message = alpha + beta * bytes, with the
+// bytes that a rank hands over.
+struct LinkLines {
+  planning::LinkEntry whole;                 // all-reduces of any size
+  std::vector<planning::LinkEntry> by_size;  // per pattern, each in two classes of size
+};
+
+// Collective over the channel's group, between two steps; `tag` and the ones just below it must be
+// free. The transport carries messages side by side, so what counts is what each of several small
+// ones takes and not the time that a lone one is on its way, and what a second large one takes
+// behind the first. Each is the least of a few: whatever else the machine does only adds to it.
+// Errors: the transport's, and `limit_us` per message.
+Result<LinkLines> measure_lines(Communication& communication, Channel& channel, uint64_t limit_us,
+                                uint64_t tag);
 
 }  // namespace penstock

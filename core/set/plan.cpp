@@ -2,6 +2,7 @@
 // what all ranks agree on.
 
 #include "core/base/hash.hpp"
+#include "core/base/out_of_memory.hpp"
 #include "core/bucket/needs_text.hpp"
 #include "core/fit/resolve.hpp"
 #include "core/set/set.hpp"
@@ -13,29 +14,56 @@ namespace penstock {
 
 Status Set::open_channels() {
   const Scheme scheme = config_.at_step(0);
-  CollectiveInstance& transport = services_.transport;
+  const CollectiveInstance& transport = services_.transports.world();
   PENSTOCK_TRY(check_opened(scheme, transport, services_.registry));
-  PENSTOCK_ASSIGN(channel, services_.run.open_channel("set " + name, group_, transport, nullptr));
-  open_channels_.push_back(channel);
   if (scheme.transport.empty()) {
     if (scheme.collective != transport.name())
       return failed_precondition(
           "the scheme names the collective '{}', but the run joined over '{}': one transport per "
           "run",
           scheme.collective, transport.name());
-    return {};
+  } else {
+    PENSTOCK_ASSIGN(composite_, make_instance<penstock_collective>(scheme, scheme.collective,
+                                                                   services_.registry));
+    composite_id = composite_->plugin()->record.id;
+    composite_name = scheme.collective;
+    transport_name = scheme.transport;
   }
-  PENSTOCK_ASSIGN(composite_, make_instance<penstock_collective>(scheme, scheme.collective,
-                                                                 services_.registry));
-  composite_id = composite_->plugin()->record.id;
-  composite_name = scheme.collective;
-  transport_name = scheme.transport;
-  PENSTOCK_ASSIGN(Channel * base,
-                  services_.run.open_channel("set " + name + " base", group_, transport, nullptr));
-  open_channels_.push_back(base);
-  PENSTOCK_ASSIGN(composite, services_.run.open_channel("set " + name + " " + scheme.collective,
-                                                        group_, *composite_, base));
-  open_channels_.push_back(composite);
+  return open_level(PENSTOCK_LEVEL_WORLD);
+}
+
+// What the legs of a level need, where it is not open yet.
+Status Set::open_level(uint32_t level) {
+  LevelLinks& links = at(level);
+  if (links.transport.channel != nullptr) return {};
+  // Different groups of a level open channels side by side, under names of their own.
+  const uint32_t first = links.group.ranks().front();
+  const std::string which =
+      level == PENSTOCK_LEVEL_LOCAL   ? fmt::format(" on the host of rank {}", first)
+      : level == PENSTOCK_LEVEL_CROSS ? fmt::format(" across hosts with rank {}", first)
+                                      : "";
+  const auto open = [&](std::string_view what, CollectiveInstance& collective,
+                        Channel* base) -> Result<Channel*> {
+    PENSTOCK_ASSIGN(Channel * opened,
+                    services_.run.open_channel(fmt::format("set {}{}{}", name, what, which),
+                                               links.group, collective, base));
+    open_channels_.push_back(opened);
+    return opened;
+  };
+  CollectiveInstance& carrier = services_.transports.at(level);
+  PENSTOCK_ASSIGN(Channel * transport, open("", carrier, nullptr));
+  if (composite_ != nullptr && level != PENSTOCK_LEVEL_LOCAL) {
+    PENSTOCK_ASSIGN(Channel * base, open(" base", carrier, nullptr));
+    PENSTOCK_ASSIGN(links.composite.channel, open(" " + composite_name, *composite_, base));
+  }
+  links.transport.channel = transport;
+  return {};
+}
+
+// The levels that the routes of a plan go over.
+Status Set::open_levels_of(const Plan& plan) {
+  for (const planning::Bucket& bucket : plan.buckets)
+    for (const LegKind& leg : legs_of(bucket.route)) PENSTOCK_TRY(open_level(leg.level));
   return {};
 }
 
@@ -46,13 +74,24 @@ Result<std::shared_ptr<const Fitting>> Set::fit(uint64_t at) {
   std::vector<const DeclaredGradient*> declared;
   for (const auto& gradient : gradients_) declared.push_back(gradient.get());
   return Fitting::make(scheme, choose(scheme, declared), services_.registry,
-                       {world, planning_calls, name});
+                       {.world = world,
+                        .owners_per_host = owners_per_host,
+                        .forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
+                        .buckets_are_given = (frontend_flags_ & PENSTOCK_SET_GIVEN_BUCKETS) != 0,
+                        .results_at_owners = (frontend_flags_ & PENSTOCK_SET_RESULT_AT_OWNER) != 0,
+                        .calls = planning_calls,
+                        .set = name});
 }
 
 Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
   FitInput input;
-  CollectiveInstance& transport = services_.transport;
+  const CollectiveInstance& transport = services_.transports.world();
   input.transport = collective_facts(transport.name(), transport.traits());
+  for (const uint32_t level : {PENSTOCK_LEVEL_LOCAL, PENSTOCK_LEVEL_CROSS})
+    if (services_.transports.has_own(level)) {
+      const CollectiveInstance& own = services_.transports.at(level);
+      input.of_level[level] = collective_facts(own.name(), own.traits());
+    }
   input.collective =
       composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
   input.frontend = frontend_flags_;
@@ -112,15 +151,27 @@ planning::ModelEntries Set::model_of(const Fitting& fitting) const {
         candidate.decode_per_element_us = lines->decode.per_element();
       }
     if (i < ready_us_.size()) gradient.ready_us = ready_us_[i];
+    if (i < forward_us_.size()) gradient.forward_us = forward_us_[i];
   }
   // Backward reaches the parameters in the reverse of their registration, until measured otherwise.
   model.order.resize(gradients_.size());
   std::iota(model.order.rbegin(), model.order.rend(), uint64_t{0});
-  if (!ready_us_.empty())
+  if (!given_order_.empty())
+    model.order = given_order_;
+  else if (!ready_us_.empty())
     std::stable_sort(model.order.begin(), model.order.end(),
                      [&](uint64_t a, uint64_t b) { return ready_us_[a] < ready_us_[b]; });
   model.links = links_;
+  if (reads_lines(*fitting.scheduler())) {
+    model.lines = lines_;
+    const CollectiveInstance& transport = services_.transports.world();
+    if (PENSTOCK_HAS_MEMBER(transport.table(), penstock_collective, volume)) {
+      model.volume = transport.table()->volume;
+      model.volume_context = transport.self();
+    }
+  }
   model.backward_us = backward_us_;
+  model.forward_us = whole_forward_us_;
   model.hosts = services_.topology.cross_size;
   model.ranks_per_host = services_.topology.local_size;
   if ((frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0)
@@ -139,20 +190,24 @@ Result<Plan> Set::agree_on_plan(const Fitting& fitting) {
   if (rank == 0) {
     const PluginCall noted(planning_calls, "scheduler", fitting.scheduler()->name(), "plan", {},
                            name, step.index);
-    auto plan = make_plan(*fitting.scheduler(), planning::OwnedModel(model_of(fitting)).model());
-    status = plan.status();
-    if (plan.ok()) mine = plan_bytes(plan.value());
+    status = unless_out_of_memory([&]() -> Status {
+      PENSTOCK_ASSIGN(const Plan plan, make_plan(*fitting.scheduler(),
+                                                 planning::OwnedModel(model_of(fitting)).model()));
+      mine = plan_bytes(plan);
+      return {};
+    });
   }
   // An empty text tells the others that rank 0 could not plan.
-  PENSTOCK_ASSIGN(auto texts, services_.control.gather(
-                                  fmt::format("plan of set {} at step {}", name, step.index), mine,
-                                  group_.ranks(), meeting_us_));
+  PENSTOCK_ASSIGN(
+      const std::string bytes,
+      services_.control.hear_first(fmt::format("plan of set {} at step {}", name, step.index), mine,
+                                   group_.ranks(), meeting_us_));
   // What follows comes out alike on all ranks.
   PENSTOCK_TRY(refused(status));
-  if (texts.front().empty())
+  if (bytes.empty())
     return refused(peer_failed("set '{}': rank {} could not make a plan; its error says why", name,
                                group_.ranks().front()));
-  Result<Plan> plan = plan_from_bytes(texts.front());
+  Result<Plan> plan = plan_from_bytes(bytes);
   PENSTOCK_TRY(refused(plan.status()));
   PENSTOCK_TRY(
       refused(check_plan(plan.value(), fitting.plan_facts(), fitting.scheduler()->name())));
@@ -168,11 +223,9 @@ Status Set::agree_on_needs(const Result<std::unique_ptr<Works>>& works) {
                                : fmt::format("cannot be planned: {}\n", works.status().message());
   const std::string topic = fmt::format("needs of set {} at step {}", name, step.index);
   // The texts are long and nearly always equal, so a hash goes first.
-  auto hashes = services_.control.gather(topic + ", hashed", hash_text(hash64(text)),
-                                         group_.ranks(), meeting_us_);
-  const auto is_mine = [&](const std::string& hash) { return hash == hash_text(hash64(text)); };
-  Status agreed = hashes.status();
-  if (hashes.ok() && !std::all_of(hashes->begin(), hashes->end(), is_mine))
+  Status agreed = services_.control.agree(topic + ", hashed", hash_text(hash64(text)),
+                                          group_.ranks(), meeting_us_);
+  if (agreed.code() == Code::mismatch)
     agreed = services_.control.agree(topic, text, group_.ranks(), meeting_us_);
   const bool all_know = agreed.ok() || agreed.code() == Code::mismatch;
   if (!works.ok()) agreed = works.status();
@@ -182,6 +235,7 @@ Status Set::agree_on_needs(const Result<std::unique_ptr<Works>>& works) {
 // Buckets aside: nothing of the set has changed when one of the steps fails.
 Result<std::unique_ptr<Works>> Set::agree_on_works(const std::shared_ptr<const Fitting>& fitting,
                                                    Plan plan) {
+  PENSTOCK_TRY(open_levels_of(plan));
   Result<std::unique_ptr<Works>> works = Works::make(*this, fitting, std::move(plan), gradients_,
                                                      works_ ? &works_->states() : nullptr);
   PENSTOCK_TRY(agree_on_needs(works));
@@ -193,12 +247,14 @@ Status Set::refused(Status status) {
   return status;
 }
 
-void Set::install(std::unique_ptr<Works> works) {
-  works_ = std::move(works);
+// Gives back what it replaces.
+std::unique_ptr<Works> Set::install(std::unique_ptr<Works> works) {
+  begin_measuring(*works);
+  works_.swap(works);
   exec.scratch = works_->scratch().data();
   exec.scratch_bytes = works_->scratch().bytes();
   tags_per_step = works_->tags_per_step();
-  measured_.begin(gradients_.size(), works_->phase(0).size());
+  return works;
 }
 
 }  // namespace penstock

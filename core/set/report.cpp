@@ -58,14 +58,15 @@ Result<std::string> Set::report() {
   for (uint32_t phase = 0; phase < works_->period(); ++phase)
     for (const auto& bucket : works_->phase(phase)) {
       nlohmann::json items = nlohmann::json::array();
-      for (const ItemRun& item : bucket->items) {
+      for (const ItemRun& item : bucket->codings.front()->items) {
         uint64_t bytes = 0;
         for (const RoundNeed& round : item.rounds)
           for (const SectionNeed& section : round.sections) bytes += section.bytes();
         items.push_back({{"gradient", item.gradient->name},
-                         {"first", item.piece.first},
-                         {"elements", item.piece.numel},
-                         {"bytes_before", item.piece.numel * dtype_bytes(item.gradient->dtype)},
+                         {"first", item.range.first},
+                         {"elements", item.range.numel},
+                         {"owner", item.owner},
+                         {"bytes_before", item.range.numel * dtype_bytes(item.gradient->dtype)},
                          {"bytes_after", bytes},
                          {"compressor", item.compressor->name()},
                          {"memory", item.memory->name()},
@@ -74,7 +75,7 @@ Result<std::string> Set::report() {
       buckets.push_back({{"phase", phase},
                          {"number", bucket->number},
                          {"route", route_name(bucket->plan.route)},
-                         {"rounds", bucket->n_rounds},
+                         {"rounds", bucket->codings.front()->n_rounds},
                          {"items", items},
                          {"encode_us", bucket->encode_us},
                          {"exchange_us", bucket->exchange_us},
@@ -110,6 +111,7 @@ Result<std::string> Set::report() {
         {"void_buckets", totals.void_buckets},
         {"nonfinite_steps", nonfinite_steps_},
         {"wait_us", totals.wait_us},
+        {"measuring_bytes", measuring_.moved},
         {"allocations", totals.allocations}}}};
   return report.dump(2);
 }

@@ -9,7 +9,7 @@ namespace penstock {
 namespace {
 
 constexpr uint64_t kPatienceUs = 1'000'000;
-constexpr uint64_t kStateMagic = 0x3145544154534b50u;  // "PKSTATE1"
+constexpr uint64_t kStateMagic = 0x3245544154534b50u;  // "PKSTATE2"
 
 }  // namespace
 
@@ -37,71 +37,81 @@ Status Set::save(std::string& out) {
   return {};
 }
 
-Status Set::load(std::string_view bytes) {
-  PENSTOCK_TRY(services_.state());
+Result<SavedSet> read_saved(std::string_view bytes, std::string_view set, size_t n_gradients) {
   if (bytes.size() < 16)
-    return invalid_argument("the saved state of set '{}' is truncated: {} bytes", name,
+    return invalid_argument("the saved state of set '{}' is truncated: {} bytes", set,
                             bytes.size());
   const std::string_view body = bytes.substr(0, bytes.size() - sizeof(uint64_t));
   if (ByteReader(bytes.substr(body.size())).get<uint64_t>() != hash64(body))
     return invalid_argument(
-        "the saved state of set '{}' is damaged or truncated: its checksum does not match", name);
+        "the saved state of set '{}' is damaged or truncated: its checksum does not match", set);
   ByteReader reader(body);
   if (reader.get<uint64_t>() != kStateMagic)
     return invalid_argument("these bytes are not a saved state");
-  const std::string saved_name(reader.text());
-  const auto saved_rank = reader.get<uint32_t>();
-  const auto saved_world = reader.get<uint32_t>();
-  const auto saved_step = reader.get<uint64_t>();
-  const std::string_view saved_plan = reader.text();
-  std::vector<std::string_view> carries;
-  for (size_t i = 0; i < gradients_.size(); ++i) carries.push_back(reader.text());
-  const std::string_view tensors = reader.text();
+  SavedSet saved;
+  saved.name = reader.text();
+  saved.rank = reader.get<uint32_t>();
+  saved.world = reader.get<uint32_t>();
+  saved.step = reader.get<uint64_t>();
+  saved.plan = reader.text();
+  for (size_t i = 0; i < n_gradients; ++i) saved.carries.push_back(reader.text());
+  saved.tensors = reader.text();
   if (!reader.at_end())
-    return invalid_argument("the saved state of set '{}' is of another model", name);
+    return invalid_argument("the saved state of set '{}' is of another model", set);
+  return saved;
+}
+
+Status Set::load(std::string_view bytes) {
+  PENSTOCK_TRY(services_.state());
+  PENSTOCK_ASSIGN(const SavedSet saved, read_saved(bytes, name, gradients_.size()));
   // The name may differ: gradients are what state is kept for.
-  if (saved_rank != rank || saved_world != world)
+  if (saved.rank != rank || saved.world != world)
     return mismatch(
         "this state was saved by rank {} of {} of set '{}', it cannot be loaded by rank {} of {} "
-        "of set '{}'",
-        saved_rank, saved_world, saved_name, rank, world, name);
-  PENSTOCK_ASSIGN(Plan plan, plan_from_bytes(saved_plan));
-  if (step_.runs())
-    return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
+        "of set '{}'; to load that of another number of ranks, give all of it "
+        "(penstock_set_load_shards)",
+        saved.rank, saved.world, saved.name, rank, world, name);
+  PENSTOCK_ASSIGN(Plan plan, plan_from_bytes(saved.plan));
+  PENSTOCK_TRY(loadable());
   PENSTOCK_ASSIGN(std::unique_ptr<Works> works,
-                  prepare_saved(saved_step, std::move(plan), tensors));
+                  prepare_saved(saved.step, std::move(plan), saved.tensors));
   std::vector<Buffer> kept;
-  for (size_t i = 0; i < carries.size(); ++i) {
-    kept.emplace_back(carries[i].empty() ? 0 : gradients_[i]->numel * sizeof(float));
-    if (carries[i].size() != kept.back().bytes())
+  for (size_t i = 0; i < saved.carries.size(); ++i) {
+    const std::string_view carry = saved.carries[i];
+    kept.emplace_back(carry.empty() ? 0 : gradients_[i]->numel * sizeof(float));
+    if (carry.size() != kept.back().bytes())
       return mismatch("the saved state of set '{}' keeps {} bytes for gradient '{}', expected {}",
-                      name, carries[i].size(), gradients_[i]->name, kept.back().bytes());
-    if (!carries[i].empty())
-      std::memcpy(kept.back().data(), carries[i].data(), kept.back().bytes());
+                      name, carry.size(), gradients_[i]->name, kept.back().bytes());
+    if (!carry.empty()) std::memcpy(kept.back().data(), carry.data(), kept.back().bytes());
   }
-  // Nothing that runs a step has changed so far, and nothing fails from here on.
+  go_on_from(saved.step, std::move(works), std::move(kept));
+  return {};
+}
+
+Status Set::loadable() {
+  if (!step_.runs()) return {};
+  return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
+}
+
+void Set::go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vector<Buffer> kept) {
+  std::string left_to_add;
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (kept[i].bytes() != 0) left_to_add += gradients_[i]->name + '\n';
+  std::string where = where_to_go_on(saved_step, works->plan(), " of a loaded state", left_to_add);
+  // Nothing that runs a step has changed so far, and once this has not thrown nothing fails.
+  const std::unique_ptr<Works> replaced = install(std::move(works));
   step_.drop();
   step.index = saved_step;
-  install(std::move(works));
   for (size_t i = 0; i < gradients_.size(); ++i) {
     gradients_[i]->has_carry = kept[i].bytes() != 0;
     if (gradients_[i]->has_carry) gradients_[i]->carry = std::move(kept[i]);
   }
-  need_agreement(saved_step);
+  need_agreement(std::move(where), saved_step);
   step_.arm(*works_);
-  return {};
 }
 
-void Set::need_agreement(std::optional<uint64_t> loaded) {
-  if (world == 1) return;
-  std::string carries;
-  for (const auto& gradient : gradients_)
-    if (gradient->has_carry) carries += gradient->name + '\n';
-  agreement_.need(
-      fmt::format("next step {}{}\nplan {}, left to add {}\n", step.index,
-                  loaded ? " of a loaded state" : "", hash_text(hash64(plan_bytes(works_->plan()))),
-                  hash_text(hash64(carries))),
-      loaded);
+void Set::need_agreement(std::string where, std::optional<uint64_t> loaded) {
+  if (world != 1) agreement_.need(std::move(where), loaded);
 }
 
 // All of a load that can fail.
@@ -115,14 +125,7 @@ Result<std::unique_ptr<Works>> Set::prepare_saved(uint64_t saved_step, Plan plan
         "the saved plan does not fit set '{}' ({}): load it under the configuration it was saved "
         "with",
         name, fits.message());
-  // What the scheme's route was checked for holds for no other.
-  const uint32_t route = fitting->scheme().route;
-  for (const planning::Bucket& bucket : plan.buckets)
-    if (bucket.route != route)
-      return mismatch(
-          "the saved plan of set '{}' takes the route \"{}\", its scheme the route \"{}\": load it "
-          "under the configuration it was saved with",
-          name, route_name(bucket.route), route_name(route));
+  PENSTOCK_TRY(open_levels_of(plan));
   PENSTOCK_ASSIGN(auto works, Works::make(*this, fitting, std::move(plan), gradients_, nullptr));
   PENSTOCK_TRY(works->states().read(tensors));
   return works;

@@ -207,6 +207,12 @@ TEST(Sequence, IsThatOfTheBucketsWhereThePlanHasNone) {
   for (const auto& counts : sent) EXPECT_EQ(counts, repeated({23, 17, 11, 5}, kSteps));
 }
 
+TEST(Sequence, OverALentTransportNeedsNoNameInTheFile) {
+  std::vector<std::vector<uint64_t>> sent;
+  run_ordered("[scheme]\nscheduler = \"wfbp\"\n[runtime]\ndeadline_s = 20\n", 0, 1, sent);
+  for (const auto& counts : sent) EXPECT_EQ(counts, (std::vector<uint64_t>{23, 17, 11, 5}));
+}
+
 // The test scheduler lists the buckets of wfbp last first.
 TEST(Sequence, OfThePlanIsKeptWhateverIsReadyFirst) {
   std::vector<std::vector<uint64_t>> sent;

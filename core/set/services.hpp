@@ -3,6 +3,7 @@
 
 #include "core/bucket/engine.hpp"
 #include "core/comm/communication.hpp"
+#include "core/comm/transports.hpp"
 #include "core/config/config.hpp"
 #include "core/control/control.hpp"
 #include "core/plugin/instances.hpp"
@@ -18,13 +19,7 @@
 
 namespace penstock {
 
-// Hears that the run was given up. [any]
-struct AbortListener {
-  virtual void fail(const Status& reason) = 0;
-
- protected:
-  ~AbortListener() = default;
-};
+class Set;
 
 // How long things may take, in microseconds.
 struct TimeLimits {
@@ -47,8 +42,9 @@ struct Services {
     virtual bool answers() = 0;
     // [control] `what` cannot be freed: says why, and keeps the run from being freed as well.
     virtual void abandon(std::string_view what) = 0;
-    virtual void remember(AbortListener* listener) = 0;
-    virtual void forget(AbortListener* listener) = 0;
+    // The set hears when the run is given up, and when other ranks have joined.
+    virtual void remember(Set& set) = 0;
+    virtual void forget(Set& set) = 0;
 
    protected:
     ~Run() = default;
@@ -63,7 +59,7 @@ struct Services {
   Communication& communication;
   Control& control;
   Engine& engine;
-  CollectiveInstance& transport;
+  const Transports& transports;
   const Group& world;
   penstock_topology topology{};
   TimeLimits limits;

@@ -3,6 +3,7 @@
 #include "core/set/set.hpp"
 
 #include "core/base/hash.hpp"
+#include "core/base/out_of_memory.hpp"
 #include "core/bucket/calls.hpp"
 #include "core/bucket/engine.hpp"
 
@@ -16,7 +17,7 @@ Set::Set(const Services& services)
 }
 
 Set::~Set() {
-  services_.run.forget(this);
+  services_.run.forget(*this);
 }
 
 void SetCloser::operator()(Set* set) const {
@@ -55,8 +56,9 @@ Status Set::flush() {
 Status Set::step_end(bool applied) {
   PENSTOCK_TRY(wait_all());
   const uint64_t ending = step.index;
+  if (services_.control.somebody_joined()) step_.tell_end(applied);
   Status refused_change;
-  Status status = finish_step(applied, refused_change);
+  Status status = unless_out_of_memory([&] { return finish_step(applied, refused_change); });
   if (status.ok() && refused_change.ok()) return {};
   const std::string where = fmt::format("set '{}', end of step {}", name, ending);
   if (status.ok()) return refused_change.with_context(where);
@@ -95,7 +97,7 @@ void Set::count_step() {
     if (!works_->of(phase, gradient->index).empty())
       measured_.add_ready(gradient->index, double(gradient->ready_us - times.first_ready_us));
   for (size_t b = 0; b < works_->phase(phase).size(); ++b)
-    measured_.add_bucket(b, *works_->phase(phase)[b]);
+    measured_.add_bucket(phase, b, *works_->phase(phase)[b]);
   measured_.add_step(double(ended - times.first_ready_us),
                      double(times.last_ready_us - times.first_ready_us), times.waited_us);
   {
@@ -116,9 +118,37 @@ void Set::count_step() {
 Status Set::compare_replicated() {
   const uint64_t every = services_.config.runtime().hash_replicated_every;
   if (every == 0 || step.index % every != 0) return {};
+  // Owners on a host have other parts than each other, and those of a part meet across hosts.
+  const bool owned = works_->has_route(PENSTOCK_ROUTE_HIERARCHICAL);
+  const Group& alike = at(owned ? PENSTOCK_LEVEL_CROSS : PENSTOCK_LEVEL_WORLD).group;
   return services_.control.agree(
-      fmt::format("replicated state of set {} at step {}", name, step.index),
-      hash_text(works_->states().hash_replicated()), group_.ranks(), meeting_us_);
+      fmt::format("replicated state of set {} at step {}{}", name, step.index,
+                  owned ? fmt::format(" with rank {}", alike.ranks().front()) : ""),
+      hash_text(works_->states().hash_replicated()), alike.ranks(), meeting_us_);
+}
+
+// ---- ranks that have joined ----
+
+void Set::tell_where() {
+  step_.tell_where();
+}
+
+Status Set::begin_with_zeros(uint64_t index, std::string_view facts) {
+  PENSTOCK_TRY(catch_up(index));
+  if (step.index != index || step_.under_way()) return {};
+  return step_.begin_with_zeros(facts);
+}
+
+Status Set::end_with_others(uint64_t index, bool applied) {
+  PENSTOCK_TRY(catch_up(index));
+  return step.index == index ? step_end(applied) : Status();
+}
+
+// Steps that the others ended before they knew that somebody has joined had no message of theirs to
+// wait for.
+Status Set::catch_up(uint64_t index) {
+  while (step.index < index) PENSTOCK_TRY(step_end(true));
+  return {};
 }
 
 // ---- the end of a set that may be in the middle of a step ----
@@ -138,6 +168,7 @@ bool Set::end() {
   }
   for (auto channel = open_channels_.rbegin(); channel != open_channels_.rend(); ++channel)
     services_.communication.close_channel(*channel);
+  step_.stop();
   return true;
 }
 

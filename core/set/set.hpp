@@ -4,14 +4,18 @@
 // Its parts: Works (its buckets), Step (the machine of a step), Agreement (whether ranks go on from
 // equal states), MeasuredTimes. Its own files: declare.cpp (how it is made), plan.cpp (channels,
 // fittings and plans), set.cpp (the end of a step and of the set), change.cpp (switches and new
-// plans), save.cpp (save, load), traffic.cpp (bytes), report.cpp (what people are told).
+// plans), observe.cpp (what was measured), save.cpp (save, load), traffic.cpp (bytes), report.cpp
+// (what people are told).
 #pragma once
 
 #include "core/plan/planner.hpp"
 #include "core/set/agreement.hpp"
 #include "core/set/measure.hpp"
+#include "core/set/saved.hpp"
 
 #include <penstock/runtime.h>
+
+#include <span>
 
 namespace penstock {
 
@@ -24,8 +28,10 @@ struct SetCloser {
 };
 using SetHandle = std::unique_ptr<Set, SetCloser>;
 
-class Set final : private SetContext, public AbortListener {
+class Set final : private SetContext {
  public:
+  using SetContext::name;
+
   // [control] Collective over the set's ranks.
   static Result<SetHandle> create(const Services& services,
                                   const penstock_set_declaration& declaration);
@@ -40,7 +46,12 @@ class Set final : private SetContext, public AbortListener {
   }
   Status learning_rate(uint64_t index, double rate) { return step_.set_learning_rate(index, rate); }
   Status grad_scale(double scale) { return step_.set_grad_scale(scale); }
+  Status forward_times(std::span<const double> first_use_us, double forward_us);
   Status optimizer_momentum();
+  Status given_buckets(std::span<const uint32_t> buckets);
+  Status on_result(void* context, penstock_result_sink sink) {
+    return step_.on_result(context, sink);
+  }
   Status wait(uint64_t index);
   Status wait_all();
   Status poll(uint64_t index, bool& done) { return step_.poll(index, done); }
@@ -50,12 +61,22 @@ class Set final : private SetContext, public AbortListener {
   Status step_end(bool applied);
   Status save(std::string& out);
   Status load(std::string_view bytes);
+  Status load_shards(std::span<const std::string_view> shards, std::string& said);
   Status reset();
   Result<std::string> report();
   void counters(penstock_counters& counters) const;
 
   // [any] The run was given up: every wait ends with `reason`.
-  void fail(const Status& reason) override;
+  void fail(const Status& reason);
+
+  // [any] A rank has joined: it hears of the step under way.
+  void tell_where();
+  // [application] This rank has joined, others have begun step `index`: every gradient is zero
+  // here. Does not wait for it. The application's own step must be over.
+  Status begin_with_zeros(uint64_t index, std::string_view facts);
+  // [application] The same for the end of that step; waits for it.
+  Status end_with_others(uint64_t index, bool applied);
+  bool under_way() { return step_.under_way(); }
 
  private:
   friend struct SetCloser;
@@ -67,6 +88,7 @@ class Set final : private SetContext, public AbortListener {
   };
   // So many steps tell what a scheme moves whose payloads have no planned size.
   static constexpr uint64_t kStepsOfTrial = 10;
+  static constexpr uint64_t kTagBetweenSteps = (uint64_t{1} << 20) - 1;  // above those of any step
 
   explicit Set(const Services& services);
 
@@ -77,12 +99,16 @@ class Set final : private SetContext, public AbortListener {
   // set.cpp
   Status finish_step(bool applied, Status& refused_change);
   void count_step();
+  Status catch_up(uint64_t index);
 
   // declare.cpp and plan.cpp
   Status declare(const penstock_set_declaration& declaration);
+  Result<uint32_t> owner_of(const penstock_gradient_declaration& gradient) const;
   Status declare_gradients(const penstock_set_declaration& declaration);
   Status agree_on_declaration();
   Status open_channels();
+  Status open_level(uint32_t level);
+  Status open_levels_of(const Plan& plan);
   Result<std::shared_ptr<const Fitting>> fit(uint64_t at);
   Result<std::shared_ptr<const Fitting>> fit_stages();
   Result<FitAdvice> check_fit_of(const Fitting& fitting) const;
@@ -92,7 +118,7 @@ class Set final : private SetContext, public AbortListener {
   Status agree_on_needs(const Result<std::unique_ptr<Works>>& works);
   Result<std::unique_ptr<Works>> agree_on_works(const std::shared_ptr<const Fitting>& fitting,
                                                 Plan plan);
-  void install(std::unique_ptr<Works> works);
+  std::unique_ptr<Works> install(std::unique_ptr<Works> works);
   // Notes that a failure is one of all ranks.
   Status refused(Status status);
 
@@ -111,22 +137,36 @@ class Set final : private SetContext, public AbortListener {
   // save.cpp
   Result<std::unique_ptr<Works>> prepare_saved(uint64_t saved_step, Plan plan,
                                                std::string_view tensors);
+  Status loadable();
+  void go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vector<Buffer> kept);
+  // shards.cpp
+  Result<std::vector<SavedSet>> read_shards(std::span<const std::string_view> shards);
 
-  // What is compared with the other ranks before the next step, after `loaded` a step or not.
-  void need_agreement(std::optional<uint64_t> loaded);
+  // Before the next step this is compared with the other ranks, after `loaded` a step or not.
+  void need_agreement(std::string where, std::optional<uint64_t> loaded);
 
   // change.cpp
   Status change();
+  Status agree_on_buckets(std::span<const uint32_t> buckets);
+  void keep_order_of_last_step();
   Status switch_scheme();
   Status replace_works(const std::shared_ptr<const Fitting>& fitting);
   Status agree_to_go_on(std::string_view topic, const Status& mine);
   Status hand_over(const Works& next);
+  void carry_of(Gradient& gradient);
   Status drain(ItemRun& item);
   Status join_carries(const Works& next);
   void settle_carries(bool applied);
-  Status observe();
   Status compare_replicated();
+
+  // observe.cpp
+  void probe_candidates(const Fitting& fitting);
+  void begin_measuring(const Works& works);
+  void count_as_measuring(const Traffic& before);
+  Status observe();
+  Result<MeasuredTimes::Means> join_measured();
   Status measure_links();
+  Status add_level_channels(std::vector<Channel*>& levels);
 
   const Services services_;
   std::vector<std::unique_ptr<Gradient>> gradients_;
@@ -141,10 +181,13 @@ class Set final : private SetContext, public AbortListener {
   bool refused_together_ = false;  // the last failure of a change was one of all ranks
   std::vector<Channel*> open_channels_;
   MeasuredTimes measured_;
-  std::vector<double> ready_us_;  // per gradient, on the slowest rank; empty until measured
-  double backward_us_ = 0;
-  std::vector<planning::LinkEntry> links_;
+  std::vector<double> ready_us_;       // per gradient, on the slowest rank; empty until measured
+  std::vector<double> forward_us_;     // likewise, in the next forward
+  std::vector<uint64_t> given_order_;  // in the step before buckets were given; empty: not yet
+  double backward_us_ = 0, whole_forward_us_ = 0;
+  std::vector<planning::LinkEntry> links_, lines_;  // of each level; by pattern and size
   Traffic traffic_at_start_;
+  Traffic measuring_;  // went out between steps, for observations and links
   double dense_moved_per_step_ = 0;
   double dense_moved_ = 0;      // with the mutex held
   bool may_move_more_ = false;  // warned of nothing yet, and payloads have no planned size

@@ -37,7 +37,7 @@ void Step::arm(Works& works) {
     bucket->waits_for_launch.store(false);
     bucket->ran = bucket->started = false;
     if (bucket->defers()) ++backward_parts_left_;
-    for (ItemRun& item : bucket->items) ++item.gradient->pieces_left;
+    for (const PieceRun& piece : bucket->pieces) ++piece.gradient->pieces_left;
   }
 }
 
@@ -68,18 +68,24 @@ void Step::make_ready(Gradient& gradient, void* data) {
   gradient.progress = Gradient::Progress::ready;
   gradient.data = data;
   gradient.ready_us = now_us();
+  gradient.place = gradients_.size() - gradients_left_;
   if (!opened_) {
     opened_ = true;
     first_ready_us_ = gradient.ready_us;
     activity_->at(Activity::Phase::computes, context_.step.index);
+    if (services_.control.somebody_joined()) tell_begun();
   }
   const uint32_t phase = context_.step.phase;
   for (BucketRun* bucket : works_->of(phase, gradient.index))
     if (bucket->gradients_missing.fetch_sub(1) == 1 && bucket->plan.launch == PENSTOCK_LAUNCH_READY)
       start(*bucket);
-  if (--gradients_left_ != 0) return;
-  for (auto& bucket : works_->phase(phase))
+  if (--gradients_left_ == 0) all_are_ready();
+}
+
+void Step::all_are_ready() {
+  for (auto& bucket : works_->phase(context_.step.phase))
     if (bucket->plan.launch != PENSTOCK_LAUNCH_READY) start(*bucket);
+  if (results_.are_told()) stand_in_.wake(context_.step.index);
 }
 
 void Step::start(BucketRun& bucket) {
@@ -107,7 +113,9 @@ Status Step::ready(uint64_t index, const penstock_tensor& tensor) {
         "before",
         gradient.name, context_.step.index);
   make_ready(gradient, tensor.data);
+  const bool is_there = works_->of(context_.step.phase, index).empty();
   unlock_and_ask(lock);
+  if (is_there) results_.tell(index);
   return {};
 }
 
@@ -198,8 +206,8 @@ void Step::wait_for_others(std::unique_lock<std::mutex>& lock, const std::functi
 
 Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited) {
   const uint64_t start = now_us();
-  const TimedSpan span(context_.timeline, "wait", "application", context_.step.index);
   std::unique_lock lock(mutex_);
+  const TimedSpan span(context_.timeline, "wait", "application", context_.step.index);
   if (!finished() && torn_.ok()) {
     ++waiters_;
     if (awaited != nullptr) ++awaited->waiters;
@@ -249,9 +257,18 @@ Status Step::poll(uint64_t index, bool& done) {
   return {};
 }
 
-bool Step::under_way() {
+Status Step::on_result(void* context, penstock_result_sink sink) {
   std::lock_guard lock(mutex_);
-  return opened_ || closed_;
+  if (opened_ || closed_)
+    return failed_precondition("set '{}' is in the middle of step {}: end the step first",
+                               context_.name, context_.step.index);
+  results_.tell_to(sink, context, gradients_.size());
+  if (sink != nullptr) stand_in_.start([this](uint64_t step) { wait_in_place(step); });
+  return {};
+}
+
+void Step::wait_in_place(uint64_t step) {
+  (void)wait_until([this, step] { return buckets_left_ == 0 || context_.step.index != step; });
 }
 
 void Step::launch_deferred() {
@@ -277,14 +294,22 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
     // Others wait for this rank's next message, which will not come.
     services_.run.give_up(failure);
   }
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (torn_.ok()) torn_ = failure;
   // Who waits is woken by what it waits for, not by every bucket.
   bool awaited = !failure.ok();
-  for (ItemRun& item : bucket.items) {
-    if (--item.gradient->pieces_left != 0) continue;
-    item.gradient->progress = Gradient::Progress::done;
-    awaited |= item.gradient->waiters != 0;
+  results_.ended().clear();
+  for (const PieceRun& piece : bucket.pieces) {
+    Gradient& gradient = *piece.gradient;
+    if (--gradient.pieces_left != 0) continue;
+    gradient.progress = Gradient::Progress::done;
+    awaited |= gradient.waiters != 0;
+    if (results_.are_told()) results_.ended().push_back(gradient.index);
+  }
+  if (torn_.ok() && !results_.ended().empty()) {
+    lock.unlock();
+    results_.tell(results_.ended());
+    lock.lock();
   }
   if (--buckets_left_ == 0 && torn_.ok()) activity_->done(context_.step.index + 1);
   --running_;
@@ -294,24 +319,22 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
 // ---- the end ----
 
 void Step::tear(const Status& reason) {
-  std::lock_guard lock(mutex_);
-  if (torn_.ok()) torn_ = reason;
+  std::unique_lock lock(mutex_);
+  if (!torn_.ok()) return;
+  torn_ = reason;
   changed_.notify_all();
+  std::vector<uint64_t> lost;
+  for (const auto& gradient : gradients_)
+    if (gradient->progress == Gradient::Progress::ready &&
+        !works_->of(context_.step.phase, gradient->index).empty())
+      lost.push_back(gradient->index);
+  lock.unlock();
+  results_.tell(lost, reason);
 }
 
 Status Step::failure() {
   std::lock_guard lock(mutex_);
   return usable();
-}
-
-void Step::told() {
-  std::lock_guard lock(mutex_);
-  told_ = true;
-}
-
-bool Step::runs() {
-  std::lock_guard lock(mutex_);
-  return running_ != 0;
 }
 
 bool Step::wait_until_idle(uint64_t limit_us) {
@@ -339,7 +362,7 @@ void Step::drop() {
   std::lock_guard lock(mutex_);
   if (!opened_) return;
   skip_what_never_started();
-  context_.sequence_base += works_->messages_in(context_.step.phase);
+  works_->pass_turns(context_.step.phase);
   opened_ = closed_ = false;
 }
 
@@ -352,7 +375,7 @@ Step::Times Step::finish() {
       times.last_ready_us = std::max(times.last_ready_us, gradient->ready_us);
   waited_before_us_ = waited_us_;
   activity_->at(Activity::Phase::ended, step.index);
-  context_.sequence_base += works_->messages_in(step.phase);
+  works_->pass_turns(step.phase);
   ++step.index;
   return times;
 }

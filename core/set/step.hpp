@@ -4,7 +4,9 @@
 #pragma once
 
 #include "core/bucket/works.hpp"
+#include "core/set/results.hpp"
 #include "core/set/services.hpp"
+#include "core/set/stand_in.hpp"
 
 #include <condition_variable>
 #include <functional>
@@ -36,7 +38,16 @@ class Step final : public BucketListener {
   Status wait_all();
   Status wait_backward();
   Status poll(uint64_t index, bool& done);
-  bool under_way();
+  // This rank has joined: every gradient is zero, at the rates and the scale of who told `facts`.
+  Status begin_with_zeros(std::string_view facts);
+  void tell_end(bool applied);  // to ranks that have joined
+  void tell_where();            // [any] the same, of the step under way
+  bool under_way() {
+    std::lock_guard lock(mutex_);
+    return opened_ || closed_;
+  }
+  // Who is told of results, see penstock_set_on_result.
+  Status on_result(void* context, penstock_result_sink sink);
 
   // ---- the gate: a set that does not know yet whether its ranks go on from equal states ----
   // [control] Buckets of the next step are held; `ask` is called once, when there is one to hold,
@@ -48,11 +59,22 @@ class Step final : public BucketListener {
   // [any] All waits end with this, unless an earlier failure has ended them.
   void tear(const Status& reason);
   Status failure();  // the cause once, as it is; then that there was one
-  void told();       // its cause was returned
-  bool runs();       // some job has not ended
+  void told() {      // its cause was returned
+    std::lock_guard lock(mutex_);
+    told_ = true;
+  }
+  bool runs() {  // some job has not ended
+    std::lock_guard lock(mutex_);
+    return running_ != 0;
+  }
   bool wait_until_idle(uint64_t limit_us);
   void let_go();  // what waits for a forward, or for messages that never go out
   void drop();    // what is under way will not be ended; no job runs
+  // [control] After the last step: no wait is left.
+  void stop() {
+    tear(aborted("set '{}' was destroyed", context_.name));
+    stand_in_.stop();
+  }
   // [control] All buckets have ended: the next arm opens the next step.
   struct Times {
     uint64_t first_ready_us = 0, last_ready_us = 0;
@@ -73,9 +95,12 @@ class Step final : public BucketListener {
   void make_ready(Gradient& gradient, void* data);
   void start(BucketRun& bucket);
   void skip_what_never_started();
+  void all_are_ready();
+  void tell_begun() const;
   void unlock_and_ask(std::unique_lock<std::mutex>& lock);
 
   Status close();
+  void wait_in_place(uint64_t step);
   void launch_deferred();
   Status wait_until(const std::function<bool()>& finished, Gradient* awaited = nullptr);
   void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
@@ -101,6 +126,8 @@ class Step final : public BucketListener {
   Gate gate_ = Gate::open;
   std::function<void()> ask_;
   std::vector<BucketRun*> held_;
+  Results results_;
+  StandIn stand_in_;
   uint64_t first_ready_us_ = 0;
   uint64_t waited_us_ = 0;         // by the application, in all
   uint64_t waited_before_us_ = 0;  // of these, before this step

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -19,17 +20,37 @@ struct GradientShape {
   std::string name;
   std::vector<int64_t> shape;
   uint32_t dtype = PENSTOCK_FLOAT32;
+  uint32_t given_bucket = PENSTOCK_NO_BUCKET;
+  uint32_t owner = 0;
 };
 
-inline std::string rank_config(const std::string& scheme, const std::string& hub, uint32_t rank,
+// Tables of further instances of loopback say HUB, RANK and SIZE for what differs in each run.
+inline std::string rank_config(std::string scheme, const std::string& hub, uint32_t rank,
                                uint32_t size) {
-  return fmt::format("{}\n[collective.loopback]\nhub = \"{}\"\nrank = {}\nsize = {}\n", scheme, hub,
-                     rank, size);
+  for (const auto& [word, value] :
+       {std::pair("HUB", hub), std::pair("RANK", fmt::format("{}", rank)),
+        std::pair("SIZE", fmt::format("{}", size))})
+    for (size_t at; (at = scheme.find(word)) != std::string::npos;)
+      scheme.replace(at, std::string_view(word).size(), value);
+  const std::string table = "[collective.loopback]\n";  // a scheme may end with options in it
+  const bool is_open = scheme.find(table) != std::string::npos;
+  return fmt::format("{}\n{}hub = \"{}\"\nrank = {}\nsize = {}\n", scheme, is_open ? "" : table,
+                     hub, rank, size);
 }
 
 // A scheme over loopback; `more` holds further keys of [scheme], then tables.
 inline std::string scheme_text(const std::string& keys, const std::string& tables = "") {
   return "[scheme]\ncollective = \"loopback\"\n" + keys + "\n[runtime]\ndeadline_s = 20\n" + tables;
+}
+
+// Keys of [runtime]: plugins are looked for in these folders of tests/plugins as well.
+inline std::string test_plugins(const std::vector<std::string>& folders) {
+  const auto program = std::filesystem::canonical("/proc/self/exe").parent_path();
+  std::string paths;
+  for (const std::string& folder : folders)
+    paths +=
+        fmt::format("{}\"{}/plugins/{}\"", paths.empty() ? "" : ", ", program.string(), folder);
+  return fmt::format("allow_insecure_paths = true\nplugin_path = [{}]\n", paths);
 }
 
 inline Result<RuntimeHandle> open_rank(const std::string& config) {
@@ -52,7 +73,8 @@ inline Result<SetHandle> make_set(Runtime& runtime, const std::vector<GradientSh
     c.n_dims = gradients[i].shape.size();
     c.dtype = gradients[i].dtype;
     c.device_type = PENSTOCK_DEVICE_CPU;
-    c.given_bucket = PENSTOCK_NO_BUCKET;
+    c.given_bucket = gradients[i].given_bucket;
+    c.owner = gradients[i].owner;
     pointers.push_back(&c);
   }
   penstock_set_declaration declaration{};

@@ -28,11 +28,15 @@ Set::Traffic Set::traffic() const {
 
 Carriers Set::carriers() const {
   Carriers carriers;
-  carriers.transport = services_.transport.table();
-  carriers.transport_instance = services_.transport.self();
-  if (composite_ == nullptr) return carriers;
-  carriers.composite = composite_->table();
-  carriers.composite_instance = composite_->self();
+  const auto carrier_at = [&](uint32_t level) -> Carrier {
+    const CollectiveInstance& transport = services_.transports.at(level);
+    return {transport.table(), transport.self()};
+  };
+  carriers.world = carrier_at(PENSTOCK_LEVEL_WORLD);
+  carriers.local = carrier_at(PENSTOCK_LEVEL_LOCAL);
+  carriers.cross = carrier_at(PENSTOCK_LEVEL_CROSS);
+  carriers.ranks_per_host = owners_per_host;
+  if (composite_ != nullptr) carriers.composite = {composite_->table(), composite_->self()};
   return carriers;
 }
 

@@ -10,84 +10,68 @@
 namespace penstock {
 
 std::string StateKey::text() const {
-  return fmt::format("state '{}' of {} for gradient '{}' [{}, {})", name, owner, gradient, first,
-                     first + numel);
+  return fmt::format("state '{}' of {} for gradient '{}' [{}, {})", name, owner, gradient,
+                     range.first, range.end());
 }
 
-namespace {
-
-bool has_shape(const StateTensor& tensor, const penstock_state_declaration& declaration) {
-  return tensor.view.dtype == declaration.dtype && tensor.shape[0] == int64_t(declaration.rows) &&
-         tensor.shape[1] == int64_t(declaration.cols);
-}
-
-Result<std::shared_ptr<StateTensor>> make_tensor(const StateKey& key,
-                                                 const penstock_state_declaration& declaration) {
+Result<std::shared_ptr<StateStore::Tensor>> StateStore::make_tensor(const StateKey& key,
+                                                                    uint64_t rows, uint64_t cols,
+                                                                    uint32_t dtype) {
   // Sizes and types have been looked at where the plugin's need was taken.
-  const uint64_t numel = declaration.rows * declaration.cols;
-  const uint64_t bytes = numel * dtype_bytes(declaration.dtype);
+  const uint64_t bytes = rows * cols * dtype_bytes(dtype);
   std::optional<Buffer> buffer = Buffer::try_make(bytes);
   if (!buffer)
     return out_of_memory("{} takes {} bytes ({} x {}), more than there are", key.text(), bytes,
-                         declaration.rows, declaration.cols);
-  auto fresh = std::make_shared<StateTensor>();
-  fresh->shape[0] = int64_t(declaration.rows);
-  fresh->shape[1] = int64_t(declaration.cols);
-  fresh->buffer = std::move(*buffer);
-  penstock_tensor& view = fresh->view;
-  view.struct_size = sizeof view;
-  view.data = fresh->buffer.data();
-  view.shape = fresh->shape;
-  view.n_dims = 2;
-  view.numel = numel;
-  view.dtype = declaration.dtype;
-  view.device_type = PENSTOCK_DEVICE_CPU;
-  return fresh;
+                         rows, cols);
+  return std::make_shared<Tensor>(rows, cols, dtype, std::move(*buffer));
 }
 
-}  // namespace
-
-Result<StateTensor*> StateStore::claim(const StateKey& key,
-                                       const penstock_state_declaration& declaration) {
+Result<const penstock_tensor*> StateStore::claim(StateKey key, const ElementRange& extent,
+                                                 const penstock_state_declaration& declaration) {
+  const ElementRange range = key.range;
+  const uint64_t numel = declaration.rows * declaration.cols;
+  // What may not be lost.
+  const bool keeps_by_element = declaration.state_class == PENSTOCK_STATE_MASS ||
+                                declaration.state_class == PENSTOCK_STATE_LOCAL;
+  const bool per_element = declaration.state_class != PENSTOCK_STATE_SOFT && numel == range.numel;
+  if (keeps_by_element && !per_element && range != extent)
+    return failed_precondition(
+        "{} has {} x {} numbers, not one per element, so gradient '{}' cannot be cut: what is kept "
+        "would be lost at the next cut",
+        key.text(), declaration.rows, declaration.cols, key.gradient);
+  if (per_element) key.range = extent;
+  const uint64_t rows = per_element ? extent.numel : declaration.rows;
+  const uint64_t cols = per_element ? 1 : declaration.cols;
+  const auto fits = [&](const Tensor& tensor) {
+    return tensor.dtype == declaration.dtype && tensor.rows == rows && tensor.cols == cols;
+  };
   const auto [slot, is_new] = tensors_.try_emplace(key);
   Claimed& claimed = slot->second;
   // Somebody in this plan holds a view of it already.
-  if (!is_new && !has_shape(*claimed.tensor, declaration))
+  if (!is_new && !fits(*claimed.tensor))
     return internal("{} is declared as {} x {} and as {} x {} in one plan, expected one shape",
-                    key.text(), claimed.tensor->shape[0], claimed.tensor->shape[1],
-                    declaration.rows, declaration.cols);
+                    key.text(), claimed.tensor->rows, claimed.tensor->cols, rows, cols);
   claimed.state_class = declaration.state_class;
   claimed.on_resize = declaration.on_resize;
-  if (!is_new) return claimed.tensor.get();
-  if (earlier_ != nullptr)
+  if (is_new && earlier_ != nullptr)
     if (const auto found = earlier_->tensors_.find(key);
-        found != earlier_->tensors_.end() && has_shape(*found->second.tensor, declaration)) {
+        found != earlier_->tensors_.end() && fits(*found->second.tensor))
       claimed.tensor = found->second.tensor;
-      return claimed.tensor.get();
-    }
-  PENSTOCK_ASSIGN(claimed.tensor, make_tensor(key, declaration));
-  if (earlier_ != nullptr && declaration.state_class == PENSTOCK_STATE_MASS &&
-      claimed.tensor->view.numel == key.numel)
-    earlier_->join_ranges(key, *claimed.tensor);
-  return claimed.tensor.get();
-}
-
-// Copies what is kept for other ranges of the same gradient, where the ranges overlap.
-void StateStore::join_ranges(const StateKey& key, StateTensor& target) const {
-  const uint64_t element = dtype_bytes(target.view.dtype);
-  for (auto found = tensors_.lower_bound(StateKey{key.gradient, 0, 0, 0, {}, {}});
-       found != tensors_.end() && found->first.gradient == key.gradient; ++found) {
-    const StateKey& other = found->first;
-    const StateTensor& tensor = *found->second.tensor;
-    if (other.leg != key.leg || other.owner != key.owner || other.name != key.name ||
-        tensor.view.dtype != target.view.dtype || tensor.view.numel != other.numel)
-      continue;
-    const uint64_t begin = std::max(key.first, other.first);
-    const uint64_t end = std::min(key.first + key.numel, other.first + other.numel);
-    if (begin >= end) continue;
-    std::memcpy(target.buffer.data() + (begin - key.first) * element,
-                tensor.buffer.data() + (begin - other.first) * element, (end - begin) * element);
+  if (claimed.tensor == nullptr) {
+    PENSTOCK_ASSIGN(claimed.tensor, make_tensor(key, rows, cols, declaration.dtype));
   }
+  const uint64_t skipped = per_element ? range.first - extent.first : 0;
+  View& view = views_.emplace_back();
+  view.shape[0] = int64_t(declaration.rows);
+  view.shape[1] = int64_t(declaration.cols);
+  view.c.struct_size = sizeof view.c;
+  view.c.data = claimed.tensor->buffer.data() + skipped * dtype_bytes(declaration.dtype);
+  view.c.shape = view.shape;
+  view.c.n_dims = 2;
+  view.c.numel = numel;
+  view.c.dtype = declaration.dtype;
+  view.c.device_type = PENSTOCK_DEVICE_CPU;
+  return &view.c;
 }
 
 void StateStore::zero() {
@@ -106,54 +90,67 @@ void StateStore::write(std::string& out) const {
   ByteWriter writer(out);
   writer.put<uint64_t>(tensors_.size());
   for (const auto& [key, claimed] : tensors_) {
-    const StateTensor* tensor = claimed.tensor.get();
+    const Tensor& tensor = *claimed.tensor;
     writer.text(key.gradient);
-    writer.put(key.first);
-    writer.put(key.numel);
+    writer.put(key.range.first);
+    writer.put(key.range.numel);
     writer.put(key.leg);
     writer.text(key.owner);
     writer.text(key.name);
-    writer.put(tensor->view.dtype);
-    writer.put(tensor->shape[0]);
-    writer.put(tensor->shape[1]);
-    writer.text({reinterpret_cast<const char*>(tensor->buffer.data()), tensor->buffer.bytes()});
+    writer.put(tensor.dtype);
+    writer.put(tensor.rows);
+    writer.put(tensor.cols);
+    writer.text({reinterpret_cast<const char*>(tensor.buffer.data()), tensor.buffer.bytes()});
   }
 }
 
-Status StateStore::read(std::string_view bytes) {
+Result<std::vector<StateStore::Saved>> StateStore::parse(std::string_view bytes) {
   ByteReader reader(bytes);
   const auto count = reader.get<uint64_t>();
-  std::vector<std::pair<StateTensor*, std::string_view>> found;
+  std::vector<Saved> all;
   for (uint64_t i = 0; i < count && reader.ok(); ++i) {
-    StateKey key;
-    key.gradient = reader.text();
-    key.first = reader.get<uint64_t>();
-    key.numel = reader.get<uint64_t>();
-    key.leg = reader.get<uint32_t>();
-    key.owner = reader.text();
-    key.name = reader.text();
-    const auto dtype = reader.get<uint32_t>();
-    const auto rows = reader.get<int64_t>();
-    const auto cols = reader.get<int64_t>();
-    const std::string_view data = reader.text();
-    if (!reader.ok()) break;
-    const auto tensor = tensors_.find(key);
-    if (tensor == tensors_.end())
-      return mismatch(
-          "the saved {} has no place in this set: load it under the configuration it was saved "
-          "with",
-          key.text());
-    StateTensor& target = *tensor->second.tensor;
-    if (target.view.dtype != dtype || target.shape[0] != rows || target.shape[1] != cols ||
-        target.buffer.bytes() != data.size())
-      return mismatch("the saved {} is {} x {}, expected {} x {}", key.text(), rows, cols,
-                      target.shape[0], target.shape[1]);
-    found.emplace_back(&target, data);
+    Saved& saved = all.emplace_back();
+    saved.key.gradient = reader.text();
+    saved.key.range.first = reader.get<uint64_t>();
+    saved.key.range.numel = reader.get<uint64_t>();
+    saved.key.leg = reader.get<uint32_t>();
+    saved.key.owner = reader.text();
+    saved.key.name = reader.text();
+    saved.dtype = reader.get<uint32_t>();
+    saved.rows = reader.get<uint64_t>();
+    saved.cols = reader.get<uint64_t>();
+    saved.data = reader.text();
   }
   if (!reader.at_end()) return invalid_argument("the saved state is truncated or damaged");
+  return all;
+}
+
+Result<StateStore::Claimed*> StateStore::place_of(const Saved& saved) {
+  const auto found = tensors_.find(saved.key);
+  if (found == tensors_.end())
+    return mismatch(
+        "the saved {} has no place in this set: load it under the configuration it was saved "
+        "with",
+        saved.key.text());
+  const Tensor& target = *found->second.tensor;
+  if (target.dtype != saved.dtype || target.rows != saved.rows || target.cols != saved.cols ||
+      target.buffer.bytes() != saved.data.size())
+    return mismatch("the saved {} is {} x {}, expected {} x {}", saved.key.text(), saved.rows,
+                    saved.cols, target.rows, target.cols);
+  return &found->second;
+}
+
+Status StateStore::read(std::string_view bytes) {
+  PENSTOCK_ASSIGN(const std::vector<Saved> all, parse(bytes));
+  std::vector<Tensor*> places;
+  for (const Saved& saved : all) {
+    PENSTOCK_ASSIGN(const Claimed* place, place_of(saved));
+    places.push_back(place->tensor.get());
+  }
   zero();
-  for (const auto& [tensor, data] : found)
-    if (!data.empty()) std::memcpy(tensor->buffer.data(), data.data(), data.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    if (const std::string_view data = all[i].data; !data.empty())
+      std::memcpy(places[i]->buffer.data(), data.data(), data.size());
   return {};
 }
 

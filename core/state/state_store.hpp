@@ -1,8 +1,10 @@
 // The state of one set on this rank: every tensor that plugins declared, kept by name.
 //
-// Keys are (gradient, element range, leg, plugin id, state name), never buckets, so a new plan
-// finds everything again. All calls from the thread that owns the set's plan; tensors stay where
-// they are until dropped.
+// What has one number per element (residuals, momenta) is one tensor per gradient and leg, over all
+// that this rank has of the gradient there, and items see their range of it: however a plan cuts
+// the gradient, nothing is lost or joined. Other tensors belong to a range. Never to a bucket, so a
+// new plan finds everything again. All calls from the thread that owns the set's plan; tensors stay
+// where they are until dropped.
 #pragma once
 
 #include "core/base/buffer.hpp"
@@ -10,30 +12,34 @@
 
 #include <penstock/item.h>
 
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace penstock {
 
-struct StateKey {
-  std::string gradient;
+// Elements [first, first + numel) of a gradient.
+struct ElementRange {
   uint64_t first = 0;
   uint64_t numel = 0;
+  uint64_t end() const { return first + numel; }
+  bool operator==(const ElementRange&) const = default;
+};
+
+struct StateKey {
+  std::string gradient;
+  ElementRange range;  // that the tensor is for
   uint32_t leg = 0;
   std::string owner;  // plugin id, "memory/residual"
   std::string name;
 
-  auto tie() const { return std::tie(gradient, first, numel, leg, owner, name); }
+  auto tie() const { return std::tie(gradient, range.first, range.numel, leg, owner, name); }
   bool operator<(const StateKey& other) const { return tie() < other.tie(); }
   std::string text() const;  // for messages
-};
-
-struct StateTensor {
-  penstock_tensor view{};
-  int64_t shape[2] = {0, 0};
-  Buffer buffer;
 };
 
 class StateStore {
@@ -41,10 +47,12 @@ class StateStore {
   // What the buckets of a plan claim: those of an earlier plan, which stays whole until it ends, or
   // new ones. `earlier` must live until settle.
   explicit StateStore(const StateStore* earlier = nullptr) : earlier_(earlier) {}
-  // The tensor of `key`: the earlier one when it has the declared shape and dtype, shared with it;
-  // else, for mass that follows the elements of its item, one joined from the ranges of earlier
-  // ones; else a zeroed one.
-  Result<StateTensor*> claim(const StateKey& key, const penstock_state_declaration& declaration);
+
+  // The state of an item that covers key.range of its gradient, of which this rank has `extent` at
+  // the leg; valid as long as the store. Shared with the earlier plan where that had it in the same
+  // shape, else zeroed. FAILED_PRECONDITION where mass has another size than what was cut.
+  Result<const penstock_tensor*> claim(StateKey key, const ElementRange& extent,
+                                       const penstock_state_declaration& declaration);
   // The plan is complete: the earlier one is not looked at any more.
   void settle() { earlier_ = nullptr; }
 
@@ -56,22 +64,50 @@ class StateStore {
   // Fills tensors from what write gave. A saved tensor that nobody claims, or of another shape, is
   // an error: mass would be lost. On error nothing has changed.
   Status read(std::string_view bytes);
+  // Fills tensors from what each of several ranks wrote, for rank `rank` of another number of
+  // ranks: mass and local state as its on_resize says, replicated state from any, for it must be
+  // equal. Says what it did, a line for each kind. On error the store is of no use.
+  Result<std::string> read_shards(std::span<const std::string_view> shards, uint32_t rank,
+                                  uint32_t world);
 
   // A hash over all replicated state, equal on all ranks.
   uint64_t hash_replicated() const;
 
  private:
+  struct Tensor {
+    uint64_t rows = 0, cols = 0;
+    uint32_t dtype = 0;
+    Buffer buffer;
+  };
   // A method may keep the same numbers in another class under a new plan: momentum is local where
   // entries are chosen, and the same everywhere where nothing is lost.
   struct Claimed {
-    std::shared_ptr<StateTensor> tensor;
+    std::shared_ptr<Tensor> tensor;
     uint32_t state_class = 0;
     uint32_t on_resize = 0;
   };
-  void join_ranges(const StateKey& key, StateTensor& target) const;
+  struct Saved {
+    StateKey key;
+    uint32_t dtype = 0;
+    uint64_t rows = 0, cols = 0;
+    std::string_view data;
+  };
+  struct View {
+    penstock_tensor c{};
+    int64_t shape[2] = {0, 0};
+  };
+  static Result<std::shared_ptr<Tensor>> make_tensor(const StateKey& key, uint64_t rows,
+                                                     uint64_t cols, uint32_t dtype);
+  static Result<std::vector<Saved>> parse(std::string_view bytes);
+  Result<Claimed*> place_of(const Saved& saved);
+  // What became of a tensor.
+  static Result<std::string_view> resize(const StateKey& key, const Claimed& claimed,
+                                         std::span<const std::optional<std::string_view>> saved,
+                                         uint32_t rank, uint32_t world);
 
   const StateStore* earlier_;
   std::map<StateKey, Claimed> tensors_;
+  std::deque<View> views_;
 };
 
 }  // namespace penstock

@@ -1,11 +1,11 @@
 # Installs the SDK alone: cmake --install BUILD --component sdk --prefix PREFIX
 #
-# What lands there is all that an outside project needs: the ABI's headers, the C++ layer, the kernels, the planning model
-# and the kit for tests with their libraries, the bases of method families, penstock_add_plugin() and the package that
+# What lands there is all that an outside project needs: the ABI's headers, the C++ layer, the kernels, the planning
+# model, collective operations for transports and the kit for tests with their libraries, the bases of method families, penstock_add_plugin() and the package that
 # find_package(PenstockSDK) reads.
 include(CMakePackageConfigHelpers)
 
-# They are included as <kernels/...>, <methods/...>, <planning/...> and <testing/...>. Their root is a folder of its own: were it
+# They are included as <kernels/...>, <collectives/...>, <methods/...>, <planning/...> and <testing/...>. Their root is a folder of its own: were it
 # include/penstock, our memory.h would hide the system's <memory.h> from everyone who uses the SDK.
 set(sdk_extra_root ${CMAKE_INSTALL_INCLUDEDIR}/penstock/sdk)
 set(sdk_package ${CMAKE_INSTALL_LIBDIR}/cmake/PenstockSDK)
@@ -14,8 +14,9 @@ set_target_properties(penstock_abi PROPERTIES EXPORT_NAME abi)
 set_target_properties(penstock_sdk PROPERTIES EXPORT_NAME sdk)
 set_target_properties(penstock_kernels PROPERTIES EXPORT_NAME kernels)
 set_target_properties(penstock_planning PROPERTIES EXPORT_NAME planning)
+set_target_properties(penstock_collectives PROPERTIES EXPORT_NAME collectives)
 set_target_properties(penstock_testing PROPERTIES EXPORT_NAME testing)
-set(sdk_targets penstock_abi penstock_sdk penstock_kernels penstock_planning penstock_testing)
+set(sdk_targets penstock_abi penstock_sdk penstock_kernels penstock_planning penstock_collectives penstock_testing)
 if(TARGET penstock_kernels_cuda)
   set_target_properties(penstock_kernels_cuda PROPERTIES EXPORT_NAME kernels_cuda)
   list(APPEND sdk_targets penstock_kernels_cuda)
@@ -30,7 +31,7 @@ set(sdk_hidden PATTERN "cpu" EXCLUDE PATTERN "element" EXCLUDE)
 if(NOT TARGET penstock_kernels_cuda)
   list(APPEND sdk_hidden PATTERN "cuda" EXCLUDE)
 endif()
-foreach(part IN ITEMS kernels methods planning testing)
+foreach(part IN ITEMS kernels methods planning collectives testing)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/${part} DESTINATION ${sdk_extra_root} COMPONENT sdk
     FILES_MATCHING PATTERN "*.hpp" ${sdk_hidden})
 endforeach()

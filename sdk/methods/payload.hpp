@@ -1,4 +1,5 @@
-// Adding a float32 payload, dense or sparse, to an array: what give_back does in every memory.
+// Adding a float32 payload, dense or sparse, to an array: what give_back does in every memory that
+// keeps, and record in those with a shift.
 #pragma once
 
 #include <kernels/scatter.hpp>
@@ -6,23 +7,23 @@
 
 namespace penstock::sdk {
 
-// target += payload. Throws INVALID_PAYLOAD, with target unchanged, for a count, an index or a kind
-// that does not fit target.
-inline void add_payload(const PayloadReader& payload, std::span<float> target) {
+// target += share * payload. Throws INVALID_PAYLOAD, with target unchanged, for a count, an index
+// or a kind that does not fit target.
+inline void add_payload(const PayloadReader& payload, std::span<float> target, float share = 1) {
   if (payload.kind() == PENSTOCK_PAYLOAD_DENSE) {
     const std::span<const float> values = payload.section<float>(0, target.size());
-    for (uint64_t i = 0; i < values.size(); ++i) target[i] += values[i];
+    for (uint64_t i = 0; i < values.size(); ++i) target[i] += share * values[i];
     return;
   }
   if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
     throw payload.error("is of kind ", payload.kind(), ", expected dense or sparse float32");
   const std::span<const uint32_t> indices = payload.section<uint32_t>(0);
   const std::span<const float> values = payload.section<float>(1, indices.size());
-  const uint64_t good = kernels::scatter_add(indices.data(), values.data(), indices.size(),
-                                             target.data(), target.size());
+  const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), target.size());
   if (good != indices.size())
     throw payload.error("has index ", indices[good], " at entry ", good, ", expected one below ",
                         target.size());
+  for (uint64_t j = 0; j < good; ++j) target[indices[j]] += share * values[j];
 }
 
 }  // namespace penstock::sdk

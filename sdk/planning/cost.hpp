@@ -51,6 +51,22 @@ class Coding {
   double decode_us_ = 0;
 };
 
+// A host of an older version has none of these.
+inline uint64_t n_lines(const penstock_model& model) {
+  return PENSTOCK_HAS_FIELD(&model, penstock_model, n_lines) ? model.n_lines : 0;
+}
+
+// The line for messages of `bytes` in `pattern` among all ranks; null where none was measured.
+inline const penstock_link* line_of(const penstock_model& model, uint32_t pattern, double bytes) {
+  const penstock_link* best = nullptr;
+  for (uint64_t i = 0; i < n_lines(model); ++i) {
+    const penstock_link& line = *model.lines[i];
+    if (line.level != PENSTOCK_LEVEL_WORLD || line.pattern != pattern) continue;
+    if (best == nullptr || static_cast<double>(line.bytes_from) <= bytes) best = &line;
+  }
+  return best;
+}
+
 // The start-up of one message on the slowest level it crosses (alpha).
 inline double startup_us(const penstock_model& model) {
   double worst = 0;
@@ -69,6 +85,15 @@ inline double message_us(const penstock_model& model, double bytes) {
   return worst;
 }
 
+// One message of `bytes` in a pattern: by the line of that, or as an all-reduce of `factor` times
+// as many bytes.
+inline double pattern_us(const penstock_model& model, uint32_t pattern, double bytes,
+                         double factor) {
+  const penstock_link* line = line_of(model, pattern, bytes);
+  if (line == nullptr) return message_us(model, bytes * factor);
+  return usable(line->alpha_us) + usable(line->beta_us_per_byte) * bytes;
+}
+
 // What one rank hands over for a bucket, by combine rule: each rule is a message of its own.
 struct Volume {
   double summed_bytes = 0;
@@ -85,15 +110,35 @@ inline void add_payload(Volume& volume, const penstock_candidate& candidate, uin
   volume.n_rounds = std::max(volume.n_rounds, candidate.n_rounds);
 }
 
-// The exchange of a bucket. The link's line is taken to be that of an all-reduce. An all-gather of
-// b bytes per rank moves (P-1) b through each rank where a ring all-reduce of b bytes moves 2
-// (P-1)/P b: P/2 times as much. A further round costs one more start-up; what the engine does
-// between two rounds is not modelled.
+// Times as much as an all-reduce moves through each rank, an all-gather of as many bytes per rank
+// does: what the transport says, else (P-1) b beside 2 (P-1)/P b of a ring, which is P/2.
+inline double gather_factor(const penstock_model& model, double bytes) {
+  const double ring = std::max(1.0, static_cast<double>(model.world) / 2);
+  const auto moved = [&](uint32_t pattern) {
+    penstock_volume within{sizeof within, 0, 0, 0}, between{sizeof between, 0, 0, 0};
+    penstock_volume* const volumes[] = {&within, &between};
+    // An error could not be freed here; a formula has no reason for one.
+    if (model.volume(model.volume_context, pattern, model.hosts, model.ranks_per_host,
+                     static_cast<uint64_t>(bytes), volumes) != nullptr)
+      return 0.0;
+    return usable(between.bytes > 0 ? between.bytes : within.bytes);
+  };
+  if (!PENSTOCK_HAS_FIELD(&model, penstock_model, volume_context) || model.volume == nullptr)
+    return ring;
+  const double summed = moved(PENSTOCK_ALL_REDUCE), gathered = moved(PENSTOCK_ALL_GATHER);
+  return summed > 0 && gathered > 0 ? std::max(1.0, gathered / summed) : ring;
+}
+
+// The exchange of a bucket, by the lines of its patterns where they were measured. The line of a
+// link alone is taken to be that of an all-reduce. A further round costs one more start-up; what
+// the engine does between two rounds is not modelled.
 inline double exchange_us(const penstock_model& model, const Volume& volume) {
-  const double gather_factor = std::max(1.0, static_cast<double>(model.world) / 2);
   double time = 0;
-  if (volume.summed_bytes > 0) time += message_us(model, volume.summed_bytes);
-  if (volume.gathered_bytes > 0) time += message_us(model, volume.gathered_bytes * gather_factor);
+  if (volume.summed_bytes > 0)
+    time += pattern_us(model, PENSTOCK_ALL_REDUCE, volume.summed_bytes, 1);
+  if (volume.gathered_bytes > 0)
+    time += pattern_us(model, PENSTOCK_ALL_GATHER, volume.gathered_bytes,
+                       gather_factor(model, volume.gathered_bytes));
   if (time == 0) time = startup_us(model);  // an empty bucket still sends a header
   return time + (std::max(volume.n_rounds, 1u) - 1) * startup_us(model);
 }

@@ -103,6 +103,33 @@ TEST(Cost, RoundsAndEmptyBucketsPayStartUps) {
   EXPECT_EQ(exchange_us(owned.model(), {0, 0, 0}), 10);
 }
 
+TEST(Cost, ThePatternsOwnLineCountsFromItsSizeOn) {
+  ModelEntries entries;
+  entries.world = 8;
+  entries.links = {{10, 1, PENSTOCK_LEVEL_WORLD}};
+  entries.lines = {{1, 2, PENSTOCK_LEVEL_WORLD, PENSTOCK_ALL_REDUCE, 0},
+                   {50, 1, PENSTOCK_LEVEL_WORLD, PENSTOCK_ALL_REDUCE, 100},
+                   {3, 0, PENSTOCK_LEVEL_CROSS, PENSTOCK_ALL_GATHER, 0},
+                   {7, 3, PENSTOCK_LEVEL_WORLD, PENSTOCK_ALL_GATHER, 0}};
+  const OwnedModel owned(std::move(entries));
+  EXPECT_EQ(exchange_us(owned.model(), {99, 0, 1}), 1 + 2 * 99);
+  EXPECT_EQ(exchange_us(owned.model(), {100, 0, 1}), 50 + 100);
+  EXPECT_EQ(exchange_us(owned.model(), {0, 100, 1}), 7 + 3 * 100);
+}
+
+TEST(Cost, WhatTheTransportMovesTellsAGatherFromASum) {
+  ModelEntries entries;
+  entries.world = 8;
+  entries.links = {{10, 1, PENSTOCK_LEVEL_WORLD}};
+  entries.volume = [](void*, uint32_t pattern, uint32_t, uint32_t, uint64_t bytes,
+                      penstock_volume* const* volumes) -> penstock_status* {
+    volumes[0]->bytes = double(bytes) * (pattern == PENSTOCK_ALL_GATHER ? 6 : 2);
+    return nullptr;
+  };
+  const OwnedModel owned(std::move(entries));
+  EXPECT_EQ(exchange_us(owned.model(), {0, 100, 1}), 10 + 300);
+}
+
 TEST(Cost, PayloadsAreAddedByCombineRuleAndShare) {
   const uint64_t bytes[2] = {100, 40};
   penstock_candidate summed{};

@@ -26,7 +26,16 @@ double share_of(const Piece& piece, const penstock_gradient_model& gradient) {
   return static_cast<double>(piece.numel) / static_cast<double>(gradient.numel);
 }
 
-Costs costs_of(const Bucket& bucket, const penstock_model& model, Forecast& totals) {
+// By the lines of the model; of a whole exchange either half of route split takes half.
+ExchangeTimes by_lines(const Bucket& bucket, const penstock_model& model, const Volume& volume) {
+  const double whole = exchange_us(model, volume);
+  if (bucket.route != PENSTOCK_ROUTE_SPLIT) return {whole, 0};
+  return {whole / 2, whole / 2};
+}
+
+Costs costs_of(const Plan& plan, uint64_t index, const penstock_model& model,
+               const ExchangeOf& exchange_of, Forecast& totals) {
+  const Bucket& bucket = plan.buckets[index];
   Costs costs;
   Coding coding;
   Volume volume;
@@ -41,14 +50,14 @@ Costs costs_of(const Bucket& bucket, const penstock_model& model, Forecast& tota
   }
   costs.encode = coding.encode_us();
   costs.decode = coding.decode_us();
-  const double whole = exchange_us(model, volume);
+  const ExchangeTimes exchange = exchange_of ? exchange_of(index) : by_lines(bucket, model, volume);
   costs.split = bucket.route == PENSTOCK_ROUTE_SPLIT;
-  costs.exchange = costs.split ? whole / 2 : whole;
-  costs.gather = costs.split ? whole / 2 : 0;
+  costs.exchange = exchange.backward_us;
+  costs.gather = exchange.forward_us;
   costs.needed = std::max(needed, 0.0);
   totals.encode_us += costs.encode;
   totals.decode_us += costs.decode;
-  totals.exchange_us += whole;
+  totals.exchange_us += costs.exchange + costs.gather;
   totals.bytes += volume.summed_bytes + volume.gathered_bytes;
   return costs;
 }
@@ -143,6 +152,11 @@ class Backward {
 }  // namespace
 
 Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase) {
+  return forecast(plan, model, phase, nullptr);
+}
+
+Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase,
+                  const ExchangeOf& exchange_of) {
   Forecast result;
   result.backward_end = usable(model.backward_us);
   for (uint64_t i = 0; i < model.n_gradients; ++i)
@@ -155,7 +169,7 @@ Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase)
     BucketTimes& times = result.buckets.emplace_back();
     times.bucket = i;
     times.ready = ready_time(bucket, model, result.backward_end);
-    costs.push_back(costs_of(bucket, model, result));
+    costs.push_back(costs_of(plan, i, model, exchange_of, result));
   }
   Backward backward(result.buckets, costs);
   backward.run();

@@ -11,6 +11,7 @@
 
 #include "planning/plan.hpp"
 
+#include <functional>
 #include <vector>
 
 namespace penstock::planning {
@@ -45,6 +46,18 @@ struct Forecast {
 // The forecast of one phase of the plan. Pieces must name gradients and candidates of the model.
 // Unmeasured times count as zero, so an unmeasured model gives an empty forecast, not an error.
 Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase = 0);
+
+// What the exchange of a bucket takes in backward, and on route split in the next forward.
+struct ExchangeTimes {
+  double backward_us = 0;
+  double forward_us = 0;
+};
+// By index into Plan::buckets.
+using ExchangeOf = std::function<ExchangeTimes(uint64_t bucket)>;
+// The same with exchanges told by `exchange_of` in place of the lines of the model: for simulators,
+// which know routes and clusters and not only a line through them.
+Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase,
+                  const ExchangeOf& exchange_of);
 
 // Mean over the phases.
 double exposed_us(const Plan& plan, const penstock_model& model);

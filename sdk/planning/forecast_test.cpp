@@ -233,6 +233,22 @@ TEST(Forecast, ANumberThatIsNoTimeCountsAsZero) {
   EXPECT_EQ(line.exposed_us, 0);
 }
 
+TEST(Forecast, ExchangesToldFromOutsideTakeThePlaceOfLines) {
+  const OwnedModel owned(two_layers());
+  Plan plan;
+  plan.buckets.push_back(whole_gradients(owned.model(), {1}));
+  plan.buckets.push_back(whole_gradients(owned.model(), {0}, 0, PENSTOCK_ROUTE_SPLIT));
+  const auto told = [](uint64_t bucket) {
+    return bucket == 0 ? ExchangeTimes{30, 0} : ExchangeTimes{7, 5};
+  };
+  const Forecast line = forecast(plan, owned.model(), 0, told);
+  EXPECT_EQ(line.exchange_us, 30 + 7 + 5);
+  EXPECT_EQ(line.buckets[0].exchange_end - line.buckets[0].exchange_start, 30);
+  EXPECT_EQ(line.buckets[1].exchange_start, line.buckets[0].exchange_end);
+  EXPECT_EQ(line.forward_start, line.buckets[1].exchange_end);
+  EXPECT_EQ(line.buckets[1].gather_end - line.forward_start, 5);
+}
+
 TEST(Forecast, NoBucketsExposeNothing) {
   const OwnedModel owned(two_layers());
   const Forecast line = forecast(Plan{}, owned.model());

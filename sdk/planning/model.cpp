@@ -50,6 +50,11 @@ std::string find_problem(const penstock_model& model, uint64_t routes) {
   if (model.n_links > 0 && model.links == nullptr) return "the model's links are null";
   for (uint64_t i = 0; i < model.n_links; ++i)
     if (model.links[i] == nullptr) return sentence("link ", i, " of the model is null");
+  if (const uint64_t n = n_lines(model); n > 0) {
+    if (model.lines == nullptr) return "the model's lines are null";
+    for (uint64_t i = 0; i < n; ++i)
+      if (model.lines[i] == nullptr) return sentence("line ", i, " of the model is null");
+  }
   if (model.n_gradients == 0) return {};
   if (model.period == 0 || model.period > kMaxPeriod)
     return sentence("the model's period is ", model.period, ", expected 1 to ", kMaxPeriod);
@@ -188,20 +193,18 @@ struct OwnedModel::Storage {
   std::deque<penstock_gradient_model> gradients;
   std::vector<const penstock_gradient_model*> gradient_list;
   std::deque<penstock_link> links;
-  std::vector<const penstock_link*> link_list;
+  std::vector<const penstock_link*> link_list, line_list;
   penstock_model model{};
 
   explicit Storage(ModelEntries given);
   void add(const GradientEntry& entry);
+  void add(const LinkEntry& entry, std::vector<const penstock_link*>& list);
 };
 
 OwnedModel::Storage::Storage(ModelEntries given) : entries(std::move(given)) {
   for (const GradientEntry& entry : entries.gradients) add(entry);
-  for (const LinkEntry& entry : entries.links) {
-    links.push_back(
-        {sizeof(penstock_link), entry.alpha_us, entry.beta_us_per_byte, entry.level, 0});
-    link_list.push_back(&links.back());
-  }
+  for (const LinkEntry& entry : entries.links) add(entry, link_list);
+  for (const LinkEntry& entry : entries.lines) add(entry, line_list);
   if (entries.order.empty())
     for (uint64_t i = entries.gradients.size(); i > 0; --i) entries.order.push_back(i - 1);
   model.struct_size = sizeof model;
@@ -210,6 +213,10 @@ OwnedModel::Storage::Storage(ModelEntries given) : entries(std::move(given)) {
   model.order = entries.order.data();
   model.links = link_list.data();
   model.n_links = link_list.size();
+  model.lines = line_list.data();
+  model.n_lines = line_list.size();
+  model.volume = entries.volume;
+  model.volume_context = entries.volume_context;
   model.backward_us = entries.backward_us;
   model.forward_us = entries.forward_us;
   model.world = entries.world;
@@ -218,6 +225,18 @@ OwnedModel::Storage::Storage(ModelEntries given) : entries(std::move(given)) {
   model.period = entries.period;
   model.route = entries.route;
   model.flags = entries.flags;
+}
+
+void OwnedModel::Storage::add(const LinkEntry& entry, std::vector<const penstock_link*>& list) {
+  penstock_link& link = links.emplace_back();
+  link = {};
+  link.struct_size = sizeof link;
+  link.alpha_us = entry.alpha_us;
+  link.beta_us_per_byte = entry.beta_us_per_byte;
+  link.level = entry.level;
+  link.bytes_from = entry.bytes_from;
+  link.pattern = entry.pattern;
+  list.push_back(&link);
 }
 
 void OwnedModel::Storage::add(const GradientEntry& entry) {

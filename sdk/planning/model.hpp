@@ -109,12 +109,18 @@ struct LinkEntry {
   double alpha_us = 0;
   double beta_us_per_byte = 0;
   uint32_t level = PENSTOCK_LEVEL_WORLD;
+  uint32_t pattern = 0;  // of a line; 0 among the links
+  uint64_t bytes_from = 0;
 };
 
 struct ModelEntries {
   std::vector<GradientEntry> gradients;  // in order of registration
   std::vector<uint64_t> order;           // empty: the reverse of registration
-  std::vector<LinkEntry> links;
+  std::vector<LinkEntry> links;          // one for each level
+  std::vector<LinkEntry> lines;          // per level, pattern and class of size
+  // As in penstock_model; what it needs outlives the model.
+  decltype(penstock_model::volume) volume = nullptr;
+  void* volume_context = nullptr;
   double backward_us = 0;
   double forward_us = 0;
   uint32_t world = 1;

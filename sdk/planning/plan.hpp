@@ -19,11 +19,20 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
+constexpr uint32_t kNoLeg = UINT32_MAX;
+
+// Where a route itself leaves the backward pass.
+constexpr uint32_t waits_from_of(uint32_t route) {
+  return route == PENSTOCK_ROUTE_SPLIT ? 1 : kNoLeg;
+}
+
 struct Bucket {
   std::vector<Piece> pieces;
   uint32_t route = PENSTOCK_ROUTE_FLAT;
   uint32_t phase = 0;
   uint32_t launch = PENSTOCK_LAUNCH_READY;
+  // The first leg of the route that waits for the next forward; those behind it follow.
+  uint32_t waits_from = waits_from_of(route);
   bool operator==(const Bucket&) const = default;
 };
 

@@ -101,7 +101,10 @@ void SimulatedItem::lay_out(const penstock_memory_need& memory, bool own_work) {
       own_work || memory.work_is != PENSTOCK_WORK_IS_GRAD ? scratch_work.data() : grad.data();
   if (memory.work_is == PENSTOCK_WORK_IS_STATE)
     c.work.data = memory_states[memory.work_state].tensor.data;
-  if (own_work || memory.work_is == PENSTOCK_WORK_IS_STATE) c.flags |= PENSTOCK_ITEM_KEEP;
+  const bool keeps = own_work || memory.work_is == PENSTOCK_WORK_IS_STATE;
+  if (keeps) c.flags |= PENSTOCK_ITEM_KEEP;
+  if (keeps || (memory.flags & PENSTOCK_MEMORY_ADDS_REST) != 0)
+    c.flags |= PENSTOCK_ITEM_REST_FOLLOWS;
   for_compressor = for_memory = c;
   for_compressor.states = compressor_states.data();
   for_compressor.n_states = compressor_states.size();

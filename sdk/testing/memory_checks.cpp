@@ -66,13 +66,18 @@ void shift(MemoryRig& rig) {
   });
 }
 
-// Which law a memory has shows in its first step with a gradient that is large enough.
+// Which law a memory has it says, or, where it is from before ABI 0.4, shows in its first step with
+// a gradient that is large enough.
 Check::Found conservation(const LoadedPlugin& plugin, const OptionSettings& options) {
   MemoryRig probe(plugin, options, {1000}, false);
   probe.compensate(0, heavy_tailed(1000, 0), 1);
   probe.take(false);
   probe.record();
-  if (!probe.found_shift()) {
+  const bool found = probe.found_shift();
+  promise(
+      found || !probe.says_it_shifts(),
+      "its need says SHIFTS, but record moved no state of the gradient's size by what was sent");
+  if (!found) {
     for_all_shapes(plugin, options, false, conserve);
     return {};
   }

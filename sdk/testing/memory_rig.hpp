@@ -47,6 +47,7 @@ class MemoryRig {
   uint64_t numel() const { return item_.c.numel; }
   const std::vector<double>& compressed() const { return compressed_; }
   bool has_give_back() const { return memory_.has(&penstock_memory::give_back); }
+  bool says_it_shifts() const { return (need().flags & PENSTOCK_MEMORY_SHIFTS) != 0; }
   bool works_on_gradient() const { return need().work_is == PENSTOCK_WORK_IS_GRAD; }
 
  private:

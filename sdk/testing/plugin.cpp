@@ -98,7 +98,9 @@ void apply(const penstock_option& option, const OptionSetting& setting,
     }
   }
   const bool open = (option.flags & PENSTOCK_OPTION_OPEN_MINIMUM) != 0;
-  if (number < option.minimum || number > option.maximum || (open && number == option.minimum))
+  const bool open_above = (option.flags & PENSTOCK_OPTION_OPEN_MAXIMUM) != 0;
+  if (number < option.minimum || number > option.maximum || (open && number == option.minimum) ||
+      (open_above && number == option.maximum))
     wrong(name, "is out of range");
 }
 

@@ -134,12 +134,33 @@ void CompressorRig::finish(const StepSettings& settings, const std::vector<bool>
       if (needs()[i].rounds.back().c.result != PENSTOCK_RESULT_FINAL)
         for (float& value : item.grad) value /= static_cast<float>(settings_.ranks);
       if (!rank.memory) continue;
-      if (sends[r] && item.own)
-        require(rank.memory->record(call, step, {&item.for_memory}, {item.own->c()}), "record");
+      if (sends[r] && item.own) record(r, i, settings);
       require(rank.memory->finish(call, step, {&item.for_memory}), "finish");
     }
     if (is_void || !settings.applied) give_back_all(r, settings);
   }
+}
+
+// Pairs or values in float32, as everyone may read them.
+static bool readable(OwnedPayload& payload) {
+  const uint32_t kind = payload.c()->kind;
+  bool is = kind == PENSTOCK_PAYLOAD_SPARSE || kind == PENSTOCK_PAYLOAD_DENSE;
+  for (uint64_t s = 0; s < payload.n_sections(); ++s)
+    if (payload.section(s).role == PENSTOCK_ROLE_VALUES)
+      is &= payload.section(s).dtype == PENSTOCK_FLOAT32;
+  return is || payload.is_absent();
+}
+
+void CompressorRig::record(uint32_t rank, uint64_t i, const StepSettings& settings) {
+  SimulatedItem& item = ranks_[rank].items[i];
+  const bool decodes = (memory_needs_[i].c.flags & PENSTOCK_MEMORY_DECODED_RECORD) != 0;
+  PayloadPointer decoded;
+  if (decodes && !readable(*item.own))  // what was decoded under OWN
+    decoded = dense_payload(item.sent, static_cast<int32_t>(rank));
+  const penstock_payload* taken = decoded ? decoded->c() : item.own->c();
+  require(
+      ranks_[rank].memory->record(exec(), step_facts(rank, settings), {&item.for_memory}, {taken}),
+      "record");
 }
 
 void CompressorRig::give_back_all(uint32_t rank, const StepSettings& settings) {
@@ -149,12 +170,7 @@ void CompressorRig::give_back_all(uint32_t rank, const StepSettings& settings) {
         ranks_[rank].memory->has(&penstock_memory::give_back))
       give_back(rank, i, *sparse_payload({}, {}, static_cast<int32_t>(rank)), settings);
     if (!keeps(i) || !item.own) continue;
-    const uint32_t kind = item.own->c()->kind;
-    bool readable = kind == PENSTOCK_PAYLOAD_SPARSE || kind == PENSTOCK_PAYLOAD_DENSE;
-    for (uint64_t s = 0; s < item.own->n_sections(); ++s)
-      if (item.own->section(s).role == PENSTOCK_ROLE_VALUES)
-        readable &= item.own->section(s).dtype == PENSTOCK_FLOAT32;
-    if (readable)
+    if (readable(*item.own))
       give_back(rank, i, *item.own, settings);
     else  // what was decoded under OWN
       give_back(rank, i, *dense_payload(item.sent, static_cast<int32_t>(rank)), settings);

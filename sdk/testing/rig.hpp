@@ -104,6 +104,7 @@ class CompressorRig {
   void load_gradients(const RankTensors& gradients, const StepSettings& settings);
   void compensate(const StepSettings& settings, const std::vector<bool>& sends);
   void finish(const StepSettings& settings, const std::vector<bool>& sends);
+  void record(uint32_t rank, uint64_t item, const StepSettings& settings);
   void give_back(uint32_t rank, uint64_t item, OwnedPayload& payload, const StepSettings& settings);
   void give_back_all(uint32_t rank, const StepSettings& settings);
   Tensors results(const StepSettings& settings);

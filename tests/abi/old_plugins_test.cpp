@@ -25,7 +25,8 @@ class OldPlugins : public ::testing::TestWithParam<Version> {
     return fmt::format("{}/{}", PENSTOCK_OLD_PLUGINS, GetParam().folder);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Abi, OldPlugins, ::testing::Values(Version{"0_1", 1}, Version{"0_2", 2}),
+INSTANTIATE_TEST_SUITE_P(Abi, OldPlugins,
+                         ::testing::Values(Version{"0_1", 1}, Version{"0_2", 2}, Version{"0_3", 3}),
                          [](const auto& version) { return std::string(version.param.folder); });
 
 TEST_P(OldPlugins, SayWhatTheyWereBuiltFor) {

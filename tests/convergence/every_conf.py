@@ -4,6 +4,8 @@
                                                         end go to FOLDER
     mpirun -np 3 python every_conf.py resume FOLDER     goes on from the saves in new processes and compares
 
+A third word is a route, and words behind it are the files that can take it: they train on that route instead.
+
 Which gradients a scheduler keeps dense follows from measured times: it is held to what it does before it has any.
 Under both, ranks compare their parameters. Rank 0 says one line per failed file; then the status is 1.
 """
@@ -78,15 +80,18 @@ def run(chosen: Recipe, task: DigitsTask, folder: Path, resume: bool) -> None:
         torch.save(saved | {"end": end}, file)
 
 
-def main(mode: str, folder: str) -> int:
+def main(mode: str, folder: str, route: str = "", *names: str) -> int:
     torch.set_num_threads(1)
     hvd.init()
     task = DigitsTask()
-    files = sorted(CONF.glob("*.toml"))
+    files = [CONF / name for name in names] or sorted(CONF.glob("*.toml"))
     failed = []
     for path in files:
         try:
-            run(recipe_of_file(path), task, Path(folder), mode == "resume")
+            chosen = recipe_of_file(path)
+            if route:
+                chosen = replace(chosen, changes={**chosen.changes, "scheme.route": route})
+            run(chosen, task, Path(folder), mode == "resume")
         except AssertionError as error:  # all ranks compare the same values, so they go on together
             failed.append(f"{path.name}: {error}")
         except Exception as error:
@@ -98,4 +103,4 @@ def main(mode: str, folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2]))
+    sys.exit(main(*sys.argv[1:]))

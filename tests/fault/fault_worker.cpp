@@ -1,7 +1,7 @@
 // One rank of a job in which something goes wrong, for tests/fault/run_faults.py. Uses the C door
 // only.
 //
-//   fault_worker MODE DEADLINE_S
+//   fault_worker MODE DEADLINE_S COLLECTIVE
 //
 // Every rank makes a set of three gradients and steps. In step 3 rank 1 misbehaves as MODE says. A
 // rank that gets an error prints one line "rank R error CODE: MESSAGE" and exits with 3; one that
@@ -171,18 +171,18 @@ void exit_in_a_child() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 4) return 2;
   const std::string mode = argv[1];
-  if (const char* rank = std::getenv("OMPI_COMM_WORLD_RANK")) my_rank = uint32_t(std::atoi(rank));
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "RANK"})
+    if (const char* rank = std::getenv(variable)) my_rank = uint32_t(std::atoi(rank));
   deadline_s = uint32_t(std::atoi(argv[2]));
-  const std::string scheme =
-      mode == "loads" && my_rank == 1 ? "compressor = \"topkk\"\n" : "scheduler = \"wfbp\"\n";
-  std::string config = "[scheme]\n" + scheme + "[runtime]\nlog_level = \"" +
-                       (mode == "busy" ? "warning" : "error") + "\"\ndeadline_s = " + argv[2] +
-                       "\n" + runtime_of(mode);
-  if (mode == "differs" && my_rank == 1)
-    config =
-        "[scheme]\nscheduler = \"fusion\"\n[runtime]\ndeadline_s = " + std::string(argv[2]) + "\n";
+  std::string scheme = "scheduler = \"wfbp\"\n";
+  if (mode == "loads" && my_rank == 1) scheme = "compressor = \"topkk\"\n";
+  if (mode == "differs" && my_rank == 1) scheme = "scheduler = \"fusion\"\n";
+  scheme += "collective = \"" + std::string(argv[3]) + "\"\n";
+  const std::string config = "[scheme]\n" + scheme + "[runtime]\nlog_level = \"" +
+                             (mode == "busy" ? "warning" : "error") +
+                             "\"\ndeadline_s = " + argv[2] + "\n" + runtime_of(mode);
   penstock_runtime_options options{};
   options.struct_size = sizeof options;
   const std::string nowhere = "/nowhere/run.toml";

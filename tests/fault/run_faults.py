@@ -1,7 +1,8 @@
-"""What the survivors say when a rank dies, stops, gives up or disagrees: real processes under mpirun.
+"""What the survivors say when a rank dies, stops, gives up or disagrees: real processes under mpirun, or without it
+over a transport that needs none.
 
 Every case: no hang, no silent end; each survivor prints one error that names the rank. Usage:
-    run_faults.py WORKER [MODE ...]
+    run_faults.py [--transport NAME] WORKER [MODE ...]
 """
 
 import contextlib
@@ -12,9 +13,15 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 RANKS = 3
 DEADLINE_S = 5
+START = {
+    "mpi": ["mpirun", "-np", str(RANKS), "--oversubscribe", "--bind-to", "none", "--enable-recovery",
+            "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"],
+    "ucx": [sys.executable, str(Path(__file__).parents[1] / "transports/run_ranks.py"), str(RANKS)],
+}
 
 # mode -> what each survivor's message must say, and the ranks that must speak
 CASES = {
@@ -37,11 +44,10 @@ CASES = {
 NEVER_END = ("stopped", "silent", "leaves")
 
 
-def run(worker: str, mode: str) -> tuple[int, str, float]:
+def run(transport: str, worker: str, mode: str) -> tuple[int, str, float]:
     """Runs one case; kills what is left of it after a bound."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    command = ["mpirun", "-np", str(RANKS), "--oversubscribe", "--bind-to", "none", "--enable-recovery",
-               "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1", worker, mode, str(DEADLINE_S)]
+    command = [*START[transport], worker, mode, str(DEADLINE_S), transport]
     start = time.monotonic()
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           start_new_session=True) as process:
@@ -80,9 +86,9 @@ def stop(process: subprocess.Popen) -> None:
     process.wait(timeout=30)
 
 
-def check(worker: str, mode: str) -> list[str]:
+def check(transport: str, worker: str, mode: str) -> list[str]:
     pattern, speakers = CASES[mode]
-    _, output, elapsed = run(worker, mode)
+    _, output, elapsed = run(transport, worker, mode)
     problems = []
     if pattern is None:
         for rank in range(RANKS):
@@ -123,8 +129,12 @@ def forked(output: str) -> list[str]:
 
 
 def main() -> int:
-    worker, modes = sys.argv[1], sys.argv[2:] or list(CASES)
-    problems = [problem for mode in modes for problem in check(worker, mode)]
+    arguments = sys.argv[1:]
+    transport = "mpi"
+    if arguments[0] == "--transport":
+        _, transport, *arguments = arguments
+    worker, modes = arguments[0], arguments[1:] or list(CASES)
+    problems = [problem for mode in modes for problem in check(transport, worker, mode)]
     print("\n".join(problems))
     return 1 if problems else 0
 

@@ -37,6 +37,8 @@ const std::vector<std::vector<SectionNeed>>& item_sections() {
 struct Gathered {
   SetContext context;
   BucketRun bucket{context, {}, 0};
+  Coding coding;
+  Channel channel;
   MessageRun message;
   std::deque<Gradient> gradients;
   uint64_t capacity = 0;
@@ -45,12 +47,19 @@ struct Gathered {
   Gathered() {
     context.name = "set";
     context.world = kWorld;
+    const std::vector<uint32_t> hosts(kWorld, 0);
+    coding.links = &context.at(PENSTOCK_LEVEL_WORLD);
+    coding.links->group = Group::joined(0, hosts).value();
+    coding.links->transport.channel = &channel;
+    channel.group = coding.links->group.view(0);
+    message.coding = &coding;
+    message.link = &coding.links->transport;
     bucket.label = "bucket 0";
     uint64_t of_sections = 0;
     for (const auto& sections : item_sections()) {
       gradients.emplace_back(
           DeclaredGradient("gradient" + std::to_string(gradients.size()), 0, {}));
-      ItemRun& item = bucket.items.emplace_back();
+      ItemRun& item = coding.items.emplace_back();
       item.gradient = &gradients.back();
       RoundNeed& need = item.rounds.emplace_back();
       need.combine = PENSTOCK_COMBINE_GATHER;
@@ -61,9 +70,12 @@ struct Gathered {
       for (const SectionNeed& section : sections) of_sections += (section.bytes() + 7) / 8 * 8;
       message.items.push_back(message.items.size());
     }
-    capacity = gathered_capacity(bucket, message.items, 0);
+    capacity = gathered_capacity(coding, message.items, 0);
     header = capacity - of_sections;
     message.send = Buffer(capacity);
+    message.send_offsets = {0};
+    message.send_counts = {capacity};
+    message.room_for.assign(kWorld, capacity);
   }
   static std::deque<PayloadStorage>& received(ItemRun& item) {
     if (item.received.empty()) item.received.emplace_back();
@@ -72,8 +84,8 @@ struct Gathered {
 
   // The bytes of a rank that sends kinds, counts and contents at random.
   std::string honest(Random& random) {
-    place_gathered(bucket, message, 0);
-    for (ItemRun& item : bucket.items) {
+    place_gathered(message, 0);
+    for (ItemRun& item : coding.items) {
       PayloadStorage& own = item.own[0];
       own.c()->kind = PENSTOCK_PAYLOAD_ABSENT + static_cast<uint32_t>(random.below(4));
       uint64_t pairs = random.below(own.section(0).capacity + 1);
@@ -85,9 +97,7 @@ struct Gathered {
           bytes[b] = static_cast<unsigned char>(random.bits());
       }
     }
-    bucket.nonfinite = false;
-    const uint64_t bytes = close_gathered(bucket, message, 0, false);
-    return std::string(reinterpret_cast<const char*>(message.send.data()), bytes);
+    return closed();
   }
 
   // What came from each rank, one part after the other, the last up to the end of the memory.
@@ -111,7 +121,7 @@ struct Gathered {
   void expect_within(uint32_t rank) {
     const std::byte* const begin = message.receive.data() + message.receive_offsets[rank];
     const std::byte* const end = begin + message.receive_counts[rank];
-    for (ItemRun& item : bucket.items) {
+    for (ItemRun& item : coding.items) {
       PayloadStorage& payload = item.received[0][rank];
       ASSERT_GE(payload.c()->kind, uint32_t{PENSTOCK_PAYLOAD_ABSENT});
       ASSERT_LE(payload.c()->kind, uint32_t{PENSTOCK_PAYLOAD_CODED});
@@ -131,8 +141,8 @@ struct Gathered {
 
   // The rank's part, written again from what was read of it.
   std::string again(uint32_t rank) {
-    place_gathered(bucket, message, 0);
-    for (ItemRun& item : bucket.items) {
+    place_gathered(message, 0);
+    for (ItemRun& item : coding.items) {
       item.own[0].c()->kind = item.received[0][rank].c()->kind;
       for (size_t s = 0; s < item.own[0].size(); ++s) {
         penstock_section& to = item.own[0].section(s);
@@ -141,8 +151,13 @@ struct Gathered {
         if (to.count > 0) std::memcpy(to.data, from.data, to.count * dtype_bytes(to.dtype));
       }
     }
-    const uint64_t bytes = close_gathered(bucket, message, 0, false);
-    return std::string(reinterpret_cast<const char*>(message.send.data()), bytes);
+    return closed();
+  }
+
+  std::string closed() {
+    message.receive_counts.resize(kWorld);
+    close_gathered(message, 0);
+    return std::string(reinterpret_cast<const char*>(message.send.data()), message.message.count);
   }
 };
 

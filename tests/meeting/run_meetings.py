@@ -76,6 +76,12 @@ def alone() -> None:
     expect(ended[0][:2] == (0, "alone"), ended)
 
 
+def told_alone() -> None:
+    """No launcher speaks of others, so the transport is told that there are none."""
+    ended = run(1)
+    expect(ended[0][:2] == (0, expected(1)[0]), ended)
+
+
 def missing() -> None:
     for status, output, seconds in run(3, ranks=[0, 2], deadline=2):
         expect(status == 1 and "rank 1" in output, output)
@@ -116,7 +122,7 @@ def torchrun() -> None:
     expect(ran.returncode == 0 and lines == expected(2), ran.stdout + ran.stderr)
 
 
-MODES = {"alone": alone, "pair": lambda: all_meet(2), "four": lambda: all_meet(4), "missing": missing,
+MODES = {"alone": alone, "told_alone": told_alone, "pair": lambda: all_meet(2), "four": lambda: all_meet(4), "missing": missing,
          "lost_master": lost_master, "wrong_name": wrong_name, "conflict": conflict, "nonsense": nonsense, "torchrun": torchrun}
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from .dgc import DenseWithMomentum, Dgc, DgcOptions
 from .low_rank import AcpSgd, PowerSgd
 from .method import Item, Method, Scheme
 from .ok_topk import OkTopK
+from .routes import Hierarchical, Part, Shard, owners_on, parts
 from .quantised import Quantised, Send, Signum, ef_sign, natural, one_bit, qsgd, tern_grad
 from .threshold import AdaComp, AdaQ, FixedThreshold, GaussianK, RedSync, Sidco
+from .shift import Diana, Ef21, by_chance, by_top_k
 from .sparse_more import AdTopK, AlternatingPowerSgd, ChunkTopK, RandomK
 from .switching import Stage, SwitchingScheme
 from .top_k import TopK
@@ -134,7 +136,8 @@ def _same(*names: str) -> dict[str, str]:
 
 def _dgc_options(choice: Choice, seed: int) -> DgcOptions:
     names = _same("momentum", "nesterov", "clipping", "clip") | {"momentum_masking": "masking"}
-    memory = _options(choice.memory, names)
+    # A plain residual is the velocity of gradients without momentum.
+    memory = {"momentum": 0.0} | _options(choice.memory, {}) if choice.memory["plugin"] == "residual" else _options(choice.memory, names)
     if choice.compressor["plugin"] != "dgc":
         return DgcOptions(seed=seed, **memory)
     own = _options(choice.compressor, _same("density", "sample_ratio", "value_type"))
@@ -172,16 +175,33 @@ def _sparse_more(choice: Choice, items: list[Item], ranks: int, seed: int) -> Me
     return method(items, ranks, memory["plugin"] == "residual", **options, **seeds)
 
 
+def _shifted(choice: Choice, items: list[Item], ranks: int, seed: int) -> Method:
+    """Differences from a shift, top-k of them or quantised."""
+    name = choice.compressor["plugin"]
+    if name == "topk":
+        compress = by_top_k(**_options(choice.compressor, _same("density")))
+    elif name in QUANTISED:
+        make_send, names = QUANTISED[name]
+        compress = by_chance(make_send(**_options(choice.compressor, _same(*names))), seed)
+    else:
+        raise ValueError(f"{name} goes with memory {choice.memory['plugin']!r}, which this oracle does not simulate")
+    if choice.memory["plugin"] == "ef21":
+        return Ef21(items, ranks, compress, **_options(choice.memory, _same("zeta")))
+    return Diana(items, ranks, compress, **_options(choice.memory, _same("alpha")))
+
+
 def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: int) -> list[Method]:
     """The methods that serve `items`, one for each bucket where the bucket matters."""
     name = choice.compressor["plugin"]
+    if choice.memory["plugin"] in ("ef21", "diana"):
+        return [_shifted(choice, items, ranks, seed)]
     if name == "none":
         if choice.memory["plugin"] == "dgc":
             return [DenseWithMomentum(items, ranks, _dgc_options(choice, seed))]
         return [DenseMean(items, ranks)]
     if name in ("fp16", "bf16"):
         return [RoundedMean(items, ranks, torch.float16 if name == "fp16" else torch.bfloat16)]
-    if name == "signsgd":
+    if name == "signsgd" or (name == "signum" and choice.memory["plugin"] == "none"):
         return [MajorityVote(items, ranks)]
     if name in ("maxmin", "int8", "tbq", "inceptionn", "sketch"):
         return [_coded(choice, items, ranks, seed)]
@@ -225,12 +245,55 @@ def _methods(table: Table, choice: Choice, items: list[Item], ranks: int, seed: 
     return [OkTopK(bucket, ranks, **options) for bucket in cuts]
 
 
-def _made(table: Table, items: Sequence[Item], ranks: int, seed: int) -> list[Method]:
+# Elements at which a gradient may be cut; a compressor that is not named here sends gradients whole.
+ALIGNMENTS = {"none": 1, "fp16": 1, "bf16": 1, "topk": 1, "threshold": 1, "signsgd": 64, "signum": 64}
+
+# Compressors whose payloads the transport adds up: on `shard` they travel as on `flat`.
+SUMMED = {"none", "fp16", "bf16", "powersgd", "acpsgd", "powersgd-alternating", "randomk", "chunktopk", "sketch"}
+
+VOTES = {"signsgd", "signum"}
+
+
+def _alignment(choice: Choice, item: Item) -> int:
+    name = choice.compressor["plugin"]
+    if name in ("powersgd", "acpsgd"):
+        return 1 if len(item.shape) < 2 else 0
+    if choice.compressor.get("scope", "item") != "item":
+        raise ValueError(f"{name} chooses across buckets, which this oracle simulates on the route flat alone")
+    return choice.compressor.get("bucket", 512) if name == "qsgd" else ALIGNMENTS.get(name, 0)
+
+
+def _routed(table: Table, choice: Choice, own: list[Part], hosts: Sequence[int], seed: int) -> list[Method]:
+    """The methods that serve these parts on the route of the file."""
+    name = choice.compressor["plugin"]
+
+    def make(by: Choice) -> Callable[[list[Item], int], list[Method]]:
+        return lambda items, ranks: _methods(table, by, items, ranks, seed)
+
+    if table["scheme"]["route"] == "hierarchical":
+        return [Hierarchical(hosts, own, make(choice), name not in VOTES)]
+    if name in SUMMED:
+        return make(choice)(list(dict.fromkeys(part.gradient for part in own)), len(hosts))
+    owner = choice
+    if "owner_memory" in table["scheme"]:
+        owner = Choice(choice.rule, choice.compressor, _instance({"scheme": {"memory": table["scheme"]["owner_memory"]}}, {}, "memory"))
+    return [Shard(len(hosts), own, make(choice), make(owner), name not in VOTES)]
+
+
+def _made(table: Table, items: Sequence[Item], hosts: Sequence[int], seed: int) -> list[Method]:
     groups: dict[int, tuple[Choice, list[Item]]] = {}
     for item in items:
         choice = choose(table, item)
         groups.setdefault(choice.rule, (choice, []))[1].append(item)
-    return [m for choice, group in groups.values() for m in _methods(table, choice, group, ranks, seed)]
+    route = table.get("scheme", {}).get("route", "flat")
+    if route not in ("hierarchical", "shard"):
+        return [m for choice, group in groups.values() for m in _methods(table, choice, group, len(hosts), seed)]
+    owned = parts(items, lambda item: _alignment(choose(table, item), item), owners_on(route, hosts))
+    return [
+        method
+        for choice, group in groups.values()
+        for method in _routed(table, choice, [part for part in owned if part.gradient in group], hosts, seed)
+    ]
 
 
 def _merged(table: Table, changes: Table) -> dict[str, Any]:
@@ -241,7 +304,7 @@ def _merged(table: Table, changes: Table) -> dict[str, Any]:
     return result
 
 
-def _stages(table: Table, items: Sequence[Item], ranks: int, seed: int) -> list[Stage]:
+def _stages(table: Table, items: Sequence[Item], hosts: Sequence[int], seed: int) -> list[Stage]:
     """What holds from step 0 on, and from every later switch."""
     tables = {0: {key: value for key, value in table.items() if key != "switch"}}
     for switch in table["switch"]:
@@ -250,15 +313,18 @@ def _stages(table: Table, items: Sequence[Item], ranks: int, seed: int) -> list[
     return [
         Stage(
             at_step,
-            lambda now=now: _made(now, items, ranks, seed),
+            lambda now=now: _made(now, items, hosts, seed),
             {item.name: choose(now, item).memory["plugin"] for item in items},
         )
         for at_step, now in tables.items()
     ]
 
 
-def make_scheme(table: Table, items: Sequence[Item], ranks: int, seed: int = 1) -> Scheme:
-    """The simulation of a parsed scheme file for these gradients."""
+def make_scheme(
+    table: Table, items: Sequence[Item], ranks: int, seed: int = 1, hosts: Sequence[int] | None = None
+) -> Scheme:
+    """The simulation of a parsed scheme file for these gradients. hosts[r] is the host of rank r; none given: one."""
+    where = [0] * ranks if hosts is None else hosts
     if "switch" in table:
-        return SwitchingScheme(_stages(table, items, ranks, seed))
-    return Scheme(_made(table, items, ranks, seed))
+        return SwitchingScheme(_stages(table, items, where, seed))
+    return Scheme(_made(table, items, where, seed))

@@ -1,7 +1,7 @@
 """Every command and code block of the pages works as it stands there.
 
     sh       run line by line by bash, in a new shell without the caller's variables, in a folder that looks like the checkout
-    python   run on two ranks by `penstock run`
+    python   run on two ranks by `penstock run`, or by torchrun where its process group asks the environment
     toml     held against the plugins by `penstock config check`
     cpp      compiled against the SDK's headers
     text     a drawing: nothing to run
@@ -67,14 +67,20 @@ optimizer.step()
 """,
 }
 
+CONTEXT["loading-shards"] = CONTEXT["saving"].replace("{block}", """\
+saved = {**optimizer.state_dict(), **optimizer.compression_state_dict()}
+torch.save({"optimizer": saved}, f"checkpoint-{hvd.rank()}.pt")
+hvd.barrier()
+{block}""")
+
 # Commands that are a test run, or hours of work, themselves: what is tested here is that they take these arguments.
-LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/gpu-check", "tools/bench")
+LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/gpu-check", "tools/bench", "tools/wheel")
 
 SHELLS = [block for block in all_blocks() if block.language == "sh"]
 PYTHONS = [block for block in all_blocks() if block.language == "python"]
 TOMLS = [block for block in all_blocks() if block.language == "toml"]
 # A block called `program` is a whole one: ctest's outside_libtorch builds and runs it.
-CPPS = [block for block in all_blocks() if block.language == "cpp" and block.name != "program"]
+CPPS = [block for block in all_blocks() if block.language == "cpp" and block.name not in ("program", "recipes")]  # outside_libtorch builds these
 
 
 def clean_environment(home: pathlib.Path) -> dict[str, str]:
@@ -123,6 +129,13 @@ def lines_of(block):
     return [re.sub(r"\s+#.*$", "", line).strip() for line in joined.splitlines() if line.strip() and not line.startswith("#")]
 
 
+def names_the_wheel_that_would_be_made(command):
+    """`pip install penstock-...whl`: tools/wheel runs it; here, that the name is this version's and the tag that docs/install.md states."""
+    version = re.search(r"project\(Penstock VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    wheel, = re.findall(r"penstock-\S+\.whl", command)
+    return wheel.startswith(f"penstock-{version}-py3-none-") and wheel in (ROOT / "docs/install.md").read_text()
+
+
 def is_long(command):
     program = command.split()[0]
     return program in LONG and not ("--task digits" in command or "--help" in command)
@@ -156,9 +169,13 @@ def test_a_block_of_commands_runs_as_it_stands(block, checkout, template):
     if block.name == "in-the-template":
         where = template
         more = {"HOME": str(template.parent), "PATH": f"{BUILD}/bin:{clean_environment(template)['PATH']}"}
+    if block.name == "in-the-environment":
+        more = {"PATH": f"{ROOT}/.venv/bin:{clean_environment(where)['PATH']}"}
     script = []
     for command in lines_of(block):
-        if is_long(command):
+        if command.startswith("pip install penstock-"):
+            assert names_the_wheel_that_would_be_made(command), command
+        elif is_long(command):
             assert takes_its_arguments(command) == ""
         else:
             script.append(command)
@@ -175,7 +192,10 @@ def test_a_python_block_runs_on_two_ranks(block, checkout, tmp_path):
     program = CONTEXT.get(block.name, "{block}").replace("{block}", block.text).replace("{indented}", indented)
     script = tmp_path / "script.py"
     script.write_text(program)
-    ran = run([str(PENSTOCK), "run", "-np", "2", "--", "python", str(script)], checkout, OMP_NUM_THREADS="1")
+    launcher = [str(PENSTOCK), "run", "-np", "2", "--", "python"]
+    if re.search(r"init_process_group\([^,)]*\)", program):
+        launcher = [str(ROOT / ".venv/bin/torchrun"), "--standalone", "--nproc-per-node", "2"]
+    ran = run([*launcher, str(script)], checkout, OMP_NUM_THREADS="1")
     assert ran.returncode == 0, f"{block.id}\n{program}\n{ran.stdout}\n{ran.stderr}"
 
 

@@ -3,8 +3,8 @@
  * for memory for all items of a call, with INTEGERS it takes integers; with GATHERS it gathers,
  * and of an empty gradient sends nothing; with MUTE a rank whose label is "mute" sends nothing;
  * with HANGS a call of rank 1 never returns; with LATE plan takes four seconds where the label is
- * "mute"; with SILENT rank 1 sends nothing from step 1 on; SPOIL is one statement that makes its
- * plan a bad one.
+ * "mute"; with SLOW encode takes 1000 us and 50 us for each element, decode half; with SILENT rank
+ * 1 sends nothing from step 1 on; SPOIL is one statement that makes its plan a bad one.
  */
 #include <math.h>
 #include <penstock/plugin.h>
@@ -12,6 +12,9 @@
 #include <string.h>
 #if defined(HANGS) || defined(LATE)
 #include <unistd.h>
+#endif
+#ifdef SLOW
+#include <time.h>
 #endif
 
 #define TEXT(literal) \
@@ -135,11 +138,31 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world,
   return NULL;
 }
 
+#ifdef SLOW
+static double now_us(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
+}
+
+/* Until a call that began at `start_us` has taken `share` of what encode takes. */
+static void take_time(double start_us, double share, const penstock_item* const* items,
+                      uint64_t n_items) {
+  double us = 1000;
+  uint64_t i;
+  for (i = 0; i < n_items; ++i) us += 50 * (double)items[i]->numel;
+  while (now_us() < start_us + share * us) continue;
+}
+#endif
+
 static penstock_status* encode(void* instance, const penstock_exec* exec, const penstock_step* step,
                                uint32_t round, const penstock_item* const* items, uint64_t n_items,
                                penstock_payload* const* payloads) {
   const struct identity* self = instance;
   uint64_t i, e;
+#ifdef SLOW
+  const double start_us = now_us();
+#endif
 #ifdef SCRATCH
   uint64_t needed = 0;
   for (i = 0; i < n_items; ++i) needed += items[i]->numel * sizeof(element);
@@ -173,6 +196,9 @@ static penstock_status* encode(void* instance, const penstock_exec* exec, const 
     if (items[i]->numel == 0) payloads[i]->kind = PENSTOCK_PAYLOAD_ABSENT;
 #endif
   }
+#ifdef SLOW
+  take_time(start_us, 1, items, n_items);
+#endif
   return NULL;
 }
 
@@ -181,6 +207,9 @@ static penstock_status* decode(void* instance, const penstock_exec* exec, const 
                                const penstock_payload* const* payloads, uint64_t n_ranks,
                                uint32_t flags) {
   uint64_t i, r, e;
+#ifdef SLOW
+  const double start_us = now_us();
+#endif
   (void)instance;
   (void)exec;
   (void)step;
@@ -203,6 +232,9 @@ static penstock_status* decode(void* instance, const penstock_exec* exec, const 
       for (e = 0; e < items[i]->numel; ++e) out[e] += values[e];
     }
   }
+#ifdef SLOW
+  take_time(start_us, 0.5, items, n_items);
+#endif
   return NULL;
 }
 

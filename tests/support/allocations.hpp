@@ -1,5 +1,6 @@
 // Replaces the program's allocator by one that counts, for the plugins as well: they find operator
-// new at run time. One source of a program includes it; the program exports its symbols.
+// new at run time. One source of a program includes it; the program exports its symbols. A thread
+// may ask for one of its allocations to fail.
 #pragma once
 
 #include <atomic>
@@ -12,9 +13,17 @@ namespace penstock::test {
 inline std::atomic<uint64_t> process_allocations{0};
 inline thread_local uint64_t thread_allocations = 0;
 
+// The n-th allocation of this thread from now on fails; 0: none.
+inline thread_local uint64_t failing_allocation = 0;
+
+inline bool allocation_fails() noexcept {
+  return failing_allocation != 0 && --failing_allocation == 0;
+}
+
 inline void* counted_allocation(std::size_t size) noexcept {
   process_allocations.fetch_add(1, std::memory_order_relaxed);
   ++thread_allocations;
+  if (allocation_fails()) return nullptr;
   return std::malloc(size == 0 ? 1 : size);
 }
 

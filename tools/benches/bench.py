@@ -6,10 +6,14 @@ plugin-call  a call through a plugin's table against the same function linked st
 planning     what one call of a scheduler's plan() takes for 320 gradients
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
 schemes      what the stages of a step cost on one rank, for the methods of conf/ that have a goal
+transports   ucx against mpi and torch's gloo, on one host and between two (network namespaces: needs root)
+named        161 small broadcasts, each by its name, against one that carries all of it, on two ranks from Python
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
 convergence  schemes against their simulations; alone, with its own options: tools/bench convergence --help
 tune         the best learning rate of every scheme; alone, with its own options: tools/bench tune --help
 schedulers   schedulers against each other on four hosts; alone, with its own options: tools/bench schedulers --help
+routes       hierarchical and shard against flat on four hosts; alone, with its own options: tools/bench routes --help
+ddp          DDP and torch's PowerSGD against ddp_hook on shaped links; alone, with its own options: tools/bench ddp --help
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import argparse
 import importlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -28,8 +33,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "kernels", "schemes")
-ALONE = ("convergence", "tune", "schedulers")
+PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "schemes")
+ALONE = ("convergence", "tune", "schedulers", "routes", "ddp")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
@@ -101,6 +106,31 @@ def overlap(rounds: int) -> tuple[dict[str, Any], Rows]:
         ("the same with MPI_Iallreduce, over the longer", spread(result["mpi_over_longer"]), ""),
         ("the same with MPI_Iallreduce, over the sum", spread(result["mpi_over_sum"]), "about 1"),
     ]
+
+
+def transports(rounds: int) -> tuple[dict[str, Any], Rows]:
+    from benches import transports as part
+
+    build("bench_transports", "penstock-collective-ucx")
+    figures = part.measure(BUILD / "benches/bench_transports", PLUGINS, MPIRUN, rounds)
+    return figures, part.table(figures, spread)
+
+
+def named(rounds: int) -> tuple[dict[str, Any], Rows]:
+    build("penstock")
+    os.environ["PYTHONPATH"] = str(REPOSITORY / "frontends/python")
+    times = run([*MPIRUN, "-np", "2", sys.executable, str(Path(__file__).with_name("named_ranks.py")), str(5 * rounds)])
+
+    def three(values: list[float]) -> list[float]:
+        return [statistics.median(values), min(values), max(values)]
+
+    fused = times["one fused"]
+    rows = [("161 broadcasts as one", spread(three(fused), " us"), "")]
+    for name in times:
+        if name != "one fused":
+            over = [a / b for a, b in zip(times[name], fused)]
+            rows.append((f"{name}; over one", f"{spread(three(times[name]), ' us')}; {spread(three(over))}", "<= 5"))
+    return times, rows
 
 
 def kernels(rounds: int) -> tuple[dict[str, Any], Rows]:
@@ -178,7 +208,7 @@ def main() -> None:
     arguments = parse(sys.argv[1:])
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "kernels": kernels, "schemes": schemes}
+    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "transports": transports, "named": named, "kernels": kernels, "schemes": schemes}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)

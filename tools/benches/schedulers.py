@@ -128,23 +128,18 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths)).rstrip())
 
 
-def run(hosts: Hosts, kind: str, schedulers: Sequence[str], length: Length, options: argparse.Namespace) -> dict[str, Any]:
-    """One run of the program on those hosts. Errors: SystemExit; the ranks have said why on stderr."""
+def launch(hosts: Hosts, told: list[dict[str, Any]], settings: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    """Runs bench_schedulers on all ranks of those hosts. Errors: SystemExit; the ranks have said why on stderr."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "contestants.json"
-        told.write_text(json.dumps(contestants(kind, schedulers)))
-        settings: dict[str, Any] = {
-            "gradients": options.gradients, "contestants": told, "backward-ms": options.backward_ms,
-            "rounds": length.rounds, "steps": length.steps, "warm-up": length.warm_up,
-        }  # fmt: skip
-        if options.slow:
-            settings |= {"slow-rank": RANKS - 1, "slow-factor": options.slow_factor}
-        words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-        line = ["mpirun", "-np", str(RANKS), "--hostfile", HOSTFILE, BUILD / "benches/bench_schedulers", *words]
+        file = Path(folder) / "contestants.json"
+        file.write_text(json.dumps(told))
+        words = [word for name, value in (settings | {"contestants": file}).items() for word in (f"--{name}", str(value))]
+        ranks = hosts.count * hosts.ranks_per_host
+        line = ["mpirun", "-np", str(ranks), "--hostfile", HOSTFILE, BUILD / "benches/bench_schedulers", *words]
         environment = {**os.environ, **hosts.environment(), "PENSTOCK_PLUGIN_DIRECTORY": str(PLUGINS)}
         with hosts.start(line, env=environment, stdout=subprocess.PIPE, text=True) as job:  # stderr shows progress
             try:
-                out, _ = job.communicate(timeout=options.timeout_s)
+                out, _ = job.communicate(timeout=timeout_s)
             except BaseException:
                 job.kill()
                 raise
@@ -152,6 +147,17 @@ def run(hosts: Hosts, kind: str, schedulers: Sequence[str], length: Length, opti
     if job.returncode != 0 or not figures:
         raise SystemExit(f"bench: the ranks of bench_schedulers ended with status {job.returncode}; what they said is above")
     return json.loads(figures[-1])
+
+
+def run(hosts: Hosts, kind: str, schedulers: Sequence[str], length: Length, options: argparse.Namespace) -> dict[str, Any]:
+    """One comparison on those hosts."""
+    settings: dict[str, Any] = {
+        "gradients": options.gradients, "backward-ms": options.backward_ms,
+        "rounds": length.rounds, "steps": length.steps, "warm-up": length.warm_up,
+    }  # fmt: skip
+    if options.slow:
+        settings |= {"slow-rank": RANKS - 1, "slow-factor": options.slow_factor}
+    return launch(hosts, contestants(kind, schedulers), settings, options.timeout_s)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -3,7 +3,7 @@
 
     frontends -> core/include -> sdk/include <- plugins
     core      -> sdk (include, kernels, methods, planning), and within core only rooms that come before
-    sdk       -> include < kernels < methods; planning beside them, on include alone
+    sdk       -> include < kernels < methods; collectives on kernels; planning beside them, on include alone
     plugins   -> sdk and their own folder
     tools     -> core, sdk
     sdk/testing <- tests and tools only
@@ -39,7 +39,8 @@ SDK_ROOMS = {
     "kernels": (),
     "methods": ("kernels",),
     "planning": (),
-    "testing": ("kernels", "planning"),
+    "collectives": ("kernels",),
+    "testing": ("kernels", "planning", "collectives"),
     "template": ("kernels", "methods"),
 }
 
@@ -52,6 +53,8 @@ CONFINED = {
     "toml++/": ("core/config",),
     "spdlog/": ("core/trace",),
     "mpi.h": ("plugins/collectives/mpi",),
+    "ucp/": ("plugins/collectives/ucx",),
+    "ucs/": ("plugins/collectives/ucx",),
     "nccl.h": ("plugins/collectives/nccl",),
     "CLI/": ("tools",),
     "torch/": ("frontends/libtorch",),
@@ -98,7 +101,7 @@ def allowed(source: str, target: str) -> str:
             return "sdk/include stands alone"
         usable = SDK_ROOMS.get(here.removeprefix("sdk/"), ())
         return "" if there.removeprefix("sdk/") in usable else f"{here} does not use {there}"
-    if there in ("sdk/kernels", "sdk/methods", "sdk/planning"):
+    if there in ("sdk/kernels", "sdk/methods", "sdk/planning", "sdk/collectives"):
         return "" if top in ("core", "plugins", "tools") else f"{top} uses core/include only"
     if top == "plugins":
         return "a plugin includes the SDK and its own folder only"

@@ -25,7 +25,7 @@ def test_the_file_is_what_the_headers_say(tmp_path: pathlib.Path):
 @pytest.mark.parametrize(("before", "after", "line"), [
     ("  uint32_t local_rank;", "  uint64_t local_rank;", '("local_rank", c_uint64)'),
     ("} penstock_topology;", "  double speed;\n} penstock_topology;", '("speed", c_double)'),
-    ("PENSTOCK_SET_SUM = 1u << 4 ", "PENSTOCK_SET_SUM = 1u << 5 ", "SET_SUM = 32"),
+    ("PENSTOCK_SET_SUM = 1u << 4,", "PENSTOCK_SET_SUM = 1u << 6,", "SET_SUM = 64"),
     ("penstock_flush(penstock_set* set)", "penstock_flush(penstock_set* set, double* all)", '"flush": (c_void_p, (c_void_p, POINTER(c_double))),'),
 ])
 def test_what_changes_in_the_header_changes_in_the_mirror(before, after, line, tmp_path: pathlib.Path):

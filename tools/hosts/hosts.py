@@ -52,10 +52,11 @@ def link_rate(words: str) -> float:
 
 
 class Hosts:
-    """`count` hosts with `rate` of bandwidth each way ("1gbit"), TCP cubic. Use as a context manager."""
+    """`count` hosts with `rate` of bandwidth each way ("1gbit"), TCP cubic, each for `ranks_per_host` ranks, which meet in
+    shared memory. Use as a context manager."""
 
-    def __init__(self, count: int, rate: str) -> None:
-        self.count, self.rate = count, rate
+    def __init__(self, count: int, rate: str, ranks_per_host: int = 1) -> None:
+        self.count, self.rate, self.ranks_per_host = count, rate, ranks_per_host
         # What a link lets through at once: 2 ms of its rate, so that a small message pays for its bytes too, but no less
         # than a timer needs.
         self.burst_bytes = max(32_000, round(link_rate(rate) / 8 * 2e-3))
@@ -81,7 +82,7 @@ class Hosts:
                 raise HostsError(f"{NAMES} cannot be made: {error.strerror}") from error
             self._made_names = True
         private = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--"]
-        make = [str(FOLDER / "make.sh"), str(self.count), self.rate, str(self.burst_bytes), SUBNET]
+        make = [str(FOLDER / "make.sh"), str(self.count), self.rate, str(self.burst_bytes), SUBNET, str(self.ranks_per_host)]
         # A session of its own: an interrupt at the terminal is for the job, which goes first.
         self._holder = subprocess.Popen(
             [*private, *make],
@@ -110,7 +111,8 @@ class Hosts:
         settings = {
             "plm_rsh_agent": str(FOLDER / "enter.sh"),
             "pml": "ob1",
-            "btl": "self,tcp",
+            "btl": "self,tcp" if self.ranks_per_host == 1 else "self,vader,tcp",
+            "btl_vader_single_copy_mechanism": "none",  # reading another process's memory may be forbidden
             "btl_tcp_if_include": network,
             "oob_tcp_if_include": network,
             "mpi_yield_when_idle": "1",
@@ -123,8 +125,8 @@ class Hosts:
     def mpirun(
         self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None, timeout_s: float = 300.0
     ) -> str:
-        """Runs one rank per host and returns what was printed. Errors: RuntimeError with the end of the output."""
-        line = ["mpirun", "-np", str(self.count), "--hostfile", HOSTFILE, *command]
+        """Runs as many ranks per host as it is for, and returns what was printed. Errors: RuntimeError with the end of the output."""
+        line = ["mpirun", "-np", str(self.count * self.ranks_per_host), "--hostfile", HOSTFILE, *command]
         job = self.start(
             line,
             env={**os.environ, **self.environment(), **(environment or {})},

@@ -22,8 +22,10 @@ except HostsError as error:
     WHY_NOT = str(error)
 needs_hosts = pytest.mark.skipif(bool(WHY_NOT), reason=f"no hosts can be made here: {WHY_NOT}")
 
+# A suite in the background of a shell has SIGINT ignored, and hands that on.
 OWNER = f"""
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {str(ROOM)!r})
 from hosts import Hosts
 with Hosts(2, "1gbit") as hosts:
@@ -151,6 +153,9 @@ def test_nothing_is_left_when_their_program_ends(end, number):
     namespace = owner.stdout.readline().strip()
     assert namespace.startswith("net:[")
     if number is not None:
+        entered = time.monotonic() + 30
+        while not users_of(namespace) and time.monotonic() < entered:
+            time.sleep(0.01)  # what was started there may still be on its way
         assert users_of(namespace)
         owner.send_signal(number)
     # The pipe ends when the last process that was started there has.

@@ -1,8 +1,8 @@
 #!/bin/bash
-# make.sh COUNT RATE BURST SUBNET, in namespaces of its own (hosts.py): makes hosts h0, h1, ... joined by a bridge, says
+# make.sh COUNT RATE BURST SUBNET SLOTS, in namespaces of its own (hosts.py): makes hosts h0, h1, ... joined by a bridge, says
 # "ready", and holds them until its input ends.
 set -euo pipefail
-count=$1 rate=$2 burst=$3 subnet=$4
+count=$1 rate=$2 burst=$3 subnet=$4 slots=$5
 
 mount -t tmpfs -o mode=0755 penstock /run/netns
 mkdir /run/netns/penstock
@@ -21,7 +21,7 @@ for ((i = 0; i < count; i++)); do
     ip netns exec "${end% *}" tc qdisc add dev "${end#* }" root tbf rate "$rate" burst "$burst" latency 50ms
   done
   ip -n "h$i" route replace "$subnet.0/24" dev eth0 congctl cubic
-  echo "$subnet.$((10 + i)) slots=1" >>/run/netns/penstock/hosts
+  echo "$subnet.$((10 + i)) slots=$slots" >>/run/netns/penstock/hosts
 done
 echo ready
 # As the first process here it also takes in those whose parents are gone.

@@ -5,6 +5,7 @@ in. Bad plugins are small C files compiled here.
 """
 
 import json
+import re
 import os
 import pathlib
 import shutil
@@ -65,8 +66,8 @@ def test_matrix_tells_of_every_plugin_what_it_goes_with():
     count = {kind: sum(plugin["kind"] == kind for plugin in plugins) for kind in KINDS}
     pairs, ways, schedulers = (matrix["cells"] for matrix in json.loads(penstock("plugins", "matrix", "--json").stdout))
     assert len(pairs) == count["compressor"] * count["memory"]
-    assert len(ways) == count["compressor"] * (2 + count["collective"])
-    assert len(schedulers) == count["scheduler"] * 2
+    assert len(ways) == count["compressor"] * (4 + count["collective"])
+    assert len(schedulers) == count["scheduler"] * 4
     verdict = {(cell["compressor"], cell["with"]): cell["verdict"] for cell in pairs + ways}
     assert verdict["topk", "residual"] == "ok" and verdict["topk", "none"] == "poor" and verdict["topk", "route split"] == "no"
     assert all((cell["note"] == "") == (cell["verdict"] == "ok") for cell in pairs + ways + schedulers)
@@ -285,11 +286,12 @@ def sdk(tmp_path_factory):
     return prefix
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "composite"])
 def test_a_new_plugin_builds_outside_the_tree_and_passes(kind, sdk, tmp_path):
     made = penstock("new", kind, "my-own", "--directory", tmp_path)
     assert made.returncode == 0, made.stderr
     folder = tmp_path / "my-own"
+    kind = kind.replace("composite", "collective")
     texts = {file.name: file.read_text() for file in folder.iterdir()}
     assert set(texts) == {"my-own.cpp", "my-own_test.cpp", "CMakeLists.txt", "README.md", "my-own.toml"}
     assert not any("@" in text for text in texts.values())
@@ -359,7 +361,7 @@ def test_doctor_imports_the_package_and_says_what_fails(tmp_path):
 
 def test_doctor_misses_mpirun(tmp_path):
     ran = penstock("doctor", PATH=str(tmp_path))
-    assert ran.returncode == 1 and "openmpi" in ran.stdout
+    assert ran.returncode == 0 and re.search(r"warning +mpirun", ran.stdout) and "openmpi" in ran.stdout
 
 
 @pytest.mark.parametrize("arguments", [
@@ -372,7 +374,7 @@ def test_help_has_an_example(arguments):
 
 def test_version_names_product_and_abi():
     ran = penstock("--version")
-    assert ran.returncode == 0 and ran.stdout.startswith("penstock 0.") and "ABI 0.3" in ran.stdout
+    assert ran.returncode == 0 and ran.stdout.startswith("penstock 0.") and "ABI 0.4" in ran.stdout
 
 
 def test_a_wrong_call_has_a_status_of_its_own():

@@ -2,6 +2,7 @@
 #include "core/config/keys.hpp"
 #include "core/config/load.hpp"
 #include "core/fit/matrix.hpp"
+#include "core/fit/resolve.hpp"
 #include "core/fit/sample_traffic.hpp"
 #include "tools/penstock/commands.hpp"
 
@@ -37,6 +38,7 @@ Result<Opened> open(const std::string& file, const std::vector<std::string>& plu
     directories.push_back(directory);
   auto plugins = std::make_unique<Plugins>(directories, config.runtime().allow_insecure_paths);
   PENSTOCK_TRY(plugins->problem());
+  settle_transport(config, plugins->registry());
   return Opened{std::move(config), std::move(plugins)};
 }
 
@@ -102,6 +104,7 @@ struct TrafficOptions {
   std::vector<std::string> files;
   std::vector<std::string> plugin_path;
   uint32_t ranks = 4;
+  uint32_t ranks_per_host = 1;
   bool json = false;
 };
 
@@ -109,7 +112,8 @@ Result<std::vector<StageTraffic>> traffic_of_file(const std::string& file,
                                                   const TrafficOptions& options) {
   PENSTOCK_ASSIGN(const Opened opened, open(file, options.plugin_path));
   PENSTOCK_TRY(check_fit_of_config(opened.config, opened.plugins->registry()).status());
-  return sample_traffic(opened.config, opened.plugins->registry(), options.ranks);
+  return sample_traffic(opened.config, opened.plugins->registry(), options.ranks,
+                        options.ranks_per_host);
 }
 
 // "any number", "8".
@@ -130,6 +134,7 @@ int traffic(const TrafficOptions& options) {
       json.push_back(Json{{"file", file},
                           {"from_step", stage.from_step},
                           {"ranks", options.ranks},
+                          {"ranks_per_host", options.ranks_per_host},
                           {"moved_bytes", known ? Json(stage.moved) : Json(nullptr)},
                           {"dense_moved_bytes", stage.dense_moved},
                           {"at_most", stage.bytes.bound},
@@ -185,8 +190,13 @@ void add_config(CLI::App& app, Invocation& invocation) {
       "nothing (adacomp, inceptionn); a run warns after ten steps if more moves than dense would.\n"
       "Example: penstock config traffic conf/*.toml --ranks 8");
   traffic_app->add_option("FILE", moved->files, "TOML files")->required();
-  traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange, each on a host of its own")
+  traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange")
       ->check(CLI::Range(2, 65536))
+      ->capture_default_str();
+  traffic_app
+      ->add_option("--ranks-per-host", moved->ranks_per_host,
+                   "how many of them share a host: route hierarchical adds within hosts first")
+      ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   add_plugin_path(*traffic_app, moved->plugin_path);
   add_json_flag(*traffic_app, moved->json);

@@ -12,7 +12,8 @@ PAGE = (ROOT / "docs/configuration.md").read_text()
 
 
 KEYS = json.loads(penstock("config", "describe", "--json").stdout)
-SECTIONS = {"[scheme]": ["[scheme]"], "[[rule]]": ["[[rule]]", "match"], "[[switch]]": ["[[switch]]"], "[runtime]": ["[runtime]"]}
+SECTIONS = {"[scheme]": ["[scheme]"], "[[rule]]": ["[[rule]]", "match"], "[[switch]]": ["[[switch]]"], "[transport]": ["[transport]"],
+            "[runtime]": ["[runtime]"]}
 
 
 def row_of(key: dict[str, str]) -> str:

@@ -67,10 +67,13 @@ Line memory() {
           small ? "four ranks with a small model want about 2 GiB; run fewer ranks" : ""};
 }
 
-Line mpirun() {
+// Needed by penstock run and over MPI; other transports have other launchers.
+Line mpirun(bool is_needed) {
   if (find_program("mpirun").empty())
-    return {"mpirun", Health::problem, "not on the PATH",
-            "install Open MPI (Debian: apt-get install openmpi-bin), or run tools/setup"};
+    return {
+        "mpirun", is_needed ? Health::problem : Health::warning, "not on the PATH",
+        std::string("install Open MPI (Debian: apt-get install openmpi-bin), or run tools/setup") +
+            (is_needed ? "" : "; torchrun and srun do without")};
   const Ran ran = run_program({"mpirun", "--version"}, 10);
   if (ran.status != 0)
     return {"mpirun", Health::problem, "does not start: " + first_line(ran.output),
@@ -93,18 +96,16 @@ Line launch() {
       "usual reasons"};
 }
 
-// In a process of its own: the plugin loads the MPI library.
-Line mpi_plugin(const std::vector<std::string>& plugin_path) {
-  const Outcome outcome = isolated(
+// A plugin in a process of its own, where it loads the libraries it needs; one that this machine
+// lacks is a warning, with what to install behind the semicolon.
+Outcome load_alone(Registry& registry, const PluginFile& file) {
+  return isolated(
       [&]() -> Outcome {
-        Plugins plugins(plugin_path);
-        return plugins.registry().load(Kind::collective, "mpi").status();
+        const Status status = registry.load(file.record.kind, file.record.name).status();
+        if (status.code() != Code::not_found) return status;
+        return {Verdict::warning, std::string(status.message())};
       },
       20);
-  if (outcome.verdict == Verdict::ok)
-    return {"collective mpi", Health::ok, "it loads, and with it the MPI library", ""};
-  return {"collective mpi", Health::problem, outcome.reason,
-          "install the MPI library (Debian: apt-get install libopenmpi3), or build again"};
 }
 
 Line interfaces() {
@@ -157,8 +158,8 @@ std::string last_line(std::string text) {
 void python(std::vector<Line>& lines) {
   const std::string python = program_to_run("python3");
   const std::string mend =
-      "run tools/setup; then `penstock run` of this checkout takes its .venv, or activate it: "
-      ". .venv/bin/activate";
+      "install it for that Python (pip install torch), or in a checkout run tools/setup; then "
+      "`penstock run` takes its .venv, or activate it: . .venv/bin/activate";
   if (python.find('/') == std::string::npos && find_program(python).empty()) {
     lines.push_back({"python", Health::problem, "python3 is not on the PATH", mend});
     return;
@@ -221,18 +222,26 @@ void plugin_paths(const Registry& registry, std::vector<Line>& lines) {
   }
 }
 
-void plugins(const DoctorOptions& options, std::vector<Line>& lines) {
+// Notes what can be loaded in `usable`, by id.
+void plugins(const DoctorOptions& options, std::vector<Line>& lines,
+             std::vector<std::string>& usable) {
   Plugins found(options.plugin_path);
   Registry& registry = found.registry();
   plugin_paths(registry, lines);
   for (const SkippedFile& skipped : registry.skipped())
     lines.push_back({"plugin file", Health::warning, skipped.path + ": " + skipped.reason,
                      "remove it from the folder, or build it again"});
-  for (const PluginFile& file : registry.files())
-    if (!file.usable.ok())
-      lines.push_back({"plugin " + file.record.id, Health::warning,
-                       std::string(file.usable.message()),
-                       "see what `penstock check " + file.path + "` says"});
+  for (const PluginFile& file : registry.files()) {
+    const Outcome outcome = load_alone(registry, file);
+    const bool is_whole = outcome.verdict == Verdict::ok;
+    if (is_whole) usable.push_back(file.record.id);
+    const size_t end =
+        outcome.verdict == Verdict::warning ? outcome.reason.find("; ") : std::string::npos;
+    if (!is_whole)
+      lines.push_back({"plugin " + file.record.id, Health::warning, outcome.reason.substr(0, end),
+                       end == std::string::npos ? "see what `penstock check " + file.path + "` says"
+                                                : outcome.reason.substr(end + 2)});
+  }
   if (!found.problem().ok())
     lines.push_back({"plugins", Health::problem, std::string(found.problem().message()),
                      "remove one of the two files, or leave one folder out"});
@@ -241,15 +250,31 @@ void plugins(const DoctorOptions& options, std::vector<Line>& lines) {
                      "build them (tools/setup), or name their folder: --plugin-path DIR or "
                      "PENSTOCK_PLUGIN_DIRECTORY"});
   else
-    lines.push_back({"plugins", Health::ok, fmt::format("{} found", registry.files().size()), ""});
+    lines.push_back({"plugins", Health::ok,
+                     fmt::format("{} found, {} usable", registry.files().size(), usable.size()),
+                     ""});
+}
+
+// By which ranks can meet: without any a program trains alone.
+Line transports(const std::vector<std::string>& usable) {
+  std::string found;
+  for (const char* id : {"collective/mpi", "collective/ucx"})
+    if (std::find(usable.begin(), usable.end(), id) != usable.end())
+      found += fmt::format("{}{}", found.empty() ? "" : ", ", id);
+  if (!found.empty()) return {"transports", Health::ok, found, ""};
+  return {"transports", Health::problem, "none between processes can be loaded",
+          "install the library that a plugin lacks (above), or build again: tools/setup"};
 }
 
 int doctor(const DoctorOptions& options) {
-  std::vector<Line> lines = {cores(), code_paths(), memory(), interfaces(), mpirun()};
-  if (lines.back().health != Health::problem) lines.push_back(launch());
-  lines.push_back(runtime());
-  plugins(options, lines);
-  lines.push_back(mpi_plugin(options.plugin_path));
+  std::vector<Line> lines = {cores(), code_paths(), memory(), interfaces(), runtime()};
+  std::vector<std::string> usable;
+  plugins(options, lines, usable);
+  lines.push_back(transports(usable));
+  const bool over_ucx = std::find(usable.begin(), usable.end(), "collective/ucx") != usable.end();
+  lines.push_back(mpirun(!over_ucx));
+  if (!find_program("mpirun").empty() && lines.back().health != Health::problem)
+    lines.push_back(launch());
   python(lines);
   lines.push_back(cuda());
 

@@ -12,13 +12,21 @@ PYTHON = ROOT / ".venv/bin/python"
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="tools/setup has made no .venv here")
 
 
+def train_py(folder, which):
+    """README's Python block of this number, as train.py."""
+    file = folder / "train.py"
+    file.write_text(re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[which])
+    return file
+
+
+@pytest.fixture(scope="module")
+def ddp_script(tmp_path_factory):
+    return train_py(tmp_path_factory.mktemp("from-ddp"), 0)
+
+
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
-    """README's first Python block, as train.py."""
-    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S).group(1)
-    file = tmp_path_factory.mktemp("new-user") / "train.py"
-    file.write_text(block)
-    return file
+    return train_py(tmp_path_factory.mktemp("from-horovod"), 1)
 
 
 def new_shell(*command):
@@ -32,6 +40,19 @@ def test_the_first_script_runs_on_one_rank(script):
     ran = new_shell(PYTHON, script)
     assert ran.returncode == 0, ran.stderr
     assert re.fullmatch(r"loss \d\.\d+ on 1 ranks\n", ran.stdout)
+
+
+def test_the_script_from_ddp_runs_under_torchrun(ddp_script):
+    ran = new_shell(PYTHON.with_name("torchrun"), "--standalone", "--nproc-per-node", 2, ddp_script)
+    assert ran.returncode == 0, ran.stderr
+    assert re.fullmatch(r"loss \d\.\d+ on 2 ranks\n", ran.stdout)
+
+
+@needs_mpirun
+def test_the_script_from_ddp_runs_over_mpi_as_it_is(ddp_script):
+    ran = new_shell(COMMAND, "run", "-np", 2, "--", "python", ddp_script)
+    assert ran.returncode == 0, ran.stderr
+    assert re.fullmatch(r"\[0\] loss \d\.\d+ on 2 ranks\n", ran.stdout)
 
 
 @needs_mpirun

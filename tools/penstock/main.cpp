@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   add_config(app, invocation);
   add_check(app, invocation);
   add_new(app, invocation);
+  add_plan(app, invocation);
   add_doctor(app, invocation);
   if (const std::string wrong = wrong_command(app, arguments); !wrong.empty()) {
     fail(wrong);

@@ -51,3 +51,28 @@ def test_a_new_compressor_trains_the_digits(mine, tmp_path):
     assert losses[0] > 2.0 and sum(losses[-10:]) / 10 < 1.0, losses
     # Every second entry is sent, rounded up for each gradient.
     assert scheme["payload_bytes_per_step"] < 0.51 * scheme["gradient_bytes_per_step"]
+
+
+def losses_of(config, out, *, ranks=3, steps=20):
+    """Of a few steps on the digits."""
+    job = [sys.executable, "-m", "quickstart_job.train", "--task", "digits", "--config", config, "--steps", steps, "--out", out,
+           "--progress", "none"]
+    paths = [str(ROOT / "tools"), str(ROOT / "frontends/python")]
+    ran = penstock("run", "-np", ranks, "--", *job, PYTHONPATH=os.pathsep.join(paths), OMP_NUM_THREADS="1",
+                   PENSTOCK_LIBRARY=str(BUILD / "lib/libpenstock.so"))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (scheme,) = json.loads((out / "summary.json").read_text())["schemes"]
+    return scheme["losses"]
+
+
+@needs_mpirun
+def test_a_new_composite_trains_to_the_bit_as_a_gather_does(sdk, tmp_path):  # noqa: F811
+    made = penstock("new", "composite", "mine", "--directory", tmp_path)
+    assert made.returncode == 0, made.stderr
+    folder = tmp_path / "mine"
+    for command in (["-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={sdk}"], ["--build", folder / "build"]):
+        subprocess.run(["cmake", *command], check=True, capture_output=True)
+    bare = folder / "bare.toml"
+    bare.write_text((folder / "mine.toml").read_text().replace('collective = "mine"\ntransport = "mpi"', 'collective = "mpi"'))
+    assert "transport" not in bare.read_text()
+    assert losses_of(folder / "mine.toml", tmp_path / "composite") == losses_of(bare, tmp_path / "bare")

@@ -44,10 +44,15 @@ std::string replace_all(std::string text, std::string_view from, std::string_vie
   return text;
 }
 
+// A composite is a collective, made from a template of its own.
+std::string kind_of(const NewOptions& options) {
+  return options.kind == "composite" ? "collective" : options.kind;
+}
+
 std::string fill(std::string_view text, const NewOptions& options) {
   std::string result = replace_all(std::string(text), "@NAME@", options.name);
   result = replace_all(std::move(result), "@CLASS@", class_name(options.name));
-  return replace_all(std::move(result), "@KIND@", options.kind);
+  return replace_all(std::move(result), "@KIND@", kind_of(options));
 }
 
 // What becomes of which template.
@@ -70,16 +75,18 @@ Status write_file(const std::filesystem::path& path, const std::string& text) {
 // Two plugins with one id cannot be used together, so not even with what comes with Penstock.
 Status check_id_is_free(const NewOptions& options) {
   Plugins plugins({});
-  const PluginFile* taken = plugins.registry().find(*kind_from_name(options.kind), options.name);
+  const PluginFile* taken =
+      plugins.registry().find(*kind_from_name(kind_of(options)), options.name);
   if (taken == nullptr) return {};
   return failed_precondition("the id {} is taken by {}; choose another name", taken->record.id,
                              taken->path);
 }
 
 Status make(const NewOptions& options, const std::filesystem::path& folder) {
-  if (!kind_from_name(options.kind))
-    return invalid_argument("kind is \"{}\", expected compressor, memory, collective or scheduler",
-                            options.kind);
+  if (!kind_from_name(kind_of(options)))
+    return invalid_argument(
+        "kind is \"{}\", expected compressor, memory, collective, composite or scheduler",
+        options.kind);
   if (!is_plugin_name(options.name))
     return invalid_argument(
         "name is \"{}\", expected lower-case letters, digits, '-' and '_', beginning with a letter "
@@ -116,7 +123,7 @@ int run(const NewOptions& options) {
                   "  penstock config check {0}/{2}.toml\n\n"
                   "The SDK is installed from Penstock's tree by\n"
                   "  cmake --install build/release --component sdk --prefix WHERE_THE_SDK_IS",
-                  where, options.kind, options.name));
+                  where, kind_of(options), options.name));
   return 0;
 }
 
@@ -129,7 +136,11 @@ void add_new(CLI::App& app, Invocation& invocation) {
       "Makes the folder DIR/NAME with source, test, build file, README and a configuration. What "
       "it\n"
       "makes builds and works as it is. Example: penstock new compressor mine");
-  new_app->add_option("KIND", options->kind, "compressor, memory, collective or scheduler")
+  new_app
+      ->add_option(
+          "KIND", options->kind,
+          "compressor, memory, collective (a transport), composite (a collective over another) or "
+          "scheduler")
       ->required();
   new_app->add_option("NAME", options->name, "name of the plugin")->required();
   new_app->add_option("--directory", options->directory, "where the folder is made")

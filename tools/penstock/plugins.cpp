@@ -49,6 +49,7 @@ Json to_json(const penstock_option& option) {
   if ((option.flags & PENSTOCK_OPTION_REQUIRED) != 0) flags.push_back("required");
   if ((option.flags & PENSTOCK_OPTION_RANK_LOCAL) != 0) flags.push_back("rank_local");
   if ((option.flags & PENSTOCK_OPTION_OPEN_MINIMUM) != 0) flags.push_back("open_minimum");
+  if ((option.flags & PENSTOCK_OPTION_OPEN_MAXIMUM) != 0) flags.push_back("open_maximum");
   const bool number = option.type == PENSTOCK_OPTION_INTEGER || option.type == PENSTOCK_OPTION_REAL;
   return Json{{"name", view(option.name)},
               {"type", option_type_name(option.type)},
@@ -62,7 +63,7 @@ Json to_json(const penstock_option& option) {
               {"flags", flags}};
 }
 
-// One object per plugin; options and an empty "problem" where it could be loaded.
+// One object per plugin; options, state "usable" and an empty "problem" where it could be loaded.
 Json to_json(const PluginFile& file, Registry& registry) {
   const Record& record = file.record;
   Json json{{"kind", kind_name(record.kind)},
@@ -75,9 +76,13 @@ Json to_json(const PluginFile& file, Registry& registry) {
             {"abi", fmt::format("{}.{}", record.abi_major, record.abi_minor)},
             {"license", record.license},
             {"source", record.source},
+            {"state", "usable"},
             {"problem", ""}};
   const auto plugin = registry.load(record.kind, record.name);
   if (!plugin.ok()) {
+    // Nothing is wrong with a plugin for something that this machine does not have.
+    const bool lacks = plugin.status().code() == Code::not_found;
+    json["state"] = lacks ? "lacks a library" : "not usable";
     json["problem"] = plugin.status().message();
     return json;
   }
@@ -98,8 +103,9 @@ int list(const PluginsOptions& options) {
     for (const Json& plugin : json) {
       const auto problem = plugin["problem"].get<std::string>();
       const auto summary = plugin["summary"].get<std::string>();
+      const auto state = plugin["state"].get<std::string>();
       table.add({plugin["kind"], plugin["name"], plugin["version"],
-                 problem.empty() ? summary : "not usable: " + problem});
+                 problem.empty() ? summary : state + ": " + problem});
     }
     print(table.text());
     for (const SkippedFile& skipped : registry.skipped())

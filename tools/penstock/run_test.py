@@ -266,6 +266,15 @@ def test_ranks_on_other_hosts_get_the_variables_that_they_need(tmp_path):
     assert ran.stdout == "[0] /a,2,3,4,5,\n"
 
 
+def test_ranks_have_the_variables_of_torchrun():
+    ran = run(2, 'echo "$RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, $MASTER_ADDR"; [ "$MASTER_PORT" -gt 1023 ]',
+              RANK="7", WORLD_SIZE="9")
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(ran.stdout.splitlines()) == ["[0] 0 of 2, 0 of 2, 127.0.0.1", "[1] 1 of 2, 1 of 2, 127.0.0.1"]
+    ran = run(1, 'echo "$MASTER_ADDR:$MASTER_PORT"', MASTER_ADDR="mine", MASTER_PORT="4711")
+    assert ran.stdout == "[0] mine:4711\n", ran.stderr
+
+
 @pytest.mark.parametrize("name", ["python", "python3"])
 def test_python_without_a_path_is_the_checkouts(name):
     checkout = BUILD.parent.parent

@@ -1,4 +1,4 @@
-// The files of templates/, compiled into the command.
+// Files that are compiled into the command.
 #pragma once
 
 #include <span>
@@ -10,6 +10,9 @@ struct Template {
   std::string_view name;  // "compressor.cpp.in"
   std::string_view text;
 };
+// Of templates/: what `penstock new` writes.
 std::span<const Template> templates();
+// Of plan/profiles/: models, and what methods cost.
+std::span<const Template> planning_tables();
 
 }  // namespace penstock::command

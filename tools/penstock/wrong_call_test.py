@@ -7,7 +7,7 @@ from command_test import penstock
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (("plugin", "list"), 'no command "plugin"; did you mean "plugins"?'),
-    (("foo",), 'no command "foo"; known are: run, plugins, config, check, new, doctor'),
+    (("foo",), 'no command "foo"; known are: run, plugins, config, check, new, plan, doctor'),
     (("plugins", "lst", "--json"), 'no command "plugins lst"; did you mean "list"?'),
     (("config", "chek", "run.toml"), 'no command "config chek"; did you mean "check"?'),
 ])

@@ -7,14 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hosts.hosts import HOSTFILE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PENSTOCK = REPOSITORY / "build/release/bin/penstock"
+# The frontend and the command: those of the checkout, or of a wheel that `tools/quickstart --wheel` has installed in a folder.
+WHEEL = os.environ.get("PENSTOCK_QUICKSTART_WHEEL")
+PENSTOCK = Path(WHEEL) / "bin/penstock" if WHEEL else REPOSITORY / "build/release/bin/penstock"
 
 # One process per rank on however many cores there are: no binding, yield while idle.
 MPIRUN = ("mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1")
@@ -30,8 +32,13 @@ def command(ranks: int, arguments: Sequence[str]) -> list[str]:
     if PENSTOCK.exists():
         return [str(PENSTOCK), "run", "--no-prefix", "-np", str(ranks), "--", *job]
     if shutil.which("mpirun") is None:
-        raise LaunchError(f"neither {PENSTOCK.relative_to(REPOSITORY)} nor mpirun was found; run tools/setup")
+        raise LaunchError(f"neither {PENSTOCK} nor mpirun was found; run tools/setup")
     return [*MPIRUN, "-np", str(ranks), *job]
+
+
+def command_of_torchrun(ranks: int, arguments: Sequence[str]) -> list[str]:
+    """The same by torchrun, so that ranks meet without MPI."""
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *arguments]
 
 
 def command_on_hosts(ranks: int, arguments: Sequence[str]) -> list[str]:
@@ -41,7 +48,7 @@ def command_on_hosts(ranks: int, arguments: Sequence[str]) -> list[str]:
 
 def environment() -> dict[str, str]:
     """Where the ranks find the job and the frontend; one thread each, so that sums have the order of the simulation."""
-    paths = [str(REPOSITORY / "tools"), str(REPOSITORY / "frontends/python")]
+    paths = [str(REPOSITORY / "tools"), WHEEL or str(REPOSITORY / "frontends/python")]
     before = os.environ.get("PYTHONPATH")
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(paths + ([before] if before else [])),
@@ -51,14 +58,16 @@ def environment() -> dict[str, str]:
 
 
 def run_job(
-    *, ranks: int, task: str, schemes: Sequence[str], steps: int, seed: int, out: Path, timeout_s: float = 900.0
-) -> dict[str, Any]:
-    """Trains `schemes` in one launch and returns the summary. Errors: LaunchError with the last lines of the ranks."""
+    *, ranks: int, task: str, schemes: Sequence[str], steps: int, seed: int, out: Path, timeout_s: float = 900.0,
+    by: Callable[[int, Sequence[str]], list[str]] = command,
+) -> dict[str, Any]:  # fmt: skip
+    """Trains `schemes` in one launch, whose command line `by` gives, and returns the summary. Errors: LaunchError with
+    the last lines of the ranks."""
     out.mkdir(parents=True, exist_ok=True)
     summary = out / "summary.json"
     summary.unlink(missing_ok=True)
     arguments = ["--task", task, "--schemes", ",".join(schemes), "--steps", str(steps), "--seed", str(seed)]
-    line = command(ranks, ["-m", "quickstart_job.train", *arguments, "--out", str(out), "--progress", "lines"])
+    line = by(ranks, ["-m", "quickstart_job.train", *arguments, "--out", str(out), "--progress", "lines"])
     log = out / "log.txt"
     with log.open("w") as file:
         try:

@@ -53,7 +53,7 @@ class Recipe:
         that cuts the whole model into regions keeps its one bucket."""
         table = {key: value for key, value in self.table().items() if key != "runtime"}
         scheme = table.get("scheme", {})
-        if bucket_bytes is not None and scheme.get("scheduler") == "fusion" and scheme.get("collective") == "mpi":
+        if bucket_bytes is not None and scheme.get("scheduler") == "fusion" and "collective" not in scheme:
             table = toml_text.replaced(table, {"scheduler.fusion.threshold_bytes": bucket_bytes})
         return toml_text.dump(table)
 
@@ -91,6 +91,8 @@ _RECIPES = (
     Recipe("sign-sgd-majority", CONF / "sign-sgd-majority.toml", "sign-sgd majority", votes=True),
     Recipe("signum", CONF / "signum.toml", "signum", votes=True),
     Recipe("ef-sign", CONF / "ef-sign.toml", "ef-sign"),
+    Recipe("ef21-sgdm", CONF / "ef21-sgdm.toml", "ef21-sgdm 1 %", own_momentum=True),
+    Recipe("diana", CONF / "diana.toml", "diana 4 bits"),
     Recipe("one-bit", CONF / "one-bit.toml", "one-bit"),
     Recipe("qsgd", CONF / "qsgd.toml", "qsgd 4 bits", {}, ("rule",)),
     Recipe("terngrad", CONF / "terngrad.toml", "terngrad"),
@@ -169,4 +171,4 @@ def recipe_of_file(path: Path) -> Recipe:
     if not isinstance(scheme, dict):
         raise ValueError(f"{path}: scheme is {scheme!r}, expected a table")
     votes = scheme.get("compressor") in ("signsgd", "signum")
-    return Recipe(path.stem, path, path.stem, votes=votes, own_momentum=scheme.get("memory") in ("dgc", "momentum"))
+    return Recipe(path.stem, path, path.stem, votes=votes, own_momentum=scheme.get("memory") in ("dgc", "momentum", "ef21"))

@@ -88,11 +88,17 @@ def test_the_timeline_has_backward_and_several_buckets_with_scheme_and_bytes(tmp
     assert any(event["name"] == "backward" for event in spans)
 
 
+def hear_interrupts():
+    """A suite in the background of a shell has SIGINT ignored, and hands that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @needs_hosts
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "termination"])
 def test_an_interrupt_ends_the_ranks_and_their_hosts(number, tmp_path):
     command = job(tmp_path, "--link", "100mbit", "--steps", "2000")
-    ran = subprocess.Popen(command, cwd=TOOLS, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ran = subprocess.Popen(command, cwd=TOOLS, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           preexec_fn=hear_interrupts)
     for line in ran.stdout:
         if " step " in line:  # all four are at work
             break

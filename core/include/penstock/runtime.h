@@ -22,6 +22,9 @@ typedef struct penstock_operation penstock_operation;
 PENSTOCK_API uint32_t penstock_error_code(const penstock_status* error);
 PENSTOCK_API penstock_str penstock_error_message(const penstock_status* error); /* lives as long as the error */
 PENSTOCK_API void penstock_error_free(penstock_status* error);
+/* An error of the frontend's own (`code` from base.h, any other counts as INTERNAL; `message` copied), for tables that it
+ * lends, whose functions return one: whoever called takes it over. Null for OK. [any] */
+PENSTOCK_API penstock_status* penstock_error_make(uint32_t code, penstock_str message);
 
 /* Version of the product, "major.minor.patch", and of the ABI. */
 PENSTOCK_API penstock_str penstock_version(void);
@@ -74,6 +77,8 @@ typedef struct penstock_gradient_declaration {
   int32_t device_type;
   int32_t device_id;
   uint32_t given_bucket; /* with GIVEN_BUCKETS: DDP's bucket; else PENSTOCK_NO_BUCKET */
+  uint32_t owner;        /* with RESULT_AT_OWNER: the world rank, one of the set's, that the result is for */
+  uint32_t reserved;
 } penstock_gradient_declaration;
 
 /* What the frontend can do and what it gives: it takes part in the fit check. */
@@ -82,7 +87,10 @@ enum {
   PENSTOCK_SET_DEFERRED_UPDATE = 1u << 1,    /* it can apply the update parameter by parameter in the next forward */
   PENSTOCK_SET_GIVEN_BUCKETS = 1u << 2,      /* gradients come in buckets that may only be ordered and routed */
   PENSTOCK_SET_TELLS_OUTCOME = 1u << 3,      /* step_end says truly whether the step was applied */
-  PENSTOCK_SET_SUM = 1u << 4                 /* the result is the sum over ranks, not the mean */
+  PENSTOCK_SET_SUM = 1u << 4,                /* the result is the sum over ranks, not the mean */
+  /* Each result is wanted by its `owner` alone; elsewhere the gradient's storage holds nothing of meaning after the step.
+   * What is gathered goes to the owner and no further, which is the first half of route `shard`; sums reach every rank. */
+  PENSTOCK_SET_RESULT_AT_OWNER = 1u << 5
 };
 
 typedef struct penstock_set_declaration {
@@ -109,6 +117,20 @@ PENSTOCK_API penstock_status* penstock_set_grad_scale(penstock_set* set, double 
  * FAILED_PRECONDITION where a memory of the set applies it too. */
 PENSTOCK_API penstock_status* penstock_set_momentum(penstock_set* set);
 
+/* GIVEN_BUCKETS: from the next step on gradient i belongs to bucket `buckets[i]` (copied; PENSTOCK_NO_BUCKET for one of its
+ * own). Between two steps, with the same buckets on every rank; collective. State stays with its gradients. Within a bucket
+ * gradients travel in the order in which the last step handed them in: those that nothing compresses are summed in place
+ * where they lie in memory in that order, without gaps. Where it fails the set keeps the buckets that it has, on every
+ * rank, and goes on. */
+PENSTOCK_API penstock_status* penstock_set_given_buckets(penstock_set* set, const uint32_t* buckets,
+                                                         uint64_t n_gradients);
+
+/* Of a forward, in microseconds after its start and without what it waited for results: when it first needed the
+ * parameter of each gradient (`first_use_us` [n_gradients], copied; negative where it did not), and how long it took.
+ * For schedulers; a frontend that defers updates tells this once a step. */
+PENSTOCK_API penstock_status* penstock_set_forward_times(penstock_set* set, const double* first_use_us,
+                                                         uint64_t n_gradients, double forward_us);
+
 /* Gradient `index` is complete in `tensor`, whose storage stays valid and untouched until the wait for it returns: the
  * result goes there. `stream`: on CUDA the stream on which it was written; null on the CPU. Errors: twice in one step,
  * after the set was closed by a wait, another shape or dtype than declared. */
@@ -120,6 +142,15 @@ PENSTOCK_API penstock_status* penstock_wait(penstock_set* set, uint64_t index);
 PENSTOCK_API penstock_status* penstock_wait_all(penstock_set* set);
 /* Gradient `index` was not computed here: it counts as zero, and the result goes to `tensor`. */
 PENSTOCK_API penstock_status* penstock_gradient_absent(penstock_set* set, uint64_t index, const penstock_tensor* tensor);
+/* `sink` is called once for every gradient in each step, after it was handed in or counted as zero: when its result lies in
+ * its tensor (`error` null), or when the set was torn before it came (`error` says why, and is gone after the call).
+ * `gradients` [n_gradients] are indices of the set, valid during the call. For frontends that do not wait.
+ * Threads: any, also the one that hands a gradient in, and several at a time; mostly the engine's, which goes on when
+ * `sink` returns. It must not call anything of this header but penstock_error_*. */
+typedef void (*penstock_result_sink)(void* context, const uint64_t* gradients, uint64_t n_gradients,
+                                     const penstock_status* error);
+/* Between two steps; null: nobody is told. penstock_step_end, and the set's end, come after the last call of a step. */
+PENSTOCK_API penstock_status* penstock_set_on_result(penstock_set* set, void* context, penstock_result_sink sink);
 /* *done is 1 when a wait for `index` would return at once. */
 PENSTOCK_API penstock_status* penstock_poll(penstock_set* set, uint64_t index, uint32_t* done);
 
@@ -142,6 +173,18 @@ PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t appl
 PENSTOCK_API penstock_status* penstock_set_save(penstock_set* set, void* context,
                                                 void (*sink)(void* context, const void* data, uint64_t size));
 PENSTOCK_API penstock_status* penstock_set_load(penstock_set* set, const void* data, uint64_t size);
+/* The same from what every rank of a run has saved at one step: shards[i], of sizes[i] bytes, is that of rank i. Collective
+ * over the set's ranks, all with the same shards. By as many ranks it loads this rank's own, as penstock_set_load does.
+ * By another number: mass and local state becomes what its plugin declared (penstock_state_declaration.on_resize); a sum
+ * stays the same over all ranks: that of old rank i goes to new rank i modulo their number; replicated state must be equal
+ * in all shards; soft state comes from one; the plan is made anew. `sink` (null: nobody) hears what became of each, a line
+ * per kind.
+ * MISMATCH: not one shard of each rank of one step, other shards than on other ranks, or of another model or scheme.
+ * FAILED_PRECONDITION: a state that refuses (EF21's and DIANA's shifts), a route with owners, or what a switch had left to
+ * add. Then the set is as it was, on every rank. */
+PENSTOCK_API penstock_status* penstock_set_load_shards(penstock_set* set, const void* const* shards,
+                                                       const uint64_t* sizes, uint64_t n_shards, void* context,
+                                                       penstock_text_sink sink);
 /* Zeroes all state, between two steps. Collective. Refused when the run was given up, as after a step that failed. */
 PENSTOCK_API penstock_status* penstock_set_reset(penstock_set* set);
 
@@ -188,6 +231,11 @@ typedef struct penstock_operation_declaration {
 PENSTOCK_API penstock_status* penstock_operation_submit(penstock_runtime* runtime,
                                                         const penstock_operation_declaration* declaration,
                                                         penstock_operation** operation);
+/* The same for `n_operations` of them, all or none, and in less time: `declarations` lie behind each other, each as large
+ * as the first says; `operations` [n_operations] is filled on success. */
+PENSTOCK_API penstock_status* penstock_operations_submit(penstock_runtime* runtime,
+                                                         const penstock_operation_declaration* declarations,
+                                                         uint64_t n_operations, penstock_operation** operations);
 PENSTOCK_API penstock_status* penstock_operation_poll(penstock_operation* operation, uint32_t* done);
 /* Waits. MISMATCH on every rank when ranks disagree on pattern, dtype, shape, reduction, scale or root. */
 PENSTOCK_API penstock_status* penstock_operation_wait(penstock_operation* operation);
@@ -196,6 +244,22 @@ PENSTOCK_API penstock_status* penstock_operation_wait(penstock_operation* operat
 PENSTOCK_API penstock_status* penstock_operation_result(penstock_operation* operation, const void** data, uint64_t* bytes,
                                                         const uint64_t** rows, uint64_t* n_rows);
 PENSTOCK_API void penstock_operation_release(penstock_operation* operation); /* null is fine; waits if pending */
+
+/* ---- Uneven data ---- */
+
+#define PENSTOCK_NO_RANK 0xFFFFFFFFu
+
+/* This rank's data is at an end, others may have more: it stays until every rank has joined, and then all go on as before.
+ * Until then it takes part with zeros in sums that the others ask for by name, and in the steps of its sets, whose steps,
+ * plans and switches stay those of the others; means are still divided by the number of all ranks. What memories keep
+ * here goes out in these steps as it does where a gradient is absent; results are dropped.
+ * Waits up to `patience_us` (0: without an end). *last_rank: the rank that joined last, the same on all; PENSTOCK_NO_RANK
+ * when the wait was too short: the rank has joined all the same, and calls this again to go on taking part.
+ * While a rank has joined all other named operations (of another pattern or reduction) fail on the ranks that ask for
+ * them, once those that have not joined have asked, with FAILED_PRECONDITION; sets are made, loaded and reset by all.
+ * FAILED_PRECONDITION: a set is in the middle of a step. PEER_FAILED: a rank failed, or has left.
+ * Threads: no other call on a set of the runtime at the same time. */
+PENSTOCK_API penstock_status* penstock_join(penstock_runtime* runtime, uint64_t patience_us, uint32_t* last_rank);
 
 #ifdef __cplusplus
 }

@@ -1,17 +1,19 @@
-// The digits: reading them, and which of them a rank sees in a step.
+// What is trained on: reading it, and which of it a rank sees in a step.
 
 #include "data.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 
-namespace digits {
+namespace example {
 namespace {
 
-constexpr char kMagic[] = "DIGITS1\n";
-constexpr std::size_t kMagicSize = sizeof kMagic - 1;
+constexpr std::string_view kDigits = "DIGITS1\n", kText = "TEXT1\n";
 
 std::string read_file(const std::string& path, const std::string& remedy) {
   std::ifstream file(path, std::ios::binary);
@@ -29,33 +31,58 @@ std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
+// A magic word, two numbers of 32 bits, and what they count; little-endian.
+struct Exported {
+  Exported(std::string file, const std::string& kind, std::string_view magic)
+      : path(std::move(file)),
+        remedy("write it with `python frontends/libtorch/example/export.py " + kind + " " + path +
+               "`"),
+        bytes(read_file(path, remedy)),
+        begins(magic.size() + sizeof numbers) {
+    if (bytes.size() < begins || !bytes.starts_with(magic))
+      refuse("is not a file of " + kind + " (" + std::to_string(bytes.size()) + " bytes)");
+    std::memcpy(numbers, bytes.data() + magic.size(), sizeof numbers);
+  }
+  std::string_view rest() const { return std::string_view(bytes).substr(begins); }
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw std::runtime_error(path + " " + what + "; " + remedy);
+  }
+
+  const std::string path, remedy, bytes;
+  const std::size_t begins;
+  std::uint32_t numbers[2] = {0, 0};
+};
+
 }  // namespace
 
-Data read_data(const std::string& path) {
-  const std::string remedy =
-      "write it with `python frontends/libtorch/example/export_digits.py " + path + "`";
-  const std::string bytes = read_file(path, remedy);
-  std::uint32_t shape[2] = {0, 0};
-  if (bytes.size() >= kMagicSize + sizeof shape && bytes.starts_with(kMagic))
-    std::memcpy(shape, bytes.data() + kMagicSize, sizeof shape);
-  const std::size_t images = shape[0];
+Digits read_digits(const std::string& path) {
+  const Exported file(path, "digits", kDigits);
+  const std::size_t images = file.numbers[0];
   const std::size_t pixel_bytes = images * kPixels * sizeof(float);
-  if (shape[1] != kPixels || images <= kTrained ||
-      bytes.size() != kMagicSize + sizeof shape + pixel_bytes + images)
-    throw std::runtime_error(path + " is not a file of digits (" + std::to_string(bytes.size()) +
-                             " bytes); " + remedy);
-  Data data;
-  const char* next = bytes.data() + kMagicSize + sizeof shape;
+  if (file.numbers[1] != kPixels || images <= kTrainedImages ||
+      file.rest().size() != pixel_bytes + images)
+    file.refuse("is not a file of digits (" + std::to_string(file.bytes.size()) + " bytes)");
+  Digits data;
+  const char* next = file.rest().data();
   data.pixels.resize(images * kPixels);
   std::memcpy(data.pixels.data(), next, pixel_bytes);
   for (next += pixel_bytes; data.labels.size() < images; ++next) {
     const auto label = static_cast<unsigned char>(*next);
-    if (label > 9)
-      throw std::runtime_error(path + " has the label " + std::to_string(label) +
-                               ", expected 0 to 9; " + remedy);
+    if (label > 9) file.refuse("has the label " + std::to_string(label) + ", expected 0 to 9");
     data.labels.push_back(label);
   }
   return data;
+}
+
+Text read_text(const std::string& path) {
+  const Exported file(path, "text", kText);
+  Text text{file.numbers[0], {file.rest().begin(), file.rest().end()}};
+  const bool is_whole = file.numbers[1] == text.codes.size() && text.codes.size() > 100 * kContext;
+  const auto foreign = std::find_if(text.codes.begin(), text.codes.end(),
+                                    [&](unsigned char code) { return code >= text.vocabulary; });
+  if (!is_whole || foreign != text.codes.end())
+    file.refuse("is not a file of text (" + std::to_string(file.bytes.size()) + " bytes)");
+  return text;
 }
 
 std::vector<float> read_floats(const std::string& path, std::int64_t count) {
@@ -76,14 +103,13 @@ void write_floats(const std::string& path, const std::vector<float>& numbers) {
   if (!file) throw std::runtime_error(path + " cannot be written; is its folder there?");
 }
 
-std::vector<std::int64_t> batch(std::uint64_t seed, std::uint64_t step, std::uint64_t rank,
-                                std::int64_t images) {
-  std::vector<std::int64_t> chosen;
+std::vector<std::int64_t> draw(std::uint64_t seed, std::uint64_t step, std::uint64_t rank,
+                               std::int64_t count, std::uint64_t below) {
+  std::vector<std::int64_t> drawn;
   const std::uint64_t key = mix(mix(mix(seed) ^ step) ^ rank);
-  for (std::int64_t i = 0; i < images; ++i)
-    chosen.push_back(
-        static_cast<std::int64_t>(mix(key ^ static_cast<std::uint64_t>(i)) % kTrained));
-  return chosen;
+  for (std::int64_t i = 0; i < count; ++i)
+    drawn.push_back(static_cast<std::int64_t>(mix(key ^ static_cast<std::uint64_t>(i)) % below));
+  return drawn;
 }
 
-}  // namespace digits
+}  // namespace example

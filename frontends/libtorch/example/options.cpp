@@ -1,13 +1,15 @@
-// The command line of the example.
+// The command line of an example.
 
 #include "options.hpp"
 
 #include <charconv>
 #include <functional>
+#include <iomanip>
 #include <map>
+#include <sstream>
 #include <string_view>
 
-namespace digits {
+namespace example {
 namespace {
 
 template <typename Number>
@@ -34,15 +36,18 @@ Setter number_into(Number& target, Number least) {
 
 }  // namespace
 
-Options read_options(int count, const char* const* words) {
+Options read_options(const Program& program, int count, const char* const* words) {
   Options options;
+  options.data = program.data;
+  options.samples = program.n_samples;
+  options.rate = program.rate;
   const std::map<std::string, Setter, std::less<>> setters = {
       {"--data", text_into(options.data)},
       {"--initial", text_into(options.initial)},
       {"--losses", text_into(options.losses)},
       {"--weights", text_into(options.weights)},
       {"--steps", number_into<std::int64_t>(options.steps, 1)},
-      {"--images", number_into<std::int64_t>(options.images, 1)},
+      {"--" + program.samples, number_into<std::int64_t>(options.samples, 1)},
       {"--seed", number_into<std::uint64_t>(options.seed, 0)},
       {"--rate", number_into<double>(options.rate, 0.0)},
       {"--momentum", number_into<double>(options.momentum, 0.0)},
@@ -62,23 +67,25 @@ Options read_options(int count, const char* const* words) {
   return options;
 }
 
-std::string help_text() {
-  return "usage: penstock run -np 4 --config FILE -- penstock-libtorch-digits [OPTIONS]\n"
-         "\n"
-         "Trains a network of three layers on scikit-learn's digits with libtorch, each rank on "
-         "batches\n"
-         "of its own, gradients averaged by Penstock. Alone it is one rank.\n"
-         "\n"
-         "  --data FILE      the digits, as export_digits.py writes them (build/data/digits.bin)\n"
-         "  --steps N        how many steps (100)\n"
-         "  --images N       images per rank and step (32)\n"
-         "  --rate R         learning rate of SGD (0.1)\n"
-         "  --momentum M     momentum of SGD (0); leave it where the scheme has its own, as dgc\n"
-         "  --seed N         of the first weights and the batches (1)\n"
-         "  --initial FILE   begin with these weights: float32, one parameter after the other\n"
-         "  --losses FILE    write the loss of rank 0 in every step, as JSON\n"
-         "  --weights FILE   write the weights at the end, like --initial\n"
-         "  --help           this text\n";
+std::string help_text(const Program& program) {
+  std::ostringstream text;
+  const auto line = [&](const std::string& flag, const std::string& says) {
+    text << "  " << std::left << std::setw(17) << flag << says << '\n';
+  };
+  text << "usage: penstock run -np 4 --config FILE -- " << program.name << " [OPTIONS]\n\n"
+       << program.purpose << "\n";
+  line("--data FILE", "what export.py has written (" + program.data + ")");
+  line("--steps N", "how many steps (100)");
+  line("--" + program.samples + " N",
+       "of them per rank and step (" + std::to_string(program.n_samples) + ")");
+  text << "  --rate R         learning rate of SGD (" << program.rate << ")\n";
+  line("--momentum M", "momentum of SGD (0); leave it where the scheme has its own, as dgc");
+  line("--seed N", "of the first weights and the batches (1)");
+  line("--initial FILE", "begin with these weights: float32, one parameter after the other");
+  line("--losses FILE", "write the loss of rank 0 in every step, as JSON");
+  line("--weights FILE", "write the weights at the end, like --initial");
+  line("--help", "this text");
+  return text.str();
 }
 
-}  // namespace digits
+}  // namespace example

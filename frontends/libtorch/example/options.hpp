@@ -1,4 +1,4 @@
-// The command line of the example.
+// The command line of an example.
 #ifndef PENSTOCK_LIBTORCH_EXAMPLE_OPTIONS_HPP
 #define PENSTOCK_LIBTORCH_EXAMPLE_OPTIONS_HPP
 
@@ -6,15 +6,25 @@
 #include <stdexcept>
 #include <string>
 
-namespace digits {
+namespace example {
+
+// What the examples differ in.
+struct Program {
+  std::string name;     // penstock-libtorch-...
+  std::string purpose;  // lines of the help
+  std::string data;     // where it lies by default
+  std::string samples;  // of which a rank sees some in a step: "images"
+  std::int64_t n_samples;
+  double rate;
+};
 
 struct Options {
-  std::string data = "build/data/digits.bin";
+  std::string data;
   std::string initial;  // a file of weights to begin with; empty: torch's own, of the seed
   std::string losses;   // where the losses go; empty: nowhere
   std::string weights;  // where the weights go at the end; empty: nowhere
   std::int64_t steps = 100;
-  std::int64_t images = 32;  // per rank and step
+  std::int64_t samples = 1;  // per rank and step
   std::uint64_t seed = 1;
   double rate = 0.1;
   double momentum = 0.0;
@@ -27,10 +37,10 @@ struct UsageError : std::runtime_error {
 };
 
 // Throws UsageError.
-Options read_options(int count, const char* const* words);
+Options read_options(const Program& program, int count, const char* const* words);
 
-std::string help_text();
+std::string help_text(const Program& program);
 
-}  // namespace digits
+}  // namespace example
 
 #endif  // PENSTOCK_LIBTORCH_EXAMPLE_OPTIONS_HPP

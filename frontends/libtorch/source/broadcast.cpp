@@ -6,11 +6,13 @@
 #include <torch/optim/optimizer.h>
 #include <torch/serialize.h>
 
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "deferred.hpp"
 #include "slot.hpp"
 #include "world.hpp"
 
@@ -26,13 +28,16 @@ struct Sent {
   std::optional<Operation> operation;
 };
 
-void check_root(std::uint32_t root) {
+void check_root(std::uint32_t root, const Ranks& ranks) {
   if (root >= size())
     refuse_argument("root is " + std::to_string(root) + ", expected a rank below " +
                     std::to_string(size()));
+  if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), root) == ranks.end())
+    refuse_argument("root is " + std::to_string(root) +
+                    ", expected a world rank that is one of `ranks`");
 }
 
-void start(Sent& sent, const std::string& name, std::uint32_t root) {
+void start(Sent& sent, const std::string& name, std::uint32_t root, const Ranks& ranks) {
   const at::Tensor& target = sent.target;
   if (!target.is_cpu() || target.layout() != at::kStrided)
     refuse_argument("tensor " + name + " is " + shape_text(target) + " on " +
@@ -46,18 +51,19 @@ void start(Sent& sent, const std::string& name, std::uint32_t root) {
     sent.shape = {static_cast<std::int64_t>(sent.memory.nbytes())};
     sent.view = tensor_view(sent.memory.data_ptr(), sent.shape, PENSTOCK_UINT8);
   }
-  sent.operation.emplace(start_broadcast(current(), "broadcast." + name, sent.view, root));
+  sent.operation.emplace(start_broadcast(current(), "broadcast." + name, sent.view, root, ranks));
 }
 
 using Entries = std::vector<std::pair<std::string, at::Tensor>>;
 
-void broadcast_entries(const Entries& entries, std::uint32_t root) {
-  check_root(root);
+void broadcast_entries(const Entries& entries, std::uint32_t root, const Ranks& ranks) {
+  check_root(root, ranks);
+  flush_all();  // what still waits belongs to the values that are sent
   const at::NoGradGuard without_history;
   std::vector<Sent> all(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     all[i].target = entries[i].second.detach();
-    start(all[i], entries[i].first, root);
+    start(all[i], entries[i].first, root, ranks);
   }
   for (Sent& sent : all) {
     sent.operation->wait();
@@ -66,38 +72,43 @@ void broadcast_entries(const Entries& entries, std::uint32_t root) {
 }
 
 // The text of `root` on every rank; `text` is only looked at there.
-std::string broadcast_text(const std::string& name, std::string text, std::uint32_t root) {
+std::string broadcast_text(const std::string& name, std::string text, std::uint32_t root,
+                           const Ranks& ranks) {
   std::int64_t length = static_cast<std::int64_t>(text.size());
   const std::vector<std::int64_t> one{1};
-  start_broadcast(current(), name + ".sz", tensor_view(&length, one, PENSTOCK_INT64), root).wait();
+  start_broadcast(current(), name + ".sz", tensor_view(&length, one, PENSTOCK_INT64), root, ranks)
+      .wait();
   text.resize(static_cast<std::size_t>(length));
   const std::vector<std::int64_t> shape{length};
-  start_broadcast(current(), name + ".t", tensor_view(text.data(), shape, PENSTOCK_UINT8), root)
+  start_broadcast(current(), name + ".t", tensor_view(text.data(), shape, PENSTOCK_UINT8), root,
+                  ranks)
       .wait();
   return text;
 }
 
 }  // namespace
 
-void broadcast_parameters(const NamedTensors& tensors, std::uint32_t root) {
+void broadcast_parameters(const NamedTensors& tensors, std::uint32_t root, Ranks ranks) {
   Entries entries;
   for (const auto& item : tensors) entries.emplace_back(item.key(), item.value());
-  broadcast_entries(entries, root);
+  broadcast_entries(entries, root, ranks);
 }
 
-void broadcast_parameters(::torch::nn::Module& module, std::uint32_t root) {
+void broadcast_parameters(::torch::nn::Module& module, std::uint32_t root, Ranks ranks) {
   Entries entries;
   for (const auto& item : module.named_parameters()) entries.emplace_back(item.key(), item.value());
   for (const auto& item : module.named_buffers()) entries.emplace_back(item.key(), item.value());
-  broadcast_entries(entries, root);
+  broadcast_entries(entries, root, ranks);
 }
 
-void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, std::uint32_t root) {
-  check_root(root);
+void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, std::uint32_t root,
+                               Ranks ranks) {
+  check_root(root, ranks);
+  flush_all();
   const bool is_root = rank() == root;
   std::ostringstream saved;
   if (is_root) ::torch::save(optimizer, saved);
-  const std::string received = broadcast_text("optimizer_state", saved.str(), root);
+  const std::string received = broadcast_text("optimizer_state", saved.str(), root, ranks);
   if (is_root) return;
   optimizer.state().clear();
   std::istringstream stream(received);

@@ -47,7 +47,7 @@ penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape,
 
 GradientSet::GradientSet(penstock_runtime* runtime, std::string name,
                          const std::vector<GradientSpec>& gradients, std::uint32_t flags,
-                         const std::string& scheme)
+                         const std::string& scheme, const Ranks& ranks)
     : name_(std::move(name)) {
   std::vector<penstock_gradient_declaration> declared(gradients.size());
   std::vector<const penstock_gradient_declaration*> pointers(gradients.size());
@@ -69,6 +69,8 @@ GradientSet::GradientSet(penstock_runtime* runtime, std::string name,
   declaration.n_gradients = pointers.size();
   declaration.scheme = view(scheme);
   declaration.flags = flags;
+  declaration.ranks = ranks.data();
+  declaration.n_ranks = ranks.size();
   check(penstock_set_create(runtime, &declaration, &handle_));
 }
 
@@ -91,6 +93,14 @@ Operation::Operation(penstock_runtime* runtime, const penstock_operation_declara
   handle_.reset(started);
 }
 
+std::pair<const void*, std::uint64_t> Operation::result() const {
+  const void* data = nullptr;
+  const std::uint64_t* rows = nullptr;
+  std::uint64_t bytes = 0, n_rows = 0;
+  check(penstock_operation_result(handle_.get(), &data, &bytes, &rows, &n_rows));
+  return {data, bytes};
+}
+
 std::vector<std::string> Operation::parts() const {
   const void* data = nullptr;
   const std::uint64_t* rows = nullptr;
@@ -108,11 +118,13 @@ std::vector<std::string> Operation::parts() const {
 namespace {
 
 penstock_operation_declaration declaration_of(const std::string& name, std::uint32_t pattern,
-                                              const penstock_tensor& input) {
+                                              const penstock_tensor& input, const Ranks& ranks) {
   penstock_operation_declaration declaration{};
   declaration.struct_size = sizeof declaration;
   declaration.name = view(name);
   declaration.input = &input;
+  declaration.ranks = ranks.data();
+  declaration.n_ranks = ranks.size();
   declaration.prescale = declaration.postscale = 1.0;
   declaration.pattern = pattern;
   declaration.reduction = PENSTOCK_REDUCE_SUM;
@@ -122,18 +134,19 @@ penstock_operation_declaration declaration_of(const std::string& name, std::uint
 }  // namespace
 
 std::vector<std::string> gather_bytes(penstock_runtime* runtime, const std::string& name,
-                                      const std::string& bytes) {
+                                      const std::string& bytes, const Ranks& ranks) {
   std::string own = bytes;
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(own.size())};
   const penstock_tensor input = tensor_view(own.data(), shape, PENSTOCK_UINT8);
-  Operation operation(runtime, declaration_of(name, PENSTOCK_ALL_GATHER, input));
+  Operation operation(runtime, declaration_of(name, PENSTOCK_ALL_GATHER, input, ranks));
   operation.wait();
   return operation.parts();
 }
 
 Operation start_broadcast(penstock_runtime* runtime, const std::string& name,
-                          const penstock_tensor& tensor, std::uint32_t root) {
-  penstock_operation_declaration declaration = declaration_of(name, PENSTOCK_BROADCAST, tensor);
+                          const penstock_tensor& tensor, std::uint32_t root, const Ranks& ranks) {
+  penstock_operation_declaration declaration =
+      declaration_of(name, PENSTOCK_BROADCAST, tensor, ranks);
   declaration.output = &tensor;
   declaration.root = root;
   return {runtime, declaration};

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace penstock::torch {
@@ -45,7 +46,7 @@ class GradientSet {
   // Collective.
   GradientSet(penstock_runtime* runtime, std::string name,
               const std::vector<GradientSpec>& gradients, std::uint32_t flags,
-              const std::string& scheme);
+              const std::string& scheme, const Ranks& ranks);
   ~GradientSet() { destroy(); }
   GradientSet(const GradientSet&) = delete;
   GradientSet& operator=(const GradientSet&) = delete;
@@ -76,7 +77,9 @@ class Operation {
 
   void wait() { check(penstock_operation_wait(handle_.get())); }
 
-  // After wait(), of a gather: what each rank gave.
+  // After wait(), without an output: the operation's own memory, and its bytes.
+  std::pair<const void*, std::uint64_t> result() const;
+  // The same of a gather of bytes: what each rank gave.
   std::vector<std::string> parts() const;
 
  private:
@@ -86,13 +89,14 @@ class Operation {
   std::unique_ptr<penstock_operation, Release> handle_;
 };
 
-// The same bytes from everybody: what each rank gave, in the order of ranks. Collective.
+// The same bytes from everybody: what each of `ranks` gave, in their order. Collective.
 std::vector<std::string> gather_bytes(penstock_runtime* runtime, const std::string& name,
-                                      const std::string& bytes);
+                                      const std::string& bytes, const Ranks& ranks);
 
-// Starts sending what `tensor` shows on `root` into what it shows elsewhere. Collective.
+// Starts sending what `tensor` shows on `root` into what it shows on the others of `ranks`.
+// Collective.
 Operation start_broadcast(penstock_runtime* runtime, const std::string& name,
-                          const penstock_tensor& tensor, std::uint32_t root);
+                          const penstock_tensor& tensor, std::uint32_t root, const Ranks& ranks);
 
 }  // namespace penstock::torch
 

@@ -55,6 +55,8 @@ Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& nam
       options_(options),
       named_(name_parameters(optimizer, named)),
       n_parameters_(count_parameters(optimizer)) {
+  if (options_.backward_passes_per_step == 0)
+    refuse_argument("backward_passes_per_step is 0, expected at least 1");
   std::vector<GradientSpec> specs;
   for (const NamedParameter& one : named_) {
     if (!one.tensor.requires_grad()) continue;
@@ -66,12 +68,22 @@ Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& nam
   std::uint32_t flags = PENSTOCK_SET_TELLS_OUTCOME;
   if (told_momentum_) flags |= PENSTOCK_SET_OPTIMIZER_MOMENTUM;
   if (options_.sum) flags |= PENSTOCK_SET_SUM;
-  set_ = create_set(specs, flags, scheme_text(options_.scheme));
+  if (options_.deferred) flags |= PENSTOCK_SET_DEFERRED_UPDATE;
+  set_ = create_set(specs, flags, scheme_text(options_.scheme), options_.ranks);
+  if (options_.deferred)
+    deferred_ = std::make_unique<Deferred>(optimizer, slots_, *set_, [this] {
+      if (phase_ == Phase::deferred) end(true);
+    });
   tell_options();
 }
 
 Exchange::~Exchange() {
   detach();
+  try {
+    if (error_ == nullptr) flush();
+  } catch (const std::exception&) {
+    // The run is over: what waited for its results has none.
+  }
   set_->destroy();
 }
 
@@ -107,14 +119,16 @@ void Exchange::detach() {
 
 void Exchange::on_gradient(std::size_t number) {
   Slot& slot = slots_[number];
-  if (slot.reached)
-    refuse_moment(
-        "Gradients were computed more than once before call to step(), that of " + slot.name +
-        " first. The libtorch frontend does not accumulate gradients over backward passes "
-        "yet: call step() or synchronize() after each.");
+  const std::uint32_t passes = options_.backward_passes_per_step;
+  if (slot.passes == passes)
+    refuse_moment("Gradients were computed more than backward_passes_per_step = " +
+                  std::to_string(passes) + " times before call to step(), that of " + slot.name +
+                  " first. Increase the option to accumulate gradients locally, or call step() or "
+                  "synchronize() after each pass.");
+  if (deferred_ != nullptr) deferred_->check_used(number);
   slot.check_gradient();
   touched_ = true;
-  slot.reached = true;
+  if (++slot.passes < passes) return;
   if (agreed_) {
     submit(slot);
     return;
@@ -145,6 +159,7 @@ void Exchange::raise_error() {
 // Opens a step if none is open. One that was synchronized but never applied ends as skipped.
 void Exchange::begin() {
   if (phase_ == Phase::open) return;
+  if (phase_ == Phase::deferred) deferred_->settle();
   end(false);
   tell_options();
   phase_ = Phase::open;
@@ -194,10 +209,12 @@ void Exchange::close_step() {
   raise_error();
   check_groups();
   check_frozen();
+  flush();  // what the forward of this step did not use
   for (const Slot& slot : slots_) slot.check_untouched();
   try {
     if (!agreed_) {
-      if (size() != 1) agree_on_parameters(set_->name(), named_, options_.check_parameters);
+      if (size_of(options_.ranks) != 1)
+        agree_on_parameters(set_->name(), named_, options_.check_parameters, options_.ranks);
       agreed_ = true;
     }
     hand_in_the_rest();
@@ -228,6 +245,10 @@ void Exchange::synchronize() {
   if (phase_ == Phase::synchronized && !touched_) return;
   close_step();
   try {
+    if (plan_defers()) {
+      set_->call(penstock_backward_end);
+      set_->call(penstock_flush);
+    }
     set_->call(penstock_wait_all);
   } catch (...) {
     error_ = std::current_exception();
@@ -238,8 +259,36 @@ void Exchange::synchronize() {
   phase_ = Phase::synchronized;
 }
 
+bool Exchange::plan_defers() const {
+  std::uint32_t defers = 0;
+  if (deferred_ != nullptr) set_->call(penstock_set_defers, &defers);
+  return defers != 0;
+}
+
+bool Exchange::defer() {
+  raise_error();
+  if ((phase_ == Phase::synchronized && !touched_) || !plan_defers()) return false;
+  const at::NoGradGuard without_history;
+  close_step();
+  try {
+    set_->call(penstock_backward_end);
+    touched_ = false;
+    held_.clear();
+    phase_ = Phase::deferred;
+    deferred_->promise();
+  } catch (...) {
+    error_ = std::current_exception();
+    throw;
+  }
+  return true;
+}
+
+void Exchange::flush() {
+  if (deferred_ != nullptr) deferred_->flush();
+}
+
 void Exchange::end(bool applied) {
-  if (phase_ != Phase::synchronized) return;
+  if (phase_ != Phase::synchronized && phase_ != Phase::deferred) return;
   phase_ = Phase::idle;
   set_->call(penstock_step_end, std::uint32_t{applied});
 }
@@ -248,7 +297,9 @@ void Exchange::restart() {
   if (error_ != nullptr) {
     error_ = nullptr;
     phase_ = Phase::idle;
+    if (deferred_ != nullptr) deferred_->forget();
   } else {
+    flush();
     if (phase_ == Phase::open) {
       for (Slot& slot : slots_) slot.forget_given();
       synchronize();

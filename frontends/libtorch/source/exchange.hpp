@@ -7,6 +7,7 @@
 #ifndef PENSTOCK_LIBTORCH_EXCHANGE_HPP
 #define PENSTOCK_LIBTORCH_EXCHANGE_HPP
 
+#include "deferred.hpp"
 #include "door.hpp"
 #include "parameters.hpp"
 #include "slot.hpp"
@@ -41,7 +42,15 @@ class Exchange {
   // Waits until every gradient holds its result. Does nothing when that is so already.
   void synchronize();
 
-  // Tells the core the outcome of a synchronized step; nothing when there is none.
+  // Instead of synchronize() and the optimizer's step, where the plan leaves results for the next
+  // forward: true when the update is promised. False: nothing has happened.
+  bool defer();
+  // Null where updates are not deferred.
+  Deferred* deferred() const { return deferred_.get(); }
+  // Applies what waits for the next forward.
+  void flush();
+
+  // Tells the core the outcome of a step that has its results; nothing when there is none.
   void end(bool applied);
 
   // Before a state is loaded: a step under way ends as skipped, one that failed is forgotten.
@@ -53,14 +62,16 @@ class Exchange {
 
  private:
   enum class Phase {
-    idle,         // no step is open
-    open,         // gradients may be handed in
-    synchronized  // all results have arrived; the core waits for the outcome
+    idle,          // no step is open
+    open,          // gradients may be handed in
+    synchronized,  // all results have arrived; the core waits for the outcome
+    deferred       // results may still come; the update is promised
   };
 
   void begin();
   void submit(Slot& slot);
   void close_step();
+  bool plan_defers() const;
   void hand_in_the_rest();
   void tell_options();
   void check_hook_places() const;
@@ -77,6 +88,7 @@ class Exchange {
   std::vector<const void*> hooks_;  // of slots_, as far as they are laid
   std::vector<std::size_t> held_;   // slots of the first step, in the order of backward
   std::shared_ptr<GradientSet> set_;
+  std::unique_ptr<Deferred> deferred_;
   std::vector<std::optional<double>> told_rates_;
   bool told_momentum_ = false;
   bool agreed_ = false;

@@ -47,18 +47,20 @@ std::uint64_t sum_at(const std::string& bytes, std::size_t number) {
 }
 
 // "rank 1, 3 and others do not" hold what rank 0 holds.
-std::string ranks_that_differ(const std::vector<std::string>& of_all, std::size_t number) {
-  std::string ranks;
+std::string ranks_that_differ(const std::vector<std::string>& of_all, std::size_t number,
+                              const Ranks& ranks) {
+  std::string named;
   std::size_t count = 0;
-  for (std::size_t rank = 1; rank < of_all.size(); ++rank) {
-    if (sum_at(of_all[rank], number) == sum_at(of_all[0], number)) continue;
-    if (++count <= 8) ranks += (count > 1 ? ", " : "") + std::to_string(rank);
+  for (std::size_t i = 1; i < of_all.size(); ++i) {
+    if (sum_at(of_all[i], number) == sum_at(of_all[0], number)) continue;
+    if (++count <= 8)
+      named += (count > 1 ? ", " : "") + std::to_string(ranks.empty() ? i : ranks[i]);
   }
-  return ranks + (count > 8 ? " and others" : "") + (count == 1 ? " does not" : " do not");
+  return named + (count > 8 ? " and others" : "") + (count == 1 ? " does not" : " do not");
 }
 
 [[noreturn]] void refuse_difference(const std::vector<NamedParameter>& named,
-                                    const std::vector<std::string>& of_all) {
+                                    const std::vector<std::string>& of_all, const Ranks& ranks) {
   for (const std::string& one : of_all) {
     if (one.size() != of_all[0].size())
       throw Error(PENSTOCK_MISMATCH,
@@ -76,8 +78,9 @@ std::string ranks_that_differ(const std::vector<std::string>& of_all, std::size_
   throw Error(
       PENSTOCK_MISMATCH,
       "parameter " + named[first].name + " differs between ranks at the first step: rank " +
-          ranks_that_differ(of_all, first) + " hold the values of rank 0 (" +
-          std::to_string(differing) + " of " + std::to_string(named.size()) +
+          ranks_that_differ(of_all, first, ranks) + " hold the values of rank " +
+          std::to_string(ranks.empty() ? 0 : ranks[0]) + " (" + std::to_string(differing) + " of " +
+          std::to_string(named.size()) +
           " parameters differ). Call penstock::torch::broadcast_parameters(*model) before "
           "training, or set Options::check_parameters = false if they are meant to differ.");
 }
@@ -85,13 +88,14 @@ std::string ranks_that_differ(const std::vector<std::string>& of_all, std::size_
 }  // namespace
 
 void agree_on_parameters(const std::string& set_name, const std::vector<NamedParameter>& named,
-                         bool compare) {
+                         bool compare, const Ranks& ranks) {
   const std::string own = compare ? as_bytes(checksums(named)) : std::string();
   const std::string mine = as_bytes({checksum(own.data(), own.size())});
-  const auto told = gather_bytes(current(), "penstock.first_step." + set_name, mine);
+  const auto told = gather_bytes(current(), "penstock.first_step." + set_name, mine, ranks);
   const auto same = [&](const std::string& one) { return one == told[0]; };
   if (std::all_of(told.begin(), told.end(), same)) return;
-  refuse_difference(named, gather_bytes(current(), "penstock.parameters." + set_name, own));
+  refuse_difference(named, gather_bytes(current(), "penstock.parameters." + set_name, own, ranks),
+                    ranks);
 }
 
 }  // namespace penstock::torch

@@ -14,7 +14,7 @@ namespace penstock::torch {
 // of each parameter follows, to name the first that differs. Collective. Throws on every rank where
 // parameters differ. compare: false sends, and asks, nothing of the parameters.
 void agree_on_parameters(const std::string& set_name, const std::vector<NamedParameter>& named,
-                         bool compare);
+                         bool compare, const Ranks& ranks);
 
 }  // namespace penstock::torch
 

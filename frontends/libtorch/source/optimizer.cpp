@@ -1,14 +1,23 @@
 // DistributedOptimizer: what its users call, over the exchange.
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
+#include <torch/serialize/archive.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "exchange.hpp"
 
 namespace penstock::torch {
+namespace {
+
+constexpr char kArchiveKey[] = "penstock";
+
+}  // namespace
 
 struct DistributedOptimizer::Parts {
   ::torch::optim::Optimizer& optimizer;
@@ -27,12 +36,14 @@ DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) no
 DistributedOptimizer::~DistributedOptimizer() = default;
 
 void DistributedOptimizer::step() {
+  if (parts_->exchange->defer()) return;
   parts_->exchange->synchronize();
   parts_->optimizer.step();
   parts_->exchange->end(true);
 }
 
 at::Tensor DistributedOptimizer::step(const std::function<at::Tensor()>& closure) {
+  flush();
   at::Tensor loss = parts_->optimizer.step([&] {
     at::Tensor own = closure();
     parts_->exchange->synchronize();
@@ -59,9 +70,21 @@ void DistributedOptimizer::skip_step() {
   parts_->exchange->end(false);
 }
 
+void DistributedOptimizer::before_forward(const ::torch::nn::Module& module) {
+  parts_->exchange->raise_error();
+  if (Deferred* deferred = parts_->exchange->deferred())
+    deferred->before_forward(module.parameters());
+}
+
+void DistributedOptimizer::flush() {
+  parts_->exchange->raise_error();
+  parts_->exchange->flush();
+}
+
 // ---- State, and what there is to tell ----
 
 std::vector<std::uint8_t> DistributedOptimizer::save_state() {
+  flush();
   std::vector<std::uint8_t> state;
   const auto sink = [](void* context, const void* data, std::uint64_t size) {
     const auto* bytes = static_cast<const std::uint8_t*>(data);
@@ -76,6 +99,24 @@ std::vector<std::uint8_t> DistributedOptimizer::save_state() {
 void DistributedOptimizer::load_state(const std::vector<std::uint8_t>& state) {
   parts_->exchange->restart();
   parts_->exchange->set().call(penstock_set_load, state.data(), std::uint64_t{state.size()});
+}
+
+void DistributedOptimizer::save(::torch::serialize::OutputArchive& archive) {
+  const std::vector<std::uint8_t> state = save_state();
+  const at::Tensor bytes = at::empty({static_cast<std::int64_t>(state.size())}, at::kByte);
+  std::copy(state.begin(), state.end(), bytes.data_ptr<std::uint8_t>());
+  archive.write(kArchiveKey, bytes, /*is_buffer=*/true);
+}
+
+void DistributedOptimizer::load(::torch::serialize::InputArchive& archive) {
+  at::Tensor bytes;
+  if (!archive.try_read(kArchiveKey, bytes, /*is_buffer=*/true) || bytes.scalar_type() != at::kByte)
+    refuse_argument(
+        "the archive has no tensor \"penstock\" of bytes: it was not written by "
+        "DistributedOptimizer::save");
+  const at::Tensor own = bytes.contiguous();
+  const auto* first = own.data_ptr<std::uint8_t>();
+  load_state({first, first + own.numel()});
 }
 
 Counters DistributedOptimizer::counters() const {

@@ -113,16 +113,34 @@ void Slot::load(const at::Tensor& gradient) {
 }
 
 void Slot::finish() {
-  if (!wire_.is_same(gradient_)) gradient_.copy_(wire_);
+  receive();
   if (!parameter.grad().is_same(gradient_)) parameter.mutable_grad() = gradient_;
   rewind();
+}
+
+void Slot::put_off() {
+  parameter.mutable_grad().reset();
+  given_.reset();
+  passes = 0;
+  submitted = false;
+}
+
+void Slot::receive() {
+  if (!wire_.is_same(gradient_)) gradient_.copy_(wire_);
+  wire_ = gradient_;
+}
+
+at::Tensor Slot::take_result() {
+  wire_.reset();
+  return std::exchange(gradient_, {});
 }
 
 void Slot::rewind() {
   gradient_.reset();
   wire_.reset();
   given_.reset();
-  reached = submitted = false;
+  passes = 0;
+  submitted = false;
 }
 
 }  // namespace penstock::torch

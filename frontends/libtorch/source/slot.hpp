@@ -42,6 +42,13 @@ class Slot {
   // After the wait: the parameter's gradient is the result. Call without recording history.
   void finish();
 
+  // Deferral: the gradient stays here until its update, and the parameter has none.
+  void put_off();
+  // After the wait: the gradient holds the result.
+  void receive();
+  // The result; the slot is free for the next step.
+  at::Tensor take_result();
+
   // Whatever was done to the gradient: its result is dropped.
   void forget_given() { given_.reset(); }
   // The step is over, or lost.
@@ -51,8 +58,8 @@ class Slot {
   const std::string name;
   at::Tensor parameter;
   const std::size_t group;
-  bool reached = false;    // backward has completed it in this step
-  bool submitted = false;  // handed in
+  std::uint32_t passes = 0;  // backwards of this step that have added to it
+  bool submitted = false;    // handed in
 
  private:
   void load(const at::Tensor& gradient);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -19,11 +20,14 @@ struct World {
   penstock_runtime* runtime = nullptr;
   penstock_topology topology{};
   ::pid_t owner = 0;
-  // Counts on through a world's life, so that every rank gives the n-th set the same name.
-  std::uint64_t n_sets = 0;
+  // Counts on through a world's life, so that every rank gives the n-th set the same name; by
+  // ranks, which take part in different ones.
+  std::map<Ranks, std::uint64_t> n_sets;
   // Those that the closing runtime still has to end.
   std::vector<std::weak_ptr<GradientSet>> sets;
 };
+
+void (*last_action)() = nullptr;
 
 std::recursive_mutex& world_mutex() {
   static std::recursive_mutex mutex;
@@ -63,7 +67,7 @@ void open_runtime(const Configuration& configuration) {
     penstock_runtime_close(opened);
     throw;
   }
-  world() = World{opened, found, ::getpid(), 0, {}};
+  world() = World{opened, found, ::getpid(), {}, {}};
 }
 
 }  // namespace
@@ -74,10 +78,13 @@ penstock_runtime* current() {
 }
 
 std::shared_ptr<GradientSet> create_set(const std::vector<GradientSpec>& gradients,
-                                        std::uint32_t flags, const std::string& scheme) {
+                                        std::uint32_t flags, const std::string& scheme,
+                                        const Ranks& ranks) {
   penstock_runtime* const runtime = current();
-  const std::string name = "optimizer." + std::to_string(world().n_sets++);
-  auto made = std::make_shared<GradientSet>(runtime, name, gradients, flags, scheme);
+  std::string name = "optimizer." + std::to_string(world().n_sets[ranks]++);
+  const char* between = " of ranks ";
+  for (const std::uint32_t rank : ranks) name += std::exchange(between, ",") + std::to_string(rank);
+  auto made = std::make_shared<GradientSet>(runtime, name, gradients, flags, scheme, ranks);
   world().sets.push_back(made);
   return made;
 }
@@ -97,9 +104,22 @@ void init(const Configuration& configuration) {
   [[maybe_unused]] static const int registered = std::atexit(close_at_exit);
 }
 
+void before_shutdown(void (*action)()) {
+  last_action = action;
+}
+
+std::size_t size_of(const Ranks& ranks) {
+  return ranks.empty() ? size() : ranks.size();
+}
+
 void shutdown() {
   const std::lock_guard lock(world_mutex());
   if (world().runtime == nullptr) return;
+  try {
+    if (last_action != nullptr) last_action();
+  } catch (const std::exception&) {
+    // The run has failed before, and its users have been told.
+  }
   World closing = std::exchange(world(), World{});
   for (const auto& weak : closing.sets) {
     if (const auto set = weak.lock()) set->destroy();

@@ -15,7 +15,14 @@ penstock_runtime* current();
 
 // Makes the set of the next optimizer, which ends with the runtime at the latest; collective.
 std::shared_ptr<GradientSet> create_set(const std::vector<GradientSpec>& gradients,
-                                        std::uint32_t flags, const std::string& scheme);
+                                        std::uint32_t flags, const std::string& scheme,
+                                        const Ranks& ranks);
+
+// How many ranks these are; none stands for all.
+std::size_t size_of(const Ranks& ranks);
+
+// `action` is carried out by shutdown() while the runtime is still open; what it throws is dropped.
+void before_shutdown(void (*action)());
 
 }  // namespace penstock::torch
 

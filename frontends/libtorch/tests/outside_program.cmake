@@ -1,4 +1,4 @@
-# A stranger's project against the installed tree and nothing else of this one: the two blocks of the README, as they
+# A stranger's project against the installed tree and nothing else of this one: the blocks of the guide, as they
 # stand there, are configured, built and run on one rank and on two. Then what find_package refuses.
 #
 # cmake -DBUILD=... -DWORK=... -DTORCH=... -DPAGE=... -DGENERATOR=... -DCXX_COMPILER=... -DLAUNCHER=... -P outside_program.cmake
@@ -49,6 +49,8 @@ file(MAKE_DIRECTORY ${WORK}/train)
 file(READ ${PAGE} page)
 write_block(program ${WORK}/train/train.cpp)
 write_block(project ${WORK}/train/CMakeLists.txt)
+write_block(recipes ${WORK}/train/recipes.cpp)
+file(APPEND ${WORK}/train/CMakeLists.txt "target_sources(train PRIVATE recipes.cpp)\n")
 
 step("installing" ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
 file(GLOB_RECURSE package_files ${WORK}/installed/*/cmake/Penstock/*.cmake)

@@ -68,6 +68,34 @@ TEST(LibtorchState, LoadingInAStepDropsIt) {
   EXPECT_TRUE(same_bits(values_of(model), wanted));
 }
 
+TEST(LibtorchState, AnArchiveOfTorchsKeepsIt) {
+  nn::Sequential model = make_model();
+  optim::SGD sgd(model->parameters(), 0.1);
+  DistributedOptimizer optimizer(sgd, model->named_parameters(), {.scheme = kTopK});
+  train(optimizer, model, 0, 3);
+  std::ostringstream written;
+  {
+    ::torch::serialize::OutputArchive archive;
+    model->save(archive);
+    optimizer.save(archive);
+    archive.save_to(written);
+  }
+  train(optimizer, model, 3, 6);
+  const auto wanted = values_of(model);
+
+  std::istringstream stream(written.str());
+  ::torch::serialize::InputArchive archive;
+  archive.load_from(stream);
+  model->load(archive);
+  optimizer.load(archive);
+  train(optimizer, model, 3, 6);
+  EXPECT_TRUE(same_bits(values_of(model), wanted));
+  ::torch::serialize::InputArchive other;
+  std::istringstream text(text_of(model));
+  other.load_from(text);
+  expect_error(PENSTOCK_INVALID_ARGUMENT, "no tensor \"penstock\"", [&] { optimizer.load(other); });
+}
+
 TEST(LibtorchState, BytesThatAreNoStateAreRefused) {
   nn::Sequential model = make_model();
   optim::SGD sgd(model->parameters(), 0.1);

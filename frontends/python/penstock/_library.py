@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
+from penstock import _ucx
+from penstock._places import find
 from penstock._runtime_h import *  # noqa: F403 the C door's names are this module's too
 from penstock._runtime_h import ABI_MAJOR, ABI_MINOR, FUNCTIONS, Counters
 from penstock.common.exceptions import exception_from
@@ -61,10 +63,13 @@ class Library:
         success."""
         if not status:
             return
-        code = self.error_code(status)
-        message = self.error_message(status).text()
+        error = self.exception_of(status)
         self.error_free(status)
-        raise exception_from(code, message)
+        raise error
+
+    def exception_of(self, status: int) -> Exception:
+        """The exception for `status`, which stays the caller's."""
+        return exception_from(self.error_code(status), self.error_message(status).text())
 
 
 def find_library() -> Path:
@@ -78,14 +83,9 @@ def find_library() -> Path:
                 "unset it"
             )
         return Path(named).resolve()
-    package = Path(__file__).resolve().parent
-    places = [package / "lib" / "libpenstock.so.0"]
-    checkout = package.parents[2]
-    if (checkout / "CMakePresets.json").is_file():
-        places.append(checkout / "build" / "release" / "lib" / "libpenstock.so")
-    for place in places:
-        if place.is_file():
-            return place
+    found, places = find("lib/libpenstock.so.0", "lib/libpenstock.so")
+    if found:
+        return found
     raise ImportError(
         "penstock: libpenstock.so was not found in "
         + " or ".join(str(place) for place in places)
@@ -101,5 +101,6 @@ def library() -> Library:
     """The library of this process, loaded at the first call. Raises ImportError with what to do."""
     global _library
     if _library is None:
+        _ucx.load()
         _library = Library(find_library())
     return _library

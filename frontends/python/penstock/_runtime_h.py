@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 3
+ABI_MINOR = 4
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2
@@ -40,11 +40,13 @@ DEVICE_CUDA = 2
 STATE_MASS = 1
 STATE_REPLICATED = 2
 STATE_SOFT = 3
+STATE_LOCAL = 4
 RESIZE_SUM = 1
 RESIZE_DROP = 2
 RESIZE_REFUSE = 3
 ITEM_KEEP = 1
 ITEM_LOSSLESS = 2
+ITEM_REST_FOLLOWS = 4
 ROLE_VALUES = 1
 ROLE_INDICES = 2
 ROLE_SCALES = 3
@@ -83,6 +85,7 @@ COLLECTIVE_SAME_BITS = 8
 COLLECTIVE_RANK_ORDER = 16
 COLLECTIVE_MAY_REFUSE = 32
 COLLECTIVE_PROCESS_GLOBAL = 128
+COLLECTIVE_IS_TOLD = 256
 MESSAGE_EXACT_COUNTS = 1
 PENDING = 0
 DONE = 1
@@ -102,11 +105,13 @@ MAKE_NEW_PLAN = 1
 SCHEDULER_LAUNCHES_IN_FORWARD = 1
 SCHEDULER_MEASURES = 2
 SCHEDULER_CHOOSES = 8
+NO_RANK = 4294967295
 SET_OPTIMIZER_MOMENTUM = 1
 SET_DEFERRED_UPDATE = 2
 SET_GIVEN_BUCKETS = 4
 SET_TELLS_OUTCOME = 8
 SET_SUM = 16
+SET_RESULT_AT_OWNER = 32
 
 
 class Str(Text):
@@ -174,6 +179,8 @@ class GradientDeclaration(Sized):
         ("device_type", c_int32),
         ("device_id", c_int32),
         ("given_bucket", c_uint32),
+        ("owner", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -233,6 +240,7 @@ class OperationDeclaration(Sized):
 
 
 TEXT_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, Str)
+RESULT_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, POINTER(c_uint64), c_uint64, c_void_p)
 BYTES_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)
 
 # Without `penstock_`: what it returns, and what it takes.
@@ -240,6 +248,7 @@ FUNCTIONS = {
     "error_code": (c_uint32, (c_void_p,)),
     "error_message": (Str, (c_void_p,)),
     "error_free": (None, (c_void_p,)),
+    "error_make": (c_void_p, (c_uint32, Str)),
     "version": (Str, ()),
     "abi_version": (c_uint32, ()),
     "runtime_open": (c_void_p, (POINTER(RuntimeOptions), POINTER(c_void_p))),
@@ -253,10 +262,13 @@ FUNCTIONS = {
     "set_learning_rate": (c_void_p, (c_void_p, c_uint64, c_double)),
     "set_grad_scale": (c_void_p, (c_void_p, c_double)),
     "set_momentum": (c_void_p, (c_void_p,)),
+    "set_given_buckets": (c_void_p, (c_void_p, POINTER(c_uint32), c_uint64)),
+    "set_forward_times": (c_void_p, (c_void_p, POINTER(c_double), c_uint64, c_double)),
     "gradient_ready": (c_void_p, (c_void_p, c_uint64, POINTER(Tensor), c_void_p)),
     "wait": (c_void_p, (c_void_p, c_uint64)),
     "wait_all": (c_void_p, (c_void_p,)),
     "gradient_absent": (c_void_p, (c_void_p, c_uint64, POINTER(Tensor))),
+    "set_on_result": (c_void_p, (c_void_p, c_void_p, RESULT_SINK_SIGNATURE)),
     "poll": (c_void_p, (c_void_p, c_uint64, POINTER(c_uint32))),
     "set_defers": (c_void_p, (c_void_p, POINTER(c_uint32))),
     "backward_end": (c_void_p, (c_void_p,)),
@@ -264,10 +276,30 @@ FUNCTIONS = {
     "step_end": (c_void_p, (c_void_p, c_uint32)),
     "set_save": (c_void_p, (c_void_p, c_void_p, BYTES_SINK_SIGNATURE)),
     "set_load": (c_void_p, (c_void_p, c_void_p, c_uint64)),
+    "set_load_shards": (
+        c_void_p,
+        (
+            c_void_p,
+            POINTER(c_void_p),
+            POINTER(c_uint64),
+            c_uint64,
+            c_void_p,
+            TEXT_SINK_SIGNATURE,
+        ),
+    ),
     "set_reset": (c_void_p, (c_void_p,)),
     "set_report": (c_void_p, (c_void_p, c_void_p, TEXT_SINK_SIGNATURE)),
     "set_counters": (c_void_p, (c_void_p, POINTER(Counters))),
     "operation_submit": (c_void_p, (c_void_p, POINTER(OperationDeclaration), POINTER(c_void_p))),
+    "operations_submit": (
+        c_void_p,
+        (
+            c_void_p,
+            POINTER(OperationDeclaration),
+            c_uint64,
+            POINTER(c_void_p),
+        ),
+    ),
     "operation_poll": (c_void_p, (c_void_p, POINTER(c_uint32))),
     "operation_wait": (c_void_p, (c_void_p,)),
     "operation_result": (
@@ -281,4 +313,5 @@ FUNCTIONS = {
         ),
     ),
     "operation_release": (None, (c_void_p,)),
+    "join": (c_void_p, (c_void_p, c_uint64, POINTER(c_uint32))),
 }

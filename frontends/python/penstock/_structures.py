@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from ctypes import POINTER, Structure, c_char, c_char_p
 
 
@@ -32,3 +33,22 @@ class Text(Structure):
         if not self.size:
             return ""
         return ctypes.string_at(self.data, self.size).decode("utf-8", "replace")
+
+
+def packer(structure: type[Structure]) -> struct.Struct:
+    """Packs all fields of a structure at once, pointers as addresses: many times as fast as setting
+    them one by one."""
+    packed = struct.Struct("@" + "".join(_formats(structure)))
+    assert packed.size == ctypes.sizeof(structure), f"{structure.__name__} has gaps"
+    return packed
+
+
+def _formats(structure: type[Structure]) -> list[str]:
+    found: list[str] = []
+    for _, kind in structure._fields_:  # type: ignore[misc]
+        if issubclass(kind, Structure):
+            found += _formats(kind)
+        else:
+            code = kind._type_  # type: ignore[attr-defined]  # a letter, or what a pointer points at
+            found.append(code if isinstance(code, str) else "P")
+    return found

@@ -1,10 +1,16 @@
-"""Starts a script of tests/ranks on several ranks under mpirun, with a deadline."""
+"""Starts a script of tests/ranks on several ranks under mpirun, with a deadline.
+
+With TEST_FRONTEND_OVER=ucx under torchrun, where ranks meet without MPI and the transport is ucx;
+with TEST_FRONTEND_OVER=lent there over a process group of torch's.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +23,16 @@ MPIRUN = (
     "--mca", "btl", "self,vader",
 )  # fmt: skip
 
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+OVER = os.environ.get("TEST_FRONTEND_OVER", "mpi")
+OVER_UCX = OVER in ("ucx", "lent")  # under torchrun
+
+# Starts ranks by variables alone, and lets survivors speak, as neither torchrun nor mpirun does.
+ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
+
+# The sizes of the world that a contract is held to. `tools/test --long` takes them all.
+WORLDS = (1, 2, 3, 4) if os.environ.get("TEST_LONG") else (1, 3)
+
 # Seconds. A launch takes about five on two idle cores; the rest is for cores that others use too.
 DEADLINE = 180.0
 
@@ -27,11 +43,14 @@ def run_ranks(
     *arguments: str,
     options: Sequence[str] = (),
     module: str | None = None,
+    over: str = OVER,
+    starter: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Runs ranks/SCRIPT on `ranks` processes; the output of all of them together. Past the deadline
     all are killed and the return code is 124.
 
     options: further ones for mpirun. module: what runs the script (python -m), if not python.
+    over: mpi under mpirun; ucx or lent under torchrun. starter: a launcher instead of these.
     """
     if shutil.which("mpirun") is None:
         raise RuntimeError("mpirun was not found; install Open MPI (package openmpi-bin)")
@@ -39,12 +58,23 @@ def run_ranks(
     environment["PENSTOCK_TEST_DEADLINE"] = str(DEADLINE)
     environment.pop("PENSTOCK_CONFIG", None)
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE)])
-    runner = [sys.executable] if module is None else [sys.executable, "-m", module]
+    runner = [] if module is None else ["-m", module]
     program = [*runner, str(HERE / "ranks" / script), *arguments]
-    command = [*MPIRUN, *options, "-np", str(ranks), *program]
+    if over == "lent":
+        program = [str(HERE / "ranks" / "over_lent.py"), script, *arguments]
+    command = [*MPIRUN, *options, "-np", str(ranks), sys.executable, *program]
+    if over != "mpi":
+        command = [*TORCHRUN, "--nproc-per-node", str(ranks), *program]
+        environment["PENSTOCK_PORT"] = str(_port_for_the_store())
+    if starter:
+        command = [*starter, str(ranks), sys.executable, *program]
     # A short path, for Open MPI keeps sockets there.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="ps") as scratch:
         environment["TMPDIR"] = scratch
+        if over == "lent":
+            chosen = Path(scratch) / "lent.toml"
+            chosen.write_text('[scheme]\ncollective = "lent"\n', encoding="utf-8")
+            environment["PENSTOCK_RUN_CONFIG"] = str(chosen)
         process = subprocess.Popen(
             command,
             env=environment,
@@ -64,6 +94,16 @@ def run_ranks(
     return subprocess.CompletedProcess(command, code, output)
 
 
+def _port_for_the_store() -> int:
+    """A free port that no connection is given by itself. The one behind MASTER_PORT, which torchrun
+    takes among those, may be a connection's of the ranks' own by the time they meet."""
+    while True:
+        port = random.randrange(20000, 30000)
+        with socket.socket() as here:
+            if here.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+
+
 def _kill(process: subprocess.Popen[str]) -> None:
     # Every rank is in a process group of its own: mpirun ends them when it is asked to end itself.
     os.killpg(process.pid, signal.SIGTERM)
@@ -73,9 +113,9 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def succeed(script: str, ranks: int, *arguments: str) -> None:
+def succeed(script: str, ranks: int, *arguments: str, over: str = OVER) -> None:
     """Runs a script of checks: every rank must come to its end."""
-    done = run_ranks(script, ranks, *arguments)
+    done = run_ranks(script, ranks, *arguments, over=over)
     finished = done.stdout.count("all checks passed")
     assert done.returncode == 0 and finished == ranks, (
         f"{script} on {ranks} ranks: exit code {done.returncode}, {finished} of them finished\n"

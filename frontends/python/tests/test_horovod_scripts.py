@@ -39,6 +39,7 @@ def test_a_script_of_horovods_shape_runs_unchanged():
     assert len(losses) == 4 and losses[-1] < 0.8 * losses[0], losses
 
 
+@pytest.mark.skipif(not hasattr(torch.amp, "GradScaler"), reason="this torch has no GradScaler for the CPU")
 def test_a_script_with_scaling_and_a_checkpoint_goes_on_in_new_processes(tmp_path):
     for last in (6, 12):
         done = run_ranks(
@@ -46,6 +47,33 @@ def test_a_script_with_scaling_and_a_checkpoint_goes_on_in_new_processes(tmp_pat
         )
         assert done.returncode == 0, done.stdout
         assert all(f"rank {rank} done at step {last}" in done.stdout for rank in (0, 1))
+
+
+def test_a_script_of_image_training_goes_on_from_its_last_epoch(tmp_path):
+    path = str(tmp_path / "checkpoint-{epoch}.pt")
+    for first, last in ((0, 2), (2, 4)):
+        done = run_ranks(
+            "../scripts/train_resumed.py",
+            2,
+            *("--checkpoint-format", path, "--epochs", str(last)),
+            module="penstock.horovod",
+        )
+        assert done.returncode == 0, done.stdout
+        for rank in (0, 1):
+            assert f"rank {rank} went from epoch {first} to {last}" in done.stdout, done.stdout
+    assert (tmp_path / "checkpoint-4.pt").exists()
+
+
+@pytest.mark.parametrize("ranks", (1, 3))
+def test_a_script_of_fine_tuning_runs_unchanged(ranks):
+    done = run_ranks("../scripts/fine_tune.py", ranks, module="penstock.horovod")
+    assert done.returncode == 0, done.stdout
+    said = [line for line in done.stdout.splitlines() if "done, loss" in line]
+    assert len(said) == ranks, done.stdout
+    losses = {tuple(line.split("loss ")[1].split(" to ")) for line in said}
+    assert len(losses) == 1, done.stdout
+    ((first, last),) = losses
+    assert float(last) < float(first)
 
 
 def test_the_runner_says_how_it_is_used(tmp_path):

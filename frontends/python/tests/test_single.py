@@ -14,6 +14,7 @@ import torch
 
 import penstock._library as c
 import penstock.torch as hvd
+from penstock._structures import packer
 from penstock.common.exceptions import HorovodInternalError, PenstockError, exception_from
 from penstock.torch.checks import check_groups, has_momentum, name_parameters
 
@@ -55,6 +56,20 @@ def python(code, **environment):
         text=True,
         timeout=60,
     )
+
+
+# ---- the C door's structures ----
+
+
+def test_structures_are_packed_as_ctypes_lays_them_out():
+    tensor = c.Tensor(data=1, numel=5, dtype=6, device_type=-7, device_id=8, flags=9)
+    tensor.n_dims = 4
+    fields = (tensor.struct_size, 1, 0, 0, 4, 5, 6, -7, 8, 9)
+    assert packer(c.Tensor).pack(*fields) == bytes(tensor)
+    declaration = c.OperationDeclaration(n_splits=2, n_ranks=3, prescale=0.5, postscale=2.5)
+    declaration.name.size, declaration.root, declaration.average = 11, 12, 1
+    fields = (declaration.struct_size, 0, 11, 0, 0, 0, 2, 0, 3, 0.5, 2.5, 0, 0, 12, 1)
+    assert packer(c.OperationDeclaration).pack(*fields) == bytes(declaration)
 
 
 # ---- before init ----

@@ -154,7 +154,7 @@ def test_the_page_tells_the_truth(row):
             if name == "Adasum":
                 hvd.allreduce(torch.ones(2), op=value)
             else:
-                value() if name == "join" else value(lambda: None)
+                value(lambda: None)
 
 
 def test_constants_are_horovods_numbers():

@@ -37,8 +37,8 @@ void Buffer::resize(uint64_t bytes) {
   n_words_ = n_words;
 }
 
-Exchange::Exchange(std::vector<uint32_t> members)
-    : members_(std::move(members)), left_(members_.size()) {}
+Exchange::Exchange(std::vector<uint32_t> members, Delay delay)
+    : members_(std::move(members)), delay_(delay), left_(members_.size()) {}
 
 std::string Exchange::name_of(uint32_t rank) const {
   return sdk::text("rank ", rank, " (rank ", members_[rank], " of the world)");
@@ -118,6 +118,20 @@ void Exchange::arrive(Meeting& meeting, const Ticket& ticket) {
   check_parts(meeting);
   if (meeting.disagreement.empty() && sdk::is_reduction(message.pattern))
     prepare_reduction(meeting);
+  if (delay_.any()) take_link(meeting);
+}
+
+// The last one has come: the message goes behind those that are on the link.
+void Exchange::take_link(Meeting& meeting) {
+  using Clock = std::chrono::steady_clock;
+  uint64_t bytes = 0;
+  for (const Part& part : meeting.parts)
+    if (part.pattern != PENSTOCK_BARRIER && part.pattern != PENSTOCK_RECEIVE)
+      bytes = std::max(bytes, part.count * sdk::dtype_bytes(part.dtype));
+  const std::chrono::duration<double, std::micro> takes(delay_.latency_us +
+                                                        delay_.us_per_byte * double(bytes));
+  meeting.over = link_free_ =
+      std::max(link_free_, Clock::now()) + std::chrono::duration_cast<Clock::duration>(takes);
 }
 
 // Parts that cannot belong together: every member gets the same error.
@@ -166,7 +180,7 @@ bool Exchange::gathered(const Ticket& ticket) {
   if (missing.empty()) {
     if (!meeting.disagreement.empty())
       throw sdk::message_error(PENSTOCK_MISMATCH, message, meeting.disagreement);
-    return true;
+    return !delay_.any() || std::chrono::steady_clock::now() >= meeting.over;
   }
   const auto waited = std::chrono::steady_clock::now() - ticket.submitted;
   if (message.deadline_us != 0 && waited > std::chrono::microseconds(message.deadline_us))

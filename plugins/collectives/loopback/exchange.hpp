@@ -32,6 +32,15 @@ class Buffer {
   uint64_t n_words_ = 0;
 };
 
+// What a pretended link takes: a message is over latency_us + us_per_byte * its bytes after all
+// have come and the one before it is over. The bytes are those that a rank hands over, the most of
+// any.
+struct Delay {
+  double latency_us = 0;
+  double us_per_byte = 0;
+  bool any() const { return latency_us > 0 || us_per_byte > 0; }
+};
+
 // What one member brought to a meeting. Constant once `arrived`, until the meeting is over.
 struct Part {
   bool arrived = false;
@@ -60,6 +69,7 @@ struct Meeting {
   Key key{};
   std::vector<Part> parts;
   uint32_t n_arrived = 0;
+  std::chrono::steady_clock::time_point over;  // of a pretended link
   std::string disagreement;  // set by the last to arrive; empty when all parts fit together
   // Reductions. Segments below next_segment are taken, n_reduced of them are done.
   uint64_t n_segments = 0;
@@ -84,7 +94,7 @@ struct Ticket {
 
 class Exchange {
  public:
-  explicit Exchange(std::vector<uint32_t> members);
+  explicit Exchange(std::vector<uint32_t> members, Delay delay = {});
 
   const std::vector<uint32_t>& members() const { return members_; }
   uint32_t size() const { return static_cast<uint32_t>(members_.size()); }
@@ -112,6 +122,7 @@ class Exchange {
   Meeting& meet(const Meeting::Key& key, uint32_t n_parts);
   void arrive(Meeting& meeting, const Ticket& ticket);
   void check_parts(Meeting& meeting) const;
+  void take_link(Meeting& meeting);
   bool gathered(const Ticket& ticket);
   void refuse_if_aborted(const penstock_message& message) const;
   void recycle_finished(Meeting& meeting);
@@ -119,7 +130,9 @@ class Exchange {
   std::string name_of(uint32_t rank) const;
 
   const std::vector<uint32_t> members_;
+  const Delay delay_;
   std::mutex mutex_;  // guards all that follows, but not the bytes of complete meetings
+  std::chrono::steady_clock::time_point link_free_;  // of the pretended link
   std::vector<bool> left_;
   uint32_t n_left_ = 0;
   std::string aborted_by_;

@@ -32,20 +32,21 @@ constexpr uint64_t kLongestWait = uint64_t(1) << 50;  // us; longer ones overflo
 
 Hub::Hub(const Seat& first)
     : size_(first.size),
-      host_size_(first.host_size),
-      hosts_(first.size),
+      hosts_(first.hosts),
+      delay_(first.delay),
       present_(first.size),
-      left_(first.size) {
-  for (uint32_t r = 0; r < size_; ++r) hosts_[r] = r / host_size_;
-}
+      left_(first.size) {}
 
 void Hub::admit(const Seat& seat) {
-  if (seat.size != size_ || seat.host_size != host_size_)
-    throw sdk::Error(
-        PENSTOCK_MISMATCH,
-        sdk::text("rank ", seat.rank, " joins hub '", seat.hub, "' with size ", seat.size,
-                  " and host_size ", seat.host_size, ", ranks that came before with size ", size_,
-                  " and host_size ", host_size_));
+  if (seat.size != size_)
+    throw sdk::Error(PENSTOCK_MISMATCH,
+                     sdk::text("rank ", seat.rank, " joins hub '", seat.hub, "' with size ",
+                               seat.size, ", ranks that came before with size ", size_));
+  if (seat.hosts != hosts_)
+    throw sdk::Error(PENSTOCK_MISMATCH,
+                     sdk::text("rank ", seat.rank, " joins hub '", seat.hub,
+                               "' with other hosts than ranks that came before; give all ranks the "
+                               "same option hosts"));
   if (present_[seat.rank])
     throw sdk::invalid_argument("rank ", seat.rank, " joins hub '", seat.hub,
                                 "' twice; give every thread a rank of its own");
@@ -115,7 +116,7 @@ std::shared_ptr<Exchange> Hub::open(const penstock_group& group) {
   n_openings.resize(size_);
   auto& exchange = exchanges_[{group.id, n_openings[me]++}];
   if (exchange == nullptr) {
-    exchange = std::make_shared<Exchange>(members);
+    exchange = std::make_shared<Exchange>(members, delay_);
     for (uint32_t r = 0; r < group.size; ++r)
       if (left_[members[r]]) (void)exchange->leave(r);
   } else if (exchange->members() != members) {

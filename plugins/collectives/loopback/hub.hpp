@@ -1,6 +1,8 @@
 // The meeting point of a run's ranks, which are threads of one process.
 #pragma once
 
+#include "exchange.hpp"
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,14 +15,14 @@ struct penstock_group;
 
 namespace penstock::loopback {
 
-class Exchange;
-
-// What a rank says of itself when it joins. Name, size and host_size must be equal on all ranks.
+// What a rank says of itself when it joins. Name, size and hosts must be equal on all ranks; the
+// first one's delay counts.
 struct Seat {
   std::string hub;
   uint32_t rank;
   uint32_t size;
-  uint32_t host_size;  // ranks per pretended host
+  std::vector<uint32_t> hosts;  // of each rank
+  Delay delay = {};             // of every group's link
 };
 
 // One complete set of ranks. Shared by the instances of its ranks: the last one to leave frees it.
@@ -47,8 +49,8 @@ class Hub {
   std::string missing() const;
 
   const uint32_t size_;
-  const uint32_t host_size_;
-  std::vector<uint32_t> hosts_;
+  const std::vector<uint32_t> hosts_;
+  const Delay delay_;
 
   // Guarded by the lock of the registry while ranks gather; constant afterwards.
   std::vector<bool> present_;

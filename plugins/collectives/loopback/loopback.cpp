@@ -6,10 +6,33 @@
 
 #include <kernels/message.hpp>
 
+#include <algorithm>
+#include <charconv>
+
 namespace penstock::loopback {
 namespace {
 
 constexpr int64_t kMostRanks = 4096;
+
+// Numbers of hosts, in the order in which they first come.
+std::vector<uint32_t> hosts_of(std::string_view text, uint32_t size) {
+  if (text.empty()) return std::vector<uint32_t>(size);
+  std::vector<uint32_t> hosts;
+  uint32_t n_hosts = 0;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at <= end;) {
+    uint32_t host = 0;
+    const auto [next, error] = std::from_chars(at, end, host);
+    if (error != std::errc() || host > n_hosts || (next != end && *next != ',')) break;
+    n_hosts = std::max(n_hosts, host + 1);
+    hosts.push_back(host);
+    at = next + 1;
+    if (next == end && hosts.size() == size) return hosts;
+  }
+  throw sdk::invalid_argument("collective/loopback: hosts is \"", text, "\", expected ", size,
+                              " numbers from 0, each host's first one after those before it, as in "
+                              "0,0,1");
+}
 
 class Loopback {
  public:
@@ -36,21 +59,30 @@ class Loopback {
           .at_most(kMostRanks)
           .unit("ranks")
           .summary("ranks of the run"),
-      sdk::integer_option("host_size", 0)
+      sdk::string_option("hosts", "")
+          .rank_local()
+          .summary("the pretended host of each rank, as in 0,0,1; empty: all are on one"),
+      sdk::real_option("latency_us", 0)
           .rank_local()
           .at_least(0)
-          .at_most(kMostRanks)
-          .unit("ranks")
-          .summary("ranks per pretended host; 0: all are on one")};
+          .unit("us")
+          .summary("what every message takes on a pretended link, and no other meanwhile"),
+      sdk::real_option("us_per_byte", 0)
+          .rank_local()
+          .at_least(0)
+          .unit("us/byte")
+          .summary("the same for each byte that a rank hands over")};
 
   explicit Loopback(const sdk::Options& values)
-      : seat_{std::string(values.string("hub")), static_cast<uint32_t>(values.integer("rank")),
+      : seat_{std::string(values.string("hub")),
+              static_cast<uint32_t>(values.integer("rank")),
               static_cast<uint32_t>(values.integer("size")),
-              static_cast<uint32_t>(values.integer("host_size"))} {
+              {},
+              {values.real("latency_us"), values.real("us_per_byte")}} {
     if (seat_.rank >= seat_.size)
       throw sdk::invalid_argument("collective/loopback: rank is ", seat_.rank,
                                   ", expected less than size, which is ", seat_.size);
-    if (seat_.host_size == 0 || seat_.host_size > seat_.size) seat_.host_size = seat_.size;
+    seat_.hosts = hosts_of(values.string("hosts"), seat_.size);
   }
   ~Loopback() { leave(true); }
   Loopback(const Loopback&) = delete;

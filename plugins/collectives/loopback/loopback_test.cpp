@@ -340,51 +340,5 @@ TEST(Loopback, AMessageThatIsNotDoneInTimeNamesTheSilentRanks) {
   });
 }
 
-penstock_status* join_alone(const OptionSettings& settings, uint64_t timeout_us) {
-  const auto& table = plugin().collective();
-  const OptionValues values(*plugin().module, settings);
-  void* self = nullptr;
-  penstock_status* status = table.create(values.data(), values.size(), &self);
-  if (status != nullptr) return status;
-  penstock_world world{};
-  world.struct_size = sizeof world;
-  status = table.join(self, timeout_us, &world);
-  table.destroy(self);
-  return status;
-}
-
-TEST(Loopback, JoinTimesOutNamingTheMissingRanks) {
-  EXPECT_TRUE(fails_with(join_alone({{"hub", "lonely"}, {"rank", 1}, {"size", 3}}, 2000),
-                         PENSTOCK_DEADLINE_EXCEEDED, "for ranks 0, 2 of 3"));
-}
-
-TEST(Loopback, ARankOutsideTheWorldIsRefused) {
-  EXPECT_TRUE(fails_with(join_alone({{"rank", 3}, {"size", 3}}, 0), PENSTOCK_INVALID_ARGUMENT,
-                         "rank is 3"));
-}
-
-TEST(Loopback, AHubIsUsableAgainAfterEverybodyLeft) {
-  for (int round = 0; round < 5; ++round) {
-    std::vector<std::thread> threads;
-    for (uint32_t r = 0; r < 3; ++r)
-      threads.emplace_back([r] {
-        LoopbackRank rank(plugin(), "again", r, 3);
-        EXPECT_TRUE(rank.exchange(message_of(PENSTOCK_BARRIER, 1)).ok());
-      });
-    for (auto& thread : threads) thread.join();
-  }
-}
-
-TEST(Loopback, PretendedHostsAreNumberedInOrder) {
-  std::vector<std::thread> threads;
-  for (uint32_t r = 0; r < 5; ++r)
-    threads.emplace_back([r] {
-      LoopbackRank rank(plugin(), "hosts", r, 5, 2);
-      EXPECT_EQ(std::vector<uint32_t>(rank.world.hosts, rank.world.hosts + 5),
-                (std::vector<uint32_t>{0, 0, 1, 1, 2}));
-    });
-  for (auto& thread : threads) thread.join();
-}
-
 }  // namespace
 }  // namespace penstock::test

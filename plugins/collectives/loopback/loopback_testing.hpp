@@ -48,12 +48,12 @@ inline Outcome carry(const penstock_collective& table, void* self, penstock_chan
 class LoopbackRank {
  public:
   LoopbackRank(const LoadedPlugin& plugin, const std::string& hub, uint32_t rank, uint32_t size,
-               uint32_t host_size = 0)
+               const std::string& hosts = "")
       : table(plugin.collective()) {
     const OptionSettings settings{{"hub", hub.c_str()},
                                   {"rank", static_cast<int>(rank)},
                                   {"size", static_cast<int>(size)},
-                                  {"host_size", static_cast<int>(host_size)}};
+                                  {"hosts", hosts.c_str()}};
     const OptionValues values(*plugin.module, settings);
     check(take(table.create(values.data(), values.size(), &self)));
     world.struct_size = sizeof world;

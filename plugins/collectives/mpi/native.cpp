@@ -1,10 +1,12 @@
-// See native.hpp.
-#include "native.hpp"
+// MPI's own non-blocking collectives, for comparison and for networks that MPI knows better. They
+// match by order of submission, and their sums depend on MPI's choice of algorithm.
+#include "wire.hpp"
+
+#include <collectives/ticket.hpp>
 
 #include <kernels/message.hpp>
 
 #include <climits>
-#include <cstring>
 
 namespace penstock::mpi {
 
@@ -55,58 +57,54 @@ MPI_Op operation_of(uint32_t dtype, uint32_t reduction) {
 
 }  // namespace
 
-bool start_native(Ticket& ticket) {
+// Nothing for 16-bit floats, counts that do not fit an int or that are not known, send and receive.
+uint32_t Wire::carry(Ticket& ticket) {
   const penstock_message& message = ticket.message;
-  const Channel& channel = *ticket.channel;
   // A count that fits here fits on all ranks: it is the same on all.
   const bool fits = message.count <= static_cast<uint64_t>(INT_MAX);
   const MPI_Datatype datatype = datatype_of(message.dtype);
-  if (message.pattern != PENSTOCK_BARRIER && (!fits || datatype == MPI_DATATYPE_NULL)) return false;
+  const bool barrier = message.pattern == PENSTOCK_BARRIER;
+  if (!native_ || (!barrier && (!fits || datatype == MPI_DATATYPE_NULL))) return 0;
   const bool in_place = message.send == message.receive;
   const void* send = in_place ? MPI_IN_PLACE : message.send;
   const MPI_Op operation = operation_of(message.dtype, message.reduction);
   const int count = static_cast<int>(message.count);
-  const Event event{Kind::kNative, 0, 0, 0};
+  MPI_Request request = MPI_REQUEST_NULL;
   switch (message.pattern) {
     case PENSTOCK_ALL_REDUCE:
-      start(ticket, event, "MPI_Iallreduce", [&](MPI_Request* request) {
-        return MPI_Iallreduce(send, message.receive, count, datatype, operation,
-                              channel.communicator, request);
-      });
-      return true;
-    case PENSTOCK_REDUCE_SCATTER:
-      ticket.native_counts.assign(message.receive_counts, message.receive_counts + channel.size);
-      start(ticket, event, "MPI_Ireduce_scatter", [&](MPI_Request* request) {
-        return MPI_Ireduce_scatter(message.send, message.receive, ticket.native_counts.data(),
-                                   datatype, operation, channel.communicator, request);
-      });
-      return true;
+      check(MPI_Iallreduce(send, message.receive, count, datatype, operation, communicator_,
+                           &request),
+            "MPI_Iallreduce");
+      break;
+    case PENSTOCK_REDUCE_SCATTER: {
+      std::vector<int>& counts = native_counts_[&ticket];
+      counts.assign(message.receive_counts, message.receive_counts + ticket.channel->size);
+      check(MPI_Ireduce_scatter(message.send, message.receive, counts.data(), datatype, operation,
+                                communicator_, &request),
+            "MPI_Ireduce_scatter");
+      break;
+    }
     case PENSTOCK_BROADCAST: {
-      const bool root = message.peer == channel.rank;
+      const bool root = message.peer == ticket.channel->rank;
       if (root && message.receive != nullptr && !in_place) {
         ticket.own_from = static_cast<const char*>(message.send);
         ticket.own_to = static_cast<char*>(message.receive);
         ticket.own_bytes = message.count * sdk::dtype_bytes(message.dtype);
       }
-      start(ticket, event, "MPI_Ibcast", [&](MPI_Request* request) {
-        return MPI_Ibcast(root ? const_cast<void*>(message.send) : message.receive, count, datatype,
-                          static_cast<int>(message.peer), channel.communicator, request);
-      });
-      return true;
+      void* data = root ? const_cast<void*>(message.send) : message.receive;
+      check(MPI_Ibcast(data, count, datatype, static_cast<int>(message.peer), communicator_,
+                       &request),
+            "MPI_Ibcast");
+      break;
     }
     case PENSTOCK_BARRIER:
-      start(ticket, event, "MPI_Ibarrier",
-            [&](MPI_Request* request) { return MPI_Ibarrier(channel.communicator, request); });
-      return true;
+      check(MPI_Ibarrier(communicator_, &request), "MPI_Ibarrier");
+      break;
     default:
-      return false;
+      return 0;
   }
-}
-
-bool progress_native(Ticket& ticket) {
-  if (ticket.n_requests != 0) return false;
-  if (ticket.own_bytes != 0) std::memcpy(ticket.own_to, ticket.own_from, ticket.own_bytes);
-  return true;
+  add(ticket, {Kind::kWhole, 0, 0, 0}, request);
+  return 1;
 }
 
 }  // namespace penstock::mpi

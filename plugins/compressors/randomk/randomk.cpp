@@ -123,10 +123,10 @@ class RandomK {
  private:
   uint64_t kept(uint64_t n) const { return sdk::kept_count(n, density_); }
 
-  // Where a memory keeps the rest, what is sent is taken out as it is: times n / k more would leave
-  // than there was.
+  // Where the rest follows in a later step, what is sent counts as it is: times n / k more would
+  // arrive than there was.
   float scale_of(const sdk::Item& item) const {
-    if (item.keeps() || !unbiased_) return 1;
+    if (item.rest_follows() || !unbiased_) return 1;
     return static_cast<float>(static_cast<double>(item.numel()) /
                               static_cast<double>(kept(item.numel())));
   }

@@ -82,6 +82,8 @@ inline void check_message(const penstock_message& message) {
 inline void check_model(const penstock_model& model) {
   refuse_unknown(&model, "penstock_model");
   refuse_unknown(model.links, model.n_links, "penstock_link");
+  if (PENSTOCK_HAS_FIELD(&model, penstock_model, n_lines))
+    refuse_unknown(model.lines, model.n_lines, "penstock_link");
   refuse_unknown(model.gradients, model.n_gradients, "penstock_gradient_model");
   for (uint64_t i = 0; i < model.n_gradients; ++i) {
     const penstock_gradient_model& gradient = *model.gradients[i];

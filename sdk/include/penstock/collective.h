@@ -50,12 +50,15 @@ typedef struct penstock_group {
   uint32_t flags; /* 0 */
 } penstock_group;
 
-/* What a transport learns when it joins. hosts is owned by the transport and valid until leave. */
+/* Who this rank is among all. A transport fills hosts, rank and size when it joins; hosts is owned by it and valid until
+ * leave. One that says IS_TOLD finds them filled, by what a launcher's variables say and the ranks have told each other,
+ * and may leave them as they are: those hosts are the host's, valid until leave. */
 typedef struct penstock_world {
   uint64_t struct_size;
   const uint32_t* hosts; /* [size]: the number of each rank's host, from 0 in order of appearance */
   uint32_t rank;
   uint32_t size;
+  const penstock_key_value_store* store; /* in: with IS_TOLD, a store that all ranks reach, valid until leave; else null */
 } penstock_world;
 
 enum {
@@ -66,7 +69,9 @@ enum {
   PENSTOCK_COLLECTIVE_RANK_ORDER = 1u << 4, /* reductions add in ascending rank order, whatever size or timing */
   PENSTOCK_COLLECTIVE_MAY_REFUSE = 1u << 5, /* returned may give entries back */
   /* 1u << 6 is a draft: draft/collective.h */
-  PENSTOCK_COLLECTIVE_PROCESS_GLOBAL = 1u << 7 /* at most one instance per process (MPI) */
+  PENSTOCK_COLLECTIVE_PROCESS_GLOBAL = 1u << 7, /* at most one instance per process (MPI) */
+  PENSTOCK_COLLECTIVE_IS_TOLD = 1u << 8 /* transports: join is told rank, size, hosts and store; the host has met the other
+                                           ranks before, or, where no launcher speaks of any, says that there is one */
 };
 
 typedef struct penstock_collective_traits {
@@ -160,7 +165,7 @@ typedef struct penstock_collective {
   penstock_status* (*volume)(void* instance, uint32_t pattern, uint32_t hosts, uint32_t ranks_per_host, uint64_t bytes,
                              penstock_volume* const* volumes);
 
-  /* [comm] Transports: meets the other ranks. Null for composites. */
+  /* [comm] Transports: meets the other ranks. Null for composites. `world` is in and out; see there. */
   penstock_status* (*join)(void* instance, uint64_t timeout_us, penstock_world* world);
 
   /* [comm] Opens a channel with its own matching. All members of the group call it. `base` is null for a transport. */

@@ -17,7 +17,7 @@
 //     void release(Ticket* ticket);
 //     void abort(Channel& channel);
 //     void close(std::unique_ptr<Channel> channel);
-//     // transports
+//     // transports; `world` comes filled, with a store, where describe says IS_TOLD
 //     void join(uint64_t timeout_us, penstock_world& world);
 //     void leave(bool aborted);
 //     // composites

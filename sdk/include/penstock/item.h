@@ -13,14 +13,17 @@ extern "C" {
 enum {
   PENSTOCK_STATE_MASS = 1,       /* rank-local gradient mass: conserved, never broadcast (residuals, momenta) */
   PENSTOCK_STATE_REPLICATED = 2, /* equal bits on all ranks; changed only in decode and finish (Power-SGD's P and Q) */
-  PENSTOCK_STATE_SOFT = 3        /* may be lost at a re-plan; saved so that a resume is bit-identical (thresholds) */
+  PENSTOCK_STATE_SOFT = 3,       /* may be lost at a re-plan; saved so that a resume is bit-identical (thresholds) */
+  PENSTOCK_STATE_LOCAL = 4       /* rank-local, kept at every re-plan as mass is, but owed to nobody: no law of conservation
+                                    holds for it, and drain leaves it as it is (EF21's shift) */
 };
 
-/* What becomes of a mass state when the number of ranks changes. */
+/* What becomes of a mass or local state when the number of ranks changes. */
 enum { PENSTOCK_RESIZE_SUM = 1, PENSTOCK_RESIZE_DROP = 2, PENSTOCK_RESIZE_REFUSE = 3 };
 
 /* One state tensor of one item. It is keyed by (gradient name, element range, leg, plugin, name), never by bucket, so
- * that a new plan loses nothing. */
+ * that a new plan loses nothing. Where a new plan cuts the gradient elsewhere, states with an element for each of the
+ * item's follow their elements, unless they are soft. */
 typedef struct penstock_state_declaration {
   uint64_t struct_size;
   penstock_str name; /* unique within the plugin */
@@ -28,20 +31,24 @@ typedef struct penstock_state_declaration {
   uint64_t cols;
   uint32_t dtype;
   uint32_t state_class;
-  uint32_t on_resize; /* MASS only */
+  uint32_t on_resize; /* MASS and LOCAL only */
   uint32_t flags;     /* 0 */
 } penstock_state_declaration;
 
 /* ---- Items ---- */
 
 enum {
-  /* The memory keeps what is not sent: the last round's encode must take out of `work` exactly what its payload
+  /* Work is a state, in which the memory keeps what is not sent: the last round's encode must take out of `work` exactly what its payload
    * stands for, the rounding of values included. Without this flag, and in every round before the last with or
    * without it, encode must leave `work` bit for bit as it was: work may be the gradient itself, which the core may
    * send out of its own storage, and which the next round reads again. */
   PENSTOCK_ITEM_KEEP = 1u << 0,
   /* Seen by memories: the compressor of this item loses nothing (compressor `none`). */
-  PENSTOCK_ITEM_LOSSLESS = 1u << 1
+  PENSTOCK_ITEM_LOSSLESS = 1u << 1,
+  /* What is not sent comes in a later step: with KEEP always, and where the memory says ADDS_REST. A compressor that
+   * multiplies what it sends so that it is right on average (random-k) must not do so then. Hosts before ABI 0.4 set KEEP
+   * alone, so read it as (KEEP or REST_FOLLOWS). */
+  PENSTOCK_ITEM_REST_FOLLOWS = 1u << 2
 };
 
 /* A gradient, or an aligned range of one, at one leg of its route. All views are contiguous. Owned by the core, valid

@@ -28,7 +28,16 @@ enum {
 
 enum {
   /* The memory applies momentum: an optimizer that has momentum of its own would apply it twice. */
-  PENSTOCK_MEMORY_OWNS_MOMENTUM = 1u << 0
+  PENSTOCK_MEMORY_OWNS_MOMENTUM = 1u << 0,
+  /* record gets what was sent as ABSENT, DENSE or SPARSE in float32: the core decodes what only the compressor can read. */
+  PENSTOCK_MEMORY_DECODED_RECORD = 1u << 1,
+  /* What the compressor leaves out of work comes again in a later step, although work is no state: biased compressors
+   * converge with it, and items have REST_FOLLOWS. Where work is a state that is understood. */
+  PENSTOCK_MEMORY_ADDS_REST = 1u << 2,
+  /* Work is the difference of the gradient from a shift: some state with an element for each of the item's, which record
+   * moves by what was sent, times one number in (0, 1] (EF21, DIANA). `penstock check` holds it to that, in place of the
+   * conservation of what is kept, and a compressor whose result is FINAL is refused. */
+  PENSTOCK_MEMORY_SHIFTS = 1u << 3
 };
 
 /* What one item needs; ownership as in penstock_compressor_need. */
@@ -76,7 +85,8 @@ typedef struct penstock_memory {
   penstock_status* (*compensate)(void* instance, const penstock_exec* exec, const penstock_step* step,
                                  const penstock_item* const* items, uint64_t n_items, const float* summed);
 
-  /* [step] May be null. taken[i]: the own payload of the last round that was accepted, less what was refused. */
+  /* [step] May be null. taken[i]: the own payload of the last round that was accepted, less what was refused; as the
+   * compressor coded it, unless the need says DECODED_RECORD. Not called in a void step. */
   penstock_status* (*record)(void* instance, const penstock_exec* exec, const penstock_step* step,
                              const penstock_item* const* items, uint64_t n_items,
                              const penstock_payload* const* taken);
@@ -89,11 +99,12 @@ typedef struct penstock_memory {
                                 const penstock_item* const* items, uint64_t n_items,
                                 const penstock_payload* const* payloads);
 
-  /* [step] May be null. `out` holds the mean in the units of work, and may be changed; the same bits on every rank. */
+  /* [step] May be null. `out` holds the mean in the units of work, and may be changed. REPLICATED states change here;
+   * a memory that has some is refused with a collective whose sums may differ in their last bits between ranks. */
   penstock_status* (*finish)(void* instance, const penstock_exec* exec, const penstock_step* step,
                              const penstock_item* const* items, uint64_t n_items);
 
-  /* [control] May be null where nothing is kept. Adds all mass kept for the item to `out` and zeroes it: at a switch to another
+  /* [control] May be null where no mass is kept. Adds all mass kept for the item to `out` and zeroes it: at a switch to another
    * memory, a resize, or the end. */
   penstock_status* (*drain)(void* instance, const penstock_exec* exec, const penstock_item* const* items,
                             uint64_t n_items);

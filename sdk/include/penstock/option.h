@@ -19,7 +19,8 @@ enum {
 enum {
   PENSTOCK_OPTION_REQUIRED = 1u << 0,   /* no default: the user must set it */
   PENSTOCK_OPTION_RANK_LOCAL = 1u << 1, /* may differ between ranks; every other option must be equal on all */
-  PENSTOCK_OPTION_OPEN_MINIMUM = 1u << 2 /* `minimum` itself is not allowed, as in (0, 1] */
+  PENSTOCK_OPTION_OPEN_MINIMUM = 1u << 2, /* `minimum` itself is not allowed, as in (0, 1] */
+  PENSTOCK_OPTION_OPEN_MAXIMUM = 1u << 3  /* `maximum` itself is not allowed, as in [0, 1); hosts before ABI 0.4 allow it */
 };
 
 /* One option. Static data of the plugin, valid for ever. */

@@ -45,6 +45,12 @@ class Option {
       d.flags |= PENSTOCK_OPTION_OPEN_MINIMUM;
     });
   }
+  Option& below(double value) {
+    return set([&](auto& d) {
+      d.maximum = value;
+      d.flags |= PENSTOCK_OPTION_OPEN_MAXIMUM;
+    });
+  }
   Option& rank_local() {
     return set([](auto& d) { d.flags |= PENSTOCK_OPTION_RANK_LOCAL; });
   }

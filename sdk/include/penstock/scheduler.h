@@ -45,13 +45,17 @@ typedef struct penstock_gradient_model {
 
 #define PENSTOCK_NO_BUCKET 0xffffffffu
 
-/* Measured line of one level of the network: time of a message = alpha + beta * bytes. */
+/* Measured line of one level of the network: time of a message = alpha + beta * bytes, which are those that a rank hands
+ * over. It is what a message adds while others are under way, not the time that a lone one is on its way. */
 typedef struct penstock_link {
   uint64_t struct_size;
   double alpha_us;
   double beta_us_per_byte;
   uint32_t level;
   uint32_t flags;
+  uint64_t bytes_from; /* of a model's lines: it holds from here on, up to the next of its level and pattern; else 0 */
+  uint32_t pattern;    /* likewise: PENSTOCK_ALL_REDUCE, PENSTOCK_REDUCE_SCATTER, PENSTOCK_ALL_GATHER; else 0 */
+  uint32_t reserved;
 } penstock_link;
 
 enum {
@@ -67,7 +71,8 @@ typedef struct penstock_model {
   const penstock_gradient_model* const* gradients; /* [n_gradients] */
   uint64_t n_gradients;
   const uint64_t* order; /* [n_gradients]: gradient indices in the order in which they become ready */
-  const penstock_link* const* links; /* [n_links]: those levels that were measured, each once; none before that */
+  const penstock_link* const* links; /* [n_links]: those levels that were measured, each once, with the line of its
+                                        all-reduces whatever their size; none before that */
   uint64_t n_links;
   double backward_us; /* length of backward on the slowest rank; 0 while unmeasured */
   double forward_us;
@@ -77,6 +82,15 @@ typedef struct penstock_model {
   uint32_t period; /* phases, from the compressors */
   uint32_t route;  /* PENSTOCK_ROUTE_* asked for in the TOML; 0: the scheduler's choice */
   uint32_t flags;
+  /* [n_lines]: the same levels line by line, per pattern and class of size, ascending by bytes_from within a pattern.
+   * Measured anew before every plan from measured times, between ranks of the set that include its first. */
+  const penstock_link* const* lines;
+  uint64_t n_lines;
+  /* [plan] Pure, null where it is not known: what the set's transport says of `bytes` that each rank hands over, as
+   * penstock_collective's volume: volumes[0] within a host, volumes[1] between hosts. Valid during the call of plan. */
+  penstock_status* (*volume)(void* volume_context, uint32_t pattern, uint32_t hosts, uint32_t ranks_per_host,
+                             uint64_t bytes, penstock_volume* const* volumes);
+  void* volume_context;
 } penstock_model;
 
 /* ---- The plan ---- */
@@ -139,7 +153,8 @@ typedef struct penstock_plan_sink {
 
 /* ---- Observation ---- */
 
-/* Means over the steps since the last observation; arrays have one entry per gradient, bucket or rank. */
+/* Means over the steps since the last observation and over ranks; arrays have one entry per gradient, bucket or rank.
+ * What a gradient or a bucket has is the mean over the steps in which it took part: 0 without one. */
 typedef struct penstock_measurement {
   uint64_t struct_size;
   uint64_t step;        /* steps done in the set */
@@ -149,10 +164,16 @@ typedef struct penstock_measurement {
   double exposed_us;    /* time the application waited for results; its own work after backward is no part of it */
   const double* ready_us;    /* [n_gradients] after the first gradient of the step, mean over ranks */
   uint64_t n_gradients;
-  const double* exchange_us; /* [n_buckets] of the current plan, submit to arrival */
-  uint64_t n_buckets;
+  const double* exchange_us; /* [n_buckets] of the current plan, submit to arrival: all rounds and legs together */
+  uint64_t n_buckets;        /* of all phases, one phase after the other */
   const double* rank_backward_us; /* [world]: stragglers stand out here */
   uint64_t world;
+  /* exchange_us in two parts, of the last 16 of these steps at most. On the wire: what a bucket takes on the rank that
+   * takes least, which came last and waited for nobody; messages of this rank that go out before are part of it. */
+  const double* wire_us; /* [n_buckets] */
+  const double* wait_us; /* [n_buckets] for ranks that came later, mean over ranks */
+  const uint64_t* phase_first; /* [period + 1]: the buckets of phase p are those from phase_first[p] up to phase_first[p + 1] */
+  uint64_t period;
 } penstock_measurement;
 
 enum { PENSTOCK_KEEP_PLAN = 0, PENSTOCK_MAKE_NEW_PLAN = 1 };

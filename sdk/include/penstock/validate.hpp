@@ -152,10 +152,12 @@ inline std::optional<Fault> fault_in_states(const penstock_state_declaration* co
                    text("'", view(state.name), "' of ", state.rows, " x ", state.cols,
                         " elements of ", dtype_bytes(state.dtype), " bytes"),
                    text("at most ", kMostBytes, " bytes"));
-    if (state.state_class < PENSTOCK_STATE_MASS || state.state_class > PENSTOCK_STATE_SOFT)
+    if (state.state_class < PENSTOCK_STATE_MASS || state.state_class > PENSTOCK_STATE_LOCAL)
       return fault(place.at("state_class"), state.state_class,
-                   "mass (1), replicated (2) or soft (3)");
-    if (state.state_class == PENSTOCK_STATE_MASS && state.on_resize > PENSTOCK_RESIZE_REFUSE)
+                   "mass (1), replicated (2), soft (3) or local (4)");
+    const bool is_local =
+        state.state_class == PENSTOCK_STATE_MASS || state.state_class == PENSTOCK_STATE_LOCAL;
+    if (is_local && state.on_resize > PENSTOCK_RESIZE_REFUSE)
       return fault(place.at("on_resize"), state.on_resize, "sum (1), drop (2) or refuse (3)");
     if (auto found = fault_in_flags(state.flags, 0, place.at("flags"))) return found;
   }
@@ -306,7 +308,10 @@ inline std::optional<Fault> fault_in(const penstock_memory_need& need, const pen
     if (!(PENSTOCK_HAS_FIELD(&table, penstock_memory, drain) && table.drain != nullptr))
       return lacks("drain");
   }
-  return fault_in_flags(need.flags, PENSTOCK_MEMORY_OWNS_MOMENTUM, {nullptr, "flags"});
+  return fault_in_flags(need.flags,
+                        PENSTOCK_MEMORY_OWNS_MOMENTUM | PENSTOCK_MEMORY_DECODED_RECORD |
+                            PENSTOCK_MEMORY_ADDS_REST | PENSTOCK_MEMORY_SHIFTS,
+                        {nullptr, "flags"});
 }
 
 // ---- Collectives ----

@@ -81,6 +81,10 @@ class Item {
   uint64_t cols() const { return item_->cols; }
   uint64_t n_dims() const { return item_->n_dims; }
   bool keeps() const { return (item_->flags & PENSTOCK_ITEM_KEEP) != 0; }
+  // What is not sent now comes in a later step, in work's own state or by another way.
+  bool rest_follows() const {
+    return (item_->flags & (PENSTOCK_ITEM_KEEP | PENSTOCK_ITEM_REST_FOLLOWS)) != 0;
+  }
   bool lossless() const { return (item_->flags & PENSTOCK_ITEM_LOSSLESS) != 0; }
   template <typename T = float>
   std::span<T> grad() const {

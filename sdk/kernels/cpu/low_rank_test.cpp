@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <support/sanitized.hpp>
 #include <support/workers.hpp>
 #include <vector>
 
@@ -244,7 +245,8 @@ TEST(LowRank, SeveralThreadsGiveTheBitsOfOne) {
   for (const uint32_t form : {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_NESTEROV}) {
     expect_same_on_threads({517, 1103, 4}, form);  // three ranges, broken groups and panels
     expect_same_on_threads({131, 2400, 3}, form);
-    expect_same_on_threads({2500, 4096, 4}, form);  // results past the caches
+    // Results past the caches; what a sanitizer looks for shows in the others.
+    if (!test::kSanitized) expect_same_on_threads({2500, 4096, 4}, form);
   }
 }
 

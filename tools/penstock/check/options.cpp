@@ -29,6 +29,14 @@ double lowest(const penstock_option& option) {
   return std::min(above, option.maximum);
 }
 
+// The largest value that is allowed.
+double highest(const penstock_option& option) {
+  if ((option.flags & PENSTOCK_OPTION_OPEN_MAXIMUM) == 0) return option.maximum;
+  if (option.type == PENSTOCK_OPTION_INTEGER) return std::ceil(option.maximum) - 1;
+  const double below = option.maximum - std::max(std::abs(option.maximum), 1.0) * 1e-6;
+  return std::max(below, option.minimum);
+}
+
 // A 64-bit integer cannot hold every double.
 bool fits(const penstock_option& option, double value) {
   return std::isfinite(value) &&
@@ -41,7 +49,7 @@ std::vector<Setting> edges(const penstock_option& option) {
   for (uint64_t i = 0; option.type == PENSTOCK_OPTION_CHOICE && i < option.n_choices; ++i)
     all.push_back(setting(std::string(view(option.choices[i]))));
   if (!is_number(option)) return all;
-  for (const double value : {lowest(option), option.maximum})
+  for (const double value : {lowest(option), highest(option)})
     if (fits(option, value)) all.push_back(number(option, value));
   return all;
 }
@@ -53,8 +61,9 @@ std::vector<Setting> beyond(const penstock_option& option) {
   if (option.type == PENSTOCK_OPTION_BOOL) all.push_back(setting(int64_t{7}));
   if (!is_number(option)) return all;
   const bool open = (option.flags & PENSTOCK_OPTION_OPEN_MINIMUM) != 0;
+  const bool open_above = (option.flags & PENSTOCK_OPTION_OPEN_MAXIMUM) != 0;
   const double below = open ? option.minimum : option.minimum - std::abs(option.minimum) - 1;
-  const double above = option.maximum + std::abs(option.maximum) + 1;
+  const double above = open_above ? option.maximum : option.maximum + std::abs(option.maximum) + 1;
   for (const double value : {below, above})
     if (fits(option, value)) all.push_back(number(option, value));
   all.push_back(setting(std::string("no number")));

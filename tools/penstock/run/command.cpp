@@ -58,11 +58,12 @@ int run(RunOptions& options) {
   if (program.find('/') == std::string::npos && find_program(program).empty())
     return refuse(fmt::format("the program {} is not on the PATH", program));
   if (!options.config.empty()) {
-    const std::string path = std::filesystem::absolute(options.config).string();
+    const std::string path = std::filesystem::absolute(configuration_file(options.config)).string();
     // The first wins over what the program gives to init(), as a command line should.
     for (const char* name : {"PENSTOCK_RUN_CONFIG", "PENSTOCK_CONFIG"})
       setenv(name, path.c_str(), 1);
   }
+  set_meeting_place(launched.hosts);
   launched.prefix = !options.no_prefix;
   return launch(launched);
 }
@@ -84,7 +85,9 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "\n"
       "From a checkout's build folder, `python` and `python3` without a path are those of its\n"
       ".venv, unless another virtual environment is active. Variables that ranks on other hosts\n"
-      "need (PENSTOCK_*, HOROVOD_*, PYTHON*, OMP_*, PATH, ...) are passed on to them.\n"
+      "need (PENSTOCK_*, HOROVOD_*, PYTHON*, OMP_*, PATH, ...) are passed on to them. Every rank "
+      "has\n"
+      "torchrun's variables too (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...).\n"
       "\n"
       "Once a rank has failed, the others have the grace time to say what they know and to end;\n"
       "then they are ended, also where they are stopped or busy. At the end stands which rank\n"

@@ -2,24 +2,64 @@
 
 #include "tools/penstock/commands.hpp"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string_view>
 
 namespace penstock::command {
 
 namespace {
 
-constexpr std::array<std::string_view, 11> kPrefixes = {
+constexpr std::array<std::string_view, 12> kPrefixes = {
     "PENSTOCK_", "HOROVOD_", "OMP_",   "MKL_",   "OPENBLAS_", "NCCL_",
-    "CUDA_",     "PYTORCH_", "TORCH_", "PYTHON", "GLOO_"};
+    "CUDA_",     "PYTORCH_", "TORCH_", "PYTHON", "GLOO_",     "MASTER_"};
 constexpr std::array<std::string_view, 3> kNames = {"PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV"};
 
+std::string first_host(const std::string& file) {
+  std::ifstream hosts(file);
+  for (std::string line; std::getline(hosts, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    if (std::string host; words >> host) return host;
+  }
+  return "127.0.0.1";
+}
+
+// Port 0 stands for any. The one that was found, 0 where it is taken.
+uint16_t free_port(uint16_t wanted) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(wanted);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  const bool is_free =
+      bind(listener, generic, size) == 0 && getsockname(listener, generic, &size) == 0;
+  close(listener);
+  return is_free ? ntohs(address.sin_port) : 0;
+}
+
 }  // namespace
+
+void set_meeting_place(const std::string& hosts) {
+  setenv("MASTER_ADDR", first_host(hosts).c_str(), 0);
+  // The store of a run without MPI listens at the port behind it.
+  for (int tries = 0; tries < 20; ++tries) {
+    const uint16_t port = free_port(0);
+    if (port == 0 || port == UINT16_MAX || free_port(static_cast<uint16_t>(port + 1)) == 0)
+      continue;
+    setenv("MASTER_PORT", std::to_string(port).c_str(), 0);
+    return;
+  }
+}
 
 std::vector<std::string> forwarded_variables() {
   std::vector<std::string> names;
@@ -38,6 +78,8 @@ std::vector<std::string> forwarded_variables() {
 
 std::string program_to_run(const std::string& name) {
   if (name != "python" && name != "python3") return name;
+  const char* told = std::getenv("PENSTOCK_PYTHON");
+  if (told != nullptr && *told != '\0') return told;
   const char* active = std::getenv("VIRTUAL_ENV");
   if (active != nullptr && *active != '\0') return name;
   namespace fs = std::filesystem;

@@ -39,6 +39,10 @@ const char* rank_script() {
   // the command line in variables, for MPI_INFO_ENV: there stands the program's, without the token.
   return "exec 3>&2 2>/dev/null; t=$1; c=$2; shift 2; "
          "export OMPI_COMMAND=\"$c\" OMPI_ARGV=\"$*\"; set -- \"$c\" \"$@\"; "
+         // For torch's process groups, which know torchrun's variables and no others.
+         "export RANK=\"$OMPI_COMM_WORLD_RANK\" WORLD_SIZE=\"$OMPI_COMM_WORLD_SIZE\" "
+         "LOCAL_RANK=\"$OMPI_COMM_WORLD_LOCAL_RANK\" "
+         "LOCAL_WORLD_SIZE=\"$OMPI_COMM_WORLD_LOCAL_SIZE\"; "
          "printf '%s begins %s %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $$ \"$(uname -n)\" >&3; "
          "(exec \"$@\" 2>&3 3>&-); s=$?; "
          "printf '%s ends %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $s >&3; exit $s";

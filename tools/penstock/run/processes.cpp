@@ -5,7 +5,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 
@@ -16,7 +15,9 @@ namespace {
 // 0 where the process is gone.
 pid_t parent_of(const std::string& process) {
   std::ifstream file("/proc/" + process + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  // A process that ends meanwhile makes the read fail; the iterators of a buffer would throw then.
+  std::string text;
+  std::getline(file, text, '\0');
   // "PID (NAME) STATE PARENT ...": a name may hold anything, so from the last parenthesis on.
   const size_t after = text.rfind(')');
   pid_t parent = 0;

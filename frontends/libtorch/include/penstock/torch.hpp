@@ -34,6 +34,10 @@ class Module;
 namespace optim {
 class Optimizer;
 }
+namespace serialize {
+class InputArchive;
+class OutputArchive;
+}  // namespace serialize
 }  // namespace torch
 
 namespace penstock::torch {
@@ -86,14 +90,26 @@ std::string report();
 
 // ---- Training ----
 
+// World ranks that take part, ascending; none: all.
+using Ranks = std::vector<std::uint32_t>;
+
 struct Options {
   // TOML text, or the path of a .toml file, instead of the configuration's; empty: that one.
   std::string scheme = {};
-  bool sum = false;              // the result is the sum over ranks, not the mean
+  bool sum = false;  // the result is the sum over ranks, not the mean
+  // Gradients leave in the last of so many backward passes, which add up; before it they may be
+  // changed. What comes is not divided by their number: divide the loss by it.
+  std::uint32_t backward_passes_per_step = 1;
   bool check_parameters = true;  // compare the ranks' parameters before the first gradient leaves
   // Whether the optimizer applies momentum. Empty: asked of its options, as torch's SGD, RMSprop,
   // Adam and AdamW have them; an optimizer of your own with momentum says true here.
   std::optional<bool> momentum = std::nullopt;
+  // World ranks that exchange gradients, ascending; empty: all. Only these make the optimizer.
+  Ranks ranks = {};
+  // A scheduler such as dear may leave results for the next forward: before_forward() is called
+  // before each use of a module. For optimizers that leave parameters without gradients out, as
+  // torch's do.
+  bool deferred = false;
 };
 
 // Totals since the optimizer was made; bytes are those of this rank.
@@ -131,11 +147,20 @@ class DistributedOptimizer {
   ~DistributedOptimizer();
 
   // Waits until every gradient holds the mean over ranks, then lets the optimizer update the
-  // parameters.
+  // parameters. With Options::deferred, under a plan that leaves results for the next forward,
+  // parameters are updated there, with the optimizer's options of now.
   void step();
   // The same for a loss that the optimizer asks for: `closure` runs backward and returns the loss,
   // and gradients are waited for after it. Returns what the optimizer's step returns.
   at::Tensor step(const std::function<at::Tensor()>& closure);
+
+  // Options::deferred: updates the parameters of `module` and all inside it that still wait for
+  // that. Before each forward of a module; the first call makes its parameters wait from then on.
+  // Does nothing where nothing waits.
+  void before_forward(const ::torch::nn::Module& module);
+  // Updates all that wait: before parameters are looked at by anything but a forward that was told,
+  // for evaluation or saving. Saving the state, broadcasts and shutdown() do it by themselves.
+  void flush();
 
   // As torch's. Refused between backward and step() or synchronize().
   void zero_grad(bool set_to_none = true);
@@ -154,6 +179,9 @@ class DistributedOptimizer {
   // were.
   std::vector<std::uint8_t> save_state();
   void load_state(const std::vector<std::uint8_t>& state);
+  // The same as a tensor of torch's archives, called "penstock".
+  void save(::torch::serialize::OutputArchive& archive);
+  void load(::torch::serialize::InputArchive& archive);
 
   Counters counters() const;
   std::string report() const;  // JSON: the plan, and counters per gradient and step
@@ -163,16 +191,59 @@ class DistributedOptimizer {
   std::unique_ptr<Parts> parts_;
 };
 
+// ---- Tensors of your own ----
+//
+// Ranks match by name, not by the order of calls: each rank that takes part asks under the same
+// name, which is free again after wait(). Tensors are dense; every type of torch's integers but
+// bool, and of its real numbers.
+
+// An operation under way; its destructor waits. Keeps the memory that it works in.
+class Pending {
+ public:
+  struct Parts;
+  explicit Pending(std::unique_ptr<Parts> parts);
+  Pending(Pending&&) noexcept;
+  Pending& operator=(Pending&&) noexcept;
+  ~Pending();
+
+  // The result, in a tensor of its own. Throws where the ranks disagree, or one is gone. Once.
+  at::Tensor wait();
+
+ private:
+  std::unique_ptr<Parts> parts_;
+};
+
+// The mean over ranks, or the sum; types and shapes are equal everywhere.
+Pending start_allreduce(const at::Tensor& tensor, const std::string& name, bool sum = false,
+                        Ranks ranks = {});
+// What `root`, a world rank, has; types and shapes are equal everywhere.
+Pending start_broadcast(const at::Tensor& tensor, const std::string& name, std::uint32_t root = 0,
+                        Ranks ranks = {});
+// The rows of all ranks below each other, in the order of ranks; all extents but the first are
+// equal everywhere. A tensor without dimensions is a row.
+Pending start_allgather(const at::Tensor& tensor, const std::string& name, Ranks ranks = {});
+
+// The same with the wait.
+at::Tensor allreduce(const at::Tensor& tensor, const std::string& name, bool sum = false,
+                     Ranks ranks = {});
+at::Tensor broadcast(const at::Tensor& tensor, const std::string& name, std::uint32_t root = 0,
+                     Ranks ranks = {});
+at::Tensor allgather(const at::Tensor& tensor, const std::string& name, Ranks ranks = {});
+// Returns when all have called it.
+void barrier(const std::string& name = "all", Ranks ranks = {});
+
 // ---- The same beginning on every rank ----
 
-// Gives every rank the parameters and buffers of `root`, in place; collective.
-void broadcast_parameters(::torch::nn::Module& module, std::uint32_t root = 0);
-void broadcast_parameters(const NamedTensors& tensors, std::uint32_t root = 0);
+// Gives every rank the parameters and buffers of `root`, a world rank, in place; collective over
+// `ranks`.
+void broadcast_parameters(::torch::nn::Module& module, std::uint32_t root = 0, Ranks ranks = {});
+void broadcast_parameters(const NamedTensors& tensors, std::uint32_t root = 0, Ranks ranks = {});
 
 // Gives every rank the options and the state of the optimizer of `root`, which is torch's own
-// object, not the distributed one; collective. State that the root does not have is dropped
-// elsewhere too.
-void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, std::uint32_t root = 0);
+// object, not the distributed one; collective over `ranks`. State that the root does not have is
+// dropped elsewhere too.
+void broadcast_optimizer_state(::torch::optim::Optimizer& optimizer, std::uint32_t root = 0,
+                               Ranks ranks = {});
 
 }  // namespace penstock::torch
 

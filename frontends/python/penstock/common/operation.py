@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_int64, c_uint32, c_uint64, c_void_p
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock import _library as c
+from penstock._structures import packer
 
 
 class TensorView:
@@ -38,41 +41,44 @@ class TensorView:
         self.owner = owner
 
 
+class Memory(NamedTuple):
+    """A contiguous tensor of an operation. `owner` is whatever keeps the memory alive."""
+
+    shape: Sequence[int]
+    dtype: int
+    address: int
+    owner: Any
+
+
+class Wish(NamedTuple):
+    """A named operation to start.
+
+    output: where the result goes, which may be `input`; None: it is asked for later.
+    ranks: world ranks that take part, ascending; none: all.
+    splits: of an all-to-all, rows for each of them; none: equal parts.
+    """
+
+    name: str
+    pattern: int
+    input: Memory | None
+    output: Memory | None = None
+    ranks: Sequence[int] = ()
+    splits: Sequence[int] = ()
+    prescale: float = 1.0
+    postscale: float = 1.0
+    reduction: int = 0
+    root: int = 0
+    average: int = 0
+
+
 class Operation:
     """A named operation under way. Keeps its tensors alive until it is released."""
 
-    def __init__(
-        self,
-        library: c.Library,
-        runtime: c_void_p,
-        name: str,
-        pattern: int,
-        view: TensorView | None,
-        output: TensorView | None,
-        ranks: Sequence[int],
-        splits: Sequence[int],
-        fields: dict[str, Any],
-    ) -> None:
+    def __init__(self, library: c.Library, wish: Wish, handle: int) -> None:
         self.library = library
-        self.name = name
-        self._views = (view, output)
-        self._handle = c_void_p()
-        members = (c_uint32 * max(1, len(ranks)))(*ranks)
-        shares = (c_uint64 * max(1, len(splits)))(*splits)
-        declaration = c.OperationDeclaration(
-            name=c.Str.of(name),
-            pattern=pattern,
-            ranks=ctypes.cast(members, POINTER(c_uint32)),
-            n_ranks=len(ranks),
-            splits=ctypes.cast(shares, POINTER(c_uint64)),
-            n_splits=len(splits),
-            **{"prescale": 1.0, "postscale": 1.0, **fields},
-        )
-        if view is not None:
-            declaration.input = view.reference
-        if output is not None:
-            declaration.output = output.reference
-        library.check(library.operation_submit(runtime, byref(declaration), byref(self._handle)))
+        self.name = wish.name
+        self._memory = (wish.input, wish.output)
+        self._handle = c_void_p(handle)
 
     def poll(self) -> bool:
         """True when a wait would return at once."""
@@ -103,4 +109,80 @@ class Operation:
         handle, self._handle = self._handle, c_void_p()
         if handle:
             self.library.operation_release(handle)
-        self._views = (None, None)
+        self._memory = (None, None)
+
+
+def submit(library: c.Library, runtime: c_void_p, wishes: Sequence[Wish]) -> list[Operation]:
+    """Starts operations, all or none, by one call of the C door: a call for each would let other
+    threads in between."""
+    arguments = _Arguments()
+    declarations = b"".join([arguments.declare(wish) for wish in wishes])
+    handles = (c_void_p * len(wishes))()
+    library.check(
+        library.operations_submit(
+            runtime,
+            ctypes.cast(declarations, POINTER(c.OperationDeclaration)),
+            len(wishes),
+            handles,
+        )
+    )
+    return [Operation(library, wish, handle) for wish, handle in zip(wishes, handles)]
+
+
+_TENSOR = packer(c.Tensor)
+_DECLARATION = packer(c.OperationDeclaration)
+
+
+class _Arguments:
+    """What declarations borrow, alive until the runtime has copied it."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    def declare(self, wish: Wish) -> bytes:
+        name = wish.name.encode("utf-8")
+        source = self._tensor(wish.input)
+        target = source if wish.output is wish.input else self._tensor(wish.output)
+        return _DECLARATION.pack(
+            _DECLARATION.size,
+            self._address(name),
+            len(name),
+            source,
+            target,
+            self._numbers("Q", wish.splits),
+            len(wish.splits),
+            self._numbers("I", wish.ranks),
+            len(wish.ranks),
+            wish.prescale,
+            wish.postscale,
+            wish.pattern,
+            wish.reduction,
+            wish.root,
+            wish.average,
+        )
+
+    def _tensor(self, memory: Memory | None) -> int:
+        if memory is None:
+            return 0
+        shape = memory.shape
+        return self._address(
+            _TENSOR.pack(
+                _TENSOR.size,
+                memory.address,
+                self._numbers("q", shape),
+                0,
+                len(shape),
+                math.prod(shape),
+                memory.dtype,
+                c.DEVICE_CPU,
+                0,
+                0,
+            )
+        )
+
+    def _numbers(self, code: str, values: Sequence[int]) -> int:
+        return self._address(struct.pack(f"@{len(values)}{code}", *values)) if values else 0
+
+    def _address(self, data: bytes) -> int:
+        self._kept.append(data)
+        return ctypes.cast(data, c_void_p).value or 0

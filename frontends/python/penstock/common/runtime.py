@@ -10,12 +10,12 @@ import ctypes
 import json
 import threading
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_double, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 from penstock import _library as c
-from penstock.common.operation import Operation, TensorView
+from penstock.common.operation import Memory, Operation, TensorView, Wish, submit
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class GradientSpec:
     name: str
     shape: tuple[int, ...]
     dtype: int
+    given_bucket: int = c.NO_BUCKET  # of the framework's own, where the set has them
+    owner: int = 0  # world rank that the result is for, in a set with SET_RESULT_AT_OWNER
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,31 @@ class Topology:
     cross_size: int
 
 
-class Runtime:
-    """An opened runtime. Calls may come from any thread. `close` ends it."""
+class LentTransport(Protocol):
+    """A transport of the frontend's own: addresses of its penstock_collective and its instance."""
 
-    def __init__(self, config_path: str, config_text: str, frontend: str) -> None:
+    collective: int
+    instance: int
+
+    def close(self) -> None:
+        """The run has ended, or did not begin."""
+
+
+class Runtime:
+    """An opened runtime. Calls may come from any thread. `close` ends it.
+
+    lent: what ``collective = "lent"`` stands for; closed with the runtime."""
+
+    def __init__(
+        self,
+        config_path: str,
+        config_text: str,
+        frontend: str,
+        lent: LentTransport | None = None,
+    ) -> None:
         self.library = c.library()
         self._handle = c_void_p()
+        self._lent = lent
         self._sets: list[GradientSet] = []
         # Counted per group of ranks, for ranks take part in different ones.
         self._n_sets: dict[tuple[int, ...], int] = {}
@@ -54,8 +75,15 @@ class Runtime:
             config_path=c.Str.of(config_path),
             config_text=c.Str.of(config_text),
             frontend=c.Str.of(frontend),
+            lent_collective=lent.collective if lent else None,
+            lent_instance=lent.instance if lent else None,
         )
-        self.library.check(self.library.runtime_open(byref(options), byref(self._handle)))
+        try:
+            self.library.check(self.library.runtime_open(byref(options), byref(self._handle)))
+        except BaseException:
+            if lent:
+                lent.close()
+            raise
         found = c.Topology()
         self.library.check(self.library.runtime_topology(self._handle, byref(found)))
         self.topology = Topology(
@@ -108,32 +136,16 @@ class Runtime:
                 totals[name] += value
         return totals
 
-    def submit(
-        self,
-        name: str,
-        pattern: int,
-        view: TensorView | None,
-        output: TensorView | None = None,
-        ranks: Sequence[int] = (),
-        splits: Sequence[int] = (),
-        **fields: Any,
-    ) -> Operation:
-        """Starts a named operation.
-
-        output: where the result goes, which may be `view`; None: it is asked for later.
-        ranks: world ranks that take part, ascending; none: all.
-        splits: of an all-to-all, rows for each of them; none: equal parts.
-        """
-        return Operation(
-            self.library, self._handle, name, pattern, view, output, ranks, splits, fields
-        )
+    def submit(self, wishes: Sequence[Wish]) -> list[Operation]:
+        """Starts named operations, all or none."""
+        return submit(self.library, self._handle, wishes)
 
     def gather_text(self, name: str, text: str) -> list[str]:
         """The texts of all ranks, in the order of ranks; collective."""
         data = text.encode("utf-8")
         memory = ctypes.create_string_buffer(data, max(1, len(data)))
-        view = TensorView((len(data),), c.UINT8, ctypes.addressof(memory), memory)
-        operation = self.submit(name, c.ALL_GATHER, view)
+        sent = Memory((len(data),), c.UINT8, ctypes.addressof(memory), memory)
+        (operation,) = self.submit([Wish(name, c.ALL_GATHER, sent)])
         try:
             operation.wait()
             address, n_bytes, rows = operation.result()
@@ -145,6 +157,13 @@ class Runtime:
             texts.append(gathered[:row].decode("utf-8"))
             gathered = gathered[row:]
         return texts
+
+    def join(self, patience_us: int) -> int | None:
+        """This rank's data is at an end: the rank that joined last, or None where not all have
+        joined within the time; then call it again."""
+        last = c_uint32()
+        self.library.check(self.library.join(self._handle, patience_us, byref(last)))
+        return None if last.value == c.NO_RANK else last.value
 
     def abort(self, reason: str) -> None:
         """Ends every wait of this rank and of the others in an error that carries `reason`."""
@@ -165,6 +184,9 @@ class Runtime:
             gradients.destroy()
         handle, self._handle = self._handle, c_void_p()
         self.library.runtime_close(handle)
+        if self._lent:
+            self._lent.close()
+            self._lent = None
 
 
 class GradientSet:
@@ -184,6 +206,7 @@ class GradientSet:
         self.name = name
         self._handle = c_void_p()
         self._gradient_ready = library.gradient_ready
+        self._result_sink: Any = None  # must outlive its use by the core
         self.in_flight: dict[int, Any] = {}  # gradient -> memory the core may still write to
         declared = []
         for spec in gradients:
@@ -195,7 +218,8 @@ class GradientSet:
                     n_dims=len(spec.shape),
                     dtype=spec.dtype,
                     device_type=c.DEVICE_CPU,
-                    given_bucket=c.NO_BUCKET,
+                    given_bucket=spec.given_bucket,
+                    owner=spec.owner,
                 )
             )
         pointers = (POINTER(c.GradientDeclaration) * max(1, len(declared)))(
@@ -255,6 +279,25 @@ class GradientSet:
         self._call(self.library.wait_all)
         self.in_flight.clear()
 
+    def on_result(self, tell: Callable[[list[int], Exception | None], None]) -> None:
+        """`tell` is called with gradients whose results are there, or that will have none for the
+        given reason; between two steps only.
+
+        On any thread, several at a time. It must not call anything of the runtime, and not keep the
+        set alive: the core holds it for as long."""
+
+        def sink(_: Any, gradients: Any, count: int, error: int | None) -> None:
+            tell(gradients[:count], self.library.exception_of(error) if error else None)
+
+        self._result_sink = c.RESULT_SINK_SIGNATURE(sink)
+        self._call(self.library.set_on_result, None, self._result_sink)
+
+    def set_given_buckets(self, buckets: Sequence[int]) -> None:
+        """Gradient i belongs to the framework's bucket `buckets[i]` from the next step on;
+        collective, between two steps."""
+        given = (c_uint32 * max(1, len(buckets)))(*buckets)
+        self._call(self.library.set_given_buckets, given, len(buckets))
+
     def defers(self) -> bool:
         """True when the plan in force leaves legs for the next forward."""
         answer = c_uint32()
@@ -277,6 +320,12 @@ class GradientSet:
         """The learning rate of a gradient from the next step on."""
         self._call(self.library.set_learning_rate, index, rate)
 
+    def set_forward_times(self, first_use_us: Sequence[float], forward_us: float) -> None:
+        """Of a forward, after its start: when it first used each parameter (negative: it did not),
+        and how long it took."""
+        times = (c_double * len(first_use_us))(*first_use_us)
+        self._call(self.library.set_forward_times, times, len(first_use_us), forward_us)
+
     def set_momentum(self) -> None:
         """The optimizer applies momentum from now on. HorovodInternalError where compression does,
         too."""
@@ -298,6 +347,18 @@ class GradientSet:
     def load(self, data: bytes) -> None:
         """Restores what `save` gave on this rank."""
         self._call(self.library.set_load, data, len(data))
+
+    def load_shards(self, shards: Sequence[bytes]) -> str:
+        """Restores what `save` gave on every rank of a run, perhaps of another size, in the order
+        of its ranks; collective. Returns what became of each kind of state, a line for each."""
+        texts: list[str] = []
+        sink = c.TEXT_SINK_SIGNATURE(lambda _, text: texts.append(text.text()))
+        data = (c_void_p * max(1, len(shards)))(
+            *[ctypes.cast(ctypes.c_char_p(shard), c_void_p).value for shard in shards]
+        )
+        sizes = (c_uint64 * max(1, len(shards)))(*[len(shard) for shard in shards])
+        self._call(self.library.set_load_shards, data, sizes, len(shards), None, sink)
+        return "".join(texts)
 
     def reset(self) -> None:
         """Zeroes all state between two steps; collective."""

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from penstock.common.process_sets import NOT_REGISTERED, ProcessSet, global_process_set
+from penstock.torch.collectives.reductions import Adasum, Average, Sum
 from penstock.torch.compression import check_compressor
-from penstock.torch.mpi_ops import Adasum, Average, Sum
 from penstock.torch.world import size as world_size
 
 Named = list[tuple[str, torch.Tensor]]

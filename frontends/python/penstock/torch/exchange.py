@@ -19,10 +19,11 @@ from penstock.common.exceptions import HorovodInternalError
 from penstock.common.process_sets import members_of
 from penstock.common.runtime import GradientSet
 from penstock.torch import world
-from penstock.torch.checks import Named, check_frozen, has_momentum
+from penstock.torch.checks import Named, check_frozen
 from penstock.torch.first_step import agree
 from penstock.torch.gradients import GradientSlot, Slot
 from penstock.torch.idle import IdleSet
+from penstock.torch.options import OptimizerOptions
 from penstock.torch.ownership import Claim, displace, register
 from penstock.torch.phase import Deferral, Phase
 from penstock.torch.settings import Settings
@@ -51,18 +52,11 @@ class GradientExchange:
         self.by_scaler = False  # a loss scaler's look at the gradients synchronized them
         self.deferral: Deferral | None = None
         self.named = named
-        self._groups = groups  # asked each time, for load_state_dict makes new ones
+        self.options = OptimizerOptions(groups, settings.predivide)
         self._error: BaseException | None = None
         self._lock = threading.Lock()
-        self._rates: dict[int, float] = {}
-        self._has_momentum = False
-        # What the core sees is divided by it: told as part of the scale, it changes no method that
-        # knows an absolute size.
-        self._predivide = settings.predivide
-        self._scale: float | None = 1.0 / settings.predivide if settings.predivide != 1.0 else None
-        self._scale_in_force: float | None = None
-        self.scale_told = False
         self._agreed = False
+        self._indices: dict[int, int] = {}  # of the set's gradients, by the id of their parameter
         self._held: list[Slot] = []  # of the first step, in the order of backward
         self.sparse: dict[str, int] = {}  # gradients that are exchanged sparse, by name
         self.slots: list[Slot] = []
@@ -74,7 +68,6 @@ class GradientExchange:
             self._agreed = True
             return
         self.set = self._make_set()
-        self._tell_options()
         # The new set is there: what is wrong with it was said before the old one had to go.
         parameters = [slot.parameter for slot in self.slots]
         displace(parameters, settings.process_set)
@@ -84,8 +77,8 @@ class GradientExchange:
 
     def _make_set(self) -> GradientSet:
         """Makes the slots and their set; collective."""
-        settings, groups = self.settings, self._groups()
-        self._has_momentum = has_momentum(groups)
+        settings, groups = self.settings, self.options.groups()
+        self.options.of_new_set()
         group_of = {id(p): number for number, group in enumerate(groups) for p in group["params"]}
         taking_part = [(name, p) for name, p in self.named if p.requires_grad]
         self._frozen = [(name, p) for name, p in self.named if not p.requires_grad]
@@ -113,6 +106,8 @@ class GradientExchange:
         self.slots = [every[name] for name, _ in taking_part]
         for slot in self.slots:
             slot.rewind(self.passes)
+        self._indices = {id(slot.parameter): slot.index for slot in slots.values()}
+        self.options.tell(made, self._indices)
         return made
 
     def _attach(self, number: int) -> Any:
@@ -230,10 +225,6 @@ class GradientExchange:
         self.sparse = dict(sparse)
         world.current().destroy_set(self.set)
         self.set = self._claim.set = self._make_set()
-        self._rates.clear()
-        self._tell_options()
-        if self._scale is None:
-            self._scale = self._scale_in_force
         for slot in self.slots:
             old = noted[slot.name]
             slot.passes_left, slot.given, slot.version = old.passes_left, old.given, old.version
@@ -256,29 +247,11 @@ class GradientExchange:
                 self.deferral.settle()
             elif self.phase is Phase.SYNCHRONIZED:
                 self.end(applied=False)
-            self._tell_options()
-            if self._scale is not None:
-                self.set.set_grad_scale(self._scale)
-                self._scale_in_force, self._scale = self._scale, None
+            self.options.tell(self.set, self._indices)
+            self.options.tell_scale(self.set)
             self.by_scaler = False
             self.phase = Phase.OPEN
             self._claim.open, self._claim.waited = True, False
-
-    def _tell_options(self) -> None:
-        """What schedulers of the learning rate and load_state_dict may have changed."""
-        groups = self._groups()
-        if not self._has_momentum and has_momentum(groups):
-            self.set.set_momentum()
-            self._has_momentum = True
-        changed = {}
-        for number, group in enumerate(groups):
-            rate = float(group["lr"]) if "lr" in group else None
-            if rate is not None and self._rates.get(number) != rate:
-                changed[number] = self._rates[number] = rate
-        if changed:
-            for slot in self.slots:
-                if slot.group in changed and isinstance(slot, GradientSlot):
-                    self.set.set_learning_rate(slot.index, changed[slot.group])
 
     def close_step(self) -> None:
         """Hands in what backward did not complete, so that all ranks take part in all gradients.
@@ -355,14 +328,11 @@ class GradientExchange:
 
     def scale_next(self, scale: float) -> None:
         """The loss scale of the next backward; the core takes it when that step begins."""
-        if not scale > 0:
-            raise ValueError(f"grad scale is {scale}, expected a number above 0")
         if self.under_way:
             raise ValueError(
                 "the grad scale was set with gradients under way; set it before backward"
             )
-        self._scale = scale / self._predivide
-        self.scale_told = True
+        self.options.scale_next(scale)
 
     @property
     def under_way(self) -> bool:

@@ -12,8 +12,9 @@ import torch
 from penstock.common.process_sets import ProcessSet, global_process_set, members_of
 from penstock.torch import deferred
 from penstock.torch.collectives.allgather import allgather_rows
-from penstock.torch.mpi_ops import broadcast_, broadcast_async_, rank, synchronize
+from penstock.torch.collectives.broadcast import broadcast_, broadcast_named_
 from penstock.torch.tensors import as_bytes
+from penstock.torch.world import rank
 
 
 def _named_tensors(params: Any) -> list[tuple[str | None, Any]]:
@@ -40,17 +41,16 @@ def broadcast_parameters(
                 f"invalid params: {name!r} is a {type(tensor).__name__}, expected a torch.Tensor"
             )
     copies = []
-    handles = []
-    for name, tensor in named:
+    all_sent = []
+    for _, tensor in named:
         plain = tensor.detach()
         sent = as_bytes(plain)
         if sent is None:
             sent = plain.contiguous()
         if sent.data_ptr() != plain.data_ptr() or sent.numel() != plain.numel():
             copies.append((plain, sent))
-        handles.append(broadcast_async_(sent, root_rank, name, process_set))
-    for handle in handles:
-        synchronize(handle)
+        all_sent.append(sent)
+    broadcast_named_(all_sent, [name for name, _ in named], root_rank, process_set)
     for plain, sent in copies:
         plain.copy_(sent.view(plain.dtype).reshape(plain.shape))
 

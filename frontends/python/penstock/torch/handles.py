@@ -10,9 +10,9 @@ from typing import Any, Callable
 
 import torch
 
-from penstock.common.runtime import Operation, Runtime
+from penstock.common.operation import Operation, Wish
 from penstock.torch import world
-from penstock.torch.tensors import view_of
+from penstock.torch.tensors import memory_of
 
 
 Ranks = tuple[int, ...]  # world ranks of an operation, ascending; empty: all
@@ -42,8 +42,7 @@ _taken: set[tuple[str, Ranks]] = set()
 # Numbers of unnamed operations per kind and group of ranks: its ranks match the k-th unnamed
 # all-reduce with each other, whatever else they do.
 _unnamed: dict[tuple[str, Ranks], Iterator[int]] = {}
-# Operations of a group that could not be started as a whole; kept until shutdown.
-_stranded: list[Operation] = []
+_joins = 0  # since init, of all ranks together
 
 
 def full_name(kind: str, name: str | None, ranks: Ranks = ()) -> str:
@@ -52,7 +51,17 @@ def full_name(kind: str, name: str | None, ranks: Ranks = ()) -> str:
     if name is not None:
         return f"{kind}.{name}"
     with _lock:
-        return f"{kind}.noname.{next(_unnamed.setdefault((kind, ranks), itertools.count(1)))}"
+        number = next(_unnamed.setdefault((kind, ranks), itertools.count(1)))
+        return f"{kind}.noname{f'.joined{_joins}' if _joins else ''}.{number}"
+
+
+def count_anew() -> None:
+    """All ranks have joined: until now they have asked for different numbers of unnamed operations.
+    From here on their numbers begin again, beside that of the join."""
+    global _joins
+    with _lock:
+        _unnamed.clear()
+        _joins += 1
 
 
 @dataclass
@@ -85,6 +94,13 @@ def start_group(
     return _start(names, requests, ranks, grouped=True)
 
 
+def start_named(
+    kind: str, names: Sequence[str], requests: Sequence[Request], ranks: Ranks = ()
+) -> int:
+    """As start_group, each operation under a name of its own."""
+    return _start([full_name(kind, name, ranks) for name in names], requests, ranks, grouped=True)
+
+
 def _start(names: list[str], requests: Sequence[Request], ranks: Ranks, grouped: bool) -> int:
     runtime = world.current()
     keys = [(name, ranks) for name in names]
@@ -96,16 +112,13 @@ def _start(names: list[str], requests: Sequence[Request], ranks: Ranks, grouped:
                 "after synchronize() of its handle; use another name"
             )
         _taken.update(keys)
-    operations: list[Operation] = []
     try:
-        for name, request in zip(names, requests):
-            operations.append(_submit(runtime, name, request, ranks))
+        operations = runtime.submit(
+            [_wish(name, request, ranks) for name, request in zip(names, requests)]
+        )
     except BaseException:
-        # Operations that did start keep their names: the other ranks may carry them out.
         with _lock:
-            _taken.difference_update(keys[len(operations) :])
-            if operations:
-                _stranded.extend(operations)
+            _taken.difference_update(keys)
         raise
     with _lock:
         handle = next(_handles)
@@ -114,19 +127,13 @@ def _start(names: list[str], requests: Sequence[Request], ranks: Ranks, grouped:
     return handle
 
 
-def _submit(runtime: Runtime, name: str, request: Request, ranks: Ranks) -> Operation:
-    view = None if request.tensor is None else view_of(request.tensor)
-    output = None
+def _wish(name: str, request: Request, ranks: Ranks) -> Wish:
+    source = None if request.tensor is None else memory_of(request.tensor)
+    target = None
     if request.output is not None:
-        output = view if request.output is request.tensor else view_of(request.output)
-    return runtime.submit(
-        name,
-        request.pattern,
-        view,
-        output,
-        ranks=ranks,
-        splits=request.splits,
-        **request.fields,
+        target = source if request.output is request.tensor else memory_of(request.output)
+    return Wish(
+        name, request.pattern, source, target, ranks, request.splits, **request.fields
     )
 
 
@@ -170,12 +177,12 @@ def synchronize(handle: int) -> Any:
 
 @world.before_shutdown
 def _release_all(aborted: bool) -> None:
+    global _joins
     with _lock:
         left = [operation for pending in _pending.values() for operation in pending.operations]
-        left += _stranded
         _pending.clear()
-        _stranded.clear()
         _taken.clear()
+        _joins = 0
         _unnamed.clear()  # ranks count from one again after the next init
     if left and not aborted and not all(operation.poll() for operation in left):
         # Releasing waits for the peers, who may never ask for these: say so to everybody instead.

@@ -12,7 +12,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.torch.exchange import GradientExchange
+    from penstock.common.runtime import GradientSet
+    from penstock.torch.options import OptimizerOptions
 
 
 def asked_by_scaler(frame: FrameType) -> bool:
@@ -21,15 +22,15 @@ def asked_by_scaler(frame: FrameType) -> bool:
     return module.startswith("torch.") and module.endswith("grad_scaler")
 
 
-def warn_of_untold_scale(exchange: GradientExchange) -> None:
+def warn_of_untold_scale(options: OptimizerOptions, gradients: GradientSet, told_to: str) -> None:
     """One warning where residuals meet a loss scale that nobody told: they would change their size
-    when the scale does."""
-    if exchange.scale_told or not exchange.set.report().get("state_bytes"):
+    when the scale does. told_to: what has the user's `set_grad_scale`."""
+    if options.scale_told or not gradients.report().get("state_bytes"):
         return
-    exchange.scale_told = True
+    options.scale_told = True
     warnings.warn(
         "the loss is scaled, and this scheme keeps residuals between steps: call "
-        "optimizer.set_grad_scale(scaler.get_scale()) before each loss.backward(), so that they "
+        f"{told_to}.set_grad_scale(scaler.get_scale()) before each loss.backward(), so that they "
         "keep their size when the scale changes",
         stacklevel=4,
     )

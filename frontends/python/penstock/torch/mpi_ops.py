@@ -10,8 +10,6 @@ where ranks disagree, NotImplementedError for what follows in a later version.
 from __future__ import annotations
 
 import sys
-from typing import Any
-
 from penstock import _library as c
 from penstock.common.util import (
     ccl_built,
@@ -31,7 +29,7 @@ from penstock.common.process_sets import (
     members_of,
     remove_process_set,
 )
-from penstock.torch import handles
+from penstock.torch import deferred, handles, world
 from penstock.torch.collectives.allgather import (
     allgather,
     allgather_async,
@@ -107,10 +105,23 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
     synchronize(handles.start("barrier", None, request, ranks))
 
 
-def join(device: int = -1) -> Any:
-    """Horovod's end of uneven data. Not there yet: raises NotImplementedError."""
+def join(device: int = -1) -> int:
+    """This rank's data is at an end: waits until every rank has joined, and returns the rank that
+    joined last, the same on all. Call it after ``step()``; then all go on as before.
+
+    device: Horovod's, not looked at: what takes part while it waits is in host memory.
+
+    While it waits the rank adds zeros to the sums and averages of the others, which are still
+    divided by the number of all ranks, and its optimizers step along without an update: their
+    residuals go out, and plans and switches stay those of the others. Parameters stay as they are:
+    broadcast them from the rank that is returned. All other operations fail on the ranks that ask
+    for them until all have joined. Ctrl-C ends it, and so does a rank that fails, with
+    HorovodInternalError by its name.
+    """
     del device
-    raise NotImplementedError(
-        "join is not there yet, it follows in a later version; give every rank the same number of "
-        "steps, for example by dropping the last batches"
-    )
+    deferred.flush_all()
+    runtime = world.current()
+    while (last := runtime.join(patience_us=100_000)) is None:
+        pass  # here Python looks at signals
+    handles.count_anew()
+    return last

@@ -15,12 +15,13 @@ from penstock.common.process_sets import ProcessSet, global_process_set
 from penstock.torch import state as compression_state
 from penstock.torch import world
 from penstock.torch.checks import check_arguments, check_groups, check_passes, name_parameters
+from penstock.torch.collectives.reductions import Adasum, Average
 from penstock.torch.compression import Compression
 from penstock.torch.deferred import DeferredUpdates
 from penstock.torch.exchange import GradientExchange
 from penstock.torch.loss_scaling import asked_by_scaler, warn_of_untold_scale
-from penstock.torch.mpi_ops import Adasum, Average
 from penstock.torch.phase import Phase
+from penstock.torch.scheme import Scheme
 from penstock.torch.settings import Settings, scheme_text
 
 
@@ -46,7 +47,7 @@ class _DistributedOptimizer:
             and self._should_synchronize
             and asked_by_scaler(sys._getframe(1))
         ):
-            warn_of_untold_scale(exchange)
+            warn_of_untold_scale(exchange.options, exchange.set, "optimizer")
             exchange.synchronize()
             exchange.by_scaler = True
         return self.__dict__["param_groups"]
@@ -215,6 +216,13 @@ class _DistributedOptimizer:
         self._restart()
         compression_state.load(self._exchange, state_dict)
 
+    def load_compression_shards(self, states: Iterable[dict[str, torch.Tensor]]) -> str:
+        """Restores what ``compression_state_dict()`` gave on every rank of a run, of this size or
+        another, in the order of its ranks; collective, with the same on every rank. The sum of the
+        residuals over ranks stays. Returns what became of each kind of state, a line for each."""
+        self._restart()
+        return compression_state.load_shards(self._exchange, list(states))
+
     def reset_compression_state(self) -> None:
         """Forgets residuals and the like; collective. A step under way ends first. After a failure in
         the middle of a step the run is over: start again."""
@@ -271,7 +279,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     groups: Any = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
-    scheme: str | None = None,
+    scheme: str | Scheme | None = None,
     check_parameters: bool = True,
 ) -> torch.optim.Optimizer:
     """Wraps a torch optimizer so that gradients are averaged over ranks while backward runs.
@@ -292,7 +300,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         gather each other's indices and values, past the scheme.
     process_set: the ranks that average with each other; every rank of the world may make the
         optimizer, and on a rank outside the set it is the user's own.
-    scheme: TOML text (or the path of a .toml file) of a scheme for this optimizer instead of the
+    scheme: a Scheme, TOML text or the path of a .toml file, for this optimizer instead of the
         configuration's.
     check_parameters: compare the parameters of the ranks before the first gradient leaves, and
         raise HorovodInternalError on every rank where they differ (a forgotten
@@ -338,8 +346,10 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     wrapped.__dict__.update(
         {key: value for key, value in optimizer.__dict__.items() if key != "step"}
     )
-    # Such a scheduler counts steps of the original, which will have none, and would warn.
+    # Such a scheduler counts steps of the original, which will have none, and would warn: by the
+    # first name, before torch 2.4 by the second.
     optimizer._opt_called = True  # type: ignore[attr-defined]
+    optimizer._step_count = 1  # type: ignore[attr-defined]
     exchange = GradientExchange(
         lambda: wrapped.param_groups,
         named,

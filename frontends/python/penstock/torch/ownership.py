@@ -86,3 +86,15 @@ def register(claim: Claim, parameters: Sequence[torch.Tensor]) -> None:
     """Notes whose the parameters are from now on."""
     for parameter in parameters:
         _claims[parameter] = claim
+
+
+def check_unclaimed(parameters: Sequence[torch.Tensor]) -> None:
+    """ValueError where a DistributedOptimizer averages the gradients of one of these parameters."""
+    for parameter in parameters:
+        claim = _claims.get(parameter)
+        if claim is not None and claim.set.alive and claim.exchange() is not None:
+            raise ValueError(
+                "gradients of this model would be averaged twice: by ddp_hook, and by a "
+                "DistributedOptimizer that was made of its parameters; give the optimizer "
+                "unwrapped, or train without DistributedDataParallel"
+            )

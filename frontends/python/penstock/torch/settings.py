@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from penstock import _library as c
+from penstock._places import find
 from penstock.common.process_sets import ProcessSet
+from penstock.torch import world
 from penstock.torch.checks import has_momentum
-from penstock.torch.mpi_ops import Sum
+from penstock.torch.collectives.reductions import Sum
+from penstock.torch.scheme import Scheme
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,37 @@ class Settings:
         return flags
 
 
-def scheme_text(scheme: str | None) -> str:
+def checked(scheme: str) -> str:
+    """The same. ValueError for what is neither text nor a file: mostly the name of a method."""
+    if scheme and "=" not in scheme and not scheme.endswith(".toml"):
+        raise ValueError(
+            f"the scheme is {scheme!r}, expected the path of a .toml file, such as "
+            '"conf/topk-residual.toml", TOML text, or penstock.torch.Scheme(compressor="topk")'
+        )
+    return scheme
+
+
+def scheme_text(scheme: str | Scheme | None) -> str:
     """The TOML text of a scheme argument: text as it is, or the contents of a file that ends in
-    .toml."""
+    .toml. conf/NAME.toml that is not in the working directory is the one that was installed."""
     if scheme is None:
         return ""
+    scheme = checked(str(scheme))
     if "\n" not in scheme and scheme.endswith(".toml"):
-        with open(scheme, encoding="utf-8") as file:
-            return file.read()
+        installed = None
+        if scheme.startswith("conf/") and not Path(scheme).exists():
+            installed, _ = find(f"share/penstock/{scheme}", f"share/penstock/{scheme}")
+        return Path(installed or scheme).read_text(encoding="utf-8")
     return scheme
+
+
+def open_with(scheme: str) -> bool:
+    """Opens the runtime with this scheme (TOML text, or the path of a .toml file) as its
+    configuration; False where it is open already, and has one. Collective over all ranks."""
+    if world.is_initialized():
+        return False
+    if scheme.endswith(".toml") and "\n" not in scheme:
+        world.init(config=scheme)
+    else:
+        world.init(config_text=scheme or None)
+    return True

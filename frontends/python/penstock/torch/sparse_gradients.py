@@ -9,8 +9,8 @@ import torch
 
 from penstock.common.process_sets import ProcessSet
 from penstock.common.runtime import GradientSet
+from penstock.torch.collectives.sparse import sparse_allreduce_async
 from penstock.torch.gradients import Slot
-from penstock.torch.mpi_ops import sparse_allreduce_async
 
 
 class SparseSlot(Slot):

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,29 +24,40 @@ SPARSE_KEY = "penstock.sparse"
 def save(exchange: GradientExchange) -> dict[str, torch.Tensor]:
     """The state of an exchange on this rank. HorovodInternalError after a failure inside a
     step."""
-    saved = {KEY: _tensor_of(exchange.set.save())}
+    saved = {KEY: tensor_of(exchange.set.save())}
     if exchange.sparse:
-        saved[SPARSE_KEY] = _tensor_of(json.dumps(exchange.sparse).encode())
+        saved[SPARSE_KEY] = tensor_of(json.dumps(exchange.sparse).encode())
     return saved
 
 
 def load(exchange: GradientExchange, state: dict[str, torch.Tensor]) -> None:
     """Restores what `save` gave. ValueError for anything else, HorovodInternalError for another
     rank's or model's."""
-    data = _bytes_of(state.get(KEY) if isinstance(state, dict) else None, KEY)
-    sparse = json.loads(_bytes_of(state[SPARSE_KEY], SPARSE_KEY)) if SPARSE_KEY in state else {}
+    data = bytes_of(state.get(KEY) if isinstance(state, dict) else None, KEY)
+    sparse = json.loads(bytes_of(state[SPARSE_KEY], SPARSE_KEY)) if SPARSE_KEY in state else {}
     if sparse != exchange.sparse:
         exchange.leave_out(sparse)
     exchange.set.load(data)
 
 
-def _tensor_of(data: bytes) -> torch.Tensor:
+def load_shards(exchange: GradientExchange, states: Sequence[dict[str, torch.Tensor]]) -> str:
+    """Restores what `save` gave on every rank of a run, in their order; collective. Returns what
+    became of each kind of state. Errors as `load`."""
+    if exchange.sparse or any(SPARSE_KEY in state for state in states):
+        raise ValueError(
+            "gradients that are exchanged sparse have no state to share; load each rank's own on "
+            "as many ranks, or pass sparse_as_dense=True"
+        )
+    return exchange.set.load_shards([bytes_of(state.get(KEY), KEY) for state in states])
+
+
+def tensor_of(data: bytes) -> torch.Tensor:
     if not data:
         return torch.empty(0, dtype=torch.uint8)
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
-def _bytes_of(data: Any, key: str) -> bytes:
+def bytes_of(data: Any, key: str) -> bytes:
     if not isinstance(data, torch.Tensor) or data.dtype != torch.uint8:
         raise ValueError(
             f"the state of compression is {_shape_of(data)}, expected a uint8 tensor under the key "

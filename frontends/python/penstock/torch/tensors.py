@@ -12,7 +12,7 @@ import warnings
 import torch
 
 from penstock import _library as c
-from penstock.common.runtime import TensorView
+from penstock.common.operation import Memory
 
 DTYPES: dict[torch.dtype, int] = {
     torch.float32: c.FLOAT32,
@@ -75,9 +75,9 @@ def host_copy(tensor: torch.Tensor) -> torch.Tensor:
     return copy
 
 
-def view_of(tensor: torch.Tensor) -> TensorView:
-    """The runtime's view of a usable tensor; keeps the tensor alive."""
-    return TensorView(tuple(tensor.shape), DTYPES[tensor.dtype], tensor.data_ptr(), tensor)
+def memory_of(tensor: torch.Tensor) -> Memory:
+    """A usable tensor as operations see it; keeps the tensor alive."""
+    return Memory(tuple(tensor.shape), DTYPES[tensor.dtype], tensor.data_ptr(), tensor)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor | None:

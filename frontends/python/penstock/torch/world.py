@@ -20,7 +20,7 @@ from penstock.common import environment
 from penstock.common import process_sets as sets
 from penstock.common.exceptions import MISMATCH, HorovodInternalError
 from penstock.common.process_sets import ProcessSetTable
-from penstock.common.runtime import Runtime
+from penstock.common.runtime import LentTransport, Runtime
 
 # The same number in Open MPI and MPICH.
 _MPI_THREAD_MULTIPLE = 3
@@ -28,6 +28,8 @@ _MPI_THREAD_MULTIPLE = 3
 _lock = threading.RLock()
 _runtime: Runtime | None = None
 _owner_pid = 0
+# Makes the transport of a run, where the program lends one.
+_lender: Callable[[], LentTransport] | None = None
 _homogeneous = True
 # Run at the start of a shutdown, in the order of registration: they finish or give up what is under
 # way.
@@ -38,6 +40,19 @@ def before_shutdown(action: Callable[[bool], None]) -> Callable[[bool], None]:
     """Registers `action(aborted)` to run whenever a runtime is about to close."""
     _before_shutdown.append(action)
     return action
+
+
+def borrow_from(lender: Callable[[], LentTransport]) -> None:
+    """The runs that init opens from now on get a transport from `lender`. ValueError while one is
+    open."""
+    global _lender
+    with _lock:
+        if _runtime is not None:
+            raise ValueError(
+                "a transport is lent before init(), but the runtime is open; lend it before "
+                "init(), or after shutdown()"
+            )
+        _lender = lender
 
 
 def current() -> Runtime:
@@ -56,7 +71,7 @@ def init(
     """Opens the runtime and meets the other ranks; collective. Does nothing when it is open.
 
     config: path of a TOML file; default: the one named by PENSTOCK_CONFIG, or no compression over
-        MPI.
+        MPI, or over what was lent (lend_process_group).
     config_text: TOML text instead of a file.
     comm: Horovod's; the world is always that of the launcher, so it must be empty.
     process_sets: the sets to register, the same on every rank; "dynamic" (or
@@ -86,7 +101,8 @@ def init(
                 )
             return
         path = "" if config is None else os.fspath(config)
-        opened = Runtime(path, config_text or "", f"penstock.torch {penstock.__version__}")
+        lent = _lender() if _lender is not None else None
+        opened = Runtime(path, config_text or "", f"penstock.torch {penstock.__version__}", lent)
         try:
             table = ProcessSetTable(opened, dynamic)
             _homogeneous = _settle_world(table, wanted)

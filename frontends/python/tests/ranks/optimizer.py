@@ -6,16 +6,8 @@ import warnings
 from typing import Any, Callable
 
 import torch
-from support import (
-    close,
-    expect,
-    loss_of,
-    make_batch,
-    make_model,
-    mine,
-    run_checks,
-    same_bits_on_all_ranks,
-)
+from support import close, expect, loss_of, make_batch, make_model, mine, needs_torch, run_checks
+from support import same_bits_on_all_ranks
 
 import penstock.torch as hvd
 
@@ -296,6 +288,7 @@ def check_skipped_steps_leave_parameters_alone() -> None:
     assert optimizer.counters()["steps"] == 3 * STEPS
 
 
+@needs_torch((2, 3), "GradScaler for the CPU")
 def check_grad_scaler_recipe() -> None:
     model = make_model()
     optimizer = wrap(model)

@@ -34,6 +34,19 @@ def begin() -> None:
     hvd.init()
 
 
+def needs_torch(
+    least: tuple[int, int], what: str
+) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """For checks of what an older torch, with which the package works too, does not do itself."""
+
+    def wrapped(check: Callable[[], None]) -> Callable[[], None]:
+        if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= least:
+            return check
+        return lambda: print(f"{check.__name__} left out: torch {torch.__version__} has no {what}")
+
+    return wrapped
+
+
 def run_checks(names: dict[str, object]) -> None:
     """Runs every function named check_*, in the order of definition, says which failed, and shuts
     down. Call after init()."""

@@ -256,7 +256,7 @@ def check_process_sets_and_adasum_in_arguments() -> None:
 
 def process_sets() -> tuple[hvd.ProcessSet, hvd.ProcessSet]:
     """The even ranks, and the last one."""
-    size = int(os.environ["OMPI_COMM_WORLD_SIZE"])
+    size = int(os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ["WORLD_SIZE"])
     return hvd.ProcessSet(range(0, size, 2)), hvd.ProcessSet([size - 1])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from penstock import _library as c
@@ -10,8 +12,17 @@ from penstock.torch import handles, world
 from penstock.torch.collectives.allreduce import allreduce
 from penstock.torch.collectives.in_place import replacing
 from penstock.torch.collectives.reductions import Average
-from penstock.torch.handles import synchronize
+from penstock.torch.handles import Ranks, synchronize
 from penstock.torch.tensors import MOVABLE, check_tensor
+
+
+def _check_root(root_rank: int, ranks: Ranks) -> None:
+    if not 0 <= root_rank < world.size():
+        raise ValueError(f"root_rank is {root_rank}, expected a rank below {world.size()}")
+    if ranks and root_rank not in ranks:
+        raise ValueError(
+            f"root_rank is {root_rank}, expected a world rank of the process set {list(ranks)}"
+        )
 
 
 def _start(
@@ -23,14 +34,26 @@ def _start(
 ) -> int:
     check_tensor(tensor, MOVABLE)
     ranks = members_of(process_set)
-    if not 0 <= root_rank < world.size():
-        raise ValueError(f"root_rank is {root_rank}, expected a rank below {world.size()}")
-    if ranks and root_rank not in ranks:
-        raise ValueError(
-            f"root_rank is {root_rank}, expected a world rank of the process set {list(ranks)}"
-        )
+    _check_root(root_rank, ranks)
     request = replacing(c.BROADCAST, tensor, target, {"root": root_rank})
     return handles.start("broadcast", name, request, ranks)
+
+
+def broadcast_named_(
+    tensors: Sequence[torch.Tensor],
+    names: Sequence[str],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+) -> None:
+    """Gives every rank the tensors of `root_rank`, each matched by its name, in place."""
+    ranks = members_of(process_set)
+    _check_root(root_rank, ranks)
+    for tensor in tensors:
+        check_tensor(tensor, MOVABLE)
+    fields = {"root": root_rank}
+    requests = [replacing(c.BROADCAST, tensor, tensor, fields) for tensor in tensors]
+    if requests:
+        synchronize(handles.start_named("broadcast", names, requests, ranks))
 
 
 def broadcast_async(

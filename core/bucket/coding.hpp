@@ -1,0 +1,140 @@
+// A coded exchange: the items that meet in it, with their memories, and the compressor's rounds.
+// Every route has one, `shard` two: of each rank's gradients, and of the sums at their owners.
+#pragma once
+
+#include "core/bucket/gradient.hpp"
+#include "core/bucket/message.hpp"
+#include "core/fit/payload.hpp"
+#include "core/plan/ownership.hpp"
+#include "core/plan/plan.hpp"
+#include "core/plugin/instances.hpp"
+#include "core/state/state_store.hpp"
+
+#include <penstock/fold.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace penstock {
+
+// A gradient, or a range of one, in a bucket: where its values come from and go back to.
+struct PieceRun {
+  Gradient* gradient = nullptr;
+  planning::Piece piece;
+  uint32_t dtype = PENSTOCK_FLOAT32;  // that plugins work in
+  bool widened = false;               // the gradient is in another: plugins work on a float32 copy
+  bool carry_joins_result = false;    // the memory has momentum or a shift
+  bool is_never_void = false;         // a plain gradient alone in its bucket: no flag travels
+  Buffer wide;
+  void* values = nullptr;  // in this step
+
+  void* storage() const;  // within the gradient's own
+};
+
+// What an owner has of a piece, or all of it: one item, as plugins see it.
+struct ItemRun {
+  PieceRun* of = nullptr;
+  Gradient* gradient = nullptr;
+  ElementRange range;               // of the gradient
+  const ItemRun* sum_of = nullptr;  // alone: the item whose payloads its owner has added up
+  const ItemRun* sum = nullptr;     // and that one's other end
+  ElementRange extent;  // what this rank has of the gradient at this leg, whatever the plan
+  uint32_t owner = 0;
+  bool encodes = true;  // on this rank
+  bool decodes = true;
+  CompressorInstance* compressor = nullptr;
+  MemoryInstance* memory = nullptr;
+  std::vector<RoundNeed> rounds;  // none: only compensated
+  uint32_t work_is = 0;
+  uint32_t n_scalars = 0;
+  bool keeps = false;            // what encode takes out can be given back
+  bool records_decoded = false;  // record must be able to read what was sent
+  bool passes_through = false;   // no plugin has a part in its message
+  uint32_t dtype = PENSTOCK_FLOAT32;
+  penstock_item for_compressor{};
+  penstock_item for_memory{};
+  std::vector<const penstock_tensor*> compressor_states, memory_states;
+  std::string compressor_wants, memory_wants;  // their states, as needs_text tells them
+  penstock_tensor work_state{};    // a copy of the state tensor's view, when work is a state
+  std::byte* share = nullptr;      // of a sum over the host; null: the values are the piece's
+  Buffer work;                     // scratch work
+  std::deque<PayloadStorage> own;  // per round
+  std::vector<std::deque<PayloadStorage>>
+      received;             // per round: one that joins all ranks, or one per rank
+  PayloadStorage refused;   // entries a composite returned
+  PayloadStorage taken;     // own less refused, for memory.record
+  PayloadStorage returned;  // decoded own payload, for give_back and record
+  PayloadStorage no_pairs;  // of which there are none, for give_back
+  Buffer refused_data, taken_data, result_data, returned_data;
+  bool on_composite = false;
+  bool folded = false;  // encode compensates in the same sweep, as `fold` says
+  penstock_fold fold{};
+
+  void* values() const;  // where its gradient is in this step, and where its result goes
+  bool has_result() const { return decodes || sum != nullptr; }  // on this rank
+  bool wants_mean() const { return rounds.empty() || rounds.back().result == PENSTOCK_RESULT_MEAN; }
+  // What a round brings: from rank r, or from all together.
+  PayloadStorage& arrival(uint32_t round, uint32_t rank) {
+    return received[round][received[round].size() == 1 ? 0 : rank];
+  }
+};
+
+// One call to a compressor: items of one instance that are in the same round and meet in the same
+// way.
+struct CompressorCall {
+  CompressorInstance* compressor = nullptr;
+  uint32_t round = 0;
+  uint64_t n_ranks = 1;  // payloads per item at decode
+  std::vector<size_t> positions;
+  std::vector<const penstock_item*> items;
+  std::vector<penstock_payload*> own;                   // encode
+  std::vector<const penstock_payload*> received;        // decode: [item * n_ranks + rank]
+  const penstock_fold_encoder* fold_encoder = nullptr;  // where an item is folded
+  std::vector<const penstock_fold*> folds;              // null for items that are not
+  uint64_t took_us = 0;                                 // in this step
+};
+
+// One call to a memory.
+struct MemoryCall {
+  MemoryInstance* memory = nullptr;
+  uint32_t n_scalars = 0;
+  uint64_t scalars_first = 0;  // in the prologue message
+  std::vector<size_t> positions;
+  std::vector<const penstock_item*> items;
+  std::vector<const penstock_item*> unfolded;      // those that encode does not compensate
+  std::vector<const penstock_payload*> taken;      // for record
+  std::vector<const penstock_payload*> give_back;  // scratch for give_back calls
+};
+
+// A flag is an element of the message that it travels in.
+void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag);
+float flag_at(uint32_t dtype, const void* elements, uint64_t index);
+
+struct Coding {
+  LevelLinks* links = nullptr;               // of the group that exchanges it
+  uint32_t leg = 0;                          // of the route, where it begins
+  bool alone = false;                        // each owner encodes for itself: one payload per item
+  std::deque<ItemRun> items;                 // all, also those of other owners
+  std::vector<CompressorCall> encode_calls;  // by round
+  std::vector<CompressorCall> decode_calls;
+  std::vector<MemoryCall> memory_calls;
+  uint32_t n_rounds = 0;
+  std::unique_ptr<MessageRun> prologue;
+  std::map<uint32_t, Buffer> shares;  // by dtype: what this rank owns of a sum over its host
+
+  // The step under way.
+  penstock_step step{};    // as plugins see it: rank and world are the group's
+  bool nonfinite = false;  // what this rank would encode is not finite
+  bool has_begun = false;
+  bool compensated = false;         // the memories have seen this rank's gradients
+  bool decoded = false;             // to the end: what was sent has arrived
+  uint32_t rounds_encoded = 0;      // an item whose last round is among them was taken out of work
+  std::vector<bool> failed_owners;  // alone: whose sums were not finite
+
+  uint32_t n_ranks() const { return alone ? 1 : links->group.size(); }
+  uint32_t rank() const { return alone ? 0 : links->group.rank(); }
+};
+
+}  // namespace penstock

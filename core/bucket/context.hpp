@@ -1,0 +1,72 @@
+// What all buckets of a set share.
+#pragma once
+
+#include "core/comm/communication.hpp"
+#include "core/trace/timeline.hpp"
+
+#include <array>
+#include <atomic>
+#include <string>
+
+namespace penstock {
+
+class BucketRun;
+class Engine;
+
+// [engine] Hears at the end of a bucket's job, and before when what is left of it waits for the
+// next forward.
+struct BucketListener {
+  virtual void bucket_ended(BucketRun& bucket, const Status& status) = 0;
+  virtual void backward_part_ended(BucketRun& bucket) = 0;
+
+ protected:
+  ~BucketListener() = default;
+};
+
+// A channel as the buckets of a set use it, each step its messages in a sequence.
+struct Link {
+  Channel* channel = nullptr;
+  uint64_t sequence_base = 0;  // ORDERED channels: of this step's first message
+};
+
+// The ranks of one level of a set, and how they reach each other. Links of levels that no plan has
+// used yet are not open.
+struct LevelLinks {
+  Group group;
+  Link transport;
+  Link composite;  // of the composite collective, where the scheme has one
+};
+
+struct SetContext {
+  BucketListener* listener = nullptr;
+  Communication* communication = nullptr;
+  Engine* engine = nullptr;
+  Timeline* timeline = nullptr;
+  std::array<LevelLinks, 3> levels;    // see at()
+  uint64_t limit_us = 0;               // of each message
+  CallSlot* calls = nullptr;           // where the engine's plugin calls are noted
+  CallSlot* planning_calls = nullptr;  // and those outside a step
+  uint32_t rank = 0;
+  uint32_t world = 1;
+  uint32_t n_hosts = 1;
+  uint32_t owners_per_host = 1;      // ranks that every host has
+  bool result_is_sum = false;        // the frontend wants sums, not means
+  bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
+  std::string name;                  // of the set
+  std::string composite_id;          // plugin id of the composite collective
+  std::string composite_name, transport_name;  // as the scheme calls them, for messages
+  uint64_t tags_per_step = 1;                  // messages of the phase and link that have most
+  penstock_exec exec{};                        // of plugin calls on the engine thread
+  penstock_step step{};                        // of the current step; written between steps only
+  std::atomic<uint64_t> void_buckets{0};
+  // Of the step under way: the first gradient of this rank that was seen not to be finite.
+  static constexpr uint64_t kNoGradient = UINT64_MAX;
+  std::atomic<uint64_t> nonfinite_gradient{kNoGradient};
+
+  // PENSTOCK_LEVEL_WORLD: all ranks of the set; LOCAL and CROSS: those that this rank meets there.
+  LevelLinks& at(uint32_t level) { return levels[level - PENSTOCK_LEVEL_WORLD]; }
+  const LevelLinks& at(uint32_t level) const { return levels[level - PENSTOCK_LEVEL_WORLD]; }
+  Channel* channel() const { return at(PENSTOCK_LEVEL_WORLD).transport.channel; }
+};
+
+}  // namespace penstock

@@ -1,0 +1,160 @@
+#include "core/bucket/dense.hpp"
+
+#include "core/bucket/layout.hpp"
+#include "core/tensor/elements.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace penstock {
+namespace {
+
+constexpr float kVoid = 1, kVoidAndNotTaken = 2;
+
+std::byte* place_in_piece(const ItemRun& item) {
+  return static_cast<std::byte*>(item.of->values) +
+         (item.range.first - item.of->piece.first) * dtype_bytes(item.dtype);
+}
+
+// Calls body(item, elements that lie before it) for all items, owner after owner.
+template <typename Body>
+void each_share(MessageRun& message, const Body& body) {
+  for (uint32_t owner = 0; owner < message.by_owner.size(); ++owner) {
+    uint64_t offset = message.send_offsets[owner];
+    for (const size_t position : message.by_owner[owner]) {
+      ItemRun& item = message.coding->items[position];
+      if (item.range.numel != 0) body(item, offset);  // what is empty has no storage
+      offset += item.range.numel;
+    }
+  }
+}
+
+// Where the flag of an owner's share lies.
+uint64_t flag_of(const MessageRun& message, uint32_t owner) {
+  return message.send_offsets[owner] + message.send_counts[owner] - 1;
+}
+
+// Counts and offsets of the shares; ranks behind the owners have none.
+uint64_t lay_out_shares(MessageRun& message, uint32_t n_owners) {
+  uint64_t offset = 0;
+  for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
+    uint64_t count = 0;
+    if (rank < n_owners) {
+      for (const size_t position : message.by_owner[rank])
+        count += message.coding->items[position].range.numel;
+      ++count;
+    }
+    message.send_counts.push_back(count);
+    message.send_offsets.push_back(offset);
+    offset += count;
+  }
+  message.receive_counts = message.send_counts;
+  message.receive_offsets = message.send_offsets;
+  return offset;
+}
+
+// Where what this rank owns arrives, is exchanged, and leaves from.
+std::byte* make_share(Coding& coding, const MessageRun& scattered, uint64_t element) {
+  const uint32_t me = scattered.group_rank();
+  std::byte* share =
+      coding.shares
+          .emplace(scattered.message.dtype,
+                   Buffer(std::max<uint64_t>(scattered.send_counts[me], 1) * element))
+          .first->second.data();
+  if (me >= scattered.by_owner.size()) return share;
+  uint64_t offset = 0;
+  for (const size_t position : scattered.by_owner[me]) {
+    ItemRun& item = coding.items[position];
+    item.share = share + offset * element;
+    offset += item.range.numel;
+  }
+  return share;
+}
+
+void lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, uint32_t dtype,
+                       const std::vector<std::vector<size_t>>& by_owner) {
+  Coding& coding = *scatter.coding;
+  Link& link = bucket.context.at(scatter.kind.level).transport;
+  auto out = make_message(bucket, coding, MessageRun::Kind::scattered, link,
+                          PENSTOCK_REDUCE_SCATTER, dtype);
+  out->by_owner = by_owner;
+  const uint64_t count = lay_out_shares(*out, bucket.context.owners_per_host);
+  const uint64_t element = dtype_bytes(dtype);
+  out->send = Buffer(count * element);
+  std::byte* share = make_share(coding, *out, element);
+  penstock_message& sum = out->message;
+  sum.send = out->send.data();
+  sum.count = count;
+  sum.receive = share;
+  sum.receive_counts = out->receive_counts.data();
+  if (spread != nullptr) {
+    auto back =
+        make_message(bucket, coding, MessageRun::Kind::spread, link, PENSTOCK_ALL_GATHER, dtype);
+    back->by_owner = by_owner;
+    lay_out_shares(*back, bucket.context.owners_per_host);
+    penstock_message& results = back->message;
+    results.send = share;
+    results.count = back->send_counts[back->group_rank()];
+    results.receive = out->send.data();
+    results.receive_counts = back->receive_counts.data();
+    results.receive_offsets = back->receive_offsets.data();
+    results.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
+    spread->messages[0].push_back(std::move(back));
+  }
+  scatter.messages[0].push_back(std::move(out));
+}
+
+}  // namespace
+
+void lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread) {
+  std::map<uint32_t, std::vector<std::vector<size_t>>> shares;  // by dtype
+  for (size_t i = 0; i < scatter.coding->items.size(); ++i) {
+    const ItemRun& item = scatter.coding->items[i];
+    auto& by_owner = shares[item.dtype];
+    by_owner.resize(bucket.context.owners_per_host);
+    by_owner[item.owner].push_back(i);
+  }
+  for (const auto& [dtype, by_owner] : shares)
+    lay_out_shares_of(bucket, scatter, spread, dtype, by_owner);
+}
+
+void pack_scattered(BucketRun& bucket, MessageRun& message) {
+  each_share(message, [&](const ItemRun& item, uint64_t offset) {
+    const uint64_t element = dtype_bytes(item.dtype);
+    std::memcpy(message.send.data() + offset * element, place_in_piece(item),
+                item.range.numel * element);
+  });
+  for (uint32_t owner = 0; owner < message.by_owner.size(); ++owner)
+    write_flag(message.message.dtype, message.send.data(), flag_of(message, owner),
+               bucket.nonfinite ? 1 : 0);
+}
+
+void read_scattered(MessageRun& message) {
+  if (message.group_rank() >= message.by_owner.size()) return;
+  const uint64_t own_count = message.send_counts[message.group_rank()];
+  if (flag_at(message.message.dtype, message.message.receive, own_count - 1) != 0)
+    message.coding->nonfinite = true;
+}
+
+void mark_spread(BucketRun& bucket, MessageRun& message) {
+  if (message.group_rank() >= message.by_owner.size()) return;
+  const float flag = !bucket.is_void ? 0 : message.coding->compensated ? kVoid : kVoidAndNotTaken;
+  const Buffer& share = message.coding->shares.at(message.message.dtype);
+  write_flag(message.message.dtype, share.data(), message.message.count - 1, flag);
+}
+
+void unpack_spread(BucketRun& bucket, MessageRun& message) {
+  const auto* arrived = static_cast<const std::byte*>(message.message.receive);
+  for (uint32_t owner = 0; owner < message.by_owner.size(); ++owner) {
+    const float flag = flag_at(message.message.dtype, arrived, flag_of(message, owner));
+    if (flag != 0) bucket.is_void = true;
+    if (flag == kVoidAndNotTaken) message.coding->compensated = false;
+  }
+  if (bucket.is_void) return;
+  each_share(message, [&](const ItemRun& item, uint64_t offset) {
+    const uint64_t element = dtype_bytes(item.dtype);
+    std::memcpy(place_in_piece(item), arrived + offset * element, item.range.numel * element);
+  });
+}
+
+}  // namespace penstock

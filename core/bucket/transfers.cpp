@@ -1,0 +1,147 @@
+// What a bucket's job sends, and what it learns from what arrives.
+
+#include "core/bucket/calls.hpp"
+#include "core/bucket/dense.hpp"
+#include "core/bucket/plain.hpp"
+#include "core/bucket/wire.hpp"
+#include "core/comm/channel.hpp"
+#include "core/tensor/elements.hpp"
+
+#include <kernels/message.hpp>
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+using MessageKind = MessageRun::Kind;
+
+void read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived) {
+  if (message.has_flag && flag_at(message.message.dtype, arrived, message.flag_index) != 0)
+    bucket.is_void = true;
+}
+
+void submit(BucketRun& bucket, MessageRun& message) {
+  const uint64_t step = bucket.context.step.index;
+  message.message.id = sdk::step_message_id(step, bucket.number, message.order);
+  // Eight steps apart a tag comes again; by then every message of the older step has ended.
+  message.message.tag = step % 8 * bucket.context.tags_per_step + message.order;
+  message.sequence = message.link->sequence_base + message.order;
+  message.sent = true;
+  // The engine announces it.
+  bucket.context.communication->submit_quietly(message.link->channel, &message);
+}
+
+void skip(BucketRun& bucket, const MessageRun& message) {
+  const Link& link = *message.link;
+  if ((link.channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
+    bucket.context.communication->skip(link.channel, link.sequence_base + message.order);
+}
+
+// Fills in what differs from step to step.
+void prepare(BucketRun& bucket, MessageRun& message, uint32_t round) {
+  switch (message.kind) {
+    case MessageKind::gather:
+      close_gathered(message, round);
+      break;
+    case MessageKind::scattered:
+      pack_scattered(bucket, message);
+      break;
+    case MessageKind::spread:
+      mark_spread(bucket, message);
+      break;
+    case MessageKind::passed_on:
+    case MessageKind::sparse:
+      break;
+    default:
+      if (is_plain(message)) break;
+      if (message.coding->nonfinite) std::memset(message.send.data(), 0, message.send.bytes());
+      if (message.has_flag)
+        write_flag(message.message.dtype, message.send.data(), message.flag_index,
+                   message.coding->nonfinite ? 1 : 0);
+  }
+}
+
+}  // namespace
+
+void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag) {
+  auto* bytes = static_cast<std::byte*>(elements);
+  from_float32(dtype, &flag, bytes + index * dtype_bytes(dtype), 1);
+}
+
+float flag_at(uint32_t dtype, const void* elements, uint64_t index) {
+  float flag = 0;
+  to_float32(dtype, static_cast<const std::byte*>(elements) + index * dtype_bytes(dtype), &flag, 1);
+  return flag;
+}
+
+void send_prologue(BucketRun& bucket, Coding& coding) {
+  bucket.exchange_start_us = now_us();
+  bucket.begin_transfers(1);
+  submit(bucket, *coding.prologue);
+}
+
+void send_round(BucketRun& bucket, Leg& leg, uint32_t round) {
+  bucket.exchange_start_us = now_us();
+  bucket.exchange_bytes = 0;
+  bucket.begin_transfers(static_cast<uint32_t>(leg.messages[round].size()));
+  for (auto& message : leg.messages[round]) {
+    prepare(bucket, *message, round);
+    bucket.exchange_bytes += bytes_handed_over(message->message, message->group_size());
+    submit(bucket, *message);
+  }
+}
+
+void skip_unsent(BucketRun& bucket) {
+  bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) {
+    if (!message.sent) skip(bucket, message);
+  });
+}
+
+void skip_all(BucketRun& bucket) {
+  bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) { skip(bucket, message); });
+}
+
+void read_prologue(BucketRun& bucket, Coding& coding) {
+  bucket.exchange_us += now_us() - bucket.exchange_start_us;
+  read_flag(bucket, *coding.prologue, coding.prologue->send.data());
+}
+
+void note_arrival(BucketRun& bucket) {
+  const uint64_t now = now_us();
+  bucket.exchange_us += now - bucket.exchange_start_us;
+  if (bucket.context.timeline->enabled())
+    bucket.context.timeline->add({"exchange", bucket.lane, bucket.exchange_start_us, now,
+                                  bucket.context.step.index, bucket.scheme, bucket.exchange_bytes,
+                                  0});
+}
+
+Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
+  for (auto& message : leg.messages[round]) {
+    switch (message->kind) {
+      case MessageKind::gather:
+        PENSTOCK_TRY(read_gathered(bucket, *message, round));
+        continue;
+      case MessageKind::scattered:
+        read_scattered(*message);
+        continue;
+      case MessageKind::spread:
+        unpack_spread(bucket, *message);
+        continue;
+      default:
+        break;
+    }
+    if (!leg.kind.decodes) continue;  // a part of the sum, for a leg to come
+    read_flag(bucket, *message, message->message.receive);
+    if (message->kind == MessageKind::sparse) continue;
+    for (size_t position : message->items) {
+      ItemRun& item = message->coding->items[position];
+      const uint32_t kind = item.own[round].c()->kind;
+      item.received[round][0].c()->kind =
+          kind == PENSTOCK_PAYLOAD_ABSENT ? uint32_t{PENSTOCK_PAYLOAD_CODED} : kind;
+    }
+  }
+  return {};
+}
+
+}  // namespace penstock

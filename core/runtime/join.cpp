@@ -1,0 +1,123 @@
+// A rank whose data is at an end: it stays, adds zeros to what the others sum, and takes part in
+// the steps of its sets as they tell it, until all ranks have joined.
+
+#include "core/runtime/runtime.hpp"
+#include "core/set/set.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <optional>
+
+namespace penstock {
+
+// What Control tells of, until the application looks.
+class Joined {
+ public:
+  void add(StepTold step) {
+    const std::lock_guard lock(mutex_);
+    steps_.push_back(std::move(step));
+    changed_.notify_one();
+  }
+  void end(Status status, uint32_t last_rank) {
+    const std::lock_guard lock(mutex_);
+    ended_ = std::move(status);
+    last_rank_ = last_rank;
+    changed_.notify_one();
+  }
+  // The next step, first of all; none: it has ended, or `until` has passed.
+  std::optional<StepTold> next(std::chrono::steady_clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, until, [&] { return ended_ || !steps_.empty(); });
+    if (steps_.empty()) return std::nullopt;
+    StepTold step = std::move(steps_.front());
+    steps_.pop_front();
+    return step;
+  }
+  std::optional<Status> ended(uint32_t& last_rank) {
+    const std::lock_guard lock(mutex_);
+    last_rank = last_rank_;
+    return ended_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<StepTold> steps_;
+  std::optional<Status> ended_;
+  uint32_t last_rank_ = 0;
+};
+
+Status Runtime::join(uint64_t patience_us, uint32_t& last_rank) {
+  const std::unique_lock joining(joining_mutex_, std::try_to_lock);
+  if (!joining.owns_lock())
+    return failed_precondition("rank {} has joined on another thread already", world_.rank());
+  if (while_joined_ == nullptr) {
+    std::lock_guard lock(mutex_);
+    for (Set* set : sets_)
+      if (set->under_way())
+        return failed_precondition(
+            "rank {} joins in the middle of a step of set '{}': end the step first", world_.rank(),
+            set->name);
+  }
+  if (while_joined_ == nullptr) while_joined_ = begin_to_join();
+  const auto until = std::chrono::steady_clock::now() +
+                     std::chrono::microseconds(patience_us != 0 ? patience_us : kYearUs);
+  while (const std::optional<StepTold> told = while_joined_->next(until)) {
+    // What all ranks hear at the end of a step, the others say.
+    const Status status = take_part(*told);
+    if (!status.ok() && state().ok())
+      log_.write(LogLevel::warning, "runtime", fmt::format("joined: {}", status.message()));
+  }
+  const std::optional<Status> ended = while_joined_->ended(last_rank);
+  if (!ended) {
+    last_rank = PENSTOCK_NO_RANK;
+    return {};
+  }
+  while_joined_.reset();
+  return ended->ok() ? *ended : ended->with_context("join");
+}
+
+std::shared_ptr<Joined> Runtime::begin_to_join() {
+  const auto joined = std::make_shared<Joined>();
+  control_->note("joined: its data is at an end");
+  control_->join(
+      {.sum =
+           [this](WhileJoined::Sum sum) {
+             std::lock_guard lock(mutex_);
+             if (operations_ != nullptr) operations_->add_zeros(std::move(sum));
+           },
+       .step = [joined](StepTold step) { joined->add(std::move(step)); },
+       .ended = [joined](Status status,
+                         uint32_t last_rank) { joined->end(std::move(status), last_rank); }});
+  return joined;
+}
+
+Status Runtime::take_part(const StepTold& told) {
+  Set* found = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    for (Set* set : sets_)
+      if (set->name == told.set) found = set;
+  }
+  if (found == nullptr) {
+    const Status status = failed_precondition(
+        "rank {} has joined and has no set '{}' any more, of which other ranks make step {}",
+        world_.rank(), told.set, told.step);
+    give_up(status);
+    return status;
+  }
+  if (told.over) return found->end_with_others(told.step, !told.facts.empty());
+  const Status begun = found->begin_with_zeros(told.step, told.facts);
+  // Others wait for this rank's part.
+  if (!begun.ok() && state().ok()) give_up(begun);
+  return begun;
+}
+
+// [watch]
+void Runtime::tell_where() {
+  std::lock_guard lock(mutex_);
+  for (Set* set : sets_) set->tell_where();
+}
+
+}  // namespace penstock

@@ -1,0 +1,162 @@
+// Sets of which each result is for one rank alone: what is sharded asks for no more.
+
+#include "core/set/training_testing.hpp"
+
+#include <cstring>
+#include <limits>
+
+namespace penstock {
+namespace {
+
+using testing::GradientShape;
+using testing::make_set;
+using testing::Problem;
+using testing::run_step;
+using testing::scheme_text;
+using testing::Values;
+using testing::with_ranks;
+
+constexpr uint32_t kAtOwners = PENSTOCK_SET_RESULT_AT_OWNER;
+constexpr uint64_t kSteps = 7;
+
+// Two gradients of each rank, one large and one small.
+std::vector<GradientShape> shapes_of(uint32_t size) {
+  std::vector<GradientShape> shapes;
+  for (uint32_t owner = 0; owner < size; ++owner)
+    for (const int64_t numel : {2000, 33})
+      shapes.push_back({fmt::format("part {} of {}", owner, numel),
+                        {numel},
+                        PENSTOCK_FLOAT32,
+                        PENSTOCK_NO_BUCKET,
+                        owner});
+  return shapes;
+}
+
+// What each rank finds in its gradients after each step: [rank][step]. One value of rank 0 is not
+// finite in step 2, and step 4 is not applied. Before step `resume_at` the run ends, and another
+// one loads its state.
+std::vector<std::vector<Values>> results(uint32_t size, const std::string& scheme, uint32_t flags,
+                                         uint64_t resume_at = kSteps) {
+  const auto shapes = shapes_of(size);
+  const Problem problem(shapes);
+  std::vector<std::vector<Values>> found(size);
+  std::vector<std::string> saved(size);
+  for (const auto& [from, to] : {std::pair(uint64_t{0}, resume_at), std::pair(resume_at, kSteps)}) {
+    if (from == to) continue;
+    with_ranks(size, scheme, [&](Runtime& runtime, uint32_t rank) {
+      auto set = make_set(runtime, shapes, flags);
+      ASSERT_OK(set.status());
+      if (from != 0) ASSERT_OK(set.value()->load(saved[rank]));
+      for (uint64_t step = from; step < to; ++step) {
+        Values gradients = problem.gradients(problem.start(), rank, step);
+        if (step == 2 && rank == 0) gradients[1][5] = std::numeric_limits<float>::infinity();
+        ASSERT_OK(run_step(*set.value(), gradients, step != 4));
+        found[rank].push_back(gradients);
+      }
+      ASSERT_OK(set.value()->save(saved[rank]));
+    });
+  }
+  return found;
+}
+
+// The same bits where both have a result; NaN is the result of a void bucket.
+void expect_owners_have(const std::vector<std::vector<Values>>& got,
+                        const std::vector<std::vector<Values>>& wanted, const std::string& what) {
+  for (size_t rank = 0; rank < got.size(); ++rank) {
+    ASSERT_EQ(got[rank].size(), wanted[rank].size()) << what;
+    for (size_t step = 0; step < got[rank].size(); ++step)
+      for (size_t g = 2 * rank; g < 2 * rank + 2; ++g) {
+        const auto& mine = got[rank][step][g];
+        const auto& theirs = wanted[rank][step][g];
+        ASSERT_EQ(std::memcmp(mine.data(), theirs.data(), mine.size() * sizeof(float)), 0)
+            << what << ", rank " << rank << ", step " << step << ", gradient " << g;
+      }
+  }
+}
+
+struct Method {
+  const char* keys;
+  const char* tables = "";
+  bool is_plain = false;
+};
+const Method kMethods[] = {
+    {"compressor = \"topk\"\nmemory = \"residual\"", "[compressor.topk]\ndensity = 0.02\n"},
+    {"compressor = \"topk\"\nmemory = \"residual\"", "[compressor.topk]\ndensity = 1.0\n"},
+    {"compressor = \"efsign\"\nmemory = \"residual\""},
+    {"compressor = \"qsgd\"\nmemory = \"none\""},
+    {"compressor = \"tbq\"\nmemory = \"residual\""},
+    {"compressor = \"threshold\"\nmemory = \"residual\""},
+    {"compressor = \"none\"\nmemory = \"none\"", "", true},
+    {"compressor = \"fp16\"\nmemory = \"residual\""},
+};
+
+class ResultsAtOwners : public ::testing::TestWithParam<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, ResultsAtOwners, ::testing::Values(1, 2, 3, 4, 8));
+
+TEST_P(ResultsAtOwners, AreThoseThatEveryRankHasOnRouteFlat) {
+  for (const char* scheduler : {"wfbp", "fusion"})
+    for (const Method& method : kMethods) {
+      // On route flat a plain gradient alone in its bucket is never void (decision 0003).
+      if (scheduler == std::string_view("wfbp") && method.is_plain) continue;
+      const std::string scheme =
+          scheme_text(fmt::format("scheduler = \"{}\"\n{}", scheduler, method.keys), method.tables);
+      expect_owners_have(results(GetParam(), scheme, kAtOwners), results(GetParam(), scheme, 0),
+                         fmt::format("{} with {}", method.keys, scheduler));
+    }
+}
+
+TEST_P(ResultsAtOwners, ResumeToTheBit) {
+  const std::string scheme =
+      scheme_text(std::string("scheduler = \"wfbp\"\n") + kMethods[0].keys, kMethods[0].tables);
+  expect_owners_have(results(GetParam(), scheme, kAtOwners, 3),
+                     results(GetParam(), scheme, kAtOwners), "resumed");
+}
+
+TEST(ResultsAtOwnersTraffic, IsOnePayloadPerOwner) {
+  constexpr uint32_t kSize = 4;
+  constexpr int64_t kNumel = 1 << 16;
+  std::vector<GradientShape> shapes;
+  for (uint32_t owner = 0; owner < kSize; ++owner)
+    shapes.push_back(
+        {fmt::format("part {}", owner), {kNumel}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, owner});
+  const std::string scheme =
+      scheme_text("scheduler = \"fusion\"\ncompressor = \"signsgd\"\nmemory = \"none\"");
+  with_ranks(kSize, scheme, [&](Runtime& runtime, uint32_t) {
+    auto set = make_set(runtime, shapes, kAtOwners);
+    ASSERT_OK(set.status());
+    Values gradients(kSize, std::vector<float>(kNumel, 1.0f));
+    ASSERT_OK(run_step(*set.value(), gradients));
+    penstock_counters counters{};
+    set.value()->counters(counters);
+    const double signs = double(kNumel) / 8;
+    EXPECT_NEAR(double(counters.moved_bytes), (kSize - 1) * signs, 0.01 * signs);
+    // Dense: a reduce-scatter.
+    EXPECT_NEAR(double(counters.dense_moved_bytes), (kSize - 1) * 4.0 * kNumel, 16);
+  });
+}
+
+void expect_refused(const std::string& keys, const std::string& sentence,
+                    std::vector<GradientShape> shapes = shapes_of(2)) {
+  with_ranks(2, scheme_text("scheduler = \"wfbp\"\n" + keys), [&](Runtime& runtime, uint32_t) {
+    const auto set = make_set(runtime, shapes, kAtOwners);
+    ASSERT_FALSE(set.ok()) << keys;
+    EXPECT_NE(set.status().message().find(sentence), std::string::npos) << set.status().message();
+  });
+}
+
+TEST(ResultsAtOwnersFit, RefusesOtherRoutes) {
+  expect_refused("route = \"hierarchical\"\ncompressor = \"topk\"", "names route \"hierarchical\"");
+}
+
+TEST(ResultsAtOwnersFit, RefusesMemoriesThatEndAStepOnEveryRank) {
+  expect_refused("compressor = \"dgc\"\nmemory = \"dgc\"",
+                 "ends a step with the result on every rank, but each result");
+}
+
+TEST(ResultsAtOwnersFit, RefusesAnOwnerThatIsNotThere) {
+  expect_refused("compressor = \"topk\"", "belongs to rank 2, which is not one of the 2 ranks",
+                 {{"part", {64}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, 2}});
+}
+
+}  // namespace
+}  // namespace penstock

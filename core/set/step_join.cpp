@@ -1,0 +1,40 @@
+// What ranks that have joined hear of the steps of others, and what they do in them.
+#include "core/base/bytes.hpp"
+#include "core/set/step.hpp"
+
+namespace penstock {
+
+void Step::tell_begun() const {
+  StepTold told{context_.name, group_.ranks(), context_.step.index, false, {}};
+  ByteWriter writer(told.facts);
+  writer.put(context_.step.grad_scale);
+  for (const auto& gradient : gradients_) writer.put(gradient->learning_rate);
+  services_.control.tell_step(std::move(told));
+}
+
+void Step::tell_where() {
+  std::lock_guard lock(mutex_);
+  if (opened_) tell_begun();
+}
+
+void Step::tell_end(bool applied) {
+  services_.control.tell_step(
+      {context_.name, group_.ranks(), context_.step.index, true, applied ? "applied" : ""});
+}
+
+Status Step::begin_with_zeros(std::string_view facts) {
+  {
+    std::lock_guard lock(mutex_);
+    ByteReader reader(facts);
+    context_.step.grad_scale = reader.get<double>();
+    for (const auto& gradient : gradients_) gradient->learning_rate = reader.get<double>();
+    if (!reader.at_end())
+      return invalid_payload("set '{}', step {}: {} bytes do not tell the rates of {} gradients",
+                             context_.name, context_.step.index, facts.size(), gradients_.size());
+  }
+  PENSTOCK_TRY(close());
+  launch_deferred();
+  return {};
+}
+
+}  // namespace penstock

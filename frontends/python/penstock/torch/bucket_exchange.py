@@ -1,0 +1,229 @@
+"""The buckets of one DistributedDataParallel object between backward and update: handed to a set of
+the core as DDP fills them, and given back by futures.
+
+The set is made when the first backward has shown all buckets, so in that step nothing leaves before
+backward is over. When DDP puts its buckets together anew, the set follows at the next step:
+gradients go to the core one by one, by parameter, and may come in any buckets meanwhile.
+Threads: `hand_in` is called by autograd, `arrived` by the core; all else by the user's thread,
+while no backward is under way.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from penstock import _library as c
+from penstock.common.runtime import GradientSet, GradientSpec, TensorView
+from penstock.torch import world
+from penstock.torch.buckets import Bucket, check_world, memory_shape, mean_of_sparse, numbered
+from penstock.torch.checks import Named
+from penstock.torch.options import OptimizerOptions
+from penstock.torch.outcome import StepOutcome
+from penstock.torch.ownership import check_unclaimed
+from penstock.torch.settings import open_with, scheme_text
+from penstock.torch.state import bytes_of, tensor_of
+from penstock.torch.tensors import DTYPES
+
+KEY = "penstock"
+BUCKETS_KEY = "penstock.buckets"
+
+
+class BucketExchange:
+    """The set of one model, made at its first backward."""
+
+    def __init__(
+        self, scheme: str, named: Named | None, process_group: dist.ProcessGroup | None
+    ) -> None:
+        self.set: GradientSet | None = None
+        self.options = OptimizerOptions(lambda: self._outcome.groups())
+        self._outcome = StepOutcome(self)
+        self._scheme = scheme
+        self._opened = False  # the runtime, with this scheme
+        self._named = named
+        self._process_group = process_group
+        self._held: list[Bucket] = []  # of the first backward
+        self._saved: dict[str, torch.Tensor] = {}  # loaded before there was a set
+        self._parameters: list[torch.Tensor] = []  # by number in the set
+        self.indices: dict[int, int] = {}  # the same by id
+        self._views: list[TensorView] = []
+        self._given: list[int] = []  # the buckets that the core knows, by number of the gradient
+        self._seen: list[int] = []  # those of the last backward
+        self._order: list[int] = []  # in which it handed them in
+        self._given_order: list[int] = []  # when the core heard of its buckets
+        self.open = False  # gradients of a step were handed in, and its end is not told
+        self._lock = threading.Lock()
+        self._awaited: dict[int, Bucket] = {}  # by number of the gradient
+
+    # ---- backward ----
+
+    def hand_in(self, given: dist.GradBucket) -> torch.futures.Future:
+        """A bucket is complete on this rank; the future gets the mean in its own memory."""
+        bucket = Bucket(given)
+        if bucket.number == 0:
+            self._held.clear()
+            if self.set is not None:
+                self._begin()
+        if bucket.buffer.is_sparse:
+            self._opened = open_with(self._scheme) or self._opened
+            bucket.finish(mean_of_sparse(bucket, self._process_group))
+        elif self.set is None:
+            self._held.append(bucket)
+        else:
+            self._submit(bucket)
+        if bucket.is_last:
+            if self.set is None and self._held:
+                held, self._held = self._held, []
+                self._make_set(held)
+                self._begin()
+                for one in held:
+                    self._submit(one)
+            self._check_complete()
+        return bucket.future
+
+    def _begin(self) -> None:
+        assert self.set is not None
+        self.end()
+        if self._seen != self._given or self._order != self._given_order:
+            self.set.set_given_buckets(self._seen)
+            self._given, self._given_order = list(self._seen), self._order
+        self._order = []
+        self.options.tell(self.set, self.indices)
+        self.options.tell_scale(self.set)
+        self._outcome.begin(self.set)
+        self.open = True
+
+    def _submit(self, bucket: Bucket) -> None:
+        assert self.set is not None
+        numbers = [self._number_of(parameter) for parameter in bucket.parameters]
+        with self._lock:
+            for number in numbers:
+                self._awaited[number] = bucket
+        self._order += numbers
+        for number, address in zip(numbers, bucket.addresses()):
+            self._seen[number] = bucket.number
+            self._views[number].point_at(address, bucket)
+            self.set.ready(number, self._views[number])
+
+    def _number_of(self, parameter: torch.Tensor) -> int:
+        number = self.indices.get(id(parameter))
+        if number is None:
+            raise ValueError(
+                f"a parameter of shape {tuple(parameter.shape)} is not of the model that this "
+                "PenstockState was first used with: residuals belong to one model, so make a "
+                "PenstockState for each DistributedDataParallel"
+            )
+        return number
+
+    def _check_complete(self) -> None:
+        if self.set is not None and len(self._order) != len(self._parameters):
+            raise ValueError(
+                f"DistributedDataParallel gave {len(self._order)} gradients, in the first step "
+                f"there were {len(self._parameters)}: the parameters that require gradients have "
+                "changed; wrap the model again, with a new PenstockState"
+            )
+
+    def arrived(self, numbers: Sequence[int], error: Exception | None) -> None:
+        """The core: results of these gradients are there, or will not come."""
+        ended = []
+        with self._lock:
+            for number in numbers:
+                bucket = self._awaited.pop(number, None)
+                if bucket is None:
+                    continue
+                bucket.left -= 1
+                if bucket.left == 0 or (error is not None and bucket not in ended):
+                    ended.append(bucket)
+        for bucket in ended:
+            bucket.finish(error if error is not None else bucket.buffer)
+
+    # ---- the set ----
+
+    def _make_set(self, held: Sequence[Bucket]) -> None:
+        """Collective over the ranks of the process group."""
+        self._opened = open_with(self._scheme) or self._opened
+        ranks = check_world(self._process_group)
+        numbering = numbered(held, self._named)
+        check_unclaimed([one.parameter for one in numbering])
+        self._parameters = [one.parameter for one in numbering]
+        self.indices = {id(one.parameter): number for number, one in enumerate(numbering)}
+        self._seen = [one.bucket for one in numbering]
+        self._given = list(self._seen)
+        saved, self._saved = self._saved, {}
+        if saved:
+            self._given = _buckets_of(saved, len(numbering))
+        specs = [
+            GradientSpec(one.name, memory_shape(one.parameter), DTYPES[one.gradient.dtype], given)
+            for one, given in zip(numbering, self._given)
+        ]
+        self._views = [TensorView(spec.shape, spec.dtype) for spec in specs]
+        self.options.of_new_set()
+        made = world.current().create_set(
+            "ddp",
+            specs,
+            c.SET_TELLS_OUTCOME | c.SET_GIVEN_BUCKETS,
+            "" if self._opened else scheme_text(self._scheme),
+            ranks,
+        )
+        this = weakref.ref(self)  # the core holds what it calls until the runtime ends
+
+        def tell(numbers: list[int], error: Exception | None) -> None:
+            exchange = this()
+            if exchange is not None:
+                exchange.arrived(numbers, error)
+
+        made.on_result(tell)
+        if saved:
+            made.load(bytes_of(saved.get(KEY), KEY))
+        self.set = made
+        # What backward reaches first is registered last.
+        self._outcome.watch(self._parameters[-1])
+
+    # ---- between two steps ----
+
+    def end(self, applied: bool | None = None) -> None:
+        """Ends the step under way, if there is one. applied: None for what was seen of the
+        optimizers."""
+        if self.open and self.set is not None:
+            self.set.wait_all()
+            self.open = False
+            self.set.step_end(self._outcome.applied(self.set) if applied is None else applied)
+
+    def save(self) -> dict[str, torch.Tensor]:
+        """What compression keeps on this rank, with the buckets that it knows."""
+        if self.set is None:
+            return dict(self._saved)
+        self.end()
+        return {KEY: tensor_of(self.set.save()), BUCKETS_KEY: torch.tensor(self._given)}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Restores what `save` gave, now or when there is a set."""
+        if self.set is None:
+            self._saved = dict(saved)
+        elif saved:
+            self.end()
+            self._given = _buckets_of(saved, len(self._parameters))
+            self.set.set_given_buckets(self._given)
+            self.set.load(bytes_of(saved.get(KEY), KEY))
+
+    def close(self) -> None:
+        """Ends the set; collective."""
+        self._outcome.unwatch()
+        if self.set is not None and self.set.alive:
+            world.current().destroy_set(self.set)
+
+
+def _buckets_of(saved: dict[str, Any], n_gradients: int) -> list[int]:
+    buckets = saved.get(BUCKETS_KEY)
+    if not isinstance(buckets, torch.Tensor) or buckets.numel() != n_gradients:
+        raise ValueError(
+            f'the state of compression has no buckets for {n_gradients} gradients under the key '
+            f'"{BUCKETS_KEY}": it was saved by something else than PenstockState.state_dict(), or '
+            "with another model"
+        )
+    return [int(number) for number in buckets]

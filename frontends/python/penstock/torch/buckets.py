@@ -1,0 +1,134 @@
+"""DDP's buckets as the core sees them: the gradients in them, and where they lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from penstock.torch import world
+from penstock.torch.checks import Named
+from penstock.torch.collectives.reductions import Average
+from penstock.torch.collectives.sparse import sparse_allreduce_async
+from penstock.torch.tensors import usable
+
+
+class Bucket:
+    """A bucket on its way to the other ranks and back.
+
+    Its gradients lie in one buffer, in which the core works; in a copy of it where the buffer is
+    not in host memory.
+    """
+
+    def __init__(self, given: dist.GradBucket) -> None:
+        self.number = given.index()
+        self.is_last = given.is_last()
+        self.buffer = given.buffer()
+        self.parameters = given.parameters()
+        self.left = len(self.parameters)  # results that have not arrived
+        devices = [] if self.buffer.is_cpu else [self.buffer.device]
+        self._over: torch.futures.Future = torch.futures.Future(devices=devices)
+        self._error: Exception | None = None
+        # In DDP's own code only a callback that raises makes a future fail.
+        self.future: torch.futures.Future = self._over.then(self._result)
+        self.gradients = [] if self.buffer.is_sparse else given.gradients()
+        self._host: torch.Tensor | None = None
+
+    def addresses(self) -> list[int]:
+        """Where the core finds each gradient."""
+        if not usable(self.buffer):
+            self._host = torch.empty_like(self.buffer, device="cpu")
+            self._host.copy_(self.buffer)
+        start = self.buffer.data_ptr() if self._host is None else self._host.data_ptr()
+        offset = start - self.buffer.data_ptr()
+        return [gradient.data_ptr() + offset for gradient in self.gradients]
+
+    def finish(self, result: torch.Tensor | Exception) -> None:
+        """Gives DDP the result, or why there is none."""
+        if isinstance(result, Exception):
+            self._error = result
+        else:
+            if self._host is not None:
+                self.buffer.copy_(self._host)
+            self.buffer = result
+        self._over.set_result(self.buffer)
+
+    def _result(self, over: torch.futures.Future) -> torch.Tensor:
+        if self._error is not None:
+            raise self._error
+        return over.value()
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A gradient of the set that is to be made."""
+
+    name: str
+    parameter: torch.Tensor
+    gradient: torch.Tensor
+    bucket: int
+
+
+def numbered(buckets: Sequence[Bucket], named: Named | None) -> list[Numbered]:
+    """The gradients of all buckets in the order of the model's forward, as far as it is known, with
+    names that are the same on every rank and in every run of the model.
+
+    named: the model's; without them they are called parameter.N.
+    """
+    found = [
+        (parameter, gradient, bucket.number)
+        for bucket in reversed(buckets)  # DDP fills first what backward reaches first
+        for parameter, gradient in zip(bucket.parameters, bucket.gradients)
+    ]
+    if named is None:
+        return [Numbered(f"parameter.{n}", *one) for n, one in enumerate(found)]
+    place = {id(parameter): number for number, (_, parameter) in enumerate(named)}
+    missing = [parameter for parameter, _, _ in found if id(parameter) not in place]
+    if missing:
+        raise ValueError(
+            f"named_parameters of PenstockState lacks {len(missing)} of the {len(found)} "
+            "parameters that DistributedDataParallel trains, the first of shape "
+            f"{tuple(missing[0].shape)}; give it model.named_parameters()"
+        )
+    found.sort(key=lambda one: place[id(one[0])])
+    return [Numbered(named[place[id(one[0])]][0], *one) for one in found]
+
+
+def memory_shape(parameter: torch.Tensor) -> tuple[int, ...]:
+    """The extents of its gradient in the order in which they lie in memory: DDP lays a gradient out
+    like the parameter (channels last), whatever the bucket's own views say."""
+    if parameter.is_contiguous():
+        return tuple(parameter.shape)
+    order = sorted(range(parameter.dim()), key=lambda d: -parameter.stride(d))
+    return tuple(parameter.shape[d] for d in order)
+
+
+def mean_of_sparse(bucket: Bucket, process_group: dist.ProcessGroup | None) -> torch.Tensor:
+    """The mean of a sparse parameter's gradients, which go past the scheme: every rank gathers the
+    rows of all. Waits."""
+    if process_group is not None:
+        raise ValueError(
+            "a sparse gradient is averaged over all ranks only: PenstockState(process_group=...) "
+            "needs torch.nn.Embedding(sparse=False)"
+        )
+    check_world(None)
+    name = f"ddp.sparse.{bucket.number}"
+    return sparse_allreduce_async(bucket.buffer.coalesce(), name, Average)().coalesce()
+
+
+def check_world(process_group: dist.ProcessGroup | None) -> tuple[int, ...]:
+    """The ranks of a process group, none for all. ValueError where torch's ranks are not those of
+    the runtime."""
+    ours, theirs = (world.rank(), world.size()), (dist.get_rank(), dist.get_world_size())
+    if ours != theirs:
+        raise ValueError(
+            f"this process is rank {theirs[0]} of {theirs[1]} for torch.distributed, and rank "
+            f"{ours[0]} of {ours[1]} for Penstock: each was told by a launcher of its own. Over "
+            f"MPI start the program with 'penstock run -np {theirs[1]} -- python train.py' and "
+            "make torch's ranks from hvd.rank() and hvd.size() after hvd.init() (docs/ddp.md)"
+        )
+    if process_group is None or dist.get_world_size(process_group) == ours[1]:
+        return ()
+    return tuple(sorted(dist.get_process_group_ranks(process_group)))

@@ -1,0 +1,127 @@
+"""Compression for torch's DistributedDataParallel: a communication hook and its state.
+
+    model = DistributedDataParallel(model)
+    model.register_comm_hook(PenstockState("conf/dgc.toml"), ddp_hook)
+
+Annotations are evaluated here: torch compares those of a hook with its own types.
+"""
+
+import os
+import warnings
+from collections.abc import Iterable
+from typing import Any, Dict, Optional, Tuple, Union
+
+import torch
+import torch.distributed as dist
+
+from penstock.torch.bucket_exchange import BucketExchange
+from penstock.torch.scheme import Scheme
+from penstock.torch.settings import checked
+
+
+class PenstockState:
+    """What `ddp_hook` keeps for one DistributedDataParallel object: its scheme, and what
+    compression keeps of its gradients on this rank.
+
+    scheme: path of a .toml file, TOML text, or a Scheme; without it that of the runtime. Where
+        the runtime is not open yet, the first backward opens it with this as its configuration.
+    named_parameters: usually ``model.named_parameters()``: names for rules and reports. Without
+        them the parameters are called parameter.0, parameter.1 and so on.
+    process_group: that of the DDP object, where it is not torch's default one.
+
+    Nothing happens before the first backward, so a state may be made before the processes are. It
+    may be pickled, and then carries what this rank's compression keeps.
+    Errors of the core come out of ``backward()``; every rank gets one.
+    """
+
+    def __init__(
+        self,
+        scheme: Union[str, "os.PathLike[str]", Scheme] = "",
+        named_parameters: Optional[Iterable[Tuple[str, torch.Tensor]]] = None,
+        process_group: Optional[dist.ProcessGroup] = None,
+    ) -> None:
+        self._scheme = checked(str(scheme))
+        self._process_group = process_group
+        named = None if named_parameters is None else list(named_parameters)
+        self._exchange = BucketExchange(self._scheme, named, process_group)
+
+    def set_grad_scale(self, scale: float) -> None:
+        """The factor by which the loss of the next backward is scaled (``scaler.get_scale()``), so
+        that residuals keep their true size when it changes. Call it before backward."""
+        self._exchange.options.scale_next(float(scale))
+
+    def step_end(self, applied: bool = True) -> None:
+        """Ends the step: its gradients were used (or not: then what each rank sent goes back into
+        its residuals). The same on every rank.
+
+        Without it a step ends with the next backward, and was applied if an optimizer of its
+        parameters stepped. Call it where parameters are changed by something else.
+        """
+        self._exchange.end(applied)
+
+    def state_dict(self) -> Dict[str, torch.Tensor]:
+        """What compression keeps on this rank: each rank saves and loads its own. Ends the step;
+        after the optimizer's step, on every rank. Empty before the first backward."""
+        return self._exchange.save()
+
+    def load_state_dict(self, state_dict: Dict[str, torch.Tensor]) -> None:
+        """Restores what ``state_dict()`` gave on this rank, on every rank; also before the first
+        backward. The next steps equal those after the save."""
+        self._exchange.load(state_dict)
+
+    def report(self) -> Dict[str, Any]:
+        """The plan of the gradients and their counters. ValueError before the first backward."""
+        return self._made().report()
+
+    def counters(self) -> Dict[str, int]:
+        """Totals: steps, gradient_bytes, payload_bytes, moved_bytes and so on. ValueError before
+        the first backward."""
+        return self._made().counters()
+
+    def close(self) -> None:
+        """Ends the exchange before the runtime ends; every rank calls it. No backward may
+        follow."""
+        self._exchange.close()
+
+    def _made(self) -> Any:
+        if self._exchange.set is None:
+            raise ValueError("this PenstockState has seen no backward yet: there is no report")
+        return self._exchange.set
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {
+            "scheme": self._scheme,
+            "state": self.state_dict(),
+            "has_group": self._process_group is not None,
+        }
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        if state["has_group"]:
+            warnings.warn(
+                "a process group cannot be pickled: this PenstockState averages over all ranks",
+                stacklevel=2,
+            )
+        self.__init__(state["scheme"])  # type: ignore[misc]
+        self.load_state_dict(state["state"])
+
+
+def ddp_hook(
+    state: PenstockState, bucket: dist.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """Averages a bucket of gradients over the ranks, compressed as the state's scheme says.
+
+    For ``DistributedDataParallel.register_comm_hook(state, ddp_hook)``, Lightning's
+    ``DDPStrategy(ddp_comm_state=state, ddp_comm_hook=ddp_hook)``, and the like. Returns at once;
+    the future holds the bucket's own buffer with the mean in it.
+    """
+    if not isinstance(state, PenstockState):
+        raise ValueError(
+            f"ddp_hook got a {type(state).__name__} as its state, expected a PenstockState: "
+            "model.register_comm_hook(PenstockState(\"conf/dgc.toml\"), ddp_hook)"
+        )
+    if isinstance(bucket, tuple):
+        raise NotImplementedError(
+            "DistributedDataParallel compiled with the python_reducer hands out no buckets that "
+            "ddp_hook could take; leave torch._dynamo.config.optimize_ddp at its default"
+        )
+    return state._exchange.hand_in(bucket)

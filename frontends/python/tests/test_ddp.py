@@ -1,0 +1,33 @@
+"""ddp_hook on several ranks under mpirun: each test runs one script of tests/ranks, whose checks
+are functions with names that say what they check."""
+
+import pytest
+from launch import OVER_UCX, WORLDS, run_ranks, succeed
+
+
+@pytest.mark.parametrize("ranks", WORLDS)
+def test_the_hook_keeps_ddps_contract(ranks):
+    succeed("ddp.py", ranks)
+
+
+@pytest.mark.parametrize("ranks", WORLDS)
+def test_recipes_of_ddp_users_work_through_the_hook(ranks):
+    succeed("ddp_recipes.py", ranks)
+
+
+@pytest.mark.parametrize("ranks", (1, 3))
+def test_a_checkpoint_goes_on_bit_for_bit_in_another_process(ranks, tmp_path):
+    succeed("ddp_resume.py", ranks, str(tmp_path), "save")
+    succeed("ddp_resume.py", ranks, str(tmp_path), "resume")
+
+
+@pytest.mark.skipif(OVER_UCX, reason="torchrun ends the survivors before they have spoken")
+@pytest.mark.parametrize("how", ("dies", "leaves"))
+def test_a_rank_that_is_gone_ends_the_others_backward_with_its_name(how):
+    # mpirun must not end the survivors before they can say what they saw.
+    survive = ("--mca", "orte_abort_on_non_zero_status", "0")
+    done = run_ranks("ddp_gone.py", 3, how, options=survive)
+    assert done.returncode != 124, done.stdout
+    for survivor in (0, 1):
+        said = [line for line in done.stdout.splitlines() if f"survivor {survivor}:" in line]
+        assert len(said) == 1 and "rank 2" in said[0], done.stdout

@@ -1,0 +1,114 @@
+// See context.hpp.
+#include "context.hpp"
+
+#include <penstock/error.hpp>
+
+#include <collectives/ticket.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+namespace penstock::ucx {
+
+namespace {
+
+// All at once, as UCX calls them, and the single ones.
+constexpr std::string_view kAllMemory[] = {"sm", "shm", "mm"};
+constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"};
+
+template <size_t N>
+bool contains(const std::string_view (&names)[N], std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+std::vector<std::string> names_in(std::string_view list) {
+  std::vector<std::string> names;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    names.emplace_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return names;
+}
+
+// "^tcp,cma": all but these. Of the memory's only those that every Linux has can be named then.
+std::string all_but(const std::vector<std::string>& names) {
+  std::string left;
+  for (const std::string& name : names)
+    if (contains(kAllMemory, name)) return "";
+  for (const std::string_view one : {"posix", "sysv", "cma"})
+    if (std::find(names.begin(), names.end(), one) == names.end()) left.append(one).append(",");
+  return left == "cma," ? "" : left;  // which only helps the others
+}
+
+}  // namespace
+
+Selection memory_of(const Selection& selection) {
+  std::string list = selection.transports;
+  const char* const variable = std::getenv("UCX_TLS");
+  if (list.empty() && variable != nullptr) list = variable;
+  std::string memory;
+  if (list.empty() || list == "all") {
+    memory = "sm,";
+  } else if (list[0] == '^') {
+    memory = all_but(names_in(std::string_view(list).substr(1)));
+  } else {
+    for (const std::string& name : names_in(list))
+      if (contains(kAllMemory, name) || contains(kMemory, name)) memory += name + ",";
+  }
+  return {memory.empty() ? "" : memory + "self", ""};
+}
+
+Selection network_of(Selection selection) {
+  if (std::getenv("UCX_RNDV_THRESH") == nullptr)
+    selection.announced = std::to_string(collectives::kShortSegment + 1);
+  return selection;
+}
+
+void check(ucs_status_t status, const char* what, uint32_t code) {
+  if (status != UCS_OK) throw sdk::Error(code, sdk::text(what, ": ", ucs_status_string(status)));
+}
+
+Context::Context(const Selection& selection, uint32_t n_peers) {
+  ucp_config_t* config = nullptr;
+  check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read", PENSTOCK_INTERNAL);
+  ucs_status_t status = UCS_OK;
+  const auto choose = [&](const char* name, const std::string& value) {
+    if (status == UCS_OK && !value.empty()) status = ucp_config_modify(config, name, value.c_str());
+  };
+  choose("TLS", selection.transports);
+  choose("NET_DEVICES", selection.devices);
+  choose("RNDV_THRESH", selection.announced);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+  params.features = UCP_FEATURE_TAG;
+  params.estimated_num_eps = n_peers;
+  if (status == UCS_OK) status = ucp_init(&params, config, &context_);
+  ucp_config_release(config);
+  if (status != UCS_OK)
+    throw sdk::Error(
+        PENSTOCK_FAILED_PRECONDITION,
+        sdk::text("UCX cannot start with transports \"", selection.transports, "\" and devices \"",
+                  selection.devices, "\": ", ucs_status_string(status),
+                  "; `ucx_info -d` lists what this host has"));
+  ucp_worker_params_t worker{};
+  worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  status = ucp_worker_create(context_, &worker, &worker_);
+  if (status != UCS_OK) ucp_cleanup(context_);
+  check(status, "ucp_worker_create", PENSTOCK_FAILED_PRECONDITION);
+  ucp_address_t* address = nullptr;
+  size_t bytes = 0;
+  status = ucp_worker_get_address(worker_, &address, &bytes);
+  if (status != UCS_OK) return;  // nobody will find this rank
+  address_.assign(reinterpret_cast<const char*>(address), bytes);
+  ucp_worker_release_address(worker_, address);
+}
+
+Context::~Context() {
+  ucp_worker_destroy(worker_);
+  ucp_cleanup(context_);
+}
+
+}  // namespace penstock::ucx

@@ -1,0 +1,51 @@
+// UCX itself: a context, its worker, and what ranks need to reach it.
+#pragma once
+
+#include "words.hpp"
+
+#include <ucp/api/ucp.h>
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::ucx {
+
+// Which of UCX's transports and devices may be used, as in UCX_TLS and UCX_NET_DEVICES; empty: what
+// those variables say, or all.
+struct Selection {
+  std::string transports;
+  std::string devices;
+  std::string announced = "";  // bytes from which on a message is announced, as in UCX_RNDV_THRESH
+};
+
+// The same for a network: segments go without being announced. An announcement's answer queues
+// behind what the other side sends over the same connection: two ranks that both send then wait for
+// each other's segments.
+Selection network_of(Selection selection);
+
+// The part of it that goes through memory of this host; no transports where there is none.
+Selection memory_of(const Selection& selection);
+
+// Throws `code` with UCX's own words unless `status` is UCS_OK.
+void check(ucs_status_t status, const char* what, uint32_t code);
+
+class Context {
+ public:
+  Context(const Selection& selection, uint32_t n_peers);
+  ~Context();  // whatever is under way ends; waits for nobody
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  ucp_worker_h worker() const { return worker_; }
+  const std::string& address() const { return address_; }
+  // Drives everything under way, and returns whether something moved.
+  bool progress() { return ucp_worker_progress(worker_) != 0; }
+
+ private:
+  const Words words_;
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  std::string address_;
+};
+
+}  // namespace penstock::ucx

@@ -1,0 +1,100 @@
+// ucx: messages over UCX (1.13 is what it is tested with).
+#include "wire.hpp"
+
+#include <penstock/collective.hpp>
+
+#include <collectives/direct.hpp>
+#include <collectives/messages.hpp>
+
+#include <optional>
+
+namespace penstock::ucx {
+namespace {
+
+class Ucx : public collectives::OverWire {
+ public:
+  static inline const sdk::OptionList options{
+      collectives::Sizes::small_option(), collectives::Sizes::segment_option(),
+      sdk::string_option("transports", "")
+          .rank_local()
+          .summary("what UCX may use, as in tcp,self; empty: as UCX_TLS says, or all there is"),
+      sdk::string_option("devices", "")
+          .rank_local()
+          .summary("network devices that UCX may use, as in eth0; empty: as UCX_NET_DEVICES says, "
+                   "or all there are")};
+
+  explicit Ucx(const sdk::Options& values)
+      : OverWire(collectives::Sizes(values)),
+        selection_{std::string(values.string("transports")),
+                   std::string(values.string("devices"))} {}
+  ~Ucx() { leave(true); }
+  Ucx(const Ucx&) = delete;
+  Ucx& operator=(const Ucx&) = delete;
+
+  void describe(penstock_collective_traits& traits) const {
+    collectives::describe(traits);
+    traits.flags |= PENSTOCK_COLLECTIVE_IS_TOLD;
+  }
+
+  // Rank, size and hosts are told and stay as they are.
+  void join(uint64_t timeout_us, penstock_world& world) {
+    if (world_)
+      throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
+                       "collective/ucx has already joined; leave before joining again");
+    if (world.size > kMostRanks)
+      throw sdk::invalid_argument("collective/ucx carries up to ", kMostRanks, " ranks, not ",
+                                  world.size);
+    const bool has_store =
+        PENSTOCK_HAS_FIELD(&world, penstock_world, store) && world.store != nullptr;
+    if (world.size > 1 && !has_store)
+      throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
+                       "collective/ucx finds the other ranks through the run's store, and join was "
+                       "given none; the host must be of ABI 0.4 or newer");
+    world_.emplace(selection_, world.rank, world.size);
+    if (world.size == 1) return;
+    try {
+      world_->connect(*world.store, world.hosts, timeout_us);
+    } catch (...) {
+      world_.reset();
+      throw;
+    }
+  }
+
+  std::unique_ptr<Channel> open(const sdk::OpenCall& call) {
+    if (!world_)
+      throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
+                       "collective/ucx must join before it opens a group");
+    std::vector<uint32_t> members(call.group.world_ranks, call.group.world_ranks + call.group.size);
+    const uint64_t number =
+        world_->number_of_channel(members, call.group.rank, call.group.id, call.timeout_us);
+    auto channel = std::make_unique<Channel>();
+    collectives::set_up(*channel, call.group, sizes_);
+    channel->wire = std::make_unique<Wire>(*world_, number, std::move(members));
+    return channel;
+  }
+
+  void close(std::unique_ptr<Channel> channel) {
+    if (!channel->aborted) collectives::collect(*channel);
+    // What UCX may still use stays until its endpoints are gone.
+    if (static_cast<Wire&>(*channel->wire).is_used()) unfinished_.push_back(std::move(channel));
+  }
+
+  void leave(bool aborted) {
+    if (world_ && !aborted) world_->part();
+    world_.reset();
+    unfinished_.clear();
+  }
+
+ private:
+  Selection selection_;
+  std::vector<std::unique_ptr<Channel>> unfinished_;  // closed
+  std::optional<World> world_;
+};
+
+}  // namespace
+}  // namespace penstock::ucx
+
+PENSTOCK_COLLECTIVE(penstock::ucx::Ucx, "collective/ucx", "0.1.0",
+                    "messages over UCX, without a launcher of its own; sums in ascending rank "
+                    "order, the same bits on all ranks",
+                    "");

@@ -1,0 +1,83 @@
+// What the ucx plugin says of itself, and how it joins; messages between processes are in
+// tests/transports.
+#include <testing/gtest.hpp>
+
+namespace penstock::test {
+namespace {
+
+const LoadedPlugin& plugin() {
+  static const LoadedPlugin loaded = load_plugin(PENSTOCK_PLUGIN_FILE);
+  return loaded;
+}
+
+struct Ucx {
+  explicit Ucx(const char* transports = "", const char* devices = "")
+      : instance(plugin(), {{"transports", transports}, {"devices", devices}}) {}
+  penstock_status* join(uint32_t rank, uint32_t size) {
+    world.struct_size = sizeof world;
+    world.hosts = hosts;
+    world.rank = rank;
+    world.size = size;
+    return instance.table().join(instance.self(), 1'000'000, &world);
+  }
+  penstock_status* open() {
+    const uint32_t zero = 0;
+    penstock_group group{};
+    group.struct_size = sizeof group;
+    group.world_ranks = group.hosts = &zero;
+    group.size = 1;
+    return instance.table().open(instance.self(), &group, nullptr, nullptr, 1000, &channel);
+  }
+  Instance<penstock_collective> instance;
+  const uint32_t hosts[2] = {0, 0};
+  penstock_world world{};
+  penstock_channel* channel = nullptr;
+};
+
+TEST(Ucx, IsToldWhoThereIsAndPromisesRankOrder) {
+  const Ucx ucx;
+  penstock_collective_traits traits{};
+  traits.struct_size = sizeof traits;
+  PENSTOCK_EXPECT_OK(ucx.instance.table().describe(ucx.instance.self(), &traits));
+  EXPECT_EQ(traits.flags, uint32_t{PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS |
+                                   PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_IS_TOLD});
+}
+
+TEST(Ucx, RanksWithoutAStoreCannotFindEachOther) {
+  Ucx ucx;
+  EXPECT_TRUE(fails_with(ucx.join(0, 2), PENSTOCK_FAILED_PRECONDITION, "was given none"));
+}
+
+TEST(Ucx, AGroupIsOpenedBetweenJoinAndLeaveOnly) {
+  Ucx ucx;
+  EXPECT_TRUE(fails_with(ucx.open(), PENSTOCK_FAILED_PRECONDITION, "must join"));
+  for (int i = 0; i < 2; ++i) {
+    PENSTOCK_ASSERT_OK(ucx.join(0, 1));
+    EXPECT_TRUE(fails_with(ucx.join(0, 1), PENSTOCK_FAILED_PRECONDITION, "already joined"));
+    PENSTOCK_ASSERT_OK(ucx.open());
+    ucx.instance.table().close(ucx.instance.self(), ucx.channel);
+    ucx.instance.table().leave(ucx.instance.self(), 0);
+  }
+  EXPECT_TRUE(fails_with(ucx.open(), PENSTOCK_FAILED_PRECONDITION, "must join"));
+}
+
+TEST(Ucx, TransportsAndDevicesThatAreNotThereAreRefusedByName) {
+  Ucx carrier_pigeons("pigeons");
+  EXPECT_TRUE(fails_with(carrier_pigeons.join(0, 1), PENSTOCK_FAILED_PRECONDITION, "\"pigeons\""));
+  Ucx nowhere("tcp", "nowhere0");
+  EXPECT_TRUE(fails_with(nowhere.join(0, 1), PENSTOCK_FAILED_PRECONDITION, "\"nowhere0\""));
+}
+
+// Each of them is enough for a rank alone.
+TEST(Ucx, ListsOfTransportsAreTakenAsUcxTakesThem) {
+  for (const char* list : {"", "all", "tcp,self", "tcp,posix,self", "^cma", "^sm", "^tcp,posix"}) {
+    Ucx ucx(list);
+    PENSTOCK_EXPECT_OK(ucx.join(0, 1));
+    PENSTOCK_EXPECT_OK(ucx.open());
+    ucx.instance.table().close(ucx.instance.self(), ucx.channel);
+    ucx.instance.table().leave(ucx.instance.self(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace penstock::test

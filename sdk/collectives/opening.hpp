@@ -1,0 +1,24 @@
+// Openings: who exchanges what in a message, and what the headers must say.
+#pragma once
+
+#include "ticket.hpp"
+
+namespace penstock::collectives {
+
+// Sets up peers, streams and own part for the ticket's message.
+void lay_out(Ticket& ticket);
+
+// Posts the receives of all expected openings.
+void expect_openings(Ticket& ticket);
+
+// Posts the opening to `rank`.
+void send_opening(Ticket& ticket, uint32_t rank, bool failed = false);
+
+// Tells `rank` that what follows its opening is welcome.
+void send_grant(Ticket& ticket, uint32_t rank);
+
+// Takes the opening of `bytes` bytes that came from `rank`: checks it, places its data, and sets up
+// what follows. What is wrong is kept in ticket.failure.
+void take_opening(Ticket& ticket, uint32_t rank, uint64_t bytes);
+
+}  // namespace penstock::collectives

@@ -1,0 +1,12 @@
+// Whether all of a sweep is asked for: `tools/test --long` sets TEST_LONG. Else a share of it runs.
+#pragma once
+
+#include <cstdlib>
+
+namespace penstock::test {
+
+inline bool is_long() {
+  return std::getenv("TEST_LONG") != nullptr;
+}
+
+}  // namespace penstock::test

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Starts a program as the ranks of a run, as launchers without MPI do, and waits for all of them.
+
+Usage: run_ranks.py [--last-dies] RANKS PROGRAM [ARGUMENTS]. Prints what they print and ends with 1 if one of them failed; the last one
+is to be killed with --last-dies.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+LIMIT_S = 100
+OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENSTOCK_PORT", "TORCHELASTIC_")
+
+
+def free_port() -> int:
+    """A port whose successor is free too: the store takes that one."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def start(ranks: int, command: list[str]) -> list[subprocess.Popen[bytes]]:
+    # All ranks would write their report into one file.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAUNCHERS) and name != "GTEST_OUTPUT"}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    return [subprocess.Popen(command, env={**clean, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(ranks)]
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    last_dies = arguments[0] == "--last-dies"
+    ranks, *command = arguments[1:] if last_dies else arguments
+    started = start(int(ranks), command)
+    end = time.monotonic() + LIMIT_S
+    failed = False
+    for rank, process in enumerate(started):
+        try:
+            status = process.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = "still running, and was killed"
+        if status != (-signal.SIGKILL if last_dies and process is started[-1] else 0):
+            print(f"rank {rank}: {status}", file=sys.stderr)
+            failed = True
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

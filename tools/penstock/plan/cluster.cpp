@@ -1,0 +1,145 @@
+#include "tools/penstock/plan/cluster.hpp"
+
+#include "core/fit/resolve.hpp"
+#include "tools/penstock/plan/tables.hpp"
+
+#include <kernels/message.hpp>
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace penstock::command {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, double>, 4> kRates{
+    {{"tbit", 1e12}, {"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}}};
+constexpr double kBitsPerByte = 8;
+
+// Of a link of so many bits per second.
+double us_per_byte(double bits) {
+  return kBitsPerByte * 1e6 / bits;
+}
+
+// What the collective says of the operation; where it says nothing, straight sends.
+void volume_of(const CollectiveInstance* by, uint32_t pattern, uint32_t hosts,
+               uint32_t ranks_per_host, uint64_t bytes, penstock_volume& within,
+               penstock_volume& between) {
+  if (by != nullptr && PENSTOCK_HAS_MEMBER(by->table(), penstock_collective, volume)) {
+    penstock_volume* const volumes[] = {&within, &between};
+    const Status status =
+        from_c(by->table()->volume(by->self(), pattern, hosts, ranks_per_host, bytes, volumes));
+    const double told = within.bytes + between.bytes + within.startups + between.startups;
+    if (status.ok() && std::isfinite(told) && told >= 0) return;
+  }
+  sdk::direct_volume(pattern, hosts, ranks_per_host, bytes, within, between);
+}
+
+}  // namespace
+
+Result<double> bits_per_second(std::string_view text) {
+  for (const auto& [unit, factor] : kRates) {
+    double value = 0;
+    if (text.ends_with(unit) && read_number(text.substr(0, text.size() - unit.size()), value) &&
+        value > 0)
+      return value * factor;
+  }
+  return invalid_argument(
+      "\"{}\" is no speed of a link, expected a number above 0 and kbit, mbit, gbit or tbit, like "
+      "2.5gbit",
+      text);
+}
+
+std::string rate_text(double bits) {
+  for (const auto& [unit, factor] : kRates)
+    if (bits >= factor * 0.9995 || factor == kRates.back().second)
+      return fmt::format("{:.4g} {}{}/s", bits / factor, char(std::toupper(unit[0])),
+                         unit.substr(1));
+  return {};
+}
+
+Transports::Transports(const Scheme& scheme, Registry& registry) {
+  const auto make = [&](const std::string& name, std::unique_ptr<CollectiveInstance>& made) {
+    if (name.empty()) return;
+    auto instance = make_instance<penstock_collective>(scheme, name, registry);
+    if (instance.ok()) made = std::move(instance.value());
+  };
+  const bool composes = !scheme.transport.empty();
+  make(composes ? scheme.transport : scheme.collective, world_);
+  if (composes) make(scheme.collective, composite_);
+  make(scheme.local_transport, local_);
+  make(scheme.cross_transport, cross_);
+}
+
+Exchange Transports::operation(const Cluster& cluster, uint32_t pattern, double bytes) const {
+  return operation(cluster, {world_.get(), cluster.hosts, cluster.ranks_per_host, 1}, pattern,
+                   bytes);
+}
+
+Exchange Transports::operation(const Cluster& cluster, const Group& group, uint32_t pattern,
+                               double bytes) const {
+  if (group.hosts * group.ranks_per_host < 2 || bytes <= 0) return {};
+  penstock_volume within{sizeof within, 0, 0, 0}, between{sizeof between, 0, 0, 0};
+  volume_of(group.by, pattern, group.hosts, group.ranks_per_host,
+            static_cast<uint64_t>(std::llround(bytes)), within, between);
+  const double on_link = between.bytes * group.ranks_per_host * group.beside;
+  const double far =
+      between.startups * cluster.latency_us + on_link * us_per_byte(cluster.link_bits);
+  const double near =
+      within.startups * cluster.local_latency_us + within.bytes * us_per_byte(cluster.local_bits);
+  return {std::max(far, near), within.bytes + between.bytes};
+}
+
+// Each kind of payload is an operation of its own; a round more than there are kinds costs one more
+// start-up.
+Exchange Transports::coded(const Cluster& cluster, const Group& group, const PlannedBytes& bytes,
+                           uint32_t rounds) const {
+  const Group sparse{composite_.get(), group.hosts, group.ranks_per_host, group.beside};
+  const std::pair<uint32_t, double> kinds[] = {
+      {PENSTOCK_ALL_REDUCE, bytes.summed},
+      {PENSTOCK_ALL_GATHER, bytes.gathered},
+      {PENSTOCK_ALL_TO_ALL, bytes.owned},
+      {PENSTOCK_ALL_GATHER, bytes.spread / (group.hosts * group.ranks_per_host)}};
+  Exchange total;
+  uint32_t operations = bytes.pairs > 0 ? 1 : 0;
+  for (const auto& [pattern, of_kind] : kinds) {
+    total += operation(cluster, group, pattern, of_kind);
+    operations += of_kind > 0 ? 1 : 0;
+  }
+  total += composite_ == nullptr
+               ? operation(cluster, group, PENSTOCK_ALL_GATHER, bytes.pairs)
+               : operation(cluster, sparse, PENSTOCK_SPARSE_ALL_REDUCE, bytes.pairs);
+  for (uint32_t more = std::max(operations, 1u); more < rounds; ++more)
+    total.us += operation(cluster, group, PENSTOCK_ALL_REDUCE, 1).us;
+  return total;
+}
+
+Transports::Legs Transports::exchange(const Cluster& cluster, uint32_t route,
+                                      const PlannedBytes& bytes, uint32_t rounds) const {
+  if (route == PENSTOCK_ROUTE_SPLIT) return split(cluster, bytes);
+  if (route == PENSTOCK_ROUTE_HIERARCHICAL) return hierarchical(cluster, bytes, rounds);
+  const Group everyone{world_.get(), cluster.hosts, cluster.ranks_per_host, 1};
+  return {coded(cluster, everyone, bytes, rounds), {}};
+}
+
+Transports::Legs Transports::split(const Cluster& cluster, const PlannedBytes& bytes) const {
+  return {operation(cluster, PENSTOCK_REDUCE_SCATTER, bytes.summed),
+          operation(cluster, PENSTOCK_ALL_GATHER, bytes.summed / cluster.ranks())};
+}
+
+// On each host every rank has its share of what the host exchanges, and all of them at once.
+Transports::Legs Transports::hierarchical(const Cluster& cluster, const PlannedBytes& bytes,
+                                          uint32_t rounds) const {
+  const uint32_t share = cluster.ranks_per_host;
+  const Group host{local_ ? local_.get() : world_.get(), 1, share, 1};
+  const Group across{cross_ ? cross_.get() : world_.get(), cluster.hosts, 1, share};
+  PlannedBytes between = bytes.times(1.0 / share);
+  Legs legs;
+  legs.backward += operation(cluster, host, PENSTOCK_REDUCE_SCATTER, bytes.local);
+  legs.backward += coded(cluster, across, between, rounds);
+  legs.backward += operation(cluster, host, PENSTOCK_ALL_GATHER, bytes.local / share);
+  return legs;
+}
+
+}  // namespace penstock::command

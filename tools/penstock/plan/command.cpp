@@ -1,0 +1,175 @@
+// penstock plan: which scheme would be fastest for a model on a cluster, told without either.
+#include "tools/penstock/commands.hpp"
+#include "tools/penstock/plan/measure.hpp"
+#include "tools/penstock/plan/report.hpp"
+#include "tools/penstock/plan/tables.hpp"
+#include "tools/penstock/plan/timeline.hpp"
+
+#include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
+
+#include <fstream>
+#include <memory>
+
+namespace penstock::command {
+
+namespace {
+
+struct PlanOptions {
+  std::string model = "resnet50";
+  std::vector<std::string> schemes, plugin_path, sweeps;
+  Cluster cluster;
+  std::string link = "1gbit", local = "100gbit";
+  double forward_ms = -1, backward_ms = -1, worth = 0.05;
+  std::string costs, save_costs, html, trace;
+  bool measure = false, json = false;
+};
+
+Status write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file.fail()) return failed_precondition("{}: cannot be written; check its folder", path);
+  return {};
+}
+
+Result<ModelProfile> profile_of(const PlanOptions& options) {
+  PENSTOCK_ASSIGN(ModelProfile profile, load_profile(options.model));
+  const auto factor = [](double wanted_ms, double us, const char* what) -> Result<double> {
+    if (wanted_ms < 0) return 1.0;
+    if (us > 0) return wanted_ms * 1000 / us;
+    return failed_precondition(
+        "the profile's {} takes no time, so it cannot be made {} ms; "
+        "give it one in the profile",
+        what, wanted_ms);
+  };
+  PENSTOCK_ASSIGN(const double forward,
+                  factor(options.forward_ms, profile.whole_forward_us, "forward"));
+  PENSTOCK_ASSIGN(const double backward,
+                  factor(options.backward_ms, profile.backward_us, "backward"));
+  profile.scale(forward, backward);
+  return profile;
+}
+
+Result<CostTable> costs_of(const PlanOptions& options, const std::vector<SchemeFile>& schemes) {
+  if (!options.measure) return load_costs(options.costs);
+  PENSTOCK_ASSIGN(CostTable costs, measure_costs(schemes));
+  if (!options.save_costs.empty()) PENSTOCK_TRY(write_file(options.save_costs, costs.text()));
+  return costs;
+}
+
+Status check_size(const Cluster& cluster) {
+  constexpr uint64_t kMostRanks = 65536;
+  const uint64_t ranks = uint64_t{cluster.hosts} * cluster.ranks_per_host;
+  if (ranks <= kMostRanks) return {};
+  return invalid_argument("{} hosts of {} ranks are {} ranks, expected at most {}", cluster.hosts,
+                          cluster.ranks_per_host, ranks, kMostRanks);
+}
+
+Status tell(PlanOptions options) {
+  PENSTOCK_TRY(check_size(options.cluster));
+  PENSTOCK_ASSIGN(const ModelProfile profile, profile_of(options));
+  PENSTOCK_ASSIGN(options.cluster.link_bits, bits_per_second(options.link));
+  PENSTOCK_ASSIGN(options.cluster.local_bits, bits_per_second(options.local));
+  std::vector<SweepRange> ranges;
+  for (const std::string& text : options.sweeps) {
+    PENSTOCK_ASSIGN(ranges.emplace_back(), sweep_range(text));
+  }
+  PENSTOCK_ASSIGN(const std::vector<SchemeFile> schemes,
+                  open_schemes(options.schemes, options.plugin_path));
+  PENSTOCK_ASSIGN(const CostTable costs, costs_of(options, schemes));
+
+  Study study(schemes, profile, costs, options.worth);
+  Foretold told{&profile, &schemes, options.cluster, costs.about, {}, 0, options.worth, {}};
+  PENSTOCK_ASSIGN(told.outcomes, study.at(options.cluster));
+  told.best = study.best(told.outcomes);
+  for (const SweepRange& range : ranges) {
+    PENSTOCK_ASSIGN(told.sweeps.emplace_back(), sweep(study, options.cluster, range));
+  }
+  if (options.json)
+    print_json(json_of(told));
+  else
+    print(text_of(told));
+  if (!options.html.empty()) PENSTOCK_TRY(write_file(options.html, page_of(told)));
+  if (options.trace.empty()) return {};
+  return write_file(options.trace, chrome_trace(schemes, told.outcomes, profile).dump());
+}
+
+void add_cluster(CLI::App& app, PlanOptions& options) {
+  Cluster& cluster = options.cluster;
+  app.add_option("--hosts", cluster.hosts, "hosts")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--ranks-per-host", cluster.ranks_per_host, "ranks that share a host's link")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--link", options.link, "a host's link to the others, like 2.5gbit")
+      ->capture_default_str();
+  app.add_option("--local", options.local, "of a rank within its host")->capture_default_str();
+  app.add_option("--latency", cluster.latency_us, "us for a message between hosts")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--local-latency", cluster.local_latency_us, "us for one within a host")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--straggler", cluster.straggler, "one rank computes this many times as long")
+      ->check(CLI::Range(1.0, 1000.0))
+      ->capture_default_str();
+  app.add_option("--jitter", cluster.jitter,
+                 "deviation of each gradient's time on each rank, as a share of it")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  app.add_option("--seed", cluster.seed, "of the jitter")->capture_default_str();
+}
+
+void add_costs(CLI::App& app, PlanOptions& options) {
+  const CLI::Range any_ms(0.0, 1e9);
+  app.add_option("--forward-ms", options.forward_ms, "instead of the profile's")->check(any_ms);
+  app.add_option("--backward-ms", options.backward_ms, "instead of the profile's")->check(any_ms);
+  CLI::Option* costs =
+      app.add_option("--costs", options.costs,
+                     "a table of what methods take, instead of the one that comes along");
+  CLI::Option* measure = app.add_flag("--measure", options.measure,
+                                      "measure what the methods take, on this machine and now");
+  measure->excludes(costs);
+  app.add_option("--save-costs", options.save_costs, "write what was measured")->needs(measure);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App* plan = app.add_subcommand(
+      "plan", "Foretell a step of each scheme for a model on a cluster, without either");
+  plan->footer(fmt::format(
+      "Steps only: how many of them a scheme needs is not foretold (docs/convergence.md).\n"
+      "Models: {}.\nExample: penstock plan --model bert-base --hosts 8 --link 10gbit",
+      fmt::join(shipped_models(), ", ")));
+  plan->add_option("--model", options->model, "a model's name or the file of its profile")
+      ->type_name("NAME|FILE")
+      ->capture_default_str();
+  plan->add_option("--scheme", options->schemes,
+                   "a TOML file or a folder of them; may be repeated; default: all of conf/")
+      ->allow_extra_args(false)
+      ->type_name("FILE|DIR");
+  add_cluster(*plan, *options);
+  add_costs(*plan, *options);
+  plan->add_option("--sweep", options->sweeps,
+                   "where which scheme is best: bandwidth=10mbit..100gbit, or ranks=2..1024; "
+                   "may be repeated")
+      ->allow_extra_args(false);
+  plan->add_option("--worth", options->worth,
+                   "the share of a step that compression has to save to be called best")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  plan->add_option("--html", options->html, "write a page with timelines and sweeps");
+  plan->add_option("--trace", options->trace, "write the timelines for Perfetto");
+  add_plugin_path(*plan, options->plugin_path);
+  add_json_flag(*plan, options->json);
+  plan->callback([options, &invocation] {
+    const Status status = tell(*options);
+    if (!status.ok()) invocation.status = fail(status.message());
+  });
+}
+
+}  // namespace penstock::command

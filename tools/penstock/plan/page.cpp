@@ -1,0 +1,210 @@
+// The page of `penstock plan --html`: what is told as text, with timelines and sweeps drawn as SVG.
+#include "tools/penstock/plan/drawing.hpp"
+#include "tools/penstock/plan/report.hpp"
+#include "tools/penstock/plan/timeline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::command {
+
+namespace {
+
+constexpr size_t kTimelines = 8;  // of the fastest schemes, beside the dense reference
+
+constexpr const char* kStyle = R"(
+:root { color-scheme: light dark; --ink: #1c2330; --soft: #5b6575; --line: #d5dae2; --paper: #fff;
+  --backward: #4e79a7; --encode: #e08214; --exchange: #2f8f5b; --decode: #9b62a7; --forward: #8b97a8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e8ef; --soft: #9aa5b5; --line: #343d4b; --paper: #12161d;
+    --backward: #6f9bcb; --encode: #f0a04b; --exchange: #55b985; --decode: #bd8ac8; --forward: #7b8798; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 1080px; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } h3 { font-size: 1rem; margin-bottom: .2rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
+dt { color: var(--soft); } dd { margin: 0; }
+.verdict { font-size: 1.1rem; font-weight: 600; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; white-space: nowrap; }
+th, td { text-align: right; padding: .15rem .7rem; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+th { color: var(--soft); font-weight: 500; }
+svg { width: 100%; height: auto; font: 11px system-ui, sans-serif; }
+svg text { fill: var(--soft); } svg .name { fill: var(--ink); }
+.axis { stroke: var(--line); } .cross { stroke: var(--soft); stroke-dasharray: 3 3; }
+.lane0 { fill: var(--backward); } .lane1 { fill: var(--encode); } .lane2 { fill: var(--exchange); }
+.lane3 { fill: var(--decode); } .lane4 { fill: var(--forward); }
+.curve { fill: none; stroke-width: 2; } .loser { fill: none; stroke: var(--line); stroke-width: 1; }
+)";
+
+std::string table_of(const Foretold& told) {
+  std::string rows;
+  for (const size_t i : told.by_speed()) {
+    const Outcome& outcome = told.outcomes[i];
+    rows += fmt::format("<tr><td>{}</td>", escaped(told.name(i)));
+    if (outcome.open)
+      rows += "<td colspan=\"7\">depends on values</td>";
+    else
+      rows += fmt::format(
+          "<td>{}</td><td>{:.2f} ×</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+          time_text(outcome.step_us), told.against_dense(outcome), time_text(outcome.exposed_us),
+          time_text(outcome.encode_us), time_text(outcome.exchange_us),
+          time_text(outcome.decode_us), bytes_text(outcome.bytes));
+    rows += "</tr>\n";
+  }
+  return "<div class=\"wide\"><table>\n<tr><th>scheme</th><th>step</th><th>against dense</th>"
+         "<th>waits</th><th>encodes</th><th>exchanges</th><th>decodes</th><th>sent per rank</th>"
+         "</tr>\n" +
+         rows + "</table></div>\n";
+}
+
+// The dense reference and the fastest.
+std::vector<size_t> drawn(const Foretold& told) {
+  std::vector<size_t> chosen{0};
+  for (const size_t i : told.by_speed())
+    if (i != 0 && !told.outcomes[i].open && chosen.size() <= kTimelines) chosen.push_back(i);
+  return chosen;
+}
+
+std::string timeline_of(const Foretold& told, size_t scheme) {
+  constexpr double kLeft = 92, kRight = 12, kWidth = 1040, kLane = 22, kAxis = 22;
+  const double height = kLane * kLanes + kAxis;
+  const std::vector<Span> spans = spans_of(told.outcomes[scheme], *told.profile);
+  double end_us = 0;
+  for (const Span& span : spans) end_us = std::max(end_us, span.end);
+  const Scale time{0, end_us, kLeft, kWidth - kRight, false};
+  Drawing drawing(kWidth, height);
+  for (const double tick : time.ticks(8)) {
+    drawing.line("axis", time(tick), 0, time(tick), kLane * kLanes);
+    drawing.text("", time(tick), height - 6, "middle", time_text(tick));
+  }
+  for (size_t lane = 0; lane < kLanes; ++lane)
+    drawing.text("name", kLeft - 8, kLane * (double(lane) + 0.7), "end", kLaneNames[lane]);
+  for (const Span& span : spans) {
+    const double x = time(span.start), width = std::max(0.5, time(span.end) - x - 0.5);
+    drawing.box(fmt::format("lane{}", size_t(span.lane)), x, kLane * double(size_t(span.lane)) + 2,
+                width, kLane - 4,
+                fmt::format("{}: {} to {}", span.name, time_text(span.start), time_text(span.end)));
+  }
+  return fmt::format("<h3>{}: {} a step</h3>\n{}", escaped(told.name(scheme)),
+                     time_text(told.outcomes[scheme].step_us), drawing.svg());
+}
+
+std::string timelines_of(const Foretold& told) {
+  std::string text =
+      "<h2>Timelines</h2>\n<p>From the start of backward, each as wide as its step; dense, and the "
+      "fastest. Point at a box for its bucket and times.</p>\n";
+  for (const size_t scheme : drawn(told)) text += timeline_of(told, scheme);
+  return text;
+}
+
+// ---- Sweeps ----
+
+std::string colour(size_t number) {
+  // Hues a golden angle apart, in the order in which schemes win.
+  return fmt::format("hsl({:.0f} 62% 48%)", std::fmod(210 + 137.5 * double(number), 360.0));
+}
+
+// Schemes that are best somewhere, in order of their places, and the dense reference.
+std::vector<size_t> winners_of(const Sweep& sweep) {
+  std::vector<size_t> winners{sweep.points.front().best};
+  const auto add = [&](size_t scheme) {
+    if (std::find(winners.begin(), winners.end(), scheme) == winners.end())
+      winners.push_back(scheme);
+  };
+  for (const Crossover& crossover : sweep.crossovers) add(crossover.to);
+  add(0);
+  return winners;
+}
+
+void draw_curves(const Foretold& told, const Sweep& sweep, const std::vector<size_t>& winners,
+                 const Scale& x, const Scale& y, Drawing& drawing) {
+  const auto curve = [&](size_t scheme) {
+    std::vector<std::pair<double, double>> points;
+    for (const SweepPoint& point : sweep.points)
+      points.emplace_back(x(point.at), y(point.step_us[scheme]));
+    return points;
+  };
+  for (size_t i = 0; i < told.outcomes.size(); ++i)
+    if (!told.outcomes[i].open) drawing.curve("loser", "", curve(i), told.name(i));
+  for (size_t i = 0; i < winners.size(); ++i)
+    drawing.curve("curve", colour(i), curve(winners[i]), told.name(winners[i]));
+}
+
+// Which is best where: a strip above the curves.
+void draw_strip(const Foretold& told, const Sweep& sweep, const std::vector<size_t>& winners,
+                const Scale& x, double bottom, Drawing& drawing) {
+  double from = sweep.points.front().at;
+  size_t best = sweep.points.front().best;
+  const auto close = [&](double to) {
+    const auto number = std::find(winners.begin(), winners.end(), best) - winners.begin();
+    const double left = x(from), width = std::max(1.0, x(to) - left);
+    drawing.filled_box(colour(size_t(number)), left, 18, width, 10, told.name(best));
+    if (width > 70) drawing.text("name", left + width / 2, 13, "middle", told.name(best));
+  };
+  for (const Crossover& crossover : sweep.crossovers) {
+    close(crossover.at);
+    drawing.line("cross", x(crossover.at), 18, x(crossover.at), bottom);
+    from = crossover.at;
+    best = crossover.to;
+  }
+  close(sweep.points.back().at);
+}
+
+std::string sweep_of(const Foretold& told, const Sweep& sweep) {
+  constexpr double kWidth = 1040, kHeight = 420, kLeft = 62, kTop = 34, kBottom = 380;
+  constexpr double kRight = kWidth - 170;
+  double least = 1e300, most = 0;
+  for (const SweepPoint& point : sweep.points)
+    for (size_t i = 0; i < point.step_us.size(); ++i)
+      if (!told.outcomes[i].open) {
+        least = std::min(least, point.step_us[i]);
+        most = std::max(most, point.step_us[i]);
+      }
+  const Scale x{sweep.points.front().at, sweep.points.back().at, kLeft, kRight, true};
+  const Scale y{least / 1.1, most * 1.1, kBottom, kTop, true};
+  Drawing drawing(kWidth, kHeight);
+  for (const double tick : y.ticks(6)) {
+    drawing.line("axis", kLeft, y(tick), kRight, y(tick));
+    drawing.text("", kLeft - 6, y(tick) + 4, "end", time_text(tick));
+  }
+  for (const SweepPoint& point : sweep.points)
+    drawing.text("", x(point.at), kBottom + 18, "middle",
+                 sweep.range.what == SweptFor::ranks ? fmt::format("{:.0f}", point.at)
+                                                     : short_rate(point.at));
+  const std::vector<size_t> winners = winners_of(sweep);
+  draw_curves(told, sweep, winners, x, y, drawing);
+  draw_strip(told, sweep, winners, x, kBottom, drawing);
+  for (size_t i = 0; i < winners.size(); ++i) {
+    const double at = kTop + 14 + 17 * double(i);
+    drawing.filled_box(colour(i), kRight + 14, at - 9, 12, 10, told.name(winners[i]));
+    drawing.text("name", kRight + 32, at, "start", told.name(winners[i]));
+  }
+  return fmt::format(
+      "<h2>Over {}</h2>\n<p class=\"verdict\">{}</p>\n{}<p>Time of a step; above the curves, who "
+      "is "
+      "fastest. Grey: schemes that are fastest nowhere.</p>\n",
+      sweep.range.name(), escaped(verdict(told, sweep)), drawing.svg());
+}
+
+}  // namespace
+
+std::string page_of(const Foretold& told) {
+  std::string facts;
+  for (const auto& [name, sentence] : premises(told))
+    facts += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(sentence));
+  std::string sweeps;
+  for (const Sweep& sweep : told.sweeps) sweeps += sweep_of(told, sweep);
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+      "<title>penstock plan: {0}</title>\n<style>{1}</style>\n</head>\n<body>\n"
+      "<h1>A step of {0}, foretold</h1>\n<dl>\n{2}</dl>\n<p class=\"verdict\">{3}</p>\n{4}{5}{6}"
+      "</body>\n</html>\n",
+      escaped(told.profile->name), kStyle, facts, escaped(verdict(told)), table_of(told), sweeps,
+      timelines_of(told));
+}
+
+}  // namespace penstock::command

@@ -1,0 +1,47 @@
+// What `penstock plan` says: as text, as JSON, and as a page.
+#pragma once
+
+#include "tools/penstock/output.hpp"
+#include "tools/penstock/plan/sweep.hpp"
+
+#include <string>
+#include <vector>
+
+namespace penstock::command {
+
+// All that was found out; the first scheme is the dense reference.
+struct Foretold {
+  const ModelProfile* profile;
+  const std::vector<SchemeFile>* schemes;
+  Cluster cluster;
+  std::string costs;              // where those of encoding and decoding come from
+  std::vector<Outcome> outcomes;  // of each scheme
+  size_t best = 0;                // of them the one to take
+  double worth = 0;               // the share of a step that compression has to save
+  std::vector<Sweep> sweeps;
+
+  const std::string& name(size_t scheme) const { return (*schemes)[scheme].name; }
+  // Of the dense reference's step, how many of this scheme's.
+  double against_dense(const Outcome& outcome) const {
+    return outcomes.front().step_us / outcome.step_us;
+  }
+  // Indices, the fastest first; those of which nothing is foretold at the end.
+  std::vector<size_t> by_speed() const;
+};
+
+// Lines about model, cluster and costs: name and sentence.
+std::vector<std::pair<std::string, std::string>> premises(const Foretold& told);
+// Which to take, or not to compress, as a sentence.
+std::string verdict(const Foretold& told);
+// "up to 2.3 Gbit/s dgc, from there on dense (do not compress)".
+std::string verdict(const Foretold& told, const Sweep& sweep);
+
+std::string text_of(const Foretold& told);
+Json json_of(const Foretold& told);
+// A page of its own: no script, no other file, no network.
+std::string page_of(const Foretold& told);
+
+// "52.9 ms", "1.31 s": of microseconds, for people.
+std::string time_text(double us);
+
+}  // namespace penstock::command
