@@ -52,7 +52,7 @@ std::string config_of(const Fault& fault, uint64_t run, uint32_t rank) {
 
 // Of the allocations that fail, so that this takes seconds; tools/test --long takes all of them.
 constexpr uint64_t kUsualStride = test::kThreadsSanitized ? 2000 : test::kSanitized ? 97 : 29;
-constexpr int64_t kCallStride = test::kThreadsSanitized ? 200
+constexpr int64_t kCallStride = test::kThreadsSanitized ? 60
                                 : test::kSanitized      ? 7
                                                         : 1;  // of plugin calls
 const uint64_t kStride = test::is_long() && !test::kSanitized ? 1 : kUsualStride;
@@ -125,7 +125,7 @@ TEST(NewPlansThatFail, LeaveTheSetAsItWasWhateverPluginCallFails) {
     uint64_t n_failed = 0;
     for (int64_t call = 1;; call += kCallStride) {
       SCOPED_TRACE(fmt::format("call {} of the {} fails", call, kind));
-      ASSERT_LT(call, 200) << "no call failed a plan any more, and one did";
+      ASSERT_LT(call, 200 + kCallStride) << "no call failed a plan any more, and one did";
       const std::vector<Seen> seen = run({.kind = kind, .call = call});
       ASSERT_EQ(seen[0].made.ok(), seen[1].made.ok());
       if (!seen[0].made.ok()) continue;
@@ -146,7 +146,7 @@ TEST(LoadsThatFail, LeaveTheSetAsItWasWhateverPluginCallFails) {
     uint64_t n_failed = 0;
     for (int64_t call = 1;; call += kCallStride) {
       SCOPED_TRACE(fmt::format("call {} of the {} fails", call, kind));
-      ASSERT_LT(call, 200) << "no call failed a load any more, and one did";
+      ASSERT_LT(call, 200 + kCallStride) << "no call failed a load any more, and one did";
       const std::vector<Seen> seen =
           run({.kind = kind, .call = call, .on_all_ranks = true, .loads = true});
       if (!seen[0].made.ok()) continue;

@@ -3,9 +3,9 @@
 
     count_tests.py [--ctest JUNIT GTEST_FOLDER] ... [--pytest JUNIT] ... [--step NAME STATUS] ...
 
-prints "PASSED FAILED SKIPPED", then one line per failed test. A GoogleTest program counts with each of its tests where it
-left a report (GTEST_FOLDER/NAME.xml); one that died before it could write, or wrote what cannot be read, counts as one
-failed test. A step (a check, a build) counts as one test.
+prints "PASSED FAILED SKIPPED", then one line per failed test and, indented, the end of what it said. A GoogleTest
+program counts with each of its tests where it left a report (GTEST_FOLDER/NAME.xml); one that died before it could
+write, or wrote what cannot be read, counts as one failed test. A step (a check, a build) counts as one test.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+LINES_SAID = 20
+
 
 @dataclass
 class Count:
@@ -24,9 +26,10 @@ class Count:
     skipped: int = 0
     failures: list[str] = field(default_factory=list)
 
-    def add(self, name: str, outcome: str) -> None:
+    def add(self, name: str, outcome: str, said: str = "") -> None:
         if outcome == "failed":
-            self.failures.append(name)
+            last = said.strip().splitlines()[-LINES_SAID:]
+            self.failures.append("\n".join([name, *(f"      {line}" for line in last)]))
         elif outcome == "skipped":
             self.skipped += 1
         else:
@@ -53,31 +56,37 @@ def outcome_of(case: ElementTree.Element) -> str:
     return "passed"
 
 
+def said_by(case: ElementTree.Element) -> str:
+    """What a failed test said: its failures, or its output where they are empty."""
+    failures = [*case.iter("failure"), *case.iter("error")]
+    said = "\n".join(one.text or one.get("message", "") for one in failures)
+    return said.strip() or "\n".join(one.text or "" for one in case.iter("system-out"))
+
+
 def add_gtest(count: Count, report: Path) -> bool:
     """Adds the tests of one program, under the name of the folder (the preset) too; whether any failed."""
     any_failed = False
     for name, case in cases(report):
         outcome = outcome_of(case)
         any_failed |= outcome == "failed"
-        count.add(f"{report.parent.name}: {report.stem}: {name}", outcome)
+        count.add(f"{report.parent.name}: {report.stem}: {name}", outcome, said_by(case))
     return any_failed
 
 
 def add_ctest(count: Count, report: Path, folder: Path) -> None:
     for _, case in cases(report):
-        name = case.get("name", "?")
-        outcome = outcome_of(case)
+        name, outcome, said = case.get("name", "?"), outcome_of(case), said_by(case)
         program = folder / f"{name}.xml"
         if not program.exists():
-            count.add(f"{folder.name}: {name}", outcome)
+            count.add(f"{folder.name}: {name}", outcome, said)
             continue
         try:
             any_failed = add_gtest(count, program)
         except ElementTree.ParseError:
-            count.add(f"{folder.name}: {name}: its report cannot be read", "failed")
+            count.add(f"{folder.name}: {name}: its report cannot be read", "failed", said)
             continue
         if outcome == "failed" and not any_failed:
-            count.add(f"{folder.name}: {name}: failed after its tests had passed", "failed")
+            count.add(f"{folder.name}: {name}: failed after its tests had passed", "failed", said)
 
 
 def main() -> int:
@@ -91,7 +100,7 @@ def main() -> int:
         add_ctest(count, report, folder)
     for report in options.pytest:
         for name, case in cases(report):
-            count.add(name, outcome_of(case))
+            count.add(name, outcome_of(case), said_by(case))
     for name, status in options.step:
         count.add(name, "passed" if status == "0" else "failed")
     print(count.passed, len(count.failures), count.skipped)

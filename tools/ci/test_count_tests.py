@@ -71,3 +71,14 @@ def test_pytest_reports_and_steps_are_added(tmp_path: Path) -> None:
         '<testcase classname="t" name="c"><skipped/></testcase></testsuite></testsuites>'
     )
     assert count("--pytest", report, "--step", "format check", 0, "--step", "build", 2) == ["2 2 1", "t.b", "build"]
+
+
+def test_a_failed_test_is_followed_by_the_end_of_what_it_said(tmp_path: Path) -> None:
+    said = "&#10;".join(f"line {i}" for i in range(30))
+    report = tmp_path / "pytest.xml"
+    report.write_text(
+        f'<testsuites><testsuite><testcase classname="t" name="b"><failure>{said}</failure></testcase>'
+        "</testsuite></testsuites>"
+    )
+    lines = count("--pytest", report)
+    assert lines[:3] == ["0 1 0", "t.b", "      line 10"] and lines[-1] == "      line 29"

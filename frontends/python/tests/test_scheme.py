@@ -28,6 +28,10 @@ def test_its_text_is_the_toml_of_its_tables():
     assert scheme_text(SCHEME) == str(SCHEME)
 
 
+def test_a_scheme_without_keys_is_the_default():
+    assert tomllib.loads(scheme_text(hvd.Scheme())) == {"scheme": {}}
+
+
 def test_what_toml_has_no_words_for_is_refused():
     with pytest.raises(ValueError, match="None of type NoneType"):
         hvd.Scheme(compressor=None)

@@ -39,7 +39,8 @@ class Settings:
 
 def checked(scheme: str) -> str:
     """The same. ValueError for what is neither text nor a file: mostly the name of a method."""
-    if scheme and "=" not in scheme and not scheme.endswith(".toml"):
+    written = "=" in scheme or scheme.lstrip().startswith("[")  # as TOML is, keys or none
+    if scheme and not written and not scheme.endswith(".toml"):
         raise ValueError(
             f"the scheme is {scheme!r}, expected the path of a .toml file, such as "
             '"conf/topk-residual.toml", TOML text, or penstock.torch.Scheme(compressor="topk")'
