@@ -1,6 +1,7 @@
 // The C door (runtime.h): turns C arguments into calls of the runtime and results into statuses. No
 // logic lives here.
 
+#include "core/base/hash.hpp"
 #include "core/base/process.hpp"
 #include "core/plugin/c_struct.hpp"
 #include "core/runtime/runtime.hpp"
@@ -144,6 +145,21 @@ void penstock_set_destroy(penstock_set* set) {
 penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient,
                                             double learning_rate) {
   return door(set, [&] { return set->set->learning_rate(gradient, learning_rate); });
+}
+penstock_status* penstock_set_learning_rates(penstock_set* set, const double* learning_rates,
+                                             uint64_t n_gradients) {
+  return door(set, [&] { return set->set->learning_rates({learning_rates, n_gradients}); });
+}
+uint64_t penstock_checksum(const void* data, uint64_t size) {
+  return penstock::hash64(data, size);
+}
+penstock_status* penstock_set_compare_parameters(penstock_set* set, const penstock_str* names,
+                                                 const uint64_t* checksums, uint64_t n_parameters,
+                                                 penstock_str advice) {
+  return door(set, [&] {
+    return set->set->compare_parameters({names, n_parameters}, {checksums, n_parameters},
+                                        view(advice));
+  });
 }
 penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale) {
   return door(set, [&] { return set->set->grad_scale(grad_scale); });

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -44,18 +43,22 @@ class Together {
   Status status_;
 };
 
+// What all messages of a measurement send, zeros, and where they receive, each in a place of its
+// own: taken once, for fresh pages cost more than small messages do.
+struct Space {
+  Buffer send, receive;
+};
+
 struct Probe final : Transfer {
   Together* together = nullptr;
-  Buffer send, receive;
   std::vector<uint64_t> counts, offsets;
   void finished(Status status) override { together->end(std::move(status)); }
 
-  // Of `count` elements of this rank; an all-gather brings as many of each other rank.
-  void shape(uint32_t pattern, uint64_t count, uint32_t size) {
+  // Of `count` elements of this rank; an all-gather brings as many of each other rank. Returns how
+  // many elements it receives.
+  uint64_t shape(uint32_t pattern, uint64_t count, uint32_t size, const Space& space,
+                 uint64_t received_before) {
     const uint64_t parts = pattern == PENSTOCK_ALL_GATHER ? size : 1;
-    send = Buffer(count * sizeof(float));
-    receive = Buffer(count * parts * sizeof(float));
-    for (Buffer* buffer : {&send, &receive}) std::memset(buffer->data(), 0, buffer->bytes());
     for (uint32_t r = 0; r < size; ++r) {
       const bool gathers = pattern == PENSTOCK_ALL_GATHER;
       counts.push_back(gathers ? count : count / size + (r < count % size ? 1 : 0));
@@ -66,15 +69,17 @@ struct Probe final : Transfer {
     message.reduction = PENSTOCK_REDUCE_SUM;
     message.dtype = PENSTOCK_FLOAT32;
     message.flags = pattern == PENSTOCK_ALL_GATHER ? uint32_t{PENSTOCK_MESSAGE_EXACT_COUNTS} : 0;
-    message.send = send.data();
-    message.receive = receive.data();
+    message.send = space.send.data();
+    message.receive = space.receive.as<float>() + received_before;
     message.count = count;
     message.receive_counts = counts.data();
     message.receive_offsets = offsets.data();
+    return count * parts;
   }
 };
 
 struct Probes {
+  std::shared_ptr<const Space> space;
   Together together;
   std::deque<Probe> probes;
 };
@@ -82,7 +87,17 @@ struct Probes {
 class Measurement {
  public:
   Measurement(Communication& communication, Channel& channel, uint64_t limit_us, uint64_t tag)
-      : communication_(communication), channel_(channel), limit_us_(limit_us), tag_(tag) {}
+      : communication_(communication), channel_(channel), limit_us_(limit_us), tag_(tag) {
+    uint64_t most_sent = 0, most_received = 0;
+    for (size_t i = 0; i < std::size(kSizes); ++i) {
+      // An all-gather brings at least an element of every rank.
+      const uint64_t count = std::max<uint64_t>(kSizes[i], channel.members.size());
+      most_sent = std::max(most_sent, count);
+      most_received = std::max(most_received, kTogether[i] * count);
+    }
+    space_ = std::make_shared<const Space>(
+        Space{Buffer(most_sent * sizeof(float)), Buffer(most_received * sizeof(float))});
+  }
 
   // What a message of `bytes` takes among others, for each of kSizes.
   struct Point {
@@ -121,8 +136,10 @@ class Measurement {
     std::deque<Probe>& probes = probes_owner->probes;
     together.expect(n);
     probes.resize(n);
+    probes_owner->space = space_;
+    uint64_t received = 0;
     for (size_t i = 0; i < n; ++i) {
-      probes[i].shape(pattern, count, channel_.members.size());
+      received += probes[i].shape(pattern, count, channel_.members.size(), *space_, received);
       probes[i].together = &together;
       probes[i].sequence = Transfer::kAtOnce;
       probes[i].limit_us = probes[i].message.deadline_us = limit_us_;
@@ -141,6 +158,7 @@ class Measurement {
   Channel& channel_;
   uint64_t limit_us_;
   uint64_t tag_;
+  std::shared_ptr<const Space> space_;
 };
 
 using Point = Measurement::Point;

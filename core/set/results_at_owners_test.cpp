@@ -107,7 +107,7 @@ TEST_P(ResultsAtOwners, AreThoseThatEveryRankHasOnRouteFlat) {
 
 TEST_P(ResultsAtOwners, ResumeToTheBit) {
   const std::string scheme =
-      scheme_text(std::string("scheduler = \"wfbp\"\n") + kMethods[0].keys, kMethods[0].tables);
+      scheme_text(fmt::format("scheduler = \"wfbp\"\n{}", kMethods[0].keys), kMethods[0].tables);
   expect_owners_have(results(GetParam(), scheme, kAtOwners, 3),
                      results(GetParam(), scheme, kAtOwners), "resumed");
 }

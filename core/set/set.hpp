@@ -4,8 +4,8 @@
 // Its parts: Works (its buckets), Step (the machine of a step), Agreement (whether ranks go on from
 // equal states), MeasuredTimes. Its own files: declare.cpp (how it is made), plan.cpp (channels,
 // fittings and plans), set.cpp (the end of a step and of the set), change.cpp (switches and new
-// plans), observe.cpp (what was measured), save.cpp (save, load), traffic.cpp (bytes), report.cpp
-// (what people are told).
+// plans), observe.cpp (what was measured), save.cpp (save, load), parameters.cpp (whether ranks
+// hold the same), traffic.cpp (bytes), report.cpp (what people are told).
 #pragma once
 
 #include "core/plan/planner.hpp"
@@ -45,6 +45,9 @@ class Set final : private SetContext {
     return step_.absent(index, tensor);
   }
   Status learning_rate(uint64_t index, double rate) { return step_.set_learning_rate(index, rate); }
+  Status learning_rates(std::span<const double> rates) { return step_.set_learning_rates(rates); }
+  Status compare_parameters(std::span<const penstock_str> names,
+                            std::span<const uint64_t> checksums, std::string_view advice);
   Status grad_scale(double scale) { return step_.set_grad_scale(scale); }
   Status forward_times(std::span<const double> first_use_us, double forward_us);
   Status optimizer_momentum();
@@ -119,6 +122,9 @@ class Set final : private SetContext {
   Result<std::unique_ptr<Works>> agree_on_works(const std::shared_ptr<const Fitting>& fitting,
                                                 Plan plan);
   std::unique_ptr<Works> install(std::unique_ptr<Works> works);
+  // parameters.cpp
+  Result<std::vector<std::string>> hear_all(std::string_view topic, std::string text);
+
   // Notes that a failure is one of all ranks.
   Status refused(Status status);
 

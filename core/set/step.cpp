@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace penstock {
 namespace {
@@ -130,6 +131,16 @@ Status Step::set_learning_rate(uint64_t index, double learning_rate) {
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has no gradient {}", context_.name, index);
   gradients_[index]->learning_rate = learning_rate;
+  return {};
+}
+
+Status Step::set_learning_rates(std::span<const double> learning_rates) {
+  std::lock_guard lock(mutex_);
+  if (learning_rates.size() != gradients_.size())
+    return invalid_argument("set '{}' has {} gradients and was given {} learning rates",
+                            context_.name, gradients_.size(), learning_rates.size());
+  for (size_t i = 0; i < learning_rates.size(); ++i)
+    if (!std::isnan(learning_rates[i])) gradients_[i]->learning_rate = learning_rates[i];
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,7 @@ class Step final : public BucketListener {
   Status ready(uint64_t index, const penstock_tensor& tensor);
   Status absent(uint64_t index, const penstock_tensor& tensor);
   Status set_learning_rate(uint64_t index, double learning_rate);
+  Status set_learning_rates(std::span<const double> learning_rates);  // NaN: as it was
   Status set_grad_scale(double grad_scale);
   // Each closes the step: what is not ready counts as zero.
   Status wait(uint64_t index);

@@ -1209,11 +1209,20 @@ LOCK_TYPE(penstock_set_destroy, lock_penstock_set_destroy);
 typedef penstock_status* lock_penstock_set_learning_rate(penstock_set* set, uint64_t gradient, double learning_rate);
 LOCK_TYPE(penstock_set_learning_rate, lock_penstock_set_learning_rate);
 
+typedef penstock_status* lock_penstock_set_learning_rates(penstock_set* set, const double* learning_rates, uint64_t n_gradients);
+LOCK_TYPE(penstock_set_learning_rates, lock_penstock_set_learning_rates);
+
 typedef penstock_status* lock_penstock_set_grad_scale(penstock_set* set, double grad_scale);
 LOCK_TYPE(penstock_set_grad_scale, lock_penstock_set_grad_scale);
 
 typedef penstock_status* lock_penstock_set_momentum(penstock_set* set);
 LOCK_TYPE(penstock_set_momentum, lock_penstock_set_momentum);
+
+typedef uint64_t lock_penstock_checksum(const void* data, uint64_t size);
+LOCK_TYPE(penstock_checksum, lock_penstock_checksum);
+
+typedef penstock_status* lock_penstock_set_compare_parameters(penstock_set* set, const penstock_str* names, const uint64_t* checksums, uint64_t n_parameters, penstock_str advice);
+LOCK_TYPE(penstock_set_compare_parameters, lock_penstock_set_compare_parameters);
 
 typedef penstock_status* lock_penstock_set_given_buckets(penstock_set* set, const uint32_t* buckets, uint64_t n_gradients);
 LOCK_TYPE(penstock_set_given_buckets, lock_penstock_set_given_buckets);

@@ -112,10 +112,24 @@ PENSTOCK_API void penstock_set_destroy(penstock_set* set); /* null is fine */
 
 /* The learning rate of a gradient from the next step on, and the loss scale its values carry (1 for none). */
 PENSTOCK_API penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient, double learning_rate);
+/* The same of all gradients: `learning_rates` [n_gradients], copied; what is no number leaves that of its gradient. */
+PENSTOCK_API penstock_status* penstock_set_learning_rates(penstock_set* set, const double* learning_rates,
+                                                          uint64_t n_gradients);
 PENSTOCK_API penstock_status* penstock_set_grad_scale(penstock_set* set, double grad_scale);
 /* From now on the optimizer applies momentum itself, which it did not when the set was made (OPTIMIZER_MOMENTUM).
  * FAILED_PRECONDITION where a memory of the set applies it too. */
 PENSTOCK_API penstock_status* penstock_set_momentum(penstock_set* set);
+
+/* A number that other bytes would give by chance only, the same on every machine. `data` may be null where `size` is 0. [any] */
+PENSTOCK_API uint64_t penstock_checksum(const void* data, uint64_t size);
+/* Between two steps, best before the first: do all ranks hold the same parameters? `names` and `checksums` [n_parameters], read
+ * during the call, in one order on all ranks; also parameters that are not trained. Without any this rank has nothing to
+ * compare, and so must the others. Collective over the set's ranks; waits for them as an operation does. One small message;
+ * where that differs a second one tells which parameter does. MISMATCH on every rank with the first that differs, the ranks
+ * that differ from the set's first, and `advice`, a sentence that says what to do in the words of the frontend. */
+PENSTOCK_API penstock_status* penstock_set_compare_parameters(penstock_set* set, const penstock_str* names,
+                                                              const uint64_t* checksums, uint64_t n_parameters,
+                                                              penstock_str advice);
 
 /* GIVEN_BUCKETS: from the next step on gradient i belongs to bucket `buckets[i]` (copied; PENSTOCK_NO_BUCKET for one of its
  * own). Between two steps, with the same buckets on every rank; collective. State stays with its gradients. Within a bucket

@@ -101,53 +101,17 @@ std::pair<const void*, std::uint64_t> Operation::result() const {
   return {data, bytes};
 }
 
-std::vector<std::string> Operation::parts() const {
-  const void* data = nullptr;
-  const std::uint64_t* rows = nullptr;
-  std::uint64_t bytes = 0, n_rows = 0;
-  check(penstock_operation_result(handle_.get(), &data, &bytes, &rows, &n_rows));
-  std::vector<std::string> parts;
-  const char* next = static_cast<const char*>(data);
-  for (std::uint64_t rank = 0; rank < n_rows; ++rank) {
-    parts.emplace_back(next, rows[rank]);
-    next += rows[rank];
-  }
-  return parts;
-}
-
-namespace {
-
-penstock_operation_declaration declaration_of(const std::string& name, std::uint32_t pattern,
-                                              const penstock_tensor& input, const Ranks& ranks) {
+Operation start_broadcast(penstock_runtime* runtime, const std::string& name,
+                          const penstock_tensor& tensor, std::uint32_t root, const Ranks& ranks) {
   penstock_operation_declaration declaration{};
   declaration.struct_size = sizeof declaration;
   declaration.name = view(name);
-  declaration.input = &input;
+  declaration.input = declaration.output = &tensor;
   declaration.ranks = ranks.data();
   declaration.n_ranks = ranks.size();
   declaration.prescale = declaration.postscale = 1.0;
-  declaration.pattern = pattern;
+  declaration.pattern = PENSTOCK_BROADCAST;
   declaration.reduction = PENSTOCK_REDUCE_SUM;
-  return declaration;
-}
-
-}  // namespace
-
-std::vector<std::string> gather_bytes(penstock_runtime* runtime, const std::string& name,
-                                      const std::string& bytes, const Ranks& ranks) {
-  std::string own = bytes;
-  const std::vector<std::int64_t> shape{static_cast<std::int64_t>(own.size())};
-  const penstock_tensor input = tensor_view(own.data(), shape, PENSTOCK_UINT8);
-  Operation operation(runtime, declaration_of(name, PENSTOCK_ALL_GATHER, input, ranks));
-  operation.wait();
-  return operation.parts();
-}
-
-Operation start_broadcast(penstock_runtime* runtime, const std::string& name,
-                          const penstock_tensor& tensor, std::uint32_t root, const Ranks& ranks) {
-  penstock_operation_declaration declaration =
-      declaration_of(name, PENSTOCK_BROADCAST, tensor, ranks);
-  declaration.output = &tensor;
   declaration.root = root;
   return {runtime, declaration};
 }

@@ -79,8 +79,6 @@ class Operation {
 
   // After wait(), without an output: the operation's own memory, and its bytes.
   std::pair<const void*, std::uint64_t> result() const;
-  // The same of a gather of bytes: what each rank gave.
-  std::vector<std::string> parts() const;
 
  private:
   struct Release {
@@ -88,10 +86,6 @@ class Operation {
   };
   std::unique_ptr<penstock_operation, Release> handle_;
 };
-
-// The same bytes from everybody: what each of `ranks` gave, in their order. Collective.
-std::vector<std::string> gather_bytes(penstock_runtime* runtime, const std::string& name,
-                                      const std::string& bytes, const Ranks& ranks);
 
 // Starts sending what `tensor` shows on `root` into what it shows on the others of `ranks`.
 // Collective.

@@ -8,10 +8,10 @@
 #include <torch/optim/optimizer.h>
 
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <utility>
 
-#include "first_step.hpp"
 #include "world.hpp"
 
 namespace penstock::torch {
@@ -172,13 +172,30 @@ void Exchange::tell_options() {
     told_momentum_ = true;
   }
   const auto rates = learning_rates(optimizer_);
-  told_rates_.resize(rates.size());
-  for (const Slot& slot : slots_) {
-    if (slot.group < rates.size() && rates[slot.group] &&
-        rates[slot.group] != told_rates_[slot.group])
-      set_->call(penstock_set_learning_rate, slot.index, *rates[slot.group]);
-  }
+  if (rates == told_rates_) return;
+  std::vector<double> of_gradients(slots_.size(), std::numeric_limits<double>::quiet_NaN());
+  for (const Slot& slot : slots_)
+    if (slot.group < rates.size() && rates[slot.group])
+      of_gradients[slot.index] = *rates[slot.group];
+  set_->call(penstock_set_learning_rates, of_gradients.data(), std::uint64_t{of_gradients.size()});
   told_rates_ = rates;
+}
+
+// Without it ranks that begin with other parameters would train models of their own, in silence.
+void Exchange::compare_parameters() const {
+  std::vector<penstock_str> names;
+  std::vector<std::uint64_t> checksums;
+  if (options_.check_parameters) {
+    for (const NamedParameter& one : named_) {
+      const at::Tensor plain = one.tensor.detach().contiguous();
+      names.push_back(view(one.name));
+      checksums.push_back(penstock_checksum(plain.data_ptr(), plain.nbytes()));
+    }
+  }
+  set_->call(penstock_set_compare_parameters, names.data(), checksums.data(),
+             std::uint64_t{names.size()},
+             view("Call penstock::torch::broadcast_parameters(*model) before training, or set "
+                  "Options::check_parameters = false if they are meant to differ."));
 }
 
 void Exchange::check_groups() const {
@@ -213,8 +230,7 @@ void Exchange::close_step() {
   for (const Slot& slot : slots_) slot.check_untouched();
   try {
     if (!agreed_) {
-      if (size_of(options_.ranks) != 1)
-        agree_on_parameters(set_->name(), named_, options_.check_parameters, options_.ranks);
+      if (size_of(options_.ranks) != 1) compare_parameters();
       agreed_ = true;
     }
     hand_in_the_rest();

@@ -24,7 +24,7 @@ namespace penstock::torch {
 
 class Exchange {
  public:
-  // Collective. In the first step nothing leaves before the ranks have agreed (see first_step.hpp).
+  // Collective. In the first step nothing leaves before the ranks hold the same parameters.
   Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& named, const Options& options);
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -74,6 +74,7 @@ class Exchange {
   bool plan_defers() const;
   void hand_in_the_rest();
   void tell_options();
+  void compare_parameters() const;
   void check_hook_places() const;
   void check_groups() const;
   void check_frozen() const;

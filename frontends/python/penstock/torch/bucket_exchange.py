@@ -19,7 +19,8 @@ import torch
 import torch.distributed as dist
 
 from penstock import _library as c
-from penstock.common.runtime import GradientSet, GradientSpec, TensorView
+from penstock.common.gradient_set import GradientSet, GradientSpec
+from penstock.common.operation import TensorView
 from penstock.torch import world
 from penstock.torch.buckets import Bucket, check_world, memory_shape, mean_of_sparse, numbered
 from penstock.torch.checks import Named

@@ -16,11 +16,11 @@ from typing import Any, Callable
 import torch
 
 from penstock.common.exceptions import HorovodInternalError
+from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import members_of
-from penstock.common.runtime import GradientSet
 from penstock.torch import world
 from penstock.torch.checks import Named, check_frozen
-from penstock.torch.first_step import agree
+from penstock.torch.first_step import compare_parameters, sparse_everywhere
 from penstock.torch.gradients import GradientSlot, Slot
 from penstock.torch.idle import IdleSet
 from penstock.torch.options import OptimizerOptions
@@ -202,13 +202,8 @@ class GradientExchange:
             if slot.parameter.grad is not None and slot.parameter.grad.is_sparse
         }
         if self.settings.process_set.size() != 1:
-            found = agree(
-                self.set.name,
-                self.named,
-                found,
-                self.settings.check_parameters,
-                self.settings.process_set,
-            )
+            compare_parameters(self.set, self.named, self.settings.check_parameters)
+            found = sparse_everywhere(self.set.name, found, self.settings.process_set)
         if self.settings.sparse_as_dense:
             for slot in self.slots:
                 if isinstance(slot, GradientSlot):

@@ -19,7 +19,8 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from penstock import _library as c
-from penstock.common.runtime import GradientSet, GradientSpec, TensorView
+from penstock.common.gradient_set import GradientSet, GradientSpec
+from penstock.common.operation import TensorView
 from penstock.torch import handles, world
 from penstock.torch.buckets import check_world
 from penstock.torch.collectives.reductions import Average, Sum, reduction_fields

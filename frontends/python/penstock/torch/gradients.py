@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from penstock.common.runtime import GradientSet, GradientSpec, TensorView
+from penstock.common.gradient_set import GradientSet, GradientSpec
+from penstock.common.operation import TensorView
 from penstock.torch.compression import FP16Compressor, NoneCompressor
 from penstock.torch.tensors import DTYPES, usable
 

@@ -14,11 +14,15 @@ class IdleSet:
 
     name = "optimizer of a process set that this rank is not in"
     alive = False
+    n_gradients = 0
 
     def defers(self) -> bool:
         return False
 
     def set_momentum(self) -> None:
+        pass
+
+    def set_learning_rates(self, rates: Sequence[float]) -> None:
         pass
 
     def set_grad_scale(self, scale: float) -> None:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.common.runtime import GradientSet
+    from penstock.common.gradient_set import GradientSet
     from penstock.torch.options import OptimizerOptions
 
 

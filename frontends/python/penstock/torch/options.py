@@ -3,10 +3,11 @@ the loss. Only what has changed is told."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from penstock.common.runtime import GradientSet
+from penstock.common.gradient_set import GradientSet
 from penstock.torch.checks import has_momentum
 
 
@@ -58,12 +59,14 @@ class OptimizerOptions:
         if not self._has_momentum and has_momentum(groups):
             gradients.set_momentum()
             self._has_momentum = True
-        for number, group in enumerate(groups):
-            rate = float(group["lr"]) if "lr" in group else None
-            if rate is None or self._rates.get(number) == rate:
-                continue
-            self._rates[number] = rate
-            for parameter in group["params"]:
+        rates = {n: float(group["lr"]) for n, group in enumerate(groups) if "lr" in group}
+        if rates == self._rates:
+            return
+        self._rates = rates
+        of_gradients = [math.nan] * gradients.n_gradients
+        for number, rate in rates.items():
+            for parameter in groups[number]["params"]:
                 index = indices.get(id(parameter))
                 if index is not None:
-                    gradients.set_learning_rate(index, rate)
+                    of_gradients[index] = rate
+        gradients.set_learning_rates(of_gradients)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from penstock.common.runtime import GradientSet
+from penstock.common.gradient_set import GradientSet
 from penstock.torch.loss_scaling import asked_by_scaler, warn_of_untold_scale
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from penstock.common.exceptions import HorovodInternalError
+from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import ProcessSet
-from penstock.common.runtime import GradientSet
 from penstock.torch import world
 from penstock.torch.functions import allgather_object
 

@@ -7,8 +7,8 @@ from typing import Callable
 
 import torch
 
+from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import ProcessSet
-from penstock.common.runtime import GradientSet
 from penstock.torch.collectives.sparse import sparse_allreduce_async
 from penstock.torch.gradients import Slot
 

@@ -1,0 +1,106 @@
+// Whether all ranks begin with the same parameters: with others each would train a model of its
+// own, and nothing would ever say so.
+
+#include "core/base/hash.hpp"
+#include "core/set/set.hpp"
+
+#include <algorithm>
+#include <future>
+
+namespace penstock {
+namespace {
+
+std::string_view bytes_of(std::span<const uint64_t> numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
+}
+
+// What each rank told of its parameters, in order of ranks.
+class Told {
+ public:
+  Told(const std::vector<std::string>& texts, const std::vector<uint32_t>& ranks)
+      : texts_(texts), ranks_(ranks) {}
+
+  bool are_as_many() const {
+    return std::all_of(texts_.begin(), texts_.end(),
+                       [&](const std::string& one) { return one.size() == texts_[0].size(); });
+  }
+  bool are_equal(size_t parameter) const { return those_that_differ(parameter).empty(); }
+  std::vector<uint32_t> those_that_differ(size_t parameter) const {
+    std::vector<uint32_t> ranks;
+    for (size_t i = 1; i < texts_.size(); ++i)
+      if (of(i, parameter) != of(0, parameter)) ranks.push_back(ranks_[i]);
+    return ranks;
+  }
+
+ private:
+  std::string_view of(size_t i, size_t parameter) const {
+    return std::string_view(texts_[i]).substr(parameter * sizeof(uint64_t), sizeof(uint64_t));
+  }
+  const std::vector<std::string>& texts_;
+  const std::vector<uint32_t>& ranks_;
+};
+
+constexpr size_t kNamed = 8;  // ranks; the others are many
+
+std::string named(const std::vector<uint32_t>& ranks) {
+  const size_t n = std::min(ranks.size(), kNamed);
+  const bool all = n == ranks.size();
+  return fmt::format("{}{} {} not hold", fmt::join(ranks.begin(), ranks.begin() + int64_t(n), ", "),
+                     all ? "" : " and others", ranks.size() == 1 ? "does" : "do");
+}
+
+}  // namespace
+
+// As long as an operation would wait: a rank may still be reading its data.
+Result<std::vector<std::string>> Set::hear_all(std::string_view topic, std::string text) {
+  OperationRequest request;
+  request.name = fmt::format("penstock set-up: {} of set '{}'", topic, name);
+  request.ranks = group_.ranks();
+  request.detail = std::move(text);
+  request.holds = name;
+  request.if_joined = OperationRequest::IfJoined::refused;
+  using Answer = std::pair<Status, std::vector<std::string>>;
+  // Shared, for the answer of a run that is given up may come late.
+  const auto promise = std::make_shared<std::promise<Answer>>();
+  auto answer = promise->get_future();
+  const uint64_t id =
+      services_.control.request(std::move(request), [promise](Status status, auto response) {
+        promise->set_value({std::move(status), std::move(response.details)});
+      });
+  services_.control.blocked(id);
+  auto [status, details] = answer.get();
+  PENSTOCK_TRY(status);
+  return std::move(details);
+}
+
+Status Set::compare_parameters(std::span<const penstock_str> names,
+                               std::span<const uint64_t> checksums, std::string_view advice) {
+  if (step_.under_way())
+    return failed_precondition(
+        "set '{}': parameters are compared between two steps, and step {} is under way", name,
+        step.index);
+  if (group_.size() == 1) return {};
+  const uint64_t whole = hash64(bytes_of(checksums), checksums.size());
+  PENSTOCK_ASSIGN(const auto wholes, hear_all("parameters", hash_text(whole)));
+  if (std::all_of(wholes.begin(), wholes.end(), [&](const auto& one) { return one == wholes[0]; }))
+    return {};
+  PENSTOCK_ASSIGN(const auto texts, hear_all("each parameter", std::string(bytes_of(checksums))));
+  const Told told(texts, group_.ranks());
+  if (!told.are_as_many())
+    return mismatch(
+        "set '{}': check_parameters, or the list of parameters, is not the same on every rank: "
+        "this one compares {}",
+        name, names.size());
+  std::vector<size_t> differing;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (!told.are_equal(i)) differing.push_back(i);
+  // Equal numbers in texts that differ as a whole: never, unless somebody sent something else.
+  if (differing.empty()) return internal("set '{}': parameters differ, and none does", name);
+  return mismatch(
+      "parameter {} differs between ranks at the first step: rank {} the values of rank {} ({} of "
+      "{} parameters differ). {}",
+      view(names[differing[0]]), named(told.those_that_differ(differing[0])), group_.ranks()[0],
+      differing.size(), names.size(), advice);
+}
+
+}  // namespace penstock

@@ -1,0 +1,244 @@
+"""A set of gradients: those of one optimizer or DDP object, for frontends of any framework."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_double, c_int64, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from penstock import _library as c
+from penstock.common.operation import TensorView
+
+
+@dataclass(frozen=True)
+class GradientSpec:
+    """One gradient of a set: name, shape and element type as they go to the core."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: int
+    given_bucket: int = c.NO_BUCKET  # of the framework's own, where the set has them
+    owner: int = 0  # world rank that the result is for, in a set with SET_RESULT_AT_OWNER
+
+
+class GradientSet:
+    """The gradients of one optimizer. All calls but `ready` come from one thread at a time."""
+
+    def __init__(
+        self,
+        library: c.Library,
+        runtime: c_void_p,
+        name: str,
+        gradients: Sequence[GradientSpec],
+        flags: int,
+        scheme: str,
+        ranks: tuple[int, ...] = (),
+    ) -> None:
+        self.library = library
+        self.name = name
+        self.n_gradients = len(gradients)
+        self._handle = c_void_p()
+        self._gradient_ready = library.gradient_ready
+        self._result_sink: Any = None  # must outlive its use by the core
+        self.in_flight: dict[int, Any] = {}  # gradient -> memory the core may still write to
+        declared = []
+        for spec in gradients:
+            shape = (c_int64 * max(1, len(spec.shape)))(*spec.shape)
+            declared.append(
+                c.GradientDeclaration(
+                    name=c.Str.of(spec.name),
+                    shape=ctypes.cast(shape, POINTER(c_int64)),
+                    n_dims=len(spec.shape),
+                    dtype=spec.dtype,
+                    device_type=c.DEVICE_CPU,
+                    given_bucket=spec.given_bucket,
+                    owner=spec.owner,
+                )
+            )
+        pointers = (POINTER(c.GradientDeclaration) * max(1, len(declared)))(
+            *[ctypes.pointer(one) for one in declared]
+        )
+        members = (c_uint32 * max(1, len(ranks)))(*ranks)
+        declaration = c.SetDeclaration(
+            name=c.Str.of(name),
+            gradients=ctypes.cast(pointers, POINTER(POINTER(c.GradientDeclaration))),
+            n_gradients=len(declared),
+            ranks=ctypes.cast(members, POINTER(c_uint32)),
+            n_ranks=len(ranks),
+            scheme=c.Str.of(scheme),
+            flags=flags,
+        )
+        library.check(library.set_create(runtime, byref(declaration), byref(self._handle)))
+
+    @property
+    def alive(self) -> bool:
+        """False once the set was destroyed, by itself or with the runtime."""
+        return bool(self._handle)
+
+    def _call(self, function: Callable[..., int | None], *arguments: Any) -> None:
+        if not self._handle:
+            raise self._gone()
+        self.library.check(function(self._handle, *arguments))
+
+    def _gone(self) -> ValueError:
+        return ValueError(
+            f"set {self.name} is gone: the runtime was shut down; make the optimizer anew after "
+            "init()"
+        )
+
+    def ready(self, index: int, view: TensorView) -> None:
+        """Gradient `index` is complete in `view`, which stays valid and untouched until the wait
+        for it."""
+        # Called once per gradient and step, often from autograd's threads: spelled out for speed.
+        self.in_flight[index] = view.owner
+        if not self._handle:
+            raise self._gone()
+        status = self._gradient_ready(self._handle, index, view.reference, None)
+        if status:
+            self.library.check(status)
+
+    def absent(self, index: int, view: TensorView) -> None:
+        """Gradient `index` was not computed here: it counts as zero; the result goes to `view`."""
+        self.in_flight[index] = view.owner
+        self._call(self.library.gradient_absent, index, view.reference)
+
+    def wait(self, index: int) -> None:
+        """Waits for the result of one gradient; the first wait of a step closes the set."""
+        self._call(self.library.wait, index)
+        self.in_flight.pop(index, None)
+
+    def wait_all(self) -> None:
+        """Waits for the results of all gradients."""
+        self._call(self.library.wait_all)
+        self.in_flight.clear()
+
+    def on_result(self, tell: Callable[[list[int], Exception | None], None]) -> None:
+        """`tell` is called with gradients whose results are there, or that will have none for the
+        given reason; between two steps only.
+
+        On any thread, several at a time. It must not call anything of the runtime, and not keep the
+        set alive: the core holds it for as long."""
+
+        def sink(_: Any, gradients: Any, count: int, error: int | None) -> None:
+            tell(gradients[:count], self.library.exception_of(error) if error else None)
+
+        self._result_sink = c.RESULT_SINK_SIGNATURE(sink)
+        self._call(self.library.set_on_result, None, self._result_sink)
+
+    def set_given_buckets(self, buckets: Sequence[int]) -> None:
+        """Gradient i belongs to the framework's bucket `buckets[i]` from the next step on;
+        collective, between two steps."""
+        given = (c_uint32 * max(1, len(buckets)))(*buckets)
+        self._call(self.library.set_given_buckets, given, len(buckets))
+
+    def defers(self) -> bool:
+        """True when the plan in force leaves legs for the next forward."""
+        answer = c_uint32()
+        self._call(self.library.set_defers, byref(answer))
+        return bool(answer.value)
+
+    def backward_end(self) -> None:
+        """Deferral: backward is over; launches the legs of the next forward."""
+        self._call(self.library.backward_end)
+
+    def flush(self) -> None:
+        """Waits until no leg of any step is under way."""
+        self._call(self.library.flush)
+
+    def step_end(self, applied: bool) -> None:
+        """Ends the step; `applied` is the same on every rank."""
+        self._call(self.library.step_end, int(applied))
+
+    def set_learning_rates(self, rates: Sequence[float]) -> None:
+        """The learning rate of each gradient from the next step on; nan for one that has none, or
+        the same as before."""
+        self._call(self.library.set_learning_rates, (c_double * len(rates))(*rates), len(rates))
+
+    def compare_parameters(self, named: Sequence[tuple[str, int]], advice: str) -> None:
+        """Names of parameters with their checksums, equal on all ranks or HorovodInternalError on
+        every one of them. Collective, between two steps. advice: what to do, as a sentence."""
+        names = [c.Str.of(name) for name, _ in named]
+        self._call(
+            self.library.set_compare_parameters,
+            (c.Str * max(1, len(names)))(*names),
+            (c_uint64 * max(1, len(names)))(*(number for _, number in named)),
+            len(names),
+            c.Str.of(advice),
+        )
+
+    def set_forward_times(self, first_use_us: Sequence[float], forward_us: float) -> None:
+        """Of a forward, after its start: when it first used each parameter (negative: it did not),
+        and how long it took."""
+        times = (c_double * len(first_use_us))(*first_use_us)
+        self._call(self.library.set_forward_times, times, len(first_use_us), forward_us)
+
+    def set_momentum(self) -> None:
+        """The optimizer applies momentum from now on. HorovodInternalError where compression does,
+        too."""
+        self._call(self.library.set_momentum)
+
+    def set_grad_scale(self, scale: float) -> None:
+        """The loss scale that gradients carry from the next step on."""
+        self._call(self.library.set_grad_scale, scale)
+
+    def save(self) -> bytes:
+        """The state of the set on this rank."""
+        pieces: list[bytes] = []
+        sink = c.BYTES_SINK_SIGNATURE(
+            lambda _, data, size: pieces.append(ctypes.string_at(data, size) if size else b"")
+        )
+        self._call(self.library.set_save, None, sink)
+        return b"".join(pieces)
+
+    def load(self, data: bytes) -> None:
+        """Restores what `save` gave on this rank."""
+        self._call(self.library.set_load, data, len(data))
+
+    def load_shards(self, shards: Sequence[bytes]) -> str:
+        """Restores what `save` gave on every rank of a run, perhaps of another size, in the order
+        of its ranks; collective. Returns what became of each kind of state, a line for each."""
+        texts: list[str] = []
+        sink = c.TEXT_SINK_SIGNATURE(lambda _, text: texts.append(text.text()))
+        data = (c_void_p * max(1, len(shards)))(
+            *[ctypes.cast(ctypes.c_char_p(shard), c_void_p).value for shard in shards]
+        )
+        sizes = (c_uint64 * max(1, len(shards)))(*[len(shard) for shard in shards])
+        self._call(self.library.set_load_shards, data, sizes, len(shards), None, sink)
+        return "".join(texts)
+
+    def reset(self) -> None:
+        """Zeroes all state between two steps; collective."""
+        self._call(self.library.set_reset)
+        self.in_flight.clear()
+
+    def report(self) -> dict[str, Any]:
+        """The set's plan, and counters per gradient and step."""
+        if not self._handle:
+            raise self._gone()
+        return report_of(self.library, self.library.set_report, self._handle)
+
+    def counters(self) -> dict[str, int]:
+        """Totals since the set was made, by the names of penstock_counters."""
+        found = c.Counters()
+        self._call(self.library.set_counters, byref(found))
+        return {name: getattr(found, name) for name in c.COUNTER_NAMES}
+
+    def destroy(self) -> None:
+        """Ends the set; twice is fine."""
+        handle, self._handle = self._handle, c_void_p()
+        if handle:
+            self.library.set_destroy(handle)
+        self.in_flight.clear()
+
+
+def report_of(
+    library: c.Library, function: Callable[..., int | None], handle: c_void_p
+) -> dict[str, Any]:
+    """What the runtime or a set reports, read from its JSON."""
+    texts: list[str] = []
+    sink = c.TEXT_SINK_SIGNATURE(lambda _, text: texts.append(text.text()))
+    library.check(function(handle, None, sink))
+    return json.loads("".join(texts) or "{}")
