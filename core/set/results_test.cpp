@@ -134,6 +134,7 @@ TEST(Results, TheListenerChangesBetweenTwoStepsOnly) {
 TEST(Results, WhenTheRunIsGivenUpWhatIsStillAwaitedIsToldWhy) {
   with_ranks(2, scheme_text("scheduler = \"wfbp\""), [](Runtime& runtime, uint32_t rank) {
     Listener listener;
+    auto gradients = gradients_of(rank);  // outlive the set, which may be reading them
     auto set = make_set(runtime, kShapes);
     ASSERT_OK(set.status());
     ASSERT_OK(set.value()->on_result(&listener, Listener::hear));
@@ -141,7 +142,6 @@ TEST(Results, WhenTheRunIsGivenUpWhatIsStillAwaitedIsToldWhy) {
       runtime.give_up(aborted("rank 1 has had enough"));
       return;
     }
-    auto gradients = gradients_of(rank);
     for (size_t i = 1; i < gradients.size(); ++i)
       if (!set.value()->gradient_ready(i, view_of(gradients[i])).ok()) return;  // heard it by then
     const auto told = listener.wait_for(kShapes.size() - 1);
@@ -154,10 +154,10 @@ TEST(Results, WhenTheRunIsGivenUpWhatIsStillAwaitedIsToldWhy) {
 TEST(Results, ARankThatHasLeftEndsTheStepOfWhoIsTold) {
   with_ranks(2, scheme_text("scheduler = \"wfbp\""), [](Runtime& runtime, uint32_t rank) {
     Listener listener;
+    auto gradients = gradients_of(rank);  // outlive the set, which may be reading them
     auto set = make_set(runtime, kShapes);
     ASSERT_OK(set.status());
     ASSERT_OK(set.value()->on_result(&listener, Listener::hear));
-    auto gradients = gradients_of(rank);
     ASSERT_OK(testing::run_step(*set.value(), gradients));
     EXPECT_EQ(listener.wait_for(kShapes.size()).size(), kShapes.size());
     if (rank == 1) return;
