@@ -1,0 +1,171 @@
+#include "planner.hpp"
+
+#include "rules.hpp"
+#include "runs.hpp"
+#include "split.hpp"
+#include "whole.hpp"
+
+#include <planning/forecast.hpp>
+#include <planning/model.hpp>
+
+#include <algorithm>
+#include <set>
+
+namespace optimal {
+
+namespace planning = penstock::planning;
+namespace sdk = penstock::sdk;
+
+namespace {
+
+// Places that one search looks at: it takes as long as their square.
+constexpr uint64_t kMostPlaces = 128;
+// Searches, the first with places all over, the others with places near the cuts of the best plan.
+constexpr int kSearches = 3;
+// Up to here all cuts are tried where no search is exact.
+constexpr uint64_t kFewGradients = 12;
+
+using Places = std::vector<uint64_t>;
+
+class Planner {
+ public:
+  Planner(const penstock_model& model, uint32_t phase, uint32_t route)
+      : model_(model),
+        phase_(phase),
+        route_(route),
+        gradients_(planning::taking_part(model, phase)) {}
+
+  Planned planned() {
+    if (gradients_.empty()) return {{}, "nothing is sent"};
+    for (planning::Buckets& cut : cuts_by_rules(model_, phase_, gradients_)) consider(cut);
+    if (times_.exposed_us <= 0) return told("nothing is exposed");
+    if (is_in_order()) return searched();
+    if (gradients_.size() > kFewGradients) {
+      search_closely();
+      return told(sdk::text(
+          "gradients were not ready in the agreed order, so another cut may expose less"));
+    }
+    try_all();
+    return told("no cut exposes less: all were tried");
+  }
+
+ private:
+  Planned searched() {
+    const uint64_t n = gradients_.size();
+    const bool is_proven = search_closely();
+    if (is_proven) return told("no cut exposes less");
+    if (n <= kMostPlaces) return told("another cut may expose less: not all were weighed");
+    return told(sdk::text("searched at ", kMostPlaces, " of ", n,
+                          " places at a time, so another cut may expose less"));
+  }
+
+  Planned told(std::string how) { return {std::move(best_), std::move(how)}; }
+
+  // Takes a cut that exposes less than the best so far, or as much with fewer buckets.
+  bool consider(const planning::Buckets& cut) {
+    planning::Plan plan;
+    for (const std::vector<uint64_t>& bucket : cut)
+      plan.buckets.push_back(planning::whole_gradients(model_, bucket, phase_, route_));
+    planning::Forecast times = planning::forecast(plan, model_, phase_);
+    const bool is_better = best_.empty() || times.exposed_us < times_.exposed_us ||
+                           (times.exposed_us == times_.exposed_us && cut.size() < best_.size());
+    if (!is_better) return false;
+    best_ = cut;
+    times_ = std::move(times);
+    return true;
+  }
+
+  // Searches know one order of times, that of readiness; the forecast takes them as they are.
+  bool is_in_order() const {
+    double last = 0;
+    for (uint64_t gradient : gradients_) {
+      const double ready = planning::usable(model_.gradients[gradient]->ready_us);
+      if (ready < last) return false;
+      last = ready;
+    }
+    return true;
+  }
+
+  void try_all() {
+    const uint64_t n = gradients_.size();
+    for (uint64_t cuts = 0; cuts < uint64_t{1} << (n - 1); ++cuts) {
+      Places places{0};
+      for (uint64_t i = 1; i < n; ++i)
+        if ((cuts >> (i - 1) & 1) != 0) places.push_back(i);
+      places.push_back(n);
+      consider(cut_at(places));
+    }
+  }
+
+  // Whether no cut is better than the best. Each search begins where the one before has ended.
+  bool search_closely() {
+    Places places = evenly();
+    const bool is_proven = search(places);
+    if (gradients_.size() <= kMostPlaces) return is_proven;
+    for (int i = 1; i < kSearches; ++i) {
+      const Places closer = near_the_best();
+      if (closer == places) break;
+      places = closer;
+      search(places);
+    }
+    return false;
+  }
+
+  bool search(const Places& places) {
+    const Runs runs(model_, phase_, route_, gradients_, places);
+    const Cut cut = route_ == PENSTOCK_ROUTE_SPLIT
+                        ? least_split(runs, times_.backward_end, times_.exposed_us)
+                        : soonest_cut(runs, times_.forward_start);
+    if (cut.ends.empty()) return cut.is_proven;
+    Places found{0};
+    for (uint32_t end : cut.ends) found.push_back(runs.place(end));
+    consider(cut_at(found));
+    return cut.is_proven;
+  }
+
+  // Both ends, and what lies between at equal distances.
+  Places evenly() const {
+    const uint64_t n = gradients_.size(), parts = std::min(n, kMostPlaces);
+    Places places;
+    for (uint64_t i = 0; i <= parts; ++i) places.push_back(n / parts * i + n % parts * i / parts);
+    return places;
+  }
+
+  // The cuts of the best plan, as many as there is room for, and around them what is nearest.
+  Places near_the_best() const {
+    const uint64_t n = gradients_.size();
+    Places cuts;
+    for (const std::vector<uint64_t>& bucket : best_)
+      cuts.push_back((cuts.empty() ? 0 : cuts.back()) + bucket.size());
+    std::set<uint64_t> places{0, n};
+    for (uint64_t distance = 0; distance < n && places.size() <= kMostPlaces;
+         distance = distance < 4 ? distance + 1 : 2 * distance)
+      for (uint64_t cut : cuts)
+        for (uint64_t place : {cut - std::min(cut, distance), std::min(cut + distance, n)})
+          if (places.size() <= kMostPlaces) places.insert(place);
+    return {places.begin(), places.end()};
+  }
+
+  planning::Buckets cut_at(const Places& places) const {
+    planning::Buckets buckets;
+    for (size_t i = 1; i < places.size(); ++i)
+      buckets.emplace_back(gradients_.begin() + static_cast<ptrdiff_t>(places[i - 1]),
+                           gradients_.begin() + static_cast<ptrdiff_t>(places[i]));
+    return buckets;
+  }
+
+  const penstock_model& model_;
+  uint32_t phase_;
+  uint32_t route_;
+  std::vector<uint64_t> gradients_;
+  planning::Buckets best_;
+  planning::Forecast times_;  // of the best
+};
+
+}  // namespace
+
+Planned least_exposed(const penstock_model& model, uint32_t phase, uint32_t route) {
+  return Planner(model, phase, route).planned();
+}
+
+}  // namespace optimal

@@ -1,0 +1,125 @@
+// From the first bucket to the last. Backward ends later the later engine and link are free:
+//   engine[b] = max(engine[b-1], ready[b]) + encode[b]
+//   link[b]   = max(link[b-1], engine[b]) + exchange[b]
+// The next forward takes the buckets from the last to the first, so for those of a prefix it is not
+// known yet when the link and the engine come to them. What they make it wait is a function of
+// both:
+//   stall = max(link + from_link, engine + from_engine)
+// Nothing here is better for being later, so a way to cut a prefix that another is below in all
+// four can be forgotten.
+#include "split.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace optimal {
+
+namespace {
+
+constexpr uint32_t kMostSteps = 80000;  // as in whole.cpp
+constexpr uint32_t kFewestWays = 8;
+
+// Sums in another order than the forecast's: what is nearer than this is equal.
+constexpr double kRounding = 1e-12;
+
+struct Way {
+  double engine = 0;
+  double link = 0;
+  double from_link = 0;
+  double from_engine = 0;
+  uint32_t begin = 0;   // of its last bucket
+  uint32_t before = 0;  // which way of that place
+};
+
+bool is_below(const Way& a, const Way& b) {
+  return a.engine <= b.engine && a.link <= b.link && a.from_link <= b.from_link &&
+         a.from_engine <= b.from_engine;
+}
+
+Way after(const Way& way, const Run& run, bool is_first) {
+  Way longer;
+  longer.engine = std::max(way.engine, run.ready) + run.encode;
+  longer.link = std::max(way.link, longer.engine) + run.exchange;
+  longer.from_engine = run.decode - run.needed;
+  longer.from_link = run.gather + longer.from_engine;
+  if (is_first) return longer;
+  // This bucket is gathered and decoded before those of the prefix.
+  longer.from_engine = std::max(longer.from_engine, run.decode + way.from_engine);
+  longer.from_link = std::max(
+      {longer.from_link, run.gather + way.from_link, run.gather + run.decode + way.from_engine});
+  return longer;
+}
+
+class Search {
+ public:
+  Search(const Runs& runs, double backward_end, double target)
+      : runs_(runs),
+        backward_end_(backward_end),
+        least_(target),
+        n_ways_(std::max(kFewestWays, 2 * kMostSteps / (runs.n_parts() * (runs.n_parts() + 1)))),
+        ways_(runs.n_parts() + 1) {}
+
+  Cut cut() {
+    ways_[0] = {Way{}};
+    for (uint32_t begin = 0; begin < runs_.n_parts(); ++begin) {
+      for (uint32_t before = 0; before < ways_[begin].size(); ++before) extend(begin, before);
+    }
+    return {best_, !dropped_};
+  }
+
+ private:
+  double exposed(const Way& way) const {
+    const double late = std::max(way.engine, way.link);
+    return std::max(0.0, late - backward_end_) + std::max({0.0, way.from_link, way.from_engine});
+  }
+
+  void extend(uint32_t begin, uint32_t before) {
+    for (uint32_t end = begin + 1; end <= runs_.n_parts(); ++end) {
+      Way longer = after(ways_[begin][before], runs_.at(begin, end), begin == 0);
+      longer.begin = begin;
+      longer.before = before;
+      // What follows exposes no less.
+      if (exposed(longer) + kRounding * backward_end_ >= least_ * (1 - kRounding)) continue;
+      if (end < runs_.n_parts())
+        keep(ways_[end], longer);
+      else
+        finish(longer);
+    }
+  }
+
+  void keep(std::vector<Way>& ways, const Way& way) {
+    for (const Way& other : ways)
+      if (is_below(other, way)) return;
+    std::erase_if(ways, [&](const Way& other) { return is_below(way, other); });
+    ways.push_back(way);
+    if (ways.size() <= n_ways_) return;
+    ways.erase(std::max_element(ways.begin(), ways.end(), [&](const Way& a, const Way& b) {
+      return exposed(a) < exposed(b);
+    }));
+    dropped_ = true;
+  }
+
+  void finish(const Way& whole) {
+    least_ = exposed(whole);
+    best_ = {runs_.n_parts()};
+    for (Way way = whole; way.begin > 0; way = ways_[way.begin][way.before])
+      best_.push_back(way.begin);
+    std::reverse(best_.begin(), best_.end());
+  }
+
+  const Runs& runs_;
+  double backward_end_;
+  double least_;  // that is to be beaten
+  uint32_t n_ways_;
+  std::vector<std::vector<Way>> ways_;  // per place
+  std::vector<uint32_t> best_;
+  bool dropped_ = false;
+};
+
+}  // namespace
+
+Cut least_split(const Runs& runs, double backward_end, double target) {
+  return Search(runs, backward_end, target).cut();
+}
+
+}  // namespace optimal
