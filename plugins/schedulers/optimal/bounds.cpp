@@ -11,9 +11,25 @@ constexpr size_t kMostWays = 8;
 }  // namespace
 
 Bounds::Bounds(const Runs& runs, double target)
-    : runs_(runs), ways_(runs.n_parts() + 1), least_work_(runs.n_parts() + 1, kNever) {
-  least_work_.back() = 0;
-  for (uint32_t begin = runs.n_parts(); begin > 0; --begin) extend(begin - 1, target);
+    : runs_(runs),
+      ways_(runs.n_parts() + 1),
+      least_work_(runs.n_parts() + 1, kNever),
+      least_exchange_(least_work_) {
+  least_work_.back() = least_exchange_.back() = 0;
+  for (uint32_t begin = runs.n_parts(); begin > 0; --begin) {
+    add_up(begin - 1);
+    extend(begin - 1, target);
+  }
+}
+
+void Bounds::add_up(uint32_t begin) {
+  double& work = least_work_[begin];
+  double& exchange = least_exchange_[begin];
+  for (uint32_t end = begin + 1; end <= runs_.n_parts(); ++end) {
+    const Run& run = runs_.at(begin, end);
+    work = std::min(work, run.encode + run.decode + least_work_[end]);
+    exchange = std::min(exchange, run.exchange + least_exchange_[end]);
+  }
 }
 
 void Bounds::extend(uint32_t begin, double target) {
@@ -26,7 +42,7 @@ void Bounds::extend(uint32_t begin, double target) {
   const uint32_t last = runs_.n_parts();
   for (uint32_t end = begin + 1; end <= last; ++end) {
     const Run& run = runs_.at(begin, end);
-    least_work_[begin] = std::min(least_work_[begin], run.encode + run.decode + least_work_[end]);
+    if (is_too_long(begin, run.ready + run.encode, target)) break;
     if (end == last) {
       const double from_link = run.exchange + run.decode;
       add({run.encode + from_link, from_link, run.ready + run.encode + from_link, end, 0});

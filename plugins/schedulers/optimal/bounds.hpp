@@ -31,6 +31,11 @@ class Bounds {
           soonest, std::max({engine + way.from_engine, link + way.from_link, way.from_ready}));
     return std::max(soonest, engine + pending + least_work_[begin]);
   }
+  // Whether a bucket that begins here and is encoded at `encoded` cannot end before `target`: all is
+  // still to be exchanged. Then no longer one can, for it is encoded no sooner.
+  bool is_too_long(uint32_t begin, double encoded, double target) const {
+    return encoded + least_exchange_[begin] >= target;
+  }
   // A cut that ends as soon as soonest(0, 0, 0, 0) on the simpler machine, or nearly so where ways
   // were joined; none where that is infinite.
   std::vector<uint32_t> best_ends() const;
@@ -45,12 +50,14 @@ class Bounds {
     uint32_t end = 0;   // of its first bucket
     uint32_t next = 0;  // which way of the place where that ends
   };
+  void add_up(uint32_t begin);
   void extend(uint32_t begin, double target);
   void keep(std::vector<Way>& ways, const Way& way);
 
   const Runs& runs_;
   std::vector<std::vector<Way>> ways_;  // per place
   std::vector<double> least_work_;      // of the engine, behind each place
+  std::vector<double> least_exchange_;  // likewise, of the link
 };
 
 }  // namespace optimal

@@ -19,7 +19,7 @@ namespace sdk = penstock::sdk;
 namespace {
 
 // Places that one search looks at: it takes as long as their square.
-constexpr uint64_t kMostPlaces = 128;
+constexpr uint64_t kMostPlaces = 64;
 // Searches, the first with places all over, the others with places near the cuts of the best plan.
 constexpr int kSearches = 3;
 // Up to here all cuts are tried where no search is exact.

@@ -3,6 +3,7 @@
 
 #include <penstock/scheduler.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -36,6 +37,13 @@ class Runs {
   std::vector<uint64_t> places_;
   std::vector<Run> runs_;  // [begin][end - 1]; those with end <= begin are not filled
 };
+
+// How many ways to cut what is before a place a search keeps open, so that it takes a few
+// milliseconds. Of 12 parts these are all 2^10 that there can be.
+constexpr uint32_t most_ways(uint32_t n_parts) {
+  return std::max(8u, 1800000 / (n_parts * n_parts * n_parts));
+}
+static_assert(most_ways(12) >= 1u << 10);
 
 // What a search found: the indices of places where its buckets end, in order.
 struct Cut {

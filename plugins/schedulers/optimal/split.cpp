@@ -16,9 +16,6 @@ namespace optimal {
 
 namespace {
 
-constexpr uint32_t kMostSteps = 80000;  // as in whole.cpp
-constexpr uint32_t kFewestWays = 8;
-
 // Sums in another order than the forecast's: what is nearer than this is equal.
 constexpr double kRounding = 1e-12;
 
@@ -56,7 +53,7 @@ class Search {
       : runs_(runs),
         backward_end_(backward_end),
         least_(target),
-        n_ways_(std::max(kFewestWays, 2 * kMostSteps / (runs.n_parts() * (runs.n_parts() + 1)))),
+        n_ways_(most_ways(runs.n_parts())),
         ways_(runs.n_parts() + 1) {}
 
   Cut cut() {

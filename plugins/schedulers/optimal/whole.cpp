@@ -8,16 +8,12 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace optimal {
 
 namespace {
-
-// Steps from a way to a longer one, over the whole search: some milliseconds. As many ways may be
-// open at a place as that allows; of 12 parts that is all 2^10 that ever are.
-constexpr uint32_t kMostSteps = 80000;
-constexpr uint32_t kFewestWays = 8;
 
 // Bounds are added up in another order than ends: what is nearer than this is equal.
 constexpr double kRounding = 1e-12;
@@ -81,7 +77,7 @@ class Search {
       : runs_(runs),
         bounds_(runs, target),
         least_(target),
-        n_ways_(std::max(kFewestWays, 2 * kMostSteps / (runs.n_parts() * (runs.n_parts() + 1)))),
+        n_ways_(most_ways(runs.n_parts())),
         ways_(runs.n_parts()) {}
 
   Cut cut() {
@@ -123,25 +119,31 @@ class Search {
       const Way& way = ways_[begin][before];
       if (is_too_late(way.bound)) continue;
       collect_pending(way);
-      for (uint32_t end = begin + 1; end <= runs_.n_parts(); ++end)
-        add_bucket({.begin = begin, .before = before}, end);
+      uint32_t end = begin + 1;
+      while (end <= runs_.n_parts() && add_bucket({.begin = begin, .before = before}, end)) ++end;
     }
   }
 
-  void add_bucket(Way longer, uint32_t end) {
+  // False if it takes too long, and so do all that end later.
+  bool add_bucket(Way longer, uint32_t end) {
     const Way& way = ways_[longer.begin][longer.before];
     const Run& run = runs_.at(longer.begin, end);
     Engine engine(way.engine, pending_);
     engine.wait_for(run.ready);
     longer.engine = engine.now() + run.encode;
+    if (bounds_.is_too_long(longer.begin, longer.engine, least_)) return false;
     longer.link = std::max(way.link, longer.engine) + run.exchange;
     longer.decode = run.decode;
     longer.n_buckets = way.n_buckets + 1;
     longer.n_decoded = way.n_decoded + engine.n_decoded();
     const double decoding = left_[engine.n_decoded()] + run.decode;
-    if (end == runs_.n_parts()) return finish(longer, decoding);
+    if (end == runs_.n_parts()) {
+      finish(longer, decoding);
+      return false;
+    }
     longer.bound = bounds_.soonest(end, longer.engine, longer.link, decoding);
     if (!is_too_late(longer.bound)) ways_[end].push_back(longer);
+    return true;
   }
 
   void finish(const Way& whole, double decoding) {
@@ -183,8 +185,21 @@ class Search {
     const auto equal = [&](const Way& a, const Way& b) { return is_same_state(a, b); };
     ways.erase(std::unique(ways.begin(), ways.end(), equal), ways.end());
     if (ways.size() <= n_ways_) return;
+    put_differing_first(ways);
     ways.resize(n_ways_);
     dropped_ = true;
+  }
+
+  // One for each begin of a last bucket: ways that share it differ little in what may follow.
+  void put_differing_first(std::vector<Way>& ways) const {
+    std::vector<bool> is_seen(runs_.n_parts());
+    std::vector<Way> first, others;
+    for (const Way& way : ways) {
+      (is_seen[way.begin] ? others : first).push_back(way);
+      is_seen[way.begin] = true;
+    }
+    first.insert(first.end(), others.begin(), others.end());
+    ways = std::move(first);
   }
 
   bool is_same_state(const Way& a, const Way& b) const {
