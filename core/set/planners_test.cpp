@@ -44,6 +44,9 @@ const Scheduler kSchedulers[] = {
     {"omgs", "[scheduler.omgs]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"},
     {"rgmerge",
      "[scheduler.rgmerge]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
+     "replan_looks = 1\n"},
+    {"optimal",
+     "[scheduler.optimal]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
      "replan_looks = 1\n"}};
 
 const char* const kDense = "compressor = \"none\"\nmemory = \"none\"";

@@ -31,8 +31,8 @@ class Bounds {
           soonest, std::max({engine + way.from_engine, link + way.from_link, way.from_ready}));
     return std::max(soonest, engine + pending + least_work_[begin]);
   }
-  // Whether a bucket that begins here and is encoded at `encoded` cannot end before `target`: all is
-  // still to be exchanged. Then no longer one can, for it is encoded no sooner.
+  // Whether a bucket that begins here and is encoded at `encoded` cannot end before `target`: all
+  // is still to be exchanged. Then no longer one can, for it is encoded no sooner.
   bool is_too_long(uint32_t begin, double encoded, double target) const {
     return encoded + least_exchange_[begin] >= target;
   }
