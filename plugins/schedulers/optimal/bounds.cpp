@@ -80,13 +80,13 @@ void Bounds::keep(std::vector<Way>& ways, const Way& way) {
   ways.erase(ways.begin() + static_cast<ptrdiff_t>(best) + 1);
 }
 
-std::vector<uint32_t> Bounds::best_ends() const {
+std::vector<uint32_t> Bounds::best_ends(double engine, double link) const {
   std::vector<uint32_t> ends;
   double soonest = kNever;
   uint32_t chosen = 0;
   for (uint32_t i = 0; i < ways_[0].size(); ++i) {
     const Way& way = ways_[0][i];
-    const double end = std::max({way.from_engine, way.from_link, way.from_ready});
+    const double end = std::max({engine + way.from_engine, link + way.from_link, way.from_ready});
     if (end < soonest) {
       soonest = end;
       chosen = i;

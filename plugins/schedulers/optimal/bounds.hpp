@@ -36,9 +36,9 @@ class Bounds {
   bool is_too_long(uint32_t begin, double encoded, double target) const {
     return encoded + least_exchange_[begin] >= target;
   }
-  // A cut that ends as soon as soonest(0, 0, 0, 0) on the simpler machine, or nearly so where ways
-  // were joined; none where that is infinite.
-  std::vector<uint32_t> best_ends() const;
+  // The cut that ends soonest on the simpler machine, or nearly so where ways were joined, if
+  // engine and link are free then; none where no end is finite.
+  std::vector<uint32_t> best_ends(double engine, double link) const;
 
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 

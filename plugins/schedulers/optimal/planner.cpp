@@ -9,6 +9,7 @@
 #include <planning/model.hpp>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace optimal {
@@ -20,7 +21,8 @@ namespace {
 
 // Places that one search looks at: it takes as long as their square.
 constexpr uint64_t kMostPlaces = 64;
-// Searches, the first with places all over, the others with places near the cuts of the best plan.
+// Searches, the first with places all over, the others with places near the cuts of the best plan;
+// then one behind its last cuts.
 constexpr int kSearches = 3;
 // Up to here all cuts are tried where no search is exact.
 constexpr uint64_t kFewGradients = 12;
@@ -30,14 +32,12 @@ using Places = std::vector<uint64_t>;
 class Planner {
  public:
   Planner(const penstock_model& model, uint32_t phase, uint32_t route)
-      : model_(model),
-        phase_(phase),
-        route_(route),
-        gradients_(planning::taking_part(model, phase)) {}
+      : sent_(model, phase, route), gradients_(sent_.gradients) {}
 
   Planned planned() {
     if (gradients_.empty()) return {{}, "nothing is sent"};
-    for (planning::Buckets& cut : cuts_by_rules(model_, phase_, gradients_)) consider(cut);
+    for (planning::Buckets& cut : cuts_by_rules(sent_.model, sent_.phase, gradients_))
+      consider(cut);
     if (times_.exposed_us <= 0) return told("nothing is exposed");
     if (is_in_order()) return searched();
     if (gradients_.size() > kFewGradients) {
@@ -65,8 +65,9 @@ class Planner {
   bool consider(const planning::Buckets& cut) {
     planning::Plan plan;
     for (const std::vector<uint64_t>& bucket : cut)
-      plan.buckets.push_back(planning::whole_gradients(model_, bucket, phase_, route_));
-    planning::Forecast times = planning::forecast(plan, model_, phase_);
+      plan.buckets.push_back(
+          planning::whole_gradients(sent_.model, bucket, sent_.phase, sent_.route));
+    planning::Forecast times = planning::forecast(plan, sent_.model, sent_.phase);
     const bool is_better = best_.empty() || times.exposed_us < times_.exposed_us ||
                            (times.exposed_us == times_.exposed_us && cut.size() < best_.size());
     if (!is_better) return false;
@@ -79,7 +80,7 @@ class Planner {
   bool is_in_order() const {
     double last = 0;
     for (uint64_t gradient : gradients_) {
-      const double ready = planning::usable(model_.gradients[gradient]->ready_us);
+      const double ready = planning::usable(sent_.model.gradients[gradient]->ready_us);
       if (ready < last) return false;
       last = ready;
     }
@@ -108,19 +109,40 @@ class Planner {
       places = closer;
       search(places);
     }
+    if (const Places end = at_the_end(); !end.empty()) search(end);
     return false;
   }
 
+  // Whether no cut at these places is better than the best; the first may follow buckets of that.
   bool search(const Places& places) {
-    const Runs runs(model_, phase_, route_, gradients_, places);
-    const Cut cut = route_ == PENSTOCK_ROUTE_SPLIT
-                        ? least_split(runs, times_.backward_end, times_.exposed_us)
-                        : soonest_cut(runs, times_.forward_start);
+    const Runs runs(sent_, places);
+    const Cut cut = cut_of(runs);
     if (cut.ends.empty()) return cut.is_proven;
-    Places found{0};
+    Places found = cuts_of_the_best();
+    std::erase_if(found, [&](uint64_t place) { return place > places.front(); });
     for (uint32_t end : cut.ends) found.push_back(runs.place(end));
     consider(cut_at(found));
     return cut.is_proven;
+  }
+
+  Cut cut_of(const Runs& runs) const {
+    if (sent_.route == PENSTOCK_ROUTE_SPLIT)
+      return least_split(runs, head<SplitHead>(runs.place(0)), times_.backward_end,
+                         times_.exposed_us);
+    return soonest_cut(runs, head<Head>(runs.place(0)), times_.forward_start);
+  }
+
+  // The best plan's buckets before `place`, which is one of its cuts.
+  template <typename State>
+  State head(uint64_t place) const {
+    State state;
+    uint64_t begin = 0;
+    for (const std::vector<uint64_t>& bucket : best_) {
+      if (begin == place) break;
+      state.add(sent_.run(begin, begin + bucket.size()));
+      begin += bucket.size();
+    }
+    return state;
   }
 
   // Both ends, and what lies between at equal distances.
@@ -131,12 +153,16 @@ class Planner {
     return places;
   }
 
+  Places cuts_of_the_best() const {
+    Places cuts{0};
+    for (const std::vector<uint64_t>& bucket : best_) cuts.push_back(cuts.back() + bucket.size());
+    return cuts;
+  }
+
   // The cuts of the best plan, as many as there is room for, and around them what is nearest.
   Places near_the_best() const {
     const uint64_t n = gradients_.size();
-    Places cuts;
-    for (const std::vector<uint64_t>& bucket : best_)
-      cuts.push_back((cuts.empty() ? 0 : cuts.back()) + bucket.size());
+    const Places cuts = cuts_of_the_best();
     std::set<uint64_t> places{0, n};
     for (uint64_t distance = 0; distance < n && places.size() <= kMostPlaces;
          distance = distance < 4 ? distance + 1 : 2 * distance)
@@ -144,6 +170,18 @@ class Planner {
         for (uint64_t place : {cut - std::min(cut, distance), std::min(cut + distance, n)})
           if (places.size() <= kMostPlaces) places.insert(place);
     return {places.begin(), places.end()};
+  }
+
+  // All places from one of the best plan's last cuts on; what is there is exposed most.
+  Places at_the_end() const {
+    const uint64_t n = gradients_.size();
+    for (uint64_t cut : cuts_of_the_best()) {
+      if (n - cut > kMostPlaces || cut == n) continue;
+      Places places(n - cut + 1);
+      std::iota(places.begin(), places.end(), cut);
+      return places;
+    }
+    return {};
   }
 
   planning::Buckets cut_at(const Places& places) const {
@@ -154,10 +192,8 @@ class Planner {
     return buckets;
   }
 
-  const penstock_model& model_;
-  uint32_t phase_;
-  uint32_t route_;
-  std::vector<uint64_t> gradients_;
+  const Sent sent_;
+  const std::vector<uint64_t>& gradients_;
   planning::Buckets best_;
   planning::Forecast times_;  // of the best
 };

@@ -19,13 +19,25 @@ struct Run {
   double needed = 0;  // route split: after the start of that, by its most urgent gradient
 };
 
-// Runs of gradients in order of readiness that begin and end at given places. Place p stands before
-// gradient p of that order. Runs are named by the index of a place, not by the place.
+// What is sent in a phase on a route: gradients in order of readiness, and when each is ready.
+struct Sent {
+  Sent(const penstock_model& model, uint32_t phase, uint32_t route);
+
+  const penstock_model& model;
+  uint32_t phase;
+  uint32_t route;
+  std::vector<uint64_t> gradients;
+  std::vector<double> ready;  // never falls
+  // Those from place `begin` up to place `end`, which comes later. Place p is before gradient p.
+  Run run(uint64_t begin, uint64_t end) const;
+};
+
+// Runs that begin and end at given places. They are named by the index of a place, not by the
+// place.
 class Runs {
  public:
-  // `places` rise from 0 to the number of gradients, which is positive.
-  Runs(const penstock_model& model, uint32_t phase, uint32_t route,
-       const std::vector<uint64_t>& gradients, std::vector<uint64_t> places);
+  // `places` rise; there are two at least.
+  Runs(const Sent& sent, std::vector<uint64_t> places);
 
   // Parts between two places that are neighbours.
   uint32_t n_parts() const { return static_cast<uint32_t>(places_.size() - 1); }

@@ -10,7 +10,6 @@
 #include "split.hpp"
 
 #include <algorithm>
-#include <limits>
 
 namespace optimal {
 
@@ -20,44 +19,28 @@ namespace {
 constexpr double kRounding = 1e-12;
 
 struct Way {
-  double engine = 0;
-  double link = 0;
-  double from_link = 0;
-  double from_engine = 0;
+  SplitHead state;
   uint32_t begin = 0;   // of its last bucket
   uint32_t before = 0;  // which way of that place
 };
 
-bool is_below(const Way& a, const Way& b) {
+bool is_below(const SplitHead& a, const SplitHead& b) {
   return a.engine <= b.engine && a.link <= b.link && a.from_link <= b.from_link &&
          a.from_engine <= b.from_engine;
 }
 
-Way after(const Way& way, const Run& run, bool is_first) {
-  Way longer;
-  longer.engine = std::max(way.engine, run.ready) + run.encode;
-  longer.link = std::max(way.link, longer.engine) + run.exchange;
-  longer.from_engine = run.decode - run.needed;
-  longer.from_link = run.gather + longer.from_engine;
-  if (is_first) return longer;
-  // This bucket is gathered and decoded before those of the prefix.
-  longer.from_engine = std::max(longer.from_engine, run.decode + way.from_engine);
-  longer.from_link = std::max(
-      {longer.from_link, run.gather + way.from_link, run.gather + run.decode + way.from_engine});
-  return longer;
-}
-
 class Search {
  public:
-  Search(const Runs& runs, double backward_end, double target)
+  Search(const Runs& runs, const SplitHead& head, double backward_end, double target)
       : runs_(runs),
         backward_end_(backward_end),
         least_(target),
         n_ways_(most_ways(runs.n_parts())),
-        ways_(runs.n_parts() + 1) {}
+        ways_(runs.n_parts() + 1) {
+    ways_[0] = {Way{head, 0, 0}};
+  }
 
   Cut cut() {
-    ways_[0] = {Way{}};
     for (uint32_t begin = 0; begin < runs_.n_parts(); ++begin) {
       for (uint32_t before = 0; before < ways_[begin].size(); ++before) extend(begin, before);
     }
@@ -65,18 +48,18 @@ class Search {
   }
 
  private:
-  double exposed(const Way& way) const {
-    const double late = std::max(way.engine, way.link);
-    return std::max(0.0, late - backward_end_) + std::max({0.0, way.from_link, way.from_engine});
+  double exposed(const SplitHead& state) const {
+    const double late = std::max(state.engine, state.link);
+    return std::max(0.0, late - backward_end_) +
+           std::max({0.0, state.from_link, state.from_engine});
   }
 
   void extend(uint32_t begin, uint32_t before) {
     for (uint32_t end = begin + 1; end <= runs_.n_parts(); ++end) {
-      Way longer = after(ways_[begin][before], runs_.at(begin, end), begin == 0);
-      longer.begin = begin;
-      longer.before = before;
+      Way longer{ways_[begin][before].state, begin, before};
+      longer.state.add(runs_.at(begin, end));
       // What follows exposes no less.
-      if (exposed(longer) + kRounding * backward_end_ >= least_ * (1 - kRounding)) continue;
+      if (exposed(longer.state) + kRounding * backward_end_ >= least_ * (1 - kRounding)) continue;
       if (end < runs_.n_parts())
         keep(ways_[end], longer);
       else
@@ -86,18 +69,18 @@ class Search {
 
   void keep(std::vector<Way>& ways, const Way& way) {
     for (const Way& other : ways)
-      if (is_below(other, way)) return;
-    std::erase_if(ways, [&](const Way& other) { return is_below(way, other); });
+      if (is_below(other.state, way.state)) return;
+    std::erase_if(ways, [&](const Way& other) { return is_below(way.state, other.state); });
     ways.push_back(way);
     if (ways.size() <= n_ways_) return;
     ways.erase(std::max_element(ways.begin(), ways.end(), [&](const Way& a, const Way& b) {
-      return exposed(a) < exposed(b);
+      return exposed(a.state) < exposed(b.state);
     }));
     dropped_ = true;
   }
 
   void finish(const Way& whole) {
-    least_ = exposed(whole);
+    least_ = exposed(whole.state);
     best_ = {runs_.n_parts()};
     for (Way way = whole; way.begin > 0; way = ways_[way.begin][way.before])
       best_.push_back(way.begin);
@@ -115,8 +98,18 @@ class Search {
 
 }  // namespace
 
-Cut least_split(const Runs& runs, double backward_end, double target) {
-  return Search(runs, backward_end, target).cut();
+void SplitHead::add(const Run& run) {
+  engine = std::max(engine, run.ready) + run.encode;
+  link = std::max(link, engine) + run.exchange;
+  const double own = run.decode - run.needed;
+  const double behind = from_engine;  // of the buckets that come after this one
+  from_link =
+      std::max({run.gather + own, run.gather + from_link, run.gather + run.decode + behind});
+  from_engine = std::max(own, run.decode + behind);
+}
+
+Cut least_split(const Runs& runs, const SplitHead& head, double backward_end, double target) {
+  return Search(runs, head, backward_end, target).cut();
 }
 
 }  // namespace optimal

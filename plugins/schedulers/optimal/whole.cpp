@@ -18,71 +18,35 @@ namespace {
 // Bounds are added up in another order than ends: what is nearer than this is equal.
 constexpr double kRounding = 1e-12;
 
-// Buckets on the link or behind it that are not decoded yet.
-struct Pending {
-  double exchange_end = 0;
-  double decode = 0;
-  bool operator==(const Pending&) const = default;
-};
-
 // A way to cut the gradients before a place, when its last bucket has just been encoded.
 struct Way {
-  double bound = 0;     // no cut that begins like this ends sooner
-  double engine = 0;    // free from here on
-  double link = 0;      // likewise, and when the last exchange ends
-  double decode = 0;    // of the last bucket
-  uint32_t begin = 0;   // of the last bucket
-  uint32_t before = 0;  // which way of that place
-  uint32_t n_buckets = 0;
-  uint32_t n_decoded = 0;
-  uint32_t n_pending() const { return n_buckets - n_decoded; }
-};
-
-// The engine from the end of one encoding to the start of the next.
-class Engine {
- public:
-  Engine(double free_at, const std::vector<Pending>& pending) : now_(free_at), pending_(pending) {}
-
-  // Decodes all that has arrived, and while nothing is ready also what arrives first.
-  void wait_for(double ready) {
-    while (n_decoded_ < pending_.size()) {
-      const double arrives = pending_[n_decoded_].exchange_end;
-      if (arrives > now_ && ready <= now_) return;
-      if (arrives > now_ && ready < arrives) break;
-      decode();
-    }
-    now_ = std::max(now_, ready);
-  }
-  double decode_all() {
-    while (n_decoded_ < pending_.size()) decode();
-    return now_;
-  }
-  double now() const { return now_; }
-  uint32_t n_decoded() const { return n_decoded_; }
-
- private:
-  void decode() {
-    const Pending& next = pending_[n_decoded_++];
-    now_ = std::max(now_, next.exchange_end) + next.decode;
-  }
-
-  double now_;
-  const std::vector<Pending>& pending_;
-  uint32_t n_decoded_ = 0;
+  double bound = 0;        // no cut that begins like this ends sooner
+  double engine = 0;       // free from here on
+  double link = 0;         // likewise, and when the last exchange ends
+  double decode = 0;       // of the last bucket
+  uint32_t begin = 0;      // of the last bucket
+  uint32_t before = 0;     // which way of that place
+  uint32_t n_buckets = 0;  // behind the head
+  uint32_t n_pending = 0;  // those of the head, which are older, among them
+  uint32_t n_own() const { return std::min(n_pending, n_buckets); }
 };
 
 class Search {
  public:
-  Search(const Runs& runs, double target)
+  Search(const Runs& runs, const Head& head, double target)
       : runs_(runs),
+        head_(head),
         bounds_(runs, target),
         least_(target),
         n_ways_(most_ways(runs.n_parts())),
         ways_(runs.n_parts()) {}
 
   Cut cut() {
-    begin_with(bounds_.best_ends());
-    ways_[0] = {Way{.bound = bounds_.soonest(0, 0, 0, 0)}};
+    begin_with(bounds_.best_ends(head_.engine, head_.link));
+    ways_[0] = {Way{.bound = bounds_.soonest(0, head_.engine, head_.link, 0),
+                    .engine = head_.engine,
+                    .link = head_.link,
+                    .n_pending = static_cast<uint32_t>(head_.pending.size())}};
     for (uint32_t begin = 0; begin < runs_.n_parts(); ++begin) extend(begin);
     return {best_, !dropped_};
   }
@@ -93,22 +57,14 @@ class Search {
   // What the simpler machine would do is often best here too.
   void begin_with(const std::vector<uint32_t>& ends) {
     if (ends.empty()) return;
-    double free_at = 0, link = 0;
+    Head whole = head_;
     uint32_t begin = 0;
-    std::vector<Pending> pending;
     for (uint32_t end : ends) {
-      const Run& run = runs_.at(begin, end);
-      Engine engine(free_at, pending);
-      engine.wait_for(run.ready);
-      pending.erase(pending.begin(), pending.begin() + engine.n_decoded());
-      free_at = engine.now() + run.encode;
-      link = std::max(link, free_at) + run.exchange;
-      pending.push_back({link, run.decode});
+      whole.add(runs_.at(begin, end));
       begin = end;
     }
-    const double ended = Engine(free_at, pending).decode_all();
-    if (is_too_late(ended)) return;
-    least_ = ended;
+    if (is_too_late(whole.end())) return;
+    least_ = whole.end();
     best_ = ends;
   }
 
@@ -135,7 +91,7 @@ class Search {
     longer.link = std::max(way.link, longer.engine) + run.exchange;
     longer.decode = run.decode;
     longer.n_buckets = way.n_buckets + 1;
-    longer.n_decoded = way.n_decoded + engine.n_decoded();
+    longer.n_pending = way.n_pending - engine.n_decoded() + 1;
     const double decoding = left_[engine.n_decoded()] + run.decode;
     if (end == runs_.n_parts()) {
       finish(longer, decoding);
@@ -148,7 +104,7 @@ class Search {
 
   void finish(const Way& whole, double decoding) {
     if (is_too_late(std::max(whole.engine + decoding, whole.link + whole.decode))) return;
-    std::vector<Pending> pending(pending_.end() - (whole.n_pending() - 1), pending_.end());
+    std::vector<Pending> pending(pending_.end() - (whole.n_pending - 1), pending_.end());
     pending.push_back({whole.link, whole.decode});
     const double ended = Engine(whole.engine, pending).decode_all();
     if (is_too_late(ended)) return;
@@ -163,10 +119,12 @@ class Search {
   void collect_pending(const Way& way) {
     pending_.clear();
     const Way* at = &way;
-    for (uint32_t i = 0; i < way.n_pending(); ++i) {
+    for (uint32_t i = 0; i < way.n_own(); ++i) {
       pending_.push_back({at->link, at->decode});
       at = &ways_[at->begin][at->before];
     }
+    const auto of_head = static_cast<ptrdiff_t>(way.n_pending - way.n_own());
+    pending_.insert(pending_.end(), head_.pending.rbegin(), head_.pending.rbegin() + of_head);
     std::reverse(pending_.begin(), pending_.end());
     left_.assign(pending_.size() + 1, 0);
     for (size_t i = pending_.size(); i > 0; --i) left_[i - 1] = left_[i] + pending_[i - 1].decode;
@@ -176,7 +134,7 @@ class Search {
   void settle(uint32_t place) {
     std::vector<Way>& ways = ways_[place];
     const auto key = [](const Way& way) {
-      return std::make_tuple(way.bound, way.engine, way.link, way.n_pending(), way.decode,
+      return std::make_tuple(way.bound, way.engine, way.link, way.n_pending, way.decode,
                              way.n_buckets, way.begin, way.before);
     };
     std::erase_if(ways, [&](const Way& way) { return is_too_late(way.bound); });
@@ -203,9 +161,9 @@ class Search {
   }
 
   bool is_same_state(const Way& a, const Way& b) const {
-    if (a.engine != b.engine || a.n_pending() != b.n_pending()) return false;
+    if (a.engine != b.engine || a.n_pending != b.n_pending || a.n_own() != b.n_own()) return false;
     const Way *one = &a, *other = &b;
-    for (uint32_t i = 0; i < a.n_pending(); ++i) {
+    for (uint32_t i = 0; i < a.n_own(); ++i) {
       if (one->link != other->link || one->decode != other->decode) return false;
       one = &ways_[one->begin][one->before];
       other = &ways_[other->begin][other->before];
@@ -214,6 +172,7 @@ class Search {
   }
 
   const Runs& runs_;
+  const Head& head_;
   Bounds bounds_;
   double least_;  // the end that is to be beaten
   uint32_t n_ways_;
@@ -226,8 +185,8 @@ class Search {
 
 }  // namespace
 
-Cut soonest_cut(const Runs& runs, double target) {
-  return Search(runs, target).cut();
+Cut soonest_cut(const Runs& runs, const Head& head, double target) {
+  return Search(runs, head, target).cut();
 }
 
 }  // namespace optimal
