@@ -27,6 +27,12 @@ constexpr int kSearches = 3;
 // Up to here all cuts are tried where no search is exact.
 constexpr uint64_t kFewGradients = 12;
 
+// Steps of a search, some milliseconds, and of each of several.
+constexpr uint32_t kMostSteps = 80000;
+constexpr uint32_t kStepsOfSeveral = 20000;
+static_assert(most_ways(kFewGradients, kMostSteps) >= 1u << (kFewGradients - 2),
+              "of few gradients no way is dropped");
+
 using Places = std::vector<uint64_t>;
 
 class Planner {
@@ -126,10 +132,12 @@ class Planner {
   }
 
   Cut cut_of(const Runs& runs) const {
+    const bool is_only = gradients_.size() <= kMostPlaces;
+    const uint32_t n_ways = most_ways(runs.n_parts(), is_only ? kMostSteps : kStepsOfSeveral);
     if (sent_.route == PENSTOCK_ROUTE_SPLIT)
       return least_split(runs, head<SplitHead>(runs.place(0)), times_.backward_end,
-                         times_.exposed_us);
-    return soonest_cut(runs, head<Head>(runs.place(0)), times_.forward_start);
+                         times_.exposed_us, n_ways);
+    return soonest_cut(runs, head<Head>(runs.place(0)), times_.forward_start, n_ways);
   }
 
   // The best plan's buckets before `place`, which is one of its cuts.

@@ -50,12 +50,11 @@ class Runs {
   std::vector<Run> runs_;  // [begin][end - 1]; those with end <= begin are not filled
 };
 
-// How many ways to cut what is before a place a search keeps open, so that it takes a few
-// milliseconds. Of 12 parts these are all 2^10 that there can be.
-constexpr uint32_t most_ways(uint32_t n_parts) {
-  return std::max(8u, 1800000 / (n_parts * n_parts * n_parts));
+// How many ways to cut what is before a place a search may keep open, if it is to take so many
+// steps from a way to a longer one; a million takes a tenth of a second or less.
+constexpr uint32_t most_ways(uint32_t n_parts, uint32_t n_steps) {
+  return std::max(8u, 2 * n_steps / (n_parts * (n_parts + 1)));
 }
-static_assert(most_ways(12) >= 1u << 10);
 
 // What a search found: the indices of places where its buckets end, in order.
 struct Cut {

@@ -58,11 +58,12 @@ bool is_below(const SplitHead& a, const SplitHead& b) {
 
 class Search {
  public:
-  Search(const Runs& runs, const SplitHead& head, double backward_end, double target)
+  Search(const Runs& runs, const SplitHead& head, double backward_end, double target,
+         uint32_t n_ways)
       : runs_(runs),
         backward_end_(backward_end),
         least_(target),
-        n_ways_(most_ways(runs.n_parts())),
+        n_ways_(n_ways),
         rests_(rests_of(runs)),
         ways_(runs.n_parts() + 1) {
     ways_[0] = {Way{0, head, 0, 0}};
@@ -140,8 +141,9 @@ void SplitHead::add(const Run& run) {
   from_engine = std::max(own, run.decode + behind);
 }
 
-Cut least_split(const Runs& runs, const SplitHead& head, double backward_end, double target) {
-  return Search(runs, head, backward_end, target).cut();
+Cut least_split(const Runs& runs, const SplitHead& head, double backward_end, double target,
+                uint32_t n_ways) {
+  return Search(runs, head, backward_end, target, n_ways).cut();
 }
 
 }  // namespace optimal

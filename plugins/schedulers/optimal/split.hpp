@@ -23,8 +23,9 @@ struct SplitHead {
 
 // A cut that exposes less than `target` and than all others, where reduce-scatters follow each
 // other in backward, which ends at `backward_end`, and all-gathers in the next forward, the last
-// bucket first. Proven unless so many ways to cut were open at once that some were dropped; up to
-// 12 parts none is.
-Cut least_split(const Runs& runs, const SplitHead& head, double backward_end, double target);
+// bucket first. Proven unless more than `n_ways` ways to cut what is before a place were open at
+// once, for then some are dropped.
+Cut least_split(const Runs& runs, const SplitHead& head, double backward_end, double target,
+                uint32_t n_ways);
 
 }  // namespace optimal

@@ -33,12 +33,12 @@ struct Way {
 
 class Search {
  public:
-  Search(const Runs& runs, const Head& head, double target)
+  Search(const Runs& runs, const Head& head, double target, uint32_t n_ways)
       : runs_(runs),
         head_(head),
         bounds_(runs, target),
         least_(target),
-        n_ways_(most_ways(runs.n_parts())),
+        n_ways_(n_ways),
         ways_(runs.n_parts()) {}
 
   Cut cut() {
@@ -185,8 +185,8 @@ class Search {
 
 }  // namespace
 
-Cut soonest_cut(const Runs& runs, const Head& head, double target) {
-  return Search(runs, head, target).cut();
+Cut soonest_cut(const Runs& runs, const Head& head, double target, uint32_t n_ways) {
+  return Search(runs, head, target, n_ways).cut();
 }
 
 }  // namespace optimal
