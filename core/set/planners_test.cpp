@@ -35,6 +35,10 @@ struct Scheduler {
   const char* tables;
 };
 // Plans are made again as often as that can be had.
+const Scheduler kOptimal = {
+    "optimal",
+    "[scheduler.optimal]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
+    "replan_looks = 1\n"};
 const Scheduler kSchedulers[] = {
     {"syncea", ""},
     {"fgbuff",
@@ -44,9 +48,11 @@ const Scheduler kSchedulers[] = {
     {"omgs", "[scheduler.omgs]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"},
     {"rgmerge",
      "[scheduler.rgmerge]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
-     "replan_looks = 1\n"}};
+     "replan_looks = 1\n"},
+    kOptimal};
 
 const char* const kDense = "compressor = \"none\"\nmemory = \"none\"";
+const char* const kDenseSplit = "compressor = \"none\"\nmemory = \"none\"\nroute = \"split\"";
 const char* const kTopk = "compressor = \"topk\"\nmemory = \"residual\"";
 const char* const kTopkTable = "[compressor.topk]\ndensity = 0.05\n";
 
@@ -114,6 +120,39 @@ TEST_P(Planners, OfSparseGradientsLoseNothingWhenTheyPlanAgain) {
   const Doubles expected = train(GetParam(), text_of(kTopk, {"wfbp", ""}));
   for (const Scheduler& scheduler : kSchedulers)
     expect_near(train(GetParam(), text_of(kTopk, scheduler)), expected, scheduler.name);
+}
+
+// The same over route split: each parameter is updated where the next forward first uses it.
+Doubles train_deferred(uint32_t size, const std::string& scheme) {
+  std::vector<Doubles> ends(size);
+  with_ranks(size, scheme, [&](Runtime& runtime, uint32_t rank) {
+    auto set = make_set(runtime, kProblem.shapes(), PENSTOCK_SET_DEFERRED_UPDATE);
+    ASSERT_OK(set.status());
+    std::mt19937 random(rank);
+    Doubles parameters = kProblem.start();
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      Values gradients = kProblem.gradients(parameters, rank, step);
+      make_ready(*set.value(), gradients, random);
+      ASSERT_OK(set.value()->backward_end());
+      for (size_t g = 0; g < gradients.size(); ++g) {
+        ASSERT_OK(set.value()->wait(g));
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+      }
+      testing::descend(parameters, gradients);
+      ASSERT_OK(set.value()->step_end(true));
+    }
+    ends[rank] = parameters;
+    const auto report = set.value()->report();
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report.value().find("nothing is measured"), std::string::npos) << report.value();
+  });
+  for (const Doubles& end : ends) EXPECT_EQ(end, ends[0]);
+  return ends[0];
+}
+
+TEST_P(Planners, OnRouteSplitTrainLikeWaitFreeBackPropagation) {
+  expect_near(train_deferred(GetParam(), text_of(kDenseSplit, kOptimal)),
+              train(GetParam(), text_of(kDense, {"wfbp", ""})), "optimal");
 }
 
 // What was not sent follows when nothing new comes: all results together are all gradients

@@ -40,6 +40,18 @@ inline void require_plannable(const penstock_model& model, uint64_t routes, cons
   if (!problem.empty()) throw sdk::invalid_argument("scheduler/", name, ": ", problem);
 }
 
+// On route split, the order of messages on a channel that keeps one: all reduce-scatters as
+// backward completes them, then all all-gathers as forward needs them. Bucket after bucket would
+// make the second reduce-scatter wait for an all-gather that starts in the next forward, which
+// waits for the reduce-scatter.
+inline void add_split_messages(sdk::PlanSink& sink, uint32_t phase, uint32_t n_buckets) {
+  constexpr uint32_t kReduceScatter = 0, kAllGather = 1;  // legs
+  for (uint32_t bucket = 0; bucket < n_buckets; ++bucket)
+    sink.add_message(phase, bucket, kReduceScatter);
+  for (uint32_t bucket = n_buckets; bucket > 0; --bucket)
+    sink.add_message(phase, bucket - 1, kAllGather);
+}
+
 template <typename Method>
 class Scheduler {
  public:

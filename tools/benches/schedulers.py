@@ -40,8 +40,8 @@ SCHEMES = {
     "dense": '[scheme]\ncompressor = "none"\nmemory = "none"\ncollective = "mpi"\nscheduler = "{scheduler}"\n',
 }
 SCHEDULERS = {
-    "topk": ("wfbp", "fusion", "fgbuff", "syncea", "omgs", "rgmerge"),
-    "dense": ("wfbp", "fusion", "mgwfbp", "syncea"),
+    "topk": ("wfbp", "fusion", "fgbuff", "syncea", "omgs", "rgmerge", "optimal"),
+    "dense": ("wfbp", "fusion", "mgwfbp", "syncea", "optimal"),
 }
 
 

@@ -56,7 +56,7 @@ class Dear : public planning::Scheduler<Dear> {
                  sdk::PlanSink& sink) const {
     const auto n_groups = static_cast<uint32_t>(n_buckets(made, phase));
     explain(sink, phase, n_groups, " groups, reduced in backward and gathered in the next forward");
-    add_messages(sink, phase, n_groups);
+    planning::add_split_messages(sink, phase, n_groups);
   }
 
  private:
@@ -98,18 +98,6 @@ class Dear : public planning::Scheduler<Dear> {
       return completion(a) < completion(b);
     });
     return groups;
-  }
-
-  // The order of messages on a channel that keeps one: all reduce-scatters as backward completes
-  // them, then all all-gathers as forward needs them. Bucket after bucket would make the second
-  // reduce-scatter wait for an all-gather that starts in the next forward, which waits for the
-  // reduce-scatter.
-  static void add_messages(sdk::PlanSink& sink, uint32_t phase, uint32_t n_buckets) {
-    constexpr uint32_t kReduceScatter = 0, kAllGather = 1;  // legs
-    for (uint32_t bucket = 0; bucket < n_buckets; ++bucket)
-      sink.add_message(phase, bucket, kReduceScatter);
-    for (uint32_t bucket = n_buckets; bucket > 0; --bucket)
-      sink.add_message(phase, bucket - 1, kAllGather);
   }
 
   uint64_t threshold_;

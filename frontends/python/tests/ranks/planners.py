@@ -13,7 +13,7 @@ from support import close, loss_of, make_batch, make_model, mine, run_checks, sa
 import penstock.torch as hvd
 
 STEPS = 12
-SCHEDULERS = ("syncea", "fgbuff", "mgwfbp", "omgs", "rgmerge")
+SCHEDULERS = ("syncea", "fgbuff", "mgwfbp", "omgs", "rgmerge", "optimal")
 METHODS = {
     "none": 'compressor = "none"\nmemory = "none"\n',
     "topk": 'compressor = "topk"\nmemory = "residual"\n[compressor.topk]\ndensity = 0.1\n',

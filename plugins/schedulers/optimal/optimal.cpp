@@ -1,0 +1,59 @@
+// The cut into buckets that leaves least exposed under the model: a dynamic program over runs of
+// gradients. The question is that of MG-WFBP (Shi et al., INFOCOM 2019), for which a rule is exact
+// under its cost model; the engine, sparse payloads and the split route are ours to answer.
+#include <planning/scheduler.hpp>
+
+#include "planner.hpp"
+
+namespace sdk = penstock::sdk;
+namespace planning = penstock::planning;
+
+namespace {
+
+class Optimal : public planning::MeasuringScheduler<Optimal> {
+ public:
+  static constexpr const char* kName = "optimal";
+  static constexpr uint64_t kRoutes =
+      planning::kWholeBucketRoutes | planning::route_bit(PENSTOCK_ROUTE_SPLIT);
+  static inline const sdk::OptionList options{
+      profile_steps_option("steps measured before the plan is made, and between two looks at it"),
+      replan_factor_option(
+          1.5, "plan again when the exposed time has left what was expected by this much"),
+      sdk::integer_option("replan_looks", 2)
+          .at_least(1)
+          .at_most(1000000)
+          .unit("looks")
+          .summary("looks in a row, of profile_steps each, in which it must have left it"),
+      unmeasured_count_option("gradients in a bucket as long as nothing is measured")};
+
+  explicit Optimal(const sdk::Options& values)
+      : MeasuringScheduler(values, false, static_cast<uint64_t>(values.integer("replan_looks"))) {}
+
+  planning::Buckets planned_buckets(const penstock_model& model, uint32_t phase) const {
+    optimal::Planned planned = optimal::least_exposed(model, phase, route(model));
+    how_ = std::move(planned.how);
+    return std::move(planned.buckets);
+  }
+
+  void end_phase(const penstock_model& model, const planning::Plan& made, uint32_t phase,
+                 sdk::PlanSink& sink) const {
+    const bool is_searched = planning::is_measured(model) && !planning::are_given(model);
+    explain(sink, phase, reason(model, made, phase), is_searched ? "; " + how_ : "");
+    if (route(model) == PENSTOCK_ROUTE_SPLIT)
+      planning::add_split_messages(sink, phase, static_cast<uint32_t>(n_buckets(made, phase)));
+  }
+
+  void end_plan(const penstock_model& model, const planning::Plan& made) {
+    replanning().plan_made(planning::exposed_us(made, model), planning::is_measured(model));
+  }
+
+ private:
+  mutable std::string how_;  // of the phase that was searched last
+};
+
+}  // namespace
+
+PENSTOCK_SCHEDULER(
+    Optimal, "scheduler/optimal", "0.1.0",
+    "buckets that leave the least exchange exposed under the model, by dynamic programming",
+    "the question: Shi et al., MG-WFBP, INFOCOM 2019; the search is ours");
