@@ -1,0 +1,5 @@
+"""tools/bench step: see race.py."""
+
+from .race import main
+
+__all__ = ["main"]
