@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-ROOM = pathlib.Path(__file__).resolve().parents[1]
+ROOM = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOM.parent))
 
 from benches.step import contestants, page, race  # noqa: E402
