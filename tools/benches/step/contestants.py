@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
+PROFILES = Path(__file__).resolve().parents[2] / "penstock/plan/profiles"
 LOW_RANK = 4  # of torch's PowerSGD, as in conf/power-sgd.toml
 DENSITY = 0.01  # of the stand-in, as in conf/topk-residual.toml
 
@@ -24,6 +25,10 @@ DEFAULT = (
     "ddp", "ddp-fp16", "ddp-powersgd", "grace-style", "s-sgd", "topk-residual", "dgc", "power-sgd", "acp-sgd", "ef-sign", "ok-topk",
 )  # fmt: skip
 DENSE = ("ddp", "s-sgd")  # whose results are the mean, to rounding
+
+
+def models() -> list[str]:
+    return sorted(path.stem for path in PROFILES.glob("*.csv") if path.stem != "costs")
 
 
 def known() -> list[str]:
@@ -42,7 +47,7 @@ def make(name: str, gradients: Sequence[torch.Tensor]) -> tuple[Step, Callable[[
     """What exchanges gradients of these shapes and returns the results, and what ends a step outside of its time."""
     import torch
 
-    from .models import Model
+    from benches.given_gradients import Model
 
     if name == "grace-style":
         return sparse_gathers(gradients), lambda: None

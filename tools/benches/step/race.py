@@ -30,17 +30,12 @@ from hosts.hosts import SUBNET
 from benches.schedulers import print_table
 from benches.transports import free_port, three
 
-from .contestants import CONF, DEFAULT, THEIRS, known
+from .contestants import DEFAULT, THEIRS, known, models
 from .page import KEPT, PAGE, write
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-PROFILES = REPOSITORY / "tools/penstock/plan/profiles"
 REFERENCE = "ddp"
 Cell = dict[str, Any]
-
-
-def models() -> list[str]:
-    return sorted(path.stem for path in PROFILES.glob("*.csv") if path.stem != "costs")
 
 
 def measure(model: str, link: str, ranks: int, options: argparse.Namespace, plugins: Path) -> dict[str, Any]:
