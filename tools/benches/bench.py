@@ -14,7 +14,6 @@ tune         the best learning rate of every scheme; alone, with its own options
 schedulers   schedulers against each other on four hosts; alone, with its own options: tools/bench schedulers --help
 routes       hierarchical and shard against flat on four hosts; alone, with its own options: tools/bench routes --help
 ddp          DDP and torch's PowerSGD against ddp_hook on shaped links; alone, with its own options: tools/bench ddp --help
-step         a step of our schemes, of DDP and its hooks, and of a GRACE-style stand-in; alone: tools/bench step --help
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
 PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "schemes")
-ALONE = ("convergence", "tune", "schedulers", "routes", "ddp", "step")
+ALONE = ("convergence", "tune", "schedulers", "routes", "ddp")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 

@@ -1,5 +1,0 @@
-"""tools/bench step: see race.py."""
-
-from .race import main
-
-__all__ = ["main"]
