@@ -7,7 +7,8 @@ length --backward-ms; 0 is the hardest case, in which nothing hides the exchange
 
 A cell is a contestant on one model, link, number of ranks and length of backward. With --resume FILE every measured cell is
 added to the file as a line of JSON, and cells that it holds are not measured again; DistributedDataParallel runs along whenever
-something is measured, for the ratios. --page writes the tables of docs/results.md from docs/results/*.jsonl and measures nothing.
+something is measured, for the ratios. --page writes the tables of docs/results.md from docs/results/*.jsonl and measures nothing;
+--simulate asks `penstock plan` about other models, links and numbers of ranks, whose tables --page marks as simulated.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from hosts.hosts import SUBNET
 
 from benches.ddp import environment
 from benches.schedulers import print_table
-from benches.step import contestants, models, table
+from benches.step import contestants, models, simulated, table
 from benches.transports import free_port
 
 RANKS = Path(__file__).with_name("ranks.py")
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAGE = REPOSITORY / "docs/results.md"
 RESULTS = REPOSITORY / "docs/results"
+SIMULATED = RESULTS / "simulated.json"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -49,6 +51,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--timeout-s", type=float, default=1800.0, help="of each run")
     parser.add_argument("--resume", type=Path, help="file of JSON lines: cells in it are not measured again, new ones are added")
     parser.add_argument("--page", action="store_true", help="write the tables of docs/results.md from docs/results/*.jsonl, and measure nothing")
+    parser.add_argument("--simulate", action="store_true", help="write docs/results/simulated.json by penstock plan, and measure nothing; with --page before it")
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
     options = parser.parse_args(arguments)
     options.models, options.links = options.model.split(","), options.bandwidth.split(",")
@@ -131,12 +134,20 @@ def measure(options: argparse.Namespace, plugins: Path, command: str) -> list[ta
     return found
 
 
-def page() -> int:
+def page() -> None:
     records = [record for path in sorted(RESULTS.glob("*.jsonl")) for record in table.read(path)]
     if not records:
         raise SystemExit(f"bench step: {RESULTS} holds no results; measure with --resume {RESULTS.relative_to(REPOSITORY)}/NAME.jsonl first")
-    table.write_page(PAGE, records)
-    return 0
+    table.write_between(PAGE, (table.BEGIN, table.END), table.markdown(records))
+    if SIMULATED.exists():
+        table.write_between(PAGE, (simulated.BEGIN, simulated.END), simulated.markdown(json.loads(SIMULATED.read_text())))
+
+
+def simulate() -> None:
+    from benches.bench import BUILD, build
+
+    build("penstock_command")
+    simulated.simulate(SIMULATED, BUILD / "bin/penstock", lambda words: print(f"[bench] step: {words}", file=sys.stderr))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -144,8 +155,12 @@ def main(arguments: Sequence[str]) -> int:
 
     options = parse(arguments)
     try:
+        if options.simulate:
+            simulate()
         if options.page:
-            return page()
+            page()
+        if options.page or options.simulate:
+            return 0
         build("all" if not PLUGINS.exists() else "penstock", "penstock-collective-ucx")
         records = measure(options, PLUGINS, shlex.join(["tools/bench", "step", *arguments]))
     except (HostsError, ValueError) as error:

@@ -134,10 +134,10 @@ def markdown(records: Sequence[Record]) -> str:
     return "\n\n".join(parts)
 
 
-def write_page(page: Path, records: Sequence[Record]) -> None:
-    """Puts the tables between the markers of the page. Errors: ValueError where it lacks them."""
-    text = page.read_text()
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"{page} has not the two lines {BEGIN!r} and {END!r}, in this order and once each; put them where the tables belong")
-    before, rest = text.split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n\n{markdown(records)}\n\n{END}{rest.split(END)[1]}")
+def write_between(page: Path, markers: tuple[str, str], tables: str) -> None:
+    """Puts tables between two lines of the page. Errors: ValueError where it lacks them."""
+    text, (begin, end) = page.read_text(), markers
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ValueError(f"{page} has not the two lines {begin!r} and {end!r}, in this order and once each; put them where the tables belong")
+    before, rest = text.split(begin)
+    page.write_text(f"{before}{begin}\n\n{tables}\n\n{end}{rest.split(end)[1]}")
