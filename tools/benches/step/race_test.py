@@ -42,8 +42,8 @@ def test_ratios_of_unequal_numbers_of_rounds_are_refused():
 
 
 def test_a_goal_says_whether_it_is_reached_and_where_nothing_was_promised_nothing():
-    assert table.goal(record("topk-residual", [100.0], [1300.0]), []) == ">= 13 x ddp: 13.00"
-    assert table.goal(record("topk-residual", [100.0], [1200.0]), []) == ">= 13 x ddp: **missed**, 12.00"
+    assert table.goal(record("topk-residual", [100.0], [1300.0]), []) == ">= 13 x ddp: 13"
+    assert table.goal(record("topk-residual", [100.0], [1200.0]), []) == ">= 13 x ddp: **missed**, 12"
     assert table.goal(record("topk-residual", [100.0], [1300.0], bandwidth="10gbit"), []) == ""
     assert table.goal(record("dense", [100.0], [99.0], backward_ms=200.0), []) == ""
 
@@ -51,7 +51,7 @@ def test_a_goal_says_whether_it_is_reached_and_where_nothing_was_promised_nothin
 def test_a_goal_against_another_contestant_counts_rounds_in_which_both_ran():
     ours = record("power-sgd", [10.0, 20.0], [500.0, 500.0])
     beside, before = record("ddp-powersgd", [60.0, 120.0], [500.0, 500.0]), record("ddp-powersgd", [1.0, 1.0], [500.0, 500.0], run="another")
-    assert table.goal(ours, [before, ours, beside]) == ">= 5 x ddp-powersgd: 6.00"
+    assert table.goal(ours, [before, ours, beside]) == ">= 5 x ddp-powersgd: 6"
     assert "did not run beside it" in table.goal(ours, [ours, before])
 
 

@@ -94,7 +94,7 @@ def goal(record: Record, records: Sequence[Record]) -> str:
         ratio = times_as_fast(record, others[-1])
     reached = statistics.median(ratio)
     words = f">= {least:g} x {against}: "
-    return words + (f"{reached:.2f}" if reached >= least else f"**missed**, {reached:.2f}")
+    return words + (f"{reached:.3g}" if reached >= least else f"**missed**, {reached:.3g}")
 
 
 def row(record: Record, records: Sequence[Record]) -> tuple[str, ...]:
