@@ -1,0 +1,46 @@
+"""Who takes part in tools/bench step: torch's own ways by name, and every scheme of conf/."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+REFERENCE = "ddp"
+TORCH = {
+    "ddp": "DistributedDataParallel over gloo, float32",
+    "ddp-fp16": "the same with torch's fp16_compress_hook",
+    "ddp-powersgd": "the same with torch's powerSGD_hook: rank 4, error feedback, warm start",
+    "grace-style": "a stand-in for GRACE: torch.topk of 1 % with a residual and two all-gathers per gradient, over gloo",
+}
+DENSE = "dense"
+DENSE_SCHEME = '[scheme]\ncompressor = "none"\nmemory = "none"\nscheduler = "fusion"\n'
+# Who is measured unless told otherwise. Pairs that goals compare stand near each other: they meet in the same rounds.
+DEFAULT = (
+    "ddp", "ddp-fp16", "ddp-powersgd", "power-sgd", "acp-sgd", "topk-residual", "grace-style", "dense", "dgc", "ef-sign", "ok-topk",
+)  # fmt: skip
+
+
+def names() -> list[str]:
+    """All that can take part."""
+    return [*TORCH, DENSE, *sorted(path.stem for path in CONF.glob("*.toml"))]
+
+
+def without_switches(scheme: str) -> str:
+    """The scheme as it is at the end of training would need all its steps; here its first tables hold from the start, so
+    that DGC, for one, sends 0.1 % and not the 25 % of its warm-up."""
+    kept, leaving_out = [], False
+    for line in scheme.splitlines():
+        if line.startswith("["):
+            leaving_out = line.startswith("[[switch]]")
+        if not leaving_out:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def scheme_of(name: str) -> str:
+    """TOML of one of our contestants. `transport = "auto"` becomes that of the run, which is UCX."""
+    if name == DENSE:
+        return DENSE_SCHEME
+    text = without_switches((CONF / f"{name}.toml").read_text())
+    return re.sub(r'^(transport\s*=\s*)"auto"', r'\1"ucx"', text, flags=re.MULTILINE)

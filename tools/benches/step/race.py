@@ -1,0 +1,174 @@
+"""tools/bench step: a whole step of every contestant over shaped links, against DistributedDataParallel.
+
+One rank on each of P hosts (network namespaces: needs root), torch's ways over gloo and ours over ucx, with the gradients of a
+shipped profile. All take turns, step by step, in the same processes; ratios are formed within a round. Before anything is timed
+the results are checked: finite, the same bits on every rank, and the mean where all is sent. Backward is slept, of the
+length --backward-ms; 0 is the hardest case, in which nothing hides the exchange.
+
+A cell is a contestant on one model, link, number of ranks and length of backward. With --resume FILE every measured cell is
+added to the file as a line of JSON, and cells that it holds are not measured again; DistributedDataParallel runs along whenever
+something is measured, for the ratios. --page writes the tables of docs/results.md from docs/results/*.jsonl and measures nothing;
+--simulate asks `penstock plan` about other models, links and numbers of ranks, whose tables --page marks as simulated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hosts import Hosts, HostsError, link_rate, rate_words
+from hosts.hosts import SUBNET
+
+from benches.ddp import environment
+from benches.schedulers import print_table
+from benches.step import contestants, models, simulated, table
+from benches.transports import free_port
+
+RANKS = Path(__file__).with_name("ranks.py")
+REPOSITORY = Path(__file__).resolve().parents[3]
+PAGE = REPOSITORY / "docs/results.md"
+RESULTS = REPOSITORY / "docs/results"
+SIMULATED = RESULTS / "simulated.json"
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tools/bench step", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="resnet50", help=f"profiles, with commas between (default resnet50): {', '.join(models.names())}")
+    parser.add_argument("--profiles", type=Path, default=models.PROFILES, help="where profiles lie (default: those that are shipped)")
+    parser.add_argument("--bandwidth", default="1gbit,100mbit", help="rates of the links, as tc writes them (default %(default)s)")
+    parser.add_argument("--ranks", default="4", help="numbers of hosts of one rank each (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default %(default)s)")
+    parser.add_argument("--schemes", default=",".join(contestants.DEFAULT), help=f"contestants: {', '.join(contestants.TORCH)}, dense, and the names of conf/*.toml (default %(default)s)")
+    parser.add_argument("--backward-ms", type=float, default=0.0, help="length of backward (default 0)")
+    parser.add_argument("--together", type=int, default=6, help="contestants beside DistributedDataParallel in one run; each takes memory (default %(default)s)")
+    parser.add_argument("--timeout-s", type=float, default=1800.0, help="of each run")
+    parser.add_argument("--resume", type=Path, help="file of JSON lines: cells in it are not measured again, new ones are added")
+    parser.add_argument("--page", action="store_true", help="write the tables of docs/results.md from docs/results/*.jsonl, and measure nothing")
+    parser.add_argument("--simulate", action="store_true", help="write docs/results/simulated.json by penstock plan, and measure nothing; with --page before it")
+    parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
+    options = parser.parse_args(arguments)
+    options.models, options.links = options.model.split(","), options.bandwidth.split(",")
+    options.contestants = options.schemes.split(",")
+    known = sorted(path.stem for path in options.profiles.glob("*.csv") if path.stem != "costs")
+    for what, wanted, there in (("model", options.models, known), ("contestant", options.contestants, contestants.names())):
+        for name in wanted:
+            if name not in there:
+                parser.error(f"there is no {what} {name!r}, expected one of {', '.join(there)}")
+    try:
+        for link in options.links:
+            link_rate(link)
+        options.sizes = [int(size) for size in options.ranks.split(",")]
+    except ValueError as error:
+        parser.error(str(error))
+    if min(options.sizes) < 2 or min(options.rounds, options.together) < 1 or options.backward_ms < 0:
+        parser.error("expected --ranks from 2, --rounds and --together from 1, and --backward-ms from 0")
+    return options
+
+
+def launch(hosts: Hosts, model: str, names: Sequence[str], options: argparse.Namespace, plugins: Path) -> dict[str, Any]:
+    """Figures by contestant. Errors: SystemExit; what the ranks said is on stderr."""
+    port = free_port()
+    command = [
+        sys.executable, RANKS, "--profile", options.profiles.resolve() / f"{model}.csv", "--contestants", ",".join(names),
+        "--rounds", str(options.rounds), "--backward-ms", str(options.backward_ms),
+    ]  # fmt: skip
+    started = [
+        hosts.start(
+            command, host, env=environment(host, hosts.count, f"{SUBNET}.10", port, "eth0", plugins),
+            stdout=subprocess.PIPE if host == 0 else subprocess.DEVNULL, text=True,
+        ) for host in range(hosts.count)
+    ]  # fmt: skip
+    try:
+        out, _ = started[0].communicate(timeout=options.timeout_s)
+        ended = [job.wait(timeout=60) for job in started]
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"bench step: {', '.join(names)} took more than {options.timeout_s:g} s; give them longer with --timeout-s") from None
+    figures = [line for line in out.splitlines() if line.startswith("{")]
+    if any(ended) or not figures:
+        raise SystemExit(f"bench step: ranks ended with {', '.join(map(str, ended))}; what they said is above")
+    return json.loads(figures[-1])
+
+
+def records_of(figures: dict[str, Any], fixed: dict[str, Any]) -> list[dict[str, Any]]:
+    """A record for each contestant, with the steps of the reference in the same rounds."""
+    reference = figures[contestants.REFERENCE]["step_ms"]
+    rounded = {name: {what: [round(value, 3) for value in values] for what, values in one.items()} for name, one in figures.items()}
+    return [fixed | {"contestant": name, **one, "reference_ms": [round(value, 3) for value in reference]} for name, one in rounded.items()]
+
+
+def runs_of(wanted: Sequence[str], together: int) -> list[list[str]]:
+    """Who runs with whom: the reference is in every run."""
+    others = [name for name in wanted if name != contestants.REFERENCE]
+    found = [[contestants.REFERENCE, *others[first : first + together]] for first in range(0, len(others), together)]
+    return found or [[contestants.REFERENCE]]
+
+
+def measure(options: argparse.Namespace, plugins: Path, command: str) -> list[table.Record]:
+    """All cells that were asked for, of the file and new."""
+    known = table.read(options.resume) if options.resume else []
+    found: list[table.Record] = []
+    for model in options.models:
+        for link in options.links:
+            for size in options.sizes:
+                cells = [(model, link, size, options.backward_ms, name) for name in options.contestants]
+                missing = [cell[-1] for cell in table.left(cells, known)]
+                found += [record for record in known if table.key(record) in cells]
+                for names in runs_of(missing, options.together) if missing else []:
+                    date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+                    print(f"[bench] step: {model}, {size} hosts at {rate_words(link)}: {', '.join(names)}", file=sys.stderr)
+                    with Hosts(size, link) as hosts:
+                        figures = launch(hosts, model, names, options, plugins)
+                    fixed = {"model": model, "bandwidth": link, "ranks": size, "backward_ms": options.backward_ms, "date": date[:10], "run": date, "command": command}
+                    new = [record for record in records_of(figures, fixed) if record["contestant"] in missing]
+                    missing = [name for name in missing if name not in names]
+                    if options.resume:
+                        table.append(options.resume, new)
+                    found += new
+    return found
+
+
+def page() -> None:
+    records = [record for path in sorted(RESULTS.glob("*.jsonl")) for record in table.read(path)]
+    if not records:
+        raise SystemExit(f"bench step: {RESULTS} holds no results; measure with --resume {RESULTS.relative_to(REPOSITORY)}/NAME.jsonl first")
+    table.write_between(PAGE, (table.BEGIN, table.END), table.markdown(records))
+    if SIMULATED.exists():
+        table.write_between(PAGE, (simulated.BEGIN, simulated.END), simulated.markdown(json.loads(SIMULATED.read_text())))
+
+
+def simulate() -> None:
+    from benches.bench import BUILD, build
+
+    build("penstock_command")
+    simulated.simulate(SIMULATED, BUILD / "bin/penstock", lambda words: print(f"[bench] step: {words}", file=sys.stderr))
+
+
+def main(arguments: Sequence[str]) -> int:
+    from benches.bench import PLUGINS, build
+
+    options = parse(arguments)
+    try:
+        if options.simulate:
+            simulate()
+        if options.page:
+            page()
+        if options.page or options.simulate:
+            return 0
+        build("all" if not PLUGINS.exists() else "penstock", "penstock-collective-ucx")
+        records = measure(options, PLUGINS, shlex.join(["tools/bench", "step", *arguments]))
+    except (HostsError, ValueError) as error:
+        raise SystemExit(f"bench step: {error}") from error
+    if options.json:
+        print(json.dumps(records, indent=2))
+        return 0
+    for group, rows in table.groups(records).items():
+        print(f"\n{table.title(group)}")
+        print_table([table.HEAD, *(table.row(record, rows) for record in rows)])
+    return 0

@@ -1,0 +1,143 @@
+"""From lines of results to tables: a cell is one contestant on one model, link and number of ranks."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hosts import rate_words
+
+from benches.step.contestants import REFERENCE
+
+Record = Mapping[str, Any]
+KEY = ("model", "bandwidth", "ranks", "backward_ms", "contestant")
+BEGIN, END = "<!-- measured: tools/bench step --page writes what follows -->", "<!-- end of what is measured -->"
+HEAD = ("contestant", "step, ms", "DDP / it", "goal", "sent per rank, MB", "CPU per rank, s", "encode", "exchange", "decode", "wait")
+# By contestant and link, None for any: how many times as fast as which contestant. ResNet-50, four ranks, no compute.
+GOALS: dict[tuple[str, str | None], tuple[float, str]] = {
+    ("dense", None): (0.99, "ddp"),
+    ("topk-residual", "1gbit"): (13.0, "ddp"),
+    ("topk-residual", "100mbit"): (25.0, "ddp"),
+    ("power-sgd", None): (5.0, "ddp-powersgd"),
+    ("acp-sgd", None): (14.0, "ddp"),
+}
+
+
+def key(record: Record) -> tuple[Any, ...]:
+    return tuple(record[name] for name in KEY)
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a file, none where it is not there yet. Errors: ValueError with the line that is none; an end that was
+    cut off, as a run that was killed leaves it, is passed over."""
+    if not path.exists():
+        return []
+    text = path.read_text()
+    lines, records = text.splitlines(), []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            key(record)
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(lines) and not text.endswith("\n"):
+                break
+            raise ValueError(f"{path}:{number} is {line[:60]!r}, expected a line that tools/bench step wrote, with {', '.join(KEY)}") from error
+        records.append(record)
+    return records
+
+
+def append(path: Path, records: Iterable[Record]) -> None:
+    """Adds lines; what a killed run left of a line goes first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = path.read_text() if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole)
+    with path.open("a") as file:
+        for record in records:
+            file.write(json.dumps(record) + "\n")
+
+
+def left(wanted: Sequence[tuple[Any, ...]], records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """The cells that no record holds, in their order."""
+    there = {key(record) for record in records}
+    return [one for one in wanted if one not in there]
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def times_as_fast(record: Record, other: Record | None = None) -> list[float]:
+    """By round: the other's step over this one's; without another the reference's, which took turns with this one."""
+    theirs = record["reference_ms"] if other is None else other["step_ms"]
+    return [its / mine for its, mine in zip(theirs, record["step_ms"], strict=True)]
+
+
+def goal(record: Record, records: Sequence[Record]) -> str:
+    """What this cell should reach, and whether it does; empty where nothing was promised."""
+    if (record["model"], record["ranks"], record["backward_ms"]) != ("resnet50", 4, 0):
+        return ""
+    name, link = record["contestant"], record["bandwidth"]
+    promised = GOALS.get((name, link)) or GOALS.get((name, None))
+    if promised is None:
+        return ""
+    least, against = promised
+    ratio = times_as_fast(record)
+    if against != REFERENCE:
+        others = [one for one in records if one["contestant"] == against and one["run"] == record["run"]]
+        if not others:
+            return f">= {least:g} x {against} (which did not run beside it)"
+        ratio = times_as_fast(record, others[-1])
+    reached = statistics.median(ratio)
+    words = f">= {least:g} x {against}: "
+    return words + (f"{reached:.3g}" if reached >= least else f"**missed**, {reached:.3g}")
+
+
+def row(record: Record, records: Sequence[Record]) -> tuple[str, ...]:
+    def middle(name: str, digits: int, unit: float = 1.0) -> str:
+        return f"{statistics.median(record[name]) / unit:.{digits}f}" if record.get(name) else "-"
+
+    return (
+        record["contestant"], spread(record["step_ms"], 1), spread(times_as_fast(record), 2), goal(record, records),
+        middle("wire_bytes", 2, 1e6), middle("cpu_s", 2),
+        *(middle(name, 0) for name in ("encode_ms", "exchange_ms", "decode_ms", "wait_ms")),
+    )  # fmt: skip
+
+
+def groups(records: Sequence[Record]) -> dict[tuple[Any, ...], list[Record]]:
+    """By all but the contestant, the last record of each cell; the fastest first."""
+    latest = {key(record): record for record in records}
+    found: dict[tuple[Any, ...], list[Record]] = {}
+    for record in latest.values():
+        found.setdefault(key(record)[:-1], []).append(record)
+    order: Callable[[Record], float] = lambda record: -statistics.median(times_as_fast(record))  # noqa: E731
+    return {name: sorted(rows, key=order) for name, rows in found.items()}
+
+
+def title(group: tuple[Any, ...]) -> str:
+    model, link, ranks, backward_ms = group
+    return f"{model}, {ranks} ranks at {rate_words(link)}, " + (f"backward of {backward_ms:g} ms" if backward_ms else "no compute")
+
+
+def markdown(records: Sequence[Record]) -> str:
+    """A table for each model, link, number of ranks and backward, with the commands and dates that made it."""
+    parts = []
+    for group, rows in groups(records).items():
+        lines = [f"### {title(group)}", "", f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
+        lines += [f"| {' | '.join(row(record, rows))} |" for record in rows]
+        made = dict.fromkeys(f"`{record['command']}`, {record['date']}, {len(record['step_ms'])} rounds" for record in rows)
+        parts.append("\n".join([*lines, "", "Measured with " + "; ".join(made) + "."]))
+    return "\n\n".join(parts)
+
+
+def write_between(page: Path, markers: tuple[str, str], tables: str) -> None:
+    """Puts tables between two lines of the page. Errors: ValueError where it lacks them."""
+    text, (begin, end) = page.read_text(), markers
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ValueError(f"{page} has not the two lines {begin!r} and {end!r}, in this order and once each; put them where the tables belong")
+    before, rest = text.split(begin)
+    page.write_text(f"{before}{begin}\n\n{tables}\n\n{end}{rest.split(end)[1]}")
