@@ -12,7 +12,7 @@ from typing import Any
 GRADIENTS = 320
 MEASURED = 4  # PENSTOCK_MODEL_MEASURED
 GATHER = 2  # PENSTOCK_COMBINE_GATHER
-SCHEDULERS = ("wfbp", "fusion", "syncea", "mgwfbp", "omgs", "fgbuff", "rgmerge", "partial")
+SCHEDULERS = ("wfbp", "fusion", "syncea", "mgwfbp", "omgs", "fgbuff", "rgmerge", "partial", "horovod")
 
 
 def model(source: random.Random) -> dict[str, Any]:
