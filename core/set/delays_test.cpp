@@ -1,5 +1,6 @@
 // Ranks whose gradients become ready in other orders, after random delays, and now and then not at
-// all: under cycles that are planned anew all the time every step ends, with the right means.
+// all: under cycles that are planned from measured times in the middle of it every step ends, with
+// the right means.
 
 #include "core/set/training_testing.hpp"
 
@@ -79,6 +80,9 @@ TEST(Delays, OfTenThousandReadyGradientsNeverDeadlockAndNeverChangeAMean) {
       }
       ASSERT_OK(set.value()->step_end(true));
     }
+    const auto report = set.value()->report();
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report.value().find("nothing is measured"), std::string::npos) << report.value();
     ++ended;
   });
   EXPECT_EQ(ended, kRanks);
