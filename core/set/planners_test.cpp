@@ -49,7 +49,8 @@ const Scheduler kSchedulers[] = {
     {"rgmerge",
      "[scheduler.rgmerge]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
      "replan_looks = 1\n"},
-    kOptimal};
+    kOptimal,
+    {"horovod", "[scheduler.horovod]\nprofile_steps = 2\ncycle_ms = 0.3\nmoved_share = 0.01\n"}};
 
 const char* const kDense = "compressor = \"none\"\nmemory = \"none\"";
 const char* const kDenseSplit = "compressor = \"none\"\nmemory = \"none\"\nroute = \"split\"";

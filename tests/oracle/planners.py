@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from . import planner_costs as costs
 from .planner_costs import Buckets, Groups
-from .planner_probe import Model
+from .planner_probe import MEASURED, Model
 
 Group = Sequence[int]  # of positions in order of readiness, or of gradients
 
@@ -195,3 +195,31 @@ def fgbuff_planned(model: Model, phase: int, first_count: int) -> Buckets:
             end += 1
         groups.append(list(range(begin, end)))
     return costs.as_buckets(part, groups)
+
+
+# ---- Horovod ----
+
+
+def horovod(model: Model, phase: int, threshold_bytes: int, cycle_ms: float) -> Buckets:
+    """Gradients of one cycle, whose payloads fit below the threshold; one cycle as long as nothing is measured."""
+    if costs.are_given(model):
+        return costs.given(model, phase)
+    members = costs.taking_part(model, phase)
+    cycles = [0.0] * len(members)
+    if model.flags & MEASURED:
+        cycles = [time // (cycle_ms * 1000) for time in costs.ready_times(model, members)]
+    buckets: Buckets = []
+    for cycle in sorted(set(cycles)):
+        room = 0
+        first = True
+        for number, own in zip(members, cycles, strict=True):
+            if own != cycle:
+                continue
+            size = costs.chosen(model, number).phase_bytes[phase]
+            if first or threshold_bytes == 0 or size > room:
+                buckets.append([])
+                room = threshold_bytes
+            first = False
+            buckets[-1].append(number)
+            room -= size
+    return buckets

@@ -91,6 +91,20 @@ def test_fgbuff_on_measured_times(probe: PlannerProbe) -> None:
     expect_variety(sizes)
 
 
+def test_horovod_joins_what_is_ready_in_a_cycle(probe: PlannerProbe) -> None:
+    draw = random.Random(8)
+    sizes: list[int] = []
+    for _ in range(N_MODELS):
+        model = random_model(draw)
+        most, cycle = draw.choice((0, 1, 100, 400, 1 << 27)), draw.choice((0.001, 0.016, 0.05, 0.3, 1.0))
+
+        def oracle(m: Model, phase: int, most: int = most, cycle: float = cycle) -> costs.Buckets:
+            return planners.horovod(m, phase, most, cycle)
+
+        sizes += expect_plan(probe, "horovod", model, oracle, threshold_bytes=most, cycle_ms=cycle)
+    expect_variety(sizes)
+
+
 def large_model(draw: random.Random) -> Model:
     """Layers of sizes that occur, so that published seconds and bytes meet decisions that go either way."""
     sizes = [draw.choice((64, 512, 2048, 36_864, 589_824, 2_359_296, draw.randrange(1, 5_000_000)))

@@ -13,7 +13,7 @@ GRADIENTS = 320
 MOST_GRADIENTS = 10000  # for schedulers that search
 MEASURED = 4  # PENSTOCK_MODEL_MEASURED
 GATHER = 2  # PENSTOCK_COMBINE_GATHER
-SCHEDULERS = ("wfbp", "fusion", "syncea", "mgwfbp", "omgs", "fgbuff", "rgmerge", "partial", "optimal")
+SCHEDULERS = ("wfbp", "fusion", "syncea", "mgwfbp", "omgs", "fgbuff", "rgmerge", "partial", "optimal", "horovod")
 SEARCHING = ("rgmerge", "optimal")
 
 

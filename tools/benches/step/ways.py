@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from penstock import _library as c
+from penstock.common.gradient_set import GradientSpec
 from penstock.common.operation import TensorView
-from penstock.common.runtime import GradientSpec
 from penstock.torch import world
 from penstock.torch.tensors import DTYPES
 from torch import nn

@@ -1,0 +1,105 @@
+// Horovod's tensor fusion with its cycles: gradients that become ready within one cycle share
+// buckets of limited size. Source: Sergeev & Del Balso, "Horovod: fast and easy distributed deep
+// learning in TensorFlow", arXiv:1802.05799, 2018, and Horovod 0.28 for the defaults.
+#include "moving.hpp"
+
+#include <planning/scheduler.hpp>
+
+#include <cmath>
+
+namespace sdk = penstock::sdk;
+namespace planning = penstock::planning;
+
+namespace {
+
+class Horovod : public planning::Scheduler<Horovod> {
+ public:
+  static constexpr const char* kName = "horovod";
+  static inline const sdk::OptionList options{
+      sdk::integer_option("threshold_bytes", 134217728)
+          .at_least(0)
+          .unit("bytes")
+          .summary("most bytes of payload in a bucket; 0 sends every gradient alone"),
+      sdk::real_option("cycle_ms", 1)
+          .above(0)
+          .unit("ms")
+          .summary("gradients share a bucket only if they are ready in the same cycle"),
+      sdk::integer_option("profile_steps", 5)
+          .at_least(1)
+          .at_most(1000000)
+          .unit("steps")
+          .summary("steps measured before cycles are planned, and between two looks at them"),
+      sdk::real_option("moved_share", 0.25)
+          .above(0)
+          .at_most(1)
+          .unit("fraction")
+          .summary("plan again when so many of the gradients are ready at other times, in two "
+                   "looks in a row")};
+
+  explicit Horovod(const sdk::Options& values)
+      : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))),
+        cycle_us_(values.real("cycle_ms") * 1000),
+        profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))),
+        moving_(profile_steps_, cycle_us_, values.real("moved_share")) {}
+
+  void describe(penstock_scheduler_traits& traits) const {
+    Scheduler::describe(traits);
+    traits.flags = PENSTOCK_SCHEDULER_MEASURES;
+    traits.observe_every = static_cast<uint32_t>(profile_steps_);
+  }
+
+  planning::Buckets buckets(const penstock_model& model, uint32_t phase) const {
+    const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
+    const std::vector<double> cycles = cycles_of(model, gradients);
+    planning::Buckets buckets;
+    uint64_t bucket_bytes = 0;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const uint64_t bytes = planning::payload_bytes(*model.gradients[gradients[i]], phase);
+      bucket_bytes = planning::saturating_add(bucket_bytes, bytes);
+      if (i == 0 || threshold_ == 0 || bucket_bytes > threshold_ || cycles[i] != cycles[i - 1]) {
+        buckets.emplace_back();
+        bucket_bytes = bytes;
+      }
+      buckets.back().push_back(gradients[i]);
+    }
+    return buckets;
+  }
+
+  std::string reason(const penstock_model& model, const planning::Plan& made,
+                     uint32_t phase) const {
+    if (planning::are_given(model))
+      return sdk::text(n_buckets(made, phase), " buckets, as the frontend gave them");
+    const std::string size =
+        sdk::text(n_buckets(made, phase), " buckets of at most ", threshold_, " bytes of payload");
+    if (!planning::is_measured(model)) return size + "; nothing is measured yet";
+    return sdk::text(size, ", of gradients that are ready in the same ", cycle_us_, " us");
+  }
+
+  void end_plan(const penstock_model& model, const planning::Plan&) {
+    moving_.plan_made(planning::is_measured(model));
+  }
+
+  uint32_t observe(const penstock_measurement& measurement) { return moving_.decide(measurement); }
+
+ private:
+  // The cycle in which each gradient is ready, counted from the first one; all in one as long as
+  // nothing is measured. It stays a floating-point number: a time may be too large for an integer.
+  std::vector<double> cycles_of(const penstock_model& model,
+                                const std::vector<uint64_t>& gradients) const {
+    if (!planning::is_measured(model)) return std::vector<double>(gradients.size(), 0);
+    std::vector<double> cycles = planning::ready_times(model, gradients);
+    for (double& cycle : cycles) cycle = std::floor(cycle / cycle_us_);
+    return cycles;
+  }
+
+  uint64_t threshold_;
+  double cycle_us_;
+  uint64_t profile_steps_;
+  Moving moving_;
+};
+
+}  // namespace
+
+PENSTOCK_SCHEDULER(Horovod, "scheduler/horovod", "0.1.0",
+                   "joins gradients that are ready in the same cycle up to a byte limit",
+                   "Sergeev & Del Balso, Horovod, arXiv:1802.05799, 2018");

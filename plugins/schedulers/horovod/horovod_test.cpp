@@ -1,0 +1,163 @@
+// Horovod's cycles: what shares a bucket, against cuts counted by hand, and when cycles are agreed
+// anew.
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <support/scheduling.hpp>
+
+namespace penstock::test {
+namespace {
+
+using Buckets = std::vector<std::vector<uint64_t>>;
+
+// Six gradients of 40 bytes, ready at these microseconds.
+planning::ModelEntries at(const std::vector<double>& ready_us) {
+  planning::ModelEntries entries;
+  for (size_t i = 0; i < ready_us.size(); ++i) {
+    entries.gradients.push_back(planning::dense_gradient("g", 10, ready_us[i]));
+    entries.order.push_back(i);
+  }
+  entries.flags = PENSTOCK_MODEL_MEASURED;
+  return entries;
+}
+
+Buckets planned(const planning::ModelEntries& entries, const OptionSettings& settings = {}) {
+  const SchedulerInstance scheduler = make_scheduler(PENSTOCK_PLUGIN_FILE, settings);
+  return gradients_of(plan_of(scheduler, planning::OwnedModel(entries)));
+}
+
+TEST(Horovod, KeepsTheRulesOfEveryScheduler) {
+  for (int threshold : {0, 1, 4096, 1 << 30})
+    expect_the_common_rules(PENSTOCK_PLUGIN_FILE, {{"threshold_bytes", threshold}});
+}
+
+TEST(Horovod, LeavesGivenBucketsWhole) {
+  expect_given_buckets_stay_together(PENSTOCK_PLUGIN_FILE, {{"threshold_bytes", 1}});
+}
+
+TEST(Horovod, RefusesAbsurdModels) {
+  expect_absurd_models_are_refused(PENSTOCK_PLUGIN_FILE);
+}
+
+TEST(Horovod, JoinsWhatIsReadyInTheSameMillisecond) {
+  EXPECT_EQ(planned(at({0, 999, 1000, 1999, 5000, 5001})), (Buckets{{0, 1}, {2, 3}, {4, 5}}));
+}
+
+TEST(Horovod, JoinsMoreInALongerCycle) {
+  EXPECT_EQ(planned(at({0, 999, 1000, 1999, 5000, 5001}), {{"cycle_ms", 2.0}}),
+            (Buckets{{0, 1, 2, 3}, {4, 5}}));
+  EXPECT_EQ(planned(at({0, 999, 1000, 1999, 5000, 5001}), {{"cycle_ms", 10.0}}).size(), 1u);
+}
+
+TEST(Horovod, FillsBucketsOfACycleToTheThresholdInclusive) {
+  EXPECT_EQ(planned(at({0, 1, 2, 3, 4, 2000}), {{"threshold_bytes", 80}}),
+            (Buckets{{0, 1}, {2, 3}, {4}, {5}}));
+  EXPECT_EQ(planned(at({0, 1, 2, 3, 4, 2000}), {{"threshold_bytes", 79}}).size(), 6u);
+  EXPECT_EQ(planned(at({0, 1, 2, 3, 4, 2000}), {{"threshold_bytes", 0}}).size(), 6u);
+}
+
+TEST(Horovod, CountsWhatIsSentAgainstTheThreshold) {
+  planning::ModelEntries entries = at({0, 1, 2, 3});
+  for (planning::GradientEntry& gradient : entries.gradients)
+    gradient.candidates[0].phase_bytes = {gradient.bytes / 2};
+  EXPECT_EQ(planned(entries, {{"threshold_bytes", 80}}).size(), 1u);
+}
+
+TEST(Horovod, DefaultsToTheHundredTwentyEightMebibytesOfHorovod) {
+  planning::ModelEntries entries;
+  for (int i = 0; i < 5; ++i)
+    entries.gradients.push_back(planning::dense_gradient("g", 8 << 20));  // 32 MiB each
+  const planning::Plan plan =
+      plan_of(make_scheduler(PENSTOCK_PLUGIN_FILE), planning::OwnedModel(entries));
+  EXPECT_EQ(counts_of(plan), (std::vector<uint64_t>{4, 1}));
+}
+
+TEST(Horovod, KnowsNoCyclesBeforeAnythingIsMeasured) {
+  planning::ModelEntries entries = at({0, 5000, 10000});
+  entries.flags = 0;
+  EXPECT_EQ(planned(entries), (Buckets{{0, 1, 2}}));
+}
+
+TEST(Horovod, FollowsEveryAgreedOrderOfReadiness) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    planning::ModelEntries entries = at({0, 0, 0, 0, 0, 0, 0, 0});
+    std::shuffle(entries.order.begin(), entries.order.end(), random);
+    for (size_t place = 0; place < 8; ++place)
+      entries.gradients[entries.order[place]].ready_us = 400.0 * static_cast<double>(place);
+    Buckets expected(3);  // three, two and three gradients in the first, second, third millisecond
+    for (size_t place = 0; place < 8; ++place)
+      expected[place * 400 / 1000].push_back(entries.order[place]);
+    EXPECT_EQ(planned(entries), expected);
+  }
+}
+
+class Observed {
+ public:
+  explicit Observed(bool measured) : scheduler_(make_scheduler(PENSTOCK_PLUGIN_FILE)) {
+    plan(measured);
+  }
+  void plan(bool measured) {
+    planning::ModelEntries entries = at({0, 1000, 2000, 3000});
+    if (!measured) entries.flags = 0;
+    plan_of(scheduler_, planning::OwnedModel(entries));
+  }
+  uint32_t look(const std::vector<double>& ready_us, uint64_t steps = 5) {
+    step_ += steps;
+    penstock_measurement measurement{};
+    measurement.struct_size = sizeof measurement;
+    measurement.step = step_;
+    measurement.backward_us = 10000;
+    measurement.ready_us = ready_us.data();
+    measurement.n_gradients = ready_us.size();
+    uint32_t decision = 99;
+    EXPECT_TRUE(succeeds(scheduler_.table().observe(scheduler_.self(), &measurement, &decision)));
+    return decision;
+  }
+
+ private:
+  SchedulerInstance scheduler_;
+  uint64_t step_ = 0;
+};
+
+const std::vector<double> kUsual{0, 1000, 2000, 3000};
+const std::vector<double> kOneLater{0, 1000, 2000, 4500};
+constexpr uint32_t kKeep = PENSTOCK_KEEP_PLAN, kNew = PENSTOCK_MAKE_NEW_PLAN;
+
+TEST(Horovod, AsksForCyclesOnceReadyTimesAreMeasured) {
+  Observed observed(false);
+  EXPECT_EQ(observed.look(kUsual, 4), kKeep) << "after four of five steps";
+  EXPECT_EQ(observed.look(kUsual, 1), kNew);
+  observed.plan(true);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(observed.look(kUsual), kKeep);
+}
+
+TEST(Horovod, AgreesAnewWhenAQuarterOfTheGradientsMovedInTwoLooksInARow) {
+  Observed observed(true);
+  EXPECT_EQ(observed.look(kUsual), kKeep);
+  EXPECT_EQ(observed.look(kOneLater), kKeep);
+  EXPECT_EQ(observed.look(kUsual), kKeep) << "moved back";
+  EXPECT_EQ(observed.look(kOneLater), kKeep);
+  EXPECT_EQ(observed.look(kOneLater), kNew);
+  observed.plan(true);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(observed.look(kOneLater), kKeep) << "the new usual";
+}
+
+TEST(Horovod, TakesAMoveWithinACycleForNoise) {
+  Observed observed(true);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(observed.look(i % 2 == 0 ? kUsual : std::vector<double>{900, 1900, 1100, 3900}),
+              kKeep);
+}
+
+TEST(Horovod, AbsurdReadyTimesCountAsZero) {
+  Observed observed(true);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(observed.look({std::nan(""), -1, kInfinity, -kInfinity}), kKeep);
+  EXPECT_EQ(observed.look({0, 0, 0, 0}), kKeep);
+  EXPECT_EQ(observed.look({0, 0, 0, 0}), kKeep);
+}
+
+}  // namespace
+}  // namespace penstock::test

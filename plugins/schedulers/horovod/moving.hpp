@@ -1,0 +1,64 @@
+// When the cycles of a plan have to be agreed anew: once as soon as ready times are measured, and
+// again only when many gradients have become ready at other times than when the plan was new.
+#pragma once
+
+#include <planning/cost.hpp>
+
+#include <penstock/scheduler.h>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+// Times are compared with those of the first look at the plan in force, not with the model's: a
+// model gives those of the slowest rank, a measurement the mean over ranks.
+class Moving {
+ public:
+  // A ready time that moved by less than this share of backward is noise, however short a cycle.
+  static constexpr double kNoise = 0.05;
+  static constexpr uint64_t kLooks = 2;  // in a row
+
+  Moving(uint64_t profile_steps, double cycle_us, double share)
+      : profile_steps_(profile_steps), cycle_us_(cycle_us), share_(share) {}
+
+  // [plan] Tells that a plan was made, and whether from measured times.
+  void plan_made(bool measured) {
+    measured_ = measured_ || measured;
+    settled_us_.clear();
+    looks_apart_ = 0;
+  }
+
+  // [plan] PENSTOCK_KEEP_PLAN or PENSTOCK_MAKE_NEW_PLAN. What is no time counts as zero.
+  uint32_t decide(const penstock_measurement& measurement) {
+    if (measurement.step < profile_steps_) return PENSTOCK_KEEP_PLAN;
+    if (!measured_) {
+      measured_ = true;
+      return PENSTOCK_MAKE_NEW_PLAN;
+    }
+    std::vector<double> ready_us(measurement.n_gradients);
+    for (uint64_t i = 0; i < measurement.n_gradients; ++i)
+      ready_us[i] = penstock::planning::usable(measurement.ready_us[i]);
+    if (settled_us_.size() != ready_us.size()) {
+      settled_us_ = ready_us;
+      looks_apart_ = 0;
+      return PENSTOCK_KEEP_PLAN;
+    }
+    const double noise =
+        std::max(cycle_us_, kNoise * penstock::planning::usable(measurement.backward_us));
+    uint64_t moved = 0;
+    for (size_t i = 0; i < ready_us.size(); ++i)
+      moved += std::abs(ready_us[i] - settled_us_[i]) > noise ? 1 : 0;
+    const bool apart =
+        moved > 0 && static_cast<double>(moved) >= share_ * static_cast<double>(ready_us.size());
+    looks_apart_ = apart ? looks_apart_ + 1 : 0;
+    return looks_apart_ < kLooks ? PENSTOCK_KEEP_PLAN : PENSTOCK_MAKE_NEW_PLAN;
+  }
+
+ private:
+  uint64_t profile_steps_;
+  double cycle_us_;
+  double share_;
+  bool measured_ = false;           // a plan from measured times was asked for, or made
+  std::vector<double> settled_us_;  // at the first look at the plan in force; empty before it
+  uint64_t looks_apart_ = 0;
+};
