@@ -24,13 +24,14 @@ Told& told() {
 
 extern "C" {
 
-penstock_status* penstock_set_learning_rate(penstock_set* set, uint64_t gradient,
-                                            double learning_rate) {
-  using Function = decltype(&penstock_set_learning_rate);
+penstock_status* penstock_set_learning_rates(penstock_set* set, const double* learning_rates,
+                                             uint64_t n_gradients) {
+  using Function = decltype(&penstock_set_learning_rates);
   static const auto next =
-      reinterpret_cast<Function>(dlsym(RTLD_NEXT, "penstock_set_learning_rate"));
-  penstock::torch::testing::told().learning_rates.push_back(learning_rate);
-  return next(set, gradient, learning_rate);
+      reinterpret_cast<Function>(dlsym(RTLD_NEXT, "penstock_set_learning_rates"));
+  std::vector<double>& told = penstock::torch::testing::told().learning_rates;
+  told.insert(told.end(), learning_rates, learning_rates + n_gradients);
+  return next(set, learning_rates, n_gradients);
 }
 
 penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
