@@ -22,9 +22,9 @@ class Gradient:
         return math.prod(self.shape)
 
 
-def names() -> list[str]:
+def names(folder: Path = PROFILES) -> list[str]:
     """The profiles that are there. A table of costs lies among them."""
-    return sorted(path.stem for path in PROFILES.glob("*.csv") if path.stem != "costs")
+    return sorted(path.stem for path in folder.glob("*.csv") if path.stem != "costs")
 
 
 def read(model: str, folder: Path = PROFILES) -> list[Gradient]:

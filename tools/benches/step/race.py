@@ -56,7 +56,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.models, options.links = options.model.split(","), options.bandwidth.split(",")
     options.contestants = options.schemes.split(",")
-    known = sorted(path.stem for path in options.profiles.glob("*.csv") if path.stem != "costs")
+    known = models.names(options.profiles)
     for what, wanted, there in (("model", options.models, known), ("contestant", options.contestants, contestants.names())):
         for name in wanted:
             if name not in there:
