@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-namespace penstock {
+namespace penstock::names_test {
 namespace {
 
 TEST(EditDistance, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
@@ -68,4 +68,4 @@ TEST(Hash, EveryByteAtEveryLengthMatters) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::names_test

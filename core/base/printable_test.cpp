@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::printable_test {
 namespace {
 
 TEST(Printable, EscapesWhatCouldSteerATerminal) {
@@ -25,4 +25,4 @@ TEST(Printable, KeepsLinesOnlyWhereTheyAreOurs) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::printable_test

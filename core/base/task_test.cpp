@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::task_test {
 namespace {
 
 TEST(Task, ThatRunsOutOfMemoryTellsWhoAskedForIt) {
@@ -13,4 +13,4 @@ TEST(Task, ThatRunsOutOfMemoryTellsWhoAskedForIt) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::task_test

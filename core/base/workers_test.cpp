@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace penstock {
+namespace penstock::workers_test {
 namespace {
 
 // Counts how often each task ran; plain integers, so that a race sanitizer sees two at once.
@@ -79,4 +79,4 @@ TEST(Workers, ResizeAndStopLeaveACallerThatWorksAlone) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::workers_test

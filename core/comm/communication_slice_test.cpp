@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-namespace penstock {
+namespace penstock::communication_slice_test {
 namespace {
 
 // struct sched_attr of linux/sched/types.h, first version.
@@ -42,4 +42,4 @@ TEST(CommunicationSlice, AsksForAShortSliceAndForNothingElse) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::communication_slice_test

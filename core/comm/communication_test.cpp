@@ -5,7 +5,7 @@
 
 #include <future>
 
-namespace penstock {
+namespace penstock::communication_test {
 namespace {
 
 // A transport that keeps an order and whose messages never arrive.
@@ -96,4 +96,4 @@ TEST_F(OrderedChannel, EndsWhatWaitsForItsTurnWhenItIsClosed) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::communication_test

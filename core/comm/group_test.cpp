@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::group_test {
 namespace {
 
 using Ranks = std::vector<uint32_t>;
@@ -108,4 +108,4 @@ TEST(Group, AWorldOfOneIsItsOwnHost) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::group_test

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace penstock {
+namespace penstock::launcher_test {
 namespace {
 
 using testing::AllOf;
@@ -84,4 +84,4 @@ TEST(Launcher, WhatHasLaunchedAProcessIsToldByItsVariables) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::launcher_test

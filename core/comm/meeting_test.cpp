@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-namespace penstock {
+namespace penstock::meeting_test {
 namespace {
 
 using testing::AllOf;
@@ -222,4 +222,4 @@ TEST(Meeting, RanksOfAnotherRunAreNotLetIn) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::meeting_test

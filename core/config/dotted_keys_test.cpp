@@ -8,7 +8,7 @@
 #include <iterator>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::dotted_keys_test {
 namespace {
 
 std::string dotted(size_t parts, const std::string& part = "a") {
@@ -76,4 +76,4 @@ TEST(DottedKeys, AfterAStringAreSeenAgain) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::dotted_keys_test

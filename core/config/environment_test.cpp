@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-namespace penstock {
+namespace penstock::environment_test {
 namespace {
 
 GetEnvironment environment_of(std::map<std::string, std::string> variables) {
@@ -149,4 +149,4 @@ TEST(Environment, AThresholdThatIsNoNumberIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::environment_test

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::keys_test {
 namespace {
 
 // In words: "none", "a quarter of ...".
@@ -55,4 +55,4 @@ TEST(Keys, AValueThatWasReadIsWrittenAsItWasGiven) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::keys_test

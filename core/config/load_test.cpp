@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace penstock {
+namespace penstock::load_test {
 namespace {
 
 const char* no_environment(const char*) {
@@ -312,4 +312,4 @@ TEST(Load, NeitherDeepNestingNorRandomBytesBringItDown) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::load_test

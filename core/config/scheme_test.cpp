@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace penstock {
+namespace penstock::scheme_test {
 namespace {
 
 Config load(std::string_view text) {
@@ -248,4 +248,4 @@ TEST(Dtype, NamesGoBothWays) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::scheme_test

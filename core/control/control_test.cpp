@@ -8,7 +8,7 @@
 #include <mutex>
 #include <random>
 
-namespace penstock {
+namespace penstock::control_test {
 namespace {
 
 using testing::kLongUs;
@@ -385,4 +385,4 @@ TEST(Control, AMeetingWithARankThatHasLeftFails) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::control_test

@@ -14,7 +14,7 @@
 
 #include <random>
 
-namespace penstock {
+namespace penstock::failure_test {
 namespace {
 
 using testing::AddressBoard;
@@ -357,4 +357,4 @@ TEST(ControlFailure, AMemberThatSendsGarbageIsAFailedRank) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::failure_test

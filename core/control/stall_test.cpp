@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <atomic>
 
-namespace penstock {
+namespace penstock::stall_test {
 namespace {
 
 using testing::kLongUs;
@@ -246,4 +246,4 @@ TEST(Addresses, OfARunOnOneHostAreLoopbackAlone) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::stall_test

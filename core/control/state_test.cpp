@@ -6,7 +6,7 @@
 
 #include <random>
 
-namespace penstock::control {
+namespace penstock::control::state_test {
 namespace {
 
 std::string body_of(const std::string& frame) {
@@ -168,4 +168,4 @@ TEST(ControlState, SilenceOfTheServerItselfIsNotBlamedOnMembers) {
 }
 
 }  // namespace
-}  // namespace penstock::control
+}  // namespace penstock::control::state_test

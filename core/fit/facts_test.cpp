@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::facts_test {
 namespace {
 
 TEST(Facts, JoinPhasesAndRounds) {
@@ -77,4 +77,4 @@ TEST(Facts, AMemoryWithReplicatedStateWantsEqualBits) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::facts_test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace penstock {
+namespace penstock::matrix_test {
 namespace {
 
 using test::contains;
@@ -193,4 +193,4 @@ TEST(Matrix, TellsPoorFromOkAndNo) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::matrix_test

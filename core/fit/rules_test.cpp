@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <penstock/runtime.h>
 
-namespace penstock {
+namespace penstock::rules_test {
 namespace {
 
 bool contains(std::string_view text, std::string_view part) {
@@ -384,4 +384,4 @@ TEST(Fit, SumsThatReachAMemorysReplicatedStateHaveEqualBits) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::rules_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::failure_test {
 namespace {
 
 using testing::Array;
@@ -351,4 +351,4 @@ TEST(OperationsScale, HalfPrecisionComputesInFloatBeyondOneTile) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::failure_test

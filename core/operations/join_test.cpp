@@ -3,7 +3,7 @@
 
 #include <future>
 
-namespace penstock {
+namespace penstock::join_test {
 namespace {
 
 using testing::Array;
@@ -140,4 +140,4 @@ TEST(Joined, ARankThatLeavesEndsTheJoinByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::join_test

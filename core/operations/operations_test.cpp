@@ -6,7 +6,7 @@
 #include <atomic>
 #include <random>
 
-namespace penstock {
+namespace penstock::operations_test {
 namespace {
 
 using testing::Array;
@@ -326,4 +326,4 @@ TEST_P(OperationsWorld, AgreedTasksRunInOneOrderWithOneNumber) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::operations_test

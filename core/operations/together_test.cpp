@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-namespace penstock {
+namespace penstock::together_test {
 namespace {
 
 using testing::Array;
@@ -121,4 +121,4 @@ TEST(OperationsTogether, SmallOnesNeedFewerMessagesThanThereAre) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::together_test

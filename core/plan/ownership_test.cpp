@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace penstock {
+namespace penstock::ownership_test {
 namespace {
 
 TEST(Ownership, CoversEachGradientOnceInAscendingRanges) {
@@ -52,4 +52,4 @@ TEST(Ownership, BalancesWholeGradientsBySize) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::ownership_test

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-namespace penstock {
+namespace penstock::plan_test {
 namespace {
 
 // Three gradients of 10, 4 and 0 elements; the first may be cut at multiples of 2, the others not.
@@ -156,4 +156,4 @@ TEST(PlanBytes, CutOffAnywhereAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::plan_test

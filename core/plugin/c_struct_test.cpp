@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace penstock {
+namespace penstock::c_struct_test {
 namespace {
 
 using test::contains;
@@ -182,4 +182,4 @@ TEST(Needs, ThePluginLeavesOurStructSizeAlone) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::c_struct_test

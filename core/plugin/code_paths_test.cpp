@@ -5,7 +5,7 @@
 
 #include <kernels/fastest_path.hpp>
 
-namespace penstock {
+namespace penstock::code_paths_test {
 namespace {
 
 using test::contains;
@@ -54,4 +54,4 @@ TEST(CodePaths, ThisMachinesOfferNamesPathsThatItRuns) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::code_paths_test

@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-namespace penstock {
+namespace penstock::elf_test {
 namespace {
 
 using test::contains;
@@ -189,4 +189,4 @@ TEST(Record, AnotherMajorIsReadAsFarAsAllMajorsAgree) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::elf_test

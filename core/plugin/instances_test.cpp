@@ -6,7 +6,7 @@
 #include <penstock/draft/collective.h>
 #include <penstock/draft/scheduler.h>
 
-namespace penstock {
+namespace penstock::instances_test {
 namespace {
 
 using test::contains;
@@ -138,4 +138,4 @@ TEST(Instance, AMemoryWithUnknownFlagsOrForAnotherDeviceIsRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::instances_test

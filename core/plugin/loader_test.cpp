@@ -12,7 +12,7 @@
 
 #include <fstream>
 
-namespace penstock {
+namespace penstock::loader_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -327,4 +327,4 @@ TEST(Instance, APluginOfAnotherKindIsRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::loader_test

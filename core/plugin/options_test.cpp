@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::options_test {
 namespace {
 
 const penstock_str kScopes[] = {str("item"), str("bucket")};
@@ -209,4 +209,4 @@ TEST(Declarations, FaultsOfAPluginAreFound) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::options_test

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <fstream>
 
-namespace penstock {
+namespace penstock::registry_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ TEST(Resolve, MakesInstancesByTheirNameInTheScheme) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::registry_test

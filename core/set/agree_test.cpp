@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-namespace penstock {
+namespace penstock::agree_test {
 namespace {
 
 using testing::make_set;
@@ -121,4 +121,4 @@ TEST(LoadedStates, OfASetThatIsDestroyedBeforeTheAnswerLeaveNothing) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::agree_test

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-namespace penstock {
+namespace penstock::atomic_change_test {
 namespace {
 
 using testing::Values;
@@ -111,4 +111,4 @@ TEST(ChangesThatFail, LeaveWhatAMemoryKeepsWhereItsEndFailsHalfWay) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::atomic_change_test

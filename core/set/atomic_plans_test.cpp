@@ -9,7 +9,7 @@
 
 #include <filesystem>
 
-namespace penstock {
+namespace penstock::atomic_plans_test {
 namespace {
 
 using testing::Values;
@@ -202,4 +202,4 @@ TEST(LoadsThatFail, LeaveTheSetAsItWasWhateverAllocationFails) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::atomic_plans_test

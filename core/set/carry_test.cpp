@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::carry_test {
 namespace {
 
 using testing::make_set;
@@ -222,4 +222,4 @@ TEST(Carry, GoesRoundTheMomentumOfTheNextMemory) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::carry_test

@@ -2,7 +2,7 @@
 
 #include "core/set/testing.hpp"
 
-namespace penstock {
+namespace penstock::change_test {
 namespace {
 
 using testing::make_set;
@@ -98,4 +98,4 @@ TEST(Switches, ToWhatDoesNotFitAreRefusedWhenTheSetIsMade) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::change_test

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace penstock {
+namespace penstock::code_path_test {
 namespace {
 
 using testing::scheme_text;
@@ -37,4 +37,4 @@ TEST(CodePath, TheConfigurationForcesOneOnEveryFamily) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::code_path_test

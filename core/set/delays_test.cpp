@@ -11,7 +11,7 @@
 #include <random>
 #include <support/long.hpp>
 
-namespace penstock {
+namespace penstock::delays_test {
 namespace {
 
 using testing::make_set;
@@ -89,4 +89,4 @@ TEST(Delays, OfTenThousandReadyGradientsNeverDeadlockAndNeverChangeAMean) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::delays_test

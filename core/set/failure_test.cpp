@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-namespace penstock {
+namespace penstock::failure_test {
 namespace {
 
 using testing::make_set;
@@ -188,4 +188,4 @@ TEST(Failure, OfALongEvaluationOnOneRankIsNone) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::failure_test

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::given_buckets_test {
 namespace {
 
 using testing::Doubles;
@@ -171,4 +171,4 @@ TEST(GivenBuckets, TheyAreRefusedInTheMiddleOfAStepAndWhereNoneWereDeclared) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::given_buckets_test

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-namespace penstock {
+namespace penstock::hostile_needs_test {
 namespace {
 
 struct Hostile {
@@ -75,4 +75,4 @@ TEST(HostileNeedsTable, IsThere) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::hostile_needs_test

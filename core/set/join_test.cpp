@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-namespace penstock {
+namespace penstock::join_test {
 namespace {
 
 using testing::make_set;
@@ -204,4 +204,4 @@ TEST(Join, ARankThatGivesUpEndsItByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::join_test

@@ -5,7 +5,7 @@
 
 #include <ctime>
 
-namespace penstock {
+namespace penstock::many_gradients_test {
 namespace {
 
 using testing::make_set;
@@ -45,4 +45,4 @@ TEST(ManyGradients, TakeATimeThatGrowsWithTheirNumber) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::many_gradients_test

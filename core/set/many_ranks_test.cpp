@@ -8,7 +8,7 @@
 
 #include <barrier>
 
-namespace penstock {
+namespace penstock::many_ranks_test {
 namespace {
 
 using testing::make_set;
@@ -69,4 +69,4 @@ TEST(ManyRanks, StartAndObserveWithLittleThroughRank0) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::many_ranks_test

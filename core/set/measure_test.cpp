@@ -10,7 +10,7 @@
 #include <cmath>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::measure_test {
 namespace {
 
 using testing::make_set;
@@ -266,4 +266,4 @@ TEST(Line, HasNoNegativePart) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::measure_test

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <mutex>
 
-namespace penstock {
+namespace penstock::memory_test {
 namespace {
 
 using testing::make_set;
@@ -182,4 +182,4 @@ TEST(Memories, CompensateInTheSameSweepAsEncodeWithTheSameBits) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::memory_test

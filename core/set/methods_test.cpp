@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::methods_test {
 namespace {
 
 using testing::descend;
@@ -267,4 +267,4 @@ TEST(SignsInTheEngine, AreDecidedByTheMajorityStepByStep) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::methods_test

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::outcome_test {
 namespace {
 
 using testing::make_set;
@@ -151,4 +151,4 @@ TEST(Outcomes, AStepThatIsNotAppliedLeavesTheMomentumAsItWasBeforeItEnded) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::outcome_test

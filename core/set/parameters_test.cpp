@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace penstock {
+namespace penstock::parameters_test {
 namespace {
 
 using testing::make_set;
@@ -129,4 +129,4 @@ TEST(Parameters, OfARankThatLeavesAreNotWaitedFor) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::parameters_test

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-namespace penstock {
+namespace penstock::planners_test {
 namespace {
 
 using testing::Doubles;
@@ -221,4 +221,4 @@ TEST(Planners, ALateGradientDelaysItsOwnBucketOnly) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::planners_test

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-namespace penstock {
+namespace penstock::plugins_test {
 namespace {
 
 using testing::make_set;
@@ -181,4 +181,4 @@ TEST(Options, ThatAreNothingAsAFloatAreRefusedWithTheirPlace) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::plugins_test

@@ -18,7 +18,7 @@
 #include <limits>
 #include <set>
 
-namespace penstock {
+namespace penstock::random_plans_test {
 namespace {
 
 using testing::Values;
@@ -385,4 +385,4 @@ INSTANTIATE_TEST_SUITE_P(All, RandomPlans, ::testing::ValuesIn(share_of_cases())
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::random_plans_test

@@ -3,7 +3,7 @@
 
 #include "core/set/training_testing.hpp"
 
-namespace penstock {
+namespace penstock::repeat_test {
 namespace {
 
 using testing::descend;
@@ -157,4 +157,4 @@ TEST(Dear, AgreesWithTheStepThatWaitsForAllAlsoInAWorldOfOne) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::repeat_test

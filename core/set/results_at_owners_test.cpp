@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-namespace penstock {
+namespace penstock::results_at_owners_test {
 namespace {
 
 using testing::GradientShape;
@@ -159,4 +159,4 @@ TEST(ResultsAtOwnersFit, RefusesAnOwnerThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::results_at_owners_test

@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-namespace penstock {
+namespace penstock::results_test {
 namespace {
 
 using testing::make_set;
@@ -169,4 +169,4 @@ TEST(Results, ARankThatHasLeftEndsTheStepOfWhoIsTold) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::results_test

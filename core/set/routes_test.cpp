@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace penstock {
+namespace penstock::routes_test {
 namespace {
 
 using testing::descend;
@@ -174,4 +174,4 @@ TEST(RouteTraffic, OfHierarchicalCrossesBetweenHostsOncePerHost) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::routes_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-namespace penstock {
+namespace penstock::schemes_test {
 namespace {
 
 using testing::make_set;
@@ -282,4 +282,4 @@ TEST_P(DenseEquivalents, SendEverythingAndGiveTheMean) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::schemes_test

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <random>
 
-namespace penstock {
+namespace penstock::sequence_test {
 namespace {
 
 using testing::make_set;
@@ -288,4 +288,4 @@ TEST(Sequence, GoesOnAfterALoadInMidStep) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::sequence_test

@@ -6,7 +6,7 @@
 
 #include <mutex>
 
-namespace penstock {
+namespace penstock::shards_test {
 namespace {
 
 using testing::make_set;
@@ -132,4 +132,4 @@ TEST(Shards, OthersThanOnOtherRanksAreAMismatch) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::shards_test

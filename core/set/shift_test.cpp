@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::shift_test {
 namespace {
 
 using testing::make_set;
@@ -112,4 +112,4 @@ TEST(Shifts, WhatAnotherMemoryKeptBeforeGoesRoundTheShift) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::shift_test

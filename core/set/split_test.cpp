@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace penstock {
+namespace penstock::split_test {
 namespace {
 
 using testing::make_set;
@@ -148,4 +148,4 @@ TEST(RouteSplit, CanBeResetInMidStep) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::split_test

@@ -4,7 +4,7 @@
 
 #include <testing/data.hpp>
 
-namespace penstock {
+namespace penstock::state_test {
 namespace {
 
 using testing::make_set;
@@ -80,4 +80,4 @@ TEST(SavedState, OfAnotherMethodIsRefusedAndTheSetGoesOnToTheBit) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::state_test

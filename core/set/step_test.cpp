@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace penstock {
+namespace penstock::step_test {
 namespace {
 
 using testing::make_set;
@@ -244,4 +244,4 @@ TEST(Steps, TwoSetsInOneRuntimeStepIndependently) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::step_test

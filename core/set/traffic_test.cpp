@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace penstock {
+namespace penstock::traffic_test {
 namespace {
 
 using testing::make_set;
@@ -175,4 +175,4 @@ TEST(Traffic, WithoutAVolumeTheFormulasOfThePatternsHold) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::traffic_test

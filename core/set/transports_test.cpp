@@ -2,7 +2,7 @@
 
 #include "core/set/training_testing.hpp"
 
-namespace penstock {
+namespace penstock::transports_test {
 namespace {
 
 using testing::make_set;
@@ -97,4 +97,4 @@ TEST(Transports, ThatAreNoneAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::transports_test

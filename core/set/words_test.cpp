@@ -13,7 +13,7 @@
 #include <map>
 #include <set>
 
-namespace penstock {
+namespace penstock::words_test {
 namespace {
 
 using testing::make_set;
@@ -179,4 +179,4 @@ TEST(TimelineOfARun, HasBucketsWithNamesBackwardSchemeBytesAndOperations) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::words_test

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <penstock/item.h>
 
-namespace penstock {
+namespace penstock::state_store_test {
 namespace {
 
 constexpr ElementRange kAll{0, 6};
@@ -64,4 +64,4 @@ TEST(StateStore, WhatIsKeptInAnotherShapeForbidsCuts) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::state_store_test

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace penstock {
+namespace penstock::log_test {
 namespace {
 
 struct Captured {
@@ -67,4 +67,4 @@ TEST(Log, LevelsAreKnownByName) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::log_test

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace penstock {
+namespace penstock::timeline_test {
 namespace {
 
 std::string file_in(const std::string& folder) {
@@ -169,4 +169,4 @@ TEST(Timeline, StartedAgainWritesTheNextFile) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::timeline_test

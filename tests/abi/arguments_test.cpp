@@ -6,7 +6,7 @@
 
 #include <testing/gtest.hpp>
 
-namespace penstock::test {
+namespace penstock::test::arguments_test {
 namespace {
 
 int n_calls = 0;  // of the classes below
@@ -284,4 +284,4 @@ TEST(SchedulerArguments, OfANewerHostAreRefusedWhereTheyAskForMore) {
 }
 
 }  // namespace
-}  // namespace penstock::test
+}  // namespace penstock::test::arguments_test

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-namespace penstock {
+namespace penstock::growth_engine_test {
 namespace {
 
 using testing::make_set;
@@ -75,4 +75,4 @@ TEST(GrownPlugin, AFieldOfItsPlanThatWeDoNotKnowIsRefused) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::growth_engine_test

@@ -3,7 +3,7 @@
 #include "core/plugin/loader.hpp"
 #include "core/set/testing.hpp"
 
-namespace penstock {
+namespace penstock::old_plugins_test {
 namespace {
 
 using testing::make_set;
@@ -62,4 +62,4 @@ TEST_P(OldPlugins, TrainTogetherOverLoopback) {
 }
 
 }  // namespace
-}  // namespace penstock
+}  // namespace penstock::old_plugins_test

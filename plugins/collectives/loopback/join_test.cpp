@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace penstock::test {
+namespace penstock::test::join_test {
 namespace {
 
 const LoadedPlugin& plugin() {
@@ -84,4 +84,4 @@ TEST(Loopback, ARankWithOtherHostsThanThoseBeforeItIsRefused) {
 }
 
 }  // namespace
-}  // namespace penstock::test
+}  // namespace penstock::test::join_test

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace penstock::test {
+namespace penstock::test::loopback_test {
 namespace {
 
 const LoadedPlugin& plugin() {
@@ -341,4 +341,4 @@ TEST(Loopback, AMessageThatIsNotDoneInTimeNamesTheSilentRanks) {
 }
 
 }  // namespace
-}  // namespace penstock::test
+}  // namespace penstock::test::loopback_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::convert_test {
 namespace {
 
 // The number that half bits stand for, from the definition.
@@ -128,4 +128,4 @@ TEST(Convert, OddSizesAndTailsAreConvertedAndNothingBehindThem) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::convert_test

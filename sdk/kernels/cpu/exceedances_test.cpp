@@ -6,7 +6,7 @@
 #include <kernels/tail_quantile.hpp>
 #include <testing/data.hpp>
 
-namespace penstock::kernels {
+namespace penstock::kernels::exceedances_test {
 namespace {
 
 TEST(Exceedances, EqualPlainLoopsOnEveryCodePath) {
@@ -68,4 +68,4 @@ TEST(TailQuantile, OfAGammaLawInvertsItsTail) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::exceedances_test

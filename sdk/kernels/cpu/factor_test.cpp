@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::factor_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -89,4 +89,4 @@ TEST(Factor, AllZeroLooksAtEveryNumber) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::factor_test

@@ -10,7 +10,7 @@
 #include <testing/data.hpp>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::fold_test {
 namespace {
 
 constexpr uint32_t kForms[] = {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL,
@@ -216,4 +216,4 @@ TEST(Fold, SegmentsWithAndWithoutAFoldCompete) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::fold_test

@@ -10,7 +10,7 @@
 #include <support/workers.hpp>
 #include <vector>
 
-namespace penstock::kernels::low_rank {
+namespace penstock::kernels::low_rank::low_rank_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -287,4 +287,4 @@ TEST(CodePath, UnknownNamesLeaveTheChoiceToTheKernel) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels::low_rank
+}  // namespace penstock::kernels::low_rank::low_rank_test

@@ -8,7 +8,7 @@
 #include <testing/data.hpp>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::narrow_values_test {
 namespace {
 
 constexpr float kMost = std::numeric_limits<float>::max();
@@ -113,4 +113,4 @@ TEST(SparseValues, WhatIsLeftOverIsExact) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::narrow_values_test

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::norm_test {
 namespace {
 
 std::vector<float> values(uint64_t n) {
@@ -61,4 +61,4 @@ TEST(Norm, LargeAndSmallFloatsDoNotOverflowOrVanish) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::norm_test

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock::kernels::low_rank {
+namespace penstock::kernels::low_rank::orthogonalise_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -272,4 +272,4 @@ TEST(Orthogonalise, EveryCodePathGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels::low_rank
+}  // namespace penstock::kernels::low_rank::orthogonalise_test

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::pack_bits_test {
 namespace {
 
 const std::vector<uint64_t> kCounts{0, 1, 2, 3, 7, 8, 9, 31, 63, 64, 65, 127, 128, 1000, 65537};
@@ -61,4 +61,4 @@ TEST(PackBits, RangesOf64CodesPackOnTheirOwn) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::pack_bits_test

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::random_normal_test {
 namespace {
 
 std::vector<float> normals(uint64_t seed, uint64_t gradient, uint64_t stream, uint64_t count) {
@@ -75,4 +75,4 @@ TEST(RandomNormal, AnyPartOfAStreamCanBeDrawnAlone) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::random_normal_test

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::random_uniform_test {
 namespace {
 
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
@@ -128,4 +128,4 @@ TEST(RandomUniform, NeighbouringStepsRanksAndElementsAreUnrelated) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::random_uniform_test

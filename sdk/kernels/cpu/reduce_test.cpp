@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::reduce_test {
 namespace {
 
 const std::vector<uint64_t> kCounts{0, 1, 7, 2048, 2049, 10'001};  // a tile has 2048 elements
@@ -138,4 +138,4 @@ TEST(Reduce, UnknownTypesAndReductionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::reduce_test

@@ -12,7 +12,7 @@
 #include <support/workers.hpp>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::rows_test {
 namespace {
 
 struct Chosen {
@@ -143,4 +143,4 @@ TEST(Rows, NoRowsAndNoneWantedWriteNothing) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::rows_test

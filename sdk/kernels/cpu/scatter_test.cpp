@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::scatter_test {
 namespace {
 
 TEST(Scatter, AddsDuplicatesTwice) {
@@ -51,4 +51,4 @@ TEST(Scatter, GatherThenZeroThenScatterRestores) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::scatter_test

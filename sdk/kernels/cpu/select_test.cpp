@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::select_test {
 namespace {
 
 struct Selection {
@@ -290,4 +290,4 @@ TEST(Select, ANamedCodePathIsTakenWhereItRuns) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::select_test

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::sign_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -236,4 +236,4 @@ TEST(Sign, NumbersOfSendersAddUpInOrderRunByRun) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::sign_test

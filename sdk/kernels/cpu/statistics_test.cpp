@@ -8,7 +8,7 @@
 #include <testing/data.hpp>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::statistics_test {
 namespace {
 
 std::vector<CodePath> paths() {
@@ -108,4 +108,4 @@ TEST(Statistics, CountEveryThresholdInTheSamePass) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::statistics_test

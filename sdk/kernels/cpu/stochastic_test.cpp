@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::stochastic_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -162,4 +162,4 @@ TEST(Stochastic, ABaseLeavesRoomForTheLargest) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::stochastic_test

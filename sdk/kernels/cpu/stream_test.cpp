@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace penstock::kernels {
+namespace penstock::kernels::stream_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -94,4 +94,4 @@ TEST(Stream, ExpandedFactorsAreThoseOfRows) {
 }
 
 }  // namespace
-}  // namespace penstock::kernels
+}  // namespace penstock::kernels::stream_test
