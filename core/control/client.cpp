@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-using control::Kind;
+using control::FrameKind;
 using control::Reply;
 using control::Writer;
 
@@ -184,9 +184,9 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
       return peer_failed("{}:{} is no control server: {}", address, port, body.status().message());
     if (body->has_value()) {
       control::Reader reader(**body);
-      const auto kind = static_cast<Kind>(reader.u8());
-      if (kind == Kind::rejected) return failed_precondition("{}", reader.text());
-      if (kind != Kind::welcome)
+      const auto kind = static_cast<FrameKind>(reader.u8());
+      if (kind == FrameKind::rejected) return failed_precondition("{}", reader.text());
+      if (kind != FrameKind::welcome)
         return peer_failed("{}:{} is no control server of this run", address, port);
       break;
     }
@@ -253,7 +253,7 @@ void Control::Client::withdraw(uint64_t id) {
     const std::lock_guard lock(mutex_);
     handlers_.erase(id);
   }
-  send(Writer(Kind::withdraw).u64(id).frame());
+  send(Writer(FrameKind::withdraw).u64(id).frame());
 }
 
 void Control::Client::send(std::string frame) {
@@ -313,7 +313,7 @@ void Control::Client::abort(const Status& reason) {
     const std::lock_guard lock(mutex_);
     if (!abort_reason_.ok()) return;
     set_abort(reason);
-    if (!leaving_) queue_.push_back(Writer(Kind::abort).text(reason.message()).frame());
+    if (!leaving_) queue_.push_back(Writer(FrameKind::abort).text(reason.message()).frame());
   }
   wakeup_.signal();
 }
@@ -332,7 +332,7 @@ void Control::Client::stop() {
     std::unique_lock lock(mutex_);
     if (!leaving_) {
       leaving_ = true;
-      queue_.push_back(Writer(Kind::goodbye).frame());
+      queue_.push_back(Writer(FrameKind::goodbye).frame());
     }
     wakeup_.signal();
     changed_.wait_for(lock, std::chrono::microseconds(kFarewellUs), [&] { return farewell_; });

@@ -77,7 +77,7 @@ class Control::Client {
   void talk_to_server(uint64_t now);
   void receive_frames();
   void receive_one(std::string_view body);
-  void receive_while_joined(control::Kind kind, control::Reader& reader);
+  void receive_while_joined(control::FrameKind kind, control::Reader& reader);
   void server_lost(std::string_view how);
   void announce_abort();
   void set_abort(const Status& reason);

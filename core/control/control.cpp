@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-using control::Kind;
+using control::FrameKind;
 using control::Meet;
 using control::Purpose;
 using control::Reply;
@@ -61,13 +61,14 @@ Result<std::unique_ptr<Control>> Control::start(Options options) {
 Status Control::put(std::string_view key, std::string_view value) {
   return client_
       ->call_and_wait(
-          [&](uint64_t id) { return Writer(Kind::put).u64(id).text(key).text(value).frame(); })
+          [&](uint64_t id) { return Writer(FrameKind::put).u64(id).text(key).text(value).frame(); })
       .status;
 }
 
 Result<std::string> Control::get(std::string_view key, uint64_t timeout_us) {
-  Reply reply = client_->call_and_wait(
-      [&](uint64_t id) { return Writer(Kind::get).u64(id).text(key).u64(timeout_us).frame(); });
+  Reply reply = client_->call_and_wait([&](uint64_t id) {
+    return Writer(FrameKind::get).u64(id).text(key).u64(timeout_us).frame();
+  });
   if (!reply.status.ok()) return reply.status;
   return std::move(reply.value);
 }
@@ -170,7 +171,7 @@ uint64_t Control::request(OperationRequest request, Answer answer) {
 }
 
 void Control::blocked(uint64_t request) {
-  client_->send(Writer(Kind::blocked).u64(request).frame());
+  client_->send(Writer(FrameKind::blocked).u64(request).frame());
 }
 
 void Control::join(WhileJoined handlers) {
@@ -182,7 +183,7 @@ bool Control::somebody_joined() const {
 void Control::tell_step(StepTold step) {
   control::StepNews news{std::move(step.set), none_if_all(std::move(step.ranks), size()), step.step,
                          step.over ? 1u : 0u, std::move(step.facts)};
-  client_->send(encode(news, Kind::step_news));
+  client_->send(encode(news, FrameKind::step_news));
 }
 
 void Control::note(std::string_view text) {

@@ -2,6 +2,7 @@
 #include "core/control/control.hpp"
 
 #include "core/control/testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +16,7 @@ using testing::kLongUs;
 using testing::run_world;
 
 class ControlWorld : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, ControlWorld, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, ControlWorld, test::worlds({1, 2, 3, 4, 8}));
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;

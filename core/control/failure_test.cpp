@@ -26,11 +26,11 @@ bool contains(std::string_view text, std::string_view part) {
 }
 
 // Waits for the next frame of a connection.
-control::Kind next_kind(control::Link& link) {
+control::FrameKind next_kind(control::Link& link) {
   while (true) {
     Result<std::optional<std::string>> body = link.next();
     if (!body.ok()) return {};
-    if (body->has_value()) return static_cast<control::Kind>(control::Reader(**body).u8());
+    if (body->has_value()) return static_cast<control::FrameKind>(control::Reader(**body).u8());
     if (!control::wait_for(link.descriptor(), false, kLongUs) || !link.receive().ok()) return {};
   }
 }
@@ -204,12 +204,12 @@ TEST(ControlFailure, RankZeroHearsOfAFailureAfterAllOthers) {
       links.emplace_back(std::move(*socket), control::kMaxFrameBytes);
       links.back().send(control::encode(control::Hello{"token", rank, 3}));
       ASSERT_TRUE(links.back().flush().ok());
-      ASSERT_EQ(next_kind(links[rank]), control::Kind::welcome);
+      ASSERT_EQ(next_kind(links[rank]), control::FrameKind::welcome);
     }
-    for (control::Link& link : links) ASSERT_EQ(next_kind(link), control::Kind::ready);
+    for (control::Link& link : links) ASSERT_EQ(next_kind(link), control::FrameKind::ready);
     links[1] = std::move(links[2]);  // ends the connection of rank 1
     links.pop_back();
-    ASSERT_EQ(next_kind(links[0]), control::Kind::aborted);
+    ASSERT_EQ(next_kind(links[0]), control::FrameKind::aborted);
     EXPECT_TRUE(control::wait_for(links[1].descriptor(), false, 0)) << "round " << round;
   }
 }
@@ -268,7 +268,8 @@ TEST(ControlFailure, ARefusalIsHeardAlsoWhenTheConnectionEndsWithIt) {
     while (!over) {
       control::Handle socket = control::accept_one(listener->socket);
       if (!socket.valid()) continue;
-      const std::string frame = control::Writer(control::Kind::rejected).text("go away").frame();
+      const std::string frame =
+          control::Writer(control::FrameKind::rejected).text("go away").frame();
       EXPECT_EQ(::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL),
                 static_cast<ssize_t>(frame.size()));
       ::shutdown(socket.get(), SHUT_WR);
@@ -349,7 +350,7 @@ TEST(ControlFailure, AMemberThatSendsGarbageIsAFailedRank) {
   const auto port = static_cast<uint16_t>(std::stoul(address.substr(address.rfind('|') + 1)));
   control::Link link(std::move(control::connect_to("127.0.0.1", port, 5'000'000).value()), 1024);
   link.send(control::encode(control::Hello{address.substr(0, address.find('|')), 1, 2}));
-  link.send(control::Writer(control::Kind::meet).u64(1).u64(UINT64_MAX).frame());
+  link.send(control::Writer(control::FrameKind::meet).u64(1).u64(UINT64_MAX).frame());
   ASSERT_TRUE(link.flush().ok());
   first.join();
   EXPECT_EQ(seen.code(), Code::peer_failed);

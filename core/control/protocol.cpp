@@ -50,7 +50,7 @@ std::string describe(const Version& version) {
 
 }  // namespace
 
-Writer::Writer(Kind kind) : bytes_(kLengthBytes, '\0') {
+Writer::Writer(FrameKind kind) : bytes_(kLengthBytes, '\0') {
   bytes_.push_back(static_cast<char>(kind));
 }
 
@@ -135,7 +135,7 @@ Result<std::optional<std::string>> FrameBuffer::next() {
 }
 
 std::string encode(const Hello& hello) {
-  return Writer(Kind::hello).text(hello.token).u32(hello.rank).u32(hello.size).frame();
+  return Writer(FrameKind::hello).text(hello.token).u32(hello.rank).u32(hello.size).frame();
 }
 
 std::optional<Hello> decode_hello(Reader& reader) {
@@ -148,7 +148,7 @@ std::optional<Hello> decode_hello(Reader& reader) {
 }
 
 std::string encode(const Beat& beat) {
-  Writer writer(Kind::beat);
+  Writer writer(FrameKind::beat);
   writer.text(beat.note).u64(beat.steps_done.size());
   for (const auto& [set, steps] : beat.steps_done) writer.text(set).u64(steps);
   return writer.frame();
@@ -182,7 +182,7 @@ std::vector<uint32_t> read_ranks(Reader& reader) {
 }  // namespace
 
 std::string encode(const Meet& meet) {
-  Writer writer(Kind::meet);
+  Writer writer(FrameKind::meet);
   writer.u64(meet.id).u32(static_cast<uint32_t>(meet.purpose)).text(meet.topic);
   write_ranks(writer, meet.ranks);
   writer.text(meet.signature).text(meet.detail).u64(meet.timeout_us);
@@ -217,7 +217,7 @@ std::optional<Meet> decode_meet(Reader& reader) {
 }
 
 std::string encode(const Reply& reply) {
-  Writer writer(Kind::reply);
+  Writer writer(FrameKind::reply);
   writer.u64(reply.id).u32(static_cast<uint32_t>(reply.status.code())).text(reply.status.message());
   writer.text(reply.value).u64(reply.serial).u64(reply.left);
   writer.u64(reply.details.size());
@@ -241,7 +241,7 @@ std::optional<Reply> decode_reply(Reader& reader) {
 }
 
 std::string encode(const AddZeros& add) {
-  Writer writer(Kind::add_zeros);
+  Writer writer(FrameKind::add_zeros);
   write_ranks(writer.text(add.name), add.ranks);
   return writer.text(add.zeros).u64(add.serial).u64(add.left).frame();
 }
@@ -257,7 +257,7 @@ std::optional<AddZeros> decode_add_zeros(Reader& reader) {
   return add;
 }
 
-std::string encode(const StepNews& news, Kind kind) {
+std::string encode(const StepNews& news, FrameKind kind) {
   Writer writer(kind);
   write_ranks(writer.text(news.set), news.ranks);
   return writer.u64(news.step).u32(news.over).text(news.facts).frame();

@@ -16,7 +16,7 @@
 
 namespace penstock::control {
 
-enum class Kind : uint8_t {
+enum class FrameKind : uint8_t {
   // client to server
   hello = 1,       // Hello; the first frame of a connection
   beat = 2,        // Beat
@@ -55,7 +55,7 @@ constexpr uint64_t later(uint64_t now_us, uint64_t interval_us) {
 
 class Writer {
  public:
-  explicit Writer(Kind kind);
+  explicit Writer(FrameKind kind);
   Writer& u32(uint32_t value);
   Writer& u64(uint64_t value);
   Writer& text(std::string_view value);
@@ -183,7 +183,7 @@ std::string encode(const Beat& beat);
 std::string encode(const Meet& meet);
 std::string encode(const Reply& reply);
 std::string encode(const AddZeros& add);
-std::string encode(const StepNews& news, Kind kind);
+std::string encode(const StepNews& news, FrameKind kind);
 // The reader stands behind the kind. None when the bytes are not such a message.
 std::optional<Hello> decode_hello(Reader& reader);
 std::optional<Beat> decode_beat(Reader& reader);

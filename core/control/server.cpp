@@ -142,7 +142,7 @@ void Server::serve(Connection& connection, uint64_t now) {
 
 void Server::welcome(Connection& connection, std::string_view body, uint64_t now) {
   Reader reader(body);
-  const bool is_hello = reader.u8() == static_cast<uint8_t>(Kind::hello);
+  const bool is_hello = reader.u8() == static_cast<uint8_t>(FrameKind::hello);
   const std::optional<Hello> hello = is_hello ? decode_hello(reader) : std::nullopt;
   // A stranger learns nothing, not even that this is a control server.
   if (!hello || hello->token != token_) {
@@ -169,7 +169,7 @@ void Server::welcome(Connection& connection, std::string_view body, uint64_t now
 }
 
 void Server::reject(Connection& connection, std::string_view reason) {
-  connection.link.send(Writer(Kind::rejected).text(reason).frame());
+  connection.link.send(Writer(FrameKind::rejected).text(reason).frame());
   connection.closing = true;
 }
 

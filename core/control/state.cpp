@@ -23,60 +23,60 @@ Status State::join(uint32_t rank, uint64_t now_us) {
   }
   members_[rank].presence = Presence::present;
   members_[rank].heard_us = now_us;
-  send_(rank, Writer(Kind::welcome).frame());
+  send_(rank, Writer(FrameKind::welcome).frame());
   if (aborted()) tell_abort(rank);
   if (!in_state(Presence::absent).empty()) return {};
   everyone_joined_ = true;
   for (uint32_t other = 0; other < members_.size(); ++other)
-    send_(other, Writer(Kind::ready).frame());
+    send_(other, Writer(FrameKind::ready).frame());
   return {};
 }
 
 Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
   Member& member = members_[rank];
   Reader reader(body);
-  const auto kind = static_cast<Kind>(reader.u8());
+  const auto kind = static_cast<FrameKind>(reader.u8());
   if (member.presence != Presence::present) {
     // A rank that failed by its silence may come back to life, only to leave.
-    if (kind == Kind::goodbye) send_(rank, Writer(Kind::farewell).frame());
+    if (kind == FrameKind::goodbye) send_(rank, Writer(FrameKind::farewell).frame());
     return {};
   }
   member.heard_us = now_us;
   // Who still asks for something has not yet heard of the abort, and gets that as its answer.
-  if (aborted() && kind != Kind::goodbye) return {};
+  if (aborted() && kind != FrameKind::goodbye) return {};
   switch (kind) {
-    case Kind::beat:
+    case FrameKind::beat:
       if (std::optional<Beat> beat = decode_beat(reader)) {
         member.note = excerpt(beat->note);
         for (auto& [set, steps] : beat->steps_done) member.steps_done[set] = steps;
       }
       break;
-    case Kind::put:
+    case FrameKind::put:
       put(rank, reader);
       break;
-    case Kind::get:
+    case FrameKind::get:
       get(rank, reader, now_us);
       break;
-    case Kind::meet:
+    case FrameKind::meet:
       if (std::optional<Meet> message = decode_meet(reader))
         meet(rank, std::move(*message), now_us);
       break;
-    case Kind::withdraw:
-    case Kind::blocked: {
+    case FrameKind::withdraw:
+    case FrameKind::blocked: {
       const uint64_t id = reader.u64();
       if (!reader.finished()) break;
-      kind == Kind::blocked ? block(rank, id) : withdraw(rank, id);
+      kind == FrameKind::blocked ? block(rank, id) : withdraw(rank, id);
       break;
     }
-    case Kind::step_news:
+    case FrameKind::step_news:
       if (std::optional<StepNews> news = decode_step_news(reader)) tell_joined(rank, *news);
       break;
-    case Kind::abort: {
+    case FrameKind::abort: {
       const std::string reason(reader.text());
       if (reader.finished()) abort_all(peer_failed("rank {} gave up: {}", rank, reason));
       break;
     }
-    case Kind::goodbye:
+    case FrameKind::goodbye:
       if (reader.finished()) leave(rank);
       break;
     default:
@@ -93,7 +93,7 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
 void State::leave(uint32_t rank) {
   members_[rank].presence = Presence::left;
   std::erase_if(gets_, [&](const PendingGet& waiting) { return waiting.rank == rank; });
-  send_(rank, Writer(Kind::farewell).frame());
+  send_(rank, Writer(FrameKind::farewell).frame());
   for (auto meeting = meetings_.begin(); meeting != meetings_.end();) {
     const auto current = meeting++;
     const std::vector<uint32_t>& ranks = std::get<2>(current->first);
@@ -128,7 +128,7 @@ void State::abort_all(const Status& reason) {
 
 void State::tell_abort(uint32_t rank) {
   const auto code = static_cast<uint32_t>(abort_reason_.code());
-  send_(rank, Writer(Kind::aborted).u32(code).text(abort_reason_.message()).frame());
+  send_(rank, Writer(FrameKind::aborted).u32(code).text(abort_reason_.message()).frame());
 }
 
 void State::close() {
@@ -299,7 +299,7 @@ void State::tick(uint64_t now_us) {
   if (now_us >= pulse_at_us_) {
     pulse_at_us_ = later(now_us, options_.pulse_us);
     for (uint32_t rank : in_state(Presence::present))
-      send_(rank, Writer(Kind::pulse).text(members_[0].note).frame());
+      send_(rank, Writer(FrameKind::pulse).text(members_[0].note).frame());
   }
   if (!everyone_joined_ && now_us >= later(options_.start_us, options_.deadline_us)) {
     return abort_all(

@@ -11,7 +11,7 @@ void State::has_joined(uint32_t rank) {
   joined_.push_back(rank);
   members_[rank].told.clear();
   for (uint32_t other = 0; other < members_.size(); ++other)
-    if (other != rank) send_(other, Writer(Kind::somebody_joined).frame());
+    if (other != rank) send_(other, Writer(FrameKind::somebody_joined).frame());
   for (auto meeting = meetings_.begin(); meeting != meetings_.end();) {
     const auto current = meeting++;
     if (only_joined_are_missing(current->first, current->second)) go_on_without_joined(current);
@@ -52,7 +52,7 @@ void State::tell_joined(uint32_t rank, const StepNews& news) {
     const auto [told, is_new] = members_[other].told.try_emplace(news.set, now);
     if (!is_new && told->second >= now) continue;
     told->second = now;
-    send_(other, encode(news, Kind::step_told));
+    send_(other, encode(news, FrameKind::step_told));
   }
 }
 

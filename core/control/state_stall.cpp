@@ -61,7 +61,7 @@ void State::warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us)
   for (size_t i = 0; i < std::min(absent.size(), kNamed); ++i)
     text += fmt::format("; rank {}: {}", absent[i], last_did(absent[i]));
   if (meeting.circle_us != kNever) text += "; they wait for each other, and none of them can go on";
-  send_(0, Writer(Kind::warning).text(text).frame());
+  send_(0, Writer(FrameKind::warning).text(text).frame());
 }
 
 std::string State::waited_out(const MeetingKey& key, const Meeting& meeting,

@@ -14,9 +14,9 @@ std::string body_of(const std::string& frame) {
 }
 
 TEST(ControlProtocol, FramesCutAnywhereComeOutWhole) {
-  const std::string first = Writer(Kind::beat).text("one").frame();
+  const std::string first = Writer(FrameKind::beat).text("one").frame();
   const std::string second =
-      Writer(Kind::put).u64(7).text("k").text(std::string(5000, 'v')).frame();
+      Writer(FrameKind::put).u64(7).text("k").text(std::string(5000, 'v')).frame();
   const std::string stream = first + second + first;
   for (size_t step : {1, 2, 3, 7, 4096, 100'000}) {
     FrameBuffer buffer(kMaxFrameBytes);
@@ -92,7 +92,7 @@ TEST(ControlState, AnswersToOperationsCountThoseThatFollow) {
   std::vector<Reply> heard;
   State state({2, 1000, 100, 500, 0}, [&](uint32_t rank, std::string frame) {
     Reader reader(std::string_view(frame).substr(sizeof(uint32_t)));
-    if (rank == 1 && static_cast<Kind>(reader.u8()) == Kind::reply)
+    if (rank == 1 && static_cast<FrameKind>(reader.u8()) == FrameKind::reply)
       heard.push_back(*decode_reply(reader));
   });
   for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
@@ -114,11 +114,11 @@ TEST(ControlState, AnswersToOperationsCountThoseThatFollow) {
 
 TEST(ControlState, DamagedFramesAreRefusedAndNeverCrash) {
   const std::vector<std::string> seeds = {
-      body_of(Writer(Kind::beat).text("note").frame()),
-      body_of(Writer(Kind::put).u64(1).text("key").text("value").frame()),
-      body_of(Writer(Kind::get).u64(2).text("key").u64(100).frame()),
+      body_of(Writer(FrameKind::beat).text("note").frame()),
+      body_of(Writer(FrameKind::put).u64(1).text("key").text("value").frame()),
+      body_of(Writer(FrameKind::get).u64(2).text("key").u64(100).frame()),
       body_of(encode(Meet{3, Purpose::operation, "x", {0, 1, 2}, "s", "d", 100})),
-      body_of(Writer(Kind::abort).text("reason").frame()),
+      body_of(Writer(FrameKind::abort).text("reason").frame()),
   };
   std::mt19937 random(11);
   uint64_t refused = 0;
@@ -139,23 +139,24 @@ TEST(ControlState, DamagedFramesAreRefusedAndNeverCrash) {
 TEST(ControlState, AListOfRanksLongerThanTheFrameIsRefusedBeforeItIsStored) {
   State state = make_state(2);
   const std::string body =
-      body_of(Writer(Kind::meet).u64(1).u32(0).text("x").u64(UINT64_MAX / 8).frame());
+      body_of(Writer(FrameKind::meet).u64(1).u32(0).text("x").u64(UINT64_MAX / 8).frame());
   EXPECT_EQ(state.receive(0, body, 1).code(), Code::invalid_payload);
 }
 
 TEST(ControlState, AfterAnAbortNobodyIsAnsweredWithSomethingElse) {
-  std::vector<Kind> sent;
+  std::vector<FrameKind> sent;
   State state({2, 1000, 100, 500, 0}, [&](uint32_t rank, std::string frame) {
-    if (rank == 1) sent.push_back(static_cast<Kind>(frame[sizeof(uint32_t)]));
+    if (rank == 1) sent.push_back(static_cast<FrameKind>(frame[sizeof(uint32_t)]));
   });
   EXPECT_TRUE(state.join(0, 0).ok());
   EXPECT_TRUE(state.join(1, 0).ok());
-  EXPECT_TRUE(state.receive(0, body_of(Writer(Kind::abort).text("reason").frame()), 1).ok());
-  EXPECT_TRUE(state.receive(0, body_of(Writer(Kind::goodbye).frame()), 1).ok());
+  EXPECT_TRUE(state.receive(0, body_of(Writer(FrameKind::abort).text("reason").frame()), 1).ok());
+  EXPECT_TRUE(state.receive(0, body_of(Writer(FrameKind::goodbye).frame()), 1).ok());
   EXPECT_TRUE(
       state.receive(1, body_of(encode(Meet{1, Purpose::meeting, "x", {0, 1}, "", "", 0})), 2).ok());
-  EXPECT_TRUE(state.receive(1, body_of(Writer(Kind::goodbye).frame()), 2).ok());
-  EXPECT_EQ(sent, (std::vector<Kind>{Kind::welcome, Kind::ready, Kind::aborted, Kind::farewell}));
+  EXPECT_TRUE(state.receive(1, body_of(Writer(FrameKind::goodbye).frame()), 2).ok());
+  EXPECT_EQ(sent, (std::vector<FrameKind>{FrameKind::welcome, FrameKind::ready, FrameKind::aborted,
+                                          FrameKind::farewell}));
 }
 
 TEST(ControlState, SilenceOfTheServerItselfIsNotBlamedOnMembers) {

@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-using control::Kind;
+using control::FrameKind;
 using control::Reader;
 using control::Reply;
 using control::Writer;
@@ -125,8 +125,8 @@ void Control::Client::receive_frames() {
 
 void Control::Client::receive_one(std::string_view body) {
   Reader reader(body);
-  switch (static_cast<Kind>(reader.u8())) {
-    case Kind::reply: {
+  switch (static_cast<FrameKind>(reader.u8())) {
+    case FrameKind::reply: {
       std::optional<Reply> reply = control::decode_reply(reader);
       if (!reply) return;
       Handler handler;
@@ -139,7 +139,7 @@ void Control::Client::receive_one(std::string_view body) {
       if (handler) handler(std::move(*reply));
       return;
     }
-    case Kind::aborted: {
+    case FrameKind::aborted: {
       // Of the server's words only the message counts: for this rank a peer has failed, whatever it
       // was there.
       const auto code = static_cast<Code>(reader.u32());
@@ -148,45 +148,45 @@ void Control::Client::receive_one(std::string_view body) {
       set_abort(Status(code == Code::deadline_exceeded ? code : Code::peer_failed, message));
       return;
     }
-    case Kind::ready: {
+    case FrameKind::ready: {
       const std::lock_guard lock(mutex_);
       ready_ = true;
       changed_.notify_all();
       return;
     }
-    case Kind::farewell: {
+    case FrameKind::farewell: {
       link_.reset();
       const std::lock_guard lock(mutex_);
       farewell_ = true;
       changed_.notify_all();
       return;
     }
-    case Kind::pulse:
+    case FrameKind::pulse:
       server_note_ = control::excerpt(reader.text());
       return;
-    case Kind::warning:
+    case FrameKind::warning:
       if (options_.on_warning) options_.on_warning(std::string(reader.text()));
       return;
-    case Kind::somebody_joined:
+    case FrameKind::somebody_joined:
       somebody_joined_ = true;
       if (options_.on_joined) options_.on_joined();
       return;
-    case Kind::add_zeros:
-    case Kind::step_told:
-      return receive_while_joined(static_cast<Kind>(body[0]), reader);
+    case FrameKind::add_zeros:
+    case FrameKind::step_told:
+      return receive_while_joined(static_cast<FrameKind>(body[0]), reader);
     default:
       return;  // welcome was read before this thread began; a newer server may know more
   }
 }
 
-void Control::Client::receive_while_joined(Kind kind, Reader& reader) {
+void Control::Client::receive_while_joined(FrameKind kind, Reader& reader) {
   std::shared_ptr<const WhileJoined> joined;
   {
     const std::lock_guard lock(mutex_);
     joined = joined_;
   }
   if (joined == nullptr) return;
-  if (kind == Kind::step_told) {
+  if (kind == FrameKind::step_told) {
     if (std::optional<control::StepNews> news = control::decode_step_news(reader))
       joined->step({std::move(news->set), std::move(news->ranks), news->step, news->over != 0,
                     std::move(news->facts)});
@@ -224,7 +224,7 @@ void Control::Client::announce_abort() {
     // Nothing else will be said: the server need not wait for this rank.
     if (!leaving_) {
       leaving_ = true;
-      queue_.push_back(Writer(Kind::goodbye).frame());
+      queue_.push_back(Writer(FrameKind::goodbye).frame());
       wakeup_.signal();
     }
   }

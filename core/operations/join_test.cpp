@@ -1,5 +1,6 @@
 // Named operations that others ask for while a rank has joined.
 #include "core/operations/testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <future>
 
@@ -45,7 +46,7 @@ class JoinedWorld : public ::testing::TestWithParam<std::tuple<uint32_t, bool>> 
   }
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, JoinedWorld,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Bool()));
+                         ::testing::Combine(test::worlds({1, 2, 3, 4}), ::testing::Bool()));
 
 TEST_P(JoinedWorld, MeansCountARankThatHasJoinedAsZero) {
   run([](OperationsRank rank) {

@@ -2,6 +2,7 @@
 #include "core/operations/operations.hpp"
 
 #include "core/operations/testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <atomic>
 #include <random>
@@ -43,7 +44,7 @@ class OperationsWorld : public ::testing::TestWithParam<std::tuple<uint32_t, boo
   }
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, OperationsWorld,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4, 8), ::testing::Bool()));
+                         ::testing::Combine(test::worlds({1, 2, 3, 4, 8}), ::testing::Bool()));
 
 TEST_P(OperationsWorld, ReductionsOfEveryTypeAreThoseOfPlainLoops) {
   run([](OperationsRank rank) {

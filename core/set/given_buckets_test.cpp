@@ -2,6 +2,7 @@
 // not.
 
 #include "core/set/training_testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +51,7 @@ Doubles train(Runtime& runtime, uint32_t rank, const std::map<uint64_t, Buckets>
 }
 
 class GivenBucketsOnRanks : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, GivenBucketsOnRanks, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Sizes, GivenBucketsOnRanks, test::worlds({1, 2, 3, 4}));
 
 TEST_P(GivenBucketsOnRanks, ResidualsStayWithTheirGradientsUnderOtherBuckets) {
   for (const Buckets& other : {Buckets{0, 1, 1, 0}, Buckets{3, 2, 1, 0}, Buckets{5, 5, 5, 5}})

@@ -2,6 +2,7 @@
 // on.
 
 #include "core/set/training_testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <mutex>
 
@@ -75,7 +76,7 @@ void expect_absence(uint32_t size, const std::string& keys, const std::string& t
 }
 
 class JoinOf : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, JoinOf, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Sizes, JoinOf, test::worlds({1, 2, 3, 4}));
 
 TEST_P(JoinOf, StepsOfOthersAreThoseOfARankWhoseGradientsAreAbsentToTheBit) {
   expect_absence(GetParam(), "compressor = \"none\"");

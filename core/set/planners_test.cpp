@@ -3,6 +3,7 @@
 // ready in an order and at moments of its own.
 
 #include "core/set/training_testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -108,7 +109,7 @@ void expect_near(const Doubles& a, const Doubles& b, const std::string& who) {
 }
 
 class Planners : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Worlds, Planners, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Worlds, Planners, test::worlds({1, 2, 3, 4}));
 
 TEST_P(Planners, OfDenseGradientsTrainLikeWaitFreeBackPropagation) {
   const Doubles expected = train(GetParam(), text_of(kDense, {"wfbp", ""}));

@@ -2,6 +2,7 @@
 // DeAR, which leaves half of its work for the next forward, against the step that waits for all.
 
 #include "core/set/training_testing.hpp"
+#include "tests/support/worlds.hpp"
 
 namespace penstock::repeat_test {
 namespace {
@@ -90,7 +91,7 @@ std::vector<Doubles> train_deferred(uint32_t size, const std::string& scheme,
 }
 
 class Deterministic : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Worlds, Deterministic, ::testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Worlds, Deterministic, test::worlds({2, 3, 4}));
 
 // Sums are in ascending rank order and a selection looks at one gradient: so how gradients are cut
 // into buckets changes no bit either.

@@ -1,6 +1,7 @@
 // Sets of which each result is for one rank alone: what is sharded asks for no more.
 
 #include "core/set/training_testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <cstring>
 #include <limits>
@@ -91,7 +92,7 @@ const Method kMethods[] = {
 };
 
 class ResultsAtOwners : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, ResultsAtOwners, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, ResultsAtOwners, test::worlds({1, 2, 3, 4, 8}));
 
 TEST_P(ResultsAtOwners, AreThoseThatEveryRankHasOnRouteFlat) {
   for (const char* scheduler : {"wfbp", "fusion"})

@@ -1,6 +1,7 @@
 // Steps of a set over loopback: results, bad calls, gradients that are missing or not finite.
 
 #include "core/set/testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <cmath>
 #include <limits>
@@ -51,7 +52,7 @@ void expect_close(const std::vector<std::vector<float>>& got,
 }
 
 class Worlds : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, Worlds, ::testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, Worlds, test::worlds({1, 2, 3, 4, 8}));
 
 TEST_P(Worlds, DenseStepsGiveTheMeanOnEveryRank) {
   for (const char* scheduler : {"fusion", "wfbp"}) {

@@ -3,6 +3,7 @@
 
 #include "core/fit/traffic.hpp"
 #include "core/set/testing.hpp"
+#include "tests/support/worlds.hpp"
 
 #include <testing/data.hpp>
 
@@ -62,7 +63,7 @@ std::string topk(const std::string& density, const std::string& tables = "") {
 }
 
 class Ranks : public ::testing::TestWithParam<uint32_t> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, Ranks, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Sizes, Ranks, test::worlds({1, 2, 3, 4}));
 
 TEST_P(Ranks, AGatherIsCountedOnceForEachRankItGoesTo) {
   const uint64_t ranks = GetParam();

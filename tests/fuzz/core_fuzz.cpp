@@ -102,7 +102,7 @@ std::vector<std::string> frames() {
   reply.details = {"one", "", "three"};
   return {control::encode(control::Hello{"0123456789abcdef", 3, 8}), control::encode(meet),
           control::encode(reply),
-          control::Writer(control::Kind::put).u64(1).text("key").text("value").frame()};
+          control::Writer(control::FrameKind::put).u64(1).text("key").text("value").frame()};
 }
 
 // Reads a body as every kind of message.

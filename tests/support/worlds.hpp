@@ -1,0 +1,18 @@
+// The numbers of ranks that a test runs with: all of them, or under a sanitizer three, which is no
+// power of two and has ranks that neither begin nor end. `tools/test --long` takes all there too.
+#pragma once
+
+#include "long.hpp"
+#include "sanitized.hpp"
+
+#include <gtest/gtest.h>
+#include <cstdint>
+#include <vector>
+
+namespace penstock::test {
+
+inline auto worlds(const std::vector<uint32_t>& all) {
+  return ::testing::ValuesIn(kSanitized && !is_long() ? std::vector<uint32_t>{3} : all);
+}
+
+}  // namespace penstock::test
