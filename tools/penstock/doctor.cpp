@@ -98,9 +98,9 @@ Line launch() {
 
 // A plugin in a process of its own, where it loads the libraries it needs; one that this machine
 // lacks is a warning, with what to install behind the semicolon.
-Outcome load_alone(Registry& registry, const PluginFile& file) {
+TestOutcome load_alone(Registry& registry, const PluginFile& file) {
   return isolated(
-      [&]() -> Outcome {
+      [&]() -> TestOutcome {
         const Status status = registry.load(file.record.kind, file.record.name).status();
         if (status.code() != Code::not_found) return status;
         return {Verdict::warning, std::string(status.message())};
@@ -191,8 +191,8 @@ Line runtime() {
   for (const auto& path : {beside / "../lib/libpenstock.so.0", beside / "libpenstock.so.0"}) {
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) continue;
-    const Outcome outcome = isolated(
-        [&]() -> Outcome {
+    const TestOutcome outcome = isolated(
+        [&]() -> TestOutcome {
           if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return {};
           const char* error = dlerror();
           return {Verdict::failed, error != nullptr ? error : "it cannot be loaded"};
@@ -232,7 +232,7 @@ void plugins(const DoctorOptions& options, std::vector<Line>& lines,
     lines.push_back({"plugin file", Health::warning, skipped.path + ": " + skipped.reason,
                      "remove it from the folder, or build it again"});
   for (const PluginFile& file : registry.files()) {
-    const Outcome outcome = load_alone(registry, file);
+    const TestOutcome outcome = load_alone(registry, file);
     const bool is_whole = outcome.verdict == Verdict::ok;
     if (is_whole) usable.push_back(file.record.id);
     const size_t end =

@@ -7,7 +7,7 @@ namespace penstock::command {
 
 namespace {
 
-Outcome test_describe(const Subject& subject) {
+TestOutcome test_describe(const Subject& subject) {
   auto made = make_default<penstock_collective>(subject);
   if (!made.ok()) return made.status();
   const CollectiveInstance& instance = **made;
@@ -59,7 +59,7 @@ Status check_volume(const CollectiveInstance& instance, uint32_t pattern, uint32
   return {};
 }
 
-Outcome test_volume(const Subject& subject) {
+TestOutcome test_volume(const Subject& subject) {
   auto instance = make_default<penstock_collective>(subject);
   if (!instance.ok()) return instance.status();
   for (uint32_t pattern = PENSTOCK_ALL_REDUCE; pattern <= PENSTOCK_SPARSE_ALL_REDUCE; ++pattern) {
@@ -71,7 +71,7 @@ Outcome test_volume(const Subject& subject) {
   return {};
 }
 
-Outcome test_messages(const Subject&) {
+TestOutcome test_messages(const Subject&) {
   return {Verdict::skipped,
           "moving messages needs other ranks, which this command does not start; run a program "
           "with it under penstock run"};

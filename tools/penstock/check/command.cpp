@@ -24,7 +24,7 @@ struct CheckOptions {
 
 struct Finding {
   std::string test;
-  Outcome outcome;
+  TestOutcome outcome;
 };
 
 const char* word(Verdict verdict) {
@@ -59,14 +59,14 @@ std::vector<Test> tests_of(Kind kind) {
 void run_tests(const std::string& path, bool allow_insecure,
                const std::function<void(Finding)>& found) {
   bool loadable = true;
-  const auto note = [&](const std::string& name, Outcome outcome) {
+  const auto note = [&](const std::string& name, TestOutcome outcome) {
     const bool failed = outcome.verdict == Verdict::failed;
     found({name, std::move(outcome)});
     return !failed;
   };
   std::string reason = "it cannot be loaded";
   for (const Test& test : static_tests()) {
-    Outcome outcome = test.body(path);
+    TestOutcome outcome = test.body(path);
     // What others may change is not run: the tests after these call its code.
     const bool untrusted = test.name == "trust" && outcome.verdict == Verdict::failed;
     if (untrusted && allow_insecure) outcome.verdict = Verdict::warning;

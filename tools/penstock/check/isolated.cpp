@@ -31,8 +31,8 @@ char* note() {
 }
 
 // Runs in the child: the verdict's letter, then the reason, into the pipe. Never returns.
-[[noreturn]] void report(const std::function<Outcome()>& body, int pipe_end) {
-  Outcome outcome;
+[[noreturn]] void report(const std::function<TestOutcome()>& body, int pipe_end) {
+  TestOutcome outcome;
   try {
     outcome = body();
   } catch (const std::exception& error) {
@@ -75,7 +75,7 @@ void doing(std::string_view what) {
   note()[size] = '\0';
 }
 
-Outcome isolated(const std::function<Outcome()>& body, double seconds) {
+TestOutcome isolated(const std::function<TestOutcome()>& body, double seconds) {
   doing("");
   int ends[2];
   if (pipe(ends) != 0) return {Verdict::failed, "no pipe to a process of its own"};

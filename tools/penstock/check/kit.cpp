@@ -8,7 +8,7 @@ namespace penstock::command {
 namespace {
 
 // The plugin gets the kit's host and no other: its errors are read as the kit's.
-Outcome run(const test::Check& check, const std::string& path) {
+TestOutcome run(const test::Check& check, const std::string& path) {
   test::tell_calls_to([](const std::string& call) { doing(call); });
   const test::Check::Found found = check.run(test::load_plugin(path), {});
   return {found.skipped ? Verdict::skipped : Verdict::ok, found.note};

@@ -70,7 +70,7 @@ std::vector<Setting> beyond(const penstock_option& option) {
   return all;
 }
 
-Outcome test_declarations(const Subject& subject) {
+TestOutcome test_declarations(const Subject& subject) {
   const Plugin& plugin = *subject.plugin;
   return check_option_declarations(plugin.options, plugin.n_options);
 }
@@ -94,7 +94,7 @@ Status make_any(const Subject& subject, const Settings& settings) {
   return internal("unknown kind");
 }
 
-Outcome test_create(const Subject& subject) {
+TestOutcome test_create(const Subject& subject) {
   doing("create, describe and destroy with default options");
   for (int i = 0; i < 3; ++i)
     if (Status status = make_any(subject, default_settings(*subject.plugin)); !status.ok())
@@ -102,7 +102,7 @@ Outcome test_create(const Subject& subject) {
   return {};
 }
 
-Outcome test_edges(const Subject& subject) {
+TestOutcome test_edges(const Subject& subject) {
   const Plugin& plugin = *subject.plugin;
   std::string refused;
   for (uint64_t i = 0; i < plugin.n_options; ++i) {
@@ -122,7 +122,7 @@ Outcome test_edges(const Subject& subject) {
   return {Verdict::ok, refused.empty() ? "" : "refused beside default options: " + refused};
 }
 
-Outcome test_beyond(const Subject& subject) {
+TestOutcome test_beyond(const Subject& subject) {
   const Plugin& plugin = *subject.plugin;
   const auto resolves = [&](const Settings& settings) {
     return resolve_options(plugin.options, plugin.n_options, settings, plugin.record.id,

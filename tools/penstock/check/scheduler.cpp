@@ -95,7 +95,7 @@ Status check_model(const Subject& subject, const ModelCase& given, std::string& 
 }
 
 template <uint32_t flags>
-Outcome test_models(const Subject& subject) {
+TestOutcome test_models(const Subject& subject) {
   std::string warning;
   for (const size_t n : {0u, 1u, 10u, 1000u})
     for (const uint32_t period : {1u, 2u}) {
@@ -103,7 +103,7 @@ Outcome test_models(const Subject& subject) {
       if (Status status = check_model(subject, given, warning); !status.ok())
         return status.with_context(given.text());
     }
-  return warning.empty() ? Outcome() : Outcome(Verdict::warning, warning);
+  return warning.empty() ? TestOutcome() : TestOutcome(Verdict::warning, warning);
 }
 
 }  // namespace

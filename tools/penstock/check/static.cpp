@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSymbol = "penstock_plugin";
 
-Outcome test_elf(const std::string& path) {
+TestOutcome test_elf(const std::string& path) {
   Result<std::string> file = read_plugin_file(path);
   return file.ok() ? exported_symbols(*file).status() : file.status();
 }
@@ -60,25 +60,25 @@ Status check_symbols(const std::string& path) {
       "executable; link with -Wl,-z,noexecstack");
 }
 
-Outcome test_stack(const std::string& path) {
+TestOutcome test_stack(const std::string& path) {
   Result<std::string> file = read_plugin_file(path);
   return file.ok() ? check_stack_flags(*file) : file.status();
 }
 
-Outcome test_trust(const std::string& path) {
+TestOutcome test_trust(const std::string& path) {
   return check_trust(path, false);
 }
 
-Outcome test_record(const std::string& path) {
+TestOutcome test_record(const std::string& path) {
   return inspect_plugin(path).status();
 }
 
-Outcome test_abi(const std::string& path) {
+TestOutcome test_abi(const std::string& path) {
   Result<InspectedFile> inspected = inspect_plugin(path);
   return inspected.ok() ? check_abi(inspected->record) : inspected.status();
 }
 
-Outcome test_file_name(const std::string& path) {
+TestOutcome test_file_name(const std::string& path) {
   Result<InspectedFile> inspected = inspect_plugin(path);
   if (!inspected.ok()) return inspected.status();
   const Record& record = inspected->record;
@@ -110,14 +110,14 @@ Result<Subject> load_subject(const std::string& path) {
   return Subject{path, std::move(plugin), host.table()};
 }
 
-Test loaded(std::string name, Outcome (*body)(const Subject&)) {
-  return {std::move(name), [body](const std::string& path) -> Outcome {
+Test loaded(std::string name, TestOutcome (*body)(const Subject&)) {
+  return {std::move(name), [body](const std::string& path) -> TestOutcome {
             Result<Subject> subject = load_subject(path);
-            return subject.ok() ? body(*subject) : Outcome(subject.status());
+            return subject.ok() ? body(*subject) : TestOutcome(subject.status());
           }};
 }
 
-Outcome test_load(const std::string& path) {
+TestOutcome test_load(const std::string& path) {
   return load_subject(path).status();
 }
 

@@ -14,10 +14,10 @@ namespace penstock::command {
 
 enum class Verdict { ok, warning, failed, skipped };
 
-struct Outcome {
-  Outcome() = default;
-  Outcome(Verdict verdict, std::string reason) : verdict(verdict), reason(std::move(reason)) {}
-  Outcome(const Status& status)
+struct TestOutcome {
+  TestOutcome() = default;
+  TestOutcome(Verdict verdict, std::string reason) : verdict(verdict), reason(std::move(reason)) {}
+  TestOutcome(const Status& status)
       : verdict(status.ok() ? Verdict::ok : Verdict::failed), reason(status.message()) {}
   Verdict verdict = Verdict::ok;
   std::string reason;  // a note where the verdict is ok
@@ -32,15 +32,15 @@ struct Subject {
 
 struct Test {
   std::string name;
-  std::function<Outcome(const std::string& path)> body;
+  std::function<TestOutcome(const std::string& path)> body;
 };
 // A test of the loaded plugin.
-Test loaded(std::string name, Outcome (*body)(const Subject&));
+Test loaded(std::string name, TestOutcome (*body)(const Subject&));
 
 // These read the file and run none of its code.
 std::vector<Test> static_tests();
 // After these the plugin is known to load.
-Outcome test_load(const std::string& path);
+TestOutcome test_load(const std::string& path);
 std::vector<Test> option_tests();
 std::vector<Test> kit_tests(Kind kind);  // of compressors and memories
 std::vector<Test> collective_tests();
@@ -48,7 +48,7 @@ std::vector<Test> scheduler_tests();
 
 // Runs `body` in a child process and gives its outcome. A child that dies, or is not done after
 // `seconds`, has failed; the reason names what it was doing by its last call of doing().
-Outcome isolated(const std::function<Outcome()>& body, double seconds);
+TestOutcome isolated(const std::function<TestOutcome()>& body, double seconds);
 // Notes what a test is about to do, for the report of a crash. Survives the process.
 void doing(std::string_view what);
 

@@ -42,7 +42,7 @@ svg text { fill: var(--soft); } svg .name { fill: var(--ink); }
 std::string table_of(const Foretold& told) {
   std::string rows;
   for (const size_t i : told.by_speed()) {
-    const Outcome& outcome = told.outcomes[i];
+    const Prediction& outcome = told.outcomes[i];
     rows += fmt::format("<tr><td>{}</td>", escaped(told.name(i)));
     if (outcome.open)
       rows += "<td colspan=\"7\">depends on values</td>";

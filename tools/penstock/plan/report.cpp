@@ -93,7 +93,7 @@ std::vector<std::pair<std::string, std::string>> premises(const Foretold& told) 
       {"cluster", cluster_text(told.cluster)},
       {"costs", "of encoding and decoding: " + told.costs}};
   std::set<std::string> missing;
-  for (const Outcome& outcome : told.outcomes)
+  for (const Prediction& outcome : told.outcomes)
     missing.insert(outcome.without_cost.begin(), outcome.without_cost.end());
   if (!missing.empty())
     lines.push_back({"free", fmt::format("{} counted as costing nothing: no table has them; "
@@ -136,7 +136,7 @@ std::string text_of(const Foretold& told) {
   Table table({"SCHEME", "STEP", "AGAINST DENSE", "WAITS", "ENCODES", "EXCHANGES", "DECODES",
                "SENT PER RANK", "BUCKETS"});
   for (const size_t i : told.by_speed()) {
-    const Outcome& outcome = told.outcomes[i];
+    const Prediction& outcome = told.outcomes[i];
     if (outcome.open) {
       table.add({told.name(i), "depends on values"});
       continue;
@@ -156,7 +156,7 @@ Json json_of(const Foretold& told) {
   const Cluster& cluster = told.cluster;
   Json schemes = Json::array(), sweeps = Json::array();
   for (size_t i = 0; i < told.outcomes.size(); ++i) {
-    const Outcome& outcome = told.outcomes[i];
+    const Prediction& outcome = told.outcomes[i];
     const auto known = [&](double value) { return outcome.open ? Json(nullptr) : Json(value); };
     schemes.push_back({{"name", told.name(i)},
                        {"compresses", outcome.compresses},

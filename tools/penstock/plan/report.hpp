@@ -14,15 +14,15 @@ struct Foretold {
   const ModelProfile* profile;
   const std::vector<SchemeFile>* schemes;
   Cluster cluster;
-  std::string costs;              // where those of encoding and decoding come from
-  std::vector<Outcome> outcomes;  // of each scheme
-  size_t best = 0;                // of them the one to take
-  double worth = 0;               // the share of a step that compression has to save
+  std::string costs;                 // where those of encoding and decoding come from
+  std::vector<Prediction> outcomes;  // of each scheme
+  size_t best = 0;                   // of them the one to take
+  double worth = 0;                  // the share of a step that compression has to save
   std::vector<Sweep> sweeps;
 
   const std::string& name(size_t scheme) const { return (*schemes)[scheme].name; }
   // Of the dense reference's step, how many of this scheme's.
-  double against_dense(const Outcome& outcome) const {
+  double against_dense(const Prediction& outcome) const {
     return outcomes.front().step_us / outcome.step_us;
   }
   // Indices, the fastest first; those of which nothing is foretold at the end.

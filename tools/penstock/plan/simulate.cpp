@@ -100,7 +100,7 @@ void Rehearsal::add_links(const Cluster& cluster, planning::ModelEntries& entrie
 }
 
 void Rehearsal::set_costs(const Cluster& cluster, const CostTable& costs,
-                          planning::ModelEntries& entries, Outcome& outcome) const {
+                          planning::ModelEntries& entries, Prediction& outcome) const {
   const Scheme& scheme = fitting_->scheme();
   for (size_t i = 0; i < entries.gradients.size(); ++i)
     for (size_t c = 0; c < entries.gradients[i].candidates.size(); ++c) {
@@ -125,7 +125,7 @@ void Rehearsal::set_costs(const Cluster& cluster, const CostTable& costs,
 }
 
 planning::ModelEntries Rehearsal::entries(const Cluster& cluster, const CostTable& costs,
-                                          Outcome& outcome) const {
+                                          Prediction& outcome) const {
   planning::ModelEntries entries = fitting_->model();
   for (size_t i = 0; i < entries.gradients.size(); ++i)
     entries.gradients[i].forward_us = cluster.straggler * profile_->forward_us[i];
@@ -169,9 +169,9 @@ Transports::Legs Rehearsal::exchange(const Cluster& cluster, const planning::Buc
   return transports_->exchange(cluster, bucket.route, bytes, rounds);
 }
 
-Result<Outcome> Rehearsal::run(const Cluster& cluster, const CostTable& costs,
-                               const ReadyTimes& ready) const {
-  Outcome outcome;
+Result<Prediction> Rehearsal::run(const Cluster& cluster, const CostTable& costs,
+                                  const ReadyTimes& ready) const {
+  Prediction outcome;
   planning::ModelEntries entries = this->entries(cluster, costs, outcome);
   // Backward may go on behind its last gradient, which is the first of forward.
   const double rest_us = cluster.straggler * (profile_->backward_us - profile_->ready_us.front());

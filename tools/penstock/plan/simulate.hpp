@@ -20,7 +20,7 @@
 namespace penstock::command {
 
 // Means over the phases and, with jitter, over the steps that were drawn. Microseconds.
-struct Outcome {
+struct Prediction {
   double step_us = 0;     // forward, backward and what the application waits
   double exposed_us = 0;  // that wait
   double encode_us = 0, exchange_us = 0, decode_us = 0;
@@ -46,17 +46,17 @@ class Rehearsal {
                                 uint32_t ranks);
 
   // `ready` is that of the same profile and cluster, which has as many ranks.
-  Result<Outcome> run(const Cluster& cluster, const CostTable& costs,
-                      const ReadyTimes& ready) const;
+  Result<Prediction> run(const Cluster& cluster, const CostTable& costs,
+                         const ReadyTimes& ready) const;
 
  private:
   Rehearsal(const SchemeFile& file, const ModelProfile& profile)
       : file_(&file), profile_(&profile) {}
   planning::ModelEntries entries(const Cluster& cluster, const CostTable& costs,
-                                 Outcome& outcome) const;
+                                 Prediction& outcome) const;
   void add_links(const Cluster& cluster, planning::ModelEntries& entries) const;
   void set_costs(const Cluster& cluster, const CostTable& costs, planning::ModelEntries& entries,
-                 Outcome& outcome) const;
+                 Prediction& outcome) const;
   Transports::Legs exchange(const Cluster& cluster, const planning::Bucket& bucket) const;
   PlannedBytes bytes_of(const planning::Bucket& bucket, uint32_t& rounds) const;
 

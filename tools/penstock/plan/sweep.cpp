@@ -25,11 +25,11 @@ class Sweeper {
       cluster.link_bits = place;
     else
       cluster.hosts = static_cast<uint32_t>(std::lround(place)) / cluster.ranks_per_host;
-    PENSTOCK_ASSIGN(const std::vector<Outcome> outcomes, study_.at(cluster));
+    PENSTOCK_ASSIGN(const std::vector<Prediction> outcomes, study_.at(cluster));
     SweepPoint point;
     point.at = place;
     point.best = study_.best(outcomes);
-    for (const Outcome& outcome : outcomes) {
+    for (const Prediction& outcome : outcomes) {
       point.step_us.push_back(outcome.step_us);
       point.exposed_us.push_back(outcome.exposed_us);
       point.bytes.push_back(outcome.bytes);
@@ -104,7 +104,7 @@ Result<double> end_of_range(SweptFor what, const std::string& text) {
 
 }  // namespace
 
-Result<std::vector<Outcome>> Study::at(const Cluster& cluster) {
+Result<std::vector<Prediction>> Study::at(const Cluster& cluster) {
   if (ranks_ != cluster.ranks()) rehearsals_.clear();
   ranks_ = cluster.ranks();
   const auto context = [&] { return fmt::format("with {} ranks", cluster.ranks()); };
@@ -114,7 +114,7 @@ Result<std::vector<Outcome>> Study::at(const Cluster& cluster) {
     rehearsals_.push_back(std::move(made.value()));
   }
   const ReadyTimes ready = ready_times(profile_, cluster);
-  std::vector<Outcome> outcomes;
+  std::vector<Prediction> outcomes;
   for (const Rehearsal& rehearsal : rehearsals_) {
     auto outcome = rehearsal.run(cluster, costs_, ready);
     PENSTOCK_TRY(outcome.status().with_context(context()));
@@ -123,7 +123,7 @@ Result<std::vector<Outcome>> Study::at(const Cluster& cluster) {
   return outcomes;
 }
 
-size_t fastest(const std::vector<Outcome>& outcomes, bool compresses) {
+size_t fastest(const std::vector<Prediction>& outcomes, bool compresses) {
   size_t best = outcomes.size();
   for (size_t i = 0; i < outcomes.size(); ++i) {
     if (outcomes[i].open || outcomes[i].compresses != compresses) continue;
@@ -132,7 +132,7 @@ size_t fastest(const std::vector<Outcome>& outcomes, bool compresses) {
   return best;
 }
 
-size_t Study::best(const std::vector<Outcome>& outcomes) const {
+size_t Study::best(const std::vector<Prediction>& outcomes) const {
   const size_t plain = fastest(outcomes, false), compressed = fastest(outcomes, true);
   if (compressed == outcomes.size()) return plain;
   const double wanted_us = (1 - worth_) * outcomes[plain].step_us;

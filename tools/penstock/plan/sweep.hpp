@@ -18,10 +18,10 @@ class Study {
       : schemes_(schemes), profile_(profile), costs_(costs), worth_(worth) {}
 
   // One outcome for each scheme, in their order.
-  Result<std::vector<Outcome>> at(const Cluster& cluster);
+  Result<std::vector<Prediction>> at(const Cluster& cluster);
   // The index of the scheme to take: of those that compress the one with the shortest step, if that
   // is worth it, else of the others. Those of open size are left out.
-  size_t best(const std::vector<Outcome>& outcomes) const;
+  size_t best(const std::vector<Prediction>& outcomes) const;
 
  private:
   const std::vector<SchemeFile>& schemes_;
@@ -35,7 +35,7 @@ class Study {
 
 // Of those that compress, or of those that do not, the index of the shortest step, the first among
 // equals; as many as there are outcomes where there is none. Those of open size are left out.
-size_t fastest(const std::vector<Outcome>& outcomes, bool compresses);
+size_t fastest(const std::vector<Prediction>& outcomes, bool compresses);
 
 enum class SweptFor { bandwidth, ranks };
 

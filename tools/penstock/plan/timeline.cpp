@@ -32,7 +32,7 @@ void add_backward(const planning::Forecast& told, std::vector<Span>& spans) {
 
 }  // namespace
 
-std::vector<Span> spans_of(const Outcome& outcome, const ModelProfile& profile) {
+std::vector<Span> spans_of(const Prediction& outcome, const ModelProfile& profile) {
   const planning::Forecast& told = outcome.timeline;
   std::vector<Span> spans;
   add_backward(told, spans);
@@ -53,7 +53,7 @@ std::vector<Span> spans_of(const Outcome& outcome, const ModelProfile& profile) 
   return spans;
 }
 
-Json chrome_trace(const std::vector<SchemeFile>& schemes, const std::vector<Outcome>& outcomes,
+Json chrome_trace(const std::vector<SchemeFile>& schemes, const std::vector<Prediction>& outcomes,
                   const ModelProfile& profile) {
   Json events = Json::array();
   const auto call_it = [&](const char* what, size_t process, size_t thread,

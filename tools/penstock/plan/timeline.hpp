@@ -22,10 +22,10 @@ struct Span {
 };
 
 // Of the first phase, lane by lane. Spans of no length are left out.
-std::vector<Span> spans_of(const Outcome& outcome, const ModelProfile& profile);
+std::vector<Span> spans_of(const Prediction& outcome, const ModelProfile& profile);
 
 // A process for each scheme and a thread for each lane, as chrome://tracing and Perfetto read it.
-Json chrome_trace(const std::vector<SchemeFile>& schemes, const std::vector<Outcome>& outcomes,
+Json chrome_trace(const std::vector<SchemeFile>& schemes, const std::vector<Prediction>& outcomes,
                   const ModelProfile& profile);
 
 }  // namespace penstock::command

@@ -97,7 +97,7 @@ class Run {
   void say(const std::string& text);
 
   const LaunchOptions& options_;
-  Outcome outcome_;
+  RunOutcome outcome_;
   Source out_, err_;
   pid_t mpirun_ = 0;
   int mpirun_status_ = 0;
@@ -240,7 +240,7 @@ bool Run::read_from(Source& source) {
 
 void Run::watch_new_shells() {
   for (size_t rank = 0; rank < shells_.size(); ++rank) {
-    const Outcome::Rank& who = outcome_.ranks()[rank];
+    const RunOutcome::Rank& who = outcome_.ranks()[rank];
     if (who.process != 0 && !who.over && shells_[rank].get() < 0)
       shells_[rank] = watch_process(who.process);
   }
@@ -292,7 +292,7 @@ void Run::end_ranks() {
   ending_since_ = Clock::now();
   outcome_.end_the_rest();
   bool elsewhere = false;
-  for (const Outcome::Rank& rank : outcome_.ranks()) {
+  for (const RunOutcome::Rank& rank : outcome_.ranks()) {
     if (rank.over) continue;
     if (rank.process == 0) elsewhere = true;
     if (rank.process != 0) signal_tree(rank.process, SIGTERM);
@@ -304,7 +304,7 @@ void Run::end_ranks() {
 
 void Run::kill_ranks() {
   if (ending_ == Ending::asked) ending_ = Ending::killed;
-  for (const Outcome::Rank& rank : outcome_.ranks())
+  for (const RunOutcome::Rank& rank : outcome_.ranks())
     if (rank.process != 0 && !rank.over) signal_tree(rank.process, SIGKILL);
   if (!mpirun_ended_) return;
   // What ranks and mpirun have left behind.

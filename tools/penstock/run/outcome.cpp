@@ -48,7 +48,7 @@ const char* rank_script() {
          "printf '%s ends %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $s >&3; exit $s";
 }
 
-std::string_view Outcome::read(int rank, std::string_view line) {
+std::string_view RunOutcome::read(int rank, std::string_view line) {
   const size_t at = line.find(token_);
   const std::string_view said = line.substr(0, at);
   if (rank >= 0 && static_cast<size_t>(rank) < ranks_.size())
@@ -57,7 +57,7 @@ std::string_view Outcome::read(int rank, std::string_view line) {
   return said;
 }
 
-void Outcome::take_report(std::string_view report) {
+void RunOutcome::take_report(std::string_view report) {
   std::istringstream words{std::string(report)};
   std::string event;
   size_t rank = 0;
@@ -79,7 +79,7 @@ void Outcome::take_report(std::string_view report) {
   }
 }
 
-void Outcome::note(Rank& rank, std::string_view line) {
+void RunOutcome::note(Rank& rank, std::string_view line) {
   while (!line.empty() && std::strchr("\r\n\t ", line.back()) != nullptr) line.remove_suffix(1);
   if (line.empty()) return;
   rank.last_line = line;
@@ -92,16 +92,16 @@ void Outcome::note(Rank& rank, std::string_view line) {
   }
 }
 
-void Outcome::gone(int rank) {
+void RunOutcome::gone(int rank) {
   Rank& who = ranks_[static_cast<size_t>(rank)];
   if (!who.over) who.over = Clock::now();
 }
 
-void Outcome::end_the_rest() {
+void RunOutcome::end_the_rest() {
   for (Rank& rank : ranks_) rank.ended_by_run |= !rank.over;
 }
 
-std::optional<Clock::time_point> Outcome::grace_end(std::chrono::milliseconds grace) const {
+std::optional<Clock::time_point> RunOutcome::grace_end(std::chrono::milliseconds grace) const {
   std::optional<Clock::time_point> end;
   for (const Rank& rank : ranks_) {
     if (!rank.failed()) continue;
@@ -135,12 +135,12 @@ std::optional<size_t> blamed(std::string_view error) {
 }  // namespace
 
 // Whether the rank failed because another one had.
-bool Outcome::followed(const Rank& rank) const {
+bool RunOutcome::followed(const Rank& rank) const {
   const std::optional<size_t> other = blamed(rank.error());
   return other && *other < ranks_.size() && &ranks_[*other] != &rank && ranks_[*other].failed();
 }
 
-const Outcome::Rank* Outcome::first_failed() const {
+const RunOutcome::Rank* RunOutcome::first_failed() const {
   const auto by_signal = [](const Rank& rank) { return rank.status.value_or(128) >= 128; };
   const auto told = [](const Rank& rank) {
     return rank.trouble == Clock::time_point{} ? *rank.over : rank.trouble;
@@ -157,7 +157,7 @@ const Outcome::Rank* Outcome::first_failed() const {
 
 namespace {
 
-std::string how_it_ended(const Outcome::Rank& rank) {
+std::string how_it_ended(const RunOutcome::Rank& rank) {
   if (!rank.status)
     return "it is gone without a report, as when a rank is killed together with its shell";
   const int status = *rank.status;
@@ -170,7 +170,7 @@ std::string how_it_ended(const Outcome::Rank& rank) {
 
 }  // namespace
 
-std::string Outcome::summary() const {
+std::string RunOutcome::summary() const {
   const Rank* first = first_failed();
   if (first == nullptr) return {};
   std::string text =
@@ -181,7 +181,7 @@ std::string Outcome::summary() const {
   return text;
 }
 
-int Outcome::status() const {
+int RunOutcome::status() const {
   const Rank* first = first_failed();
   if (first != nullptr) return first->status.value_or(1);
   const bool all_reported =

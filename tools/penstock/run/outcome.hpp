@@ -23,9 +23,9 @@ std::string new_token();
 // The script, for `sh -c`. Its arguments are the token and the program with its own arguments.
 const char* rank_script();
 
-class Outcome {
+class RunOutcome {
  public:
-  Outcome(int ranks, std::string token)
+  RunOutcome(int ranks, std::string token)
       : token_(std::move(token)), ranks_(static_cast<size_t>(ranks)) {}
 
   struct Rank {
