@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include <planning/cost.hpp>
-#include <planning/model.hpp>
+#include <planning/choosing.hpp>
 
 namespace partial {
 
@@ -36,14 +35,6 @@ double bytes_of(const penstock_model& model, const penstock_candidate& candidate
 
 }  // namespace
 
-int64_t dense_choice(const penstock_gradient_model& gradient, std::string_view dense) {
-  for (uint64_t i = 1; i < gradient.n_candidates; ++i) {
-    const penstock_str& name = gradient.candidates[i]->compressor;
-    if (std::string_view(name.data, name.size) == dense) return static_cast<int64_t>(i);
-  }
-  return -1;
-}
-
 Choices choose(const penstock_model& model, const std::vector<uint64_t>& bucket,
                std::string_view dense, bool within_budget) {
   std::vector<uint32_t> choices(bucket.size(), 0);
@@ -51,7 +42,7 @@ Choices choose(const penstock_model& model, const std::vector<uint64_t>& bucket,
   std::vector<size_t> by_size;  // positions of gradients that may stay dense
   for (size_t i = 0; i < bucket.size(); ++i) {
     budget += bytes_of(model, chosen(model, bucket[i], 0));
-    if (dense_choice(*model.gradients[bucket[i]], dense) >= 0) by_size.push_back(i);
+    if (planning::dense_choice(*model.gradients[bucket[i]], dense) >= 0) by_size.push_back(i);
   }
   const auto size = [&](size_t position) { return model.gradients[bucket[position]]->numel; };
   std::stable_sort(by_size.begin(), by_size.end(),
@@ -63,7 +54,8 @@ Choices choose(const penstock_model& model, const std::vector<uint64_t>& bucket,
   double dense_bytes = 0;
   for (size_t i = 0; i < by_size.size(); ++i) {
     const uint64_t gradient = bucket[by_size[i]];
-    const auto choice = static_cast<uint32_t>(dense_choice(*model.gradients[gradient], dense));
+    const auto choice =
+        static_cast<uint32_t>(planning::dense_choice(*model.gradients[gradient], dense));
     choices[by_size[i]] = choice;
     dense_bytes += bytes_of(model, chosen(model, gradient, choice));
     if (within_budget && dense_bytes > budget) break;

@@ -9,9 +9,6 @@
 
 namespace partial {
 
-// The index of the candidate `dense` of a gradient, or -1 where it has none or has nothing else.
-int64_t dense_choice(const penstock_gradient_model& gradient, std::string_view dense);
-
 struct Choices {
   std::vector<uint32_t> of;  // per gradient of the bucket: index into its candidates
   uint64_t n_dense = 0;
