@@ -159,13 +159,14 @@ TEST_P(Planners, OnRouteSplitTrainLikeWaitFreeBackPropagation) {
 
 // What was not sent follows when nothing new comes: all results together are all gradients
 // together, while every gradient changes between dense and compressed.
-TEST_P(Planners, ThatKeepSomeGradientsDenseConserveMass) {
+void expect_mass_is_conserved(uint32_t size, const std::string& scheduler,
+                              const std::string& options) {
   const std::string scheme = testing::scheme_text(
-      "compressor = \"topk\"\nmemory = \"residual\"\nscheduler = \"partial\"\n"
-      "candidates = [\"topk\", \"none\"]",
-      "[compressor.topk]\ndensity = 0.3\n[scheduler.partial]\nbucket_count = 2\nprofile_steps = "
-      "2\n");
-  const uint32_t size = GetParam();
+      fmt::format("compressor = \"topk\"\nmemory = \"residual\"\nscheduler = \"{}\"\n"
+                  "candidates = [\"topk\", \"none\"]",
+                  scheduler),
+      fmt::format("[compressor.topk]\ndensity = 0.3\n[scheduler.{}]\nprofile_steps = 2\n{}",
+                  scheduler, options));
   with_ranks(size, scheme, [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kProblem.shapes());
     ASSERT_OK(set.status());
@@ -190,8 +191,16 @@ TEST_P(Planners, ThatKeepSomeGradientsDenseConserveMass) {
         for (size_t i = 0; i < gradients[g].size(); ++i) results[g][i] += double(gradients[g][i]);
       ASSERT_OK(set.value()->step_end(true));
     }
-    expect_near(results, sent, "partial");
+    expect_near(results, sent, scheduler);
   });
+}
+
+TEST_P(Planners, ThatKeepSomeGradientsDenseConserveMass) {
+  expect_mass_is_conserved(GetParam(), "partial", "bucket_count = 2\n");
+}
+
+TEST_P(Planners, ThatCutGradientsIntoPartsConserveMass) {
+  expect_mass_is_conserved(GetParam(), "hipress", "most_parts = 4\nbulk_bytes = 0\n");
 }
 
 // The rank that is late holds back its own bucket, and no other.

@@ -8,7 +8,6 @@ bucket to the first.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 from collections.abc import Iterator
@@ -16,17 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from . import planner_costs as costs
+from .planner_machine import Bucket, run_backward
 from .planner_models import BROKEN, measured_model, random_model
 from .planner_probe import FLAT, HIERARCHICAL, MEASURED, SHARD, SPLIT, Model, PlannerProbe
-
-
-@dataclasses.dataclass
-class Bucket:
-    ready: float
-    encode: float
-    exchange: float
-    decode: float
-    needed: float  # after the start of the next forward
 
 
 def bucket_of(model: Model, members: list[int], phase: int) -> Bucket:
@@ -38,30 +29,6 @@ def bucket_of(model: Model, members: list[int], phase: int) -> Bucket:
         costs.decode(model, members),
         min(costs.usable(gradient.forward_us) for gradient in gradients),
     )
-
-
-def run_backward(buckets: list[Bucket], decodes: bool) -> float:
-    """When the engine has nothing left to do and the link is free."""
-    now = free = 0.0
-    arrives: list[float] = []  # of the first buckets, whose turn on the link is known
-    encoded: dict[int, float] = {}
-    n_decoded = 0
-    while len(encoded) < len(buckets) or (decodes and n_decoded < len(buckets)):
-        waiting = [i for i, bucket in enumerate(buckets) if i not in encoded and bucket.ready <= now]
-        if decodes and n_decoded < len(arrives) and arrives[n_decoded] <= now:
-            now += buckets[n_decoded].decode
-            n_decoded += 1
-        elif waiting:
-            now += buckets[waiting[0]].encode
-            encoded[waiting[0]] = now
-            while len(arrives) in encoded:
-                free = max(free, encoded[len(arrives)]) + buckets[len(arrives)].exchange
-                arrives.append(free)
-        else:
-            events = [bucket.ready for i, bucket in enumerate(buckets) if i not in encoded]
-            events += arrives[n_decoded : n_decoded + 1] if decodes else []
-            now = min(events)
-    return max(now, free)
 
 
 def exposed(model: Model, cut: list[list[int]], phase: int) -> float:

@@ -13,8 +13,8 @@ GRADIENTS = 320
 MOST_GRADIENTS = 10000  # for schedulers that search
 MEASURED = 4  # PENSTOCK_MODEL_MEASURED
 GATHER = 2  # PENSTOCK_COMBINE_GATHER
-SCHEDULERS = ("wfbp", "fusion", "syncea", "mgwfbp", "omgs", "fgbuff", "rgmerge", "partial", "optimal", "horovod")
-SEARCHING = ("rgmerge", "optimal")
+SCHEDULERS = ("wfbp", "fusion", "syncea", "mgwfbp", "omgs", "fgbuff", "rgmerge", "partial", "optimal", "horovod", "hipress")
+SEARCHING = ("rgmerge", "optimal", "hipress")
 
 
 def model(source: random.Random, count: int = GRADIENTS) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def planned_ms(probe: subprocess.Popen[str], name: str, given: dict[str, Any]) -
     answer = json.loads(probe.stdout.readline())
     if "error" in answer:
         raise SystemExit(f"bench: scheduler {name} made no plan: {answer['error']}")
-    planned = [piece[0] for bucket in answer["buckets"] for piece in bucket["pieces"]]
+    planned = [piece[0] for bucket in answer["buckets"] for piece in bucket["pieces"] if piece[1] == 0]  # first parts
     if sorted(planned) != given["order"]:
         raise SystemExit(f"bench: the plan of scheduler {name} does not hold each gradient once")
     return answer["planned_us"] / 1000

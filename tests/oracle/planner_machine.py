@@ -1,0 +1,39 @@
+"""The machine that a plan runs on, moment by moment: backward makes gradients ready; an engine does one thing at a time, decodes
+what has arrived before it encodes, and the earlier bucket first; a link carries the buckets in order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass
+class Bucket:
+    ready: float
+    encode: float
+    exchange: float
+    decode: float
+    needed: float  # after the start of the next forward
+
+
+def run_backward(buckets: list[Bucket], decodes: bool) -> float:
+    """When the engine has nothing left to do and the link is free."""
+    now = free = 0.0
+    arrives: list[float] = []  # of the first buckets, whose turn on the link is known
+    encoded: dict[int, float] = {}
+    n_decoded = 0
+    while len(encoded) < len(buckets) or (decodes and n_decoded < len(buckets)):
+        waiting = [i for i, bucket in enumerate(buckets) if i not in encoded and bucket.ready <= now]
+        if decodes and n_decoded < len(arrives) and arrives[n_decoded] <= now:
+            now += buckets[n_decoded].decode
+            n_decoded += 1
+        elif waiting:
+            now += buckets[waiting[0]].encode
+            encoded[waiting[0]] = now
+            while len(arrives) in encoded:
+                free = max(free, encoded[len(arrives)]) + buckets[len(arrives)].exchange
+                arrives.append(free)
+        else:
+            events = [bucket.ready for i, bucket in enumerate(buckets) if i not in encoded]
+            events += arrives[n_decoded : n_decoded + 1] if decodes else []
+            now = min(events)
+    return max(now, free)
