@@ -64,13 +64,15 @@ struct Seen {
   std::vector<Values> results;  // per step
 };
 
-void train(Set& set, uint32_t rank, const Fault& fault, Seen& seen) {
+// `gradients` outlive the set: a step that fails returns while other buckets may still be on their
+// way.
+void train(Set& set, uint32_t rank, const Fault& fault, Values& gradients, Seen& seen) {
   const testing::Problem problem(kShapes);
   const testing::Doubles parameters = problem.start();
   std::string saved;
   const bool fails = fault.on_all_ranks || rank == 1;
   for (uint64_t step = 0; step < kSteps; ++step) {
-    Values gradients = problem.gradients(parameters, rank, step);
+    gradients = problem.gradients(parameters, rank, step);
     for (size_t i = gradients.size(); i-- > 0 && seen.over.ok();)
       seen.over = set.gradient_ready(i, testing::view_of(gradients[i]));
     if (seen.over.ok()) seen.over = set.wait_all();
@@ -97,9 +99,10 @@ std::vector<Seen> run(const Fault& fault) {
     threads.emplace_back([&, rank] {
       auto runtime = testing::open_rank(config_of(fault, number, rank));
       ASSERT_OK(runtime.status());
+      Values gradients;
       auto set = testing::make_set(**runtime, kShapes);
       seen[rank].made = set.status();
-      if (set.ok()) train(**set, rank, fault, seen[rank]);
+      if (set.ok()) train(**set, rank, fault, gradients, seen[rank]);
     });
   for (std::thread& thread : threads) thread.join();
   return seen;

@@ -199,6 +199,10 @@ TEST_P(Planners, ThatKeepSomeGradientsDenseConserveMass) {
   expect_mass_is_conserved(GetParam(), "partial", "bucket_count = 2\n");
 }
 
+TEST_P(Planners, ThatTryOneWayAfterAnotherConserveMass) {
+  expect_mass_is_conserved(GetParam(), "auto", "");
+}
+
 TEST_P(Planners, ThatCutGradientsIntoPartsConserveMass) {
   expect_mass_is_conserved(GetParam(), "hipress", "most_parts = 4\nbulk_bytes = 0\n");
 }

@@ -7,9 +7,6 @@
 //     static constexpr const char* kName = "method";
 //     static inline const sdk::OptionList options{dense_option(), ..., profile_steps_option()};
 //     explicit Method(const sdk::Options& values);
-//     // Gradients in order of readiness, whatever the phase, and what goes together while
-//     // candidates are measured.
-//     Buckets probed_buckets(const penstock_model& model) const;
 //     planning::Plan choose(const penstock_model& model) const;  // once all is measured
 //   };
 //
@@ -32,6 +29,53 @@ inline int64_t dense_choice(const penstock_gradient_model& gradient, std::string
   for (uint64_t i = 1; i < gradient.n_candidates; ++i)
     if (sdk::view(gradient.candidates[i]->compressor) == dense) return static_cast<int64_t>(i);
   return -1;
+}
+
+inline bool has_choice(const penstock_model& model, std::string_view dense) {
+  for (uint64_t i = 0; i < model.n_gradients; ++i)
+    if (dense_choice(*model.gradients[i], dense) >= 0) return true;
+  return false;
+}
+
+// Throws INVALID_ARGUMENT, in the name of a scheduler, where gradients have candidates but `dense`
+// is none that can be chosen: it would do nothing.
+inline void require_candidate(const penstock_model& model, std::string_view dense,
+                              const char* name) {
+  if (has_choice(model, dense)) return;
+  for (uint64_t i = 0; i < model.n_gradients; ++i) {
+    const penstock_gradient_model& gradient = *model.gradients[i];
+    if (gradient.n_candidates < 2) continue;
+    std::string names;
+    for (uint64_t c = 0; c < gradient.n_candidates; ++c)
+      names +=
+          sdk::text(c == 0 ? "" : ", ", "\"", sdk::view(gradient.candidates[c]->compressor), "\"");
+    throw sdk::invalid_argument(
+        "scheduler/", name, ": dense is \"", dense, "\", but the candidates of gradient '",
+        sdk::view(gradient.name), "' are ", names,
+        "; expected one of them, other than the first, which is what compresses");
+  }
+}
+
+// All gradients in order of readiness, whatever the phase, for a gradient keeps its choice.
+inline std::vector<uint64_t> in_order(const penstock_model& model) {
+  return {model.order, model.order + model.n_gradients};
+}
+
+// Those, so many together; given buckets stay whole.
+inline Buckets buckets_in_order(const penstock_model& model, uint64_t count) {
+  if (are_given(model)) return units(model, in_order(model));
+  Buckets buckets;
+  for (uint64_t gradient : in_order(model)) {
+    if (buckets.empty() || buckets.back().size() >= count) buckets.emplace_back();
+    buckets.back().push_back(gradient);
+  }
+  return buckets;
+}
+
+// What goes together while candidates are measured, unless a method says otherwise.
+inline Buckets probed_buckets(const penstock_model& model) {
+  constexpr uint64_t kTogether = 16;
+  return buckets_in_order(model, kTogether);
 }
 
 // Whether a piece has anything to send in the phase. One that sends nothing in any has its place in
@@ -111,11 +155,11 @@ class ChoosingScheduler {
 
   void plan(const penstock_model& model, sdk::PlanSink& sink) {
     require_plannable(model, Method::kRoutes, Method::kName);
-    check_dense(model);
+    require_candidate(model, dense_, Method::kName);
     chooses_ = false;
     if (model.n_gradients == 0) return;
     const bool measured = all_measured(model);
-    chooses_ = measured || !has_choice(model);
+    chooses_ = measured || !has_choice(model, dense_);
     write(measured ? static_cast<const Method&>(*this).choose(model) : probe(model), sink);
   }
 
@@ -125,6 +169,10 @@ class ChoosingScheduler {
     return waits ? PENSTOCK_KEEP_PLAN : PENSTOCK_MAKE_NEW_PLAN;
   }
 
+  Buckets probed_buckets(const penstock_model& model) const {
+    return planning::probed_buckets(model);
+  }
+
  protected:
   explicit ChoosingScheduler(const sdk::Options& values)
       : dense_(values.string("dense")),
@@ -132,39 +180,10 @@ class ChoosingScheduler {
 
   const std::string& dense() const { return dense_; }
 
-  // All gradients in order of readiness; given buckets stay whole.
-  static std::vector<uint64_t> in_order(const penstock_model& model) {
-    return {model.order, model.order + model.n_gradients};
-  }
-
  private:
-  bool has_choice(const penstock_model& model) const {
-    for (uint64_t i = 0; i < model.n_gradients; ++i)
-      if (dense_choice(*model.gradients[i], dense_) >= 0) return true;
-    return false;
-  }
-
-  // Where gradients have candidates, `dense` must be one that can be chosen, or it would do
-  // nothing.
-  void check_dense(const penstock_model& model) const {
-    if (has_choice(model)) return;
-    for (uint64_t i = 0; i < model.n_gradients; ++i) {
-      const penstock_gradient_model& gradient = *model.gradients[i];
-      if (gradient.n_candidates < 2) continue;
-      std::string names;
-      for (uint64_t c = 0; c < gradient.n_candidates; ++c)
-        names += sdk::text(c == 0 ? "" : ", ", "\"", sdk::view(gradient.candidates[c]->compressor),
-                           "\"");
-      throw sdk::invalid_argument(
-          "scheduler/", Method::kName, ": dense is \"", dense_,
-          "\", but the candidates of gradient '", sdk::view(gradient.name), "' are ", names,
-          "; expected one of them, other than the first, which is what compresses");
-    }
-  }
-
   // Of every gradient that has a choice, both ways.
   bool all_measured(const penstock_model& model) const {
-    if (!is_measured(model) || !has_choice(model)) return false;
+    if (!is_measured(model) || !has_choice(model, dense_)) return false;
     for (uint64_t i = 0; i < model.n_gradients; ++i) {
       const penstock_gradient_model& gradient = *model.gradients[i];
       const int64_t dense = dense_choice(gradient, dense_);
@@ -187,7 +206,7 @@ class ChoosingScheduler {
                                            (buckets.size() == 1 ? i : b) % 2 == 1)});
     Plan plan = in_every_phase(model, pieces);
     const std::string count = sdk::text(Method::kName, ": ", buckets.size(), " buckets");
-    plan.explanation = {has_choice(model)
+    plan.explanation = {has_choice(model, dense_)
                             ? count +
                                   ", dense and compressed in turn: what either costs is "
                                   "measured before gradients are chosen"

@@ -146,7 +146,8 @@ PENSTOCK_API penstock_status* penstock_set_forward_times(penstock_set* set, cons
                                                          uint64_t n_gradients, double forward_us);
 
 /* Gradient `index` is complete in `tensor`, whose storage stays valid and untouched until the wait for it returns: the
- * result goes there. `stream`: on CUDA the stream on which it was written; null on the CPU. Errors: twice in one step,
+ * result goes there. Where that wait fails, other buckets may still be on their way: then until the set is destroyed.
+ * `stream`: on CUDA the stream on which it was written; null on the CPU. Errors: twice in one step,
  * after the set was closed by a wait, another shape or dtype than declared. */
 PENSTOCK_API penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index, const penstock_tensor* tensor,
                                                       void* stream);

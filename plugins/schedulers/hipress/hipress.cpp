@@ -37,17 +37,6 @@ class Hipress : public planning::ChoosingScheduler<Hipress> {
         bulk_bytes_(static_cast<uint64_t>(values.integer("bulk_bytes"))),
         most_parts_(static_cast<uint64_t>(values.integer("most_parts"))) {}
 
-  planning::Buckets probed_buckets(const penstock_model& model) const {
-    if (planning::are_given(model)) return planning::units(model, in_order(model));
-    constexpr size_t kTogether = 16;
-    planning::Buckets buckets;
-    for (uint64_t gradient : in_order(model)) {
-      if (buckets.empty() || buckets.back().size() == kTogether) buckets.emplace_back();
-      buckets.back().push_back(gradient);
-    }
-    return buckets;
-  }
-
   // Each gradient is decided as if it were alone. What that leaves out - that gradients wait for
   // each other - is in the forecast of the whole, which has the last word between the decisions and
   // all gradients compressed or all dense.
@@ -96,7 +85,7 @@ class Hipress : public planning::ChoosingScheduler<Hipress> {
     std::vector<Pieces> buckets;
     std::map<uint32_t, Pieces> waiting;  // by choice
     std::map<uint32_t, uint64_t> bytes;
-    for (uint64_t gradient : in_order(model)) {
+    for (uint64_t gradient : planning::in_order(model)) {
       const auto& [choice, parts, time_us] = decisions[gradient];
       if (parts > 1) {
         const auto firsts = hipress::cuts(*model.gradients[gradient], choice, parts);
@@ -119,7 +108,7 @@ class Hipress : public planning::ChoosingScheduler<Hipress> {
   static std::vector<Pieces> given_buckets_of(const penstock_model& model,
                                               const Decisions& decisions) {
     std::vector<Pieces> buckets;
-    for (const Gradients& unit : planning::units(model, in_order(model))) {
+    for (const Gradients& unit : planning::units(model, planning::in_order(model))) {
       buckets.emplace_back();
       for (uint64_t gradient : unit)
         buckets.back().push_back(whole(model, gradient, decisions[gradient].choice));

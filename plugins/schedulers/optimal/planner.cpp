@@ -1,12 +1,12 @@
 #include "planner.hpp"
 
-#include "rules.hpp"
 #include "runs.hpp"
 #include "split.hpp"
 #include "whole.hpp"
 
 #include <planning/forecast.hpp>
 #include <planning/model.hpp>
+#include <planning/rules.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -42,7 +42,7 @@ class Planner {
 
   Planned planned() {
     if (gradients_.empty()) return {{}, "nothing is sent"};
-    for (planning::Buckets& cut : cuts_by_rules(sent_.model, sent_.phase, gradients_))
+    for (planning::Buckets& cut : planning::cuts_by_rules(sent_.model, sent_.phase, gradients_))
       consider(cut);
     if (times_.exposed_us <= 0) return told("nothing is exposed");
     if (is_in_order()) return searched();

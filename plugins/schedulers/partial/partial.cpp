@@ -32,16 +32,8 @@ class Partial : public planning::ChoosingScheduler<Partial> {
         bucket_count_(static_cast<uint64_t>(values.integer("bucket_count"))),
         within_budget_(values.boolean("within_budget")) {}
 
-  // All gradients in order of readiness, whatever the phase, for a gradient keeps its choice.
   planning::Buckets probed_buckets(const penstock_model& model) const {
-    const Gradients all = in_order(model);
-    if (planning::are_given(model)) return planning::units(model, all);
-    planning::Buckets buckets;
-    for (uint64_t gradient : all) {
-      if (buckets.empty() || buckets.back().size() >= bucket_count_) buckets.emplace_back();
-      buckets.back().push_back(gradient);
-    }
-    return buckets;
+    return planning::buckets_in_order(model, bucket_count_);
   }
 
   planning::Plan choose(const penstock_model& model) const {

@@ -1,4 +1,5 @@
-// Writing a scheduler in C++: a class whose plan() is a pure function of options and model.
+// Writing a scheduler in C++: a class whose plan() is a pure function of options, model and what
+// observe() was told before.
 //
 //   namespace sdk = penstock::sdk;
 //   class Planner {

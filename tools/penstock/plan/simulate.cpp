@@ -169,35 +169,37 @@ Transports::Legs Rehearsal::exchange(const Cluster& cluster, const planning::Buc
   return transports_->exchange(cluster, bucket.route, bytes, rounds);
 }
 
-Result<Prediction> Rehearsal::run(const Cluster& cluster, const CostTable& costs,
-                                  const ReadyTimes& ready) const {
-  Prediction outcome;
-  planning::ModelEntries entries = this->entries(cluster, costs, outcome);
+planning::OwnedModel Rehearsal::at(const std::vector<double>& ready_us, const Cluster& cluster,
+                                   planning::ModelEntries entries) const {
   // Backward may go on behind its last gradient, which is the first of forward.
   const double rest_us = cluster.straggler * (profile_->backward_us - profile_->ready_us.front());
-  const auto at = [&](const std::vector<double>& ready_us) {
-    planning::ModelEntries timed = entries;
-    timed.backward_us = *std::max_element(ready_us.begin(), ready_us.end()) + rest_us;
-    for (size_t i = 0; i < ready_us.size(); ++i) timed.gradients[i].ready_us = ready_us[i];
-    return planning::OwnedModel(std::move(timed));
-  };
-  const planning::OwnedModel planned = at(ready.front());
-  auto plan = make_plan(*fitting_->scheduler(), planned.model());
+  entries.backward_us = *std::max_element(ready_us.begin(), ready_us.end()) + rest_us;
+  for (size_t i = 0; i < ready_us.size(); ++i) entries.gradients[i].ready_us = ready_us[i];
+  return planning::OwnedModel(std::move(entries));
+}
+
+Status Rehearsal::plan(const penstock_model& model, Prediction& outcome) const {
+  auto plan = make_plan(*fitting_->scheduler(), model);
   PENSTOCK_TRY(plan.status().with_context(file_->name));
   outcome.plan = std::move(plan.value());
-  PENSTOCK_TRY(check_plan(outcome.plan, fitting_->plan_facts(), fitting_->scheduler()->name())
-                   .with_context(file_->name));
   outcome.explanation = outcome.plan.explanation;
+  return check_plan(outcome.plan, fitting_->plan_facts(), fitting_->scheduler()->name())
+      .with_context(file_->name);
+}
 
+void Rehearsal::take_steps(const Cluster& cluster, const planning::ModelEntries& entries,
+                           const ReadyTimes& ready, Prediction& outcome) const {
   std::vector<Transports::Legs> legs;
   for (const planning::Bucket& bucket : outcome.plan.buckets)
     legs.push_back(exchange(cluster, bucket));
   const planning::ExchangeOf exchange_of = [&](uint64_t bucket) {
     return planning::ExchangeTimes{legs[bucket].backward.us, legs[bucket].forward.us};
   };
+  outcome.step_us = outcome.exposed_us = outcome.bytes = 0;
+  outcome.encode_us = outcome.exchange_us = outcome.decode_us = 0;
   const double weight = 1.0 / static_cast<double>(outcome.plan.period * ready.size());
   for (const std::vector<double>& ready_us : ready) {
-    const planning::OwnedModel model = at(ready_us);
+    const planning::OwnedModel model = at(ready_us, cluster, entries);
     for (uint32_t phase = 0; phase < outcome.plan.period; ++phase) {
       planning::Forecast told = planning::forecast(outcome.plan, model.model(), phase, exchange_of);
       outcome.step_us += weight * (entries.forward_us + told.backward_end + told.exposed_us);
@@ -210,6 +212,44 @@ Result<Prediction> Rehearsal::run(const Cluster& cluster, const CostTable& costs
   }
   for (const Transports::Legs& each : legs)
     outcome.bytes += (each.backward.bytes + each.forward.bytes) / outcome.plan.period;
+}
+
+Result<bool> Rehearsal::wants_new_plan(uint64_t look, const Prediction& outcome) const {
+  SchedulerInstance& scheduler = *fitting_->scheduler();
+  const uint32_t every = scheduler.traits().observe_every;
+  const uint32_t chooses = PENSTOCK_SCHEDULER_CHOOSES | PENSTOCK_SCHEDULER_MEASURES;
+  if ((scheduler.traits().flags & chooses) != chooses || every == 0 ||
+      !PENSTOCK_HAS_MEMBER(scheduler.table(), penstock_scheduler, observe))
+    return false;
+  penstock_measurement measurement{};
+  measurement.struct_size = sizeof measurement;
+  measurement.step = (look + 1) * every;
+  measurement.n_steps = every;
+  measurement.step_us = outcome.step_us;
+  measurement.exposed_us = outcome.exposed_us;
+  uint32_t decision = PENSTOCK_KEEP_PLAN;
+  PENSTOCK_TRY(from_c(scheduler.table()->observe(scheduler.self(), &measurement, &decision))
+                   .with_context(file_->name));
+  return decision == PENSTOCK_MAKE_NEW_PLAN;
+}
+
+// One that chooses among candidates by trial is told what steps take until it has settled.
+Result<Prediction> Rehearsal::run(const Cluster& cluster, const CostTable& costs,
+                                  const ReadyTimes& ready) const {
+  constexpr uint64_t kMostLooks = 256, kAtRest = 4;
+  Prediction outcome;
+  const planning::ModelEntries entries = this->entries(cluster, costs, outcome);
+  const planning::OwnedModel planned = at(ready.front(), cluster, entries);
+  PENSTOCK_TRY(plan(planned.model(), outcome));
+  take_steps(cluster, entries, ready, outcome);
+  for (uint64_t look = 0, kept = 0; look < kMostLooks && kept < kAtRest; ++look) {
+    const auto wants = wants_new_plan(look, outcome);
+    PENSTOCK_TRY(wants.status());
+    kept = wants.value() ? 0 : kept + 1;
+    if (kept > 0) continue;
+    PENSTOCK_TRY(plan(planned.model(), outcome));
+    take_steps(cluster, entries, ready, outcome);
+  }
   outcome.forward_us = entries.forward_us;
   outcome.compresses = false;
   for (size_t i = 0; i < profile_->gradients.size(); ++i)

@@ -57,6 +57,16 @@ class Rehearsal {
   void add_links(const Cluster& cluster, planning::ModelEntries& entries) const;
   void set_costs(const Cluster& cluster, const CostTable& costs, planning::ModelEntries& entries,
                  Prediction& outcome) const;
+  // The model of a step in which gradients are ready so.
+  planning::OwnedModel at(const std::vector<double>& ready_us, const Cluster& cluster,
+                          planning::ModelEntries entries) const;
+  // Plan and explanation.
+  Status plan(const penstock_model& model, Prediction& outcome) const;
+  // Times and bytes under the plan.
+  void take_steps(const Cluster& cluster, const planning::ModelEntries& entries,
+                  const ReadyTimes& ready, Prediction& outcome) const;
+  // What the scheduler says to so many looks at these times.
+  Result<bool> wants_new_plan(uint64_t look, const Prediction& outcome) const;
   Transports::Legs exchange(const Cluster& cluster, const planning::Bucket& bucket) const;
   PlannedBytes bytes_of(const planning::Bucket& bucket, uint32_t& rounds) const;
 

@@ -2,14 +2,17 @@
 // that may not look at all cuts, it is still never behind them.
 #pragma once
 
-#include <planning/scheduler.hpp>
+#include <penstock/scheduler.h>
 
-namespace optimal {
+#include <cstdint>
+#include <vector>
+
+namespace penstock::planning {
 
 // Cuts of `gradients`, which are in order of readiness: each alone, two, four, ... and all
 // together; equal shares of the payload; and what becomes ready while the message before is on its
-// way.
-std::vector<penstock::planning::Buckets> cuts_by_rules(const penstock_model& model, uint32_t phase,
-                                                       const std::vector<uint64_t>& gradients);
+// way. There is at least one gradient.
+std::vector<std::vector<std::vector<uint64_t>>> cuts_by_rules(
+    const penstock_model& model, uint32_t phase, const std::vector<uint64_t>& gradients);
 
-}  // namespace optimal
+}  // namespace penstock::planning

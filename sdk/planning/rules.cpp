@@ -1,18 +1,16 @@
-#include "rules.hpp"
+#include "planning/rules.hpp"
 
-#include <planning/cost.hpp>
-#include <planning/model.hpp>
+#include "planning/cost.hpp"
+#include "planning/model.hpp"
 
 #include <algorithm>
 
-namespace optimal {
-
-namespace planning = penstock::planning;
-using planning::Buckets;
+namespace penstock::planning {
 
 namespace {
 
 using Gradients = std::vector<uint64_t>;
+using Buckets = std::vector<Gradients>;
 
 // As tensor fusion does: a bucket is closed where the next gradient would take it past `most`.
 Buckets by_bytes(const penstock_model& model, uint32_t phase, const Gradients& gradients,
@@ -20,8 +18,8 @@ Buckets by_bytes(const penstock_model& model, uint32_t phase, const Gradients& g
   Buckets buckets;
   uint64_t bucket_bytes = 0;
   for (uint64_t gradient : gradients) {
-    const uint64_t bytes = planning::payload_bytes(*model.gradients[gradient], phase);
-    bucket_bytes = planning::saturating_add(bucket_bytes, bytes);
+    const uint64_t bytes = payload_bytes(*model.gradients[gradient], phase);
+    bucket_bytes = saturating_add(bucket_bytes, bytes);
     if (buckets.empty() || bucket_bytes > most) {
       buckets.emplace_back();
       bucket_bytes = bytes;
@@ -35,16 +33,16 @@ Buckets by_bytes(const penstock_model& model, uint32_t phase, const Gradients& g
 // message of that could start, or within `patience` of it.
 Buckets while_busy(const penstock_model& model, uint32_t phase, const Gradients& gradients,
                    double patience) {
-  const std::vector<double> ready = planning::ready_times(model, gradients);
+  const std::vector<double> ready = ready_times(model, gradients);
   Buckets buckets{{gradients.front()}};
-  planning::Together open(model, phase);
+  Together open(model, phase);
   open.add(gradients.front());
   double link_free = 0;
   for (size_t i = 1; i < gradients.size(); ++i) {
     const double starts = std::max(link_free, ready[i - 1] + open.encode());
     if (ready[i] > starts + patience) {
       link_free = starts + open.exchange();
-      open = planning::Together(model, phase);
+      open = Together(model, phase);
       buckets.emplace_back();
     }
     open.add(gradients[i]);
@@ -60,16 +58,15 @@ std::vector<Buckets> cuts_by_rules(const penstock_model& model, uint32_t phase,
   const uint64_t n = gradients.size();
   std::vector<Buckets> cuts;
   for (uint64_t count = 1; count < 2 * n; count *= 2)
-    cuts.push_back(planning::buckets_by_count(model, phase, count));
+    cuts.push_back(buckets_by_count(model, phase, count));
   uint64_t bytes = 0;
   for (uint64_t gradient : gradients)
-    bytes =
-        planning::saturating_add(bytes, planning::payload_bytes(*model.gradients[gradient], phase));
+    bytes = saturating_add(bytes, payload_bytes(*model.gradients[gradient], phase));
   for (uint64_t shares = 2; shares < n && shares <= 256; shares *= 2)
     cuts.push_back(by_bytes(model, phase, gradients, bytes / shares));
-  for (double patience : {0.0, planning::startup_us(model)})
+  for (double patience : {0.0, startup_us(model)})
     cuts.push_back(while_busy(model, phase, gradients, patience));
   return cuts;
 }
 
-}  // namespace optimal
+}  // namespace penstock::planning

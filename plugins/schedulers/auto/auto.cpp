@@ -1,0 +1,174 @@
+// Picks compressors and buckets by trial: candidates are measured, the ways that the model favours
+// are run beside dense, and the one whose steps were shortest stays. Ours; what a scheduler may
+// choose among follows Espresso (Wang et al., EuroSys 2023) and HiPress (Bai et al., SOSP 2021).
+#include <planning/choosing.hpp>
+#include <utility>
+
+#include "trials.hpp"
+#include "ways.hpp"
+
+namespace sdk = penstock::sdk;
+namespace planning = penstock::planning;
+
+namespace {
+
+class Auto {
+ public:
+  static constexpr uint64_t kRoutes = planning::kWholeBucketRoutes;
+  static inline const sdk::OptionList options{
+      sdk::string_option("dense", "none")
+          .summary("compressor instance, among the candidates, that others must beat"),
+      sdk::integer_option("most_trials", 3)
+          .at_least(1)
+          .at_most(16)
+          .unit("ways")
+          .summary("most ways that are tried beside dense"),
+      sdk::real_option("slack", 0.02)
+          .at_least(0)
+          .at_most(1)
+          .unit("fraction")
+          .summary("a way that is slower than dense was by more than this is compared again"),
+      sdk::integer_option("profile_steps", 5)
+          .at_least(1)
+          .at_most(1000000)
+          .unit("steps")
+          .summary("steps in a look; three looks try a way")};
+
+  explicit Auto(const sdk::Options& values)
+      : dense_(values.string("dense")),
+        most_trials_(static_cast<uint64_t>(values.integer("most_trials"))),
+        profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))),
+        trials_(values.real("slack")) {}
+
+  void describe(penstock_scheduler_traits& traits) const {
+    traits.routes = kRoutes;
+    traits.flags = PENSTOCK_SCHEDULER_MEASURES | PENSTOCK_SCHEDULER_CHOOSES;
+    traits.observe_every = static_cast<uint32_t>(profile_steps_);
+  }
+
+  void plan(const penstock_model& model, sdk::PlanSink& sink) {
+    planning::require_plannable(model, kRoutes, "auto");
+    planning::require_candidate(model, dense_, "auto");
+    if (model.n_gradients == 0) return;
+    if (!all_measured(model)) {
+      is_asked_ = false;
+      stage_ = planning::has_choice(model, dense_) ? Stage::measures : Stage::rests;
+      planning::write(probe(model), sink);
+      return;
+    }
+    // A plan that was not asked for here is for another model, or for new times.
+    if (!std::exchange(is_asked_, false) || identity_of(model) != identity_) begin_round(model);
+    planning::Plan plan = ways_[trials_.way()].plan;
+    plan.explanation = table();
+    planning::write(plan, sink);
+  }
+
+  uint32_t observe(const penstock_measurement& measurement) {
+    if (stage_ == Stage::rests || measurement.step < profile_steps_) return PENSTOCK_KEEP_PLAN;
+    if (stage_ == Stage::measures) return PENSTOCK_MAKE_NEW_PLAN;
+    const automatic::Next next = trials_.look(measurement.step_us);
+    is_asked_ = next == automatic::Next::plan;
+    return next == automatic::Next::keep ? PENSTOCK_KEEP_PLAN : PENSTOCK_MAKE_NEW_PLAN;
+  }
+
+ private:
+  enum class Stage {
+    measures,  // candidates that have not run
+    tries,     // ways, or keeps the one that it settled on
+    rests      // there is nothing to choose
+  };
+
+  void begin_round(const penstock_model& model) {
+    stage_ = Stage::tries;
+    identity_ = identity_of(model);
+    ways_ = automatic::ways_of(model, dense_, most_trials_);
+    std::vector<std::string> names;
+    for (const automatic::Way& way : ways_) names.push_back(way.name);
+    trials_.begin(std::move(names));
+  }
+
+  // What a plan must fit, which times are no part of: plans of one round hold for equal ones.
+  static std::vector<uint64_t> identity_of(const penstock_model& model) {
+    std::vector<uint64_t> identity{model.period, model.route, uint64_t{planning::are_given(model)}};
+    for (uint64_t i = 0; i < model.n_gradients; ++i) {
+      const penstock_gradient_model& gradient = *model.gradients[i];
+      identity.insert(identity.end(),
+                      {gradient.numel, gradient.n_candidates, gradient.given_bucket});
+    }
+    return identity;
+  }
+
+  // All candidates of those gradients that have several.
+  bool all_measured(const penstock_model& model) const {
+    if (!planning::is_measured(model) || !planning::has_choice(model, dense_)) return false;
+    for (uint64_t i = 0; i < model.n_gradients; ++i)
+      if (model.gradients[i]->n_candidates > 1 && !unmeasured(*model.gradients[i]).empty())
+        return false;
+    return true;
+  }
+
+  static std::vector<uint32_t> unmeasured(const penstock_gradient_model& gradient) {
+    std::vector<uint32_t> choices;
+    for (uint32_t c = 0; c < gradient.n_candidates; ++c)
+      if (!planning::is_measured(*gradient.candidates[c])) choices.push_back(c);
+    return choices;
+  }
+
+  // Bucket after bucket another candidate that has not run; where there is one bucket, gradient
+  // after gradient. So as many rounds as there are candidates measure all.
+  planning::Plan probe(const penstock_model& model) const {
+    const std::vector<std::vector<uint64_t>> buckets = planning::probed_buckets(model);
+    std::vector<std::vector<planning::Piece>> pieces(buckets.size());
+    for (size_t b = 0; b < buckets.size(); ++b)
+      for (size_t i = 0; i < buckets[b].size(); ++i) {
+        const penstock_gradient_model& gradient = *model.gradients[buckets[b][i]];
+        const std::vector<uint32_t> open = unmeasured(gradient);
+        const size_t turn = buckets.size() == 1 ? i : b;
+        const bool probes = gradient.n_candidates > 1 && !open.empty();
+        pieces[b].push_back(
+            {buckets[b][i], 0, gradient.numel, probes ? open[turn % open.size()] : 0});
+      }
+    planning::Plan plan = planning::in_every_phase(model, pieces);
+    plan.explanation = {
+        sdk::text("auto: ", buckets.size(), " buckets",
+                  planning::has_choice(model, dense_)
+                      ? ", candidates in turn: what each costs is measured before ways are tried"
+                      : sdk::text("; no gradient has '", dense_,
+                                  "' as a further candidate, so there is nothing to choose"))};
+    return plan;
+  }
+
+  std::vector<std::string> table() const {
+    std::vector<std::string> lines;
+    for (size_t i = 0; i < ways_.size(); ++i) {
+      const double measured = trials_.measured_us(i);
+      lines.push_back(sdk::text("auto: ", ways_[i].name, ": ", ways_[i].plan.buckets.size(),
+                                " buckets, forecast ", ways_[i].step_us,
+                                " us from the start of backward, ",
+                                measured < 0 ? std::string("not measured")
+                                             : sdk::text("measured ", measured, " us a step"),
+                                i != trials_.way()     ? ""
+                                : trials_.is_settled() ? "; chosen"
+                                                       : "; on trial"));
+    }
+    if (ways_.size() == 1)
+      lines.push_back("auto: no other way is forecast to be shorter, so none is tried");
+    return lines;
+  }
+
+  std::string dense_;
+  uint64_t most_trials_;
+  uint64_t profile_steps_;
+  Stage stage_ = Stage::measures;
+  bool is_asked_ = false;           // for a plan of the way that trials_ now names
+  std::vector<uint64_t> identity_;  // of the model that ways were made for
+  std::vector<automatic::Way> ways_;
+  automatic::Trials trials_;
+};
+
+}  // namespace
+
+PENSTOCK_SCHEDULER(Auto, "scheduler/auto", "0.1.0",
+                   "tries the compressors and buckets that the model favours beside dense, and "
+                   "keeps what was measured to be shortest",
+                   "ours; the space follows Wang et al., Espresso, EuroSys 2023");

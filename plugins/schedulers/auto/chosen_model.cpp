@@ -1,0 +1,32 @@
+#include "chosen_model.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace automatic {
+
+namespace {
+
+// A host of an older version has a shorter struct; what it lacks is zero and stays unnamed.
+template <typename Struct>
+Struct copy_of(const Struct& from) {
+  Struct copy{};
+  std::memcpy(&copy, &from, std::min<uint64_t>(sizeof copy, from.struct_size));
+  copy.struct_size = std::min<uint64_t>(sizeof copy, from.struct_size);
+  return copy;
+}
+
+}  // namespace
+
+ChosenModel::ChosenModel(const penstock_model& model, const Choices& choices)
+    : model_(copy_of(model)) {
+  for (uint64_t i = 0; i < model.n_gradients; ++i) {
+    gradients_.push_back(copy_of(*model.gradients[i]));
+    gradients_.back().candidates += choices[i];
+    gradients_.back().n_candidates = 1;
+  }
+  for (const penstock_gradient_model& gradient : gradients_) pointers_.push_back(&gradient);
+  model_.gradients = pointers_.data();
+}
+
+}  // namespace automatic

@@ -1,0 +1,130 @@
+// Trials of ways whose true step times are known: what is tried, what stays, and when all is
+// compared again.
+#include "trials.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace automatic::trials_test {
+namespace {
+
+// A network in which way w takes times[w]; `looks` looks at it. Returns the ways that were in
+// force, each look's.
+std::vector<size_t> watch(Trials& trials, const std::vector<std::string>& names,
+                          const std::vector<double>& times, int looks, double noise = 0,
+                          uint32_t seed = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> error(0, 1);
+  std::vector<size_t> ways;
+  for (int i = 0; i < looks; ++i) {
+    ways.push_back(trials.way());
+    const double step = times[trials.way()] * (1 + noise * error(random));
+    if (trials.look(step) == Next::begin_again) trials.begin(names);
+  }
+  return ways;
+}
+
+const std::vector<std::string> kNames{"dense", "topk", "signs"};
+
+Trials begun(double slack = 0.02) {
+  Trials trials(slack);
+  trials.begin(kNames);
+  return trials;
+}
+
+TEST(Trials, TryEveryWayForThreeLooksAndKeepTheShortest) {
+  Trials trials = begun();
+  EXPECT_EQ(watch(trials, kNames, {100, 60, 80}, 12),
+            (std::vector<size_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 1, 1, 1}));
+  EXPECT_TRUE(trials.is_settled());
+}
+
+TEST(Trials, StayDenseWhereNothingIsShorter) {
+  Trials trials = begun();
+  watch(trials, kNames, {100, 100, 101}, 9);
+  EXPECT_TRUE(trials.is_settled());
+  EXPECT_EQ(trials.way(), 0u);
+}
+
+TEST(Trials, DoNotCountTheFirstLookUnderANewPlan) {
+  Trials trials = begun();
+  for (double step : {1000.0, 100.0, 100.0}) trials.look(step);
+  EXPECT_EQ(trials.measured_us(0), 100);
+}
+
+TEST(Trials, TellWhatWasMeasuredAndWhatWasNot) {
+  Trials trials = begun();
+  watch(trials, kNames, {100, 60, 80}, 6);
+  EXPECT_EQ(trials.measured_us(1), 60);
+  EXPECT_LT(trials.measured_us(2), 0);
+  EXPECT_FALSE(trials.is_settled());
+}
+
+TEST(Trials, GoBackToDenseSoonAfterTheNetworkHasChanged) {
+  Trials trials = begun();
+  watch(trials, kNames, {100, 60, 80}, 10);
+  ASSERT_EQ(trials.way(), 1u);
+  // Three slow looks, three looks at each way, and dense is in force; the next round is not due
+  // yet.
+  const std::vector<size_t> ways = watch(trials, kNames, {50, 130, 140}, 25);
+  size_t slow = 0;
+  for (size_t way : ways) slow += way != 0 ? 1 : 0;
+  EXPECT_LE(slow, 1 + Trials::kSlowLooks + 2 * (1 + Trials::kLooks));
+  EXPECT_EQ(trials.way(), 0u);
+}
+
+TEST(Trials, FindOutThatDenseHasBecomeShorter) {
+  Trials trials = begun();
+  watch(trials, kNames, {100, 60, 80}, 10);
+  watch(trials, kNames, {40, 60, 80}, 2 * Trials::kFirstPatience);
+  EXPECT_EQ(trials.way(), 0u);
+}
+
+TEST(Trials, FindOutThatDenseHasBecomeLonger) {
+  Trials trials = begun();
+  watch(trials, kNames, {100, 120, 130}, 10);
+  ASSERT_EQ(trials.way(), 0u);
+  watch(trials, kNames, {200, 120, 130}, 2 * Trials::kFirstPatience);
+  EXPECT_EQ(trials.way(), 1u);
+}
+
+TEST(Trials, CompareEverMoreSeldomWhileTheAnswerStays) {
+  Trials trials = begun();
+  const std::vector<size_t> ways = watch(trials, kNames, {100, 60, 80}, 20000);
+  size_t others = 0;
+  for (size_t way : ways) others += way != 1 ? 1 : 0;
+  EXPECT_LE(others, 6u * 13) << "rounds at 16, 32, ... 4096 looks and then every 4096";
+  EXPECT_GE(others, 6u * 9);
+}
+
+TEST(Trials, UnderNoiseTakeWhatIsClearlyShorterAndStayWithIt) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    Trials trials = begun();
+    const std::vector<size_t> ways = watch(trials, kNames, {100, 70, 90}, 400, 0.03, seed);
+    size_t best = 0;
+    for (size_t way : ways) best += way == 1 ? 1 : 0;
+    EXPECT_GE(best, 300u) << "seed " << seed;
+  }
+}
+
+TEST(Trials, TakeWhatIsNoTimeForNoLook) {
+  Trials trials = begun();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (double step : {0.0, -1.0, std::nan(""), kInfinity, -kInfinity})
+    EXPECT_EQ(trials.look(step), Next::keep);
+  EXPECT_EQ(watch(trials, kNames, {100, 60, 80}, 4), (std::vector<size_t>{0, 0, 0, 1}));
+}
+
+TEST(Trials, OfOneWaySettleOnIt) {
+  Trials trials(0.02);
+  trials.begin({"dense"});
+  watch(trials, {"dense"}, {100}, 3);
+  EXPECT_TRUE(trials.is_settled());
+  EXPECT_EQ(trials.measured_us(0), 100);
+}
+
+}  // namespace
+}  // namespace automatic::trials_test

@@ -1,0 +1,162 @@
+#include "ways.hpp"
+
+#include <planning/choosing.hpp>
+#include <planning/rules.hpp>
+
+#include <algorithm>
+#include <set>
+
+namespace automatic {
+
+namespace planning = penstock::planning;
+namespace sdk = penstock::sdk;
+
+namespace {
+
+using Cut = std::vector<std::vector<uint64_t>>;
+
+// Its index among the candidates of a gradient, or of the configured one where it is none of them.
+uint32_t choice_named(const penstock_gradient_model& gradient, std::string_view name) {
+  for (uint64_t i = 0; i < gradient.n_candidates; ++i)
+    if (sdk::view(gradient.candidates[i]->compressor) == name) return static_cast<uint32_t>(i);
+  return 0;
+}
+
+Choices all_with(const penstock_model& model, std::string_view name) {
+  Choices choices;
+  for (uint64_t i = 0; i < model.n_gradients; ++i)
+    choices.push_back(choice_named(*model.gradients[i], name));
+  return choices;
+}
+
+std::set<std::string_view> names_of(const penstock_model& model) {
+  std::set<std::string_view> names;
+  for (uint64_t i = 0; i < model.n_gradients; ++i)
+    for (uint64_t c = 0; c < model.gradients[i]->n_candidates; ++c)
+      names.insert(sdk::view(model.gradients[i]->candidates[c]->compressor));
+  return names;
+}
+
+double time_alone(const penstock_model& model, uint64_t gradient, uint32_t choice) {
+  double time = 0;
+  for (uint32_t phase = 0; phase < model.period; ++phase) {
+    if (model.gradients[gradient]->candidates[choice]->phase_bytes[phase] == 0) continue;
+    planning::Together alone(model, phase);
+    alone.add(gradient, choice);
+    time += alone.encode() + alone.exchange() + alone.decode();
+  }
+  return time;
+}
+
+Choices soonest_alone(const penstock_model& model) {
+  Choices choices;
+  for (uint64_t i = 0; i < model.n_gradients; ++i) {
+    uint32_t best = 0;
+    for (uint32_t c = 1; c < model.gradients[i]->n_candidates; ++c)
+      if (time_alone(model, i, c) < time_alone(model, i, best)) best = c;
+    choices.push_back(best);
+  }
+  return choices;
+}
+
+Choices dense_up_to(const penstock_model& model, const Choices& choices, const Choices& dense,
+                    uint64_t numel) {
+  Choices mixed = choices;
+  for (uint64_t i = 0; i < model.n_gradients; ++i)
+    if (model.gradients[i]->numel <= numel) mixed[i] = dense[i];
+  return mixed;
+}
+
+planning::Plan plan_of(const penstock_model& model, const Cut& cut, uint32_t phase) {
+  planning::Plan plan;
+  for (const std::vector<uint64_t>& bucket : cut)
+    plan.buckets.push_back(
+        planning::whole_gradients(model, bucket, phase, planning::whole_bucket_route(model)));
+  return plan;
+}
+
+// Cuts of a phase. Few are enough to tell ways apart; the plan itself is the best of many.
+std::vector<Cut> cuts_of(const penstock_model& model, uint32_t phase, bool many) {
+  if (planning::are_given(model)) return {planning::units(model, phase)};
+  const std::vector<uint64_t> gradients = planning::taking_part(model, phase);
+  if (gradients.empty()) return {};
+  if (many) return planning::cuts_by_rules(model, phase, gradients);
+  return {planning::buckets_by_count(model, phase, 1), planning::buckets_by_count(model, phase, 16),
+          Cut{gradients}};
+}
+
+// Fills in plan and forecast.
+void plan_with(const penstock_model& model, Way& way, bool many) {
+  const ChosenModel chosen(model, way.choices);
+  way.plan = {};
+  way.step_us = 0;
+  for (uint32_t phase = 0; phase < model.period; ++phase) {
+    planning::Plan best;
+    double least = 0;
+    for (const Cut& cut : cuts_of(chosen.model(), phase, many)) {
+      planning::Plan plan = plan_of(chosen.model(), cut, phase);
+      const planning::Forecast times = planning::forecast(plan, chosen.model(), phase);
+      const double step = times.backward_end + times.exposed_us;
+      if (!best.buckets.empty() && !(step < least)) continue;
+      best = std::move(plan);
+      least = step;
+    }
+    way.step_us += least / model.period;
+    for (planning::Bucket& bucket : best.buckets) {
+      for (planning::Piece& piece : bucket.pieces) piece.choice = way.choices[piece.gradient];
+      way.plan.buckets.push_back(std::move(bucket));
+    }
+  }
+  way.plan.period = model.period;
+}
+
+// Planned by few cuts. One that equals another way is left out.
+class Ways {
+ public:
+  explicit Ways(const penstock_model& model) : model_(model) {}
+  void add(std::string name, Choices choices) {
+    for (const Way& way : ways_)
+      if (way.choices == choices) return;
+    ways_.push_back({std::move(name), std::move(choices), {}, 0});
+    plan_with(model_, ways_.back(), false);
+  }
+  const Way& shortest_since(size_t first) const {
+    return *std::min_element(ways_.begin() + static_cast<ptrdiff_t>(first), ways_.end(),
+                             [](const Way& a, const Way& b) { return a.step_us < b.step_us; });
+  }
+  std::vector<Way>& all() { return ways_; }
+
+ private:
+  const penstock_model& model_;
+  std::vector<Way> ways_;
+};
+
+}  // namespace
+
+std::vector<Way> ways_of(const penstock_model& model, std::string_view dense, uint64_t most) {
+  Ways ways(model);
+  const Choices all_dense = all_with(model, dense);
+  ways.add(sdk::text("all '", dense, "'"), all_dense);
+  for (std::string_view name : names_of(model))
+    ways.add(sdk::text("all '", name, "'"), all_with(model, name));
+  if (ways.all().size() > 1) {
+    const Way best = ways.shortest_since(1);
+    for (uint64_t numel : {1u << 10, 1u << 14, 1u << 18})
+      ways.add(sdk::text(best.name, ", up to ", numel, " elements '", dense, "'"),
+               dense_up_to(model, best.choices, all_dense, numel));
+  }
+  ways.add("each gradient as is soonest for it alone", soonest_alone(model));
+
+  std::vector<Way>& all = ways.all();
+  const auto by_step = [](const Way& a, const Way& b) { return a.step_us < b.step_us; };
+  std::stable_sort(all.begin() + 1, all.end(), by_step);
+  all.resize(std::min<size_t>(all.size(), most + 1));
+  for (Way& way : all) plan_with(model, way, true);
+  std::stable_sort(all.begin() + 1, all.end(), by_step);
+  const double limit = all.front().step_us;
+  std::erase_if(all,
+                [&](const Way& way) { return &way != &all.front() && !(way.step_us < limit); });
+  return std::move(all);
+}
+
+}  // namespace automatic
