@@ -201,8 +201,9 @@ typedef struct penstock_scheduler {
   /* [any] Pure. */
   penstock_status* (*describe)(void* instance, penstock_scheduler_traits* traits);
 
-  /* [plan] Pure in (options, model): same input, same plan, whatever the pointers. Each gradient is in at most one
-   * bucket per phase, and in at least one phase. */
+  /* [plan] The same options, models and observations since create give the same plan, whatever the pointers. Without
+   * SCHEDULER_MEASURES the plan depends on options and model alone. Each gradient is in at most one bucket per phase,
+   * and in at least one phase. */
   penstock_status* (*plan)(void* instance, const penstock_model* model, const penstock_plan_sink* sink);
 
   /* [control] A draft, never called; see draft/scheduler.h. Every rank, with the same list of gradients that are ready
