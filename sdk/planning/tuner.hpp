@@ -10,11 +10,14 @@
 
 #include "planning/cost.hpp"
 
+#include <penstock/error.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,6 +59,16 @@ class Tuner {
   bool is_done() const { return stage_ == Stage::kDone; }
   uint32_t trial() const { return trial_; }  // from 1
   uint32_t most_trials() const { return most_trials_; }
+  // For people: where the search is, or where it ended.
+  std::string text() const {
+    if (!is_done()) return sdk::text("tuning: trial ", trial_, " of at most ", most_trials_);
+    if (first_us() == 0) return "tuning ended: no step time was measured";
+    if (setting_ == first_)
+      return sdk::text("tuned in ", trial_, " trials: nothing was faster than ", first_us_,
+                       " us a step, as it was set");
+    return sdk::text("tuned in ", trial_, " trials: ", best_us_, " us a step, ", first_us_,
+                     " us as it was set");
+  }
   // Step times in microseconds that the search goes by; 0 where none was measured.
   double first_us() const { return std::isfinite(first_us_) ? first_us_ : 0; }
   double best_us() const { return std::isfinite(best_us_) ? best_us_ : 0; }
@@ -67,9 +80,10 @@ class Tuner {
     looks_.clear();
   }
 
-  // Takes the mean step time since the last observation. True: the setting has changed and a plan
-  // should be made with it. What is zero, negative, infinite or no number is left out; a setting
-  // under which nothing else is measured counts as infinitely slow.
+  // Takes the mean step time since the last observation. True: a trial has ended and a plan should
+  // be made with the setting that is in force now, at the end of the search for its words at least.
+  // What is zero, negative, infinite or no number is left out; a setting under which nothing else
+  // is measured counts as infinitely slow.
   bool observe(double step_us) {
     if (is_done()) return false;
     if (!is_warm_) {
@@ -86,9 +100,8 @@ class Tuner {
     const double time_us = looks_.size() < kLooks ? std::numeric_limits<double>::infinity()
                                                   : *std::min_element(looks_.begin(), looks_.end());
     plan_made();
-    const Setting before = setting_;
     end_trial(time_us);
-    return setting_ != before;
+    return true;
   }
 
  private:
