@@ -51,9 +51,7 @@ const Scheduler kSchedulers[] = {
      "[scheduler.rgmerge]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
      "replan_looks = 1\n"},
     kOptimal,
-    {"horovod", "[scheduler.horovod]\nprofile_steps = 2\ncycle_ms = 0.3\nmoved_share = 0.01\n"},
-    {"horovod",
-     "[scheduler.horovod]\nprofile_steps = 1\nthreshold_bytes = 4096\nautotune = true\n"}};
+    {"horovod", "[scheduler.horovod]\nprofile_steps = 2\ncycle_ms = 0.3\nmoved_share = 0.01\n"}};
 
 const char* const kDense = "compressor = \"none\"\nmemory = \"none\"";
 const char* const kDenseSplit = "compressor = \"none\"\nmemory = \"none\"\nroute = \"split\"";
