@@ -51,7 +51,11 @@ const Scheduler kSchedulers[] = {
      "[scheduler.rgmerge]\nprofile_steps = 2\nunmeasured_count = 3\nreplan_factor = 1.0001\n"
      "replan_looks = 1\n"},
     kOptimal,
-    {"horovod", "[scheduler.horovod]\nprofile_steps = 2\ncycle_ms = 0.3\nmoved_share = 0.01\n"}};
+    {"horovod", "[scheduler.horovod]\nprofile_steps = 2\ncycle_ms = 0.3\nmoved_share = 0.01\n"},
+    {"horovod",
+     "[scheduler.horovod]\nprofile_steps = 1\nthreshold_bytes = 4096\nautotune = true\n"}};
+const Scheduler kTunedDear = {
+    "dear", "[scheduler.dear]\nprofile_steps = 1\nthreshold_bytes = 64\nautotune = true\n"};
 
 const char* const kDense = "compressor = \"none\"\nmemory = \"none\"";
 const char* const kDenseSplit = "compressor = \"none\"\nmemory = \"none\"\nroute = \"split\"";
@@ -125,7 +129,8 @@ TEST_P(Planners, OfSparseGradientsLoseNothingWhenTheyPlanAgain) {
 }
 
 // The same over route split: each parameter is updated where the next forward first uses it.
-Doubles train_deferred(uint32_t size, const std::string& scheme) {
+// The report ends up saying what `said` is.
+Doubles train_deferred(uint32_t size, const std::string& scheme, const char* said = "") {
   std::vector<Doubles> ends(size);
   with_ranks(size, scheme, [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kProblem.shapes(), PENSTOCK_SET_DEFERRED_UPDATE);
@@ -147,6 +152,7 @@ Doubles train_deferred(uint32_t size, const std::string& scheme) {
     const auto report = set.value()->report();
     ASSERT_TRUE(report.ok());
     EXPECT_EQ(report.value().find("nothing is measured"), std::string::npos) << report.value();
+    EXPECT_TRUE(rank != 0 || report.value().find(said) != std::string::npos) << report.value();
   });
   for (const Doubles& end : ends) EXPECT_EQ(end, ends[0]);
   return ends[0];
@@ -155,6 +161,11 @@ Doubles train_deferred(uint32_t size, const std::string& scheme) {
 TEST_P(Planners, OnRouteSplitTrainLikeWaitFreeBackPropagation) {
   expect_near(train_deferred(GetParam(), text_of(kDenseSplit, kOptimal)),
               train(GetParam(), text_of(kDense, {"wfbp", ""})), "optimal");
+}
+
+TEST_P(Planners, ThatTuneRouteSplitTrainLikeWaitFreeBackPropagation) {
+  expect_near(train_deferred(GetParam(), text_of(kDenseSplit, kTunedDear), "tun"),
+              train(GetParam(), text_of(kDense, {"wfbp", ""})), "dear");
 }
 
 // What was not sent follows when nothing new comes: all results together are all gradients

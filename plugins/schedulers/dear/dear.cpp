@@ -2,6 +2,9 @@
 // Source: Zhang et al., "DeAR: Accelerating Distributed Deep Learning with Fine-Grained All-Reduce
 // Pipelining", ICDCS 2023.
 #include <planning/scheduler.hpp>
+#include <planning/tuner.hpp>
+
+#include <optional>
 
 namespace sdk = penstock::sdk;
 namespace planning = penstock::planning;
@@ -39,14 +42,34 @@ class Dear : public planning::Scheduler<Dear> {
       sdk::integer_option("threshold_bytes", 26214400)
           .at_least(0)
           .unit("bytes")
-          .summary("most uncompressed bytes in a group of modules; 0 makes every module a group")};
+          .summary("most uncompressed bytes in a group of modules; 0 makes every module a group"),
+      sdk::bool_option("autotune", false)
+          .summary("search for the threshold that makes the shortest step, from the one that is "
+                   "set"),
+      sdk::integer_option("profile_steps", 5)
+          .at_least(1)
+          .at_most(1000000)
+          .unit("steps")
+          .summary("steps in a look while autotune searches; three looks try a threshold")};
 
   explicit Dear(const sdk::Options& values)
-      : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))) {}
+      : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))),
+        profile_steps_(static_cast<uint32_t>(values.integer("profile_steps"))) {
+    if (!values.boolean("autotune")) return;
+    if (threshold_ == 0)
+      throw sdk::invalid_argument(
+          "scheduler/dear: threshold_bytes is 0, which makes every module a group and leaves "
+          "autotune nothing to search; set it above 0 or turn autotune off");
+    tuner_.emplace(std::vector<planning::Tunable>{
+        {static_cast<double>(threshold_), kLeastThreshold, kMostThreshold}});
+  }
 
   void describe(penstock_scheduler_traits& traits) const {
     Scheduler::describe(traits);
     traits.flags = PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD;
+    if (!tuner_) return;
+    traits.flags |= PENSTOCK_SCHEDULER_MEASURES;
+    traits.observe_every = profile_steps_;
   }
 
   planning::Buckets buckets(const penstock_model& model, uint32_t phase) const {
@@ -55,8 +78,21 @@ class Dear : public planning::Scheduler<Dear> {
   void end_phase(const penstock_model&, const planning::Plan& made, uint32_t phase,
                  sdk::PlanSink& sink) const {
     const auto n_groups = static_cast<uint32_t>(n_buckets(made, phase));
-    explain(sink, phase, n_groups, " groups, reduced in backward and gathered in the next forward");
+    explain(sink, phase, n_groups, " groups, reduced in backward and gathered in the next forward",
+            tuner_ ? "; " + tuner_->text() : "");
     planning::add_split_messages(sink, phase, n_groups);
+  }
+
+  // Given buckets leave nothing to tune.
+  void end_plan(const penstock_model& model, const planning::Plan&) {
+    tunes_ = tuner_ && !planning::are_given(model);
+    if (tunes_) tuner_->plan_made();
+  }
+
+  uint32_t observe(const penstock_measurement& measurement) {
+    if (!tunes_ || !tuner_->observe(measurement.step_us)) return PENSTOCK_KEEP_PLAN;
+    threshold_ = static_cast<uint64_t>(tuner_->setting()[0]);
+    return PENSTOCK_MAKE_NEW_PLAN;
   }
 
  private:
@@ -100,7 +136,13 @@ class Dear : public planning::Scheduler<Dear> {
     return groups;
   }
 
+  // How far a search goes, unless it begins further out.
+  static constexpr double kLeastThreshold = 65536, kMostThreshold = 1073741824;  // bytes
+
   uint64_t threshold_;
+  uint32_t profile_steps_;
+  std::optional<planning::Tuner> tuner_;
+  bool tunes_ = false;  // the plan in force is one that is tuned
 };
 
 }  // namespace

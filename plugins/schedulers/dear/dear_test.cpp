@@ -114,5 +114,39 @@ TEST(Dear, RefusesAnotherRoute) {
                          PENSTOCK_INVALID_ARGUMENT, "route 1"));
 }
 
+// A step that takes as long as its number of groups.
+TEST(Dear, AutotuneFindsTheThresholdThatMakesTheShortestStep) {
+  const planning::OwnedModel owned(four_modules());
+  const SchedulerInstance scheduler =
+      make_scheduler(PENSTOCK_PLUGIN_FILE, {{"threshold_bytes", 64}, {"autotune", true}});
+  EXPECT_EQ(traits_of(scheduler).flags,
+            uint32_t{PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD | PENSTOCK_SCHEDULER_MEASURES});
+  planning::Plan plan = plan_of(scheduler, owned);
+  EXPECT_EQ(gradients_of(plan).size(), 3u);
+  for (uint64_t look = 1; look <= 60; ++look) {
+    penstock_measurement measurement{};
+    measurement.struct_size = sizeof measurement;
+    measurement.step = 5 * look;
+    measurement.n_steps = 5;
+    measurement.step_us = 1000.0 * double(plan.buckets.size());
+    uint32_t decision = 99;
+    ASSERT_TRUE(succeeds(scheduler.table().observe(scheduler.self(), &measurement, &decision)));
+    if (decision == PENSTOCK_MAKE_NEW_PLAN) plan = plan_of(scheduler, owned);
+  }
+  EXPECT_EQ(gradients_of(plan), (Buckets{{0, 1, 2, 3, 4, 5}}));
+  EXPECT_NE(plan.explanation.at(0).find("1000 us a step, 3000 us as it was set"), std::string::npos)
+      << plan.explanation.at(0);
+}
+
+TEST(Dear, RefusesToTuneAThresholdOfZero) {
+  try {
+    make_scheduler(PENSTOCK_PLUGIN_FILE, {{"threshold_bytes", 0}, {"autotune", true}});
+    ADD_FAILURE() << "it was made";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("threshold_bytes is 0"), std::string::npos)
+        << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace penstock::test

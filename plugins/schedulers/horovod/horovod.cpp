@@ -4,8 +4,10 @@
 #include "moving.hpp"
 
 #include <planning/scheduler.hpp>
+#include <planning/tuner.hpp>
 
 #include <cmath>
+#include <optional>
 
 namespace sdk = penstock::sdk;
 namespace planning = penstock::planning;
@@ -34,13 +36,26 @@ class Horovod : public planning::Scheduler<Horovod> {
           .at_most(1)
           .unit("fraction")
           .summary("plan again when so many of the gradients are ready at other times, in two "
-                   "looks in a row")};
+                   "looks in a row"),
+      sdk::bool_option("autotune", false)
+          .summary("search for the threshold and the cycle that make the shortest step, from the "
+                   "ones that are set")};
 
   explicit Horovod(const sdk::Options& values)
       : threshold_(static_cast<uint64_t>(values.integer("threshold_bytes"))),
         cycle_us_(values.real("cycle_ms") * 1000),
         profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))),
-        moving_(profile_steps_, cycle_us_, values.real("moved_share")) {}
+        moved_share_(values.real("moved_share")),
+        moving_(profile_steps_, cycle_us_, moved_share_) {
+    if (!values.boolean("autotune")) return;
+    if (threshold_ == 0)
+      throw sdk::invalid_argument(
+          "scheduler/horovod: threshold_bytes is 0, which sends every gradient alone and leaves "
+          "autotune nothing to search; set it above 0 or turn autotune off");
+    tuner_.emplace(std::vector<planning::Tunable>{
+        {static_cast<double>(threshold_), kLeastThreshold, kMostThreshold},
+        {cycle_us_, kLeastCycle, kMostCycle}});
+  }
 
   void describe(penstock_scheduler_traits& traits) const {
     Scheduler::describe(traits);
@@ -72,16 +87,31 @@ class Horovod : public planning::Scheduler<Horovod> {
     const std::string size =
         sdk::text(n_buckets(made, phase), " buckets of at most ", threshold_, " bytes of payload");
     if (!planning::is_measured(model)) return size + "; nothing is measured yet";
-    return sdk::text(size, ", of gradients that are ready in the same ", cycle_us_, " us");
+    return sdk::text(size, ", of gradients that are ready in the same ", cycle_us_, " us",
+                     tuner_ ? "; " + tuner_->text() : "");
   }
 
+  // Given buckets leave nothing to tune, and cycles are known once something is measured.
   void end_plan(const penstock_model& model, const planning::Plan&) {
     moving_.plan_made(planning::is_measured(model));
+    tunes_ = tuner_ && planning::is_measured(model) && !planning::are_given(model);
+    if (tunes_) tuner_->plan_made();
   }
 
-  uint32_t observe(const penstock_measurement& measurement) { return moving_.decide(measurement); }
+  uint32_t observe(const penstock_measurement& measurement) {
+    if (!tunes_ || tuner_->is_done()) return moving_.decide(measurement);
+    if (!tuner_->observe(measurement.step_us)) return PENSTOCK_KEEP_PLAN;
+    threshold_ = static_cast<uint64_t>(tuner_->setting()[0]);
+    cycle_us_ = tuner_->setting()[1];
+    moving_ = Moving(profile_steps_, cycle_us_, moved_share_);
+    return PENSTOCK_MAKE_NEW_PLAN;
+  }
 
  private:
+  // How far a search goes, unless it begins further out. Horovod's own leaves out its default.
+  static constexpr double kLeastThreshold = 65536, kMostThreshold = 1073741824;  // bytes
+  static constexpr double kLeastCycle = 100, kMostCycle = 100000;                // us
+
   // The cycle in which each gradient is ready, counted from the first one; all in one as long as
   // nothing is measured. It stays a floating-point number: a time may be too large for an integer.
   std::vector<double> cycles_of(const penstock_model& model,
@@ -95,7 +125,10 @@ class Horovod : public planning::Scheduler<Horovod> {
   uint64_t threshold_;
   double cycle_us_;
   uint64_t profile_steps_;
+  double moved_share_;
   Moving moving_;
+  std::optional<planning::Tuner> tuner_;
+  bool tunes_ = false;  // the plan in force is one that is tuned
 };
 
 }  // namespace

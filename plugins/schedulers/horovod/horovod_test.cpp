@@ -2,6 +2,7 @@
 // anew.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <support/scheduling.hpp>
 
@@ -157,6 +158,89 @@ TEST(Horovod, AbsurdReadyTimesCountAsZero) {
     EXPECT_EQ(observed.look({std::nan(""), -1, kInfinity, -kInfinity}), kKeep);
   EXPECT_EQ(observed.look({0, 0, 0, 0}), kKeep);
   EXPECT_EQ(observed.look({0, 0, 0, 0}), kKeep);
+}
+
+// A run with autotune, in which a step takes as long as a function of its plan says.
+class Tuned {
+ public:
+  explicit Tuned(OptionSettings settings, bool given = false)
+      : entries_(at({0, 100, 1000, 1100, 2000, 2100})), given_(given) {
+    settings.push_back({"autotune", true});
+    scheduler_.emplace(make_scheduler(PENSTOCK_PLUGIN_FILE, settings));
+    if (given_) {
+      entries_.flags |= PENSTOCK_MODEL_GIVEN_BUCKETS;
+      for (planning::GradientEntry& gradient : entries_.gradients) gradient.given_bucket = 0;
+    }
+    plan();
+  }
+  void plan() { plan_ = plan_of(*scheduler_, planning::OwnedModel(entries_)); }
+  // How many new plans were asked for in so many looks.
+  template <typename StepTime>
+  int run(int looks, const StepTime& step_us) {
+    const std::vector<double> ready_us{0, 100, 1000, 1100, 2000, 2100};
+    int plans = 0;
+    for (int look = 0; look < looks; ++look) {
+      penstock_measurement measurement{};
+      measurement.struct_size = sizeof measurement;
+      measurement.step = step_ += 5;
+      measurement.n_steps = 5;
+      measurement.step_us = step_us(plan_);
+      measurement.backward_us = 10000;
+      measurement.ready_us = ready_us.data();
+      measurement.n_gradients = ready_us.size();
+      uint32_t decision = 99;
+      EXPECT_TRUE(
+          succeeds(scheduler_->table().observe(scheduler_->self(), &measurement, &decision)));
+      if (decision != kNew) continue;
+      plan();
+      ++plans;
+    }
+    return plans;
+  }
+  Buckets buckets() const { return gradients_of(plan_); }
+  std::string words() const { return plan_.explanation.at(0); }
+
+ private:
+  planning::ModelEntries entries_;
+  bool given_;
+  std::optional<SchedulerInstance> scheduler_;
+  planning::Plan plan_;
+  uint64_t step_ = 0;
+};
+
+TEST(Horovod, AutotuneFindsTheCycleThatMakesTheShortestStep) {
+  Tuned tuned({});
+  EXPECT_EQ(tuned.buckets(), (Buckets{{0, 1}, {2, 3}, {4, 5}}));
+  EXPECT_NE(tuned.words().find("tuning: trial 1 of at most 20"), std::string::npos);
+  tuned.run(80, [](const planning::Plan& plan) { return 1000.0 * plan.buckets.size(); });
+  EXPECT_EQ(tuned.buckets(), (Buckets{{0, 1, 2, 3, 4, 5}})) << tuned.words();
+  EXPECT_NE(tuned.words().find("1000 us a step, 3000 us as it was set"), std::string::npos)
+      << tuned.words();
+  EXPECT_EQ(tuned.run(50, [](const planning::Plan&) { return 1000.0; }), 0) << "it has ended";
+}
+
+TEST(Horovod, AutotuneKeepsWhatWasSetWhereNothingIsFaster) {
+  for (const double step_us : {1000.0, 0.0, -1.0, std::nan("")}) {
+    Tuned tuned({});
+    tuned.run(80, [&](const planning::Plan&) { return step_us; });
+    EXPECT_EQ(tuned.buckets(), (Buckets{{0, 1}, {2, 3}, {4, 5}})) << step_us;
+    EXPECT_EQ(tuned.run(50, [&](const planning::Plan&) { return step_us; }), 0);
+  }
+}
+
+TEST(Horovod, AutotuneMakesNoTrialsOfBucketsThatTheFrontendGave) {
+  Tuned tuned({}, true);
+  EXPECT_EQ(tuned.run(50, [](const planning::Plan&) { return 1000.0; }), 0);
+}
+
+TEST(Horovod, RefusesToTuneAThresholdOfZero) {
+  try {
+    make_scheduler(PENSTOCK_PLUGIN_FILE, {{"threshold_bytes", 0}, {"autotune", true}});
+    ADD_FAILURE() << "it was made";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("threshold_bytes is 0"), std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace
