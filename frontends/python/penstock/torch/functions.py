@@ -96,8 +96,9 @@ def broadcast_optimizer_state(
     `root_rank`.
 
     No step is taken: state that the root does not have yet is dropped elsewhere too, and comes into
-    being with the first step. Parameters never move. `model` is Horovod's (it marks sparse
-    embeddings there) and is not needed.
+    being with the first step. Parameters never move. Where the root has no state at all, parameters
+    that are trained and have no gradient get one of zeros, as after Horovod's. `model` is Horovod's
+    (it marks sparse embeddings there) and is not needed.
     """
     del model
     if isinstance(optimizer, torch.optim.LBFGS):
@@ -118,6 +119,15 @@ def broadcast_optimizer_state(
     )
     if rank() != root_rank:
         optimizer.load_state_dict(received)
+    if not received["state"]:
+        _give_gradients(optimizer)
+
+
+def _give_gradients(optimizer: torch.optim.Optimizer) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
 
 
 def broadcast_object(

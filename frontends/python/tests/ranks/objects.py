@@ -112,6 +112,19 @@ def check_state_the_root_lacks_is_dropped_and_weights_stay() -> None:
         hvd.broadcast_optimizer_state(torch.optim.LBFGS(model.parameters()), root_rank=0)
 
 
+def check_where_the_root_has_no_state_gradients_are_there_as_after_horovods() -> None:
+    model = make_model()
+    frozen, *trained = model.parameters()
+    frozen.requires_grad_(False)
+    given = torch.ones_like(trained[-1])
+    trained[-1].grad = given
+    hvd.broadcast_optimizer_state(torch.optim.SGD(model.parameters(), lr=0.1), root_rank=0)
+    assert frozen.grad is None
+    for p in trained[:-1]:
+        equal(p.grad, torch.zeros_like(p))
+    assert trained[-1].grad is given
+
+
 def check_every_rank_runs_the_same_code_paths() -> None:
     paths = hvd.allgather_object(hvd.report()["code_paths"])
     assert "" in paths[0] and "select" in paths[0], paths[0]
