@@ -7,7 +7,7 @@ length --backward-ms; 0 is the hardest case, in which nothing hides the exchange
 
 A cell is a contestant on one model, link, number of ranks and length of backward. With --resume FILE every measured cell is
 added to the file as a line of JSON, and cells that it holds are not measured again; DistributedDataParallel runs along whenever
-something is measured, for the ratios. --page writes the tables of docs/results.md from docs/results/*.jsonl and measures nothing;
+something is measured, for the ratios. --page writes the tables of docs/results.md, and what the README shows of them, from docs/results/*.jsonl and measures nothing;
 --simulate asks `penstock plan` about other models, links and numbers of ranks, whose tables --page marks as simulated.
 """
 
@@ -28,12 +28,13 @@ from hosts.hosts import SUBNET
 
 from benches.ddp import environment
 from benches.schedulers import print_table
-from benches.step import contestants, models, simulated, table
+from benches.step import contestants, headlines, models, simulated, table
 from benches.transports import free_port
 
 RANKS = Path(__file__).with_name("ranks.py")
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAGE = REPOSITORY / "docs/results.md"
+README, PICTURE = REPOSITORY / "README.md", REPOSITORY / "docs/images/step.png"
 RESULTS = REPOSITORY / "docs/results"
 SIMULATED = RESULTS / "simulated.json"
 
@@ -50,7 +51,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--together", type=int, default=6, help="contestants beside DistributedDataParallel in one run; each takes memory (default %(default)s)")
     parser.add_argument("--timeout-s", type=float, default=1800.0, help="of each run")
     parser.add_argument("--resume", type=Path, help="file of JSON lines: cells in it are not measured again, new ones are added")
-    parser.add_argument("--page", action="store_true", help="write the tables of docs/results.md from docs/results/*.jsonl, and measure nothing")
+    parser.add_argument("--page", action="store_true", help="write the tables of docs/results.md and the README from docs/results/*.jsonl, and measure nothing")
     parser.add_argument("--simulate", action="store_true", help="write docs/results/simulated.json by penstock plan, and measure nothing; with --page before it")
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
     options = parser.parse_args(arguments)
@@ -139,6 +140,8 @@ def page() -> None:
     if not records:
         raise SystemExit(f"bench step: {RESULTS} holds no results; measure with --resume {RESULTS.relative_to(REPOSITORY)}/NAME.jsonl first")
     table.write_between(PAGE, (table.BEGIN, table.END), table.markdown(records))
+    table.write_between(README, (headlines.BEGIN, headlines.END), headlines.markdown(records))
+    headlines.draw(records, PICTURE)
     if SIMULATED.exists():
         table.write_between(PAGE, (simulated.BEGIN, simulated.END), simulated.markdown(json.loads(SIMULATED.read_text())))
 

@@ -11,7 +11,7 @@ import pytest
 ROOM = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOM))
 
-from benches.step import contestants, models, race, simulated, table  # noqa: E402
+from benches.step import contestants, headlines, models, race, simulated, table  # noqa: E402
 from hosts import Hosts, HostsError  # noqa: E402
 
 try:
@@ -128,6 +128,29 @@ def test_the_committed_page_says_what_the_committed_results_say():
     records = [one for path in sorted(race.RESULTS.glob("*.jsonl")) for one in table.read(path)]
     assert records and table.markdown(records) in race.PAGE.read_text()
     assert simulated.markdown(json.loads(race.SIMULATED.read_text())) in race.PAGE.read_text()
+    assert headlines.markdown(records) in race.README.read_text()
+
+
+def two_links() -> list[dict]:
+    return [record(name, step, [100.0, 100.0]) | {"bandwidth": link}
+            for link, name, step in (("1gbit", "ddp", [100.0, 100.0]), ("1gbit", "dgc", [10.0, 10.0]), ("100mbit", "ddp", [100.0, 100.0]),
+                                     ("100mbit", "dgc", [1.0, 1.0]), ("100mbit", "qsgd", [50.0, 50.0]))]  # fmt: skip
+
+
+def test_headlines_hold_who_ran_over_every_link_beside_how_many_times_as_fast():
+    text = headlines.markdown([*two_links(), record("dgc", [1.0], [1.0]) | {"model": "lstm"}])
+    assert "| DGC 0.1 % | " in text and "10 ms, 10" in text and "1 ms, 100" in text
+    assert "| DDP over gloo | 100 ms, 1 | 100 ms, 1 |" in text and "qsgd" not in text
+
+
+def test_the_picture_has_a_panel_for_each_link_and_a_bar_for_each_contestant(tmp_path, monkeypatch):
+    from matplotlib import pyplot
+
+    seen = []
+    monkeypatch.setattr(pyplot, "close", seen.append)
+    headlines.draw(two_links(), tmp_path / "step.png")
+    assert (tmp_path / "step.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(len(axes.patches) for axes in seen[0].axes) == [2, 3]
 
 
 def test_what_is_foretold_stands_beside_dense_and_the_best_is_bold_only_where_it_gains():
