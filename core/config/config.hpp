@@ -151,6 +151,7 @@ struct RuntimeConfig {
   uint64_t arena_limit_mb = 4096;
   std::string log_level = "warning";  // debug, info, warning, error
   std::string timeline;  // path as given, relative to the working directory; empty: none
+  std::string profile;   // the same
   uint64_t hash_replicated_every = 0;  // steps; 0: never
   std::string code_path = "auto";      // of kernels: measured, or portable, avx2, avx512
   uint64_t worker_threads = 1;         // that share the work of a call, the engine's included

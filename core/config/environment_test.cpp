@@ -69,6 +69,18 @@ TEST(Environment, HorovodsVariablesFillInWhatTheTomlLeavesOpen) {
                 "HOROVOD_TIMELINE=/tmp/t.json: runtime.timeline = \"/tmp/t.json\""}));
 }
 
+TEST(Environment, AVariableAsksForAProfileWhereTheTomlLeavesItOpen) {
+  LoadOptions options;
+  options.environment = environment_of({{"PENSTOCK_PROFILE", "/tmp/mine.csv"}});
+  EXPECT_EQ(load_config_text("", "run.toml", "", options).value().runtime().profile,
+            "/tmp/mine.csv");
+  EXPECT_EQ(load_config_text("[runtime]\nprofile = \"own.csv\"\n", "run.toml", "", options)
+                .value()
+                .runtime()
+                .profile,
+            "own.csv");
+}
+
 TEST(Environment, TheTomlHasPrecedence) {
   LoadOptions options;
   options.environment =

@@ -133,7 +133,15 @@ std::vector<ConfigKey> keys_of_the_run() {
            "run "
            "goes; a relative path counts from the working directory: rank 0 writes this file, the "
            "others add `.rankN` to its name",
-       .target = &RuntimeConfig::timeline}};
+       .target = &RuntimeConfig::timeline},
+      {.name = "profile",
+       .initial = "none",
+       .summary = "file for the profile of the model that trains, for `penstock plan --model "
+                  "FILE`: rank 0 "
+                  "writes it after 22 steps and when the set ends, those of further sets with "
+                  "`.2`, `.3` in "
+                  "the name; a relative path counts from the working directory",
+       .target = &RuntimeConfig::profile}};
 }
 
 ConfigTable make_runtime_keys() {

@@ -63,6 +63,12 @@ class EnvironmentMapping {
       config.mapped_.push_back(
           fmt::format("HOROVOD_TIMELINE={}: runtime.timeline = \"{}\"", timeline, timeline));
     }
+    const std::string_view profile = value_of("PENSTOCK_PROFILE");
+    if (!profile.empty() && !config.given_.contains("profile")) {
+      config.runtime_.profile = profile;
+      config.mapped_.push_back(
+          fmt::format("PENSTOCK_PROFILE={}: runtime.profile = \"{}\"", profile, profile));
+    }
     return map_stalls(config, value_of);
   }
 

@@ -190,6 +190,15 @@ void Fitting::describe(FitInput& input) const {
   if (input.arena_limit_bytes != 0) input.arena_bytes = arena_bytes();
 }
 
+uint64_t Fitting::routes_of(const std::string& gradient, const Option& option) {
+  const FitGroup group{gradient, option.needs.compressor_facts, option.needs.memory_facts,
+                       option.owner_memory_facts, PENSTOCK_DEVICE_CPU};
+  uint64_t routes = 0;
+  for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
+    if (check_route_of(route, group).ok()) routes |= uint64_t{1} << route;
+  return routes;
+}
+
 PlanFacts Fitting::plan_facts() const {
   PlanFacts facts;
   facts.period = period_;
@@ -206,11 +215,7 @@ PlanFacts Fitting::plan_facts() const {
       PlanFacts::Candidate& candidate = candidates.emplace_back();
       candidate.part_alignment = option.needs.part_alignment;
       candidate.keeps = option.needs.memory_facts.keeps;
-      const FitGroup group{gradients_[i].gradient->name, option.needs.compressor_facts,
-                           option.needs.memory_facts, option.owner_memory_facts,
-                           PENSTOCK_DEVICE_CPU};
-      for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
-        if (check_route_of(route, group).ok()) candidate.routes |= uint64_t{1} << route;
+      candidate.routes = routes_of(gradients_[i].gradient->name, option);
     }
   }
   return facts;
@@ -236,6 +241,7 @@ planning::ModelEntries Fitting::model() const {
       candidate.part_alignment = option.needs.part_alignment;
       candidate.combine = option.needs.combine;
       candidate.n_rounds = option.needs.compressor_facts.n_rounds;
+      candidate.routes = routes_of(gradient.name, option);
     }
   }
   return model;

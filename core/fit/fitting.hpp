@@ -97,6 +97,8 @@ class Fitting {
                                       const Option& option);
   void share_out_gradients(uint32_t owners_per_host);
   Status take_route();
+  // Bit per PENSTOCK_ROUTE_*.
+  static uint64_t routes_of(const std::string& gradient, const Option& option);
   uint64_t arena_bytes() const;
 
   Scheme scheme_;

@@ -6,6 +6,8 @@
 #include "core/runtime/runtime.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 namespace penstock {
@@ -285,7 +287,22 @@ Status Runtime::agree() {
   if (!timeline.empty())
     PENSTOCK_TRY(timeline_.start(
         world_.rank() == 0 ? timeline : fmt::format("{}.rank{}", timeline, world_.rank())));
-  return {};
+  return start_profile();
+}
+
+// A run that could not write in the end what it was started for is refused at the start.
+Status Runtime::start_profile() const {
+  const std::string& path = config_.runtime().profile;
+  if (path.empty() || world_.rank() != 0) return {};
+  std::error_code error;
+  const bool was_there = std::filesystem::exists(path, error);
+  const bool opens = std::ofstream(path, std::ios::app).is_open();
+  if (opens && !was_there) std::filesystem::remove(path, error);
+  if (opens) return {};
+  return failed_precondition(
+      "runtime.profile is \"{}\", which cannot be written; expected a file in a folder that is "
+      "there and may be written to",
+      path);
 }
 
 // Before the sets make instances of compressors and memories, which ask the host for their path.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <filesystem>
 
 namespace penstock {
 
@@ -146,6 +147,17 @@ void Runtime::remember(Set& set) {
 void Runtime::forget(Set& set) {
   std::lock_guard lock(mutex_);
   sets_.erase(&set);
+}
+
+// mine.csv, and mine.2.csv for a second set.
+std::string Runtime::next_profile() {
+  const std::filesystem::path path = config_.runtime().profile;
+  if (path.empty() || world_.rank() != 0) return {};
+  if (++n_profiles_ == 1) return path.string();
+  std::filesystem::path further = path;
+  further.replace_filename(
+      fmt::format("{}.{}{}", path.stem().string(), n_profiles_, path.extension().string()));
+  return further.string();
 }
 
 Services Runtime::services() {

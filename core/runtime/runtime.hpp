@@ -74,6 +74,7 @@ class Runtime final : public Services::Run {
 
   bool answers() override;
   void abandon(std::string_view what) override;
+  std::string next_profile() override;
   void remember(Set& set) override;
   void forget(Set& set) override;
 
@@ -109,6 +110,7 @@ class Runtime final : public Services::Run {
   Status start_operations();
   Status agree();
   Status agree_on_code_paths();
+  Status start_profile() const;
 
   // join.cpp
   std::shared_ptr<Joined> begin_to_join();
@@ -136,6 +138,7 @@ class Runtime final : public Services::Run {
   Channel* world_channel_ = nullptr;
   std::unique_ptr<Control> control_;
   std::unique_ptr<Operations> operations_;
+  uint32_t n_profiles_ = 0;  // that sets were given files for
   std::atomic<bool> gave_up_{false};
   bool abandoned_ = false;
   std::atomic<bool> watches_{false};  // control_ is there

@@ -48,6 +48,11 @@ Status Set::make(const penstock_set_declaration& declaration) {
   need_agreement(where_to_go_on(step.index, works_->plan()), std::nullopt);
   step_.arm(*works_);
   say_plan();
+  if (const std::string file = services_.run.next_profile(); !file.empty()) {
+    std::vector<DeclaredGradient> declared_gradients;
+    for (const auto& gradient : gradients_) declared_gradients.push_back(*gradient);
+    record_ = std::make_unique<ModelRecord>(file, name, std::move(declared_gradients));
+  }
   return {};
 }
 

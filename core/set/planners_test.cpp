@@ -214,6 +214,15 @@ TEST_P(Planners, ThatTryOneWayAfterAnotherConserveMass) {
   expect_mass_is_conserved(GetParam(), "auto", "");
 }
 
+TEST_P(Planners, ThatChooseRoutesConserveMass) {
+  expect_mass_is_conserved(GetParam(), "espresso", "small_elements = 0\n");
+}
+
+TEST(Planners, ThatChooseRoutesOverTwoHostsConserveMass) {
+  expect_mass_is_conserved(4, "espresso",
+                           "small_elements = 0\n[collective.loopback]\nhosts = \"0,0,1,1\"\n");
+}
+
 TEST_P(Planners, ThatCutGradientsIntoPartsConserveMass) {
   expect_mass_is_conserved(GetParam(), "hipress", "most_parts = 4\nbulk_bytes = 0\n");
 }

@@ -147,6 +147,16 @@ void Set::say_plan() {
 }
 
 // Rank 0's, with level info: what the run came to. Who waits least is waited for by the others.
+void Set::say_profile() {
+  const Status status = record_->write();
+  if (status.ok())
+    services_.log.write(
+        LogLevel::info, "profile",
+        fmt::format("set '{}': what was measured of the model is in '{}'", name, record_->path()));
+  else
+    services_.log.write(LogLevel::warning, "profile", status.message());
+}
+
 void Set::say_end() {
   if (totals_.steps == 0 || !services_.log.shows(LogLevel::info)) return;
   const double run_us = double(ended_us_ - started_us_);

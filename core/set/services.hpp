@@ -42,6 +42,8 @@ struct Services {
     virtual bool answers() = 0;
     // [control] `what` cannot be freed: says why, and keeps the run from being freed as well.
     virtual void abandon(std::string_view what) = 0;
+    // [control] The file for the profile of the next set; empty: none is wanted.
+    virtual std::string next_profile() = 0;
     // The set hears when the run is given up, and when other ranks have joined.
     virtual void remember(Set& set) = 0;
     virtual void forget(Set& set) = 0;

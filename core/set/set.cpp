@@ -100,6 +100,7 @@ void Set::count_step() {
     measured_.add_bucket(phase, b, *works_->phase(phase)[b]);
   measured_.add_step(double(ended - times.first_ready_us),
                      double(times.last_ready_us - times.first_ready_us), times.waited_us);
+  if (record_ != nullptr) record(times);
   {
     std::lock_guard lock(mutex_);
     for (const auto& gradient : gradients_)
@@ -111,6 +112,16 @@ void Set::count_step() {
     if (totals_.steps == 2) allocations_at_steady_ = engine->allocations();
   }
   if (totals_.steps == kStepsOfTrial) warn_of_what_was_moved();
+}
+
+void Set::record(const Step::Times& times) {
+  std::vector<double> ready_us;
+  for (const auto& gradient : gradients_)
+    ready_us.push_back(works_->of(step.phase, gradient->index).empty()
+                           ? -1
+                           : double(gradient->ready_us - times.first_ready_us));
+  record_->add(ready_us, ended_us_ == 0 ? -1 : double(times.first_ready_us - ended_us_));
+  if (record_->is_due()) say_profile();
 }
 
 // Replicated state must have the same bits on all ranks; with runtime.hash_replicated_every that is
@@ -156,6 +167,7 @@ Status Set::catch_up(uint64_t index) {
 bool Set::end() {
   agreement_.end();
   say_end();
+  if (record_ != nullptr && totals_.steps != 0) say_profile();
   step_.let_go();
   if (services_.state().ok() && !step_.wait_until_idle(services_.limits.deadline_us))
     services_.run.give_up(

@@ -11,6 +11,7 @@
 #include "core/plan/planner.hpp"
 #include "core/set/agreement.hpp"
 #include "core/set/measure.hpp"
+#include "core/set/record.hpp"
 #include "core/set/saved.hpp"
 
 #include <penstock/runtime.h>
@@ -102,6 +103,7 @@ class Set final : private SetContext {
   // set.cpp
   Status finish_step(bool applied, Status& refused_change);
   void count_step();
+  void record(const Step::Times& times);
   Status catch_up(uint64_t index);
 
   // declare.cpp and plan.cpp
@@ -138,6 +140,7 @@ class Set final : private SetContext {
   // report.cpp
   void say_plan();
   void say_end();
+  void say_profile();  // writes it
   void warn_of_nonfinite();
 
   // save.cpp
@@ -197,6 +200,8 @@ class Set final : private SetContext {
   double dense_moved_per_step_ = 0;
   double dense_moved_ = 0;      // with the mutex held
   bool may_move_more_ = false;  // warned of nothing yet, and payloads have no planned size
+
+  std::unique_ptr<ModelRecord> record_;  // null: nobody asked for it, or another rank keeps it
 
   mutable std::mutex mutex_;  // of the counters
   penstock_counters totals_{};

@@ -56,6 +56,30 @@ inline void require_candidate(const penstock_model& model, std::string_view dens
   }
 }
 
+// The index of the candidate of that name, or of the configured one where there is none.
+inline uint32_t choice_named(const penstock_gradient_model& gradient, std::string_view name) {
+  for (uint64_t i = 0; i < gradient.n_candidates; ++i)
+    if (sdk::view(gradient.candidates[i]->compressor) == name) return static_cast<uint32_t>(i);
+  return 0;
+}
+
+// Candidates that have not run.
+inline std::vector<uint32_t> unmeasured(const penstock_gradient_model& gradient) {
+  std::vector<uint32_t> choices;
+  for (uint32_t c = 0; c < gradient.n_candidates; ++c)
+    if (!is_measured(*gradient.candidates[c])) choices.push_back(c);
+  return choices;
+}
+
+// Whether all candidates have run of those gradients that have several.
+inline bool are_all_measured(const penstock_model& model) {
+  if (!is_measured(model)) return false;
+  for (uint64_t i = 0; i < model.n_gradients; ++i)
+    if (model.gradients[i]->n_candidates > 1 && !unmeasured(*model.gradients[i]).empty())
+      return false;
+  return true;
+}
+
 // All gradients in order of readiness, whatever the phase, for a gradient keeps its choice.
 inline std::vector<uint64_t> in_order(const penstock_model& model) {
   return {model.order, model.order + model.n_gradients};
@@ -100,6 +124,34 @@ inline Plan in_every_phase(const penstock_model& model,
       if (!bucket.pieces.empty()) plan.buckets.push_back(std::move(bucket));
     }
   return plan;
+}
+
+// A plan in which bucket after bucket takes another candidate that has not run; where there is one
+// bucket, gradient after gradient. So as many rounds as there are candidates measure all. The
+// caller explains.
+inline Plan probing_plan(const penstock_model& model) {
+  const Buckets buckets = probed_buckets(model);
+  std::vector<std::vector<Piece>> pieces(buckets.size());
+  for (size_t b = 0; b < buckets.size(); ++b)
+    for (size_t i = 0; i < buckets[b].size(); ++i) {
+      const penstock_gradient_model& gradient = *model.gradients[buckets[b][i]];
+      const std::vector<uint32_t> open = unmeasured(gradient);
+      const size_t turn = buckets.size() == 1 ? i : b;
+      const bool probes = gradient.n_candidates > 1 && !open.empty();
+      pieces[b].push_back(
+          {buckets[b][i], 0, gradient.numel, probes ? open[turn % open.size()] : 0});
+    }
+  return in_every_phase(model, pieces);
+}
+
+// What to say of one.
+inline std::string probing_words(const penstock_model& model, const Plan& plan,
+                                 std::string_view dense, const char* name) {
+  return sdk::text(name, ": ", plan.buckets.size(), " buckets",
+                   has_choice(model, dense)
+                       ? ", candidates in turn: what each costs is measured before any is chosen"
+                       : sdk::text("; no gradient has '", dense,
+                                   "' as a further candidate, so there is nothing to choose"));
 }
 
 // Writes buckets and explanation of a plan that was made as values.

@@ -56,12 +56,14 @@ inline uint64_t n_lines(const penstock_model& model) {
   return PENSTOCK_HAS_FIELD(&model, penstock_model, n_lines) ? model.n_lines : 0;
 }
 
-// The line for messages of `bytes` in `pattern` among all ranks; null where none was measured.
-inline const penstock_link* line_of(const penstock_model& model, uint32_t pattern, double bytes) {
+// The line for messages of `bytes` in `pattern` among the ranks of a level, all ranks where none is
+// named; null where none was measured.
+inline const penstock_link* line_of(const penstock_model& model, uint32_t pattern, double bytes,
+                                    uint32_t level = PENSTOCK_LEVEL_WORLD) {
   const penstock_link* best = nullptr;
   for (uint64_t i = 0; i < n_lines(model); ++i) {
     const penstock_link& line = *model.lines[i];
-    if (line.level != PENSTOCK_LEVEL_WORLD || line.pattern != pattern) continue;
+    if (line.level != level || line.pattern != pattern) continue;
     if (best == nullptr || static_cast<double>(line.bytes_from) <= bytes) best = &line;
   }
   return best;

@@ -48,9 +48,9 @@ Costs costs_of(const Plan& plan, uint64_t index, const penstock_model& model,
     const double first_use = usable(gradient.forward_us);
     needed = needed < 0 ? first_use : std::min(needed, first_use);
   }
-  costs.encode = coding.encode_us();
-  costs.decode = coding.decode_us();
   const ExchangeTimes exchange = exchange_of ? exchange_of(index) : by_lines(bucket, model, volume);
+  costs.encode = coding.encode_us() * exchange.encode_share;
+  costs.decode = coding.decode_us() * exchange.decode_share;
   costs.split = bucket.route == PENSTOCK_ROUTE_SPLIT;
   costs.exchange = exchange.backward_us;
   costs.gather = exchange.forward_us;

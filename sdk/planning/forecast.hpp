@@ -47,10 +47,13 @@ struct Forecast {
 // Unmeasured times count as zero, so an unmeasured model gives an empty forecast, not an error.
 Forecast forecast(const Plan& plan, const penstock_model& model, uint32_t phase = 0);
 
-// What the exchange of a bucket takes in backward, and on route split in the next forward.
+// What the exchange of a bucket takes in backward, and on route split in the next forward; and how
+// much of what its compressors' lines say a rank has to do, where a route shares that out.
 struct ExchangeTimes {
   double backward_us = 0;
   double forward_us = 0;
+  double encode_share = 1;
+  double decode_share = 1;
 };
 // By index into Plan::buckets.
 using ExchangeOf = std::function<ExchangeTimes(uint64_t bucket)>;

@@ -253,6 +253,7 @@ void OwnedModel::Storage::add(const GradientEntry& entry) {
     candidate.part_alignment = from.part_alignment;
     candidate.combine = from.combine;
     candidate.n_rounds = from.n_rounds;
+    candidate.routes = from.routes;
     candidates.push_back(candidate);
     list.push_back(&candidates.back());
   }

@@ -89,6 +89,7 @@ struct CandidateEntry {
   uint64_t part_alignment = 1;
   uint32_t combine = PENSTOCK_COMBINE_SUM;
   uint32_t n_rounds = 1;
+  uint64_t routes = kWholeBucketRoutes | route_bit(PENSTOCK_ROUTE_SPLIT);
 };
 
 struct GradientEntry {

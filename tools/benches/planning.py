@@ -13,8 +13,8 @@ GRADIENTS = 320
 MOST_GRADIENTS = 10000  # for schedulers that search
 MEASURED = 4  # PENSTOCK_MODEL_MEASURED
 GATHER = 2  # PENSTOCK_COMBINE_GATHER
-SCHEDULERS = ("wfbp", "fusion", "syncea", "mgwfbp", "omgs", "fgbuff", "rgmerge", "partial", "optimal", "horovod", "hipress", "auto")
-SEARCHING = ("rgmerge", "optimal", "hipress", "auto")
+SCHEDULERS = ("wfbp", "fusion", "syncea", "mgwfbp", "omgs", "fgbuff", "rgmerge", "partial", "optimal", "horovod", "hipress", "auto", "espresso")
+SEARCHING = ("rgmerge", "optimal", "hipress", "auto", "espresso")
 
 
 def model(source: random.Random, count: int = GRADIENTS) -> dict[str, Any]:

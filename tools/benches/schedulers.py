@@ -6,6 +6,7 @@ turns, step by step. A step counts from the start of backward to the end of the 
 the part after the slowest backward. A scheduler's figure in a round is the median of its steps there; ratios are formed
 within a round; +- is two standard errors of their median. encode, exchange and decode are rank 0's, in ms, summed over
 buckets, so they overlap with each other and with backward. "plans" counts new plans: in warm-up, and while it was timed.
+"foretold" is the step that `penstock plan` computes from the same gradients, link and schemes, without having seen a run.
 
 Choose --backward-ms and --link so that bytes take nearly as long as backward (200 ms and 300mbit for top-k 1 %): where they
 take much less, every schedule hides them; where they take much more, every schedule that begins early fills the link.
@@ -103,7 +104,7 @@ def floor_ms(moved_bytes: float, bits_per_s: float) -> float:
 def table(result: dict[str, Any], reference: str) -> list[tuple[str, ...]]:
     """A row per scheduler below a heading. `reference` is the name that ratios are against."""
     rows: list[tuple[str, ...]] = [
-        ("scheduler", "buckets", "plans", "step ms", "exposed ms", "encode", "exchange", "decode", f"step / {reference}", "+-")
+        ("scheduler", "buckets", "plans", "step ms", "foretold", "exposed ms", "encode", "exchange", "decode", f"step / {reference}", "+-")
     ]
     base = next(one for one in result["contestants"] if one["name"] == reference)
     for one in result["contestants"]:
@@ -114,12 +115,41 @@ def table(result: dict[str, Any], reference: str) -> list[tuple[str, ...]]:
             "+".join(map(str, one["buckets"])),
             f"{one['plans_in_warm_up']}, {one['plans_while_timed']}",
             spread(per_round(one["step_ms"]), 1),
+            off(one["foretold_ms"], statistics.median(per_round(one["step_ms"]))),
             spread(per_round(one["exposed_ms"]), 1),
             *stages,
             spread(ratio, 3),
             f"{half_spread(ratio):.1%}",
         ))  # fmt: skip
     return rows
+
+
+def off(foretold_ms: float, step_ms: float) -> str:
+    """What was foretold, and how far that is from what was measured."""
+    return f"{foretold_ms:.1f} ({foretold_ms / step_ms - 1:+.1%})"
+
+
+def profile(gradients: Sequence[resnet50_backward.Gradient], backward_ms: float) -> str:
+    """The same gradients as `penstock plan` reads a model: each takes the time between it and the one that is ready before."""
+    shares = [one.share for one in gradients] + [0.0]
+    rows = [f"{one.name},{one.elements},{max(0.0, share - after):.9f}" for one, share, after in zip(gradients, shares, shares[1:])]
+    return "\n".join(["# forward_ms = 0", f"# backward_ms = {backward_ms}", "name,shape,work", *rows]) + "\n"
+
+
+def foretold(kind: str, schedulers: Sequence[str], link: str, options: argparse.Namespace) -> dict[str, float]:
+    """Milliseconds of a step by scheduler, of `penstock plan`."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "model.csv"
+        model.write_text(profile(resnet50_backward.read(options.gradients), options.backward_ms))
+        words = ["plan", "--model", str(model), "--hosts", str(RANKS), "--link", link, "--json"]
+        if options.slow:
+            words += ["--straggler", str(options.slow_factor)]
+        for name in schedulers:
+            scheme = Path(folder) / f"{name}.toml"
+            scheme.write_text(SCHEMES[kind].format(scheduler=name))
+            words += ["--scheme", str(scheme)]
+        told = json.loads(subprocess.run([BUILD / "bin/penstock", *words], check=True, capture_output=True, text=True).stdout)
+    return {scheme["name"]: scheme["step_ms"] for scheme in told["schemes"]}
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -203,7 +233,7 @@ def main(arguments: Sequence[str]) -> int:
     from benches.bench import build
 
     options = parse(arguments)
-    build("bench_schedulers", "penstock-compressor-topk", "penstock-memory-residual")
+    build("bench_schedulers", "penstock_command", "penstock-compressor-topk", "penstock-memory-residual")
     results: dict[str, Any] = {}
     for kind in (options.only,) if options.only else tuple(SCHEMES):
         schedulers = there_are(kind, options)
@@ -218,6 +248,9 @@ def main(arguments: Sequence[str]) -> int:
                   f"{length.warm_up} steps to warm up, {length.rounds} rounds of {length.steps}", file=sys.stderr)
             with Hosts(RANKS, words) as hosts:
                 result = run(hosts, kind, schedulers, length, options)
+            expected = foretold(kind, schedulers, words, options)
+            for one in result["contestants"]:
+                one["foretold_ms"] = expected[one["name"]]
             result |= {"backward_ms": options.backward_ms, "slow_factor": options.slow_factor if options.slow else 1.0, "reference": reference}
             results[f"{kind} {words}"] = result
             if not options.json:

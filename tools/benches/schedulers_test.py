@@ -13,7 +13,7 @@ from benches import resnet50_backward, schedulers  # noqa: E402
 
 
 def contestant(name, step_ms, **more):
-    figures = {"name": name, "buckets": [3], "plans_in_warm_up": 1, "plans_while_timed": 0, "step_ms": step_ms}
+    figures = {"name": name, "buckets": [3], "plans_in_warm_up": 1, "plans_while_timed": 0, "step_ms": step_ms, "foretold_ms": 90.0}
     stages = dict.fromkeys(("exposed_ms", "encode_ms", "exchange_ms", "decode_ms"), [[1.0]] * len(step_ms))
     return figures | stages | more
 
@@ -38,7 +38,16 @@ def test_the_table_gives_every_scheduler_its_ratio_to_the_reference():
     assert "step / wfbp" in heading
     column = heading.index("step / wfbp")
     assert fusion[column] == "0.900 (0.900 to 1.200)" and wfbp[column] == "1.000 (1.000 to 1.000)"
-    assert fusion[:4] == ("fusion", "2+4", "1, 0", "99.0 (90.0 to 120.0)")
+    assert fusion[:5] == ("fusion", "2+4", "1, 0", "99.0 (90.0 to 120.0)", "90.0 (-9.1%)")
+
+
+def test_the_profile_that_plan_reads_has_the_moments_of_the_file():
+    rows = schedulers.profile(resnet50_backward.read(), 200.0).splitlines()
+    assert rows[:3] == ["# forward_ms = 0", "# backward_ms = 200.0", "name,shape,work"] and len(rows) == 3 + 161
+    work = [float(row.split(",")[2]) for row in rows[3:]]
+    assert sum(work) == pytest.approx(1.0, abs=0.02)
+    ready = [1 - sum(work[:number]) for number in range(161)]
+    assert ready == pytest.approx([one.share for one in resnet50_backward.read()], abs=0.02)
 
 
 def test_the_doubt_of_a_median_shrinks_with_the_root_of_the_rounds():

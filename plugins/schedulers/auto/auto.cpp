@@ -50,10 +50,12 @@ class Auto {
     planning::require_plannable(model, kRoutes, "auto");
     planning::require_candidate(model, dense_, "auto");
     if (model.n_gradients == 0) return;
-    if (!all_measured(model)) {
+    if (!planning::has_choice(model, dense_) || !planning::are_all_measured(model)) {
       is_asked_ = false;
       stage_ = planning::has_choice(model, dense_) ? Stage::measures : Stage::rests;
-      planning::write(probe(model), sink);
+      planning::Plan plan = planning::probing_plan(model);
+      plan.explanation = {planning::probing_words(model, plan, dense_, "auto")};
+      planning::write(plan, sink);
       return;
     }
     // A plan that was not asked for here is for another model, or for new times.
@@ -96,46 +98,6 @@ class Auto {
                       {gradient.numel, gradient.n_candidates, gradient.given_bucket});
     }
     return identity;
-  }
-
-  // All candidates of those gradients that have several.
-  bool all_measured(const penstock_model& model) const {
-    if (!planning::is_measured(model) || !planning::has_choice(model, dense_)) return false;
-    for (uint64_t i = 0; i < model.n_gradients; ++i)
-      if (model.gradients[i]->n_candidates > 1 && !unmeasured(*model.gradients[i]).empty())
-        return false;
-    return true;
-  }
-
-  static std::vector<uint32_t> unmeasured(const penstock_gradient_model& gradient) {
-    std::vector<uint32_t> choices;
-    for (uint32_t c = 0; c < gradient.n_candidates; ++c)
-      if (!planning::is_measured(*gradient.candidates[c])) choices.push_back(c);
-    return choices;
-  }
-
-  // Bucket after bucket another candidate that has not run; where there is one bucket, gradient
-  // after gradient. So as many rounds as there are candidates measure all.
-  planning::Plan probe(const penstock_model& model) const {
-    const std::vector<std::vector<uint64_t>> buckets = planning::probed_buckets(model);
-    std::vector<std::vector<planning::Piece>> pieces(buckets.size());
-    for (size_t b = 0; b < buckets.size(); ++b)
-      for (size_t i = 0; i < buckets[b].size(); ++i) {
-        const penstock_gradient_model& gradient = *model.gradients[buckets[b][i]];
-        const std::vector<uint32_t> open = unmeasured(gradient);
-        const size_t turn = buckets.size() == 1 ? i : b;
-        const bool probes = gradient.n_candidates > 1 && !open.empty();
-        pieces[b].push_back(
-            {buckets[b][i], 0, gradient.numel, probes ? open[turn % open.size()] : 0});
-      }
-    planning::Plan plan = planning::in_every_phase(model, pieces);
-    plan.explanation = {
-        sdk::text("auto: ", buckets.size(), " buckets",
-                  planning::has_choice(model, dense_)
-                      ? ", candidates in turn: what each costs is measured before ways are tried"
-                      : sdk::text("; no gradient has '", dense_,
-                                  "' as a further candidate, so there is nothing to choose"))};
-    return plan;
   }
 
   std::vector<std::string> table() const {

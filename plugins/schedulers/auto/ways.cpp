@@ -15,17 +15,10 @@ namespace {
 
 using Cut = std::vector<std::vector<uint64_t>>;
 
-// Its index among the candidates of a gradient, or of the configured one where it is none of them.
-uint32_t choice_named(const penstock_gradient_model& gradient, std::string_view name) {
-  for (uint64_t i = 0; i < gradient.n_candidates; ++i)
-    if (sdk::view(gradient.candidates[i]->compressor) == name) return static_cast<uint32_t>(i);
-  return 0;
-}
-
 Choices all_with(const penstock_model& model, std::string_view name) {
   Choices choices;
   for (uint64_t i = 0; i < model.n_gradients; ++i)
-    choices.push_back(choice_named(*model.gradients[i], name));
+    choices.push_back(planning::choice_named(*model.gradients[i], name));
   return choices;
 }
 

@@ -25,6 +25,7 @@ typedef struct penstock_candidate {
   uint64_t part_alignment; /* elements; 0: indivisible */
   uint32_t combine;        /* of the last round */
   uint32_t n_rounds;
+  uint64_t routes; /* bit per PENSTOCK_ROUTE_* that the gradient can take with it; hosts before ABI 0.5 do not say */
 } penstock_candidate;
 
 typedef struct penstock_gradient_model {

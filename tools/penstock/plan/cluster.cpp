@@ -83,7 +83,8 @@ Exchange Transports::operation(const Cluster& cluster, const Group& group, uint3
   penstock_volume within{sizeof within, 0, 0, 0}, between{sizeof between, 0, 0, 0};
   volume_of(group.by, pattern, group.hosts, group.ranks_per_host,
             static_cast<uint64_t>(std::llround(bytes)), within, between);
-  const double on_link = between.bytes * group.ranks_per_host * group.beside;
+  const double on_link =
+      between.bytes * group.ranks_per_host * group.beside * (1 + cluster.headers);
   const double far =
       between.startups * cluster.latency_us + on_link * us_per_byte(cluster.link_bits);
   const double near =

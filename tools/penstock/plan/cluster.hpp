@@ -24,9 +24,10 @@ struct Cluster {
   double local_bits = 100e9;  // per second, of a rank within its host
   double latency_us = 10;     // of a message between hosts, as often as messages follow each other
   double local_latency_us = 1;
-  double straggler = 1;  // how much longer one rank computes, encodes and decodes
-  double jitter = 0;     // deviation of every gradient's time on every rank, as a share of it
-  uint64_t seed = 1;     // of the jitter
+  double headers = 0.046;  // on a link between hosts, as a share of what they carry
+  double straggler = 1;    // how much longer one rank computes, encodes and decodes
+  double jitter = 0;       // deviation of every gradient's time on every rank, as a share of it
+  uint64_t seed = 1;       // of the jitter
 
   uint32_t ranks() const { return hosts * ranks_per_host; }
 };

@@ -1,6 +1,7 @@
 // penstock plan: which scheme would be fastest for a model on a cluster, told without either.
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/plan/measure.hpp"
+#include "tools/penstock/plan/record.hpp"
 #include "tools/penstock/plan/report.hpp"
 #include "tools/penstock/plan/tables.hpp"
 #include "tools/penstock/plan/timeline.hpp"
@@ -21,7 +22,7 @@ struct PlanOptions {
   Cluster cluster;
   std::string link = "1gbit", local = "100gbit";
   double forward_ms = -1, backward_ms = -1, worth = 0.05;
-  std::string costs, save_costs, html, trace;
+  std::string costs, save_costs, html, trace, record;
   bool measure = false, json = false;
 };
 
@@ -95,6 +96,17 @@ Status tell(PlanOptions options) {
   return write_file(options.trace, chrome_trace(schemes, told.outcomes, profile).dump());
 }
 
+Status record_and_tell(PlanOptions options, const Invocation& invocation) {
+  if (options.record.empty() && invocation.has_dashes)
+    return invalid_argument(
+        "plan runs a job only to record its model, expected --record FILE before the --");
+  if (!options.record.empty()) {
+    PENSTOCK_TRY(record_profile(options.record, invocation.after_dashes));
+    options.model = options.record;
+  }
+  return tell(std::move(options));
+}
+
 void add_cluster(CLI::App& app, PlanOptions& options) {
   Cluster& cluster = options.cluster;
   app.add_option("--hosts", cluster.hosts, "hosts")
@@ -111,6 +123,11 @@ void add_cluster(CLI::App& app, PlanOptions& options) {
       ->capture_default_str();
   app.add_option("--local-latency", cluster.local_latency_us, "us for one within a host")
       ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--headers", cluster.headers,
+                 "of packets between hosts, as a share of what they carry; default: TCP over "
+                 "Ethernet in frames of 1500 bytes")
+      ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
   app.add_option("--straggler", cluster.straggler, "one rank computes this many times as long")
       ->check(CLI::Range(1.0, 1000.0))
@@ -143,11 +160,18 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       "plan", "Foretell a step of each scheme for a model on a cluster, without either");
   plan->footer(fmt::format(
       "Steps only: how many of them a scheme needs is not foretold (docs/convergence.md).\n"
-      "Models: {}.\nExample: penstock plan --model bert-base --hosts 8 --link 10gbit",
+      "Models: {}.\nExample: penstock plan --model bert-base --hosts 8 --link 10gbit\n"
+      "Example: penstock plan --record mine.csv --hosts 8 --link 10gbit -- penstock run -np 2 -- "
+      "python train.py",
       fmt::join(shipped_models(), ", ")));
-  plan->add_option("--model", options->model, "a model's name or the file of its profile")
-      ->type_name("NAME|FILE")
-      ->capture_default_str();
+  CLI::Option* model =
+      plan->add_option("--model", options->model, "a model's name or the file of its profile")
+          ->type_name("NAME|FILE")
+          ->capture_default_str();
+  plan->add_option("--record", options->record,
+                   "run the job behind -- and take the profile from it, into this file")
+      ->type_name("FILE")
+      ->excludes(model);
   plan->add_option("--scheme", options->schemes,
                    "a TOML file or a folder of them; may be repeated; default: all of conf/")
       ->allow_extra_args(false)
@@ -167,7 +191,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   add_plugin_path(*plan, options->plugin_path);
   add_json_flag(*plan, options->json);
   plan->callback([options, &invocation] {
-    const Status status = tell(*options);
+    const Status status = record_and_tell(*options, invocation);
     if (!status.ok()) invocation.status = fail(status.message());
   });
 }

@@ -187,6 +187,7 @@ Json json_of(const Foretold& told) {
             {"local_bits_per_s", cluster.local_bits},
             {"latency_us", cluster.latency_us},
             {"local_latency_us", cluster.local_latency_us},
+            {"headers", cluster.headers},
             {"straggler", cluster.straggler},
             {"jitter", cluster.jitter},
             {"seed", cluster.seed}}},
