@@ -10,7 +10,8 @@
 //     planning::Plan choose(const penstock_model& model) const;  // once all is measured
 //   };
 //
-// A choice stays once it is made. All functions are [plan].
+// and may have `all_measured` and `probe` of its own, where it chooses among more than two. A
+// choice stays once it is made. All functions are [plan].
 #pragma once
 
 #include "planning/cost.hpp"
@@ -210,9 +211,10 @@ class ChoosingScheduler {
     require_candidate(model, dense_, Method::kName);
     chooses_ = false;
     if (model.n_gradients == 0) return;
-    const bool measured = all_measured(model);
+    const auto& method = static_cast<const Method&>(*this);
+    const bool measured = has_choice(model, dense_) && method.all_measured(model);
     chooses_ = measured || !has_choice(model, dense_);
-    write(measured ? static_cast<const Method&>(*this).choose(model) : probe(model), sink);
+    write(measured ? method.choose(model) : method.probe(model), sink);
   }
 
   // A new plan as long as candidates are being measured.
@@ -225,17 +227,9 @@ class ChoosingScheduler {
     return planning::probed_buckets(model);
   }
 
- protected:
-  explicit ChoosingScheduler(const sdk::Options& values)
-      : dense_(values.string("dense")),
-        profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))) {}
-
-  const std::string& dense() const { return dense_; }
-
- private:
   // Of every gradient that has a choice, both ways.
   bool all_measured(const penstock_model& model) const {
-    if (!is_measured(model) || !has_choice(model, dense_)) return false;
+    if (!is_measured(model)) return false;
     for (uint64_t i = 0; i < model.n_gradients; ++i) {
       const penstock_gradient_model& gradient = *model.gradients[i];
       const int64_t dense = dense_choice(gradient, dense_);
@@ -267,6 +261,14 @@ class ChoosingScheduler {
     return plan;
   }
 
+ protected:
+  explicit ChoosingScheduler(const sdk::Options& values)
+      : dense_(values.string("dense")),
+        profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))) {}
+
+  const std::string& dense() const { return dense_; }
+
+ private:
   uint32_t probed_choice(const penstock_gradient_model& gradient, bool dense_in_turn) const {
     const int64_t dense = dense_choice(gradient, dense_);
     if (dense < 0) return 0;

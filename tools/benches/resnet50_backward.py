@@ -49,6 +49,16 @@ def read(path: Path = CSV) -> list[Gradient]:
     return gradients
 
 
+def profile(gradients: Sequence[Gradient], backward_ms: float) -> str:
+    """The same gradients as `penstock plan` reads a model without a forward: each takes the time between it and the one
+    behind it, which backward has earlier, or at the same moment where the file says later."""
+    shares = [one.share for one in gradients] + [0.0]
+    for i in reversed(range(len(gradients))):
+        shares[i] = max(shares[i], shares[i + 1])
+    rows = [f"{one.name},{one.elements},{share - after:.6f}" for one, share, after in zip(gradients, shares, shares[1:])]
+    return "\n".join(["# forward_ms = 0", f"# backward_ms = {backward_ms}", "name,shape,work", *rows, ""])
+
+
 def network():
     """ResNet-50 for 1000 classes (He et al., 2016), the stride in the 3 x 3 convolution; 161 parameters, 25.6 M floats."""
     import torch

@@ -129,18 +129,11 @@ def off(foretold_ms: float, step_ms: float) -> str:
     return f"{foretold_ms:.1f} ({foretold_ms / step_ms - 1:+.1%})"
 
 
-def profile(gradients: Sequence[resnet50_backward.Gradient], backward_ms: float) -> str:
-    """The same gradients as `penstock plan` reads a model: each takes the time between it and the one that is ready before."""
-    shares = [one.share for one in gradients] + [0.0]
-    rows = [f"{one.name},{one.elements},{max(0.0, share - after):.9f}" for one, share, after in zip(gradients, shares, shares[1:])]
-    return "\n".join(["# forward_ms = 0", f"# backward_ms = {backward_ms}", "name,shape,work", *rows]) + "\n"
-
-
 def foretold(kind: str, schedulers: Sequence[str], link: str, options: argparse.Namespace) -> dict[str, float]:
     """Milliseconds of a step by scheduler, of `penstock plan`."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.csv"
-        model.write_text(profile(resnet50_backward.read(options.gradients), options.backward_ms))
+        model.write_text(resnet50_backward.profile(resnet50_backward.read(options.gradients), options.backward_ms))
         words = ["plan", "--model", str(model), "--hosts", str(RANKS), "--link", link, "--json"]
         if options.slow:
             words += ["--straggler", str(options.slow_factor)]

@@ -42,7 +42,7 @@ def test_the_table_gives_every_scheduler_its_ratio_to_the_reference():
 
 
 def test_the_profile_that_plan_reads_has_the_moments_of_the_file():
-    rows = schedulers.profile(resnet50_backward.read(), 200.0).splitlines()
+    rows = resnet50_backward.profile(resnet50_backward.read(), 200.0).splitlines()
     assert rows[:3] == ["# forward_ms = 0", "# backward_ms = 200.0", "name,shape,work"] and len(rows) == 3 + 161
     work = [float(row.split(",")[2]) for row in rows[3:]]
     assert sum(work) == pytest.approx(1.0, abs=0.02)

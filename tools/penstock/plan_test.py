@@ -13,6 +13,10 @@ import xml.etree.ElementTree
 import pytest
 from command_test import ROOT, penstock
 
+sys.path.insert(0, str(ROOT / "tools"))
+
+from benches import resnet50_backward  # noqa: E402
+
 PROFILES = ROOT / "tools/penstock/plan/profiles"
 # As published, or as `sum(p.numel() for p in model.parameters())` of torchvision's and Hugging Face's models.
 PARAMETERS = {
@@ -357,14 +361,8 @@ def test_two_schemes_of_one_name_are_refused(tmp_path):
 
 def foretold_ms(folder, compressor, scheduler, route, ranks_per_host, link, backward_ms):
     """A step of ResNet-50 on four hosts, whose gradients are ready when they were in a real backward."""
-    lines = (ROOT / "tools/benches/resnet50_backward.csv").read_text().splitlines()
-    names, elements, shares = zip(*(line.split(",") for line in lines if not line.startswith(("#", "name"))), strict=True)
-    ready = [float(share) for share in shares]
-    for i in reversed(range(len(ready) - 1)):
-        ready[i] = max(ready[i], ready[i + 1])
-    rows = [f"{name},{count},{mine - after:.6f}" for name, count, mine, after in zip(names, elements, ready, [*ready[1:], 0.0], strict=True)]
     profile = folder / "profile.csv"
-    profile.write_text("\n".join(["# forward_ms = 0", f"# backward_ms = {backward_ms}", "name,shape,work", *rows, ""]))
+    profile.write_text(resnet50_backward.profile(resnet50_backward.read(), backward_ms))
     scheme = folder / "scheme.toml"
     memory = "none" if compressor == "none" else "residual"
     scheme.write_text(f'[scheme]\ncompressor = "{compressor}"\nmemory = "{memory}"\nscheduler = "{scheduler}"\nroute = "{route}"\n')

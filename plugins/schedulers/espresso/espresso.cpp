@@ -19,56 +19,35 @@ const char* name_of(uint32_t route) {
                                               : "flat";
 }
 
-class Espresso {
+class Espresso : public planning::ChoosingScheduler<Espresso> {
  public:
-  static constexpr uint64_t kRoutes = planning::kWholeBucketRoutes;
+  static constexpr const char* kName = "espresso";
   static inline const sdk::OptionList options{
-      sdk::string_option("dense", "none")
-          .summary("compressor instance, among the candidates, of gradients that stay dense"),
+      dense_option(),
       sdk::integer_option("small_elements", 16384)
           .at_least(0)
           .unit("elements")
           .summary("gradients of fewer stay dense, joined until they have as many"),
-      sdk::integer_option("profile_steps", 5)
-          .at_least(1)
-          .at_most(1000000)
-          .unit("steps")
-          .summary("steps, for each candidate, in which they are measured before any is chosen")};
+      profile_steps_option()};
 
   explicit Espresso(const sdk::Options& values)
-      : dense_(values.string("dense")),
-        small_(static_cast<uint64_t>(values.integer("small_elements"))),
-        profile_steps_(static_cast<uint64_t>(values.integer("profile_steps"))) {}
+      : ChoosingScheduler(values),
+        small_(static_cast<uint64_t>(values.integer("small_elements"))) {}
 
-  void describe(penstock_scheduler_traits& traits) const {
-    traits.routes = kRoutes;
-    traits.flags = PENSTOCK_SCHEDULER_MEASURES | PENSTOCK_SCHEDULER_CHOOSES;
-    traits.observe_every = static_cast<uint32_t>(profile_steps_);
+  // All candidates, not only two.
+  bool all_measured(const penstock_model& model) const { return planning::are_all_measured(model); }
+  planning::Plan probe(const penstock_model& model) const {
+    planning::Plan plan = planning::probing_plan(model);
+    plan.explanation = {planning::probing_words(model, plan, dense(), kName)};
+    return plan;
   }
 
-  void plan(const penstock_model& model, sdk::PlanSink& sink) {
-    planning::require_plannable(model, kRoutes, "espresso");
-    planning::require_candidate(model, dense_, "espresso");
-    rests_ = true;
-    if (model.n_gradients == 0) return;
-    planning::Plan plan;
-    if (planning::has_choice(model, dense_) && planning::are_all_measured(model)) {
-      const espresso::Strategies strategies(model, dense_, small_);
-      const espresso::Selection selection = espresso::select(strategies);
-      plan = strategies.plan_of(selection.strategy);
-      plan.explanation = {words(strategies, selection)};
-    } else {
-      rests_ = !planning::has_choice(model, dense_);
-      plan = planning::probing_plan(model);
-      plan.explanation = {planning::probing_words(model, plan, dense_, "espresso")};
-    }
-    planning::write(plan, sink);
-  }
-
-  // A new plan as long as candidates are being measured.
-  uint32_t observe(const penstock_measurement& measurement) const {
-    const bool waits = rests_ || measurement.step < profile_steps_;
-    return waits ? PENSTOCK_KEEP_PLAN : PENSTOCK_MAKE_NEW_PLAN;
+  planning::Plan choose(const penstock_model& model) const {
+    const espresso::Strategies strategies(model, dense(), small_);
+    const espresso::Selection selection = espresso::select(strategies);
+    planning::Plan plan = strategies.plan_of(selection.strategy);
+    plan.explanation = {words(strategies, selection)};
+    return plan;
   }
 
  private:
@@ -87,10 +66,7 @@ class Espresso {
                             selection.n_tried, " strategies compared");
   }
 
-  std::string dense_;
   uint64_t small_;
-  uint64_t profile_steps_;
-  bool rests_ = true;  // the plan in force is one that stays
 };
 
 }  // namespace
