@@ -17,6 +17,9 @@ namespace {
 constexpr std::string_view kAllMemory[] = {"sm", "shm", "mm"};
 constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"};
 
+// About what a link of 25 Gb/s has under way in 40 us, for each sender.
+constexpr uint64_t kSharedLinkBuffer = uint64_t(128) << 10;
+
 template <size_t N>
 bool contains(const std::string_view (&names)[N], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -60,9 +63,13 @@ Selection memory_of(const Selection& selection) {
   return {memory.empty() ? "" : memory + "self", ""};
 }
 
-Selection network_of(Selection selection) {
-  if (std::getenv("UCX_RNDV_THRESH") == nullptr)
+Selection network_of(Selection selection, uint32_t n_senders) {
+  const auto is_set = [](const char* variable) { return std::getenv(variable) != nullptr; };
+  if (!is_set("UCX_RNDV_THRESH"))
     selection.announced = std::to_string(collectives::kShortSegment + 1);
+  if (selection.socket_buffer.empty() && n_senders > 1 && !is_set("UCX_TCP_SNDBUF") &&
+      !is_set("UCX_TCP_RCVBUF"))
+    selection.socket_buffer = std::to_string(kSharedLinkBuffer);
   return selection;
 }
 
@@ -80,6 +87,8 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   choose("TLS", selection.transports);
   choose("NET_DEVICES", selection.devices);
   choose("RNDV_THRESH", selection.announced);
+  choose("TCP_SNDBUF", selection.socket_buffer);
+  choose("TCP_RCVBUF", selection.socket_buffer);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG;

@@ -21,12 +21,22 @@ class Ucx : public collectives::OverWire {
       sdk::string_option("devices", "")
           .rank_local()
           .summary("network devices that UCX may use, as in eth0; empty: as UCX_NET_DEVICES says, "
-                   "or all there are")};
+                   "or all there are"),
+      sdk::integer_option("socket_buffer_bytes", 0)
+          .at_least(0)
+          .at_most(1 << 30)
+          .unit("bytes")
+          .rank_local()
+          .summary("under way in a TCP connection; 0: as UCX_TCP_SNDBUF says, else 131072 where "
+                   "several ranks send to this host, else as the system has it")};
 
   explicit Ucx(const sdk::Options& values)
       : OverWire(collectives::Sizes(values)),
         selection_{std::string(values.string("transports")),
-                   std::string(values.string("devices"))} {}
+                   std::string(values.string("devices"))} {
+    if (const int64_t bytes = values.integer("socket_buffer_bytes"); bytes != 0)
+      selection_.socket_buffer = std::to_string(bytes);
+  }
   ~Ucx() { leave(true); }
   Ucx(const Ucx&) = delete;
   Ucx& operator=(const Ucx&) = delete;
@@ -50,7 +60,10 @@ class Ucx : public collectives::OverWire {
       throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
                        "collective/ucx finds the other ranks through the run's store, and join was "
                        "given none; the host must be of ABI 0.4 or newer");
-    world_.emplace(selection_, world.rank, world.size);
+    uint32_t n_senders = 0;
+    for (uint32_t r = 0; r < world.size; ++r)
+      n_senders += world.hosts[r] != world.hosts[world.rank] ? 1 : 0;
+    world_.emplace(selection_, world.rank, world.size, n_senders);
     if (world.size == 1) return;
     try {
       world_->connect(*world.store, world.hosts, timeout_us);

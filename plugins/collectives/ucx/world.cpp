@@ -65,8 +65,8 @@ uint64_t left_us(std::chrono::steady_clock::time_point end) {
 
 }  // namespace
 
-World::World(const Selection& selection, uint32_t rank, uint32_t size)
-    : rank_(rank), network_(network_of(selection), size), peers_(size) {
+World::World(const Selection& selection, uint32_t rank, uint32_t size, uint32_t n_senders)
+    : rank_(rank), network_(network_of(selection, n_senders), size), peers_(size) {
   const Selection memory = memory_of(selection);
   if (!memory.transports.empty()) memory_.emplace(memory, size);
   for (Peer& peer : peers_) {

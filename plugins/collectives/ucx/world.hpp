@@ -29,7 +29,7 @@ constexpr ucp_tag_t tag_of(uint64_t channel, uint32_t sender, uint64_t match) {
 
 class World {
  public:
-  World(const Selection& selection, uint32_t rank, uint32_t size);
+  World(const Selection& selection, uint32_t rank, uint32_t size, uint32_t n_senders);
   ~World();  // whatever is under way ends; waits for nobody
   World(const World&) = delete;
   World& operator=(const World&) = delete;
