@@ -83,6 +83,15 @@ def test_every_host_has_its_name_and_its_address():
 
 
 @needs_hosts
+def test_every_host_knows_the_others_by_name():
+    with Hosts(2, "1gbit") as hosts:
+        for host in (0, 1):
+            with hosts.start(["getent", "hosts", "h0", "h1"], host, stdout=subprocess.PIPE, text=True) as said:
+                addresses = [line.split()[0] for line in said.communicate(timeout=30)[0].splitlines()]
+            assert addresses == [f"{SUBNET}.10", f"{SUBNET}.11"]
+
+
+@needs_hosts
 def test_a_link_takes_the_time_that_its_rate_says():
     with Hosts(2, "20mbit") as hosts:
         receiver = hosts.start([sys.executable, "-c", RECEIVE], 1, stdout=subprocess.PIPE, text=True)

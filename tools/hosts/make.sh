@@ -6,6 +6,10 @@ count=$1 rate=$2 burst=$3 subnet=$4 slots=$5
 
 mount -t tmpfs -o mode=0755 penstock /run/netns
 mkdir /run/netns/penstock
+# Every host knows all by name, as it would by a name server. The mount is private, like the rest.
+cp /etc/hosts /run/netns/penstock/names
+for ((i = 0; i < count; i++)); do echo "$subnet.$((10 + i)) h$i" >>/run/netns/penstock/names; done
+mount --bind /run/netns/penstock/names /etc/hosts
 ip netns add switch
 ip -n switch link add bridge0 type bridge
 ip -n switch link set bridge0 up

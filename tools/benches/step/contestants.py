@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-CONF = Path(__file__).resolve().parents[3] / "conf"
+REPOSITORY = Path(__file__).resolve().parents[3]
+CONF = REPOSITORY / "conf"
+HOROVOD = REPOSITORY / "build/horovod"  # where build_horovod puts it
 REFERENCE = "ddp"
 TORCH = {
     "ddp": "DistributedDataParallel over gloo, float32",
@@ -13,6 +15,9 @@ TORCH = {
     "ddp-powersgd": "the same with torch's powerSGD_hook: rank 4, error feedback, warm start",
     "grace-style": "a stand-in for GRACE: torch.topk of 1 % with a residual and two all-gathers per gradient, over gloo",
 }
+# Not ours and not there unless somebody has built it. Its thread talks to the other ranks every millisecond, also while
+# others have their turn, so nobody but the reference runs beside it.
+ALONE = "horovod-0.28.1"
 DENSE = "dense"
 DENSE_SCHEME = '[scheme]\ncompressor = "none"\nmemory = "none"\nscheduler = "fusion"\n'
 # Who is measured unless told otherwise. Pairs that goals compare stand near each other: they meet in the same rounds.
@@ -23,7 +28,11 @@ DEFAULT = (
 
 def names() -> list[str]:
     """All that can take part."""
-    return [*TORCH, DENSE, *sorted(path.stem for path in CONF.glob("*.toml"))]
+    return [*TORCH, ALONE, DENSE, *sorted(path.stem for path in CONF.glob("*.toml"))]
+
+
+def is_ours(name: str) -> bool:
+    return name not in TORCH and name != ALONE
 
 
 def without_switches(scheme: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hosts import rate_words
 
-from benches.step.contestants import TORCH
+from benches.step.contestants import is_ours
 from benches.step.table import Record, groups, times_as_fast
 
 BEGIN, END = "<!-- headlines: tools/bench step --page writes what follows -->", "<!-- end of headlines -->"
@@ -57,7 +57,7 @@ def draw(records: Sequence[Record], path: Path) -> None:
     for axes, (link, rows) in zip(panels[0], links.items(), strict=True):
         names = list(reversed(rows))
         ratios = [ratio(rows[name]) for name in names]
-        colours = [THEIRS if name in TORCH else OURS for name in names]
+        colours = [OURS if is_ours(name) else THEIRS for name in names]
         bars = axes.barh([WORDS.get(name, name).replace("`", "") for name in names], ratios, color=colours)
         axes.bar_label(bars, [f"{one:.3g} ×" for one in ratios], padding=3)
         axes.set_xscale("log")

@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--bandwidth", default="1gbit,100mbit", help="rates of the links, as tc writes them (default %(default)s)")
     parser.add_argument("--ranks", default="4", help="numbers of hosts of one rank each (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default %(default)s)")
-    parser.add_argument("--schemes", default=",".join(contestants.DEFAULT), help=f"contestants: {', '.join(contestants.TORCH)}, dense, and the names of conf/*.toml (default %(default)s)")
+    parser.add_argument("--schemes", default=",".join(contestants.DEFAULT), help=f"contestants: {', '.join(contestants.TORCH)}, {contestants.ALONE} (build it first with tools/benches/step/build_horovod), dense, and the names of conf/*.toml (default %(default)s)")
     parser.add_argument("--backward-ms", type=float, default=0.0, help="length of backward (default 0)")
     parser.add_argument("--together", type=int, default=6, help="contestants beside DistributedDataParallel in one run; each takes memory (default %(default)s)")
     parser.add_argument("--timeout-s", type=float, default=1800.0, help="of each run")
@@ -62,6 +62,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         for name in wanted:
             if name not in there:
                 parser.error(f"there is no {what} {name!r}, expected one of {', '.join(there)}")
+    if contestants.ALONE in options.contestants and not contestants.HOROVOD.exists():
+        parser.error(f"{contestants.HOROVOD} is not there; tools/benches/step/build_horovod builds {contestants.ALONE}")
     try:
         for link in options.links:
             link_rate(link)
@@ -105,9 +107,11 @@ def records_of(figures: dict[str, Any], fixed: dict[str, Any]) -> list[dict[str,
 
 
 def runs_of(wanted: Sequence[str], together: int) -> list[list[str]]:
-    """Who runs with whom: the reference is in every run."""
-    others = [name for name in wanted if name != contestants.REFERENCE]
-    found = [[contestants.REFERENCE, *others[first : first + together]] for first in range(0, len(others), together)]
+    """Who runs with whom: the reference is in every run, and with one contestant it runs alone."""
+    others = [name for name in wanted if name not in (contestants.REFERENCE, contestants.ALONE)]
+    groups = [others[first : first + together] for first in range(0, len(others), together)]
+    groups += [[contestants.ALONE]] if contestants.ALONE in wanted else []
+    found = [[contestants.REFERENCE, *group] for group in groups]
     return found or [[contestants.REFERENCE]]
 
 

@@ -98,6 +98,18 @@ def test_a_cell_that_the_file_holds_is_not_measured_again(tmp_path, monkeypatch)
     assert len(ran) == 2 and len(table.read(file)) == 4
 
 
+def test_horovod_runs_with_the_reference_alone():
+    assert race.runs_of(["ddp", "dense", contestants.ALONE, "dgc"], 6) == [["ddp", "dense", "dgc"], ["ddp", contestants.ALONE]]
+    assert race.runs_of([contestants.ALONE], 6) == [["ddp", contestants.ALONE]]
+
+
+def test_horovod_that_was_not_built_is_refused_with_the_command_that_builds_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(contestants, "HOROVOD", tmp_path / "nothing")
+    with pytest.raises(SystemExit):
+        race.parse(["--schemes", contestants.ALONE])
+    assert "tools/benches/step/build_horovod builds horovod-0.28.1" in capsys.readouterr().err
+
+
 def test_a_line_that_was_cut_off_is_measured_again_and_one_in_the_middle_is_named(tmp_path):
     file = tmp_path / "results.jsonl"
     whole = json.dumps(record("dense", [10.0], [10.0]))
@@ -189,7 +201,7 @@ def test_a_profile_of_a_wrong_line_is_named(tmp_path):
         models.read("tiny", tmp_path)
 
 
-@pytest.mark.parametrize("name", [name for name in contestants.names() if name not in contestants.TORCH])
+@pytest.mark.parametrize("name", [name for name in contestants.names() if contestants.is_ours(name)])
 def test_a_scheme_holds_from_the_first_step(name):
     scheme = tomllib.loads(contestants.scheme_of(name))
     assert "switch" not in scheme and scheme["scheme"]["compressor"]

@@ -24,7 +24,8 @@ import torch.distributed as dist
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.step import contestants, models  # noqa: E402
-from benches.step.ways import Backward, Ours, way  # noqa: E402
+from benches.step.horovod_itself import Horovod  # noqa: E402
+from benches.step.ways import Backward, Ddp, GraceStyle, Ours, Way  # noqa: E402
 
 SHIFT = 7919 * 64  # entries by which the values move from step to step
 
@@ -58,6 +59,14 @@ def everyone(mine: Any) -> list[Any]:
     return found
 
 
+def way_of(name: str, backward: Backward) -> Way:
+    if name == contestants.ALONE:
+        return Horovod(backward)
+    if name == "grace-style":
+        return GraceStyle(backward)
+    return Ddp(name, backward) if name in contestants.TORCH else Ours(name, backward)
+
+
 class Race:
     """What all contestants of this rank share, and what was measured of each."""
 
@@ -66,7 +75,7 @@ class Race:
         self.source, self.work = heavy_tailed(self.elements, dist.get_rank()), torch.empty(self.elements)
         self.backward = Backward(gradients, self.work, backward_s)
         self.interface = interface
-        self.ways = {name: way(name, self.backward) for name in names}
+        self.ways = {name: way_of(name, self.backward) for name in names}
         self.steps = dict.fromkeys(names, 0)
         self.figures: dict[str, dict[str, list[float]]] = {name: {} for name in names}
 
@@ -100,7 +109,7 @@ class Race:
         anything = any(bool(result.any()) for result in results)
         if not finite or not anything or len(set(hashes)) != 1:
             raise SystemExit(f"bench step: {name}: results have the hashes {hashes}, finite: {finite}, not all zero: {anything}; expected the same finite bits on every rank")
-        if name in (contestants.REFERENCE, contestants.DENSE):
+        if name in (contestants.REFERENCE, contestants.ALONE, contestants.DENSE):
             self.check_mean(name, results)
 
     def check_mean(self, name: str, results: list[torch.Tensor]) -> None:
@@ -147,6 +156,8 @@ def main() -> None:
         taken = [race.step(name)["step_ms"] for _ in range(race.ways[name].warm_up)]
         race.check(name)
         progress(f"{name} is right; its last step to warm up took {taken[-1]:.0f} ms")
+        for line in race.ways[name].explanation():
+            progress(f"{name}: {line}")
     for number in range(options.rounds):
         for name in names:
             race.note(name, race.step(name))
@@ -154,6 +165,8 @@ def main() -> None:
     if dist.get_rank() == 0:
         print(json.dumps(race.figures))
     dist.barrier()
+    for way in race.ways.values():
+        way.end()
     hvd.shutdown()
     dist.destroy_process_group()
 

@@ -19,7 +19,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compr
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from benches.step.contestants import TORCH, scheme_of
+from benches.step.contestants import scheme_of
 from benches.step.models import Gradient
 
 RANK = 4  # of torch's PowerSGD
@@ -69,8 +69,15 @@ class Way:
     def after(self) -> None:
         """Ends the step; not timed."""
 
+    def end(self) -> None:
+        """After the last step."""
+
     def results(self) -> list[torch.Tensor]:
         return [self.backward.view(number) for number in range(len(self.backward.gradients))]
+
+    def explanation(self) -> list[str]:
+        """Why it plans as it does, where it chooses."""
+        return []
 
 
 class Reached(torch.autograd.Function):
@@ -169,7 +176,8 @@ class Ours(Way):
         specs = [GradientSpec(gradient.name, gradient.shape, kind) for gradient in backward.gradients]
         self.views = [TensorView(spec.shape, kind, backward.view(number).data_ptr(), backward.work) for number, spec in enumerate(specs)]
         scheme = scheme_of(name)
-        if "candidates" in tomllib.loads(scheme)["scheme"]:
+        self.chooses = "candidates" in tomllib.loads(scheme)["scheme"]
+        if self.chooses:
             self.warm_up = STEPS_TO_CHOOSE
         self.set = world.current().create_set(f"step {name}", specs, c.SET_TELLS_OUTCOME, scheme)
         self.waited_us = 0
@@ -193,8 +201,5 @@ class Ours(Way):
     def after(self) -> None:
         self.set.step_end(True)
 
-
-def way(name: str, backward: Backward) -> Way:
-    if name == "grace-style":
-        return GraceStyle(backward)
-    return Ddp(name, backward) if name in TORCH else Ours(name, backward)
+    def explanation(self) -> list[str]:
+        return list(self.set.report()["explanation"]) if self.chooses else []
