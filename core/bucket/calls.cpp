@@ -257,10 +257,12 @@ Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
     if (call.round != round) continue;
     const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
     const uint64_t called = now_us();
+    penstock_step step = coding.step;
+    if (call.scales_result) step.result_scale = 1.0 / bucket.context.world;
     PENSTOCK_TRY(call_plugin(*call.compressor, "decode", call.items, [&] {
-      return call.compressor->table()->decode(call.compressor->self(), &bucket.context.exec,
-                                              &coding.step, round, call.items.data(),
-                                              call.items.size(), call.received.data(), call.n_ranks,
+      return call.compressor->table()->decode(call.compressor->self(), &bucket.context.exec, &step,
+                                              round, call.items.data(), call.items.size(),
+                                              call.received.data(), call.n_ranks,
                                               PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
     }));
     call.took_us = now_us() - called;

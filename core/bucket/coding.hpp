@@ -69,7 +69,8 @@ struct ItemRun {
   PayloadStorage no_pairs;  // of which there are none, for give_back
   Buffer refused_data, taken_data, result_data, returned_data;
   bool on_composite = false;
-  bool folded = false;  // encode compensates in the same sweep, as `fold` says
+  bool decoded_as_mean = false;  // by the compressor, which saves a sweep
+  bool folded = false;           // encode compensates in the same sweep, as `fold` says
   penstock_fold fold{};
 
   void* values() const;  // where its gradient is in this step, and where its result goes
@@ -86,7 +87,8 @@ struct ItemRun {
 struct CompressorCall {
   CompressorInstance* compressor = nullptr;
   uint32_t round = 0;
-  uint64_t n_ranks = 1;  // payloads per item at decode
+  uint64_t n_ranks = 1;        // payloads per item at decode
+  bool scales_result = false;  // decode makes means of its sums
   std::vector<size_t> positions;
   std::vector<const penstock_item*> items;
   std::vector<penstock_payload*> own;                   // encode

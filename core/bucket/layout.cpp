@@ -123,6 +123,25 @@ void list_compressor_calls(Coding& coding) {
   }
 }
 
+// Where decode leaves the result and the compressor can, it leaves the mean. On routes of several
+// legs sums go on to other ranks, and a vote is no sum.
+void let_decode_divide(BucketRun& bucket) {
+  if (bucket.legs.size() != 1 || bucket.context.result_is_sum) return;
+  Coding& coding = *bucket.codings.front();
+  for (CompressorCall& call : coding.decode_calls) {
+    const bool scales =
+        (call.compressor->traits().flags & PENSTOCK_COMPRESSOR_SCALES_RESULT) != 0 &&
+        std::all_of(call.positions.begin(), call.positions.end(),
+                    [&](size_t position) { return coding.items[position].wants_mean(); });
+    if (!scales) continue;
+    call.scales_result = true;
+    for (const size_t position : call.positions) {
+      ItemRun& item = coding.items[position];
+      item.decoded_as_mean = item.decoded_as_mean || item.rounds.size() == call.round + 1;
+    }
+  }
+}
+
 void list_memory_calls(Coding& coding) {
   for (size_t i = 0; i < coding.items.size(); ++i) {
     ItemRun& item = coding.items[i];
@@ -213,6 +232,7 @@ Status lay_out(BucketRun& bucket, StateStore& states) {
     for (uint32_t round = 0; round < leg.coding->n_rounds; ++round)
       PENSTOCK_TRY(lay_out_round(bucket, leg, ends, states, round));
   }
+  let_decode_divide(bucket);
   return {};
 }
 

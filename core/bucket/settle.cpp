@@ -143,7 +143,8 @@ Status finish(BucketRun& bucket, Coding& coding) {
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
     if (finishes || !context.result_is_sum)
       each_sum(coding, call, [&](ItemRun& item) {
-        divide(item.dtype, item.for_memory.out.data, item.range.numel, context.world);
+        if (!item.decoded_as_mean)
+          divide(item.dtype, item.for_memory.out.data, item.range.numel, context.world);
       });
     if (!finishes) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "finish");
@@ -203,6 +204,7 @@ Status give_back_own(BucketRun& bucket, Coding& coding) {
 }  // namespace
 
 Status settle(BucketRun& bucket) {
+  const uint64_t start = now_us();
   const auto& context = bucket.context;
   for (auto& coding : bucket.codings) {
     PENSTOCK_TRY(keep_refused(bucket, *coding));
@@ -220,6 +222,7 @@ Status settle(BucketRun& bucket) {
       add_carry(*item.gradient, item.range, item.dtype, item.for_memory.out.data,
                 context.step.grad_scale * (context.result_is_sum ? context.world : 1));
   }
+  bucket.decode_us += now_us() - start;  // the mean costs what it costs, too
   return {};
 }
 

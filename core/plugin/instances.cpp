@@ -39,7 +39,8 @@ Status check_traits(const penstock_compressor*, const penstock_compressor_traits
   }
   return check_flags(traits.flags, PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM |
                                        PENSTOCK_COMPRESSOR_NEEDS_MEMORY |
-                                       PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS);
+                                       PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS |
+                                       PENSTOCK_COMPRESSOR_SCALES_RESULT);
 }
 
 Status check_traits(const penstock_memory*, const penstock_memory_traits& traits) {

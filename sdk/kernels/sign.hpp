@@ -84,8 +84,8 @@ struct ValuedSigns {
 };
 
 // out[i] = (clear ? 0 : out[i]) + the number of sender 0 + that of sender 1 + ..., in this order;
-// a zero adds nothing. The last run may be shorter.
+// a zero adds nothing. In the end each is multiplied by `scale`. The last run may be shorter.
 void sum_valued_signs(const ValuedSigns* senders, uint64_t n_senders, uint64_t numel, uint64_t run,
-                      bool clear, float* out, CodePath path) noexcept;
+                      bool clear, float* out, CodePath path, float scale = 1) noexcept;
 
 }  // namespace penstock::kernels

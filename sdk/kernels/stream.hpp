@@ -2,6 +2,7 @@
 // again; a plain store would fetch each of its lines first, half of all traffic.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace penstock::kernels {
@@ -21,10 +22,12 @@ void stream(float* to, const float* from, uint64_t count) noexcept;
 void end_stream() noexcept;
 
 // Calls compute(target, first, count) for [0, numel), with the result itself as target, or tile by
-// tile with a buffer that is then streamed to it.
+// tile with a buffer that is then streamed to it. `together`: elements of all results that are
+// written before the first of them is read again, where they are more.
 template <typename Compute>
-void compute_streamed(float* out, uint64_t numel, Compute compute) {
-  if (numel * sizeof(float) < kStreamedBytes) return compute(out, 0, numel);
+void compute_streamed(float* out, uint64_t numel, Compute compute, uint64_t together = 0) {
+  if (std::max(numel, together) * sizeof(float) < kStreamedBytes || numel < kStreamTile)
+    return compute(out, 0, numel);
   alignas(64) float tile[kStreamTile];
   for (uint64_t first = 0; first < numel; first += kStreamTile) {
     const uint64_t count = numel - first < kStreamTile ? numel - first : kStreamTile;

@@ -56,6 +56,7 @@ class QuantisingCompressor {
   static constexpr uint64_t kScales = 1;                    // of a block
   static constexpr bool kOneBlock = false;                  // an item, even an empty one
   static constexpr uint32_t kSplit = PENSTOCK_SPLIT_NEVER;  // of codes
+  static constexpr bool kScalesResult = true;
   // Elements that are worked on at once: in the first-level cache. Tiles begin at multiples of it
   // in an item or a block, so that packed codes begin with a word.
   static constexpr uint64_t kTile = 1024;
@@ -100,6 +101,7 @@ class QuantisingCompressor {
   // however many ranks there are, and past the caches where the result is large.
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
     const bool first = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
+    const float scale = call.result_scale();
     for (uint64_t i = 0; i < items.size(); ++i) {
       const std::span<float> out = items[i].out();
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
@@ -110,6 +112,8 @@ class QuantisingCompressor {
           if (first) std::fill(tile.begin(), tile.end(), 0.0f);
           for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
             if (!payloads.at(i, r).absent()) add_tile(payloads.at(i, r), begin + at, tile);
+          if (scale != 1)
+            for (float& value : tile) value *= scale;
         }
       };
       if (first)
@@ -202,6 +206,7 @@ class QuantisingCompressor {
 template <uint32_t kDtype, auto kShare, auto kNarrow, auto kWiden>
 class HalfCast {
  public:
+  static constexpr bool kScalesResult = true;
   static inline const OptionList options{};
   explicit HalfCast(const Options&) {}
 
@@ -222,19 +227,28 @@ class HalfCast {
     payload.count(0, work.size());
   }
 
-  void decode(const Call&, const Items& items, const PayloadReaders& payloads) {
+  void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i) {
       const PayloadReader payload = payloads.at(i, 0);
       const std::span<float> out = items[i].out();
       if (payload.absent())
         std::fill(out.begin(), out.end(), 0.0f);
       else
-        kWiden(payload.section<uint16_t>(0, out.size()).data(), out.data(), out.size());
+        widen(payload.section<uint16_t>(0, out.size()), call.result_scale(), out);
     }
   }
 
  private:
   static constexpr uint64_t kTile = 1024;
+
+  static void widen(std::span<const uint16_t> bits, float scale, std::span<float> out) {
+    if (scale == 1) return kWiden(bits.data(), out.data(), out.size());
+    for (uint64_t begin = 0; begin < out.size(); begin += kTile) {
+      const std::span<float> tile = out.subspan(begin, std::min(kTile, out.size() - begin));
+      kWiden(bits.data() + begin, tile.data(), tile.size());
+      for (float& value : tile) value *= scale;
+    }
+  }
 
   // work -= bits = rounded work. What exceeds `limit` stays in work too: then neither a value nor
   // the sum over ranks overflows, and nothing is lost to an infinity.

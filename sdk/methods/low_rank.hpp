@@ -168,8 +168,8 @@ class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
     const bool left = sends_left(call.step->phase);
     const Factors factors = factors_of(call, item);
     const float* const known = known_factor(call, item, factors);
-    low_rank::expand(factors.shape, left ? sum.data() : known, left ? known : sum.data(), 1.0f,
-                     item.out().data(), factors.scratch, on());
+    low_rank::expand(factors.shape, left ? sum.data() : known, left ? known : sum.data(),
+                     call.result_scale(), item.out().data(), factors.scratch, on());
     if ((call.flags & PENSTOCK_DECODE_OWN) == 0)
       factors.keep(sum, item.state(left ? kLeft : kRight), stream_of(left), on().path);
   }

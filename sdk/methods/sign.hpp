@@ -93,7 +93,8 @@ void decode_valued_signs(const Call& call, const Items& items, const PayloadRead
     }
     const std::span<float> out = items[i].out();
     kernels::sum_valued_signs(valued.data(), n, out.size(), run(items[i]),
-                              (call.flags & PENSTOCK_DECODE_FIRST) != 0, out.data(), path);
+                              (call.flags & PENSTOCK_DECODE_FIRST) != 0, out.data(), path,
+                              call.result_scale());
   }
 }
 
@@ -120,6 +121,7 @@ template <typename Method>
 class SignCompressor : public FoldingEncoder<Method> {
  public:
   static constexpr bool kMirrored = false;  // `minus` is -`plus`, and does not travel
+  static constexpr bool kScalesResult = true;
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;

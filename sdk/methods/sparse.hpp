@@ -9,11 +9,12 @@
 //     void choose(const sdk::Choice& from) const;   // sets indices and counts of from.segments
 //   };
 //
-// It hides what it does otherwise: describe, plan, encode_item, decode_add. `most` is [any],
+// It hides what it does otherwise: describe, plan, encode_item, decode. `most` is [any],
 // `choose` is [step] and allocates nothing. Errors are thrown: INVALID_ARGUMENT for what 32 bits
 // cannot number, and for gradients of a bucket in different units.
 #pragma once
 
+#include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
 #include <methods/folded.hpp>
@@ -66,6 +67,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
  public:
   static constexpr bool kAlwaysMost = false;     // how many go differs, so counts travel
   static constexpr uint64_t kPartAlignment = 0;  // gradients are chosen from as a whole
+  static constexpr bool kScalesResult = true;
 
   static Option value_type_option() { return SparseValues::option(); }
   static Option scope_option() {
@@ -81,14 +83,15 @@ class SparseCompressor : public FoldingEncoder<Method> {
   }
 
   // Ranks choose different entries, so payloads are gathered; adding them up would be wrong.
-  void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
+  void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
     check_indexable(item, name_);
     const uint64_t n = item.numel(), most = method().most(n);
     values_.plan(need, across_bucket_ ? n : most, Method::kAlwaysMost && !across_bucket_);
     need.scope = across_bucket_ ? PENSTOCK_SCOPE_BUCKET : PENSTOCK_SCOPE_ITEM;
     need.part_alignment = Method::kPartAlignment;
     need.scratch_bytes =
-        (across_bucket_ ? kBytesPerItem : 0) + kernels::select_scratch_bytes(n, most);
+        std::max((across_bucket_ ? kBytesPerItem : 0) + kernels::select_scratch_bytes(n, most),
+                 SparseValues::sender_bytes(call.world));
   }
 
   void encode_folded(const Call& call, const Items& items, PayloadWriters& payloads,
@@ -107,9 +110,20 @@ class SparseCompressor : public FoldingEncoder<Method> {
     values_.write(item, payload, target.count);
   }
 
-  // Duplicates of several ranks add up; the core divides by their number.
-  void decode_add(const Call&, const Item& item, const PayloadReader& payload) {
-    values_.add(payload, item.out());
+  // out = what each rank sent, in ascending order of ranks; entries of several ranks add up. A tile
+  // of the result is written once, with its mean where that is asked for.
+  void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    uint64_t together = 0;
+    for (uint64_t i = 0; i < items.size(); ++i) together += items[i].numel();
+    const std::span<SparseValues::Sender> senders =
+        call.scratch<SparseValues::Sender>(payloads.n_ranks());
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      uint64_t n = 0;
+      for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
+        if (!payloads.at(i, r).absent())
+          senders[n++] = values_.checked(payloads.at(i, r), items[i].numel());
+      sum(call, items[i].out(), senders.first(n), together);
+    }
   }
 
  protected:
@@ -132,6 +146,25 @@ class SparseCompressor : public FoldingEncoder<Method> {
                 sizeof(kernels::Fold) <= kBytesPerItem - kFoldOffset);
 
   const Method& method() const { return static_cast<const Method&>(*this); }
+
+  void sum(const Call& call, std::span<float> out, std::span<SparseValues::Sender> senders,
+           uint64_t together) const {
+    const bool first = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
+    const float scale = call.result_scale();
+    const auto sum_range = [&](float* target, uint64_t begin, uint64_t count) {
+      for (uint64_t at = 0; at < count; at += kernels::kStreamTile) {
+        const std::span<float> tile(target + at, std::min(kernels::kStreamTile, count - at));
+        if (first) std::fill(tile.begin(), tile.end(), 0.0f);
+        for (SparseValues::Sender& sender : senders) values_.add(sender, begin + at, tile);
+        if (scale != 1)
+          for (float& value : tile) value *= scale;
+      }
+    };
+    if (first)
+      kernels::compute_streamed(out.data(), out.size(), sum_range, together);
+    else
+      sum_range(out.data(), 0, out.size());
+  }
 
   void encode_bucket(const Call& call, const Items& items, PayloadWriters& payloads,
                      const penstock_fold* const* folds) const {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace penstock::sdk {
 
@@ -71,23 +72,45 @@ class SparseValues {
     }
   }
 
-  // out += payload. Throws INVALID_PAYLOAD, with out unchanged, for a kind, count, type, scale or
-  // index that does not fit.
-  void add(const PayloadReader& payload, std::span<float> out) const {
+  // What is left of a payload while it is added.
+  struct Sender {
+    const uint32_t* next;
+    const uint32_t* end;
+    const char* values;  // of `next`
+    float scale;
+  };
+  static uint64_t sender_bytes(uint32_t world) { return whole_lines(world * sizeof(Sender)); }
+
+  // A payload to be added to `n` elements. Throws INVALID_PAYLOAD for a kind, count, type, scale or
+  // index that does not fit, and for indices that do not ascend.
+  Sender checked(const PayloadReader& payload, uint64_t n) const {
     if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
       throw payload.error("is of kind ", payload.kind(), ", expected sparse");
     const std::span<const uint32_t> indices = payload.section<uint32_t>(0);
-    const char* source = bytes_of_values(payload, indices.size());
+    const char* values = bytes_of_values(payload, indices.size());
     const float scale = scale_of(payload);
-    const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), out.size());
+    const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), n);
     if (good != indices.size())
       throw payload.error("has index ", indices[good], " at entry ", good, ", expected one below ",
-                          out.size());
+                          n);
+    const auto fall = std::adjacent_find(indices.begin(), indices.end(), std::greater<>());
+    if (fall != indices.end())
+      throw payload.error("has index ", fall[1], " behind ", fall[0],
+                          ", expected indices to ascend");
+    return {indices.data(), indices.data() + indices.size(), values, scale};
+  }
+
+  // Adds what `sender` has in [first, first + tile.size()), of which tile is the sum so far.
+  void add(Sender& sender, uint64_t first, std::span<float> tile) const {
     float values[kChunk];
-    for (uint64_t begin = 0; begin < indices.size(); begin += kChunk) {
-      const uint64_t size = std::min(kChunk, indices.size() - begin);
-      kernels::widen_values(type_, source + begin * dtype_bytes(dtype()), size, values, scale);
-      for (uint64_t j = 0; j < size; ++j) out[indices[begin + j]] += values[j];
+    while (sender.next != sender.end && *sender.next - first < tile.size()) {
+      uint64_t size = 0;
+      const uint64_t most = std::min<uint64_t>(kChunk, sender.end - sender.next);
+      while (size < most && sender.next[size] - first < tile.size()) ++size;
+      kernels::widen_values(type_, sender.values, size, values, sender.scale);
+      for (uint64_t j = 0; j < size; ++j) tile[sender.next[j] - first] += values[j];
+      sender.next += size;
+      sender.values += size * dtype_bytes(dtype());
     }
   }
 

@@ -10,7 +10,8 @@
 //     void decode_coded(const Call&, const Item&, std::span<const float> sum);
 //   };
 //
-// `sum` has `entries` numbers, or none where no rank has sent any, which counts as zeros. What is
+// `sum` has `entries` numbers, or none where no rank has sent any, which counts as zeros;
+// decode_coded multiplies what it writes by call.result_scale(). What is
 // coded and decoded is [step]; a sum of another size is refused with INVALID_PAYLOAD.
 #pragma once
 
@@ -25,9 +26,16 @@ inline void clear(std::span<float> values) {
   std::fill(values.begin(), values.end(), 0.0f);
 }
 
+// out = scale * values.
+inline void copy_scaled(std::span<const float> values, float scale, std::span<float> out) {
+  for (uint64_t i = 0; i < out.size(); ++i) out[i] = values[i] * scale;
+}
+
 template <typename Method>
 class SummedCompressor : public FoldingEncoder<Method> {
  public:
+  static constexpr bool kScalesResult = true;
+
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
     traits.folds = kAllFolds;
@@ -56,7 +64,7 @@ class SummedCompressor : public FoldingEncoder<Method> {
       else if (sum.empty())
         clear(out);
       else
-        std::copy(sum.begin(), sum.end(), out.begin());
+        copy_scaled(sum, call.result_scale(), out);
     }
   }
 

@@ -75,6 +75,32 @@ Check::Found bucket(const LoadedPlugin& plugin, const OptionSettings& options) {
   return {};
 }
 
+// By powers of two, where dividing and multiplying by the inverse are the same. The rig looks at
+// sums and mass in the other checks.
+Check::Found mean_by_decode(const LoadedPlugin& plugin, const OptionSettings& options) {
+  const std::string reason = not_simulated(plugin, options, true);
+  if (!reason.empty()) return {true, reason};
+  const auto flags = CompressorInstance(plugin, options).describe().flags;
+  if ((flags & PENSTOCK_COMPRESSOR_SCALES_RESULT) == 0)
+    return {true, "it leaves dividing to the host"};
+  for (const uint64_t slice : {uint64_t{0}, uint64_t{1}})
+    for (const uint32_t ranks : {1u, 2u, 4u}) {
+      const RigSettings by_host{.ranks = ranks, .ranks_per_slice = slice, .keep = true};
+      RigSettings by_decode = by_host;
+      by_decode.mean_by_decode = true;
+      const std::vector<Shape> shapes{{7}, {33, 65}, {0}, {5000}};
+      CompressorRig expected(by_host, shapes, plugin, options);
+      CompressorRig found(by_decode, shapes, plugin, options);
+      for (const Distribution& input : kInputs)
+        for (uint32_t i = 0; i < 2 * expected.period(); ++i)
+          promise(expected.step(gradients_of(expected, input)) ==
+                      found.step(gradients_of(found, input)),
+                  "with result_scale 1/", ranks, " and ", input.name,
+                  " values decode leaves something else than its sums times that");
+    }
+  return {};
+}
+
 Check::Found faulty_payloads(const LoadedPlugin& plugin, const OptionSettings& options) {
   return for_all_shapes(plugin, options, true, [](CompressorRig& rig) {
     for (uint32_t i = 0; i < rig.period(); ++i) rig.faulty_step(gradients_of(rig, kInputs[0]));
@@ -88,6 +114,7 @@ std::vector<Check> compressor_checks() {
           {"round trip", round_trip},
           {"take-out", take_out},
           {"several gradients in one call", bucket},
+          {"means", mean_by_decode},
           {"faulty payloads", faulty_payloads}};
 }
 

@@ -131,7 +131,7 @@ void CompressorRig::finish(const StepSettings& settings, const std::vector<bool>
         std::fill(item.grad.begin(), item.grad.end(), 0.0f);
         continue;
       }
-      if (needs()[i].rounds.back().c.result != PENSTOCK_RESULT_FINAL)
+      if (needs()[i].rounds.back().c.result != PENSTOCK_RESULT_FINAL && !settings_.mean_by_decode)
         for (float& value : item.grad) value /= static_cast<float>(settings_.ranks);
       if (!rank.memory) continue;
       if (sends[r] && item.own) record(r, i, settings);

@@ -31,9 +31,10 @@ struct RigSettings {
   bool check_mass = false;       // what encode took out of work must be what its payload decodes to
   double mass_tolerance = 0;     // of that, relative to the largest magnitude in work before
   bool check_sums = false;  // results are finite and, unless final, the sum of what all ranks sent
-  bool keep = false;        // set ITEM_KEEP even without a memory that keeps anything
-  bool fold = false;        // the compressor compensates in its encode (fold.h); forms all items'
-                            // memories must publish and it must offer
+  bool mean_by_decode = false;  // decode makes means of sums, as SCALES_RESULT promises
+  bool keep = false;            // set ITEM_KEEP even without a memory that keeps anything
+  bool fold = false;  // the compressor compensates in its encode (fold.h); forms all items'
+                      // memories must publish and it must offer
 };
 
 struct StepSettings {

@@ -210,8 +210,10 @@ Outcome CompressorRig::decode(uint32_t rank, uint32_t round, const ItemList& ite
     if (begin == 0) flags |= PENSTOCK_DECODE_FIRST;
     if (end == n_payloads) flags |= PENSTOCK_DECODE_LAST;
     about_to_call("decode", rank, items);
-    const Outcome outcome = ranks_[rank].compressor->decode(
-        exec(), step_facts(rank, settings), round, views, pointers, end - begin, flags);
+    penstock_step step = step_facts(rank, settings);
+    if (settings_.mean_by_decode) step.result_scale = 1.0 / settings_.ranks;
+    const Outcome outcome =
+        ranks_[rank].compressor->decode(exec(), step, round, views, pointers, end - begin, flags);
     if (!outcome.ok()) return outcome;
   }
   for (const auto& of_item : payloads)

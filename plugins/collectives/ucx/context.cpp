@@ -17,8 +17,11 @@ namespace {
 constexpr std::string_view kAllMemory[] = {"sm", "shm", "mm"};
 constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"};
 
-// About what a link of 25 Gb/s has under way in 40 us, for each sender.
-constexpr uint64_t kSharedLinkBuffer = uint64_t(128) << 10;
+// About what a link of 25 Gb/s has under way in 80 us, for each sender.
+constexpr uint64_t kSharedLinkBuffer = uint64_t(256) << 10;
+
+// A segment between hosts (60 KiB) and what UCX puts before it.
+constexpr uint64_t kPacket = uint64_t(64) << 10;
 
 template <size_t N>
 bool contains(const std::string_view (&names)[N], std::string_view name) {
@@ -67,6 +70,7 @@ Selection network_of(Selection selection, uint32_t n_senders) {
   const auto is_set = [](const char* variable) { return std::getenv(variable) != nullptr; };
   if (!is_set("UCX_RNDV_THRESH"))
     selection.announced = std::to_string(collectives::kShortSegment + 1);
+  if (!is_set("UCX_TCP_TX_SEG_SIZE")) selection.packet = std::to_string(kPacket);
   if (selection.socket_buffer.empty() && n_senders > 1 && !is_set("UCX_TCP_SNDBUF") &&
       !is_set("UCX_TCP_RCVBUF"))
     selection.socket_buffer = std::to_string(kSharedLinkBuffer);
@@ -89,6 +93,7 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   choose("RNDV_THRESH", selection.announced);
   choose("TCP_SNDBUF", selection.socket_buffer);
   choose("TCP_RCVBUF", selection.socket_buffer);
+  choose("TCP_TX_SEG_SIZE", selection.packet);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG;

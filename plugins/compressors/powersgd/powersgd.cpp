@@ -94,8 +94,8 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
   void decode_right(const sdk::Call& call, const sdk::Item& item, const sdk::Factors& factors,
                     std::span<const float> sum) const {
     if (sum.empty()) return sdk::clear(item.out());
-    low_rank::expand(factors.shape, item.state(kLeft).data(), sum.data(), 1.0f, item.out().data(),
-                     factors.scratch, on());
+    low_rank::expand(factors.shape, item.state(kLeft).data(), sum.data(), call.result_scale(),
+                     item.out().data(), factors.scratch, on());
     if (warm_start_ && (call.flags & PENSTOCK_DECODE_OWN) == 0)
       factors.keep(sum, item.state(kRight), kernels::kStreamRightFactor, on().path);
   }

@@ -67,10 +67,20 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
     payload.room<float>(1)[0] = sdk::take_mean(item, chosen);
   }
 
-  void decode_add(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    if (!quantised_) return SteeredCompressor::decode_add(call, item, payload);
-    const float mean = sdk::checked_means(payload, 1, 1)[0];
-    sdk::add_mean(sdk::checked_indices(payload, 0, item.numel()), mean, item.out());
+  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
+    if (!quantised_) return SteeredCompressor::decode(call, items, payloads);
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const std::span<float> out = items[i].out();
+      if ((call.flags & PENSTOCK_DECODE_FIRST) != 0) std::fill(out.begin(), out.end(), 0.0f);
+      for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
+        const sdk::PayloadReader payload = payloads.at(i, r);
+        if (payload.absent()) continue;
+        const float mean = sdk::checked_means(payload, 1, 1)[0];
+        sdk::add_mean(sdk::checked_indices(payload, 0, out.size()), mean, out);
+      }
+      if (const float scale = call.result_scale(); scale != 1)
+        for (float& value : out) value *= scale;
+    }
   }
 
   // Positions are shares of the way from the mean magnitude to the largest.

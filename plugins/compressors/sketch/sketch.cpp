@@ -78,7 +78,7 @@ class Sketch : public sdk::SummedCompressor<Sketch> {
     if (call.round == 0)
       choose(call, item, sum);
     else
-      decode_chosen(item, sum);
+      decode_chosen(item, sum, call.result_scale());
   }
 
  private:
@@ -122,11 +122,11 @@ class Sketch : public sdk::SummedCompressor<Sketch> {
     for (const uint32_t index : chosen) work[index] = 0;
   }
 
-  static void decode_chosen(const sdk::Item& item, std::span<const float> values) {
+  static void decode_chosen(const sdk::Item& item, std::span<const float> values, float scale) {
     const std::span<const uint32_t> chosen = item.state<uint32_t>(0);
     const std::span<float> out = item.out();
     sdk::clear(out);
-    for (uint64_t j = 0; j < values.size(); ++j) out[chosen[j]] = values[j];
+    for (uint64_t j = 0; j < values.size(); ++j) out[chosen[j]] = values[j] * scale;
   }
 
   double density_;

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define PENSTOCK_ABI_MAJOR 0
-#define PENSTOCK_ABI_MINOR 5
+#define PENSTOCK_ABI_MINOR 6
 
 #ifdef __cplusplus
 extern "C" {
@@ -116,6 +116,9 @@ typedef struct penstock_step {
   uint32_t rank;     /* this rank in the group of the leg */
   uint32_t world;    /* ranks in the group of the leg */
   uint32_t flags;    /* 0 */
+  /* 0 means 1. Otherwise decode (with DECODE_LAST) multiplies each number that it leaves in `out` by this, rounded to float32,
+   * after it was summed: the mean, without another sweep. Only for compressors with SCALES_RESULT, never with DECODE_OWN. */
+  double result_scale;
 } penstock_step;
 
 #ifdef __cplusplus

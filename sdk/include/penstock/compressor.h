@@ -98,7 +98,8 @@ enum {
   PENSTOCK_COMPRESSOR_UNBIASED = 1u << 0,
   PENSTOCK_COMPRESSOR_RANDOM = 1u << 1,
   PENSTOCK_COMPRESSOR_NEEDS_MEMORY = 1u << 2, /* biased: without a memory it converges badly; warned about */
-  PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS = 1u << 3 /* works only where the memory keeps a residual */
+  PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS = 1u << 3, /* works only where the memory keeps a residual */
+  PENSTOCK_COMPRESSOR_SCALES_RESULT = 1u << 4    /* multiplies what it decodes by step->result_scale */
 };
 
 typedef struct penstock_compressor {

@@ -131,6 +131,8 @@ class CompressorTable {
       traits->device_types = 1u << PENSTOCK_DEVICE_CPU;
       if constexpr (requires(const T& method) { method.describe(*traits); })
         static_cast<Instance*>(instance)->method.describe(*traits);
+      if constexpr (requires { requires T::kScalesResult; })
+        traits->flags |= PENSTOCK_COMPRESSOR_SCALES_RESULT;
     });
   }
 

@@ -128,6 +128,15 @@ struct Call {
   uint32_t round = 0;
   uint32_t flags = 0;  // PENSTOCK_DECODE_*
 
+  // What the result of this decode call is to be multiplied by; asked for by methods with
+  // kScalesResult alone.
+  float result_scale() const {
+    if (!PENSTOCK_HAS_FIELD(step, penstock_step, result_scale) || step->result_scale == 0 ||
+        (flags & PENSTOCK_DECODE_LAST) == 0)
+      return 1;
+    return static_cast<float>(step->result_scale);
+  }
+
   // `count` elements of the call's scratch, starting `offset_bytes` into it; undefined contents.
   template <typename T>
   std::span<T> scratch(uint64_t count, uint64_t offset_bytes = 0) const {

@@ -118,12 +118,10 @@ Put put_on(CodePath path) {
 }  // namespace
 
 void sum_valued_signs(const ValuedSigns* senders, uint64_t n_senders, uint64_t numel, uint64_t run,
-                      bool clear, float* out, CodePath path) noexcept {
+                      bool clear, float* out, CodePath path, float scale) noexcept {
   const Put put_first = put_on<true>(path), add = put_on<false>(path);
-  if (n_senders == 0) {
-    if (clear) std::fill_n(out, numel, 0.0f);
-    return;
-  }
+  if (n_senders == 0 && clear) return (void)std::fill_n(out, numel, 0.0f);
+  if (n_senders == 0 && scale == 1) return;
   const uint64_t run_words = sign_words(run);
   const bool streamed = clear && numel * sizeof(float) >= kStreamedBytes;
   alignas(64) float buffer[kTileWords * 64];
@@ -143,6 +141,8 @@ void sum_valued_signs(const ValuedSigns* senders, uint64_t n_senders, uint64_t n
                       values[1]};
       (clear && r == 0 ? put_first : add)(part, count, target);
     }
+    if (scale != 1)
+      for (uint64_t i = 0; i < count; ++i) target[i] *= scale;
     if (streamed) stream(out + first, buffer, count);
   }
   if (streamed) end_stream();

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hosts import rate_words
 
-from benches.step.contestants import is_ours
+from benches.step.contestants import ALONE, is_ours
 from benches.step.table import Record, groups, times_as_fast
 
 BEGIN, END = "<!-- headlines: tools/bench step --page writes what follows -->", "<!-- end of headlines -->"
@@ -16,16 +16,16 @@ CELL = ("resnet50", 4, 0.0)  # model, ranks, backward_ms: the hardest case
 WORDS = {
     "ddp": "DDP over gloo", "ddp-fp16": "DDP, `fp16_compress_hook`", "ddp-powersgd": "DDP, `powerSGD_hook`, rank 4", "grace-style": "GRACE-style top-k 1 %",
     "dense": "dense", "power-sgd": "Power-SGD, rank 4", "acp-sgd": "ACP-SGD, rank 4", "topk-residual": "top-k 1 % with residual", "dgc": "DGC 0.1 %",
-    "ef-sign": "EF-signSGD", "ok-topk": "Ok-Topk 1 %",
+    "ef-sign": "EF-signSGD", "ok-topk": "Ok-Topk 1 %", ALONE: "Horovod 0.28.1",
 }  # fmt: skip
 OURS, THEIRS = "#1f6fb2", "#9a9a9a"
 
 
 def by_link(records: Sequence[Record]) -> dict[str, dict[str, Record]]:
-    """The last record of each contestant, by link, the slowest link first; the fastest contestant first."""
+    """The last record of each contestant that has words, by link, the slowest link first; the fastest contestant first."""
     found = {group[1]: rows for group, rows in groups(records).items() if (group[0], group[2], group[3]) == CELL}
     slowest = sorted(found, key=lambda link: -statistics.median(found[link][0]["reference_ms"]))
-    return {link: {record["contestant"]: record for record in found[link]} for link in slowest}
+    return {link: {record["contestant"]: record for record in found[link] if record["contestant"] in WORDS} for link in slowest}
 
 
 def ratio(record: Record) -> float:

@@ -7,7 +7,8 @@ length --backward-ms; 0 is the hardest case, in which nothing hides the exchange
 
 A cell is a contestant on one model, link, number of ranks and length of backward. With --resume FILE every measured cell is
 added to the file as a line of JSON, and cells that it holds are not measured again; DistributedDataParallel runs along whenever
-something is measured, for the ratios. --page writes the tables of docs/results.md, and what the README shows of them, from docs/results/*.jsonl and measures nothing;
+something is measured, for the ratios. --results measures every cell of docs/results.md that docs/results/*.jsonl does not hold yet, a
+few hours in all; it may be stopped at any time and goes on where it was. --page writes the tables of docs/results.md, and what the README shows of them, from docs/results/*.jsonl and measures nothing;
 --simulate asks `penstock plan` about other models, links and numbers of ranks, whose tables --page marks as simulated.
 """
 
@@ -28,59 +29,68 @@ from hosts.hosts import SUBNET
 
 from benches.ddp import environment
 from benches.schedulers import print_table
-from benches.step import contestants, headlines, models, simulated, table
+from benches.step import cells, claims, contestants, headlines, models, simulated, table
 from benches.transports import free_port
 
 RANKS = Path(__file__).with_name("ranks.py")
 REPOSITORY = Path(__file__).resolve().parents[3]
 PAGE = REPOSITORY / "docs/results.md"
 README, PICTURE = REPOSITORY / "README.md", REPOSITORY / "docs/images/step.png"
-RESULTS = REPOSITORY / "docs/results"
+RESULTS = cells.RESULTS
 SIMULATED = RESULTS / "simulated.json"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench step", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="resnet50", help=f"profiles, with commas between (default resnet50): {', '.join(models.names())}")
+    parser.add_argument("--model", help=f"profiles, with commas between (default resnet50): {', '.join(models.names())}")
     parser.add_argument("--profiles", type=Path, default=models.PROFILES, help="where profiles lie (default: those that are shipped)")
-    parser.add_argument("--bandwidth", default="1gbit,100mbit", help="rates of the links, as tc writes them (default %(default)s)")
-    parser.add_argument("--ranks", default="4", help="numbers of hosts of one rank each (default %(default)s)")
+    parser.add_argument("--bandwidth", help="rates of the links, as tc writes them (default 1gbit,100mbit)")
+    parser.add_argument("--ranks", help="numbers of hosts of one rank each (default 4)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default %(default)s)")
     parser.add_argument("--schemes", default=",".join(contestants.DEFAULT), help=f"contestants: {', '.join(contestants.TORCH)}, {contestants.ALONE} (build it first with tools/benches/step/build_horovod), dense, and the names of conf/*.toml (default %(default)s)")
     parser.add_argument("--backward-ms", type=float, default=0.0, help="length of backward (default 0)")
     parser.add_argument("--together", type=int, default=6, help="contestants beside DistributedDataParallel in one run; each takes memory (default %(default)s)")
     parser.add_argument("--timeout-s", type=float, default=1800.0, help="of each run")
     parser.add_argument("--resume", type=Path, help="file of JSON lines: cells in it are not measured again, new ones are added")
+    parser.add_argument("--results", action="store_true", help="measure what is missing of all cells of docs/results.md, or of those of --model, --bandwidth and --ranks, and --page")
     parser.add_argument("--page", action="store_true", help="write the tables of docs/results.md and the README from docs/results/*.jsonl, and measure nothing")
     parser.add_argument("--simulate", action="store_true", help="write docs/results/simulated.json by penstock plan, and measure nothing; with --page before it")
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
     options = parser.parse_args(arguments)
-    options.models, options.links = options.model.split(","), options.bandwidth.split(",")
-    options.contestants = options.schemes.split(",")
+    wanted_models, links = (words.split(",") if words else None for words in (options.model, options.bandwidth))
     known = models.names(options.profiles)
-    for what, wanted, there in (("model", options.models, known), ("contestant", options.contestants, contestants.names())):
+    names = options.schemes.split(",")
+    for what, wanted, there in (("model", wanted_models or (), known), ("contestant", names, contestants.names())):
         for name in wanted:
             if name not in there:
                 parser.error(f"there is no {what} {name!r}, expected one of {', '.join(there)}")
-    if contestants.ALONE in options.contestants and not contestants.HOROVOD.exists():
-        parser.error(f"{contestants.HOROVOD} is not there; tools/benches/step/build_horovod builds {contestants.ALONE}")
     try:
-        for link in options.links:
+        for link in links or ():
             link_rate(link)
-        options.sizes = [int(size) for size in options.ranks.split(",")]
+        sizes = [int(size) for size in options.ranks.split(",")] if options.ranks else None
     except ValueError as error:
         parser.error(str(error))
-    if min(options.sizes) < 2 or min(options.rounds, options.together) < 1 or options.backward_ms < 0:
+    if min(sizes or [2]) < 2 or min(options.rounds, options.together) < 1 or options.backward_ms < 0:
         parser.error("expected --ranks from 2, --rounds and --together from 1, and --backward-ms from 0")
+    if options.results and options.resume:
+        parser.error("--results has files of its own, docs/results/MODEL.jsonl; leave --resume out")
+    if options.results:
+        options.cells = cells.among(cells.of_results(), wanted_models, links, sizes)
+    else:
+        options.cells = cells.product(wanted_models or ["resnet50"], links or ["1gbit", "100mbit"], sizes or [4], options.backward_ms, names, options.rounds, options.together, options.resume)
+    if not options.cells:
+        parser.error("docs/results.md has no cell of these --model, --bandwidth and --ranks")
+    if any(contestants.ALONE in cell.contestants for cell in options.cells) and not contestants.HOROVOD.exists():
+        parser.error(f"{contestants.HOROVOD} is not there; tools/benches/step/build_horovod builds {contestants.ALONE}")
     return options
 
 
-def launch(hosts: Hosts, model: str, names: Sequence[str], options: argparse.Namespace, plugins: Path) -> dict[str, Any]:
+def launch(hosts: Hosts, cell: cells.Cell, names: Sequence[str], options: argparse.Namespace, plugins: Path) -> dict[str, Any]:
     """Figures by contestant. Errors: SystemExit; what the ranks said is on stderr."""
     port = free_port()
     command = [
-        sys.executable, RANKS, "--profile", options.profiles.resolve() / f"{model}.csv", "--contestants", ",".join(names),
-        "--rounds", str(options.rounds), "--backward-ms", str(options.backward_ms),
+        sys.executable, RANKS, "--profile", options.profiles.resolve() / f"{cell.model}.csv", "--contestants", ",".join(names),
+        "--rounds", str(cell.rounds), "--backward-ms", str(cell.backward_ms),
     ]  # fmt: skip
     started = [
         hosts.start(
@@ -116,26 +126,24 @@ def runs_of(wanted: Sequence[str], together: int) -> list[list[str]]:
 
 
 def measure(options: argparse.Namespace, plugins: Path, command: str) -> list[table.Record]:
-    """All cells that were asked for, of the file and new."""
-    known = table.read(options.resume) if options.resume else []
+    """All cells that were asked for, of their files and new."""
     found: list[table.Record] = []
-    for model in options.models:
-        for link in options.links:
-            for size in options.sizes:
-                cells = [(model, link, size, options.backward_ms, name) for name in options.contestants]
-                missing = [cell[-1] for cell in table.left(cells, known)]
-                found += [record for record in known if table.key(record) in cells]
-                for names in runs_of(missing, options.together) if missing else []:
-                    date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-                    print(f"[bench] step: {model}, {size} hosts at {rate_words(link)}: {', '.join(names)}", file=sys.stderr)
-                    with Hosts(size, link) as hosts:
-                        figures = launch(hosts, model, names, options, plugins)
-                    fixed = {"model": model, "bandwidth": link, "ranks": size, "backward_ms": options.backward_ms, "date": date[:10], "run": date, "command": command}
-                    new = [record for record in records_of(figures, fixed) if record["contestant"] in missing]
-                    missing = [name for name in missing if name not in names]
-                    if options.resume:
-                        table.append(options.resume, new)
-                    found += new
+    for cell in options.cells:
+        known = table.read(cell.file) if cell.file else []
+        keys = [(cell.model, cell.link, cell.ranks, cell.backward_ms, name) for name in cell.contestants]
+        missing = [key[-1] for key in table.left(keys, known)]
+        found += [record for record in known if table.key(record) in keys]
+        for names in runs_of(missing, cell.together) if missing else []:
+            date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+            print(f"[bench] step: {cell.model}, {cell.ranks} hosts at {rate_words(cell.link)}: {', '.join(names)}", file=sys.stderr)
+            with Hosts(cell.ranks, cell.link) as hosts:
+                figures = launch(hosts, cell, names, options, plugins)
+            fixed = {"model": cell.model, "bandwidth": cell.link, "ranks": cell.ranks, "backward_ms": cell.backward_ms, "date": date[:10], "run": date, "command": command}
+            new = [record for record in records_of(figures, fixed) if record["contestant"] in missing]
+            missing = [name for name in missing if name not in names]
+            if cell.file:
+                table.append(cell.file, new)
+            found += new
     return found
 
 
@@ -144,6 +152,7 @@ def page() -> None:
     if not records:
         raise SystemExit(f"bench step: {RESULTS} holds no results; measure with --resume {RESULTS.relative_to(REPOSITORY)}/NAME.jsonl first")
     table.write_between(PAGE, (table.BEGIN, table.END), table.markdown(records))
+    table.write_between(PAGE, (claims.BEGIN, claims.END), claims.markdown(records))
     table.write_between(README, (headlines.BEGIN, headlines.END), headlines.markdown(records))
     headlines.draw(records, PICTURE)
     if SIMULATED.exists():
@@ -170,6 +179,8 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         build("all" if not PLUGINS.exists() else "penstock", "penstock-collective-ucx")
         records = measure(options, PLUGINS, shlex.join(["tools/bench", "step", *arguments]))
+        if options.results:
+            page()
     except (HostsError, ValueError) as error:
         raise SystemExit(f"bench step: {error}") from error
     if options.json:
@@ -177,5 +188,5 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     for group, rows in table.groups(records).items():
         print(f"\n{table.title(group)}")
-        print_table([table.HEAD, *(table.row(record, rows) for record in rows)])
+        print_table([table.HEAD, *(table.row(record, records) for record in rows)])
     return 0

@@ -3,7 +3,8 @@
 All contestants of a run are alive in the same processes and take turns, step by step, on the same values: normal times
 exp(normal), other ones on every rank and shifted from step to step. A step counts from a common start to the last result,
 on the slowest rank. Bytes are what left the host's interface until all ranks were through (/proc/net/dev, headers and
-acknowledgements included); CPU seconds are those of all threads of the process.
+acknowledgements included); CPU seconds are those of all threads of the process. Before each step every rank copies
+the gradients anew: the CPU seconds of that are the unit of those of a step.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class Race:
     def step(self, name: str) -> dict[str, float]:
         """One step; its figures are the same on every rank."""
         way = self.ways[name]
+        copying = time.process_time()
         shifted(self.source, self.steps[name], self.work)
+        copying = time.process_time() - copying
         self.steps[name] += 1
         way.before()
         dist.barrier()
@@ -90,9 +93,9 @@ class Race:
         way.step()
         taken, cpu = time.perf_counter() - start, time.process_time() - cpu
         dist.barrier()  # until then others may still send for this step
-        all_ranks = everyone((taken, sent_bytes(self.interface) - sent, cpu))
+        all_ranks = everyone((taken, sent_bytes(self.interface) - sent, cpu, copying))
         figures = {"step_ms": 1e3 * max(one[0] for one in all_ranks), "wire_bytes": statistics.mean(one[1] for one in all_ranks),
-                   "cpu_s": statistics.mean(one[2] for one in all_ranks)}  # fmt: skip
+                   "cpu_s": statistics.mean(one[2] for one in all_ranks), "copy_cpu_s": statistics.mean(one[3] for one in all_ranks)}  # fmt: skip
         if isinstance(way, Ours):
             figures |= way.split()
         way.after()
