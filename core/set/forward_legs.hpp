@@ -1,0 +1,41 @@
+// The legs of a step that wait for the next forward: in which order they are launched, and how many
+// go side by side.
+//
+// They share the ranks' links. Launched together they would all end together, and forward would
+// wait for its first layer as long as for its last. So they go in the order in which the plan lists
+// their messages, which is that of forward, and each only when little is left under way of those
+// before it: enough to keep the link busy while one ends and the next begins.
+//
+// That order is what excludes a circle of waits on ORDERED channels: whatever the plan lists before
+// the first message of such a leg has been let go before it. Called with the step's lock held.
+#pragma once
+
+#include "core/bucket/works.hpp"
+
+namespace penstock {
+
+class ForwardLegs {
+ public:
+  // Less than this under way and the next one goes: some hundred microseconds of a fast link.
+  static constexpr uint64_t kEnoughBytes = uint64_t{2} << 20;
+
+  // Between two steps; the works of the next one.
+  void arm(const std::vector<BucketRun*>& in_order);
+  // Forward may begin: from here on they are launched, as those before them arrive.
+  void launch();
+  // Nobody is going to wait in a forward: all are let go at once.
+  void launch_all();
+  // The first messages of such a leg have arrived, or the job has ended without any. May come
+  // twice.
+  void arrived(BucketRun& bucket);
+
+ private:
+  void launch_while_below(uint64_t enough_bytes);
+
+  const std::vector<BucketRun*>* in_order_ = nullptr;
+  size_t next_ = 0;
+  uint64_t under_way_bytes_ = 0;
+  bool may_launch_ = false;
+};
+
+}  // namespace penstock
