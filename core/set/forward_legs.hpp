@@ -3,8 +3,10 @@
 //
 // They share the ranks' links. Launched together they would all end together, and forward would
 // wait for its first layer as long as for its last. So they go in the order in which the plan lists
-// their messages, which is that of forward, and each only when little is left under way of those
-// before it: enough to keep the link busy while one ends and the next begins.
+// their messages, which is that of forward, and each only when not much is under way of those
+// before it. How much is a matter of when: the first layer is waited for from the start, so what it
+// needs goes nearly alone; later ones have time, and many messages side by side keep a link busier
+// than few. So as much may be under way as has arrived, between two bounds.
 //
 // That order is what excludes a circle of waits on ORDERED channels: whatever the plan lists before
 // the first message of such a leg has been let go before it. Called with the step's lock held.
@@ -16,8 +18,9 @@ namespace penstock {
 
 class ForwardLegs {
  public:
-  // Less than this under way and the next one goes: some hundred microseconds of a fast link.
-  static constexpr uint64_t kEnoughBytes = uint64_t{2} << 20;
+  // The bounds. At 1 Gb/s 4, 8 and 16 MiB in every moment left gathers of 1 MB 8, 6 and 3 % above
+  // what the link takes for their bytes.
+  static constexpr uint64_t kFirstBytes = uint64_t{2} << 20, kMostBytes = uint64_t{16} << 20;
 
   // Between two steps; the works of the next one.
   void arm(const std::vector<BucketRun*>& in_order);
@@ -30,11 +33,12 @@ class ForwardLegs {
   void arrived(BucketRun& bucket);
 
  private:
+  uint64_t enough_bytes() const;
   void launch_while_below(uint64_t enough_bytes);
 
   const std::vector<BucketRun*>* in_order_ = nullptr;
   size_t next_ = 0;
-  uint64_t under_way_bytes_ = 0;
+  uint64_t under_way_bytes_ = 0, arrived_bytes_ = 0;
   bool may_launch_ = false;
 };
 
