@@ -18,8 +18,9 @@ namespace penstock {
 
 class ForwardLegs {
  public:
-  // The bounds. At 1 Gb/s 4, 8 and 16 MiB in every moment left gathers of 1 MB 8, 6 and 3 % above
-  // what the link takes for their bytes.
+  // The bounds. With 4, 8 and 16 MiB from first to last, steps of ResNet-50 in groups of 1 MiB took
+  // 1529, 1512 and 1491 ms at 1 Gb/s (forward of 410 and backward of 820 ms), of which a link that
+  // never rests makes 1473.
   static constexpr uint64_t kFirstBytes = uint64_t{2} << 20, kMostBytes = uint64_t{16} << 20;
 
   // Between two steps; the works of the next one.
