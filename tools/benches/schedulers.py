@@ -11,7 +11,7 @@ buckets, so they overlap with each other and with backward. "plans" counts new p
 With --forward-ms each step has a forward too, which is slept layer by layer, and steps follow each other: a scheduler that
 leaves something for the next forward (dear) is waited for there, in front of the layer that needs it. A turn is then --steps
 steps behind one that is not timed, and its figure is their mean, from where a forward may begin to where it may again: what
-is left for the next forward is waited for as often as it is left (tools/benches/contest/contestant.hpp).
+is left for the next forward is waited for as often as it is left (tools/benches/contest/contestant_bench.hpp).
 
 Choose --backward-ms and --link so that bytes take nearly as long as backward (200 ms and 300mbit for top-k 1 %): where they
 take much less, every schedule hides them; where they take much more, every schedule that begins early fills the link.

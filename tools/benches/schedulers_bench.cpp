@@ -8,11 +8,11 @@
 //
 // CSV has a line per gradient: name, elements, share of backward after which it is ready. JSON is a
 // list of {"name", "scheme": TOML, "dense": whether the result is the mean}. What a step is, with
-// and without a forward, is told in contest/contestant.hpp; its figure is that of the rank where it
-// is longest, and what is exposed is the part of it that the slowest rank does not compute. FILE is
-// a Chrome trace of what rank 0 did in the rounds. Prints one JSON line on rank 0.
+// and without a forward, is told in contest/contestant_bench.hpp; its figure is that of the rank
+// where it is longest, and what is exposed is the part of it that the slowest rank does not
+// compute. FILE is a Chrome trace of what rank 0 did in the rounds. Prints one JSON line on rank 0.
 
-#include "tools/benches/contest/contestant.hpp"
+#include "tools/benches/contest/contestant_bench.hpp"
 
 #include <memory>
 

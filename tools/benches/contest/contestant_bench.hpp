@@ -11,7 +11,7 @@
 // that do not.
 #pragma once
 
-#include "tools/benches/contest/training.hpp"
+#include "tools/benches/contest/training_bench.hpp"
 #include "tools/benches/training_set.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "tools/benches/contest/contestant.hpp"
+#include "tools/benches/contest/contestant_bench.hpp"
 
 namespace penstock::bench {
 
