@@ -58,6 +58,8 @@ class BucketRun {
   Job job;
 
   // Launching of legs that wait for the next forward.
+  uint64_t forward_bytes = 0;    // that come in for the first of them; fixed at plan time
+  bool forward_arrived = false;  // or never comes; under the set's mutex
   std::atomic<bool> launched{false};
   std::atomic<bool> waits_for_launch{false};
 
@@ -86,6 +88,14 @@ class BucketRun {
   };
   Launch next_forward() { return Launch{*this}; }
   void launch();  // [any]
+  // Awaitable: resumes when the engine has done what goes before this bucket.
+  struct Turn {
+    BucketRun& bucket;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<>) noexcept;
+    void await_resume() const noexcept {}
+  };
+  Turn turn() { return Turn{*this}; }
 
   // Its route ends with the first coding.
   bool ends_early() const { return only_compensates || ends_at_owners; }

@@ -14,10 +14,11 @@ class BucketRun;
 class Engine;
 
 // [engine] Hears at the end of a bucket's job, and before when what is left of it waits for the
-// next forward.
+// next forward, and when the messages of that have arrived.
 struct BucketListener {
   virtual void bucket_ended(BucketRun& bucket, const Status& status) = 0;
   virtual void backward_part_ended(BucketRun& bucket) = 0;
+  virtual void forward_part_arrived(BucketRun& bucket) = 0;  // once a round
 
  protected:
   ~BucketListener() = default;

@@ -45,6 +45,11 @@ Job run_bucket(BucketRun& bucket) {
       co_await bucket.arrival();
       PENSTOCK_CO_TRY(bucket.failure);
       note_arrival(bucket);
+      if (leg.waits_for_forward) {
+        // What this lets go is sent before what came in is decoded: the link does not rest.
+        bucket.context.listener->forward_part_arrived(bucket);
+        co_await bucket.turn();
+      }
       PENSTOCK_CO_TRY(read_round(bucket, leg, round));
       if (leg.kind.decodes && !bucket.is_void) PENSTOCK_CO_TRY(decode(bucket, leg, round));
     }
@@ -78,6 +83,10 @@ bool BucketRun::Launch::await_suspend(std::coroutine_handle<>) noexcept {
   bucket.waits_for_launch.store(true);
   // A launch between the two lines has seen no waiter, or takes the flag before we do.
   return !(bucket.launched.load() && bucket.waits_for_launch.exchange(false));
+}
+
+void BucketRun::Turn::await_suspend(std::coroutine_handle<>) noexcept {
+  bucket.context.engine->resume(bucket);
 }
 
 void BucketRun::launch() {

@@ -99,23 +99,42 @@ void Works::index(size_t n_gradients) {
 // after bucket, leg after leg, round after round. Members of a link's group have the same ones.
 void Works::number_messages() {
   messages_.resize(period());
+  forward_legs_.resize(period());
   std::map<planning::MessagePlace, size_t> places;
   for (size_t i = 0; i < plan_.messages.size(); ++i) places.try_emplace(plan_.messages[i], i);
   for (uint32_t phase = 0; phase < period(); ++phase) {
-    std::vector<std::pair<size_t, MessageRun*>> listed;
+    struct Listed {
+      size_t position;
+      uint32_t leg;
+      MessageRun* message;
+    };
+    std::vector<Listed> listed;
     for (auto& bucket : phases_[phase])
       bucket->each_message([&](uint32_t leg, uint32_t round, MessageRun& message) {
         const auto found = places.find({phase, bucket->number, leg, round});
-        listed.emplace_back(found != places.end() ? found->second : plan_.messages.size(),
-                            &message);
+        listed.push_back(
+            {found != places.end() ? found->second : plan_.messages.size(), leg, &message});
       });
     std::stable_sort(listed.begin(), listed.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto& [position, message] : listed)
+                     [](const auto& a, const auto& b) { return a.position < b.position; });
+    for (const auto& [position, leg, message] : listed) {
       message->order = messages_[phase].try_emplace(message->link, 0).first->second++;
+      add_forward_leg(*message->bucket, leg);
+    }
     for (const auto& [link, count] : messages_[phase])
       tags_per_step_ = std::max(tags_per_step_, count);
   }
+}
+
+// By its first message, where that waits for the next forward and no other of the bucket was there
+// before.
+void Works::add_forward_leg(BucketRun& bucket, uint32_t leg) {
+  if (!bucket.legs[leg].waits_for_forward || bucket.forward_bytes != 0) return;
+  for (const auto& message : bucket.legs[leg].messages.front())
+    bucket.forward_bytes +=
+        message->message.count * dtype_bytes(message->message.dtype) * message->group_size();
+  bucket.forward_bytes = std::max<uint64_t>(bucket.forward_bytes, 1);  // it is there
+  forward_legs_[bucket.plan.phase].push_back(&bucket);
 }
 
 }  // namespace penstock

@@ -37,6 +37,8 @@ class Works {
   const std::vector<BucketRun*>& of(uint32_t phase, uint64_t gradient) const {
     return where_[phase][gradient];
   }
+  // Those with a leg that waits for the next forward, in the order of its messages.
+  const std::vector<BucketRun*>& forward_legs(uint32_t phase) const { return forward_legs_[phase]; }
   // The messages of a phase have all had their turns.
   void pass_turns(uint32_t phase) const {
     for (const auto& [link, count] : messages_[phase]) link->sequence_base += count;
@@ -58,6 +60,7 @@ class Works {
                      bool only_compensates, ScratchNeed& scratch);
   void index(size_t n_gradients);
   void number_messages();
+  void add_forward_leg(BucketRun& bucket, uint32_t leg);
 
   const std::shared_ptr<const Fitting> fitting_;  // outlives the buckets that point into it
   Plan plan_;
@@ -66,6 +69,7 @@ class Works {
   std::vector<Phase> phases_;
   std::vector<std::vector<std::vector<BucketRun*>>> where_;  // per phase and gradient
   std::vector<std::map<Link*, uint64_t>> messages_;          // per phase: how many
+  std::vector<std::vector<BucketRun*>> forward_legs_;        // per phase
   uint64_t tags_per_step_ = 1;
   bool defers_ = false;
 };

@@ -14,7 +14,7 @@ namespace {
 std::string cell(std::string name) {
   for (char& c : name)
     if (c == ',' || static_cast<unsigned char>(c) < ' ') c = '_';
-  if (name.empty() || name.front() == '#') name.insert(0, "_");
+  if (name.empty() || name.front() == '#') name.insert(name.begin(), '_');
   return name;
 }
 

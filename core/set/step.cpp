@@ -27,6 +27,7 @@ void Step::arm(Works& works) {
   backward_parts_left_ = gradients_left_ = 0;
   closed_ = opened_ = false;
   held_.clear();
+  forward_legs_.arm(works.forward_legs(step.phase));
   for (auto& gradient : gradients_) {
     gradient->progress = Gradient::Progress::open;
     gradient->pieces_left = 0;
@@ -282,14 +283,6 @@ void Step::wait_in_place(uint64_t step) {
   (void)wait_until([this, step] { return buckets_left_ == 0 || context_.step.index != step; });
 }
 
-void Step::launch_deferred() {
-  if (works_ == nullptr || !works_->defers()) return;
-  Works::Phase& phase = works_->phase(context_.step.phase);
-  // The forward needs the layers that backward reached last.
-  for (auto bucket = phase.rbegin(); bucket != phase.rend(); ++bucket)
-    if ((*bucket)->defers()) (*bucket)->launch();
-}
-
 // ---- the engine's reports ----
 
 void Step::backward_part_ended(BucketRun&) {
@@ -307,6 +300,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
   }
   std::unique_lock lock(mutex_);
   if (torn_.ok()) torn_ = failure;
+  forward_legs_.arrived(bucket);
   // Who waits is woken by what it waits for, not by every bucket.
   bool awaited = !failure.ok();
   results_.ended().clear();
@@ -364,8 +358,8 @@ void Step::skip_what_never_started() {
 // Legs that wait for a forward that never comes go, and so does what waits for its turn after
 // messages that never go out: every job ends, unless another rank or a plugin call keeps it.
 void Step::let_go() {
-  launch_deferred();
   std::lock_guard lock(mutex_);
+  forward_legs_.launch_all();
   skip_what_never_started();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/bucket/works.hpp"
+#include "core/set/forward_legs.hpp"
 #include "core/set/results.hpp"
 #include "core/set/services.hpp"
 #include "core/set/stand_in.hpp"
@@ -88,6 +89,10 @@ class Step final : public BucketListener {
   // [engine]
   void bucket_ended(BucketRun& bucket, const Status& status) override;
   void backward_part_ended(BucketRun& bucket) override;
+  void forward_part_arrived(BucketRun& bucket) override {
+    std::lock_guard lock(mutex_);
+    forward_legs_.arrived(bucket);
+  }
 
  private:
   enum class Gate { open, shut, asked };
@@ -103,7 +108,10 @@ class Step final : public BucketListener {
 
   Status close();
   void wait_in_place(uint64_t step);
-  void launch_deferred();
+  void launch_deferred() {
+    std::lock_guard lock(mutex_);
+    forward_legs_.launch();
+  }
   Status wait_until(const std::function<bool()>& finished, Gradient* awaited = nullptr);
   void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
 
@@ -128,6 +136,7 @@ class Step final : public BucketListener {
   Gate gate_ = Gate::open;
   std::function<void()> ask_;
   std::vector<BucketRun*> held_;
+  ForwardLegs forward_legs_;
   Results results_;
   StandIn stand_in_;
   uint64_t first_ready_us_ = 0;

@@ -49,14 +49,14 @@ def read(path: Path = CSV) -> list[Gradient]:
     return gradients
 
 
-def profile(gradients: Sequence[Gradient], backward_ms: float) -> str:
-    """The same gradients as `penstock plan` reads a model without a forward: each takes the time between it and the one
-    behind it, which backward has earlier, or at the same moment where the file says later."""
+def profile(gradients: Sequence[Gradient], backward_ms: float, forward_ms: float = 0.0) -> str:
+    """The same gradients as `penstock plan` reads a model: each takes the time between it and the one behind it, which
+    backward has earlier, or at the same moment where the file says later, and the same share of forward."""
     shares = [one.share for one in gradients] + [0.0]
     for i in reversed(range(len(gradients))):
         shares[i] = max(shares[i], shares[i + 1])
     rows = [f"{one.name},{one.elements},{share - after:.6f}" for one, share, after in zip(gradients, shares, shares[1:])]
-    return "\n".join(["# forward_ms = 0", f"# backward_ms = {backward_ms}", "name,shape,work", *rows, ""])
+    return "\n".join([f"# forward_ms = {forward_ms:g}", f"# backward_ms = {backward_ms}", "name,shape,work", *rows, ""])
 
 
 def network():

@@ -8,6 +8,11 @@ within a round; +- is two standard errors of their median. encode, exchange and 
 buckets, so they overlap with each other and with backward. "plans" counts new plans: in warm-up, and while it was timed.
 "foretold" is the step that `penstock plan` computes from the same gradients, link and schemes, without having seen a run.
 
+With --forward-ms each step has a forward too, which is slept layer by layer, and steps follow each other: a scheduler that
+leaves something for the next forward (dear) is waited for there, in front of the layer that needs it. A turn is then --steps
+steps behind one that is not timed, and its figure is their mean, from where a forward may begin to where it may again: what
+is left for the next forward is waited for as often as it is left (tools/benches/contest/contestant_bench.hpp).
+
 Choose --backward-ms and --link so that bytes take nearly as long as backward (200 ms and 300mbit for top-k 1 %): where they
 take much less, every schedule hides them; where they take much more, every schedule that begins early fills the link.
 """
@@ -42,7 +47,7 @@ SCHEMES = {
 }
 SCHEDULERS = {
     "topk": ("wfbp", "fusion", "fgbuff", "syncea", "omgs", "rgmerge", "optimal"),
-    "dense": ("wfbp", "fusion", "mgwfbp", "syncea", "optimal"),
+    "dense": ("wfbp", "fusion", "mgwfbp", "syncea", "optimal", "dear"),
 }
 
 
@@ -66,13 +71,23 @@ def default_length(kind: str, bits_per_s: float) -> Length:
     return Length(12, 3, 2) if fast else Length(12, 3, 1)
 
 
-def plugin(scheduler: str) -> Path:
-    return PLUGINS / f"scheduler-{scheduler}.so"
+def plugin(contestant: str) -> Path:
+    return PLUGINS / f"scheduler-{contestant.split(':')[0]}.so"
+
+
+def scheme(kind: str, contestant: str) -> str:
+    """TOML of a contestant: a scheduler, with options behind colons as in dear:threshold_bytes=1048576.
+    Errors: ValueError where that is no option with a value."""
+    name, *options = contestant.split(":")
+    if any(not all(option.partition("=")) for option in options):
+        raise ValueError(f"{contestant!r} is no scheduler, expected a name, or NAME:OPTION=VALUE like dear:threshold_bytes=1048576")
+    table = [f"\n[scheduler.{name}]", *options, ""] if options else []
+    return SCHEMES[kind].format(scheduler=name) + "\n".join(table)
 
 
 def contestants(kind: str, schedulers: Sequence[str]) -> list[dict[str, Any]]:
     """What the program is told of each."""
-    return [{"name": name, "scheme": SCHEMES[kind].format(scheduler=name), "dense": kind == "dense"} for name in schedulers]
+    return [{"name": name, "scheme": scheme(kind, name), "dense": kind == "dense"} for name in schedulers]
 
 
 def per_round(rounds: Sequence[Sequence[float]]) -> list[float]:
@@ -133,16 +148,16 @@ def foretold(kind: str, schedulers: Sequence[str], link: str, options: argparse.
     """Milliseconds of a step by scheduler, of `penstock plan`."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.csv"
-        model.write_text(resnet50_backward.profile(resnet50_backward.read(options.gradients), options.backward_ms))
+        model.write_text(resnet50_backward.profile(resnet50_backward.read(options.gradients), options.backward_ms, options.forward_ms))
         words = ["plan", "--model", str(model), "--hosts", str(RANKS), "--link", link, "--json"]
         if options.slow:
             words += ["--straggler", str(options.slow_factor)]
         for name in schedulers:
-            scheme = Path(folder) / f"{name}.toml"
-            scheme.write_text(SCHEMES[kind].format(scheduler=name))
-            words += ["--scheme", str(scheme)]
+            file = Path(folder) / f"{name}.toml"
+            file.write_text(scheme(kind, name))
+            words += ["--scheme", str(file)]
         told = json.loads(subprocess.run([BUILD / "bin/penstock", *words], check=True, capture_output=True, text=True).stdout)
-    return {scheme["name"]: scheme["step_ms"] for scheme in told["schemes"]}
+    return {one["name"]: one["step_ms"] for one in told["schemes"]}
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -175,9 +190,11 @@ def launch(hosts: Hosts, told: list[dict[str, Any]], settings: dict[str, Any], t
 def run(hosts: Hosts, kind: str, schedulers: Sequence[str], length: Length, options: argparse.Namespace) -> dict[str, Any]:
     """One comparison on those hosts."""
     settings: dict[str, Any] = {
-        "gradients": options.gradients, "backward-ms": options.backward_ms,
+        "gradients": options.gradients, "backward-ms": options.backward_ms, "forward-ms": options.forward_ms,
         "rounds": length.rounds, "steps": length.steps, "warm-up": length.warm_up,
     }  # fmt: skip
+    if options.timeline:
+        settings["timeline"] = options.timeline
     if options.slow:
         settings |= {"slow-rank": RANKS - 1, "slow-factor": options.slow_factor}
     return launch(hosts, contestants(kind, schedulers), settings, options.timeout_s)
@@ -187,19 +204,23 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench schedulers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--link", default="1gbit,100mbit", help="rates of the links, as tc writes them (default %(default)s)")
     parser.add_argument("--only", choices=tuple(SCHEMES), help="one of the two comparisons: top-k 1 %% with residual, or dense")
-    parser.add_argument("--schedulers", help="names, the reference first (default: those known to make sense for the scheme)")
+    parser.add_argument("--schedulers", help="names, the reference first, with options as in dear:threshold_bytes=1048576 (default: those known to make sense for the scheme)")
     parser.add_argument("--slow", action="store_true", help="the last rank's backward takes longer, by --slow-factor")
     parser.add_argument("--slow-factor", type=float, default=1.3)
     parser.add_argument("--backward-ms", type=float, default=200.0, help="length of backward (default %(default)g)")
+    parser.add_argument("--forward-ms", type=float, default=0.0, help="length of the forward of each step (default 0: steps without one)")
     parser.add_argument("--rounds", type=int, help="rounds that count (default: by scheme and link)")
     parser.add_argument("--steps", type=int, help="steps of each scheduler in a round (default: by scheme and link)")
     parser.add_argument("--warm-up", type=int, help="steps before the first round, for plans to settle (default: by scheme and link)")
     parser.add_argument("--gradients", type=Path, default=resnet50_backward.CSV, help="name,elements,share per line")
     parser.add_argument("--timeout-s", type=float, default=1800.0, help="of each run")
+    parser.add_argument("--timeline", type=Path, help="Chrome trace of rank 0 in the rounds; of the last comparison where there are several")
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
     parser.add_argument("--output", type=Path, help="also write the JSON here")
     options = parser.parse_args(arguments)
     try:
+        for name in options.schedulers.split(",") if options.schedulers else ():
+            scheme("dense", name)
         options.rates = {words: link_rate(words) for words in options.link.split(",")}
         resnet50_backward.read(options.gradients)
     except (OSError, ValueError) as error:
@@ -208,8 +229,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         value = getattr(options, name)
         if value is not None and value < least:
             parser.error(f"--{name.replace('_', '-')} is {value}, expected {least} or more")
-    if options.backward_ms <= 0 or options.slow_factor <= 0:
-        parser.error(f"--backward-ms is {options.backward_ms:g} and --slow-factor {options.slow_factor:g}, expected both above 0")
+    if options.backward_ms <= 0 or options.slow_factor <= 0 or options.forward_ms < 0:
+        parser.error(f"--backward-ms is {options.backward_ms:g}, --slow-factor {options.slow_factor:g} and --forward-ms {options.forward_ms:g}, expected above 0, and --forward-ms from 0")
     return options
 
 
@@ -244,11 +265,12 @@ def main(arguments: Sequence[str]) -> int:
             expected = foretold(kind, schedulers, words, options)
             for one in result["contestants"]:
                 one["foretold_ms"] = expected[one["name"]]
-            result |= {"backward_ms": options.backward_ms, "slow_factor": options.slow_factor if options.slow else 1.0, "reference": reference}
+            result |= {"backward_ms": options.backward_ms, "forward_ms": options.forward_ms, "slow_factor": options.slow_factor if options.slow else 1.0, "reference": reference}
             results[f"{kind} {words}"] = result
             if not options.json:
                 floors = [floor_ms(one["moved_bytes_per_step"], rate) for one in result["contestants"]]
-                print(f"\n{kind} at {rate_words(words)}, backward of {options.backward_ms:g} ms; bytes alone take {statistics.median(floors):.0f} ms")
+                forward = f"forward of {options.forward_ms:g} ms, " if options.forward_ms else ""
+                print(f"\n{kind} at {rate_words(words)}, {forward}backward of {options.backward_ms:g} ms; bytes alone take {statistics.median(floors):.0f} ms")
                 print_table(table(result, reference))
     if options.json:
         print(json.dumps(results, indent=2))

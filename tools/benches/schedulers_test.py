@@ -50,6 +50,28 @@ def test_the_profile_that_plan_reads_has_the_moments_of_the_file():
     assert ready == pytest.approx([one.share for one in resnet50_backward.read()], abs=0.02)
 
 
+def test_the_profile_gives_forward_its_length():
+    rows = resnet50_backward.profile(resnet50_backward.read(), 820.0, 410.0).splitlines()
+    assert rows[:2] == ["# forward_ms = 410", "# backward_ms = 820.0"]
+
+
+def test_options_of_a_scheduler_go_into_its_table():
+    told = tomllib.loads(schedulers.scheme("dense", "dear:threshold_bytes=1048576:autotune=false"))
+    assert told["scheme"]["scheduler"] == "dear"
+    assert told["scheduler"]["dear"] == {"threshold_bytes": 1048576, "autotune": False}
+    assert schedulers.plugin("dear:threshold_bytes=1048576") == schedulers.plugin("dear")
+
+
+@pytest.mark.parametrize("wrong", ["dear:threshold_bytes", "dear:=5", "dear:threshold_bytes=", "dear:"])
+def test_an_option_of_a_scheduler_without_name_or_value_is_refused(wrong):
+    with pytest.raises(ValueError, match="NAME:OPTION=VALUE"):
+        schedulers.scheme("dense", wrong)
+
+
+def test_what_is_left_for_forward_is_compared_among_dense_schemes():
+    assert "dear" in schedulers.SCHEDULERS["dense"]
+
+
 def test_the_doubt_of_a_median_shrinks_with_the_root_of_the_rounds():
     few = schedulers.half_spread([0.98, 1.0, 1.02])
     assert few == pytest.approx(2.5 * 0.02 / 3**0.5)
@@ -100,7 +122,7 @@ def test_a_scheduler_that_is_not_built_is_left_out_with_a_line(tmp_path, monkeyp
     assert "omgs is left out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--link", "fast"], ["--rounds", "0"], ["--backward-ms", "-1"], ["--gradients", "/nowhere.csv"]])
+@pytest.mark.parametrize("words", [["--link", "fast"], ["--rounds", "0"], ["--backward-ms", "-1"], ["--forward-ms", "-1"], ["--schedulers", "dear:threshold_bytes"], ["--gradients", "/nowhere.csv"]])
 def test_an_option_out_of_its_bounds_is_refused(words):
     with pytest.raises(SystemExit) as ended:
         schedulers.parse(words)
