@@ -17,8 +17,9 @@ namespace {
 constexpr std::string_view kAllMemory[] = {"sm", "shm", "mm"};
 constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"};
 
-// About what a link of 25 Gb/s has under way in 80 us, for each sender.
-constexpr uint64_t kSharedLinkBuffer = uint64_t(256) << 10;
+// About what a link of 25 Gb/s has under way in 40 us, for each sender. Three of twice as much
+// overflow the queue before a link of 100 Mb/s.
+constexpr uint64_t kSharedLinkBuffer = uint64_t(128) << 10;
 
 // A segment between hosts (60 KiB) and what UCX puts before it.
 constexpr uint64_t kPacket = uint64_t(64) << 10;
