@@ -161,19 +161,13 @@ std::string Runtime::next_profile() {
 }
 
 Services Runtime::services() {
-  return {*this,
-          config_,
-          *registry_,
-          log_,
-          timeline_,
-          *activity_,
-          *communication_,
-          *control_,
-          *engine_,
-          transports_,
-          world_,
-          topology(),
-          {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
+  return {*this,           config_,
+          *registry_,      log_,
+          timeline_,       *activity_,
+          *communication_, *control_,
+          *engine_,        transports_,
+          devices_,        world_,
+          topology(),      {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
 }
 
 penstock_topology Runtime::topology() const {
