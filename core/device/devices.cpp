@@ -9,6 +9,18 @@ Result<Device> Devices::find(const Place& place) {
   if (place.device_type != PENSTOCK_DEVICE_CUDA)
     return unimplemented("{} is none that this version knows; expected the CPU or CUDA",
                          place.name());
+  PENSTOCK_ASSIGN(const int32_t count, this->count());
+  const int32_t id = place.device_id;
+  if (id < 0 || id >= count)
+    return not_found(
+        "there is no cuda:{}, this process sees {} CUDA device{}, numbered from 0; "
+        "CUDA_VISIBLE_DEVICES may hide some",
+        id, count, count == 1 ? "" : "s");
+  PENSTOCK_ASSIGN(const penstock_device_table* table, this->table());
+  return Device(*table, id);
+}
+
+Result<int32_t> Devices::count() {
   PENSTOCK_ASSIGN(const penstock_device_table* table, this->table());
   int32_t count = 0;
   const char* why_none = nullptr;
@@ -18,13 +30,7 @@ Result<Device> Devices::find(const Place& place) {
   if (count == 0)
     return not_found("no CUDA device can be used: {}",
                      why_none != nullptr ? why_none : "there is none");
-  const int32_t id = place.device_id;
-  if (id < 0 || id >= count)
-    return not_found(
-        "there is no cuda:{}, this process sees {} CUDA device{}, numbered from 0; "
-        "CUDA_VISIBLE_DEVICES may hide some",
-        id, count, count == 1 ? "" : "s");
-  return Device(*table, id);
+  return count;
 }
 
 Result<const penstock_device_table*> Devices::table() {

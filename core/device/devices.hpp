@@ -17,6 +17,8 @@ class Devices {
   // A device that is there. NOT_FOUND: no table, no driver, no device, or none of this number; what
   // load_device_table says; DEVICE_ERROR: the device's runtime has failed. [control]
   Result<Device> find(const Place& place);
+  // How many there are of CUDA, at least one; else why there is none, as find says it. [control]
+  Result<int32_t> count();
 
  private:
   Result<const penstock_device_table*> table();
