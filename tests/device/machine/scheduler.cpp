@@ -110,7 +110,7 @@ bool Machine::end_deadlock(const std::vector<Stream*>& for_whom) {
   }
   bool meets = false;
   for (const Stream* stream : looked_at) {
-    const Meeting* meeting = stream->queue.front().meeting.get();
+    Meeting* meeting = stream->queue.front().meeting.get();
     meets = meets || meeting != nullptr;
     if (meeting != nullptr && !meeting->all_queued()) return false;
   }

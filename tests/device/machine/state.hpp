@@ -25,11 +25,11 @@ struct Record {
 class Meeting {
  public:
   virtual ~Meeting() = default;
-  virtual bool complete() const = 0;
+  virtual bool complete() = 0;
   // Every rank has queued its part, so that only other work can hold it up.
-  virtual bool all_queued() const = 0;
+  virtual bool all_queued() = 0;
   // Of the parts that are queued, this one among them.
-  virtual std::vector<Stream*> streams() const = 0;
+  virtual std::vector<Stream*> streams() = 0;
 };
 
 // Memory that the host may free, and that queued work uses.

@@ -64,10 +64,10 @@ Communicators& communicators(Machine& machine) {
 }
 
 Batch* Clique::find(int rank, const Part& part, int from) const {
-  for (const std::shared_ptr<Batch>& batch : batches) {
+  for (Batch* batch : batches) {
     if (batch->rank() != rank) continue;
     for (const Part& other : batch->parts)
-      if (is_counterpart(part, from, other, rank)) return batch.get();
+      if (is_counterpart(part, from, other, rank)) return batch;
   }
   return nullptr;
 }
@@ -76,7 +76,7 @@ bool Batch::is_first() const {
   return !stream_.queue.empty() && stream_.queue.front().meeting.get() == this;
 }
 
-bool Batch::gather(std::vector<const Batch*>& all) const {
+bool Batch::gather(std::vector<Batch*>& all) {
   bool whole = true;
   all.push_back(this);
   for (std::size_t looked = 0; looked < all.size(); ++looked) {
@@ -85,7 +85,7 @@ bool Batch::gather(std::vector<const Batch*>& all) const {
       for (int rank = 0; rank < clique_.n_ranks; ++rank) {
         const bool meets = part.is_message() ? rank == part.peer : rank != batch.rank_;
         if (!meets) continue;
-        const Batch* other = clique_.find(rank, part, batch.rank_);
+        Batch* other = clique_.find(rank, part, batch.rank_);
         whole = whole && other != nullptr;
         if (other != nullptr && std::find(all.begin(), all.end(), other) == all.end())
           all.push_back(other);
@@ -95,57 +95,60 @@ bool Batch::gather(std::vector<const Batch*>& all) const {
   return whole;
 }
 
-bool Batch::complete() const {
+bool Batch::complete() {
   if (moved || clique_.is_aborted()) return true;
-  std::vector<const Batch*> all;
+  std::vector<Batch*> all;
   return gather(all) &&
          std::all_of(all.begin(), all.end(), [](const Batch* batch) { return batch->is_first(); });
 }
 
-bool Batch::all_queued() const {
-  std::vector<const Batch*> all;
+bool Batch::all_queued() {
+  std::vector<Batch*> all;
   return gather(all);
 }
 
-std::vector<Stream*> Batch::streams() const {
-  std::vector<const Batch*> all;
+std::vector<Stream*> Batch::streams() {
+  std::vector<Batch*> all;
   (void)gather(all);
   std::vector<Stream*> found;
-  for (const Batch* batch : all) found.push_back(&batch->stream_);
+  for (Batch* batch : all) found.push_back(&batch->stream_);
   return found;
+}
+
+// What each rank brings to the operation of `part`; nothing for those that a message passes by.
+std::vector<Part> Batch::parts_of_all(const Part& part) const {
+  std::vector<Part> all(clique_.n_ranks, part);
+  for (int rank = 0; rank < clique_.n_ranks; ++rank) {
+    if (rank == rank_ || (part.is_message() && rank != part.peer)) continue;
+    for (const Part& other : clique_.find(rank, part, rank_)->parts)
+      if (is_counterpart(part, rank_, other, rank)) all[rank] = other;
+  }
+  return all;
+}
+
+void Batch::move_part(const Part& part) const {
+  const std::vector<Part> all = parts_of_all(part);
+  if (!std::all_of(all.begin(), all.end(), [&](const Part& other) { return agree(part, other); }))
+    machine().journal.report(
+        Misuse::kRanksDiffer,
+        fmt::format("operation {} of a communicator of {} ranks has other arguments on rank {} "
+                    "than on another",
+                    part.number, clique_.n_ranks, rank_));
+  else if (part.pattern == Pattern::kSend)
+    copy(part.source, all[part.peer].target, part.count * bytes_of(part.type));
+  else if (!part.is_message() && rank_ == 0)
+    move_collective(all);
+  if (!part.is_message()) forget_issue(machine(), clique_, part.number);
 }
 
 void Batch::move() {
   if (moved || clique_.is_aborted()) return;
-  std::vector<const Batch*> all;
+  std::vector<Batch*> all;
   (void)gather(all);
-  for (const Batch* batch : all) {
-    for (const Part& part : batch->parts) {
-      std::vector<Part> parts(clique_.n_ranks);
-      parts[batch->rank_] = part;
-      bool equal = true;
-      for (int rank = 0; rank < clique_.n_ranks; ++rank) {
-        if (rank == batch->rank_ || (part.is_message() && rank != part.peer)) continue;
-        for (const Part& other : clique_.find(rank, part, batch->rank_)->parts)
-          if (is_counterpart(part, batch->rank_, other, rank)) parts[rank] = other;
-        equal = equal && agree(part, parts[rank]);
-      }
-      if (!equal) {
-        machine().journal.report(
-            Misuse::kRanksDiffer,
-            fmt::format("operation {} of a communicator of {} ranks has other arguments on rank {} "
-                        "than on another",
-                        part.number, clique_.n_ranks, batch->rank_));
-      } else if (part.pattern == Pattern::kSend) {
-        copy(part.source, parts[part.peer].target, part.count * bytes_of(part.type));
-      } else if (!part.is_message() && batch->rank_ == 0) {
-        move_collective(parts);
-      }
-      if (!part.is_message()) forget_issue(machine(), clique_, part.number);
-    }
-  }
-  for (const Batch* batch : all) const_cast<Batch*>(batch)->moved = true;
-  std::erase_if(clique_.batches, [](const auto& batch) { return batch->moved; });
+  for (const Batch* batch : all)
+    for (const Part& part : batch->parts) batch->move_part(part);
+  for (Batch* batch : all) batch->moved = true;
+  std::erase_if(clique_.batches, [](const Batch* batch) { return batch->moved; });
 }
 
 void note_issue(Machine& machine, const Clique& clique, int device, uint64_t number) {

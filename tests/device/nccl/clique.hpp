@@ -43,39 +43,12 @@ struct Communicator {
   std::map<int, uint64_t> n_sent{}, n_received{};  // by peer
 };
 
-// What one rank queued in one group on one communicator: it all goes together.
-class Batch : public Meeting {
- public:
-  Batch(std::shared_ptr<Clique> clique, int rank, Stream& stream)
-      : kept_(std::move(clique)), clique_(*kept_), rank_(rank), stream_(stream) {}
-
-  bool complete() const override;
-  bool all_queued() const override;
-  std::vector<Stream*> streams() const override;
-
-  // The first of those that meet moves the bytes of all.
-  void move();
-
-  std::vector<Part> parts;
-  bool moved = false;
-  int rank() const { return rank_; }
-  Clique& clique() const { return clique_; }
-
- private:
-  bool is_first() const;
-  // This batch, and all that must go with it; false where a rank has not queued its own yet.
-  bool gather(std::vector<const Batch*>& all) const;
-
-  std::shared_ptr<Clique> kept_;
-  Clique& clique_;
-  int rank_;
-  Stream& stream_;
-};
+class Batch;
 
 struct Clique {
   int n_ranks;
-  std::vector<Communicator*> members;           // by rank; null: not there yet, or gone
-  std::vector<std::shared_ptr<Batch>> batches;  // queued and not moved
+  std::vector<Communicator*> members;  // by rank; null: not there yet, or gone
+  std::vector<Batch*> batches;         // queued and not moved; their streams own them
   bool aborted = false;
   int n_joined = 0;
   bool is_complete() const { return n_joined == n_ranks; }
@@ -87,6 +60,41 @@ struct Clique {
   // The batch that holds what `rank` brings to the same operation as `part` of `from`; null where
   // there is none yet.
   Batch* find(int rank, const Part& part, int from) const;
+};
+
+// What one rank queued in one group on one communicator: it all goes together.
+class Batch : public Meeting {
+ public:
+  Batch(std::shared_ptr<Clique> clique, int rank, Stream& stream)
+      : kept_(std::move(clique)), clique_(*kept_), rank_(rank), stream_(stream) {
+    clique_.batches.push_back(this);
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  ~Batch() override { std::erase(clique_.batches, this); }
+
+  bool complete() override;
+  bool all_queued() override;
+  std::vector<Stream*> streams() override;
+
+  // The first of those that meet moves the bytes of all.
+  void move();
+
+  std::vector<Part> parts;
+  bool moved = false;
+  int rank() const { return rank_; }
+
+ private:
+  std::vector<Part> parts_of_all(const Part& part) const;
+  void move_part(const Part& part) const;
+  bool is_first() const;
+  // This batch, and all that must go with it; false where a rank has not queued its own yet.
+  bool gather(std::vector<Batch*>& all);
+
+  std::shared_ptr<Clique> kept_;
+  Clique& clique_;
+  int rank_;
+  Stream& stream_;
 };
 
 // Of the collectives whose meetings are open, in the order in which each device issued them.

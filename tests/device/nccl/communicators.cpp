@@ -24,7 +24,7 @@ bool is_blocking(const ncclConfig_t* config) {
 }
 
 bool has_work(const Communicator& communicator) {
-  for (const std::shared_ptr<Batch>& batch : communicator.clique->batches)
+  for (const Batch* batch : communicator.clique->batches)
     if (batch->rank() == communicator.rank) return true;
   return false;
 }

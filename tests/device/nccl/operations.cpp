@@ -76,7 +76,6 @@ ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all) {
     batch->parts.push_back(part);
   }
   for (const auto& [stream, batch] : made) {
-    batch->clique().batches.push_back(batch);
     Operation operation{.kind = Kind::kMeeting};
     operation.meeting = batch;
     operation.run = [batch] { batch->move(); };
