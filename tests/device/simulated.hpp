@@ -65,6 +65,7 @@ enum class Call {
   kCurrent,     // cudaSetDevice, cudaGetDevice
   kCount,       // cudaGetDeviceCount, versions
   kGraph,       // captures and graphs
+  kNccl,        // all of NCCL; an error ordered for it comes as ncclUnhandledCudaError
   kEnd
 };
 
@@ -88,7 +89,8 @@ enum class Misuse {
   kMemoryWrittenAround,  // found when it is freed
   kDeadHandle,           // a stream, event or graph that is destroyed or never was, a pointer freed
   kWrongPointer,         // of a copy: not where its kind says, or longer than its allocation
-  kRanksDiffer,          // operations of NCCL whose order or arguments differ between ranks
+  kCommunicatorDestroyedBusy,  // of NCCL, with work still queued
+  kRanksDiffer,                // operations of NCCL whose order or arguments differ between ranks
 };
 struct Report {
   Misuse misuse;

@@ -22,6 +22,7 @@ enum class Needs { kNothing, kDevice };
 
 // No driver, no device, the device lost, or an error that a test ordered.
 cudaError_t refusal(Machine& machine, Call kind, Needs needs);
+cudaError_t refusal_of_device(const Machine& machine);
 
 // `body(machine, lock)` with the machine locked, unless the call is refused.
 template <typename Body>

@@ -56,7 +56,10 @@ cudaError_t refusal(Machine& machine, Call kind, Needs needs) {
   machine.journal.count(kind);
   if (const std::optional<int32_t> error = machine.failing_calls.come(kind))
     return static_cast<cudaError_t>(*error);
-  if (needs == Needs::kNothing) return cudaSuccess;
+  return needs == Needs::kNothing ? cudaSuccess : refusal_of_device(machine);
+}
+
+cudaError_t refusal_of_device(const Machine& machine) {
   if (machine.settings.driver != Driver::kPresent) return cudaErrorInsufficientDriver;
   if (machine.devices.empty()) return cudaErrorNoDevice;
   const auto current = static_cast<std::size_t>(this_thread_state().device);

@@ -35,6 +35,7 @@ Machine::Machine(const Settings& first) : journal(first.abort_on_misuse) {
 
 void Machine::reset(const Settings& next) {
   settings = next;
+  ++generation_;
   memory.release_all();
   journal = Journal(settings.abort_on_misuse);
   failing_calls = failing_work = Orders{};

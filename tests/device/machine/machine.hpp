@@ -35,6 +35,7 @@ class Machine {
   std::map<uint64_t, Graph> graphs, ready_graphs;
 
   void reset(const Settings& settings);
+  uint64_t generation() const { return generation_; }  // counts resets
   // Of anything; never given again.
   uint64_t new_id() { return n_ids_ += 16; }
 
@@ -56,6 +57,10 @@ class Machine {
   // All streams that may have work, those of the devices' own first.
   std::vector<Stream*> all_streams() const;
   void wake() { changed_.notify_all(); }
+  template <typename Done>
+  void wait_for_change(Lock& lock, const Done& done) {
+    changed_.wait(lock, done);
+  }
 
  private:
   template <typename Unfinished>
@@ -63,7 +68,8 @@ class Machine {
   cudaError_t lost() const;
   Stream* pick(const std::vector<Stream*>& for_whom);
   Stream* pick_any();
-  Stream* step_toward(Stream& stream);
+  Stream* step_toward(Stream& stream, std::vector<Stream*>* looked_at = nullptr);
+  bool end_deadlock(const std::vector<Stream*>& for_whom);
   bool blockers(const Stream& stream, std::vector<Stream*>& found) const;
   bool is_blocked(const Stream& stream) const;
   void run_first(Stream& stream);
@@ -77,6 +83,7 @@ class Machine {
   std::mt19937_64 random_;
   uint64_t n_ids_ = 0x57000000;
   uint64_t n_queued_ = 0;
+  uint64_t generation_ = 0;
   std::deque<Stream*> host_functions_;  // whose first operation waits for the thread
   bool serving_ = false;
 };

@@ -59,7 +59,7 @@ class Memory {
   const std::map<uintptr_t, std::unique_ptr<Allocation>>& live() const { return live_; }
 
  private:
-  static constexpr uint64_t kReservedBytes = uint64_t{1} << 40;
+  static constexpr uint64_t kReservedBytes = uint64_t{1} << 37;  // tsan has no room for much more
 
   void reserve();
   std::optional<uintptr_t> find_room(uint64_t bytes);

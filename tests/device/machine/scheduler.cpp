@@ -68,7 +68,7 @@ bool Machine::is_blocked(const Stream& stream) const {
 // The stream whose first operation brings `stream` forward; null where nothing of it can run now:
 // it has no work, or it waits for a function of the host or for somebody to queue something. Each
 // blocker stands for older work, so this ends; members of a meeting are looked at once.
-Stream* Machine::step_toward(Stream& stream) {
+Stream* Machine::step_toward(Stream& stream, std::vector<Stream*>* looked_at) {
   std::vector<Stream*> path{&stream}, seen;
   while (!path.empty()) {
     const std::size_t drawn = below(path.size());
@@ -78,6 +78,7 @@ Stream* Machine::step_toward(Stream& stream) {
     for (const Stream* old : seen) again = again || old == next;
     if (again) continue;
     seen.push_back(next);
+    if (looked_at != nullptr) looked_at->push_back(next);
     if (!blockers(*next, path)) return next;
   }
   return nullptr;
@@ -100,6 +101,31 @@ Stream* Machine::pick(const std::vector<Stream*>& for_whom) {
   return nullptr;
 }
 
+// Nothing of these can run. Where each rank has queued its part of what they wait for, it never
+// will, whatever comes: their devices are lost, as after the timeout of a watchdog.
+bool Machine::end_deadlock(const std::vector<Stream*>& for_whom) {
+  std::vector<Stream*> looked_at;
+  for (Stream* stream : for_whom) {
+    if (step_toward(*stream, &looked_at) != nullptr) return false;
+  }
+  bool meets = false;
+  for (const Stream* stream : looked_at) {
+    Meeting* meeting = stream->queue.front().meeting.get();
+    meets = meets || meeting != nullptr;
+    if (meeting != nullptr && !meeting->all_queued()) return false;
+  }
+  if (!meets || !host_functions_.empty()) return false;
+  for (const Stream* stream : looked_at) {
+    if (stream->busy) return false;
+  }
+  journal.report(Misuse::kRanksDiffer,
+                 "collectives wait for each other for ever: their streams come to them in orders "
+                 "that differ between ranks");
+  for (const Stream* stream : looked_at) devices[stream->device].lost = cudaErrorLaunchFailure;
+  changed_.notify_all();
+  return true;
+}
+
 cudaError_t Machine::lost() const {
   for (const Device& device : devices)
     if (device.lost != cudaSuccess) return device.lost;
@@ -120,7 +146,7 @@ cudaError_t Machine::run_until(Lock& lock, int device, const Unfinished& unfinis
       run_first(*next);
     else if (const cudaError_t error = lost(); error != cudaSuccess)
       return error;  // it waits for another device, in vain
-    else
+    else if (!end_deadlock(for_whom))
       changed_.wait(lock);
   }
 }

@@ -21,13 +21,15 @@ struct Record {
   bool done = false;
 };
 
-// Work of a meeting of several streams (NCCL): who else must come before it can run.
+// Work of a meeting of several streams (NCCL): all must have come to it before it can run.
 class Meeting {
  public:
   virtual ~Meeting() = default;
-  virtual bool complete() const = 0;
-  // Of the streams that have the work queued but stand before it.
-  virtual std::vector<Stream*> streams() const = 0;
+  virtual bool complete() = 0;
+  // Every rank has queued its part, so that only other work can hold it up.
+  virtual bool all_queued() = 0;
+  // Of the parts that are queued, this one among them.
+  virtual std::vector<Stream*> streams() = 0;
 };
 
 // Memory that the host may free, and that queued work uses.
