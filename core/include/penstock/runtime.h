@@ -185,11 +185,11 @@ PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
 /* Waits until no leg of any step is under way. */
 PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);
 
-/* Ends the step, and waits for what nobody has waited for yet. The optimizer applied it (1) or skipped it (0), the same on
- * every rank: then each rank's own payloads
- * go back into its memories. Switches and new plans happen here; one that some rank cannot make is made on none: the
- * error says why, the step has ended, and the set goes on with the plan that it has. Under deferral the order is backward_end, all waits,
- * step_end; what is still under way then is waited for. */
+/* Ends the step, and waits for results that nobody has waited for yet, by any wait. The optimizer applied it (1) or skipped
+ * it (0), the same on every rank: then each rank's own payloads go back into its memories. Switches and new plans happen
+ * here; one that some rank cannot make is made on none: the error says why, the step has ended, and the set goes on with
+ * the plan that it has. Under deferral the order is backward_end, all waits, step_end; what is still under way then is
+ * waited for. */
 PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t applied);
 
 /* The state of a set on this rank: residuals, factors, step index, plan. Flushes first. Refused for a torn set. */
