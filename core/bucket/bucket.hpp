@@ -29,6 +29,7 @@ struct Leg {
 class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
+  enum class Copies { into_mirrors, back };
 
   BucketRun(SetContext& context, planning::Bucket plan, uint32_t number)
       : context(context), plan(std::move(plan)), number(number) {}
@@ -38,6 +39,7 @@ class BucketRun {
   uint32_t number;                // within the phase; also the priority
   bool only_compensates = false;  // the phase leaves its gradients out: nothing is sent
   bool ends_at_owners = false;    // who do not send results on
+  bool is_staged = false;         // some of its pieces are worked on in mirrors
   std::deque<PieceRun> pieces;
   std::vector<std::unique_ptr<Coding>> codings;
   std::vector<Leg> legs;
@@ -56,6 +58,8 @@ class BucketRun {
   uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, exchange_start_us = 0;
   JobFrame frame;
   Job job;
+  Copies awaited_copies = Copies::into_mirrors;
+  size_t pieces_looked_at = 0;  // whose copies have ended
 
   // Launching of legs that wait for the next forward.
   uint64_t forward_bytes = 0;    // that come in for the first of them; fixed at plan time
@@ -96,6 +100,21 @@ class BucketRun {
     void await_resume() const noexcept {}
   };
   Turn turn() { return Turn{*this}; }
+
+  // ---- parked on a device ----
+  // Awaitable: resumes when all copies into its mirrors have ended, or all of results back to their
+  // devices; one that fails leaves its error in `failure`. Not suspended where nothing is staged.
+  struct CopiesEnd {
+    BucketRun& bucket;
+    Copies copies;
+    bool await_ready() const noexcept { return !bucket.is_staged; }
+    void await_suspend(std::coroutine_handle<>) noexcept;
+    void await_resume() const noexcept {}
+  };
+  CopiesEnd mirrors_filled() { return CopiesEnd{*this, Copies::into_mirrors}; }
+  CopiesEnd results_returned() { return CopiesEnd{*this, Copies::back}; }
+  // [engine] Whether what it parks for has come. `look`: see Mirror.
+  bool copies_have_ended(uint64_t look);
 
   // Its route ends with the first coding.
   bool ends_early() const { return only_compensates || ends_at_owners; }

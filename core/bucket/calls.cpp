@@ -142,6 +142,8 @@ void take_in(BucketRun& bucket) {
   bucket.each_message([](uint32_t, uint32_t, MessageRun& message) { message.sent = false; });
   for (PieceRun& piece : bucket.pieces) {
     piece.values = piece.storage();
+    if (piece.workplace == Workplace::mirror && piece.gradient->mirror->is_zero())
+      std::memset(piece.values, 0, piece.piece.numel * dtype_bytes(piece.gradient->dtype));
     if (piece.widened) {
       to_float32(piece.gradient->dtype, piece.values, piece.wide.as<float>(), piece.piece.numel);
       piece.values = piece.wide.data();
@@ -271,7 +273,7 @@ Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
   return {};
 }
 
-void give_out(BucketRun& bucket) {
+Status give_out(BucketRun& bucket) {
   for (PieceRun& piece : bucket.pieces) {
     if (bucket.is_void)
       fill_nan(piece.dtype, piece.values, piece.piece.numel);
@@ -280,7 +282,15 @@ void give_out(BucketRun& bucket) {
     if (piece.widened)
       from_float32(piece.gradient->dtype, piece.wide.as<float>(), piece.storage(),
                    piece.piece.numel);
+    if (piece.workplace == Workplace::mirror) {
+      const uint64_t element = dtype_bytes(piece.gradient->dtype);
+      const Status given =
+          piece.gradient->mirror->give(piece.piece.first * element, piece.piece.numel * element);
+      if (!given.ok())
+        return given.with_context(fmt::format("gradient '{}'", piece.gradient->name));
+    }
   }
+  return {};
 }
 
 }  // namespace penstock

@@ -47,8 +47,9 @@ Status settle(BucketRun& bucket);
 // The bucket is void: what this rank took out goes back.
 Status give_up(BucketRun& bucket);
 
-// Results into the gradients' own storage: NaN where the bucket is void.
-void give_out(BucketRun& bucket);
+// Results into the gradients' own storage: NaN where the bucket is void. Where that is on a device
+// the copies are queued.
+Status give_out(BucketRun& bucket);
 
 // ---- transfers.cpp ----
 

@@ -19,14 +19,19 @@
 
 namespace penstock {
 
+// Where the calls for a piece find its values: in the gradient's own storage, or in the mirror of
+// one that lies on a device.
+enum class Workplace { storage, mirror };
+
 // A gradient, or a range of one, in a bucket: where its values come from and go back to.
 struct PieceRun {
   Gradient* gradient = nullptr;
   planning::Piece piece;
-  uint32_t dtype = PENSTOCK_FLOAT32;  // that plugins work in
-  bool widened = false;               // the gradient is in another: plugins work on a float32 copy
-  bool carry_joins_result = false;    // the memory has momentum or a shift
-  bool is_never_void = false;         // a plain gradient alone in its bucket: no flag travels
+  Workplace workplace = Workplace::storage;  // decided when the bucket is made
+  uint32_t dtype = PENSTOCK_FLOAT32;         // that plugins work in
+  bool widened = false;             // the gradient is in another: plugins work on a float32 copy
+  bool carry_joins_result = false;  // the memory has momentum or a shift
+  bool is_never_void = false;       // a plain gradient alone in its bucket: no flag travels
   Buffer wide;
   void* values = nullptr;  // in this step
 

@@ -52,6 +52,8 @@ struct SetContext {
   uint32_t n_hosts = 1;
   uint32_t owners_per_host = 1;      // ranks that every host has
   bool result_is_sum = false;        // the frontend wants sums, not means
+  bool is_staged = false;            // some gradients are worked on in mirrors
+  bool results_are_told = false;     // somebody is told of each; changes between steps only
   bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
   std::string name;                  // of the set
   std::string composite_id;          // plugin id of the composite collective

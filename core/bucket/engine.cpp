@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace penstock {
+namespace {
+
+// Between two looks at devices. The first is what a sleep takes at the least; a wait that lasts, as
+// for a backward pass whose copies were all queued at its start, makes it longer.
+constexpr uint64_t kShortestUs = 50, kLongestUs = 400;
+
+}  // namespace
 
 Engine::Engine() : thread_([this] { loop(); }) {}
 
@@ -16,17 +23,17 @@ Engine::~Engine() {
 }
 
 void Engine::start(BucketRun& bucket) {
-  enqueue(bucket, true);
+  enqueue(bucket, true, true);
   announce();
 }
 void Engine::resume(BucketRun& bucket) {
-  enqueue(bucket, false);
+  enqueue(bucket, false, false);
 }
 
-void Engine::enqueue(BucketRun& bucket, bool fresh) {
+void Engine::enqueue(BucketRun& bucket, bool fresh, bool begins) {
   {
     std::lock_guard lock(mutex_);
-    const uint64_t rank = (fresh ? uint64_t{1} << 32 : 0) | bucket.number;
+    const uint64_t rank = (begins ? uint64_t{1} << 32 : 0) | bucket.number;
     heap_.push_back({rank, next_ticket_++, &bucket, fresh});
     std::push_heap(heap_.begin(), heap_.end());
   }
@@ -59,7 +66,12 @@ void Engine::loop() {
       announce_messages();
       lock.lock();
     }
-    wake_.wait(lock, [&] { return stopping_ || !heap_.empty() || !tasks_.empty(); });
+    if (!on_devices_.empty() && now_us() >= next_look_us_) {
+      lock.unlock();
+      look_at_devices();
+      lock.lock();
+    }
+    wait_for_work(lock);
     if (!tasks_.empty()) {
       const std::shared_ptr<Task> task = std::move(tasks_.back());
       tasks_.pop_back();
@@ -68,7 +80,10 @@ void Engine::loop() {
       lock.lock();
       continue;
     }
-    if (heap_.empty()) return;  // stopping
+    if (heap_.empty()) {
+      if (stopping_) return;
+      continue;  // time to look at devices
+    }
     std::pop_heap(heap_.begin(), heap_.end());
     const Entry entry = heap_.back();
     heap_.pop_back();
@@ -76,6 +91,35 @@ void Engine::loop() {
     advance(entry);
     lock.lock();
   }
+}
+
+void Engine::wait_for_work(std::unique_lock<std::mutex>& lock) {
+  const auto is_there = [&] { return stopping_ || !heap_.empty() || !tasks_.empty(); };
+  if (on_devices_.empty()) return wake_.wait(lock, is_there);
+  const uint64_t now = now_us();
+  if (now >= next_look_us_) return;
+  wake_.wait_for(lock, std::chrono::microseconds(next_look_us_ - now), is_there);
+}
+
+// ---- jobs parked on devices ----
+
+void Engine::park_on_device(BucketRun& bucket) {
+  on_devices_.push_back(&bucket);
+  next_look_us_ = 0;
+  between_looks_us_ = kShortestUs;
+}
+
+void Engine::look_at_devices() {
+  ++n_looks_;
+  const auto back = std::partition(on_devices_.begin(), on_devices_.end(), [&](BucketRun* bucket) {
+    return !bucket->copies_have_ended(n_looks_);
+  });
+  between_looks_us_ =
+      back != on_devices_.end() ? kShortestUs : std::min(2 * between_looks_us_, kLongestUs);
+  next_look_us_ = now_us() + between_looks_us_;
+  for (auto bucket = back; bucket != on_devices_.end(); ++bucket)
+    enqueue(**bucket, false, (*bucket)->awaited_copies == BucketRun::Copies::into_mirrors);
+  on_devices_.erase(back, on_devices_.end());
 }
 
 // Messages of small buckets leave together: a wake-up costs more than such a bucket's whole job.

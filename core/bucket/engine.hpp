@@ -1,6 +1,8 @@
 // The engine thread: runs the jobs of all sets, the one earliest in its plan first, decode before
-// encode. It never waits for the network; a job that would wait parks and comes back when its
-// messages have arrived.
+// encode. It never waits for the network or a device; a job that would wait parks and comes back
+// when its messages have arrived, or its copies have ended. Messages tell the engine of it. Devices
+// do not: while a job is parked on one the engine looks, from time to time when there is other
+// work, and where there is none before it sleeps, which is then for a limited time.
 #pragma once
 
 #include "core/base/task.hpp"
@@ -26,6 +28,8 @@ class Engine final : public Communication::Listener {
   // waking the engine for each would cost more than what it does for them.
   void resume(BucketRun& bucket);
   void announce() { wake_.notify_one(); }  // [any]
+  // [engine] Comes back when bucket.copies_have_ended().
+  void park_on_device(BucketRun& bucket);
   void polled() override { announce(); }
   // [control] Runs `task` on the engine thread between two jobs, and waits for it.
   Status run(const std::function<Status()>& task);
@@ -46,8 +50,11 @@ class Engine final : public Communication::Listener {
     }
   };
   std::shared_ptr<Task> hand_over(std::function<Status()> body);
-  void enqueue(BucketRun& bucket, bool fresh);
+  // `begins`: it has done nothing yet, so those that have go before.
+  void enqueue(BucketRun& bucket, bool fresh, bool begins);
   void loop();
+  void look_at_devices();
+  void wait_for_work(std::unique_lock<std::mutex>& lock);
   void advance(const Entry& entry);
   void announce_messages();
 
@@ -57,6 +64,9 @@ class Engine final : public Communication::Listener {
   std::vector<std::shared_ptr<Task>> tasks_;
   uint64_t next_ticket_ = 0;
   Communication* unannounced_ = nullptr;  // [engine] has messages that it may not know of
+  // [engine] Jobs parked on devices, and when they are looked at next.
+  std::vector<BucketRun*> on_devices_;
+  uint64_t n_looks_ = 0, next_look_us_ = 0, between_looks_us_ = 0;
   bool stopping_ = false;
   std::atomic<uint64_t> allocations_{0};
   std::thread thread_;

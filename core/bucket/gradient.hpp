@@ -2,7 +2,9 @@
 #pragma once
 
 #include "core/base/buffer.hpp"
+#include "core/device/staging.hpp"
 #include "core/fit/gradient.hpp"
+#include "core/tensor/place.hpp"
 
 namespace penstock {
 
@@ -21,11 +23,16 @@ struct Gradient : DeclaredGradient {
   uint32_t pieces_left = 0;  // of this step that have not yet left their result
   uint32_t waiters = 0;      // threads that wait for it
   double learning_rate = 0;
-  uint64_t ready_us = 0;
-  uint64_t place = 0;  // among those that were handed in, in the last step
+  bool waited_for = false;  // or a stream was made to wait, in this step
+  uint64_t ready_us = 0;    // on a device: when it was seen to have arrived
+  uint64_t place = 0;       // among those that were handed in, in the last step
+
+  // Where it was declared to lie, and what stands for it in host memory; null on the CPU.
+  Place lies_on;
+  Mirror* mirror = nullptr;
 
   // Written by the application before it makes a bucket ready; read by the engine after.
-  void* data = nullptr;  // contiguous, numel elements of dtype
+  void* data = nullptr;  // contiguous, numel elements of dtype: its own storage, or the mirror
   Buffer unclaimed;      // stands in where the application gave no storage
 };
 

@@ -17,6 +17,8 @@ void* Job::promise_type::operator new(size_t bytes, BucketRun& bucket) {
   } while (false)
 
 Job run_bucket(BucketRun& bucket) {
+  co_await bucket.mirrors_filled();
+  PENSTOCK_CO_TRY(bucket.failure);
   take_in(bucket);
   bool owes_backward = bucket.defers();
   for (Leg& leg : bucket.legs) {
@@ -60,8 +62,10 @@ Job run_bucket(BucketRun& bucket) {
   // Backward waits for it, also where the prologue made the bucket void and nothing was sent.
   if (owes_backward) bucket.context.listener->backward_part_ended(bucket);
   if (bucket.is_void) PENSTOCK_CO_TRY(give_up(bucket));
-  give_out(bucket);
-  co_return Status();
+  PENSTOCK_CO_TRY(give_out(bucket));
+  // Who is told of results is told where they lie.
+  if (bucket.context.results_are_told) co_await bucket.results_returned();
+  co_return bucket.failure;
 }
 
 // ---- parking ----
@@ -94,6 +98,29 @@ void BucketRun::launch() {
   if (!waits_for_launch.exchange(false)) return;
   context.engine->resume(*this);
   context.engine->announce();
+}
+
+void BucketRun::CopiesEnd::await_suspend(std::coroutine_handle<>) noexcept {
+  bucket.awaited_copies = copies;
+  bucket.pieces_looked_at = 0;
+  bucket.context.engine->park_on_device(bucket);
+}
+
+bool BucketRun::copies_have_ended(uint64_t look) {
+  for (; pieces_looked_at < pieces.size(); ++pieces_looked_at) {
+    Gradient& gradient = *pieces[pieces_looked_at].gradient;
+    if (gradient.mirror == nullptr) continue;
+    bool ended = false;
+    failure = awaited_copies == Copies::into_mirrors ? gradient.mirror->has_arrived(look, ended)
+                                                     : gradient.mirror->has_returned(ended);
+    if (!failure.ok()) {
+      failure = failure.with_context(fmt::format("gradient '{}'", gradient.name));
+      return true;
+    }
+    if (!ended) return false;
+    if (awaited_copies == Copies::into_mirrors) gradient.ready_us = gradient.mirror->arrived_us();
+  }
+  return true;
 }
 
 Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {

@@ -68,6 +68,10 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
     const ItemNeeds& needs = fitting_->options(piece.gradient)[piece.choice].needs;
     run.gradient = gradients[piece.gradient].get();
     run.piece = piece;
+    if (run.gradient->mirror != nullptr) {
+      run.workplace = Workplace::mirror;
+      bucket->is_staged = true;
+    }
     run.dtype = needs.dtype;
     run.widened = run.dtype != run.gradient->dtype;
     // A carry comes once: a momentum would repeat it, a shift take it back in the next step.

@@ -184,10 +184,9 @@ penstock_status* penstock_set_on_result(penstock_set* set, void* context,
 penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index,
                                          const penstock_tensor* tensor, void* stream) {
   return door(set, [&]() -> Status {
-    (void)stream;  // CPU tensors only: checked with the tensor
     penstock_tensor copy{};
     PENSTOCK_TRY(take_struct(tensor, "penstock_tensor", copy));
-    return set->set->gradient_ready(index, copy);
+    return set->set->gradient_ready(index, copy, stream);
   });
 }
 penstock_status* penstock_gradient_absent(penstock_set* set, uint64_t index,
@@ -200,6 +199,9 @@ penstock_status* penstock_gradient_absent(penstock_set* set, uint64_t index,
 }
 penstock_status* penstock_wait(penstock_set* set, uint64_t index) {
   return door(set, [&] { return set->set->wait(index); });
+}
+penstock_status* penstock_wait_stream(penstock_set* set, uint64_t index, void* stream) {
+  return door(set, [&] { return set->set->wait_stream(index, stream); });
 }
 penstock_status* penstock_wait_all(penstock_set* set) {
   return door(set, [&] { return set->set->wait_all(); });

@@ -163,7 +163,8 @@ TEST(OperationsArguments, WhatOneRankCanSeeToBeWrongIsRefusedAtOnce) {
     refuse(declare(PENSTOCK_ALL_REDUCE, "x", &untyped), "dtype 77");
     Array elsewhere(PENSTOCK_FLOAT32, {2}, one);
     elsewhere.tensor.device_type = PENSTOCK_DEVICE_CUDA;
-    expect(declare(PENSTOCK_ALL_REDUCE, "x", &elsewhere), Code::unimplemented, "device type 2");
+    expect(declare(PENSTOCK_ALL_REDUCE, "x", &elsewhere), Code::unimplemented,
+           "lies on cuda:0, expected the CPU");
     const Array lacking(PENSTOCK_UINT16, {2}, one);
     expect(declare(PENSTOCK_ALL_REDUCE, "x", &lacking), Code::unimplemented,
            "does not reduce uint16");

@@ -13,7 +13,14 @@
 namespace penstock {
 
 Result<RuntimeHandle> Runtime::open(const penstock_runtime_options& options) {
-  RuntimeHandle runtime(new Runtime());
+  RuntimeHandle runtime(new Runtime(nullptr));
+  PENSTOCK_TRY(runtime->start(options));
+  return runtime;
+}
+
+Result<RuntimeHandle> Runtime::open_over(const penstock_device_table& devices,
+                                         const penstock_runtime_options& options) {
+  RuntimeHandle runtime(new Runtime(&devices));
   PENSTOCK_TRY(runtime->start(options));
   return runtime;
 }

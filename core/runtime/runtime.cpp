@@ -161,19 +161,13 @@ std::string Runtime::next_profile() {
 }
 
 Services Runtime::services() {
-  return {*this,
-          config_,
-          *registry_,
-          log_,
-          timeline_,
-          *activity_,
-          *communication_,
-          *control_,
-          *engine_,
-          transports_,
-          world_,
-          topology(),
-          {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
+  return {*this,           config_,
+          *registry_,      log_,
+          timeline_,       *activity_,
+          *communication_, *control_,
+          *engine_,        transports_,
+          devices_,        world_,
+          topology(),      {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
 }
 
 penstock_topology Runtime::topology() const {
@@ -198,6 +192,7 @@ Result<std::string> Runtime::report() {
   nlohmann::json searched = nlohmann::json::array();
   for (const auto& place : registry_->searched())
     searched.push_back({{"directory", place.directory}, {"note", place.note}});
+  const Result<int32_t> devices = devices_.count();
   const nlohmann::json report{{"version", PENSTOCK_VERSION},
                               {"rank", world_.rank()},
                               {"size", world_.size()},
@@ -216,6 +211,8 @@ Result<std::string> Runtime::report() {
                               {"deterministic", config_.runtime().deterministic},
                               {"log_level", config_.runtime().log_level},
                               {"code_paths", code_paths_},
+                              {"cuda_devices", devices.ok() ? devices.value() : 0},
+                              {"cuda_devices_note", devices.status().message()},
                               {"plugins", plugins},
                               {"searched", searched}};
   return report.dump(2);

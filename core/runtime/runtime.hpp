@@ -38,6 +38,9 @@ class Runtime final : public Services::Run {
  public:
   // [control] Collective over all ranks of the run.
   static Result<RuntimeHandle> open(const penstock_runtime_options& options);
+  // For tests: over a device table of theirs. Nothing that comes from outside leads here.
+  static Result<RuntimeHandle> open_over(const penstock_device_table& devices,
+                                         const penstock_runtime_options& options);
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -90,7 +93,7 @@ class Runtime final : public Services::Run {
     uint64_t again_us = 0;
   };
 
-  Runtime() = default;
+  explicit Runtime(const penstock_device_table* devices) : devices_(devices) {}
   bool end();  // false: something is still running and cannot be waited for
   // open.cpp
   Status start(const penstock_runtime_options& options);
@@ -130,6 +133,7 @@ class Runtime final : public Services::Run {
   std::string frontend_;
   std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
   Transports transports_;
+  Devices devices_;
   Group world_;
   Group met_;  // what a transport that is told finds: it may keep a view of the hosts
   std::vector<CollectiveInstance*> joined_;

@@ -48,6 +48,7 @@ Status Set::make(const penstock_set_declaration& declaration) {
   need_agreement(where_to_go_on(step.index, works_->plan()), std::nullopt);
   step_.arm(*works_);
   say_plan();
+  say_staged();
   if (const std::string file = services_.run.next_profile(); !file.empty()) {
     std::vector<DeclaredGradient> declared_gradients;
     for (const auto& gradient : gradients_) declared_gradients.push_back(*gradient);
@@ -89,6 +90,7 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   at(PENSTOCK_LEVEL_CROSS).group = group_.cross();
 
   PENSTOCK_TRY(declare_gradients(declaration));
+  PENSTOCK_TRY(make_mirrors());
   communication = &services_.communication;
   engine = &services_.engine;
   timeline = &services_.timeline;
@@ -136,15 +138,37 @@ Status Set::declare_gradients(const penstock_set_declaration& declaration) {
       return invalid_argument("gradient {} of set '{}' has no name", i, name);
     if (dtype_bytes(c.dtype) == 0)
       return invalid_argument("gradient '{}' is of the unknown dtype {}", gradient->name, c.dtype);
-    if (c.device_type != PENSTOCK_DEVICE_CPU)
-      return unimplemented(
-          "gradient '{}' lies on device type {}; this version moves gradients on the CPU",
-          gradient->name, c.device_type);
+    gradient->lies_on = {c.device_type, c.device_id};
     gradients_.push_back(std::move(gradient));
     if (!names.emplace(gradients_.back()->name, i).second)
       return invalid_argument("two gradients of set '{}' are named '{}'", name,
                               gradients_.back()->name);
   }
+  return {};
+}
+
+// For what lies on devices, each wherever it does.
+Status Set::make_mirrors() {
+  std::vector<Staging::Wanted> wanted;
+  std::vector<Gradient*> staged;
+  for (auto& gradient : gradients_) {
+    if (gradient->lies_on.is_cpu()) continue;
+    const Result<Device> device = services_.devices.find(gradient->lies_on);
+    if (!device.ok())
+      return device.status().with_context(fmt::format(
+          "gradient '{}' of set '{}' lies on {}", gradient->name, name, gradient->lies_on.name()));
+    wanted.push_back({device.value(), gradient->bytes()});
+    staged.push_back(gradient.get());
+  }
+  if (staged.empty()) return {};
+  Result<std::unique_ptr<Staging>> staging = Staging::make(wanted);
+  if (!staging.ok())
+    return staging.status().with_context(
+        fmt::format("the mirrors in host memory of {} gradients of set '{}', the first is '{}'",
+                    staged.size(), name, staged.front()->name));
+  staging_ = std::move(staging.value());
+  for (size_t i = 0; i < staged.size(); ++i) staged[i]->mirror = &staging_->mirror(i);
+  is_staged = true;
   return {};
 }
 

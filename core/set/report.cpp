@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <planning/forecast.hpp>
 
+#include <map>
+
 namespace penstock {
 namespace {
 
@@ -70,6 +72,8 @@ Result<std::string> Set::report() {
                          {"bytes_after", bytes},
                          {"compressor", item.compressor->name()},
                          {"memory", item.memory->name()},
+                         {"lies_on", item.gradient->lies_on.name()},
+                         {"staged", item.of->workplace == Workplace::mirror},
                          {"one_sweep", item.folded}});
       }
       buckets.push_back({{"phase", phase},
@@ -95,6 +99,7 @@ Result<std::string> Set::report() {
       {"forecast", forecast_of(works_->plan(), model_of(works_->fitting()))},
       {"state_bytes", works_->states().bytes()},
       {"replicated_hash", hash_text(works_->states().hash_replicated())},
+      {"staged_bytes", staging_ == nullptr ? 0 : staging_->bytes()},
       {"buckets", buckets},
       {"planned",
        {{"moved_bytes_per_step", planned.moved},
@@ -144,6 +149,22 @@ void Set::say_plan() {
                                 : "",
           bytes_text(planned.moved), bytes_text(dense_moved_per_step_),
           share(planned.moved, dense_moved_per_step_)));
+}
+
+// Rank 0's, of its own gradients.
+void Set::say_staged() {
+  if (staging_ == nullptr || rank != 0) return;
+  std::map<std::string, size_t> on;
+  for (const auto& gradient : gradients_)
+    if (gradient->mirror != nullptr) ++on[gradient->lies_on.name()];
+  std::string which;
+  for (const auto& [place, n_gradients] : on)
+    which += fmt::format("{}{} gradients on {}", which.empty() ? "" : ", ", n_gradients, place);
+  services_.log.write(
+      LogLevel::warning, "set",
+      fmt::format("set '{}': {} go through {} of pinned host memory, there and back, because this "
+                  "version compresses and sends on the CPU only",
+                  name, which, bytes_text(double(staging_->bytes()))));
 }
 
 // Rank 0's, with level info: what the run came to. Who waits least is waited for by the others.

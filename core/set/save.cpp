@@ -89,7 +89,7 @@ Status Set::load(std::string_view bytes) {
 }
 
 Status Set::loadable() {
-  if (!step_.runs()) return {};
+  if (!step_.runs()) return drain_copies();
   return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
 }
 
@@ -136,6 +136,7 @@ Status Set::reset() {
   (void)flush();  // to its end, well or not: no later message meets one of this step
   while (!step_.wait_until_idle(kPatienceUs)) {
   }
+  PENSTOCK_TRY(drain_copies());
   step_.drop();
   works_->states().zero();
   for (auto& gradient : gradients_) gradient->has_carry = false;

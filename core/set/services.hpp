@@ -6,6 +6,7 @@
 #include "core/comm/transports.hpp"
 #include "core/config/config.hpp"
 #include "core/control/control.hpp"
+#include "core/device/devices.hpp"
 #include "core/plugin/instances.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/trace/log.hpp"
@@ -62,6 +63,7 @@ struct Services {
   Control& control;
   Engine& engine;
   const Transports& transports;
+  Devices& devices;
   const Group& world;
   penstock_topology topology{};
   TimeLimits limits;

@@ -3,6 +3,7 @@
 #include "core/set/set.hpp"
 
 #include "core/base/hash.hpp"
+#include "core/base/left_behind.hpp"
 #include "core/base/out_of_memory.hpp"
 #include "core/bucket/calls.hpp"
 #include "core/bucket/engine.hpp"
@@ -34,6 +35,12 @@ Status Set::wait(uint64_t index) {
   return status;
 }
 
+Status Set::wait_stream(uint64_t index, void* stream) {
+  const Status status = step_.wait_stream(index, stream);
+  warn_of_nonfinite();
+  return status;
+}
+
 Status Set::wait_all() {
   const Status status = step_.wait_all();
   warn_of_nonfinite();
@@ -54,7 +61,8 @@ Status Set::flush() {
 // ---- the end of a step ----
 
 Status Set::step_end(bool applied) {
-  PENSTOCK_TRY(wait_all());
+  PENSTOCK_TRY(step_.wait_for_rest());
+  warn_of_nonfinite();
   const uint64_t ending = step.index;
   if (services_.control.somebody_joined()) step_.tell_end(applied);
   Status refused_change;
@@ -162,6 +170,11 @@ Status Set::catch_up(uint64_t index) {
   return {};
 }
 
+// A copy still reads from the storage of a gradient, or writes to it, until it has ended.
+Status Set::drain_copies() {
+  return staging_ == nullptr ? Status() : staging_->drain(services_.limits.end_us);
+}
+
 // ---- the end of a set that may be in the middle of a step ----
 
 bool Set::end() {
@@ -177,6 +190,12 @@ bool Set::end() {
   if (!step_.wait_until_idle(services_.limits.end_us) || !services_.run.answers()) {
     services_.run.abandon(fmt::format("set '{}'", name));
     return false;
+  }
+  if (const Status drained = drain_copies(); !drained.ok()) {
+    services_.log.write(LogLevel::warning, "set",
+                        fmt::format("the mirrors of set '{}' are abandoned, not freed: {}", name,
+                                    drained.message()));
+    leave_behind(std::move(staging_));
   }
   for (auto channel = open_channels_.rbegin(); channel != open_channels_.rend(); ++channel)
     services_.communication.close_channel(*channel);

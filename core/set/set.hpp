@@ -39,8 +39,8 @@ class Set final : private SetContext {
   ~Set();
 
   // See runtime.h for each of these.
-  Status gradient_ready(uint64_t index, const penstock_tensor& tensor) {
-    return step_.ready(index, tensor);
+  Status gradient_ready(uint64_t index, const penstock_tensor& tensor, void* stream = nullptr) {
+    return step_.ready(index, tensor, stream);
   }
   Status gradient_absent(uint64_t index, const penstock_tensor& tensor) {
     return step_.absent(index, tensor);
@@ -57,6 +57,7 @@ class Set final : private SetContext {
     return step_.on_result(context, sink);
   }
   Status wait(uint64_t index);
+  Status wait_stream(uint64_t index, void* stream);
   Status wait_all();
   Status poll(uint64_t index, bool& done) { return step_.poll(index, done); }
   bool defers() const { return works_->defers(); }
@@ -110,6 +111,7 @@ class Set final : private SetContext {
   Status declare(const penstock_set_declaration& declaration);
   Result<uint32_t> owner_of(const penstock_gradient_declaration& gradient) const;
   Status declare_gradients(const penstock_set_declaration& declaration);
+  Status make_mirrors();
   Status agree_on_declaration();
   Status open_channels();
   Status open_level(uint32_t level);
@@ -139,6 +141,7 @@ class Set final : private SetContext {
 
   // report.cpp
   void say_plan();
+  void say_staged();
   void say_end();
   void say_profile();  // writes it
   void warn_of_nonfinite();
@@ -147,6 +150,7 @@ class Set final : private SetContext {
   Result<std::unique_ptr<Works>> prepare_saved(uint64_t saved_step, Plan plan,
                                                std::string_view tensors);
   Status loadable();
+  Status drain_copies();
   void go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vector<Buffer> kept);
   // shards.cpp
   Result<std::vector<SavedSet>> read_shards(std::span<const std::string_view> shards);
@@ -178,6 +182,7 @@ class Set final : private SetContext {
   Status add_level_channels(std::vector<Channel*>& levels);
 
   const Services services_;
+  std::unique_ptr<Staging> staging_;  // null: all gradients lie on the CPU
   std::vector<std::unique_ptr<Gradient>> gradients_;
   Group group_;
   Step step_;

@@ -9,12 +9,6 @@
 #include <cmath>
 
 namespace penstock {
-namespace {
-
-// A wait this long is worth a question to the others, and no hurry any more.
-constexpr std::chrono::milliseconds kPatience{300};
-
-}  // namespace
 
 void Step::arm(Works& works) {
   std::lock_guard lock(mutex_);
@@ -31,6 +25,7 @@ void Step::arm(Works& works) {
   for (auto& gradient : gradients_) {
     gradient->progress = Gradient::Progress::open;
     gradient->pieces_left = 0;
+    gradient->waited_for = false;
     if (!works.of(step.phase, gradient->index).empty()) ++gradients_left_;
   }
   for (auto& bucket : phase) {
@@ -54,7 +49,7 @@ Status Step::usable() {
 // ---- gradients ----
 
 Status Step::check(const Gradient& gradient, const penstock_tensor& tensor) const {
-  const Status fault = storage_fault(tensor);
+  const Status fault = storage_fault(tensor, gradient.lies_on);
   if (!fault.ok())
     return Status(fault.code(), fmt::format("gradient '{}' {}", gradient.name, fault.message()));
   if (tensor.dtype != gradient.dtype)
@@ -97,7 +92,18 @@ void Step::start(BucketRun& bucket) {
   context_.engine->start(bucket);
 }
 
-Status Step::ready(uint64_t index, const penstock_tensor& tensor) {
+Status Step::ready(uint64_t index, const penstock_tensor& tensor, void* stream) {
+  return hand_in(index, tensor, stream, false);
+}
+
+Status Step::absent(uint64_t index, const penstock_tensor& tensor) {
+  if (index < gradients_.size() && tensor.data != nullptr &&
+      tensor.device_type == PENSTOCK_DEVICE_CPU && check(*gradients_[index], tensor).ok())
+    std::memset(tensor.data, 0, tensor.numel * dtype_bytes(tensor.dtype));
+  return hand_in(index, tensor, nullptr, true);
+}
+
+Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream, bool is_zero) {
   std::unique_lock lock(mutex_);
   PENSTOCK_TRY(usable());
   if (index >= gradients_.size())
@@ -114,17 +120,21 @@ Status Step::ready(uint64_t index, const penstock_tensor& tensor) {
         "gradient '{}' became ready twice in step {}: one backward pass per step, or accumulate "
         "before",
         gradient.name, context_.step.index);
-  make_ready(gradient, tensor.data);
   const bool is_there = works_->of(context_.step.phase, index).empty();
+  void* data = tensor.data;
+  if (Mirror* mirror = gradient.mirror; mirror != nullptr && !is_there) {
+    const Status queued =
+        is_zero ? mirror->take_zeros(tensor.data) : mirror->take(tensor.data, stream);
+    if (!queued.ok()) {
+      lock.unlock();
+      return give_up(gradient, queued);
+    }
+    data = mirror->host();
+  }
+  make_ready(gradient, data);
   unlock_and_ask(lock);
   if (is_there) results_.tell(index);
   return {};
-}
-
-Status Step::absent(uint64_t index, const penstock_tensor& tensor) {
-  if (index < gradients_.size() && tensor.data != nullptr && check(*gradients_[index], tensor).ok())
-    std::memset(tensor.data, 0, tensor.numel * dtype_bytes(tensor.dtype));
-  return ready(index, tensor);
 }
 
 Status Step::set_learning_rate(uint64_t index, double learning_rate) {
@@ -156,26 +166,6 @@ Status Step::set_grad_scale(double grad_scale) {
   return {};
 }
 
-Status Step::close() {
-  std::unique_lock lock(mutex_);
-  PENSTOCK_TRY(usable());
-  if (!closed_ && opened_ && context_.timeline->enabled())
-    context_.timeline->add(
-        {"backward", "application", first_ready_us_, now_us(), context_.step.index, {}, 0, 0});
-  closed_ = true;
-  for (auto& gradient : gradients_) {
-    if (gradient->progress != Gradient::Progress::open ||
-        works_->of(context_.step.phase, gradient->index).empty())
-      continue;
-    const uint64_t bytes = gradient->bytes();
-    if (gradient->unclaimed.bytes() != bytes) gradient->unclaimed = Buffer(bytes);
-    if (bytes != 0) std::memset(gradient->unclaimed.data(), 0, bytes);
-    make_ready(*gradient, gradient->unclaimed.data());
-  }
-  unlock_and_ask(lock);
-  return {};
-}
-
 // ---- the gate ----
 
 void Step::hold(std::function<void()> ask) {
@@ -197,90 +187,6 @@ void Step::release() {
   gate_ = Gate::open;
   for (BucketRun* bucket : held_) start(*bucket);
   held_.clear();
-}
-
-// ---- waiting ----
-
-// It takes long: Control says by name who is waited for, and ends the wait when it is hopeless.
-void Step::wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over) {
-  const uint64_t index = context_.step.index;
-  lock.unlock();
-  const uint64_t wait = services_.control.step_wait(context_.name, index, group_.ranks(),
-                                                    [&run = services_.run](const Status& reason) {
-                                                      if (!reason.ok()) run.give_up(reason);
-                                                    });
-  lock.lock();
-  changed_.wait(lock, over);
-  lock.unlock();
-  services_.control.step_wait_over(wait);
-  lock.lock();
-}
-
-Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited) {
-  const uint64_t start = now_us();
-  std::unique_lock lock(mutex_);
-  const TimedSpan span(context_.timeline, "wait", "application", context_.step.index);
-  if (!finished() && torn_.ok()) {
-    ++waiters_;
-    if (awaited != nullptr) ++awaited->waiters;
-    context_.communication->set_waiting(true);
-    const auto over = [&] { return finished() || !torn_.ok(); };
-    activity_->at(Activity::Phase::waits, context_.step.index);
-    if (!changed_.wait_for(lock, kPatience, over)) wait_for_others(lock, over);
-    if (awaited != nullptr) --awaited->waiters;
-    if (--waiters_ == 0) context_.communication->set_waiting(false);
-  }
-  waited_us_ += now_us() - start;
-  told_ = told_ || !torn_.ok();
-  return torn_;
-}
-
-Status Step::wait(uint64_t index) {
-  if (index >= gradients_.size())
-    return invalid_argument("set '{}' has no gradient {}", context_.name, index);
-  PENSTOCK_TRY(close());
-  launch_deferred();
-  // Two words of capture: std::function keeps them without allocating.
-  const auto finished = [this, index] {
-    return gradients_[index]->progress == Gradient::Progress::done ||
-           works_->of(context_.step.phase, index).empty();
-  };
-  return wait_until(finished, gradients_[index].get());
-}
-
-Status Step::wait_all() {
-  PENSTOCK_TRY(close());
-  launch_deferred();
-  return wait_until([&] { return buckets_left_ == 0; });
-}
-
-Status Step::wait_backward() {
-  PENSTOCK_TRY(close());
-  PENSTOCK_TRY(wait_until([&] { return backward_parts_left_ == 0; }));
-  launch_deferred();
-  return {};
-}
-
-Status Step::poll(uint64_t index, bool& done) {
-  std::lock_guard lock(mutex_);
-  if (index >= gradients_.size())
-    return invalid_argument("set '{}' has no gradient {}", context_.name, index);
-  done = gradients_[index]->progress == Gradient::Progress::done || !torn_.ok();
-  return {};
-}
-
-Status Step::on_result(void* context, penstock_result_sink sink) {
-  std::lock_guard lock(mutex_);
-  if (opened_ || closed_)
-    return failed_precondition("set '{}' is in the middle of step {}: end the step first",
-                               context_.name, context_.step.index);
-  results_.tell_to(sink, context, gradients_.size());
-  if (sink != nullptr) stand_in_.start([this](uint64_t step) { wait_in_place(step); });
-  return {};
-}
-
-void Step::wait_in_place(uint64_t step) {
-  (void)wait_until([this, step] { return buckets_left_ == 0 || context_.step.index != step; });
 }
 
 // ---- the engine's reports ----
@@ -375,9 +281,13 @@ Step::Times Step::finish() {
   std::lock_guard lock(mutex_);
   penstock_step& step = context_.step;
   Times times{first_ready_us_, first_ready_us_, double(waited_us_ - waited_before_us_)};
-  for (auto& gradient : gradients_)
-    if (!works_->of(step.phase, gradient->index).empty())
-      times.last_ready_us = std::max(times.last_ready_us, gradient->ready_us);
+  // On a device the first one comes long after it was handed in.
+  if (context_.is_staged) times.first_ready_us = UINT64_MAX;
+  for (auto& gradient : gradients_) {
+    if (works_->of(step.phase, gradient->index).empty()) continue;
+    times.first_ready_us = std::min(times.first_ready_us, gradient->ready_us);
+    times.last_ready_us = std::max(times.last_ready_us, gradient->ready_us);
+  }
   waited_before_us_ = waited_us_;
   activity_->at(Activity::Phase::ended, step.index);
   works_->pass_turns(step.phase);

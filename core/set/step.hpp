@@ -31,14 +31,18 @@ class Step final : public BucketListener {
   void arm(Works& works);
 
   // ---- [application] ----
-  Status ready(uint64_t index, const penstock_tensor& tensor);
+  Status ready(uint64_t index, const penstock_tensor& tensor, void* stream);
   Status absent(uint64_t index, const penstock_tensor& tensor);
   Status set_learning_rate(uint64_t index, double learning_rate);
   Status set_learning_rates(std::span<const double> learning_rates);  // NaN: as it was
   Status set_grad_scale(double grad_scale);
-  // Each closes the step: what is not ready counts as zero.
+  // Each closes the step: what is not ready counts as zero. They return when results lie where they
+  // belong; wait_stream, on a device, when the copy there is queued and `stream` waits for it.
   Status wait(uint64_t index);
   Status wait_all();
+  Status wait_stream(uint64_t index, void* stream);
+  // For the end of the step: what nobody has waited for yet.
+  Status wait_for_rest();
   Status wait_backward();
   Status poll(uint64_t index, bool& done);
   // This rank has joined: every gradient is zero, at the rates and the scale of who told `facts`.
@@ -100,6 +104,7 @@ class Step final : public BucketListener {
   // With the lock held.
   Status usable();
   void make_ready(Gradient& gradient, void* data);
+  Status hand_in(uint64_t index, const penstock_tensor& tensor, void* stream, bool is_zero);
   void start(BucketRun& bucket);
   void skip_what_never_started();
   void all_are_ready();
@@ -107,12 +112,16 @@ class Step final : public BucketListener {
   void unlock_and_ask(std::unique_lock<std::mutex>& lock);
 
   Status close();
+  Status give_up(const Gradient& gradient, const Status& failure);
   void wait_in_place(uint64_t step);
   void launch_deferred() {
     std::lock_guard lock(mutex_);
     forward_legs_.launch();
   }
   Status wait_until(const std::function<bool()>& finished, Gradient* awaited = nullptr);
+  Status wait_until_queued(uint64_t index);
+  Status wait_until_all_queued();
+  Status wait_until_returned(Gradient& gradient);
   void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
 
   SetContext& context_;

@@ -22,6 +22,7 @@ struct GradientShape {
   uint32_t dtype = PENSTOCK_FLOAT32;
   uint32_t given_bucket = PENSTOCK_NO_BUCKET;
   uint32_t owner = 0;
+  Place lies_on = {};
 };
 
 // Tables of further instances of loopback say HUB, RANK and SIZE for what differs in each run.
@@ -72,7 +73,8 @@ inline Result<SetHandle> make_set(Runtime& runtime, const std::vector<GradientSh
     c.shape = gradients[i].shape.data();
     c.n_dims = gradients[i].shape.size();
     c.dtype = gradients[i].dtype;
-    c.device_type = PENSTOCK_DEVICE_CPU;
+    c.device_type = gradients[i].lies_on.device_type;
+    c.device_id = gradients[i].lies_on.device_id;
     c.given_bucket = gradients[i].given_bucket;
     c.owner = gradients[i].owner;
     pointers.push_back(&c);
@@ -101,13 +103,14 @@ inline penstock_tensor view_of(std::vector<float>& values) {
 
 // Runs `body(runtime, rank)` on every rank. Failures inside are gtest failures of the calling test.
 inline void with_ranks(uint32_t size, const std::string& scheme,
-                       const std::function<void(Runtime&, uint32_t)>& body) {
+                       const std::function<void(Runtime&, uint32_t)>& body,
+                       Result<RuntimeHandle> (*open)(const std::string& config) = open_rank) {
   static std::atomic<int> next_hub{0};
   const std::string hub = fmt::format("pipeline-test-{}", next_hub++);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      auto runtime = open_rank(rank_config(scheme, hub, rank, size));
+      auto runtime = open(rank_config(scheme, hub, rank, size));
       ASSERT_TRUE(runtime.ok()) << runtime.status().message();
       body(*runtime.value(), rank);
     });

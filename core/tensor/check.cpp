@@ -25,13 +25,14 @@ bool is_too_large(uint64_t numel, uint64_t element_bytes) {
   return numel > static_cast<uint64_t>(INT64_MAX) / element_bytes;
 }
 
-Status storage_fault(const penstock_tensor& tensor) {
+Status storage_fault(const penstock_tensor& tensor, const Place& expected) {
   if (!PENSTOCK_HAS_FIELD(&tensor, penstock_tensor, device_id))
     return invalid_argument("has struct_size {}, expected at least that of ABI 0.1",
                             tensor.struct_size);
-  if (tensor.device_type != PENSTOCK_DEVICE_CPU)
-    return unimplemented("is on device type {}, expected the CPU; copy it there",
-                         tensor.device_type);
+  if (const Place place = place_of(tensor); !(place == expected))
+    return Status(
+        expected.is_cpu() ? Code::unimplemented : Code::invalid_argument,
+        fmt::format("lies on {}, expected {}; copy it there", place.name(), expected.name()));
   if (dtype_bytes(tensor.dtype) == 0)
     return invalid_argument("has dtype {}, expected one of penstock/base.h", tensor.dtype);
   if (tensor.n_dims > kMostDimensions || (tensor.n_dims > 0 && tensor.shape == nullptr))
@@ -45,7 +46,7 @@ Status storage_fault(const penstock_tensor& tensor) {
 }
 
 Status tensor_fault(const penstock_tensor& tensor) {
-  PENSTOCK_TRY(storage_fault(tensor));
+  PENSTOCK_TRY(storage_fault(tensor, Place()));
   uint64_t numel = 1;
   for (uint64_t i = 0; i < tensor.n_dims; ++i) {
     const int64_t size = tensor.shape[i];

@@ -1244,6 +1244,9 @@ LOCK_TYPE(penstock_wait, lock_penstock_wait);
 typedef penstock_status* lock_penstock_wait_all(penstock_set* set);
 LOCK_TYPE(penstock_wait_all, lock_penstock_wait_all);
 
+typedef penstock_status* lock_penstock_wait_stream(penstock_set* set, uint64_t index, void* stream);
+LOCK_TYPE(penstock_wait_stream, lock_penstock_wait_stream);
+
 typedef penstock_status* lock_penstock_gradient_absent(penstock_set* set, uint64_t index, const penstock_tensor* tensor);
 LOCK_TYPE(penstock_gradient_absent, lock_penstock_gradient_absent);
 

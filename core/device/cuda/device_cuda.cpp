@@ -56,20 +56,30 @@ const char* error_text(int32_t error) {
   return cudaGetErrorString(static_cast<cudaError_t>(error));
 }
 
+// For us all the same, and for whoever reads it three things to do.
+const char* why_none_is_usable(cudaError_t error) {
+  if (error == cudaErrorNoDevice)
+    return "the driver finds no device; nvidia-smi lists those there are, and CUDA_VISIBLE_DEVICES "
+           "may hide them";
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess) (void)cudaGetLastError();
+  if (version == 0) return "this machine has no NVIDIA driver; install one";
+  return "the NVIDIA driver is older than this build's CUDA; update the driver";
+}
+
 int32_t device_count(int32_t* count, const char** why_none) {
   *count = 0;
   *why_none = nullptr;
   int found = 0;
   const cudaError_t error = cudaGetDeviceCount(&found);
   if (error != cudaSuccess) (void)cudaGetLastError();
-  // No driver, one older than this runtime, or no device: for us all the same.
   if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice) {
-    *why_none = cudaGetErrorString(error);
+    *why_none = why_none_is_usable(error);
     return cudaSuccess;
   }
   if (error != cudaSuccess) return error;
   *count = found;
-  if (found == 0) *why_none = "the driver reports no device";
+  if (found == 0) *why_none = why_none_is_usable(cudaErrorNoDevice);
   return cudaSuccess;
 }
 

@@ -1,10 +1,11 @@
-// Loads libpenstock_device_cuda.so as the core does and checks its table on every device there is:
-// copies, the order that events make between streams, queries while work is under way. Prints
-// "skipped: no CUDA device (reason)" and ends well where there is none.
+// Loads libpenstock_device_cuda.so, or the simulated one, as the core does and checks its table on
+// every device there is: copies, the order that events make between streams, queries while work is
+// under way. Prints "skipped: no CUDA device (reason)" and ends well where there is none.
 //
 //   device_cuda_check LIBRARY.so
 #include "core/device/device_table.h"
 
+#include <cuda_runtime.h>
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -99,9 +100,12 @@ void check_events(int32_t device) {
   int before = -1;
   REQUIRE(cudaGetDevice(&before) == cudaSuccess);
   REQUIRE(cudaSetDevice(device) == cudaSuccess);
-  write_late<<<4, 128, 0, static_cast<cudaStream_t>(streams.first)>>>(static_cast<float*>(data),
-                                                                      kNumel, 3.0f, kLateCycles);
-  REQUIRE(cudaGetLastError() == cudaSuccess);
+  cudaLaunchConfig_t config{};  // and no <<<...>>>, for compilers other than nvcc
+  config.gridDim = dim3(4);
+  config.blockDim = dim3(128);
+  config.stream = static_cast<cudaStream_t>(streams.first);
+  REQUIRE(cudaLaunchKernelEx(&config, write_late, static_cast<float*>(data), uint64_t{kNumel}, 3.0f,
+                             kLateCycles) == cudaSuccess);
   REQUIRE(cudaSetDevice(before) == cudaSuccess);
 
   SUCCEED(event_record, device, event, streams.first);

@@ -74,7 +74,7 @@ typedef struct penstock_gradient_declaration {
   const int64_t* shape;
   uint64_t n_dims;
   uint32_t dtype;
-  int32_t device_type;
+  int32_t device_type; /* PENSTOCK_DEVICE_CPU, or CUDA; a set may have several, each rank its own */
   int32_t device_id;
   uint32_t given_bucket; /* with GIVEN_BUCKETS: DDP's bucket; else PENSTOCK_NO_BUCKET */
   uint32_t owner;        /* with RESULT_AT_OWNER: the world rank, one of the set's, that the result is for */
@@ -147,15 +147,22 @@ PENSTOCK_API penstock_status* penstock_set_forward_times(penstock_set* set, cons
 
 /* Gradient `index` is complete in `tensor`, whose storage stays valid and untouched until the wait for it returns: the
  * result goes there. Where that wait fails, other buckets may still be on their way: then until the set is destroyed.
- * `stream`: on CUDA the stream on which it was written; null on the CPU. Errors: twice in one step,
- * after the set was closed by a wait, another shape or dtype than declared. */
+ * On CUDA it is complete when what is queued on `stream` so far has run (null: the legacy default stream); the call waits
+ * for nothing. On the CPU `stream` means nothing. Errors: twice in one step, after the set was closed by a wait, another
+ * shape, dtype or device than declared. DEVICE_ERROR: the device has failed, the set is torn and the run is given up. */
 PENSTOCK_API penstock_status* penstock_gradient_ready(penstock_set* set, uint64_t index, const penstock_tensor* tensor,
                                                       void* stream);
 /* Waits for one gradient or for all. The first wait of a step closes the set: what is not ready counts as zero, and its
  * result (the other ranks' share) is dropped unless a tensor was given by penstock_gradient_absent. */
 PENSTOCK_API penstock_status* penstock_wait(penstock_set* set, uint64_t index);
 PENSTOCK_API penstock_status* penstock_wait_all(penstock_set* set);
-/* Gradient `index` was not computed here: it counts as zero, and the result goes to `tensor`. */
+/* On CUDA, instead of penstock_wait: work queued on `stream` of the gradient's device from now on sees the result, and may
+ * change the storage. The host waits until the exchange has ended and the copy of the result to the device is queued
+ * (where results are told by penstock_set_on_result, until it has ended), not for the device. On the CPU it is
+ * penstock_wait. Closes the set like any wait. */
+PENSTOCK_API penstock_status* penstock_wait_stream(penstock_set* set, uint64_t index, void* stream);
+/* Gradient `index` was not computed here: it counts as zero, and the result goes to `tensor`; on CUDA after what is queued
+ * on the legacy default stream so far. */
 PENSTOCK_API penstock_status* penstock_gradient_absent(penstock_set* set, uint64_t index, const penstock_tensor* tensor);
 /* `sink` is called once for every gradient in each step, after it was handed in or counted as zero: when its result lies in
  * its tensor (`error` null), or when the set was torn before it came (`error` says why, and is gone after the call).
@@ -178,10 +185,11 @@ PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
 /* Waits until no leg of any step is under way. */
 PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);
 
-/* Ends the step: the optimizer applied it (1) or skipped it (0), the same on every rank: then each rank's own payloads
- * go back into its memories. Switches and new plans happen here; one that some rank cannot make is made on none: the
- * error says why, the step has ended, and the set goes on with the plan that it has. Under deferral the order is backward_end, all waits,
- * step_end; what is still under way then is waited for. */
+/* Ends the step, and waits for results that nobody has waited for yet, by any wait. The optimizer applied it (1) or skipped
+ * it (0), the same on every rank: then each rank's own payloads go back into its memories. Switches and new plans happen
+ * here; one that some rank cannot make is made on none: the error says why, the step has ended, and the set goes on with
+ * the plan that it has. Under deferral the order is backward_end, all waits, step_end; what is still under way then is
+ * waited for. */
 PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t applied);
 
 /* The state of a set on this rank: residuals, factors, step index, plan. Flushes first. Refused for a torn set. */

@@ -279,6 +279,7 @@ FUNCTIONS = {
     "gradient_ready": (c_void_p, (c_void_p, c_uint64, POINTER(Tensor), c_void_p)),
     "wait": (c_void_p, (c_void_p, c_uint64)),
     "wait_all": (c_void_p, (c_void_p,)),
+    "wait_stream": (c_void_p, (c_void_p, c_uint64, c_void_p)),
     "gradient_absent": (c_void_p, (c_void_p, c_uint64, POINTER(Tensor))),
     "set_on_result": (c_void_p, (c_void_p, c_void_p, RESULT_SINK_SIGNATURE)),
     "poll": (c_void_p, (c_void_p, c_uint64, POINTER(c_uint32))),

@@ -1,5 +1,6 @@
-// See cuda_runtime.h beside this file. Blocks run one after the other; the threads of a block are
-// fibers of this thread.
+// Blocks run one after the other; the threads of a block are fibers of the thread that runs them.
+#include "fibers.hpp"
+
 #include <cuda_runtime.h>
 #include <setjmp.h>
 #include <ucontext.h>
@@ -15,12 +16,7 @@
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-namespace simulated {
-
-struct Graph {
-  std::vector<std::function<void()>> work;
-};
-
+namespace penstock::simulated {
 namespace {
 
 constexpr unsigned kWarp = 32;
@@ -56,12 +52,13 @@ std::vector<Fiber> fibers(kMostThreads);
 std::vector<Warp> warps(kMostThreads / kWarp);
 jmp_buf scheduler;
 const std::function<void()>* running = nullptr;
-Graph* captured = nullptr;
+
+uint64_t order_state = 1;
 
 uint64_t random() {
-  static uint64_t state = 0x9E3779B97F4A7C15u;
-  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-  return state;
+  order_state ^= order_state << 13, order_state ^= order_state >> 7;
+  order_state ^= order_state << 17;
+  return order_state;
 }
 
 // Ascending, descending, or shuffled.
@@ -127,9 +124,18 @@ void run_block(const std::vector<unsigned>& order) {
   give_up("threads wait for each other for ever");
 }
 
+}  // namespace
+
+void seed_order_of_threads(uint64_t seed) {
+  order_state = seed | 1;
+}
+
+bool grid_is_valid(dim3 grid, dim3 block) {
+  return grid.x > 0 && grid.y == 1 && grid.z == 1 && block.x > 0 && block.x <= kMostThreads &&
+         block.x % kWarp == 0 && block.y == 1 && block.z == 1;
+}
+
 void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
-  if (block.x == 0 || block.x > kMostThreads || block.x % kWarp != 0 || grid.x == 0)
-    give_up("a launch of no blocks, of too many threads, or of half warps");
   gridDim = grid;
   blockDim = block;
   running = &thread;
@@ -140,19 +146,6 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
     reorder(threads);
     run_block(threads);
   }
-}
-
-}  // namespace
-
-void queue(std::function<void()> work) {
-  if (captured != nullptr)
-    captured->work.push_back(std::move(work));
-  else
-    work();
-}
-
-void launch(dim3 grid, dim3 block, std::function<void()> thread) {
-  queue([grid, block, thread = std::move(thread)] { run_grid(grid, block, thread); });
 }
 
 void block_barrier() {
@@ -177,66 +170,9 @@ const uint64_t* warp_exchange(const char* operation, unsigned mask, uint64_t val
   return values.data();
 }
 
-}  // namespace simulated
+}  // namespace penstock::simulated
 
-const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : "an error of the simulated device";
-}
-cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  constexpr std::size_t kAlignment = 256;
-  *memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  if (*memory == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(*memory, 0xa5, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void* memory) {
-  std::free(memory);
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpy(void* target, const void* source, std::size_t bytes, cudaMemcpyKind) {
-  if (bytes > 0) std::memcpy(target, source, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMemset(void* target, int value, std::size_t bytes) {
-  if (bytes > 0) std::memset(target, value, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t) {
-  simulated::queue([=] { std::memset(target, value, bytes); });
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new simulated::Stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return cudaSuccess;
-}
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  simulated::captured = new simulated::Graph;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
-  *graph = std::exchange(simulated::captured, nullptr);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
-  *ready = new simulated::Graph(*graph);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
-  for (const std::function<void()>& work : graph->work) work();
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
+long long clock64() {
+  static long long ticks = 0;
+  return ticks += 10'000'000;
 }

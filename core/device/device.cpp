@@ -1,0 +1,88 @@
+#include "core/device/device.hpp"
+
+namespace penstock {
+
+Status Device::failure(int32_t error, std::string_view action) const {
+  return device_error("{} cannot {}: {} (error {})", name(), action, table_->error_text(error),
+                      error);
+}
+
+Status Device::check_memory(int32_t error, uint64_t bytes, std::string_view kind) const {
+  if (error == 0) return {};
+  return out_of_memory("{} does not get {} bytes of {}: {} (error {})", name(), bytes, kind,
+                       table_->error_text(error), error);
+}
+
+// ---- events ----
+
+Result<Event> Event::make(const Device& device) {
+  void* made = nullptr;
+  PENSTOCK_TRY(device.check(device.table().event_create(device.id(), &made), "make an event"));
+  return Event(device, made);
+}
+
+Status Event::record(void* stream) {
+  is_recorded_ = true;
+  return device_.check(device_.table().event_record(device_.id(), thing_, stream),
+                       "record an event");
+}
+
+Status Event::query(bool& done) const {
+  done = true;
+  if (!is_recorded_) return {};
+  uint32_t is_done = 0;
+  PENSTOCK_TRY(device_.check(device_.table().event_query(device_.id(), thing_, &is_done),
+                             "carry out what is queued"));
+  done = is_done != 0;
+  return {};
+}
+
+Status Event::hold_back(void* stream) const {
+  if (!is_recorded_) return {};
+  return device_.check(device_.table().event_wait(device_.id(), stream, thing_),
+                       "let a stream wait for an event");
+}
+
+// ---- streams ----
+
+Result<Stream> Stream::make(const Device& device, bool urgent) {
+  void* made = nullptr;
+  PENSTOCK_TRY(device.check(device.table().stream_create(device.id(), urgent ? 1 : 0, &made),
+                            "make a stream"));
+  return Stream(device, made);
+}
+
+Status Stream::copy_to_host(void* target, const void* source, uint64_t bytes) const {
+  if (bytes == 0) return {};
+  return device_.check(device_.table().copy_to_host(device_.id(), target, source, bytes, thing_),
+                       "copy to host memory");
+}
+
+Status Stream::copy_to_device(void* target, const void* source, uint64_t bytes) const {
+  if (bytes == 0) return {};
+  return device_.check(device_.table().copy_to_device(device_.id(), target, source, bytes, thing_),
+                       "copy from host memory");
+}
+
+Status Stream::wait() const {
+  return device_.check(device_.table().stream_wait(device_.id(), thing_),
+                       "carry out what is queued");
+}
+
+// ---- memory ----
+
+Result<DeviceMemory> DeviceMemory::make(const Device& device, uint64_t bytes) {
+  void* made = nullptr;
+  PENSTOCK_TRY(device.check_memory(device.table().allocate(device.id(), bytes, &made), bytes,
+                                   "its own memory"));
+  return DeviceMemory(device, made);
+}
+
+Result<PinnedMemory> PinnedMemory::make(const Device& device, uint64_t bytes) {
+  void* made = nullptr;
+  PENSTOCK_TRY(device.check_memory(device.table().host_allocate(device.id(), bytes, &made), bytes,
+                                   "pinned host memory"));
+  return PinnedMemory(device, made);
+}
+
+}  // namespace penstock

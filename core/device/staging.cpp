@@ -1,0 +1,136 @@
+#include "core/device/staging.hpp"
+
+#include "core/base/clock.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+constexpr std::chrono::microseconds kBetweenLooks{100};
+
+uint64_t rounded(uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+// ---- a mirror in a step ----
+
+Status Mirror::take(void* storage, void* stream) {
+  storage_ = static_cast<std::byte*>(storage);
+  is_zero_ = false;
+  PENSTOCK_TRY(streams_.written.record(stream));
+  PENSTOCK_TRY(streams_.written.hold_back(streams_.in.handle()));
+  PENSTOCK_TRY(returned_.hold_back(streams_.in.handle()));
+  PENSTOCK_TRY(streams_.in.copy_to_host(host_, storage_, bytes_));
+  return queue_arrival();
+}
+
+Status Mirror::take_zeros(void* storage) {
+  storage_ = static_cast<std::byte*>(storage);
+  is_zero_ = true;
+  if (storage != nullptr) {
+    PENSTOCK_TRY(streams_.written.record(nullptr));
+    PENSTOCK_TRY(streams_.written.hold_back(streams_.in.handle()));
+  }
+  PENSTOCK_TRY(returned_.hold_back(streams_.in.handle()));
+  return queue_arrival();
+}
+
+Status Mirror::queue_arrival() {
+  arrived_us_ = 0;
+  number_ = ++streams_.n_taken;
+  return arrived_.record(streams_.in.handle());
+}
+
+Status Mirror::has_arrived(uint64_t look, bool& arrived) {
+  arrived = number_ <= streams_.arrived_through;
+  const bool asked_before = streams_.look == look;
+  if (!arrived && !(asked_before && number_ >= streams_.missing_from)) {
+    PENSTOCK_TRY(arrived_.query(arrived));
+    if (arrived) {
+      streams_.arrived_through = number_;
+    } else {
+      streams_.missing_from = number_;
+      streams_.look = look;
+    }
+  }
+  if (arrived && arrived_us_ == 0) arrived_us_ = now_us();
+  return {};
+}
+
+Status Mirror::give(uint64_t first_byte, uint64_t bytes) {
+  if (storage_ == nullptr) return {};
+  PENSTOCK_TRY(streams_.out.copy_to_device(storage_ + first_byte, host_ + first_byte, bytes));
+  return returned_.record(streams_.out.handle());
+}
+
+// ---- a set's mirrors ----
+
+Result<std::unique_ptr<Staging>> Staging::make(std::span<const Wanted> wanted) {
+  std::unique_ptr<Staging> staging(new Staging());
+  for (const Wanted& one : wanted)
+    if (staging->on(one.device) == nullptr) PENSTOCK_TRY(staging->add_device(one.device, wanted));
+  for (const Wanted& one : wanted) {
+    CopyStreams& streams = *staging->on(one.device);
+    PENSTOCK_ASSIGN(Event arrived, Event::make(one.device));
+    PENSTOCK_ASSIGN(Event returned, Event::make(one.device));
+    staging->mirrors_.emplace_back(streams, streams.memory.data() + streams.given_bytes, one.bytes,
+                                   std::move(arrived), std::move(returned));
+    streams.given_bytes += rounded(one.bytes);
+  }
+  return staging;
+}
+
+Status Staging::add_device(const Device& device, std::span<const Wanted> wanted) {
+  CopyStreams made;
+  made.device = device;
+  uint64_t bytes = 0;
+  for (const Wanted& one : wanted)
+    if (one.device == device) bytes += rounded(one.bytes);
+  PENSTOCK_ASSIGN(made.memory, PinnedMemory::make(device, bytes));
+  PENSTOCK_ASSIGN(made.in, Stream::make(device, true));
+  PENSTOCK_ASSIGN(made.out, Stream::make(device, true));
+  PENSTOCK_ASSIGN(made.written, Event::make(device));
+  PENSTOCK_ASSIGN(made.last, Event::make(device));
+  streams_.push_back(std::move(made));
+  return {};
+}
+
+CopyStreams* Staging::on(const Device& device) {
+  const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                  [&](const CopyStreams& one) { return one.device == device; });
+  return found == streams_.end() ? nullptr : &*found;
+}
+
+uint64_t Staging::bytes() const {
+  uint64_t bytes = 0;
+  for (const Mirror& mirror : mirrors_) bytes += mirror.bytes();
+  return bytes;
+}
+
+// Asks again and again instead of waiting on the stream: a device that hangs must not hang the
+// host.
+Status Staging::drain(uint64_t limit_us) {
+  const uint64_t until = now_us() + limit_us;
+  for (CopyStreams& streams : streams_)
+    for (const Stream* stream : {&streams.in, &streams.out}) {
+      PENSTOCK_TRY(streams.last.record(stream->handle()));
+      for (;;) {
+        bool done = false;
+        PENSTOCK_TRY(streams.last.query(done));
+        if (done) break;
+        if (now_us() >= until)
+          return deadline_exceeded("copies of {} have not ended for {:.1f} s",
+                                   streams.device.name(), double(limit_us) * 1e-6);
+        std::this_thread::sleep_for(kBetweenLooks);
+      }
+    }
+  return {};
+}
+
+}  // namespace penstock

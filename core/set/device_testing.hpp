@@ -1,0 +1,231 @@
+// For tests: ranks whose gradients lie on simulated CUDA devices, and the same script of steps on
+// devices and on the CPU, so that the two can be compared to the bit.
+#pragma once
+
+#include "core/set/testing.hpp"
+#include "core/tensor/elements.hpp"
+#include "tests/device/simulated.hpp"
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace penstock::testing {
+
+using Values = std::vector<std::vector<float>>;
+using Bytes = std::vector<std::string>;  // of each gradient
+
+inline Result<RuntimeHandle> open_rank_over_devices(const std::string& config) {
+  penstock_runtime_options options{};
+  options.struct_size = sizeof options;
+  options.config_text = str(config);
+  return Runtime::open_over(penstock_device, options);
+}
+
+// The simulator as at the start of the process, but for `settings`; at the end of the scope nothing
+// may have been misused or kept.
+class SimulatedDevices {
+ public:
+  explicit SimulatedDevices(uint64_t seed = 1, double early = 0) {
+    simulated::Settings settings;
+    settings.seed = seed;
+    settings.early = early;
+    simulated::reset(settings);
+  }
+  ~SimulatedDevices() {
+    for (const auto& report : simulated::reports()) ADD_FAILURE() << report.sentence;
+    for (const std::string& leak : simulated::leaks()) ADD_FAILURE() << leak;
+    simulated::reset();
+  }
+};
+
+inline void with_device_ranks(uint32_t size, const std::string& scheme,
+                              const std::function<void(Runtime&, uint32_t)>& body) {
+  with_ranks(size, scheme, body, open_rank_over_devices);
+}
+
+inline size_t numel_of(const std::vector<int64_t>& shape) {
+  size_t numel = 1;
+  for (int64_t extent : shape) numel *= static_cast<size_t>(extent);
+  return numel;
+}
+
+inline std::vector<GradientShape> lying_on(std::vector<GradientShape> shapes, const Place& place) {
+  for (GradientShape& shape : shapes) shape.lies_on = place;
+  return shapes;
+}
+
+inline Place on_cuda(int32_t id) {
+  return {PENSTOCK_DEVICE_CUDA, id};
+}
+
+// A gradient's storage, wherever it lies. On a device it is written and read by a stream of its
+// owner, and each time late.
+class Storage {
+ public:
+  explicit Storage(const GradientShape& shape)
+      : dtype_(shape.dtype), numel_(numel_of(shape.shape)), place_(shape.lies_on) {
+    if (place_.is_cpu()) {
+      on_cpu_ = Buffer(bytes());
+      return;
+    }
+    const Device device(penstock_device, place_.device_id);
+    auto memory = DeviceMemory::make(device, bytes());
+    auto upload = PinnedMemory::make(device, bytes());
+    auto download = PinnedMemory::make(device, bytes());
+    auto stream = Stream::make(device, false);
+    for (const Status& status :
+         {memory.status(), upload.status(), download.status(), stream.status()})
+      EXPECT_TRUE(status.ok()) << status.message();
+    on_device_ = std::move(*memory);
+    upload_ = std::move(*upload);
+    download_ = std::move(*download);
+    stream_ = std::move(*stream);
+  }
+
+  uint64_t bytes() const { return numel_ * dtype_bytes(dtype_); }
+  void* stream() const { return place_.is_cpu() ? nullptr : stream_.handle(); }
+  penstock_tensor tensor() const {
+    static const int64_t kNoShape = 0;
+    penstock_tensor tensor{};
+    tensor.struct_size = sizeof tensor;
+    tensor.shape = &kNoShape;
+    tensor.data = place_.is_cpu() ? on_cpu_.data() : on_device_.data();
+    tensor.numel = numel_;
+    tensor.dtype = dtype_;
+    tensor.device_type = place_.device_type;
+    tensor.device_id = place_.device_id;
+    return tensor;
+  }
+  // On a device the copy is queued; the last one has run.
+  void write(const std::vector<float>& values) {
+    void* target = place_.is_cpu() ? on_cpu_.data() : upload_.data();
+    if (numel_ != 0) from_float32(dtype_, values.data(), target, numel_);
+    if (place_.is_cpu()) return;
+    const Status status = stream_.copy_to_device(on_device_.data(), target, bytes());
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  // All that was queued on the stream has run, or never will.
+  void settle() const {
+    if (!place_.is_cpu()) (void)stream_.wait();
+  }
+  // What work on the stream sees.
+  std::string read() const {
+    if (!place_.is_cpu()) {
+      EXPECT_TRUE(stream_.copy_to_host(download_.data(), on_device_.data(), bytes()).ok());
+      EXPECT_TRUE(stream_.wait().ok());
+    }
+    const std::byte* data = place_.is_cpu() ? on_cpu_.data() : download_.data();
+    return {reinterpret_cast<const char*>(data), bytes()};
+  }
+
+ private:
+  const uint32_t dtype_;
+  const uint64_t numel_;
+  const Place place_;
+  Buffer on_cpu_;
+  DeviceMemory on_device_;
+  PinnedMemory upload_, download_;
+  Stream stream_;
+};
+
+// Ways to wait for the results of a step; each ends it.
+enum class Waits { for_all, for_each, by_streams, by_the_end };
+
+inline Status end_step(Set& set, const std::vector<Storage>& storage, Waits waits, bool applied) {
+  if (set.defers()) PENSTOCK_TRY(set.backward_end());
+  if (waits == Waits::for_all) PENSTOCK_TRY(set.wait_all());
+  for (size_t i = 0; i < storage.size(); ++i) {
+    if (waits == Waits::for_each) PENSTOCK_TRY(set.wait(i));
+    if (waits == Waits::by_streams) PENSTOCK_TRY(set.wait_stream(i, storage[i].stream()));
+  }
+  return set.step_end(applied);
+}
+
+// What each rank does in each step, a function of rank and step.
+struct Script {
+  std::vector<GradientShape> shapes;
+  std::string scheme;
+  uint32_t size = 1;
+  uint64_t steps = 8;
+  uint32_t flags = 0;
+};
+
+// Heavy-tailed, so that a selection means something.
+inline Values gradients_of(const Script& script, uint32_t rank, uint64_t step) {
+  std::mt19937_64 random(1000 * step + rank);
+  std::normal_distribution<float> normal;
+  Values gradients;
+  for (const GradientShape& shape : script.shapes) {
+    auto& values = gradients.emplace_back(numel_of(shape.shape));
+    for (float& value : values) value = normal(random) * std::exp(normal(random));
+  }
+  return gradients;
+}
+
+// A step of the script, in turn: plain ones, one that is not applied, one with a gradient that some
+// rank has not computed, one that is void, one in which the last rank leaves a gradient out.
+inline Status take_step(const Script& script, Set& set, std::vector<Storage>& storage,
+                        uint32_t rank, uint64_t step) {
+  Values gradients = gradients_of(script, rank, step);
+  if (step % 6 == 4 && rank == 0) gradients[0][0] = std::numeric_limits<float>::infinity();
+  for (size_t i = storage.size(); i-- > 0;) {
+    if (step % 6 == 3 && i == 1 && rank == step % script.size) {
+      PENSTOCK_TRY(set.gradient_absent(i, storage[i].tensor()));
+      continue;
+    }
+    storage[i].write(gradients[i]);
+    if (step % 6 == 5 && i == 1 && rank == script.size - 1) continue;
+    PENSTOCK_TRY(set.gradient_ready(i, storage[i].tensor(), storage[i].stream()));
+  }
+  return end_step(set, storage, Waits(step % 4), step % 6 != 2);
+}
+
+// Where the gradients of a rank lie.
+using Places = std::function<Place(uint32_t rank, size_t gradient)>;
+inline Place on_the_cpu(uint32_t, size_t) {
+  return {};
+}
+
+inline std::vector<GradientShape> placed(const Script& script, const Places& places,
+                                         uint32_t rank) {
+  std::vector<GradientShape> shapes = script.shapes;
+  for (size_t i = 0; i < shapes.size(); ++i) shapes[i].lies_on = places(rank, i);
+  return shapes;
+}
+
+// What lies in the gradients' storage on every rank after every step: [rank][step].
+inline std::vector<std::vector<Bytes>> results_of(const Script& script, const Places& places) {
+  std::vector<std::vector<Bytes>> results(script.size);
+  with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
+    const std::vector<GradientShape> shapes = placed(script, places, rank);
+    std::vector<Storage> storage;
+    for (const GradientShape& shape : shapes) storage.emplace_back(shape);
+    auto set = make_set(runtime, shapes, script.flags);
+    ASSERT_OK(set.status());
+    for (uint64_t step = 0; step < script.steps; ++step) {
+      ASSERT_OK(take_step(script, **set, storage, rank, step));
+      Bytes& read = results[rank].emplace_back();
+      for (const Storage& one : storage) read.push_back(one.read());
+    }
+  });
+  return results;
+}
+
+// Where two runs differ first; empty where they do not.
+inline std::string difference(const std::vector<std::vector<Bytes>>& got,
+                              const std::vector<std::vector<Bytes>>& expected) {
+  if (got == expected) return {};
+  for (size_t rank = 0; rank < expected.size(); ++rank) {
+    if (got[rank].size() != expected[rank].size())
+      return fmt::format("rank {} has {} steps, expected {}", rank, got[rank].size(),
+                         expected[rank].size());
+    for (size_t step = 0; step < expected[rank].size(); ++step)
+      for (size_t g = 0; g < expected[rank][step].size(); ++g)
+        if (got[rank][step][g] != expected[rank][step][g])
+          return fmt::format("rank {}, step {}, gradient {}", rank, step, g);
+  }
+  return "another number of ranks";
+}
+
+}  // namespace penstock::testing

@@ -1,0 +1,80 @@
+// What happens when somebody touches closed memory.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "memory.hpp"
+
+namespace penstock::simulated {
+namespace {
+
+Memory* watched = nullptr;
+struct sigaction before {};
+
+// Who works now; written under the machine's lock. Not thread_local: a handler must not make one.
+std::atomic<pid_t> worker{0};
+int worker_device = kHost;
+const char* worker_does = "";
+
+pid_t this_thread() {
+  return static_cast<pid_t>(syscall(SYS_gettid));
+}
+
+// The default action then ends the program, on the same address.
+void end_with(const std::string& sentence) {
+  const std::string line = "simulated device: " + sentence + "\n";
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) std::abort();
+  signal(SIGSEGV, SIG_DFL);
+}
+
+void on_fault(int signal_number, siginfo_t* info, void* context) {
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  if (!watched->reserved(address)) {
+    if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != nullptr)
+      before.sa_sigaction(signal_number, info, context);
+    else
+      signal(SIGSEGV, SIG_DFL);
+    return;
+  }
+  if (worker.load() != this_thread()) {
+    end_with(fmt::format("the host touched {}; only kernels and copies may",
+                         watched->describe(address)));
+    return;
+  }
+  Allocation* touched = watched->find(address);
+  if (touched == nullptr || touched->open) {
+    end_with(fmt::format("{} on device {} touched {}", worker_does, worker_device,
+                         watched->describe(address)));
+  } else if (worker_device != kAnyDevice && touched->device != worker_device) {
+    end_with(fmt::format("{} on device {} touched {}: memory of another device", worker_does,
+                         worker_device, watched->describe(address)));
+  } else {
+    watched->open(*touched);
+  }
+}
+
+}  // namespace
+
+Working::Working(Memory& memory, int device, const char* what) : memory_(memory) {
+  worker_device = device;
+  worker_does = what;
+  worker = this_thread();
+}
+
+Working::~Working() {
+  worker = 0;
+  memory_.close_all();
+}
+
+void watch_faults(Memory& memory) {
+  watched = &memory;
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigaction(SIGSEGV, &action, &before);
+}
+
+}  // namespace penstock::simulated

@@ -1,0 +1,125 @@
+// Communicators, and the meetings of their ranks' streams. All under the machine's lock.
+#pragma once
+
+#include <nccl.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../machine/machine.hpp"
+
+namespace penstock::simulated {
+
+enum class Pattern { kSend, kReceive, kAllReduce, kReduceScatter, kAllGather, kBroadcast };
+
+// What one rank brings to one operation.
+struct Part {
+  Pattern pattern;
+  const char* source;
+  char* target;
+  uint64_t count;  // as the call has it
+  ncclDataType_t type;
+  ncclRedOp_t operation;
+  int peer;         // of a send or receive; root of a broadcast
+  uint64_t number;  // of the collectives of its communicator, or of messages between two ranks
+
+  bool is_message() const { return pattern == Pattern::kSend || pattern == Pattern::kReceive; }
+};
+
+struct Clique;
+
+struct Communicator {
+  uint64_t id;
+  std::shared_ptr<Clique> clique;
+  int rank;
+  int device;
+  ncclResult_t error = ncclSuccess;
+  uint64_t n_collectives = 0;
+  std::map<int, uint64_t> n_sent{}, n_received{};  // by peer
+};
+
+class Batch;
+
+struct Clique {
+  int n_ranks;
+  std::vector<Communicator*> members;  // by rank; null: not there yet, or gone
+  std::vector<Batch*> batches;         // queued and not moved; their streams own them
+  bool aborted = false;
+  int n_joined = 0;
+  bool is_complete() const { return n_joined == n_ranks; }
+  bool is_aborted() const { return aborted; }
+  void abort() {
+    aborted = true;
+    batches.clear();
+  }
+  // The batch that holds what `rank` brings to the same operation as `part` of `from`; null where
+  // there is none yet.
+  Batch* find(int rank, const Part& part, int from) const;
+};
+
+// What one rank queued in one group on one communicator: it all goes together.
+class Batch : public Meeting {
+ public:
+  Batch(std::shared_ptr<Clique> clique, int rank, Stream& stream)
+      : kept_(std::move(clique)), clique_(*kept_), rank_(rank), stream_(stream) {
+    clique_.batches.push_back(this);
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  ~Batch() override { std::erase(clique_.batches, this); }
+
+  bool complete() override;
+  bool all_queued() override;
+  std::vector<Stream*> streams() override;
+
+  // The first of those that meet moves the bytes of all.
+  void move();
+
+  std::vector<Part> parts;
+  bool moved = false;
+  int rank() const { return rank_; }
+
+ private:
+  std::vector<Part> parts_of_all(const Part& part) const;
+  void move_part(const Part& part) const;
+  bool is_first() const;
+  // This batch, and all that must go with it; false where a rank has not queued its own yet.
+  bool gather(std::vector<Batch*>& all);
+
+  std::shared_ptr<Clique> kept_;
+  Clique& clique_;
+  int rank_;
+  Stream& stream_;
+};
+
+// Of the collectives whose meetings are open, in the order in which each device issued them.
+struct Issued {
+  const Clique* clique;
+  uint64_t number;
+  bool operator==(const Issued&) const = default;
+};
+
+struct Communicators {
+  std::map<std::string, std::shared_ptr<Clique>> cliques;  // by their unique id
+  std::map<uint64_t, std::unique_ptr<Communicator>> members;
+  std::map<int, std::deque<Issued>> issued;  // by device
+  uint64_t generation = 0;
+};
+// Empty after each reset of the machine.
+Communicators& communicators(Machine& machine);
+
+// Reports where ranks issue collectives of several communicators in different orders.
+void note_issue(Machine& machine, const Clique& clique, int device, uint64_t number);
+void forget_issue(Machine& machine, const Clique& clique, uint64_t number);
+
+uint64_t bytes_of(ncclDataType_t type);
+// sum[i] = of all ranks' values in the order of ranks.
+void reduce(const std::vector<const char*>& sources, char* target, uint64_t count,
+            ncclDataType_t type, ncclRedOp_t operation);
+
+}  // namespace penstock::simulated

@@ -1,0 +1,160 @@
+// Sends, receives, collectives and groups: what a thread says in a group is queued at its end.
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "call.hpp"
+
+namespace penstock::simulated {
+namespace {
+
+struct Said {
+  ncclComm_t communicator;
+  cudaStream_t stream;
+  Part part;
+};
+struct Group {
+  int depth = 0;
+  std::vector<Said> said;
+};
+Group& this_group() {
+  static thread_local Group group;
+  return group;
+}
+
+uint64_t next_number(Communicator& communicator, const Part& part) {
+  if (part.pattern == Pattern::kSend) return ++communicator.n_sent[part.peer];
+  if (part.pattern == Pattern::kReceive) return ++communicator.n_received[part.peer];
+  return ++communicator.n_collectives;
+}
+
+// Only the address; whoever gives a length that is too long is found when the bytes move.
+bool is_reachable(Machine& machine, const void* pointer, const char* what) {
+  if (pointer == nullptr || machine.memory.find(pointer) != nullptr) return true;
+  machine.journal.report(Misuse::kWrongPointer,
+                         fmt::format("the {} of an operation of NCCL is pageable memory of the "
+                                     "host, expected memory of a device",
+                                     what));
+  return false;
+}
+
+ncclResult_t check(Machine& machine, const Said& said) {
+  const Communicator* communicator = find_communicator(machine, said.communicator);
+  const Stream* stream = find_stream(machine, said.stream, "an operation of NCCL");
+  if (communicator == nullptr || stream == nullptr) return ncclInvalidArgument;
+  if (communicator->error != ncclSuccess) return communicator->error;
+  if (!communicator->clique->is_complete()) return ncclInvalidUsage;
+  if (stream->device != communicator->device) return ncclInvalidUsage;
+  if (stream->captured != nullptr) return ncclInvalidUsage;  // not simulated
+  if (said.part.count > 0 && (!is_reachable(machine, said.part.source, "source") ||
+                              !is_reachable(machine, said.part.target, "target")))
+    return ncclInvalidArgument;
+  const int peer = said.part.peer;
+  if (peer < 0 || peer >= communicator->clique->n_ranks) return ncclInvalidArgument;
+  return ncclSuccess;
+}
+
+// One batch for each communicator and stream, in the order of their first parts.
+ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all) {
+  for (const Said& said : all)
+    if (const ncclResult_t error = check(machine, said); error != ncclSuccess) return error;
+  std::vector<std::pair<Stream*, std::shared_ptr<Batch>>> made;
+  std::map<std::pair<ncclComm_t, Stream*>, std::shared_ptr<Batch>> batches;
+  for (const Said& said : all) {
+    Communicator& communicator = *find_communicator(machine, said.communicator);
+    Stream* stream = find_stream(machine, said.stream, "an operation of NCCL");
+    std::shared_ptr<Batch>& batch = batches[{said.communicator, stream}];
+    if (batch == nullptr) {
+      batch = std::make_shared<Batch>(communicator.clique, communicator.rank, *stream);
+      made.emplace_back(stream, batch);
+    }
+    Part part = said.part;
+    part.number = next_number(communicator, part);
+    if (!part.is_message())
+      note_issue(machine, *communicator.clique, communicator.device, part.number);
+    batch->parts.push_back(part);
+  }
+  for (const auto& [stream, batch] : made) {
+    Operation operation{.kind = Kind::kMeeting};
+    operation.meeting = batch;
+    operation.run = [batch] { batch->move(); };
+    machine.queue(*stream, std::move(operation));
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t end_group(std::vector<Said> said) {
+  return nccl_call([&](Machine& machine, Lock&) { return queue_group(machine, said); });
+}
+
+ncclResult_t say(ncclComm_t communicator, cudaStream_t stream, const Part& part) {
+  Group& group = this_group();
+  if (group.depth == 0) return end_group({{communicator, stream, part}});
+  group.said.push_back({communicator, stream, part});
+  return ncclSuccess;
+}
+
+Part part_of(Pattern pattern, const void* source, void* target, std::size_t count,
+             ncclDataType_t type) {
+  return {pattern,
+          static_cast<const char*>(source),
+          static_cast<char*>(target),
+          count,
+          type,
+          ncclSum,
+          0,
+          0};
+}
+
+}  // namespace
+}  // namespace penstock::simulated
+
+using namespace penstock::simulated;
+
+ncclResult_t ncclGroupStart() {
+  ++this_group().depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  Group& group = this_group();
+  if (group.depth == 0) return ncclInvalidUsage;
+  if (--group.depth > 0 || group.said.empty()) return ncclSuccess;
+  return end_group(std::exchange(group.said, {}));
+}
+
+ncclResult_t ncclSend(const void* source, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream) {
+  Part part = part_of(Pattern::kSend, source, nullptr, count, type);
+  part.peer = peer;
+  return say(communicator, stream, part);
+}
+ncclResult_t ncclRecv(void* target, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream) {
+  Part part = part_of(Pattern::kReceive, nullptr, target, count, type);
+  part.peer = peer;
+  return say(communicator, stream, part);
+}
+ncclResult_t ncclAllReduce(const void* source, void* target, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream) {
+  Part part = part_of(Pattern::kAllReduce, source, target, count, type);
+  part.operation = operation;
+  return say(communicator, stream, part);
+}
+ncclResult_t ncclReduceScatter(const void* source, void* target, std::size_t count_received,
+                               ncclDataType_t type, ncclRedOp_t operation, ncclComm_t communicator,
+                               cudaStream_t stream) {
+  Part part = part_of(Pattern::kReduceScatter, source, target, count_received, type);
+  part.operation = operation;
+  return say(communicator, stream, part);
+}
+ncclResult_t ncclAllGather(const void* source, void* target, std::size_t count_sent,
+                           ncclDataType_t type, ncclComm_t communicator, cudaStream_t stream) {
+  return say(communicator, stream, part_of(Pattern::kAllGather, source, target, count_sent, type));
+}
+ncclResult_t ncclBroadcast(const void* source, void* target, std::size_t count, ncclDataType_t type,
+                           int root, ncclComm_t communicator, cudaStream_t stream) {
+  Part part = part_of(Pattern::kBroadcast, source, target, count, type);
+  part.peer = root;
+  return say(communicator, stream, part);
+}

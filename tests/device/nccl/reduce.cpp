@@ -1,0 +1,113 @@
+// Sums, products, extremes and means over ranks, in the order of ranks.
+#include <kernels/element/half.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "clique.hpp"
+
+namespace penstock::simulated {
+namespace {
+
+// 16-bit floats are added as floats and rounded after each addition, as rings of ranks do.
+struct Half {
+  uint16_t bits;
+  operator float() const { return std::bit_cast<float>(kernels::float_bits(bits)); }
+};
+struct Bfloat16 {
+  uint16_t bits;
+  operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+};
+
+template <typename T>
+using Value = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+
+template <typename T>
+T stored(Value<T> value) {
+  if constexpr (std::is_same_v<T, Half>)
+    return {static_cast<uint16_t>(kernels::half_bits(std::bit_cast<uint32_t>(value)))};
+  else if constexpr (std::is_same_v<T, Bfloat16>)
+    return {kernels::bfloat16_bits(std::bit_cast<uint32_t>(value))};
+  else
+    return value;
+}
+
+template <typename V>
+V joined(V a, V b, ncclRedOp_t operation) {
+  switch (operation) {
+    case ncclProd:
+      return static_cast<V>(a * b);
+    case ncclMax:
+      return std::max(a, b);
+    case ncclMin:
+      return std::min(a, b);
+    default:
+      return static_cast<V>(a + b);
+  }
+}
+
+template <typename T>
+void reduce_as(const std::vector<const char*>& sources, char* target, uint64_t count,
+               ncclRedOp_t operation) {
+  for (uint64_t i = 0; i < count; ++i) {
+    T result;
+    std::memcpy(&result, sources[0] + i * sizeof(T), sizeof(T));
+    for (std::size_t rank = 1; rank < sources.size(); ++rank) {
+      T next;
+      std::memcpy(&next, sources[rank] + i * sizeof(T), sizeof(T));
+      result = stored<T>(joined<Value<T>>(result, next, operation));
+    }
+    if (operation == ncclAvg)
+      result = stored<T>(static_cast<Value<T>>(Value<T>(result) / Value<T>(sources.size())));
+    std::memcpy(target + i * sizeof(T), &result, sizeof(T));
+  }
+}
+
+}  // namespace
+
+uint64_t bytes_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclInt8:
+    case ncclUint8:
+      return 1;
+    case ncclFloat16:
+    case ncclBfloat16:
+      return 2;
+    case ncclInt32:
+    case ncclUint32:
+    case ncclFloat32:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+void reduce(const std::vector<const char*>& sources, char* target, uint64_t count,
+            ncclDataType_t type, ncclRedOp_t operation) {
+  switch (type) {
+    case ncclInt8:
+      return reduce_as<int8_t>(sources, target, count, operation);
+    case ncclUint8:
+      return reduce_as<uint8_t>(sources, target, count, operation);
+    case ncclInt32:
+      return reduce_as<int32_t>(sources, target, count, operation);
+    case ncclUint32:
+      return reduce_as<uint32_t>(sources, target, count, operation);
+    case ncclInt64:
+      return reduce_as<int64_t>(sources, target, count, operation);
+    case ncclUint64:
+      return reduce_as<uint64_t>(sources, target, count, operation);
+    case ncclFloat16:
+      return reduce_as<Half>(sources, target, count, operation);
+    case ncclBfloat16:
+      return reduce_as<Bfloat16>(sources, target, count, operation);
+    case ncclFloat32:
+      return reduce_as<float>(sources, target, count, operation);
+    case ncclFloat64:
+      return reduce_as<double>(sources, target, count, operation);
+  }
+}
+
+}  // namespace penstock::simulated
