@@ -104,11 +104,17 @@ TEST_F(SimulatedFaults, TheTableSaysWhyThereIsNoDevice) {
   reset(settings);
   EXPECT_EQ(penstock_device.device_count(&count, &why_none), 0);
   EXPECT_EQ(count, 0);
-  EXPECT_STREQ(why_none, "no device was found");
+  EXPECT_STREQ(why_none,
+               "the driver finds no device; nvidia-smi lists those there are, and "
+               "CUDA_VISIBLE_DEVICES may hide them");
   settings.driver = Driver::kMissing;
   reset(settings);
   EXPECT_EQ(penstock_device.device_count(&count, &why_none), 0);
-  EXPECT_STREQ(why_none, "the driver is missing or older than the runtime");
+  EXPECT_STREQ(why_none, "this machine has no NVIDIA driver; install one");
+  settings.driver = Driver::kTooOld;
+  reset(settings);
+  EXPECT_EQ(penstock_device.device_count(&count, &why_none), 0);
+  EXPECT_STREQ(why_none, "the NVIDIA driver is older than this build's CUDA; update the driver");
 }
 
 // In a process of its own, for which nobody has called reset() before.
