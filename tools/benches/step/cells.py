@@ -40,7 +40,7 @@ TOGETHER = {"resnet50": 6, "bert-base": 3}
 # By model, links, ranks, length of backward and rounds.
 PLAN: tuple[tuple[str, tuple[str, ...], int, float, tuple[str, ...], dict[str, int]], ...] = (
     ("resnet50", (FAST, SLOW), 4, 0.0, CHOICE, {FAST: 15, SLOW: 5}),
-    ("resnet50", (FAST, SLOW), 4, 0.0, (*contestants.DEFAULT, contestants.ALONE), {FAST: 5, SLOW: 2}),
+    ("resnet50", (FAST, SLOW), 4, 0.0, (*contestants.DEFAULT, contestants.HOROVOD_ITSELF), {FAST: 5, SLOW: 2}),
     ("resnet50", (FAST, SLOW), 4, 150.0, WITHOUT_HOOKS, {FAST: 5, SLOW: 2}),
     ("resnet50", (FAST, SLOW), 2, 0.0, contestants.DEFAULT, {FAST: 5, SLOW: 2}),
     ("bert-base", (FAST, SLOW), 4, 0.0, LARGE, {FAST: 5, SLOW: 2}),

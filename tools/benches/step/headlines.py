@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hosts import rate_words
 
-from benches.step.contestants import ALONE, is_ours
+from benches.step.contestants import HOROVOD_ITSELF, is_ours
 from benches.step.table import Record, groups, times_as_fast
 
 BEGIN, END = "<!-- headlines: tools/bench step --page writes what follows -->", "<!-- end of headlines -->"
@@ -16,7 +16,7 @@ CELL = ("resnet50", 4, 0.0)  # model, ranks, backward_ms: the hardest case
 WORDS = {
     "ddp": "DDP over gloo", "ddp-fp16": "DDP, `fp16_compress_hook`", "ddp-powersgd": "DDP, `powerSGD_hook`, rank 4", "grace-style": "GRACE-style top-k 1 %",
     "dense": "dense", "power-sgd": "Power-SGD, rank 4", "acp-sgd": "ACP-SGD, rank 4", "topk-residual": "top-k 1 % with residual", "dgc": "DGC 0.1 %",
-    "ef-sign": "EF-signSGD", "ok-topk": "Ok-Topk 1 %", ALONE: "Horovod 0.28.1",
+    "ef-sign": "EF-signSGD", "ok-topk": "Ok-Topk 1 %", HOROVOD_ITSELF: "Horovod 0.28.1",
 }  # fmt: skip
 OURS, THEIRS = "#1f6fb2", "#9a9a9a"
 

@@ -47,7 +47,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--bandwidth", help="rates of the links, as tc writes them (default 1gbit,100mbit)")
     parser.add_argument("--ranks", help="numbers of hosts of one rank each (default 4)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default %(default)s)")
-    parser.add_argument("--schemes", default=",".join(contestants.DEFAULT), help=f"contestants: {', '.join(contestants.TORCH)}, {contestants.ALONE} (build it first with tools/benches/step/build_horovod), dense, and the names of conf/*.toml (default %(default)s)")
+    parser.add_argument("--schemes", default=",".join(contestants.DEFAULT), help=f"contestants: {', '.join(contestants.TORCH)}, {contestants.HOROVOD_ITSELF} (build it first with tools/benches/step/build_horovod), dense, and the names of conf/*.toml (default %(default)s)")
     parser.add_argument("--backward-ms", type=float, default=0.0, help="length of backward (default 0)")
     parser.add_argument("--together", type=int, default=6, help="contestants beside DistributedDataParallel in one run; each takes memory (default %(default)s)")
     parser.add_argument("--timeout-s", type=float, default=1800.0, help="of each run")
@@ -80,8 +80,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.cells = cells.product(wanted_models or ["resnet50"], links or ["1gbit", "100mbit"], sizes or [4], options.backward_ms, names, options.rounds, options.together, options.resume)
     if not options.cells:
         parser.error("docs/results.md has no cell of these --model, --bandwidth and --ranks")
-    if any(contestants.ALONE in cell.contestants for cell in options.cells) and not contestants.HOROVOD.exists():
-        parser.error(f"{contestants.HOROVOD} is not there; tools/benches/step/build_horovod builds {contestants.ALONE}")
+    if any(contestants.HOROVOD_ITSELF in cell.contestants for cell in options.cells) and not contestants.HOROVOD.exists():
+        parser.error(f"{contestants.HOROVOD} is not there; tools/benches/step/build_horovod builds {contestants.HOROVOD_ITSELF}")
     return options
 
 
@@ -118,9 +118,9 @@ def records_of(figures: dict[str, Any], fixed: dict[str, Any]) -> list[dict[str,
 
 def runs_of(wanted: Sequence[str], together: int) -> list[list[str]]:
     """Who runs with whom: the reference is in every run, and with one contestant it runs alone."""
-    others = [name for name in wanted if name not in (contestants.REFERENCE, contestants.ALONE)]
+    others = [name for name in wanted if name not in (contestants.REFERENCE, *contestants.ALONE)]
     groups = [others[first : first + together] for first in range(0, len(others), together)]
-    groups += [[contestants.ALONE]] if contestants.ALONE in wanted else []
+    groups += [[name] for name in contestants.ALONE if name in wanted]
     found = [[contestants.REFERENCE, *group] for group in groups]
     return found or [[contestants.REFERENCE]]
 

@@ -61,7 +61,7 @@ def everyone(mine: Any) -> list[Any]:
 
 
 def way_of(name: str, backward: Backward) -> Way:
-    if name == contestants.ALONE:
+    if name == contestants.HOROVOD_ITSELF:
         return Horovod(backward)
     if name == "grace-style":
         return GraceStyle(backward)
@@ -112,7 +112,7 @@ class Race:
         anything = any(bool(result.any()) for result in results)
         if not finite or not anything or len(set(hashes)) != 1:
             raise SystemExit(f"bench step: {name}: results have the hashes {hashes}, finite: {finite}, not all zero: {anything}; expected the same finite bits on every rank")
-        if name in (contestants.REFERENCE, contestants.ALONE, contestants.DENSE):
+        if name in (contestants.REFERENCE, contestants.HOROVOD_ITSELF, contestants.DENSE):
             self.check_mean(name, results)
 
     def check_mean(self, name: str, results: list[torch.Tensor]) -> None:
