@@ -17,9 +17,10 @@ namespace {
 constexpr std::string_view kAllMemory[] = {"sm", "shm", "mm"};
 constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"};
 
-// About what a link of 25 Gb/s has under way in 40 us, for each sender. Three of twice as much
-// overflow the queue before a link of 100 Mb/s.
-constexpr uint64_t kSharedLinkBuffer = uint64_t(128) << 10;
+// Under way to one rank from all others: about what a link of 25 Gb/s has in 100 us. With 384 KiB
+// the queue before a link of 100 Mb/s overflows. A connection has its share, no less than a segment.
+constexpr uint64_t kSharedLinkBuffers = uint64_t(288) << 10;
+constexpr uint64_t kLeastBuffer = uint64_t(64) << 10;
 
 // A segment between hosts (60 KiB) and what UCX puts before it.
 constexpr uint64_t kPacket = uint64_t(64) << 10;
@@ -74,7 +75,8 @@ Selection network_of(Selection selection, uint32_t n_senders) {
   if (!is_set("UCX_TCP_TX_SEG_SIZE")) selection.packet = std::to_string(kPacket);
   if (selection.socket_buffer.empty() && n_senders > 1 && !is_set("UCX_TCP_SNDBUF") &&
       !is_set("UCX_TCP_RCVBUF"))
-    selection.socket_buffer = std::to_string(kSharedLinkBuffer);
+    selection.socket_buffer =
+        std::to_string(std::max(kLeastBuffer, kSharedLinkBuffers / n_senders));
   return selection;
 }
 

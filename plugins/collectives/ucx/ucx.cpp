@@ -27,8 +27,8 @@ class Ucx : public collectives::OverWire {
           .at_most(1 << 30)
           .unit("bytes")
           .rank_local()
-          .summary("under way in a TCP connection; 0: as UCX_TCP_SNDBUF says, else 131072 where "
-                   "several ranks send to this host, else as the system has it")};
+          .summary("under way in a TCP connection; 0: as UCX_TCP_SNDBUF says, else a share of "
+                   "294912 where several ranks send to this one, else as the system has it")};
 
   explicit Ucx(const sdk::Options& values)
       : OverWire(collectives::Sizes(values)),
