@@ -18,7 +18,8 @@ constexpr std::string_view kAllMemory[] = {"sm", "shm", "mm"};
 constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"};
 
 // Under way to one rank from all others: about what a link of 25 Gb/s has in 100 us. With 384 KiB
-// the queue before a link of 100 Mb/s overflows. A connection has its share, no less than a segment.
+// the queue before a link of 100 Mb/s overflows. A connection has its share, no less than a
+// segment.
 constexpr uint64_t kSharedLinkBuffers = uint64_t(288) << 10;
 constexpr uint64_t kLeastBuffer = uint64_t(64) << 10;
 
