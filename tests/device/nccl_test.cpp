@@ -115,6 +115,32 @@ TEST_F(SimulatedNccl, AGroupSendsAroundARing) {
   EXPECT_TRUE(reports().empty());
 }
 
+TEST_F(SimulatedNccl, AGroupMaySendToItself) {
+  on_ranks([](Rank& rank) {
+    float* out = rank.put({static_cast<float>(rank.rank)});
+    float* in = rank.put({-1});
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclSend(out, 1, ncclFloat32, rank.rank, rank.communicator, rank.stream),
+              ncclSuccess);
+    EXPECT_EQ(ncclRecv(in, 1, ncclFloat32, rank.rank, rank.communicator, rank.stream), ncclSuccess);
+    EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+    EXPECT_EQ(rank.get(in, 1)[0], static_cast<float>(rank.rank));
+  });
+  EXPECT_TRUE(reports().empty());
+}
+
+TEST_F(SimulatedNccl, AReductionReachesItsRootAlone) {
+  on_ranks([](Rank& rank) {
+    float* values = rank.put({1, 2});
+    float* sum = rank.put({-1, -1});
+    EXPECT_EQ(ncclReduce(values, sum, 2, ncclFloat32, ncclSum, 2, rank.communicator, rank.stream),
+              ncclSuccess);
+    const std::vector<float> expected = {kRanks, 2 * kRanks};
+    EXPECT_EQ(rank.get(sum, 2), rank.rank == 2 ? expected : (std::vector<float>{-1, -1}));
+  });
+  EXPECT_TRUE(reports().empty());
+}
+
 TEST_F(SimulatedNccl, HalvesAndBytesAreSummedToo) {
   on_ranks([](Rank& rank) {
     unsigned char* memory = device_bytes(4);

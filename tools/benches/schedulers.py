@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -83,6 +84,17 @@ def scheme(kind: str, contestant: str) -> str:
         raise ValueError(f"{contestant!r} is no scheduler, expected a name, or NAME:OPTION=VALUE like dear:threshold_bytes=1048576")
     table = [f"\n[scheduler.{name}]", *options, ""] if options else []
     return SCHEMES[kind].format(scheduler=name) + "\n".join(table)
+
+
+def gradients_file(words: str, folder: Path) -> Path:
+    """The file of that name; for COUNTxELEMENTS a new one in `folder`, of gradients that are equal and become ready evenly spaced."""
+    equal = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", words)
+    if not equal:
+        return Path(words)
+    count, elements = map(int, equal.groups())
+    file = folder / f"{words}.csv"
+    file.write_text("".join(f"{i},{elements},{1 - i / count:.6f}\n" for i in range(count)))
+    return file
 
 
 def contestants(kind: str, schedulers: Sequence[str]) -> list[dict[str, Any]]:
@@ -212,7 +224,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds that count (default: by scheme and link)")
     parser.add_argument("--steps", type=int, help="steps of each scheduler in a round (default: by scheme and link)")
     parser.add_argument("--warm-up", type=int, help="steps before the first round, for plans to settle (default: by scheme and link)")
-    parser.add_argument("--gradients", type=Path, default=resnet50_backward.CSV, help="name,elements,share per line")
+    parser.add_argument("--gradients", default=str(resnet50_backward.CSV), help="a file of name,elements,share per line (default: ResNet-50's), or 1000x4096 for 1000 equal ones of 4096 elements")
     parser.add_argument("--timeout-s", type=float, default=1800.0, help="of each run")
     parser.add_argument("--timeline", type=Path, help="Chrome trace of rank 0 in the rounds; of the last comparison where there are several")
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
@@ -222,6 +234,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         for name in options.schedulers.split(",") if options.schedulers else ():
             scheme("dense", name)
         options.rates = {words: link_rate(words) for words in options.link.split(",")}
+        options.scratch = tempfile.TemporaryDirectory()  # as long as the options live
+        options.gradients = gradients_file(options.gradients, Path(options.scratch.name))
         resnet50_backward.read(options.gradients)
     except (OSError, ValueError) as error:
         parser.error(str(error))

@@ -55,6 +55,15 @@ def test_the_profile_gives_forward_its_length():
     assert rows[:2] == ["# forward_ms = 410", "# backward_ms = 820.0"]
 
 
+def test_equal_gradients_become_ready_evenly_spaced(tmp_path):
+    file = schedulers.gradients_file("4x100", tmp_path)
+    assert [(one.elements, one.share) for one in resnet50_backward.read(file)] == [(100, 1.0), (100, 0.75), (100, 0.5), (100, 0.25)]
+
+
+def test_a_name_of_a_file_stays_one(tmp_path):
+    assert schedulers.gradients_file("0x100", tmp_path) == Path("0x100") and not list(tmp_path.iterdir())
+
+
 def test_options_of_a_scheduler_go_into_its_table():
     told = tomllib.loads(schedulers.scheme("dense", "dear:threshold_bytes=1048576:autotune=false"))
     assert told["scheme"]["scheduler"] == "dear"

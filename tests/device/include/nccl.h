@@ -36,9 +36,13 @@ struct ncclUniqueId {
   char internal[NCCL_UNIQUE_ID_BYTES];
 };
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
-// Of the fields only `blocking` has a meaning here: 0 lets ncclCommInitRankConfig and
-// ncclCommFinalize return while they are under way.
+// As in NCCL 2.17 and later, which reads as many fields as `version` had. One without the magic is
+// refused. Of the others only `blocking` has a meaning here: 0 lets ncclCommInitRankConfig return
+// while it is under way.
 struct ncclConfig_t {
+  std::size_t size = sizeof(ncclConfig_t);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21800;
   int blocking = NCCL_CONFIG_UNDEF_INT;
   int cgaClusterSize = NCCL_CONFIG_UNDEF_INT;
   int minCTAs = NCCL_CONFIG_UNDEF_INT;
@@ -50,9 +54,12 @@ struct ncclConfig_t {
   {}
 using ncclComm_t = struct SimulatedCommunicator*;
 
+// As in NCCL, so that who loads the library by name finds them.
+extern "C" {
 #pragma GCC visibility push(default)
 
 const char* ncclGetErrorString(ncclResult_t result);
+const char* ncclGetLastError(ncclComm_t communicator);
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int n_ranks, ncclUniqueId id,
@@ -73,6 +80,9 @@ ncclResult_t ncclRecv(void* target, std::size_t count, ncclDataType_t type, int 
                       ncclComm_t communicator, cudaStream_t stream);
 ncclResult_t ncclAllReduce(const void* source, void* target, std::size_t count, ncclDataType_t type,
                            ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream);
+ncclResult_t ncclReduce(const void* source, void* target, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t operation, int root, ncclComm_t communicator,
+                        cudaStream_t stream);
 ncclResult_t ncclReduceScatter(const void* source, void* target, std::size_t count_received,
                                ncclDataType_t type, ncclRedOp_t operation, ncclComm_t communicator,
                                cudaStream_t stream);
@@ -82,3 +92,4 @@ ncclResult_t ncclBroadcast(const void* source, void* target, std::size_t count, 
                            int root, ncclComm_t communicator, cudaStream_t stream);
 
 #pragma GCC visibility pop
+}  // extern "C"

@@ -45,6 +45,7 @@ void move_collective(const std::vector<Part>& parts) {
         copy(sources[from].data(), parts[rank].target + from * bytes, bytes);
       continue;
     }
+    if (first.pattern == Pattern::kReduce && rank != static_cast<std::size_t>(first.peer)) continue;
     std::vector<const char*> pieces;
     for (const std::vector<char>& source : sources)
       pieces.push_back(source.data() + (scatters ? rank * bytes : 0));
@@ -119,7 +120,7 @@ std::vector<Stream*> Batch::streams() {
 std::vector<Part> Batch::parts_of_all(const Part& part) const {
   std::vector<Part> all(clique_.n_ranks, part);
   for (int rank = 0; rank < clique_.n_ranks; ++rank) {
-    if (rank == rank_ || (part.is_message() && rank != part.peer)) continue;
+    if (part.is_message() ? rank != part.peer : rank == rank_) continue;
     for (const Part& other : clique_.find(rank, part, rank_)->parts)
       if (is_counterpart(part, rank_, other, rank)) all[rank] = other;
   }

@@ -15,7 +15,7 @@
 
 namespace penstock::simulated {
 
-enum class Pattern { kSend, kReceive, kAllReduce, kReduceScatter, kAllGather, kBroadcast };
+enum class Pattern { kSend, kReceive, kAllReduce, kReduce, kReduceScatter, kAllGather, kBroadcast };
 
 // What one rank brings to one operation.
 struct Part {
@@ -25,7 +25,7 @@ struct Part {
   uint64_t count;  // as the call has it
   ncclDataType_t type;
   ncclRedOp_t operation;
-  int peer;         // of a send or receive; root of a broadcast
+  int peer;         // of a send or receive; root of a broadcast or reduce
   uint64_t number;  // of the collectives of its communicator, or of messages between two ranks
 
   bool is_message() const { return pattern == Pattern::kSend || pattern == Pattern::kReceive; }

@@ -77,6 +77,10 @@ const char* ncclGetErrorString(ncclResult_t result) {
   const auto index = static_cast<std::size_t>(result);
   return index < std::size(kTexts) ? kTexts[index] : "unknown result";
 }
+// NCCL's own has the last warning of the process, often none.
+const char* ncclGetLastError(ncclComm_t) {
+  return "";
+}
 ncclResult_t ncclGetVersion(int* version) {
   *version = 22005;
   return ncclSuccess;
@@ -92,6 +96,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int n_ranks, ncclUniqueId id,
                                     int rank, ncclConfig_t* config) {
+  if (config != nullptr && config->magic != ncclConfig_t{}.magic) return ncclInvalidArgument;
   return nccl_call([&](Machine& machine, Lock& lock) {
     return join(machine, lock, communicator, n_ranks, id, rank, is_blocking(config));
   });

@@ -141,6 +141,14 @@ ncclResult_t ncclAllReduce(const void* source, void* target, std::size_t count, 
   part.operation = operation;
   return say(communicator, stream, part);
 }
+ncclResult_t ncclReduce(const void* source, void* target, std::size_t count, ncclDataType_t type,
+                        ncclRedOp_t operation, int root, ncclComm_t communicator,
+                        cudaStream_t stream) {
+  Part part = part_of(Pattern::kReduce, source, target, count, type);
+  part.operation = operation;
+  part.peer = root;
+  return say(communicator, stream, part);
+}
 ncclResult_t ncclReduceScatter(const void* source, void* target, std::size_t count_received,
                                ncclDataType_t type, ncclRedOp_t operation, ncclComm_t communicator,
                                cudaStream_t stream) {
