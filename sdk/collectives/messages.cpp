@@ -93,7 +93,7 @@ Ticket* submit(Channel& channel, const penstock_message& message) {
   ticket.channel = &channel;
   ticket.message = message;
   ticket.submitted = std::chrono::steady_clock::now();
-  ticket.done = ticket.small = false;
+  ticket.done = ticket.told = ticket.small = false;
   ticket.asked = channel.round;
   ticket.failure_code = PENSTOCK_OK;
   ticket.thrown = nullptr;

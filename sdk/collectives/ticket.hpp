@@ -119,6 +119,7 @@ struct Ticket {
   penstock_message message{};
   std::chrono::steady_clock::time_point submitted;
   bool done = false;
+  bool told = false;                    // for a transport that says later that it is done
   bool small = false;                   // all-reduce in one step, all of it in the openings
   bool touched = false;                 // there may be something to do
   bool lost = false;                    // released while the wire still used its buffers

@@ -1,6 +1,6 @@
 // A transport between processes, loaded as a plugin: every rank runs the same tests. Arguments: the
-// plugin's file name, --native or --short-segments, and those of GoogleTest. What becomes of bad
-// messages, late ranks and aborts is in failure_ranks.cpp.
+// plugin's file name, --native, --short-segments or --small-sockets, and those of GoogleTest. What
+// becomes of bad messages, late ranks and aborts is in failure_ranks.cpp.
 #include "rank.hpp"
 
 #include <cstdio>
@@ -278,6 +278,7 @@ int run(int argc, char** argv) {
   plugin_file = argv[1];
   native = argc > 2 && std::string(argv[2]) == "--native";
   if (argc > 2 && std::string(argv[2]) == "--short-segments") segment_bytes = 5000;
+  if (argc > 2 && std::string(argv[2]) == "--small-sockets") socket_bytes = 16384;
   me = std::make_unique<Rank>();
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   if (me->rank != 0) {

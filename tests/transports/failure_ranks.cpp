@@ -1,7 +1,13 @@
 // Part of transport_ranks: ranks that disagree, come late, join twice or abort.
 #include "rank.hpp"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -132,6 +138,58 @@ TEST(Ranks, AnotherJoinWorksAfterLeaveAndBeforeItUnlessThereIsOneForTheProcess) 
     ASSERT_TRUE(me->exchange(message).ok());
     expect_sum(data.data(), ordered_sum(count));
   }
+}
+
+TEST(Ranks, ConnectionsHaveTheBuffersThatWereAskedFor) {
+  if (socket_bytes == 0 || me->size == 1) GTEST_SKIP() << "needs --small-sockets and two ranks";
+  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 6)).ok());
+  uint32_t n_sent_through = 0, n_received_through = 0;
+  for (const auto& open : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int file = std::stoi(open.path().filename());
+    const auto has = [&](int option) {
+      int bytes = 0;
+      socklen_t size = sizeof bytes;
+      // Linux keeps as much again for itself.
+      return getsockopt(file, SOL_SOCKET, option, &bytes, &size) == 0 && bytes == 2 * socket_bytes;
+    };
+    n_sent_through += has(SO_SNDBUF) ? 1 : 0;
+    n_received_through += has(SO_RCVBUF) ? 1 : 0;
+  }
+  EXPECT_GE(n_sent_through, me->size - 1);
+  EXPECT_GE(n_received_through, me->size - 1);
+}
+
+// The sender's last message is done while its receiver has not begun, and what it sent exceeds what
+// sockets hold. It asks for nothing more until the receiver has it.
+TEST(Ranks, WhatIsDoneArrivesThoughItsSenderNeverAsksAgain) {
+  if (me->size == 1) GTEST_SKIP() << "needs two ranks";
+  const auto came =
+      std::filesystem::temp_directory_path() / ("penstock_" + std::to_string(getppid()) + "_came");
+  constexpr uint64_t kCount = 15'000;  // one segment, which is copied and leaves at once
+  std::vector<float> data = values(0, kCount);
+  auto message = message_of(me->rank == 0 ? PENSTOCK_SEND : PENSTOCK_RECEIVE, 6);
+  message.send = message.receive = data.data();
+  message.count = kCount;
+  message.peer = 1 - me->rank;
+  message.deadline_us = 5'000'000;
+  const auto wait_until = [](const auto& is_over) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!is_over() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  if (me->rank == 0) {
+    EXPECT_TRUE(me->exchange(message).ok());
+    wait_until([&] { return std::filesystem::exists(came); });
+    EXPECT_TRUE(std::filesystem::exists(came));
+  } else if (me->rank == 1) {
+    std::fill(data.begin(), data.end(), 0.0f);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_TRUE(me->exchange(message).ok());
+    EXPECT_EQ(data, values(0, kCount));
+    std::ofstream(came).put('\n');
+  }
+  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 7)).ok());
+  if (me->rank == 0) std::filesystem::remove(came);
 }
 
 // Run apart: after an abort the process ends without finalising MPI, where there is one. The main

@@ -24,6 +24,9 @@ inline const LoadedPlugin& plugin() {
 // Set by --short-segments: bytes per segment, so that small messages have many.
 inline int segment_bytes = 0;
 
+// Set by --small-sockets: bytes under way in a connection; 0: as the transport has it.
+inline int socket_bytes = 0;
+
 // Fills in what the ranks have told each other, by the variables that started this process
 // (meeting.cpp).
 void tell(penstock_world& world);
@@ -95,6 +98,7 @@ class Rank {
   static OptionSettings settings(int small_bytes) {
     OptionSettings all{{"small_bytes", small_bytes}, {"segment_bytes", segment_bytes}};
     if (native) all.emplace_back("algorithm", "native");
+    if (socket_bytes != 0) all.emplace_back("socket_buffer_bytes", socket_bytes);
     return all;
   }
   static void require(penstock_status* status) {

@@ -95,9 +95,10 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   choose("TLS", selection.transports);
   choose("NET_DEVICES", selection.devices);
   choose("RNDV_THRESH", selection.announced);
-  choose("TCP_SNDBUF", selection.socket_buffer);
-  choose("TCP_RCVBUF", selection.socket_buffer);
-  choose("TCP_TX_SEG_SIZE", selection.packet);
+  // What belongs to one transport has its name without that of the transport, unlike the variable.
+  choose("SNDBUF", selection.socket_buffer);
+  choose("RCVBUF", selection.socket_buffer);
+  choose("TX_SEG_SIZE", selection.packet);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG;
@@ -122,6 +123,23 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   if (status != UCS_OK) return;  // nobody will find this rank
   address_.assign(reinterpret_cast<const char*>(address), bytes);
   ucp_worker_release_address(worker_, address);
+}
+
+bool Context::has_let_go() {
+  if (n_let_go_ == n_sends_) return true;
+  if (flush_ == nullptr) {
+    const ucp_request_param_t param{};
+    n_flushed_ = n_sends_;
+    flush_ = ucp_worker_flush_nbx(worker_, &param);
+  }
+  if (UCS_PTR_IS_PTR(flush_)) {
+    if (ucp_request_check_status(flush_) == UCS_INPROGRESS) return false;
+    ucp_request_free(flush_);
+  }
+  // What could not be flushed is lost with its receiver.
+  flush_ = nullptr;
+  n_let_go_ = n_flushed_;
+  return n_let_go_ == n_sends_;
 }
 
 Context::~Context() {

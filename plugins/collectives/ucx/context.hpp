@@ -47,11 +47,20 @@ class Context {
   // Drives everything under way, and returns whether something moved.
   bool progress() { return ucp_worker_progress(worker_) != 0; }
 
+  // A send was begun. UCX says that one has ended as soon as it has a copy.
+  void note_send() { ++n_sends_; }
+  // Whether all that was sent has left UCX, which otherwise moves it only while it is driven.
+  bool has_let_go();
+
  private:
   const Words words_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   std::string address_;
+  uint64_t n_sends_ = 0;
+  uint64_t n_let_go_ = 0;   // of them, the first so many have left
+  void* flush_ = nullptr;   // under way
+  uint64_t n_flushed_ = 0;  // by it, of all sends
 };
 
 }  // namespace penstock::ucx

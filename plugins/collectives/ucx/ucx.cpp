@@ -6,6 +6,7 @@
 #include <collectives/direct.hpp>
 #include <collectives/messages.hpp>
 
+#include <chrono>
 #include <optional>
 
 namespace penstock::ucx {
@@ -86,6 +87,27 @@ class Ucx : public collectives::OverWire {
     return channel;
   }
 
+  Ticket* submit(Channel& channel, const penstock_message& message) {
+    Ticket* const ticket = OverWire::submit(channel, message);
+    ++n_under_way_;
+    return ticket;
+  }
+
+  // Whoever has no message under way asks no more, and UCX would keep what it has not sent yet. So
+  // the last one is done when all has left.
+  bool progress(Ticket& ticket) {
+    if (!OverWire::progress(ticket)) return false;
+    if (ticket.told) return true;
+    if (n_under_way_ == 1 && !world_->has_let_go() && !is_late(ticket)) return false;
+    tell(ticket);
+    return true;
+  }
+
+  void release(Ticket* ticket) {
+    if (!ticket->told) tell(*ticket);
+    OverWire::release(ticket);
+  }
+
   void close(std::unique_ptr<Channel> channel) {
     if (!channel->aborted) collectives::collect(*channel);
     // What UCX may still use stays until its endpoints are gone.
@@ -96,10 +118,21 @@ class Ucx : public collectives::OverWire {
     if (world_ && !aborted) world_->part();
     world_.reset();
     unfinished_.clear();
+    n_under_way_ = 0;
   }
 
  private:
+  static bool is_late(const Ticket& ticket) {
+    const auto limit = std::chrono::microseconds(ticket.message.deadline_us);
+    return limit.count() != 0 && std::chrono::steady_clock::now() - ticket.submitted > limit;
+  }
+  void tell(Ticket& ticket) {
+    ticket.told = true;
+    --n_under_way_;
+  }
+
   Selection selection_;
+  uint64_t n_under_way_ = 0;  // messages whose end was not told, of all channels
   std::vector<std::unique_ptr<Channel>> unfinished_;  // closed
   std::optional<World> world_;
 };

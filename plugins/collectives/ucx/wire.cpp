@@ -49,6 +49,7 @@ void Wire::end(Slot& slot, ucs_status_t status, uint64_t bytes) {
 
 void Wire::send(Ticket& ticket, const Event& event, uint64_t match, const void* data) {
   const ucp_ep_h to = world_.endpoint(members_[event.peer]);
+  world_.note_send(members_[event.peer]);
   Slot& slot = take_slot(ticket, event);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;

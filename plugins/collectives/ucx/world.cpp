@@ -148,6 +148,13 @@ bool World::progress() {
   return (uses_network_ && network_.progress()) || moved;
 }
 
+bool World::has_let_go() {
+  progress();
+  const bool network = network_.has_let_go();
+  const bool memory = !memory_ || memory_->has_let_go();
+  return (network && memory) || n_failed_ != 0;
+}
+
 void World::look_after_processes() {
   const auto now = Clock::now();
   if (now - looked_ < kBetweenLooks) return;

@@ -42,10 +42,13 @@ class World {
 
   // Drives everything under way, and returns whether something moved.
   bool progress();
+  // Drives it, and returns whether all that was sent has left, or some rank is gone.
+  bool has_let_go();
 
   // Of a rank of the world. `endpoint` throws PEER_FAILED when that one is gone.
   ucp_ep_h endpoint(uint32_t to);
   ucp_worker_h worker_for(uint32_t peer) const { return peers_[peer].context->worker(); }
+  void note_send(uint32_t to) { peers_[to].context->note_send(); }
 
   // How many ranks were found to be gone; whether one is: UCS_OK, or why it is gone; and whether
   // UCX then ends what is sent to it.
