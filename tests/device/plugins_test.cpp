@@ -172,8 +172,8 @@ struct Case {
 };
 
 Seen step(bool on_device, const Case& of) {
-  const LoadedPlugin topk = simulated_plugin("compressor-topk.so");
-  const LoadedPlugin residual = simulated_plugin("memory-residual.so");
+  const LoadedPlugin topk = simulated_plugin("compressor-topk-simulated.so");
+  const LoadedPlugin residual = simulated_plugin("memory-residual-simulated.so");
   const test::CompressorInstance compressor(topk, {{"density", 0.05}});
   const test::MemoryInstance memory(residual, {{"beta", 0.75}, {"gamma", 1.5}});
   const uint64_t k = std::min<uint64_t>(of.n, uint64_t(std::ceil(0.05 * double(of.n))));
@@ -247,19 +247,21 @@ TEST_F(PluginsOnADevice, LaunchNineKernelsForAStepAndThreeToGiveBackAndDrain) {
 
 TEST_F(PluginsOnADevice, SayWhereTheyWork) {
   const uint64_t both = uint64_t{1} << PENSTOCK_DEVICE_CPU | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
-  const LoadedPlugin topk = simulated_plugin("compressor-topk.so");
+  const LoadedPlugin topk = simulated_plugin("compressor-topk-simulated.so");
   const auto devices = [&](const test::OptionSettings& settings) {
     return test::CompressorInstance(topk, settings).describe().device_types;
   };
   EXPECT_EQ(devices({}), both);
   EXPECT_EQ(devices({{"scope", "bucket"}}), uint64_t{1} << PENSTOCK_DEVICE_CPU);
   EXPECT_EQ(devices({{"value_type", "fp16"}}), uint64_t{1} << PENSTOCK_DEVICE_CPU);
-  EXPECT_EQ(test::MemoryInstance(simulated_plugin("memory-residual.so")).describe().device_types,
+  EXPECT_EQ(test::MemoryInstance(simulated_plugin("memory-residual-simulated.so"))
+                .describe()
+                .device_types,
             both);
 }
 
 TEST_F(PluginsOnADevice, TellTheGradientThatTheDeviceRefuses) {
-  const test::CompressorInstance compressor(simulated_plugin("compressor-topk.so"));
+  const test::CompressorInstance compressor(simulated_plugin("compressor-topk-simulated.so"));
   Place place(true);
   Sender sender(place, 100, 1, 1);
   penstock_step step{};
