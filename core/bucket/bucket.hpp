@@ -26,20 +26,25 @@ struct Leg {
   bool sends() const;
 };
 
+struct DevicePart;
+
 class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
-  enum class Copies { into_mirrors, back };
+  // From a device: gradients into mirrors, and what a look at residents has found; then payloads
+  // into messages. Back to it: results.
+  enum class Copies { in, of_payloads, back };
 
-  BucketRun(SetContext& context, planning::Bucket plan, uint32_t number)
-      : context(context), plan(std::move(plan)), number(number) {}
+  BucketRun(SetContext& context, planning::Bucket plan, uint32_t number);
+  ~BucketRun();
 
   SetContext& context;
   planning::Bucket plan;
-  uint32_t number;                // within the phase; also the priority
-  bool only_compensates = false;  // the phase leaves its gradients out: nothing is sent
-  bool ends_at_owners = false;    // who do not send results on
-  bool is_staged = false;         // some of its pieces are worked on in mirrors
+  uint32_t number;                     // within the phase; also the priority
+  bool only_compensates = false;       // the phase leaves its gradients out: nothing is sent
+  bool ends_at_owners = false;         // who do not send results on
+  bool has_devices = false;            // some of its gradients lie on devices
+  std::unique_ptr<DevicePart> device;  // null: none of them is worked on there
   std::deque<PieceRun> pieces;
   std::vector<std::unique_ptr<Coding>> codings;
   std::vector<Leg> legs;
@@ -55,10 +60,11 @@ class BucketRun {
   bool is_void = false;         // on some rank: the bucket is given up
   bool ran = false;             // in this step
   uint64_t exchange_bytes = 0;  // handed over in the round under way
-  uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, exchange_start_us = 0;
+  uint64_t ready_us = 0, encode_start_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0,
+           exchange_start_us = 0;
   JobFrame frame;
   Job job;
-  Copies awaited_copies = Copies::into_mirrors;
+  Copies awaited_copies = Copies::in;
   size_t pieces_looked_at = 0;  // whose copies have ended
 
   // Launching of legs that wait for the next forward.
@@ -102,19 +108,22 @@ class BucketRun {
   Turn turn() { return Turn{*this}; }
 
   // ---- parked on a device ----
-  // Awaitable: resumes when all copies into its mirrors have ended, or all of results back to their
-  // devices; one that fails leaves its error in `failure`. Not suspended where nothing is staged.
+  // Awaitable: resumes when all copies of a kind have ended; one that fails leaves its error in
+  // `failure`. Not suspended where there are none.
   struct CopiesEnd {
     BucketRun& bucket;
     Copies copies;
-    bool await_ready() const noexcept { return !bucket.is_staged; }
+    bool await_ready() const noexcept { return !bucket.copies_anything(copies); }
     void await_suspend(std::coroutine_handle<>) noexcept;
     void await_resume() const noexcept {}
   };
-  CopiesEnd mirrors_filled() { return CopiesEnd{*this, Copies::into_mirrors}; }
+  CopiesEnd gradients_arrived() { return CopiesEnd{*this, Copies::in}; }
+  CopiesEnd payloads_brought() { return CopiesEnd{*this, Copies::of_payloads}; }
   CopiesEnd results_returned() { return CopiesEnd{*this, Copies::back}; }
+  bool copies_anything(Copies copies) const;
   // [engine] Whether what it parks for has come. `look`: see Mirror.
   bool copies_have_ended(uint64_t look);
+  Status look_for_copies(uint64_t look, bool& ended);
 
   // Its route ends with the first coding.
   bool ends_early() const { return only_compensates || ends_at_owners; }

@@ -3,6 +3,7 @@
 #include "core/bucket/calls.hpp"
 
 #include "core/bucket/call_plugin.hpp"
+#include "core/bucket/device.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/tensor/elements.hpp"
@@ -53,6 +54,13 @@ void note_nonfinite(SetContext& context, const Gradient& gradient) {
                                                      std::memory_order_relaxed);
 }
 
+void take_note(BucketRun& bucket, const PieceRun& piece, bool is_finite) {
+  if (is_finite) return;
+  note_nonfinite(bucket.context, *piece.gradient);
+  // What travels as it is arrives as it is, on every rank.
+  bucket.nonfinite = bucket.nonfinite || !piece.is_never_void;
+}
+
 void point(ItemRun& item) {
   void* values = item.values();
   for (penstock_item* c : {&item.for_compressor, &item.for_memory}) {
@@ -89,14 +97,13 @@ Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
 
 Status call_encode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "encode");
-  const SetContext& context = bucket.context;
+  const penstock_exec& exec = bucket.context.exec_of(call.on_device);
   return call_plugin(*call.compressor, "encode", call.items, [&] {
     void* self = call.compressor->self();
     if (call.fold_encoder != nullptr)
-      return call.fold_encoder->encode(self, &context.exec, &coding.step, call.round,
-                                       call.items.data(), call.items.size(), call.own.data(),
-                                       call.folds.data());
-    return call.compressor->table()->encode(self, &context.exec, &coding.step, call.round,
+      return call.fold_encoder->encode(self, &exec, &coding.step, call.round, call.items.data(),
+                                       call.items.size(), call.own.data(), call.folds.data());
+    return call.compressor->table()->encode(self, &exec, &coding.step, call.round,
                                             call.items.data(), call.items.size(), call.own.data());
   });
 }
@@ -140,8 +147,13 @@ void take_in(BucketRun& bucket) {
   bucket.failure = Status();
   bucket.encode_us = bucket.decode_us = bucket.exchange_us = 0;
   bucket.each_message([](uint32_t, uint32_t, MessageRun& message) { message.sent = false; });
-  for (PieceRun& piece : bucket.pieces) {
+  for (size_t i = 0; i < bucket.pieces.size(); ++i) {
+    PieceRun& piece = bucket.pieces[i];
     piece.values = piece.storage();
+    if (piece.is_on_device()) {
+      take_note(bucket, piece, !bucket.device->is_nonfinite(i));
+      continue;
+    }
     if (piece.workplace == Workplace::mirror && piece.gradient->mirror->is_zero())
       std::memset(piece.values, 0, piece.piece.numel * dtype_bytes(piece.gradient->dtype));
     if (piece.widened) {
@@ -151,11 +163,7 @@ void take_in(BucketRun& bucket) {
     if (piece.gradient->has_carry && !piece.carry_joins_result)
       add_carry(*piece.gradient, {piece.piece.first, piece.piece.numel}, piece.dtype, piece.values,
                 bucket.context.step.grad_scale);
-    if (!looks_finite(piece, bucket.context.step.index)) {
-      note_nonfinite(bucket.context, *piece.gradient);
-      // What travels as it is arrives as it is, on every rank.
-      bucket.nonfinite = bucket.nonfinite || !piece.is_never_void;
-    }
+    take_note(bucket, piece, looks_finite(piece, bucket.context.step.index));
   }
   for (auto& coding : bucket.codings) {
     const bool takes_pieces = coding == bucket.codings.front() && coding->leg == 0;
@@ -211,7 +219,8 @@ Status compensate(BucketRun& bucket, Coding& coding) {
       if (items.empty()) continue;
       const auto noted = plugin_call(bucket, "memory", call.memory->name(), "compensate");
       PENSTOCK_TRY(call_plugin(*call.memory, "compensate", items, [&] {
-        return call.memory->table()->compensate(call.memory->self(), &bucket.context.exec,
+        return call.memory->table()->compensate(call.memory->self(),
+                                                &bucket.context.exec_of(call.on_device),
                                                 &coding.step, items.data(), items.size(), summed);
       }));
     }
@@ -226,7 +235,7 @@ Status compensate(BucketRun& bucket, Coding& coding) {
 
 Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
   const auto timed = span(bucket, "encode");
-  const uint64_t start = now_us();
+  bucket.encode_start_us = now_us();
   Coding& coding = *leg.coding;
   for (auto& message : leg.messages[round]) {
     if (message->kind == MessageRun::Kind::gather) place_gathered(*message, round);
@@ -245,8 +254,11 @@ Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
       PENSTOCK_TRY(check_own(bucket, coding.items[position], round));
   }
   coding.rounds_encoded = round + 1;
-  bucket.encode_us += now_us() - start;
-  return {};
+  return bring_payloads(bucket, leg, round);
+}
+
+void note_encoded(BucketRun& bucket) {
+  bucket.encode_us += now_us() - bucket.encode_start_us;
 }
 
 Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
@@ -255,6 +267,7 @@ Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
   Coding& coding = *leg.coding;
   for (auto& message : leg.messages[round])
     if (is_plain(*message)) receive_where_it_lies(*message);
+  PENSTOCK_TRY(take_payloads(bucket, leg, round));
   for (CompressorCall& call : coding.decode_calls) {
     if (call.round != round) continue;
     const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
@@ -262,10 +275,10 @@ Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
     penstock_step step = coding.step;
     if (call.scales_result) step.result_scale = 1.0 / bucket.context.world;
     PENSTOCK_TRY(call_plugin(*call.compressor, "decode", call.items, [&] {
-      return call.compressor->table()->decode(call.compressor->self(), &bucket.context.exec, &step,
-                                              round, call.items.data(), call.items.size(),
-                                              call.received.data(), call.n_ranks,
-                                              PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
+      return call.compressor->table()->decode(
+          call.compressor->self(), &bucket.context.exec_of(call.on_device), &step, round,
+          call.items.data(), call.items.size(), call.received.data(), call.n_ranks,
+          PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
     }));
     call.took_us = now_us() - called;
   }
@@ -275,6 +288,10 @@ Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
 
 Status give_out(BucketRun& bucket) {
   for (PieceRun& piece : bucket.pieces) {
+    if (piece.is_on_device()) {
+      PENSTOCK_TRY(give_out_on_device(bucket, piece));
+      continue;
+    }
     if (bucket.is_void)
       fill_nan(piece.dtype, piece.values, piece.piece.numel);
     else if (bucket.only_compensates && piece.piece.numel != 0)

@@ -35,8 +35,10 @@ Status measure(BucketRun& bucket, Coding& coding);
 // stays as it was.
 Status compensate(BucketRun& bucket, Coding& coding);
 
-// work -> payloads of a round, in their places in the leg's messages.
+// work -> payloads of a round, in their places in the leg's messages. On a device that is queued:
+// where bucket.payloads_brought() says so, they are there. Then its time is noted.
 Status encode(BucketRun& bucket, Leg& leg, uint32_t round);
+void note_encoded(BucketRun& bucket);
 
 // Payloads of all ranks -> out.
 Status decode(BucketRun& bucket, Leg& leg, uint32_t round);

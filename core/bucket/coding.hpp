@@ -19,9 +19,9 @@
 
 namespace penstock {
 
-// Where the calls for a piece find its values: in the gradient's own storage, or in the mirror of
-// one that lies on a device.
-enum class Workplace { storage, mirror };
+// Where the calls for a piece find its values: in the gradient's own storage, in the mirror of one
+// that lies on a device, or on that device.
+enum class Workplace { storage, mirror, device };
 
 // A gradient, or a range of one, in a bucket: where its values come from and go back to.
 struct PieceRun {
@@ -36,6 +36,7 @@ struct PieceRun {
   void* values = nullptr;  // in this step
 
   void* storage() const;  // within the gradient's own
+  bool is_on_device() const { return workplace == Workplace::device; }
 };
 
 // What an owner has of a piece, or all of it: one item, as plugins see it.
@@ -78,6 +79,8 @@ struct ItemRun {
   bool folded = false;           // encode compensates in the same sweep, as `fold` says
   penstock_fold fold{};
 
+  // Its tensors and payloads lie on a device; what travels of them has a place in the message.
+  bool is_on_device() const { return of->is_on_device(); }
   void* values() const;  // where its gradient is in this step, and where its result goes
   bool has_result() const { return decodes || sum != nullptr; }  // on this rank
   bool wants_mean() const { return rounds.empty() || rounds.back().result == PENSTOCK_RESULT_MEAN; }
@@ -87,10 +90,11 @@ struct ItemRun {
   }
 };
 
-// One call to a compressor: items of one instance that are in the same round and meet in the same
-// way.
+// One call to a compressor: items of one instance that are in the same round, meet in the same way
+// and are worked on in the same place.
 struct CompressorCall {
   CompressorInstance* compressor = nullptr;
+  bool on_device = false;
   uint32_t round = 0;
   uint64_t n_ranks = 1;        // payloads per item at decode
   bool scales_result = false;  // decode makes means of its sums
@@ -106,6 +110,7 @@ struct CompressorCall {
 // One call to a memory.
 struct MemoryCall {
   MemoryInstance* memory = nullptr;
+  bool on_device = false;
   uint32_t n_scalars = 0;
   uint64_t scalars_first = 0;  // in the prologue message
   std::vector<size_t> positions;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/comm/communication.hpp"
+#include "core/device/resident.hpp"
 #include "core/trace/timeline.hpp"
 
 #include <array>
@@ -52,7 +53,8 @@ struct SetContext {
   uint32_t n_hosts = 1;
   uint32_t owners_per_host = 1;      // ranks that every host has
   bool result_is_sum = false;        // the frontend wants sums, not means
-  bool is_staged = false;            // some gradients are worked on in mirrors
+  bool has_devices = false;          // some gradients lie on devices
+  Residents* residents = nullptr;    // those that are worked on there; null: none
   bool results_are_told = false;     // somebody is told of each; changes between steps only
   bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
   std::string name;                  // of the set
@@ -60,6 +62,7 @@ struct SetContext {
   std::string composite_name, transport_name;  // as the scheme calls them, for messages
   uint64_t tags_per_step = 1;                  // messages of the phase and link that have most
   penstock_exec exec{};                        // of plugin calls on the engine thread
+  penstock_exec device_exec{};                 // of those whose items are worked on on a device
   penstock_step step{};                        // of the current step; written between steps only
   std::atomic<uint64_t> void_buckets{0};
   // Of the step under way: the first gradient of this rank that was seen not to be finite.
@@ -69,6 +72,7 @@ struct SetContext {
   // PENSTOCK_LEVEL_WORLD: all ranks of the set; LOCAL and CROSS: those that this rank meets there.
   LevelLinks& at(uint32_t level) { return levels[level - PENSTOCK_LEVEL_WORLD]; }
   const LevelLinks& at(uint32_t level) const { return levels[level - PENSTOCK_LEVEL_WORLD]; }
+  const penstock_exec& exec_of(bool on_device) const { return on_device ? device_exec : exec; }
   Channel* channel() const { return at(PENSTOCK_LEVEL_WORLD).transport.channel; }
 };
 

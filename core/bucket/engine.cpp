@@ -118,7 +118,7 @@ void Engine::look_at_devices() {
       back != on_devices_.end() ? kShortestUs : std::min(2 * between_looks_us_, kLongestUs);
   next_look_us_ = now_us() + between_looks_us_;
   for (auto bucket = back; bucket != on_devices_.end(); ++bucket)
-    enqueue(**bucket, false, (*bucket)->awaited_copies == BucketRun::Copies::into_mirrors);
+    enqueue(**bucket, false, (*bucket)->awaited_copies == BucketRun::Copies::in);
   on_devices_.erase(back, on_devices_.end());
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/base/buffer.hpp"
+#include "core/device/resident.hpp"
 #include "core/device/staging.hpp"
 #include "core/fit/gradient.hpp"
 #include "core/tensor/place.hpp"
@@ -27,9 +28,14 @@ struct Gradient : DeclaredGradient {
   uint64_t ready_us = 0;    // on a device: when it was seen to have arrived
   uint64_t place = 0;       // among those that were handed in, in the last step
 
-  // Where it was declared to lie, and what stands for it in host memory; null on the CPU.
+  // Where it was declared to lie. On a device it has a side there, which is one of the two behind
+  // it: it goes through host memory, for a reason, or is worked on where it lies. On the CPU all
+  // are null.
   Place lies_on;
+  DeviceSide* device_side = nullptr;
   Mirror* mirror = nullptr;
+  Resident* resident = nullptr;
+  std::string why_staged;
 
   // Written by the application before it makes a bucket ready; read by the engine after.
   void* data = nullptr;  // contiguous, numel elements of dtype: its own storage, or the mirror

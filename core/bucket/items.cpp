@@ -1,5 +1,6 @@
 #include "core/bucket/items.hpp"
 
+#include "core/bucket/device.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/needs_text.hpp"
 #include "core/fit/item.hpp"
@@ -100,7 +101,8 @@ void fold_item(ItemRun& item, const penstock_memory_need& memory) {
   if (has_momentum) item.fold.momentum = item.memory_states[memory.momentum_state];
 }
 
-Status claim_states(ItemRun& item, const Coding& coding, StateStore& states,
+// `stream`: of the device that the item is worked on on; null: of none.
+Status claim_states(ItemRun& item, const Coding& coding, StateStore& states, const Stream* stream,
                     const penstock_compressor_need& compressor,
                     const penstock_memory_need& memory) {
   const auto claim = [&](const Plugin* plugin,
@@ -110,7 +112,7 @@ Status claim_states(ItemRun& item, const Coding& coding, StateStore& states,
       const StateKey key{item.gradient->name, item.range, coding.leg, plugin->record.id,
                          std::string(view(declarations[s]->name))};
       PENSTOCK_ASSIGN(const penstock_tensor* tensor,
-                      states.claim(key, item.extent, *declarations[s]));
+                      states.claim(key, item.extent, *declarations[s], stream));
       views.push_back(tensor);
     }
     return {};
@@ -173,6 +175,7 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
     c->flags = flags;
     c->leg = coding.leg;
   }
+  if (item.is_on_device()) place_on_device(item, bucket.context.residents->device());
   item.passes_through = is_plain(bucket, item, compressor, memory);
   item.compressor_wants = states_text(compressor.states, compressor.n_states);
   item.memory_wants = states_text(memory.states, memory.n_states);
@@ -180,7 +183,8 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
                       item.rounds.back().sparse();
   PENSTOCK_TRY(check_composite(bucket, item, compressor));
   if (!item.encodes && !item.decodes) return {};
-  PENSTOCK_TRY(claim_states(item, coding, states, compressor, memory));
+  const Stream* stream = item.is_on_device() ? &bucket.context.residents->stream() : nullptr;
+  PENSTOCK_TRY(claim_states(item, coding, states, stream, compressor, memory));
   if (!item.encodes) return {};
   if (item.work_is == PENSTOCK_WORK_IS_SCRATCH)
     item.work = Buffer(item.range.numel * dtype_bytes(item.dtype));

@@ -1,6 +1,7 @@
 // The life of a bucket in one step.
 
 #include "core/bucket/calls.hpp"
+#include "core/bucket/device.hpp"
 #include "core/bucket/engine.hpp"
 
 namespace penstock {
@@ -17,7 +18,8 @@ void* Job::promise_type::operator new(size_t bytes, BucketRun& bucket) {
   } while (false)
 
 Job run_bucket(BucketRun& bucket) {
-  co_await bucket.mirrors_filled();
+  PENSTOCK_CO_TRY(look_on_device(bucket));
+  co_await bucket.gradients_arrived();
   PENSTOCK_CO_TRY(bucket.failure);
   take_in(bucket);
   bool owes_backward = bucket.defers();
@@ -42,7 +44,12 @@ Job run_bucket(BucketRun& bucket) {
     // From here on work holds the gradient and what was kept of earlier ones.
     for (uint32_t round = 0; round < leg.messages.size() && (!bucket.is_void || leg.tells);
          ++round) {
-      if (leg.kind.encodes) PENSTOCK_CO_TRY(encode(bucket, leg, round));
+      if (leg.kind.encodes) {
+        PENSTOCK_CO_TRY(encode(bucket, leg, round));
+        co_await bucket.payloads_brought();
+        PENSTOCK_CO_TRY(bucket.failure);
+        note_encoded(bucket);
+      }
       send_round(bucket, leg, round);
       co_await bucket.arrival();
       PENSTOCK_CO_TRY(bucket.failure);
@@ -67,6 +74,10 @@ Job run_bucket(BucketRun& bucket) {
   if (bucket.context.results_are_told) co_await bucket.results_returned();
   co_return bucket.failure;
 }
+
+BucketRun::BucketRun(SetContext& context, planning::Bucket plan, uint32_t number)
+    : context(context), plan(std::move(plan)), number(number) {}
+BucketRun::~BucketRun() = default;
 
 // ---- parking ----
 
@@ -106,21 +117,39 @@ void BucketRun::CopiesEnd::await_suspend(std::coroutine_handle<>) noexcept {
   bucket.context.engine->park_on_device(bucket);
 }
 
+bool BucketRun::copies_anything(Copies copies) const {
+  return copies == Copies::of_payloads ? device != nullptr && device->brings : has_devices;
+}
+
 bool BucketRun::copies_have_ended(uint64_t look) {
+  bool ended = false;
+  failure = look_for_copies(look, ended);
+  return ended || !failure.ok();
+}
+
+Status BucketRun::look_for_copies(uint64_t look, bool& ended) {
+  if (device != nullptr && awaited_copies != Copies::back) {
+    PENSTOCK_TRY(device->copied.query(ended));
+    if (!ended) return {};
+  }
+  ended = true;
+  if (awaited_copies == Copies::of_payloads) return {};
   for (; pieces_looked_at < pieces.size(); ++pieces_looked_at) {
     Gradient& gradient = *pieces[pieces_looked_at].gradient;
-    if (gradient.mirror == nullptr) continue;
-    bool ended = false;
-    failure = awaited_copies == Copies::into_mirrors ? gradient.mirror->has_arrived(look, ended)
-                                                     : gradient.mirror->has_returned(ended);
-    if (!failure.ok()) {
-      failure = failure.with_context(fmt::format("gradient '{}'", gradient.name));
-      return true;
-    }
-    if (!ended) return false;
-    if (awaited_copies == Copies::into_mirrors) gradient.ready_us = gradient.mirror->arrived_us();
+    if (gradient.device_side == nullptr) continue;
+    const auto named = [&](const Status& status) {
+      return status.ok() ? status
+                         : status.with_context(fmt::format("gradient '{}'", gradient.name));
+    };
+    if (awaited_copies == Copies::back)
+      PENSTOCK_TRY(named(gradient.device_side->has_returned(ended)));
+    else if (gradient.mirror != nullptr)
+      PENSTOCK_TRY(named(gradient.mirror->has_arrived(look, ended)));
+    if (!ended) return {};
+    if (awaited_copies == Copies::in)
+      gradient.ready_us = gradient.mirror != nullptr ? gradient.mirror->arrived_us() : now_us();
   }
-  return true;
+  return {};
 }
 
 Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {

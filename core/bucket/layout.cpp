@@ -79,7 +79,7 @@ void shape_payloads(Coding& coding) {
   }
 }
 
-// The items of a round by compressor and way of meeting.
+// The items of a round by compressor, way of meeting and place of work.
 template <typename Takes, typename Add>
 void list_calls(Coding& coding, uint32_t round, std::vector<CompressorCall>& calls,
                 const Takes& takes, const Add& add) {
@@ -91,11 +91,13 @@ void list_calls(Coding& coding, uint32_t round, std::vector<CompressorCall>& cal
                         (item.on_composite && round + 1 == item.rounds.size());
     const uint64_t n_ranks = joined ? 1 : coding.n_ranks();
     auto call = std::find_if(calls.begin() + first, calls.end(), [&](const CompressorCall& c) {
-      return c.compressor == item.compressor && c.n_ranks == n_ranks;
+      return c.compressor == item.compressor && c.n_ranks == n_ranks &&
+             c.on_device == item.is_on_device();
     });
     if (call == calls.end()) {
       call = calls.emplace(calls.end());
       call->compressor = item.compressor;
+      call->on_device = item.is_on_device();
       call->round = round;
       call->n_ranks = n_ranks;
     }
@@ -148,12 +150,14 @@ void list_memory_calls(Coding& coding) {
     if (!item.encodes) continue;
     auto call = std::find_if(coding.memory_calls.begin(), coding.memory_calls.end(),
                              [&](const MemoryCall& c) {
-                               return c.memory == item.memory && c.n_scalars == item.n_scalars;
+                               return c.memory == item.memory && c.n_scalars == item.n_scalars &&
+                                      c.on_device == item.is_on_device();
                              });
     if (call == coding.memory_calls.end()) {
       coding.memory_calls.emplace_back();
       call = coding.memory_calls.end() - 1;
       call->memory = item.memory;
+      call->on_device = item.is_on_device();
       call->n_scalars = item.n_scalars;
     }
     call->positions.push_back(i);

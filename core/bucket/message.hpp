@@ -1,8 +1,8 @@
 // One message of a bucket, made at plan time and sent once in each step.
 #pragma once
 
-#include "core/base/buffer.hpp"
 #include "core/bucket/context.hpp"
+#include "core/bucket/message_memory.hpp"
 
 #include <vector>
 
@@ -21,8 +21,8 @@ struct MessageRun final : Transfer {
   std::vector<size_t> items;  // positions among the coding's items
   // Gathers that go to owners, or come from them: of these, the items of each rank of the group.
   std::vector<std::vector<size_t>> by_owner;
-  Buffer send;
-  Buffer receive;           // empty: in place, or in the gradient's own storage
+  MessageMemory send;
+  MessageMemory receive;    // empty: in place, or in the gradient's own storage
   uint64_t flag_index = 0;  // element that counts ranks with non-finite gradients; sums only
   bool has_flag = false;
   uint64_t order = 0;                               // among the link's messages of the phase

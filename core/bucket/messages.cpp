@@ -77,15 +77,27 @@ void lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t dtype, ui
   leg.messages[round].push_back(std::move(message));
 }
 
+// What is sent of gathered items or received: with a twin where one of them is worked on on a
+// device.
+Result<MessageMemory> gather_memory(const BucketRun& bucket, const MessageRun& message,
+                                    uint64_t bytes) {
+  const bool needs_twin =
+      std::any_of(message.items.begin(), message.items.end(),
+                  [&](size_t position) { return message.coding->items[position].is_on_device(); });
+  if (!needs_twin) return MessageMemory(Buffer(bytes));
+  return MessageMemory::make_with_twin(bucket.context.residents->device(), bytes);
+}
+
 // Room for what goes to each rank and comes from it.
-void make_gather_buffers(Coding& coding, MessageRun& message, uint32_t round) {
+Status make_gather_buffers(const BucketRun& bucket, Coding& coding, MessageRun& message,
+                           uint32_t round) {
   uint64_t bytes = 0;
   for (uint32_t part = 0; part < message.n_parts(); ++part) {
     message.send_offsets.push_back(bytes);
     message.send_counts.push_back(gathered_capacity(coding, message.sent_to(part), round));
     bytes += message.send_counts.back();
   }
-  message.send = Buffer(bytes);
+  PENSTOCK_ASSIGN(message.send, gather_memory(bucket, message, bytes));
   uint64_t room = 0;
   for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
     message.receive_offsets.push_back(room);
@@ -93,7 +105,7 @@ void make_gather_buffers(Coding& coding, MessageRun& message, uint32_t round) {
     room += message.room_for.back();
   }
   message.receive_counts = message.room_for;
-  message.receive = Buffer(room);
+  PENSTOCK_ASSIGN(message.receive, gather_memory(bucket, message, room));
   penstock_message& c = message.message;
   c.send = message.send.data();
   c.send_counts = message.send_counts.data();
@@ -101,11 +113,12 @@ void make_gather_buffers(Coding& coding, MessageRun& message, uint32_t round) {
   c.receive_counts = message.receive_counts.data();
   c.receive_offsets = message.receive_offsets.data();
   c.count = bytes;
+  return {};
 }
 
 // `by_owner`: of the items, those of each rank, on legs to owners and from them.
-void lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
-                    std::vector<std::vector<size_t>> by_owner) {
+Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
+                      std::vector<std::vector<size_t>> by_owner) {
   Coding& coding = *leg.coding;
   const uint32_t pattern = leg.kind.pattern == PENSTOCK_ALL_TO_ALL ? uint32_t{PENSTOCK_ALL_TO_ALL}
                                                                    : uint32_t{PENSTOCK_ALL_GATHER};
@@ -113,7 +126,7 @@ void lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<siz
                               pattern, PENSTOCK_UINT8);
   message->items = std::move(items);
   message->by_owner = std::move(by_owner);
-  make_gather_buffers(coding, *message, round);
+  PENSTOCK_TRY(make_gather_buffers(bucket, coding, *message, round));
   const bool exact =
       std::all_of(message->items.begin(), message->items.end(), [&](size_t position) {
         const auto& sections = coding.items[position].rounds[round].sections;
@@ -122,6 +135,7 @@ void lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<siz
       });
   if (exact) message->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
   leg.messages[round].push_back(std::move(message));
+  return {};
 }
 
 // A payload with buffers of its own: room for `entries` index and value pairs.
@@ -325,7 +339,7 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
     flagged = flagged || message.has_flag || coding.items[message.items.front()].of->is_never_void;
   }
   if (!gathers.empty())
-    lay_out_gather(bucket, ends, round, std::move(gathers), std::move(by_owner));
+    PENSTOCK_TRY(lay_out_gather(bucket, ends, round, std::move(gathers), std::move(by_owner)));
   if (!sparse.empty()) PENSTOCK_TRY(lay_out_sparse(bucket, ends, states, round, std::move(sparse)));
   if (!flagged && !ends.messages[round].empty()) lay_out_flag(bucket, ends, round);
   return {};

@@ -94,9 +94,9 @@ Status call_give_back(BucketRun& bucket, const Coding& coding, MemoryCall& call)
   if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, give_back)) return {};
   const auto noted = plugin_call(bucket, "memory", call.memory->name(), "give_back");
   return call_plugin(*call.memory, "give_back", call.items, [&] {
-    return call.memory->table()->give_back(call.memory->self(), &bucket.context.exec, &coding.step,
-                                           call.items.data(), call.items.size(),
-                                           call.give_back.data());
+    return call.memory->table()->give_back(
+        call.memory->self(), &bucket.context.exec_of(call.on_device), &coding.step,
+        call.items.data(), call.items.size(), call.give_back.data());
   });
 }
 
@@ -160,6 +160,16 @@ Status finish(BucketRun& bucket, Coding& coding) {
   return {};
 }
 
+Status scale_result(const SetContext& context, const ItemRun& item) {
+  const double factor = context.step.grad_scale;
+  void* out = item.for_memory.out.data;
+  if (item.is_on_device())
+    return context.residents->stream().scale(static_cast<float*>(out), item.range.numel,
+                                             static_cast<float>(factor));
+  scale(item.dtype, out, item.range.numel, factor);
+  return {};
+}
+
 // Whether the memory of a later coding holds what an item has sent, so that it is not to be given
 // back here as well.
 bool is_kept_by_owner(const BucketRun& bucket, const ItemRun& item) {
@@ -217,7 +227,7 @@ Status settle(BucketRun& bucket) {
   for (ItemRun& item : coding.items) {
     if (!item.encodes || !item.has_result()) continue;
     if (item.work_is != PENSTOCK_WORK_IS_GRAD || item.sum != nullptr)
-      scale(item.dtype, item.for_memory.out.data, item.range.numel, context.step.grad_scale);
+      PENSTOCK_TRY(scale_result(context, item));
     if (item.gradient->has_carry && item.of->carry_joins_result)
       add_carry(*item.gradient, item.range, item.dtype, item.for_memory.out.data,
                 context.step.grad_scale * (context.result_is_sum ? context.world : 1));

@@ -36,6 +36,35 @@ Status bad_payload(const BucketRun& bucket, const MessageRun& message, uint32_t 
       what);
 }
 
+// A device does not look at indices before it uses them, so this is done here.
+Status check_indices(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
+                     const ItemRun& item, PayloadStorage& payload) {
+  const auto* indices = static_cast<const uint32_t*>(payload.section(0).data);
+  const uint64_t count = payload.section(0).count;
+  for (uint64_t j = 0; j < count; ++j)
+    if (indices[j] >= item.range.numel || (j > 0 && indices[j] <= indices[j - 1]))
+      return bad_payload(bucket, message, rank, &item,
+                         fmt::format("has index {} at entry {}, expected ascending ones below {}",
+                                     indices[j], j, item.range.numel));
+  return {};
+}
+
+// The payload's sections are looked at where they have arrived, and point to where the device will
+// find them: in the twin of the message, or, of what this rank has sent, where it lies already.
+Status hand_to_device(const BucketRun& bucket, const MessageRun& message, uint32_t round,
+                      uint32_t rank, ItemRun& item) {
+  PayloadStorage& payload = item.arrival(round, rank);
+  if (payload.c()->kind == PENSTOCK_PAYLOAD_SPARSE)
+    PENSTOCK_TRY(check_indices(bucket, message, rank, item, payload));
+  const bool is_own = rank == message.group_rank();
+  for (size_t s = 0; s < payload.size(); ++s) {
+    penstock_section& section = payload.section(s);
+    section.data =
+        is_own ? item.own[round].section(s).data : message.receive.on_device(section.data);
+  }
+  return {};
+}
+
 // One rank's part, `bytes` long.
 Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, uint32_t rank,
                  std::byte* part, uint64_t bytes) {
@@ -78,6 +107,7 @@ Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, u
         payload.section(0).count != payload.section(1).count)
       return bad_payload(bucket, message, rank, &item,
                          "has different numbers of indices and values");
+    if (item.is_on_device()) PENSTOCK_TRY(hand_to_device(bucket, message, round, rank, item));
   }
   return {};
 }
@@ -102,7 +132,7 @@ void place_gathered(MessageRun& message, uint32_t round) {
       ItemRun& item = coding.items[position];
       for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
         penstock_section& section = item.own[round].section(s);
-        section.data = cursor;
+        section.data = item.is_on_device() ? message.send.on_device(cursor) : cursor;
         section.count = 0;
         cursor += round_up(item.rounds[round].sections[s].bytes());
       }
@@ -112,21 +142,25 @@ void place_gathered(MessageRun& message, uint32_t round) {
 
 namespace {
 
-// Returns where the part ends. It begins at or before the place where encode has left it.
-std::byte* close_part(Coding& coding, const std::vector<size_t>& items, uint32_t round,
+// Returns where the part ends. It begins at or before the place where encode has left it, or where
+// it was copied from the device on which encode has.
+std::byte* close_part(const MessageRun& message, const std::vector<size_t>& items, uint32_t round,
                       std::byte* part) {
+  Coding& coding = *message.coding;
   std::byte* cursor = part;
   std::byte* target = part + header_bytes(coding, items, round);
   put(cursor, coding.nonfinite ? kWireNonfinite : 0u);
   for (size_t position : items) {
+    const bool on_device = coding.items[position].is_on_device();
     PayloadStorage& payload = coding.items[position].own[round];
     put(cursor, payload.c()->kind);
     for (size_t s = 0; s < payload.size(); ++s) {
       penstock_section& section = payload.section(s);
       const uint64_t bytes = section.count * dtype_bytes(section.dtype);
       put(cursor, static_cast<uint32_t>(section.count));
-      if (section.data != target && bytes != 0) std::memmove(target, section.data, bytes);
-      section.data = target;
+      const void* source = on_device ? message.send.on_host(section.data) : section.data;
+      if (source != target && bytes != 0) std::memmove(target, source, bytes);
+      if (!on_device) section.data = target;
       std::memset(target + bytes, 0, round_up(bytes) - bytes);
       target += round_up(bytes);
     }
@@ -137,12 +171,11 @@ std::byte* close_part(Coding& coding, const std::vector<size_t>& items, uint32_t
 }  // namespace
 
 void close_gathered(MessageRun& message, uint32_t round) {
-  Coding& coding = *message.coding;
   const bool exact = (message.message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
   std::byte* part = message.send.data();
   for (uint32_t number = 0; number < message.n_parts(); ++number) {
     if (exact) part = message.send.data() + message.send_offsets[number];
-    std::byte* end = close_part(coding, message.sent_to(number), round, part);
+    std::byte* end = close_part(message, message.sent_to(number), round, part);
     if (!exact) message.send_counts[number] = static_cast<uint64_t>(end - part);
     part = end;
   }

@@ -1,6 +1,7 @@
 #include "core/bucket/works.hpp"
 
 #include "core/base/out_of_memory.hpp"
+#include "core/bucket/device.hpp"
 #include "core/bucket/layout.hpp"
 
 #include <algorithm>
@@ -54,6 +55,9 @@ Status Works::make_buckets(SetContext& context, const Gradients& gradients) {
     return out_of_memory("compressor '{}' wants {} bytes of scratch for a bucket of {} gradients",
                          need.compressor, need.bytes, need.n_gradients);
   scratch_ = std::move(*scratch);
+  if (context.residents == nullptr) return {};
+  PENSTOCK_ASSIGN(device_scratch_, DeviceMemory::make(context.residents->device(), need.bytes));
+  device_scratch_bytes_ = need.bytes;
   return {};
 }
 
@@ -68,10 +72,9 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
     const ItemNeeds& needs = fitting_->options(piece.gradient)[piece.choice].needs;
     run.gradient = gradients[piece.gradient].get();
     run.piece = piece;
-    if (run.gradient->mirror != nullptr) {
-      run.workplace = Workplace::mirror;
-      bucket->is_staged = true;
-    }
+    if (run.gradient->mirror != nullptr) run.workplace = Workplace::mirror;
+    if (run.gradient->resident != nullptr) run.workplace = Workplace::device;
+    bucket->has_devices = bucket->has_devices || run.gradient->device_side != nullptr;
     run.dtype = needs.dtype;
     run.widened = run.dtype != run.gradient->dtype;
     // A carry comes once: a momentum would repeat it, a shift take it back in the next step.
@@ -81,6 +84,7 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
   make_codings(*bucket, *fitting_);
   for (auto& coding : bucket->codings) PENSTOCK_TRY(plan_items(*bucket, *coding, states_, scratch));
   PENSTOCK_TRY(lay_out(*bucket, states_));
+  PENSTOCK_TRY(lay_out_device_part(*bucket));
   phase.push_back(std::move(bucket));
   return {};
 }

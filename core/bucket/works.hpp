@@ -18,8 +18,8 @@ class Works {
   using Gradients = std::vector<std::unique_ptr<Gradient>>;
 
   // `plan` has been checked against the fitting. Tensors that `earlier` keeps are shared with it;
-  // null: all start from zero. Context and gradients outlive it. OUT_OF_MEMORY, and what plugins
-  // refuse. [control]
+  // null: all start from zero. Context and gradients outlive it, and nothing of it is under way on
+  // a device when it ends. OUT_OF_MEMORY, DEVICE_ERROR, and what plugins refuse. [control]
   static Result<std::unique_ptr<Works>> make(SetContext& context,
                                              std::shared_ptr<const Fitting> fitting, Plan plan,
                                              const Gradients& gradients, const StateStore* earlier);
@@ -50,7 +50,13 @@ class Works {
     return false;
   }
   bool defers() const { return defers_; }  // some leg waits for the next forward
-  const Buffer& scratch() const { return scratch_; }
+  // Fills in what calls of its plugins find as scratch, on the CPU and on a device.
+  void lend_scratch(penstock_exec& exec, penstock_exec& device_exec) const {
+    exec.scratch = scratch_.data();
+    exec.scratch_bytes = scratch_.bytes();
+    device_exec.scratch = device_scratch_.data();
+    device_exec.scratch_bytes = device_scratch_bytes_;
+  }
 
  private:
   Works(std::shared_ptr<const Fitting> fitting, Plan plan, const StateStore* earlier)
@@ -66,6 +72,8 @@ class Works {
   Plan plan_;
   StateStore states_;
   Buffer scratch_;  // for plugin calls, on the engine thread
+  DeviceMemory device_scratch_;
+  uint64_t device_scratch_bytes_ = 0;
   std::vector<Phase> phases_;
   std::vector<std::vector<std::vector<BucketRun*>>> where_;  // per phase and gradient
   std::vector<std::map<Link*, uint64_t>> messages_;          // per phase: how many

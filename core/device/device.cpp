@@ -1,5 +1,10 @@
 #include "core/device/device.hpp"
 
+#include "core/base/clock.hpp"
+
+#include <chrono>
+#include <thread>
+
 namespace penstock {
 
 Status Device::failure(int32_t error, std::string_view action) const {
@@ -67,6 +72,44 @@ Status Stream::copy_to_device(void* target, const void* source, uint64_t bytes) 
 Status Stream::wait() const {
   return device_.check(device_.table().stream_wait(device_.id(), thing_),
                        "carry out what is queued");
+}
+
+Status Stream::wait_at_most(uint64_t limit_us) const {
+  constexpr std::chrono::microseconds kBetweenLooks{100};
+  const uint64_t until = now_us() + limit_us;
+  PENSTOCK_ASSIGN(Event last, Event::make(device_));
+  PENSTOCK_TRY(last.record(thing_));
+  for (;;) {
+    bool done = false;
+    PENSTOCK_TRY(last.query(done));
+    if (done) return {};
+    if (now_us() >= until)
+      return deadline_exceeded("what is queued on {} has not ended for {:.1f} s", device_.name(),
+                               double(limit_us) * 1e-6);
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+Status Stream::clear(void* target, uint64_t bytes) const {
+  if (bytes == 0) return {};
+  return device_.check(device_.table().clear(device_.id(), target, bytes, thing_), "write zeros");
+}
+
+Status Stream::find_nonfinite(const float* values, uint64_t count, uint32_t* found) const {
+  if (count == 0) return {};
+  return device_.check(device_.table().find_nonfinite(device_.id(), values, count, found, thing_),
+                       "look for values that are not finite");
+}
+
+Status Stream::fill_nan(float* values, uint64_t count) const {
+  if (count == 0) return {};
+  return device_.check(device_.table().fill_nan(device_.id(), values, count, thing_), "write NaN");
+}
+
+Status Stream::scale(float* values, uint64_t count, float factor) const {
+  if (count == 0 || factor == 1) return {};
+  return device_.check(device_.table().scale(device_.id(), values, count, factor, thing_),
+                       "scale a result");
 }
 
 // ---- memory ----

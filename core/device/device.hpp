@@ -89,8 +89,17 @@ class Stream final : public DeviceOwned<&penstock_device_table::stream_destroy> 
   // Queued; the host goes on. Memory of the host must be pinned. No bytes are no work.
   Status copy_to_host(void* target, const void* source, uint64_t bytes) const;
   Status copy_to_device(void* target, const void* source, uint64_t bytes) const;
+  // The same in memory of the device: zero bytes; `found` becomes 1 where a value is NaN or
+  // infinite; every value becomes NaN; every value times `factor`.
+  Status clear(void* target, uint64_t bytes) const;
+  Status find_nonfinite(const float* values, uint64_t count, uint32_t* found) const;
+  Status fill_nan(float* values, uint64_t count) const;
+  Status scale(float* values, uint64_t count, float factor) const;
   // Blocks until all that is queued has run. [control]
   Status wait() const;
+  // The same for a limited time, by asking again and again: a device that hangs does not hang the
+  // host. DEADLINE_EXCEEDED. [control]
+  Status wait_at_most(uint64_t limit_us) const;
 
  private:
   using DeviceOwned::DeviceOwned;

@@ -67,6 +67,14 @@ typedef struct penstock_device_table {
   int32_t (*free)(int32_t device, void* memory);
   int32_t (*host_allocate)(int32_t device, uint64_t bytes, void** memory);
   int32_t (*host_free)(int32_t device, void* memory);
+
+  /* Queued on `stream`, of device memory. Zero bytes; *found becomes 1 where some value is NaN or
+   * infinite, else it stays; every value becomes NaN; every value times `factor`, in float32. */
+  int32_t (*clear)(int32_t device, void* target, uint64_t bytes, void* stream);
+  int32_t (*find_nonfinite)(int32_t device, const float* values, uint64_t count, uint32_t* found,
+                            void* stream);
+  int32_t (*fill_nan)(int32_t device, float* values, uint64_t count, void* stream);
+  int32_t (*scale)(int32_t device, float* values, uint64_t count, float factor, void* stream);
 } penstock_device_table;
 
 #if defined(_WIN32)

@@ -3,14 +3,11 @@
 #include "core/base/clock.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 namespace penstock {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
-constexpr std::chrono::microseconds kBetweenLooks{100};
 
 uint64_t rounded(uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -96,7 +93,6 @@ Status Staging::add_device(const Device& device, std::span<const Wanted> wanted)
   PENSTOCK_ASSIGN(made.in, Stream::make(device, true));
   PENSTOCK_ASSIGN(made.out, Stream::make(device, true));
   PENSTOCK_ASSIGN(made.written, Event::make(device));
-  PENSTOCK_ASSIGN(made.last, Event::make(device));
   streams_.push_back(std::move(made));
   return {};
 }
@@ -113,23 +109,10 @@ uint64_t Staging::bytes() const {
   return bytes;
 }
 
-// Asks again and again instead of waiting on the stream: a device that hangs must not hang the
-// host.
 Status Staging::drain(uint64_t limit_us) {
-  const uint64_t until = now_us() + limit_us;
   for (CopyStreams& streams : streams_)
-    for (const Stream* stream : {&streams.in, &streams.out}) {
-      PENSTOCK_TRY(streams.last.record(stream->handle()));
-      for (;;) {
-        bool done = false;
-        PENSTOCK_TRY(streams.last.query(done));
-        if (done) break;
-        if (now_us() >= until)
-          return deadline_exceeded("copies of {} have not ended for {:.1f} s",
-                                   streams.device.name(), double(limit_us) * 1e-6);
-        std::this_thread::sleep_for(kBetweenLooks);
-      }
-    }
+    for (const Stream* stream : {&streams.in, &streams.out})
+      PENSTOCK_TRY(stream->wait_at_most(limit_us));
   return {};
 }
 

@@ -10,7 +10,7 @@
 // before are still on their way.
 #pragma once
 
-#include "core/device/device.hpp"
+#include "core/device/device_side.hpp"
 
 #include <deque>
 #include <memory>
@@ -25,7 +25,6 @@ struct CopyStreams {
   Device device;
   Stream in, out;
   Event written;  // of the copy being queued
-  Event last;     // of either stream, while it is drained
   PinnedMemory memory;
   uint64_t given_bytes = 0;  // of it, that mirrors have
 
@@ -36,25 +35,24 @@ struct CopyStreams {
 };
 
 // A gradient's. In a step: taken, arrived, given, returned.
-class Mirror {
+class Mirror final : public DeviceSide {
  public:
   Mirror(CopyStreams& streams, std::byte* host, uint64_t bytes, Event arrived, Event returned)
-      : streams_(streams),
+      : DeviceSide(std::move(returned)),
+        streams_(streams),
         host_(host),
         bytes_(bytes),
-        arrived_(std::move(arrived)),
-        returned_(std::move(returned)) {}
+        arrived_(std::move(arrived)) {}
 
   const Device& device() const { return streams_.device; }
   std::byte* host() const { return host_; }
   uint64_t bytes() const { return bytes_; }
 
-  // ---- [application], one call at a time among all mirrors of a device ----
-  // Queues the copy of `storage`, which is complete when what is queued on `stream` has run.
-  Status take(void* storage, void* stream);
-  // The gradient is zero in this step, which the host writes once has_arrived says that it may. The
-  // result goes to `storage` after what is queued on the legacy default stream; null: nowhere.
-  Status take_zeros(void* storage);
+  // Queues the copy of `storage`.
+  Status take(void* storage, void* stream) override;
+  // The host writes the zeros once has_arrived says that it may.
+  Status take_zeros(void* storage) override;
+  void* work_place() const override { return host_; }
 
   // ---- [engine] ----
   // Whether the host may use the mirror. `look`: calls of one look, numbered from 1, ask the device
@@ -65,17 +63,13 @@ class Mirror {
   // Queues the copy of a part of the mirror to where the gradient was taken from.
   Status give(uint64_t first_byte, uint64_t bytes);
 
-  // ---- [any], after the last give of the step ----
-  Status has_returned(bool& returned) const { return returned_.query(returned); }
-  Status hold_back_until_returned(void* stream) const { return returned_.hold_back(stream); }
-
  private:
   Status queue_arrival();
 
   CopyStreams& streams_;
   std::byte* const host_;
   const uint64_t bytes_;
-  Event arrived_, returned_;
+  Event arrived_;
   std::byte* storage_ = nullptr;  // in this step
   bool is_zero_ = false;
   uint64_t number_ = 0;  // of its copy among those of the device

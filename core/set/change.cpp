@@ -97,6 +97,8 @@ Status Set::replace_works(const std::shared_ptr<const Fitting>& fitting) {
     works_->explain(std::move(plan.explanation));
     return {};
   }
+  // What is queued of residents uses the works that go.
+  if (residents_ != nullptr) PENSTOCK_TRY(residents_->drain(services_.limits.end_us));
   PENSTOCK_ASSIGN(std::unique_ptr<Works> works, agree_on_works(fitting, std::move(plan)));
   PENSTOCK_TRY(hand_over(*works));
   PENSTOCK_TRY(join_carries(*works));

@@ -38,7 +38,9 @@ Status Set::make(const penstock_set_declaration& declaration) {
   PENSTOCK_TRY(in_set(agree_on_declaration()));
   PENSTOCK_TRY(in_set(open_channels()));
   const Result<std::shared_ptr<const Fitting>> fitting = fit_stages();
-  PENSTOCK_TRY(share_outcome("fit", in_set(fitting.status())));
+  Status fits = fitting.status();
+  if (fits.ok()) fits = settle_residence(*fitting.value());
+  PENSTOCK_TRY(share_outcome("fit", in_set(fits)));
   probe_candidates(*fitting.value());
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan(*fitting.value()));
   Result<std::unique_ptr<Works>> works = agree_on_works(fitting.value(), std::move(plan));
@@ -90,7 +92,7 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   at(PENSTOCK_LEVEL_CROSS).group = group_.cross();
 
   PENSTOCK_TRY(declare_gradients(declaration));
-  PENSTOCK_TRY(make_mirrors());
+  PENSTOCK_TRY(find_devices());
   communication = &services_.communication;
   engine = &services_.engine;
   timeline = &services_.timeline;
@@ -144,31 +146,6 @@ Status Set::declare_gradients(const penstock_set_declaration& declaration) {
       return invalid_argument("two gradients of set '{}' are named '{}'", name,
                               gradients_.back()->name);
   }
-  return {};
-}
-
-// For what lies on devices, each wherever it does.
-Status Set::make_mirrors() {
-  std::vector<Staging::Wanted> wanted;
-  std::vector<Gradient*> staged;
-  for (auto& gradient : gradients_) {
-    if (gradient->lies_on.is_cpu()) continue;
-    const Result<Device> device = services_.devices.find(gradient->lies_on);
-    if (!device.ok())
-      return device.status().with_context(fmt::format(
-          "gradient '{}' of set '{}' lies on {}", gradient->name, name, gradient->lies_on.name()));
-    wanted.push_back({device.value(), gradient->bytes()});
-    staged.push_back(gradient.get());
-  }
-  if (staged.empty()) return {};
-  Result<std::unique_ptr<Staging>> staging = Staging::make(wanted);
-  if (!staging.ok())
-    return staging.status().with_context(
-        fmt::format("the mirrors in host memory of {} gradients of set '{}', the first is '{}'",
-                    staged.size(), name, staged.front()->name));
-  staging_ = std::move(staging.value());
-  for (size_t i = 0; i < staged.size(); ++i) staged[i]->mirror = &staging_->mirror(i);
-  is_staged = true;
   return {};
 }
 

@@ -251,8 +251,7 @@ Status Set::refused(Status status) {
 std::unique_ptr<Works> Set::install(std::unique_ptr<Works> works) {
   begin_measuring(*works);
   works_.swap(works);
-  exec.scratch = works_->scratch().data();
-  exec.scratch_bytes = works_->scratch().bytes();
+  works_->lend_scratch(exec, device_exec);
   tags_per_step = works_->tags_per_step();
   return works;
 }

@@ -57,6 +57,7 @@ Status run_alone(BucketRun& bucket) {
     PENSTOCK_TRY(compensate(bucket, coding));
     for (uint32_t round = 0; round < leg.messages.size(); ++round) {
       PENSTOCK_TRY(encode(bucket, leg, round));
+      note_encoded(bucket);
       for (auto& message : leg.messages[round]) arrive(*message, round);
       PENSTOCK_TRY(read_round(bucket, leg, round));
       PENSTOCK_TRY(decode(bucket, leg, round));
@@ -122,8 +123,7 @@ class Rig {
     only.launch = PENSTOCK_LAUNCH_READY;
     PENSTOCK_ASSIGN(const std::unique_ptr<Works> works,
                     Works::make(context_, fitting_, std::move(plan), gradients_, nullptr));
-    context_.exec.scratch = works->scratch().data();
-    context_.exec.scratch_bytes = works->scratch().bytes();
+    works->lend_scratch(context_.exec, context_.device_exec);
     BucketRun& bucket = *works->phase(0).front();
     for (int i = 0; i <= kTries; ++i) {  // the first one warms up
       make_up();

@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <planning/forecast.hpp>
 
-#include <map>
-
 namespace penstock {
 namespace {
 
@@ -64,17 +62,20 @@ Result<std::string> Set::report() {
         uint64_t bytes = 0;
         for (const RoundNeed& round : item.rounds)
           for (const SectionNeed& section : round.sections) bytes += section.bytes();
-        items.push_back({{"gradient", item.gradient->name},
-                         {"first", item.range.first},
-                         {"elements", item.range.numel},
-                         {"owner", item.owner},
-                         {"bytes_before", item.range.numel * dtype_bytes(item.gradient->dtype)},
-                         {"bytes_after", bytes},
-                         {"compressor", item.compressor->name()},
-                         {"memory", item.memory->name()},
-                         {"lies_on", item.gradient->lies_on.name()},
-                         {"staged", item.of->workplace == Workplace::mirror},
-                         {"one_sweep", item.folded}});
+        items.push_back(
+            {{"gradient", item.gradient->name},
+             {"first", item.range.first},
+             {"elements", item.range.numel},
+             {"owner", item.owner},
+             {"bytes_before", item.range.numel * dtype_bytes(item.gradient->dtype)},
+             {"bytes_after", bytes},
+             {"compressor", item.compressor->name()},
+             {"memory", item.memory->name()},
+             {"lies_on", item.gradient->lies_on.name()},
+             {"worked_on", item.is_on_device() ? item.gradient->lies_on.name() : Place().name()},
+             {"staged", item.of->workplace == Workplace::mirror},
+             {"why_staged", item.gradient->why_staged},
+             {"one_sweep", item.folded}});
       }
       buckets.push_back({{"phase", phase},
                          {"number", bucket->number},
@@ -149,22 +150,6 @@ void Set::say_plan() {
                                 : "",
           bytes_text(planned.moved), bytes_text(dense_moved_per_step_),
           share(planned.moved, dense_moved_per_step_)));
-}
-
-// Rank 0's, of its own gradients.
-void Set::say_staged() {
-  if (staging_ == nullptr || rank != 0) return;
-  std::map<std::string, size_t> on;
-  for (const auto& gradient : gradients_)
-    if (gradient->mirror != nullptr) ++on[gradient->lies_on.name()];
-  std::string which;
-  for (const auto& [place, n_gradients] : on)
-    which += fmt::format("{}{} gradients on {}", which.empty() ? "" : ", ", n_gradients, place);
-  services_.log.write(
-      LogLevel::warning, "set",
-      fmt::format("set '{}': {} go through {} of pinned host memory, there and back, because this "
-                  "version compresses and sends on the CPU only",
-                  name, which, bytes_text(double(staging_->bytes()))));
 }
 
 // Rank 0's, with level info: what the run came to. Who waits least is waited for by the others.

@@ -31,7 +31,7 @@ Status Set::save(std::string& out) {
                         : std::string_view());
   }
   std::string tensors;
-  works_->states().write(tensors);
+  PENSTOCK_TRY(works_->states().write(tensors));
   writer.text(tensors);
   writer.put(hash64(out));
   return {};
@@ -84,12 +84,24 @@ Status Set::load(std::string_view bytes) {
                       name, carry.size(), gradients_[i]->name, kept.back().bytes());
     if (!carry.empty()) std::memcpy(kept.back().data(), carry.data(), kept.back().bytes());
   }
+  PENSTOCK_TRY(check_carries(kept));
   go_on_from(saved.step, std::move(works), std::move(kept));
   return {};
 }
 
+// What a replaced memory left over is added by the host, which a gradient on a device never meets.
+Status Set::check_carries(const std::vector<Buffer>& kept) const {
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (kept[i].bytes() != 0 && gradients_[i]->resident != nullptr)
+      return failed_precondition(
+          "the saved state of set '{}' keeps what a switch has left to add to gradient '{}', which "
+          "is worked on on {}: save one step later, or load it with the gradient on the CPU",
+          name, gradients_[i]->name, gradients_[i]->lies_on.name());
+  return {};
+}
+
 Status Set::loadable() {
-  if (!step_.runs()) return drain_copies();
+  if (!step_.runs()) return drain_devices();
   return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
 }
 
@@ -136,9 +148,9 @@ Status Set::reset() {
   (void)flush();  // to its end, well or not: no later message meets one of this step
   while (!step_.wait_until_idle(kPatienceUs)) {
   }
-  PENSTOCK_TRY(drain_copies());
+  PENSTOCK_TRY(drain_devices());
   step_.drop();
-  works_->states().zero();
+  PENSTOCK_TRY(works_->states().zero());
   for (auto& gradient : gradients_) gradient->has_carry = false;
   step_.arm(*works_);
   return {};

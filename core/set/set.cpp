@@ -3,7 +3,6 @@
 #include "core/set/set.hpp"
 
 #include "core/base/hash.hpp"
-#include "core/base/left_behind.hpp"
 #include "core/base/out_of_memory.hpp"
 #include "core/bucket/calls.hpp"
 #include "core/bucket/engine.hpp"
@@ -170,11 +169,6 @@ Status Set::catch_up(uint64_t index) {
   return {};
 }
 
-// A copy still reads from the storage of a gradient, or writes to it, until it has ended.
-Status Set::drain_copies() {
-  return staging_ == nullptr ? Status() : staging_->drain(services_.limits.end_us);
-}
-
 // ---- the end of a set that may be in the middle of a step ----
 
 bool Set::end() {
@@ -191,12 +185,7 @@ bool Set::end() {
     services_.run.abandon(fmt::format("set '{}'", name));
     return false;
   }
-  if (const Status drained = drain_copies(); !drained.ok()) {
-    services_.log.write(LogLevel::warning, "set",
-                        fmt::format("the mirrors of set '{}' are abandoned, not freed: {}", name,
-                                    drained.message()));
-    leave_behind(std::move(staging_));
-  }
+  end_on_devices();
   for (auto channel = open_channels_.rbegin(); channel != open_channels_.rend(); ++channel)
     services_.communication.close_channel(*channel);
   step_.stop();

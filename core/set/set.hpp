@@ -4,8 +4,9 @@
 // Its parts: Works (its buckets), Step (the machine of a step), Agreement (whether ranks go on from
 // equal states), MeasuredTimes. Its own files: declare.cpp (how it is made), plan.cpp (channels,
 // fittings and plans), set.cpp (the end of a step and of the set), change.cpp (switches and new
-// plans), observe.cpp (what was measured), save.cpp (save, load), parameters.cpp (whether ranks
-// hold the same), traffic.cpp (bytes), report.cpp (what people are told).
+// plans), residence.cpp (gradients on devices), observe.cpp (what was measured), save.cpp (save,
+// load), parameters.cpp (whether ranks hold the same), traffic.cpp (bytes), report.cpp (what people
+// are told).
 #pragma once
 
 #include "core/plan/planner.hpp"
@@ -16,6 +17,7 @@
 
 #include <penstock/runtime.h>
 
+#include <map>
 #include <span>
 
 namespace penstock {
@@ -111,7 +113,6 @@ class Set final : private SetContext {
   Status declare(const penstock_set_declaration& declaration);
   Result<uint32_t> owner_of(const penstock_gradient_declaration& gradient) const;
   Status declare_gradients(const penstock_set_declaration& declaration);
-  Status make_mirrors();
   Status agree_on_declaration();
   Status open_channels();
   Status open_level(uint32_t level);
@@ -129,6 +130,15 @@ class Set final : private SetContext {
   // parameters.cpp
   Result<std::vector<std::string>> hear_all(std::string_view topic, std::string text);
 
+  // residence.cpp
+  Status find_devices();
+  Status settle_residence(const Fitting& fitting);
+  Status make_mirrors(const std::vector<Gradient*>& staged);
+  Status make_residents(const std::vector<Gradient*>& resident);
+  Status drain_devices();
+  void end_on_devices();
+  void say_staged();
+
   // Notes that a failure is one of all ranks.
   Status refused(Status status);
 
@@ -141,7 +151,6 @@ class Set final : private SetContext {
 
   // report.cpp
   void say_plan();
-  void say_staged();
   void say_end();
   void say_profile();  // writes it
   void warn_of_nonfinite();
@@ -150,7 +159,7 @@ class Set final : private SetContext {
   Result<std::unique_ptr<Works>> prepare_saved(uint64_t saved_step, Plan plan,
                                                std::string_view tensors);
   Status loadable();
-  Status drain_copies();
+  Status check_carries(const std::vector<Buffer>& kept) const;
   void go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vector<Buffer> kept);
   // shards.cpp
   Result<std::vector<SavedSet>> read_shards(std::span<const std::string_view> shards);
@@ -182,7 +191,9 @@ class Set final : private SetContext {
   Status add_level_channels(std::vector<Channel*>& levels);
 
   const Services services_;
-  std::unique_ptr<Staging> staging_;  // null: all gradients lie on the CPU
+  std::map<uint64_t, Device> devices_;    // of gradients that lie on one
+  std::unique_ptr<Staging> staging_;      // null: no gradient goes through host memory
+  std::unique_ptr<Residents> residents_;  // null: none is worked on on a device
   std::vector<std::unique_ptr<Gradient>> gradients_;
   Group group_;
   Step step_;

@@ -122,14 +122,13 @@ Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream
         gradient.name, context_.step.index);
   const bool is_there = works_->of(context_.step.phase, index).empty();
   void* data = tensor.data;
-  if (Mirror* mirror = gradient.mirror; mirror != nullptr && !is_there) {
-    const Status queued =
-        is_zero ? mirror->take_zeros(tensor.data) : mirror->take(tensor.data, stream);
+  if (DeviceSide* side = gradient.device_side; side != nullptr && !is_there) {
+    const Status queued = is_zero ? side->take_zeros(tensor.data) : side->take(tensor.data, stream);
     if (!queued.ok()) {
       lock.unlock();
       return give_up(gradient, queued);
     }
-    data = mirror->host();
+    data = side->work_place();
   }
   make_ready(gradient, data);
   unlock_and_ask(lock);
@@ -282,7 +281,7 @@ Step::Times Step::finish() {
   penstock_step& step = context_.step;
   Times times{first_ready_us_, first_ready_us_, double(waited_us_ - waited_before_us_)};
   // On a device the first one comes long after it was handed in.
-  if (context_.is_staged) times.first_ready_us = UINT64_MAX;
+  if (context_.has_devices) times.first_ready_us = UINT64_MAX;
   for (auto& gradient : gradients_) {
     if (works_->of(step.phase, gradient->index).empty()) continue;
     times.first_ready_us = std::min(times.first_ready_us, gradient->ready_us);

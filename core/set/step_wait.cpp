@@ -30,11 +30,11 @@ Status Step::close() {
     if (gradient->progress != Gradient::Progress::open ||
         works_->of(context_.step.phase, gradient->index).empty())
       continue;
-    if (gradient->mirror != nullptr) {
+    if (DeviceSide* side = gradient->device_side) {
       failed = gradient.get();
-      failure = gradient->mirror->take_zeros(nullptr);
+      failure = side->take_zeros(nullptr);
       if (!failure.ok()) break;
-      make_ready(*gradient, gradient->mirror->host());
+      make_ready(*gradient, side->work_place());
       continue;
     }
     const uint64_t bytes = gradient->bytes();
@@ -108,11 +108,11 @@ Status Step::wait_until_queued(uint64_t index) {
 
 // Looks from time to time instead of waiting on the device: the end of a run ends this wait too.
 Status Step::wait_until_returned(Gradient& gradient) {
-  if (gradient.mirror == nullptr) return {};
+  if (gradient.device_side == nullptr) return {};
   const uint64_t start = now_us();
   for (;;) {
     bool returned = false;
-    const Status looked = gradient.mirror->has_returned(returned);
+    const Status looked = gradient.device_side->has_returned(returned);
     if (!looked.ok()) return give_up(gradient, looked);
     std::unique_lock lock(mutex_);
     if (!returned && !changed_.wait_for(lock, kBetweenLooks, [&] { return !torn_.ok(); })) continue;
@@ -136,14 +136,14 @@ Status Step::wait(uint64_t index) {
 
 Status Step::wait_all() {
   PENSTOCK_TRY(wait_until_all_queued());
-  if (context_.is_staged)
+  if (context_.has_devices)
     for (auto& gradient : gradients_) PENSTOCK_TRY(wait_until_returned(*gradient));
   return {};
 }
 
 Status Step::wait_for_rest() {
   PENSTOCK_TRY(wait_until_all_queued());
-  if (context_.is_staged)
+  if (context_.has_devices)
     for (auto& gradient : gradients_)
       if (!gradient->waited_for) PENSTOCK_TRY(wait_until_returned(*gradient));
   return {};
@@ -152,8 +152,8 @@ Status Step::wait_for_rest() {
 Status Step::wait_stream(uint64_t index, void* stream) {
   PENSTOCK_TRY(wait_until_queued(index));
   Gradient& gradient = *gradients_[index];
-  if (gradient.mirror == nullptr) return {};
-  const Status queued = gradient.mirror->hold_back_until_returned(stream);
+  if (gradient.device_side == nullptr) return {};
+  const Status queued = gradient.device_side->hold_back_until_returned(stream);
   if (!queued.ok()) return give_up(gradient, queued);
   gradient.waited_for = true;
   return {};
@@ -172,9 +172,9 @@ Status Step::poll(uint64_t index, bool& done) {
     return invalid_argument("set '{}' has no gradient {}", context_.name, index);
   const Gradient& gradient = *gradients_[index];
   done = gradient.progress == Gradient::Progress::done || !torn_.ok();
-  if (!done || gradient.mirror == nullptr) return {};
+  if (!done || gradient.device_side == nullptr) return {};
   bool returned = true;  // also where the device fails, which is for a wait to say
-  (void)gradient.mirror->has_returned(returned);
+  (void)gradient.device_side->has_returned(returned);
   done = returned || !torn_.ok();
   return {};
 }

@@ -42,8 +42,7 @@ std::string_view class_name(uint32_t state_class) {
 // Old rank r's mass goes to new rank r modulo their number: to one, and to no other.
 Result<std::string_view> StateStore::resize(const StateKey& key, const Claimed& claimed,
                                             std::span<const std::optional<std::string_view>> saved,
-                                            uint32_t rank, uint32_t world) {
-  std::byte* target = claimed.tensor->buffer.data();
+                                            uint32_t rank, uint32_t world, std::byte* target) {
   const auto copy = [&](std::string_view data) {
     if (!data.empty()) std::memcpy(target, data.data(), data.size());
   };
@@ -92,11 +91,15 @@ Result<std::string> StateStore::read_shards(std::span<const std::string_view> sh
       of_all[from] = saved.data;
     }
   }
-  zero();
+  PENSTOCK_TRY(zero());
   std::map<std::string, uint64_t> done;
   for (const auto& [key, saved] : all) {
     const Claimed& claimed = tensors_.at(key);
-    PENSTOCK_ASSIGN(const std::string_view what, resize(key, claimed, saved, rank, world));
+    StateMemory& memory = claimed.tensor->memory;
+    Buffer image(memory.is_on_host() ? 0 : memory.bytes());
+    std::byte* target = memory.is_on_host() ? memory.data() : image.data();
+    PENSTOCK_ASSIGN(const std::string_view what, resize(key, claimed, saved, rank, world, target));
+    if (!memory.is_on_host()) PENSTOCK_TRY(memory.write({image.data(), image.bytes()}));
     ++done[fmt::format("{} '{}' of {}: {{}} tensors, {}", class_name(claimed.state_class), key.name,
                        key.owner, what)];
   }

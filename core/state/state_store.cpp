@@ -16,18 +16,25 @@ std::string StateKey::text() const {
 
 Result<std::shared_ptr<StateStore::Tensor>> StateStore::make_tensor(const StateKey& key,
                                                                     uint64_t rows, uint64_t cols,
-                                                                    uint32_t dtype) {
+                                                                    uint32_t dtype,
+                                                                    const Stream* stream) {
   // Sizes and types have been looked at where the plugin's need was taken.
   const uint64_t bytes = rows * cols * dtype_bytes(dtype);
-  std::optional<Buffer> buffer = Buffer::try_make(bytes);
-  if (!buffer)
+  if (stream != nullptr) {
+    Result<StateMemory> memory = StateMemory::make_on_device(bytes, *stream);
+    if (!memory.ok()) return memory.status().with_context(key.text());
+    return std::make_shared<Tensor>(rows, cols, dtype, std::move(*memory));
+  }
+  std::optional<StateMemory> memory = StateMemory::try_make_on_host(bytes);
+  if (!memory)
     return out_of_memory("{} takes {} bytes ({} x {}), more than there are", key.text(), bytes,
                          rows, cols);
-  return std::make_shared<Tensor>(rows, cols, dtype, std::move(*buffer));
+  return std::make_shared<Tensor>(rows, cols, dtype, std::move(*memory));
 }
 
 Result<const penstock_tensor*> StateStore::claim(StateKey key, const ElementRange& extent,
-                                                 const penstock_state_declaration& declaration) {
+                                                 const penstock_state_declaration& declaration,
+                                                 const Stream* stream) {
   const ElementRange range = key.range;
   const uint64_t numel = declaration.rows * declaration.cols;
   // What may not be lost.
@@ -58,37 +65,39 @@ Result<const penstock_tensor*> StateStore::claim(StateKey key, const ElementRang
         found != earlier_->tensors_.end() && fits(*found->second.tensor))
       claimed.tensor = found->second.tensor;
   if (claimed.tensor == nullptr) {
-    PENSTOCK_ASSIGN(claimed.tensor, make_tensor(key, rows, cols, declaration.dtype));
+    PENSTOCK_ASSIGN(claimed.tensor, make_tensor(key, rows, cols, declaration.dtype, stream));
   }
   const uint64_t skipped = per_element ? range.first - extent.first : 0;
   View& view = views_.emplace_back();
   view.shape[0] = int64_t(declaration.rows);
   view.shape[1] = int64_t(declaration.cols);
   view.c.struct_size = sizeof view.c;
-  view.c.data = claimed.tensor->buffer.data() + skipped * dtype_bytes(declaration.dtype);
+  const StateMemory& memory = claimed.tensor->memory;
+  view.c.data = memory.data() + skipped * dtype_bytes(declaration.dtype);
   view.c.shape = view.shape;
   view.c.n_dims = 2;
   view.c.numel = numel;
   view.c.dtype = declaration.dtype;
-  view.c.device_type = PENSTOCK_DEVICE_CPU;
+  view.c.device_type = memory.place().device_type;
+  view.c.device_id = memory.place().device_id;
   return &view.c;
 }
 
-void StateStore::zero() {
-  for (auto& [key, claimed] : tensors_)
-    if (const Buffer& buffer = claimed.tensor->buffer; buffer.bytes() != 0)
-      std::memset(buffer.data(), 0, buffer.bytes());
+Status StateStore::zero() {
+  for (auto& [key, claimed] : tensors_) PENSTOCK_TRY(claimed.tensor->memory.zero());
+  return {};
 }
 
 uint64_t StateStore::bytes() const {
   uint64_t total = 0;
-  for (const auto& [key, claimed] : tensors_) total += claimed.tensor->buffer.bytes();
+  for (const auto& [key, claimed] : tensors_) total += claimed.tensor->memory.bytes();
   return total;
 }
 
-void StateStore::write(std::string& out) const {
+Status StateStore::write(std::string& out) const {
   ByteWriter writer(out);
   writer.put<uint64_t>(tensors_.size());
+  std::string image;
   for (const auto& [key, claimed] : tensors_) {
     const Tensor& tensor = *claimed.tensor;
     writer.text(key.gradient);
@@ -100,8 +109,16 @@ void StateStore::write(std::string& out) const {
     writer.put(tensor.dtype);
     writer.put(tensor.rows);
     writer.put(tensor.cols);
-    writer.text({reinterpret_cast<const char*>(tensor.buffer.data()), tensor.buffer.bytes()});
+    const StateMemory& memory = tensor.memory;
+    if (memory.is_on_host()) {
+      writer.text({reinterpret_cast<const char*>(memory.data()), memory.bytes()});
+      continue;
+    }
+    image.resize(memory.bytes());
+    PENSTOCK_TRY(memory.read(std::as_writable_bytes(std::span(image))));
+    writer.text(image);
   }
+  return {};
 }
 
 Result<std::vector<StateStore::Saved>> StateStore::parse(std::string_view bytes) {
@@ -134,7 +151,7 @@ Result<StateStore::Claimed*> StateStore::place_of(const Saved& saved) {
         saved.key.text());
   const Tensor& target = *found->second.tensor;
   if (target.dtype != saved.dtype || target.rows != saved.rows || target.cols != saved.cols ||
-      target.buffer.bytes() != saved.data.size())
+      target.memory.bytes() != saved.data.size())
     return mismatch("the saved {} is {} x {}, expected {} x {}", saved.key.text(), saved.rows,
                     saved.cols, target.rows, target.cols);
   return &found->second;
@@ -147,10 +164,9 @@ Status StateStore::read(std::string_view bytes) {
     PENSTOCK_ASSIGN(const Claimed* place, place_of(saved));
     places.push_back(place->tensor.get());
   }
-  zero();
+  PENSTOCK_TRY(zero());
   for (size_t i = 0; i < all.size(); ++i)
-    if (const std::string_view data = all[i].data; !data.empty())
-      std::memcpy(places[i]->buffer.data(), data.data(), data.size());
+    PENSTOCK_TRY(places[i]->memory.write(std::as_bytes(std::span(all[i].data))));
   return {};
 }
 
@@ -158,8 +174,8 @@ uint64_t StateStore::hash_replicated() const {
   uint64_t hash = hash64("");
   for (const auto& [key, claimed] : tensors_) {
     if (claimed.state_class != PENSTOCK_STATE_REPLICATED) continue;
-    const Buffer& buffer = claimed.tensor->buffer;
-    hash ^= hash64({buffer.as<const char>(), buffer.bytes()});
+    const StateMemory& memory = claimed.tensor->memory;
+    hash ^= hash64({reinterpret_cast<const char*>(memory.data()), memory.bytes()});
     hash = hash * 0x9E3779B97F4A7C15u + 1;
   }
   return hash;

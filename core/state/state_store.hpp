@@ -7,8 +7,7 @@
 // where they are until dropped.
 #pragma once
 
-#include "core/base/buffer.hpp"
-#include "core/base/status.hpp"
+#include "core/state/state_memory.hpp"
 
 #include <penstock/item.h>
 
@@ -50,19 +49,22 @@ class StateStore {
 
   // The state of an item that covers key.range of its gradient, of which this rank has `extent` at
   // the leg; valid as long as the store. Shared with the earlier plan where that had it in the same
-  // shape, else zeroed. FAILED_PRECONDITION where mass has another size than what was cut.
+  // shape, else zeroed. FAILED_PRECONDITION where mass has another size than what was cut. A new
+  // one lies on the device of `stream`, on which all that use it queue their work, or on the CPU
+  // where that is null; where the items of a gradient are worked on never changes.
   Result<const penstock_tensor*> claim(StateKey key, const ElementRange& extent,
-                                       const penstock_state_declaration& declaration);
+                                       const penstock_state_declaration& declaration,
+                                       const Stream* stream = nullptr);
   // The plan is complete: the earlier one is not looked at any more.
   void settle() { earlier_ = nullptr; }
 
-  void zero();  // every tensor
+  Status zero();  // every tensor
   uint64_t bytes() const;
 
-  // Appends all tensors to `out`.
-  void write(std::string& out) const;
+  // Appends all tensors to `out`. DEVICE_ERROR.
+  Status write(std::string& out) const;
   // Fills tensors from what write gave. A saved tensor that nobody claims, or of another shape, is
-  // an error: mass would be lost. On error nothing has changed.
+  // an error: mass would be lost. On error nothing has changed, unless a device has failed.
   Status read(std::string_view bytes);
   // Fills tensors from what each of several ranks wrote, for rank `rank` of another number of
   // ranks: mass and local state as its on_resize says, replicated state from any, for it must be
@@ -70,14 +72,14 @@ class StateStore {
   Result<std::string> read_shards(std::span<const std::string_view> shards, uint32_t rank,
                                   uint32_t world);
 
-  // A hash over all replicated state, equal on all ranks.
+  // A hash over all replicated state, equal on all ranks; none of it lies on a device.
   uint64_t hash_replicated() const;
 
  private:
   struct Tensor {
     uint64_t rows = 0, cols = 0;
     uint32_t dtype = 0;
-    Buffer buffer;
+    StateMemory memory;
   };
   // A method may keep the same numbers in another class under a new plan: momentum is local where
   // entries are chosen, and the same everywhere where nothing is lost.
@@ -97,13 +99,14 @@ class StateStore {
     int64_t shape[2] = {0, 0};
   };
   static Result<std::shared_ptr<Tensor>> make_tensor(const StateKey& key, uint64_t rows,
-                                                     uint64_t cols, uint32_t dtype);
+                                                     uint64_t cols, uint32_t dtype,
+                                                     const Stream* stream);
   static Result<std::vector<Saved>> parse(std::string_view bytes);
   Result<Claimed*> place_of(const Saved& saved);
-  // What became of a tensor.
+  // What becomes of a tensor; `target`: its bytes, zeros so far.
   static Result<std::string_view> resize(const StateKey& key, const Claimed& claimed,
                                          std::span<const std::optional<std::string_view>> saved,
-                                         uint32_t rank, uint32_t world);
+                                         uint32_t rank, uint32_t world, std::byte* target);
 
   const StateStore* earlier_;
   std::map<StateKey, Claimed> tensors_;

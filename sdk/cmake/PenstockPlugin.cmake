@@ -1,4 +1,4 @@
-# penstock_add_plugin(KIND NAME SOURCES ... [TESTS ...] [LIBRARIES ...])
+# penstock_add_plugin(KIND NAME SOURCES ... [TESTS ...] [LIBRARIES ...] [ON_DEVICES])
 #
 # Builds KIND-NAME.so: a module that exports one symbol, hides all others and is linked so that every undefined symbol
 # is found at link time. KIND is compressor, memory, collective or scheduler. With TESTS and GoogleTest found, also
@@ -7,12 +7,13 @@
 #
 # The same file serves this repository and projects that found the installed SDK (find_package(PenstockSDK)).
 # SOURCES may hold .cu files, compiled without fused multiply-add; penstock_enable_cuda() comes before, and LIBRARIES may name
-# penstock::kernels_cuda where the SDK was built with CUDA.
+# penstock::kernels_cuda where the SDK was built with CUDA. ON_DEVICES does the latter by itself: the plugin's methods ask
+# methods/device.hpp, which has the kernels then; in an SDK without CUDA the plugin is one for the CPU.
 include_guard(GLOBAL)
 include(${CMAKE_CURRENT_LIST_DIR}/PenstockCuda.cmake)
 
 function(penstock_add_plugin kind name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "ON_DEVICES" "" "SOURCES;TESTS;LIBRARIES" ${ARGN})
   if(NOT kind MATCHES "^(compressor|memory|collective|scheduler)$")
     message(FATAL_ERROR "penstock_add_plugin: kind is '${kind}', expected compressor, memory, collective or scheduler")
   endif()
@@ -21,6 +22,10 @@ function(penstock_add_plugin kind name)
   add_library(${target} MODULE ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE penstock::sdk ${ARG_LIBRARIES})
   target_compile_features(${target} PRIVATE cxx_std_20)
+  if(ARG_ON_DEVICES AND TARGET penstock::kernels_cuda)
+    target_link_libraries(${target} PRIVATE penstock::kernels_cuda)
+    target_compile_definitions(${target} PRIVATE PENSTOCK_DEVICE_KERNELS)
+  endif()
   set_target_properties(${target} PROPERTIES
     PREFIX "" OUTPUT_NAME ${kind}-${name} SUFFIX .so
     CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON

@@ -28,9 +28,6 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/include/penstock DESTINATION ${CMAKE
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 # Without what is behind them: code paths are nobody's interface.
 set(sdk_hidden PATTERN "cpu" EXCLUDE PATTERN "element" EXCLUDE)
-if(NOT TARGET penstock_kernels_cuda)
-  list(APPEND sdk_hidden PATTERN "cuda" EXCLUDE)
-endif()
 foreach(part IN ITEMS kernels methods planning collectives testing)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/${part} DESTINATION ${sdk_extra_root} COMPONENT sdk
     FILES_MATCHING PATTERN "*.hpp" ${sdk_hidden})

@@ -7,8 +7,10 @@
 //     explicit Method(const sdk::Options& values) : SparseCompressor(values, "its name"), ... {}
 //     uint64_t most(uint64_t n) const;              // entries of n that may go
 //     void choose(const sdk::Choice& from) const;   // sets indices and counts of from.segments
+//     static constexpr bool kLargest = true;        // choose is from.largest(from.most), no more
 //   };
 //
+// With kLargest, float32 values and kernels linked (device.hpp) it also works on a device.
 // It hides what it does otherwise: describe, plan, encode_item, decode. `most` is [any],
 // `choose` is [step] and allocates nothing. Errors are thrown: INVALID_ARGUMENT for what 32 bits
 // cannot number, and for gradients of a bucket in different units.
@@ -17,8 +19,11 @@
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
+#include <methods/device.hpp>
 #include <methods/folded.hpp>
 #include <methods/sparse_values.hpp>
+
+#include <array>
 
 namespace penstock::sdk {
 
@@ -65,6 +70,7 @@ inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& 
 template <typename Method>
 class SparseCompressor : public FoldingEncoder<Method> {
  public:
+  static constexpr bool kLargest = false;        // choose() has a rule of its own
   static constexpr bool kAlwaysMost = false;     // how many go differs, so counts travel
   static constexpr uint64_t kPartAlignment = 0;  // gradients are chosen from as a whole
   static constexpr bool kScalesResult = true;
@@ -80,6 +86,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
     traits.folds = kAllFolds;
+    if (works_on_devices()) traits.device_types = device::kWhereKernelsAre;
   }
 
   // Ranks choose different entries, so payloads are gathered; adding them up would be wrong.
@@ -92,6 +99,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
     need.scratch_bytes =
         std::max((across_bucket_ ? kBytesPerItem : 0) + kernels::select_scratch_bytes(n, most),
                  SparseValues::sender_bytes(call.world));
+    if constexpr (device::kHasKernels)
+      need.scratch_bytes = std::max(need.scratch_bytes, device::select_scratch_bytes(n, most));
   }
 
   void encode_folded(const Call& call, const Items& items, PayloadWriters& payloads,
@@ -104,6 +113,9 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   void encode_item(const Call& call, const Item& item, PayloadWriter& payload,
                    const kernels::Fold* fold) const {
+    if constexpr (device::kHasKernels && Method::kLargest)
+      if (call.on_device())
+        return device::take_largest(call, item, payload, method().most(item.numel()), fold);
     kernels::SelectSegment target = entries_of(item, payload, fold);
     method().choose(
         {call, item, {&target, 1}, method().most(target.n), select_scratch(call), path_});
@@ -113,6 +125,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
   // out = what each rank sent, in ascending order of ranks; entries of several ranks add up. A tile
   // of the result is written once, with its mean where that is asked for.
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    if constexpr (device::kHasKernels && Method::kLargest)
+      if (call.on_device()) return decode_on_device(call, items, payloads);
     uint64_t together = 0;
     for (uint64_t i = 0; i < items.size(); ++i) together += items[i].numel();
     const std::span<SparseValues::Sender> senders =
@@ -146,6 +160,34 @@ class SparseCompressor : public FoldingEncoder<Method> {
                 sizeof(kernels::Fold) <= kBytesPerItem - kFoldOffset);
 
   const Method& method() const { return static_cast<const Method&>(*this); }
+
+  // Across a bucket several arrays compete, and narrow values leave a rest in work: neither has
+  // kernels.
+  bool works_on_devices() const {
+    return Method::kLargest && !across_bucket_ && values_.type() == kernels::ValueType::kFloat32;
+  }
+
+  // As decode: the first call of an item begins with zeros, the last one scales.
+  static void decode_on_device(const Call& call, const Items& items,
+                               const PayloadReaders& payloads) {
+    std::array<device::SparseSender, device::kMostSparseSenders> senders;
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      auto over = (call.flags & PENSTOCK_DECODE_FIRST) != 0 ? device::SumOver::kZeros
+                                                            : device::SumOver::kWhatIsThere;
+      uint64_t n = 0;
+      for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
+        if (payloads.at(i, r).absent()) continue;
+        if (n == senders.size()) {
+          device::sum_sparse(call, items[i], {senders.data(), n}, over, 1, items[i].out());
+          over = device::SumOver::kWhatIsThere;
+          n = 0;
+        }
+        senders[n++] = device::sender_of(payloads.at(i, r));
+      }
+      device::sum_sparse(call, items[i], {senders.data(), n}, over, call.result_scale(),
+                         items[i].out());
+    }
+  }
 
   void sum(const Call& call, std::span<float> out, std::span<SparseValues::Sender> senders,
            uint64_t together) const {

@@ -105,6 +105,12 @@ uint64_t calls(Call call);
 uint64_t calls_of_this_thread(Call call);
 uint64_t held_bytes(int device);
 
+// Bytes of copies that were queued, by where they go; fills are none.
+struct Copied {
+  uint64_t to_device = 0, to_host = 0, on_device = 0;
+};
+Copied copied();
+
 // How often a host waited for the device, by the call that made it wait. A step's path has none.
 struct Waits {
   uint64_t for_stream = 0, for_event = 0, for_device = 0;

@@ -1,5 +1,6 @@
 // The device table over the CUDA runtime. The runtime is linked statically and libcuda never, so
 // this file loads on any machine; where there is no driver, device_count says so.
+#include "core/device/cuda/element_kernels.hpp"
 #include "core/device/device_table.h"
 
 #include <penstock/base.h>
@@ -184,6 +185,25 @@ int32_t host_free(int32_t device, void* memory) {
   return on_device(device, [&] { return cudaFreeHost(memory); });
 }
 
+int32_t clear(int32_t device, void* target, uint64_t bytes, void* stream) {
+  return on_device(device, [&] { return cudaMemsetAsync(target, 0, bytes, as_stream(stream)); });
+}
+int32_t find_nonfinite(int32_t device, const float* values, uint64_t count, uint32_t* found,
+                       void* stream) {
+  return on_device(device, [&] {
+    return penstock::device_cuda::find_nonfinite(values, count, found, as_stream(stream));
+  });
+}
+int32_t fill_nan(int32_t device, float* values, uint64_t count, void* stream) {
+  return on_device(
+      device, [&] { return penstock::device_cuda::fill_nan(values, count, as_stream(stream)); });
+}
+int32_t scale(int32_t device, float* values, uint64_t count, float factor, void* stream) {
+  return on_device(device, [&] {
+    return penstock::device_cuda::scale(values, count, factor, as_stream(stream));
+  });
+}
+
 }  // namespace
 
 extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
@@ -208,4 +228,8 @@ extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
     free_memory,
     host_allocate,
     host_free,
+    clear,
+    find_nonfinite,
+    fill_nan,
+    scale,
 };

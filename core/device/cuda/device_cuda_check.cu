@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -125,6 +126,58 @@ void check_events(int32_t device) {
   SUCCEED(stream_destroy, device, streams.second);
 }
 
+// Of every size: what is looked for is found wherever it lies, and what is written ends where it
+// should.
+void check_elements(int32_t device) {
+  const Pair streams = make_streams(device);
+  void* const stream = streams.first;
+  for (const uint64_t n : kSizes) {
+    const uint64_t bytes = (n + 1) * sizeof(float);
+    void *host = nullptr, *data = nullptr, *found = nullptr;
+    SUCCEED(host_allocate, device, bytes, &host);
+    SUCCEED(allocate, device, bytes, &data);
+    SUCCEED(allocate, device, sizeof(uint32_t), &found);
+    auto* const values = static_cast<float*>(host);
+    auto* const on_device = static_cast<float*>(data);
+    uint32_t is_found = 7;
+    const auto look = [&](float last) {
+      for (uint64_t i = 0; i <= n; ++i) values[i] = static_cast<float>(i) * 0.5f;
+      if (n > 0) values[n - 1] = last;
+      values[n] = NAN;  // behind the end
+      SUCCEED(copy_to_device, device, data, host, bytes, stream);
+      SUCCEED(clear, device, found, sizeof(uint32_t), stream);
+      SUCCEED(find_nonfinite, device, on_device, n, static_cast<uint32_t*>(found), stream);
+      SUCCEED(copy_to_host, device, host, found, sizeof(uint32_t), stream);
+      SUCCEED(stream_wait, device, stream);
+      std::memcpy(&is_found, host, sizeof is_found);
+    };
+    const auto read_back = [&] {
+      SUCCEED(copy_to_host, device, host, data, bytes, stream);
+      SUCCEED(stream_wait, device, stream);
+      REQUIRE(std::isnan(values[n]));
+    };
+    look(INFINITY);
+    REQUIRE(is_found == (n > 0 ? 1u : 0u));
+    look(3e38f);
+    REQUIRE(is_found == 0);
+    SUCCEED(scale, device, on_device, n, 1.0f / 3, stream);
+    read_back();
+    for (uint64_t i = 0; i < n; ++i)
+      REQUIRE(values[i] == (i + 1 == n ? 3e38f : static_cast<float>(i) * 0.5f) * (1.0f / 3));
+    SUCCEED(fill_nan, device, on_device, n, stream);
+    read_back();
+    for (uint64_t i = 0; i < n; ++i) REQUIRE(std::isnan(values[i]));
+    SUCCEED(clear, device, data, n * sizeof(float), stream);
+    read_back();
+    for (uint64_t i = 0; i < n; ++i) REQUIRE(values[i] == 0);
+    SUCCEED(host_free, device, host);
+    SUCCEED(free, device, data);
+    SUCCEED(free, device, found);
+  }
+  SUCCEED(stream_destroy, device, streams.first);
+  SUCCEED(stream_destroy, device, streams.second);
+}
+
 // Errors come back as numbers with a text, and do not stick to the next call.
 void check_errors(int32_t device, int32_t count) {
   void* stream = nullptr;
@@ -173,8 +226,9 @@ int main(int argc, char** argv) {
     print(device);
     check_copies(device);
     check_events(device);
+    check_elements(device);
     check_errors(device, count);
-    std::printf("device %d: copies, events, streams and errors are right\n", device);
+    std::printf("device %d: copies, events, streams, elements and errors are right\n", device);
   }
   return 0;
 }

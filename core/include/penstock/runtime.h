@@ -157,7 +157,7 @@ PENSTOCK_API penstock_status* penstock_gradient_ready(penstock_set* set, uint64_
 PENSTOCK_API penstock_status* penstock_wait(penstock_set* set, uint64_t index);
 PENSTOCK_API penstock_status* penstock_wait_all(penstock_set* set);
 /* On CUDA, instead of penstock_wait: work queued on `stream` of the gradient's device from now on sees the result, and may
- * change the storage. The host waits until the exchange has ended and the copy of the result to the device is queued
+ * change the storage. The host waits until the exchange has ended and what leaves the result there is queued
  * (where results are told by penstock_set_on_result, until it has ended), not for the device. On the CPU it is
  * penstock_wait. Closes the set like any wait. */
 PENSTOCK_API penstock_status* penstock_wait_stream(penstock_set* set, uint64_t index, void* stream);

@@ -1,4 +1,5 @@
 // No memory: what is compressed is the gradient itself, and what is not sent is lost.
+#include <methods/device.hpp>
 #include <penstock/memory.hpp>
 
 namespace sdk = penstock::sdk;
@@ -9,6 +10,10 @@ class None {
  public:
   static inline const sdk::OptionList options{};
   explicit None(const sdk::Options&) {}
+  // It looks at nothing, so that may lie anywhere.
+  void describe(penstock_memory_traits& traits) const {
+    traits.device_types = sdk::device::kCpuAndCuda;
+  }
   void plan(const sdk::Item&, const penstock_compressor_need&, sdk::MemoryNeed& need) {
     need.work_is = PENSTOCK_WORK_IS_GRAD;
   }

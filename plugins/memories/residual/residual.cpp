@@ -3,6 +3,7 @@
 // "Error Feedback Fixes SignSGD", ICML 2019.
 #include <kernels/fold.hpp>
 #include <methods/agreed.hpp>
+#include <methods/device.hpp>
 #include <methods/payload.hpp>
 #include <penstock/memory.hpp>
 
@@ -29,6 +30,10 @@ class Residual {
         gamma_(values.real("gamma")),
         path_(sdk::agreed_code_path("")) {}
 
+  void describe(penstock_memory_traits& traits) const {
+    traits.device_types = sdk::device::kWhereKernelsAre;
+  }
+
   // The residual is what is compressed: encode takes out what it sends, and the rest stays.
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
             sdk::MemoryNeed& need) {
@@ -43,20 +48,34 @@ class Residual {
   // work = beta * work + gamma * grad, in true units
   void compensate(const sdk::Call& call, const sdk::Item& item, std::span<const float>) {
     if (item.lossless()) return;
-    kernels::compensate({PENSTOCK_FORM_AFFINE, static_cast<float>(beta_),
-                         static_cast<float>(gamma_), static_cast<float>(1 / call.step->grad_scale),
-                         item.grad().data(), item.work().data(), nullptr},
-                        item.numel(), path_);
+    const kernels::Fold fold{PENSTOCK_FORM_AFFINE,
+                             static_cast<float>(beta_),
+                             static_cast<float>(gamma_),
+                             static_cast<float>(1 / call.step->grad_scale),
+                             item.grad().data(),
+                             item.work().data(),
+                             nullptr};
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return sdk::device::compensate(call, item, fold);
+    kernels::compensate(fold, item.numel(), path_);
   }
 
-  void give_back(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    if (!item.lossless()) sdk::add_payload(payload, item.work());
+  void give_back(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& payload) {
+    if (item.lossless()) return;
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return sdk::device::add_payload(call, item, payload, item.work());
+    sdk::add_payload(payload, item.work());
   }
 
-  void drain(const sdk::Call&, const sdk::Item& item) {
+  void drain(const sdk::Call& call, const sdk::Item& item) {
     if (item.lossless()) return;
     const std::span<float> residual = item.state(0);
     const std::span<float> out = item.out();
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) {
+        sdk::device::add(call, item, residual.data(), out);
+        return sdk::device::clear(call, item, residual);
+      }
     for (uint64_t i = 0; i < residual.size(); ++i) out[i] += residual[i];
     std::fill(residual.begin(), residual.end(), 0.0f);
   }

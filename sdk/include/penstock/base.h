@@ -95,8 +95,8 @@ typedef struct penstock_tensor {
   uint32_t flags; /* 0 */
 } penstock_tensor;
 
-/* Where and with what a call does its work. On the CPU `stream` is null and the work is done on return; on a device
- * the work is queued on `stream` and the call returns without waiting. */
+/* Where and with what a call works: its tensors, payload sections and scratch lie there. On the CPU `stream` is null and
+ * the work is done on return; on a device it is queued on `stream` and the call returns without waiting. */
 typedef struct penstock_exec {
   uint64_t struct_size;
   void* stream;

@@ -89,7 +89,7 @@ enum {
 typedef struct penstock_compressor_traits {
   uint64_t struct_size;
   uint64_t dtypes;       /* PENSTOCK_DTYPE_BIT of what `work` and `out` may be; others are staged to float32 */
-  uint64_t device_types; /* bit per device type */
+  uint64_t device_types; /* bit per device type where this instance works; the CPU's among them */
   uint32_t folds;        /* memory forms it folds */
   uint32_t flags;        /* PENSTOCK_COMPRESSOR_* */
 } penstock_compressor_traits;
@@ -123,9 +123,9 @@ typedef struct penstock_compressor {
   penstock_status* (*encode)(void* instance, const penstock_exec* exec, const penstock_step* step, uint32_t round,
                              const penstock_item* const* items, uint64_t n_items, penstock_payload* const* payloads);
 
-  /* [step] payloads[i * n_ranks + r] for items[i]; ranks ascend over calls. Payloads are input from peers: check
-   * counts and indices (INVALID_PAYLOAD names rank and gradient). ABSENT is legal. In the last round `out` receives
-   * the sum (RESULT_MEAN) or the result. Replicated state changes here, never under DECODE_OWN. */
+  /* [step] payloads[i * n_ranks + r] for items[i]; ranks ascend over calls. They are input from peers: check counts, and
+   * indices but on a device, where the host has (INVALID_PAYLOAD names rank and gradient). ABSENT is legal. In the last round
+   * `out` receives the sum (RESULT_MEAN) or the result. Replicated state changes here, never under DECODE_OWN. */
   penstock_status* (*decode)(void* instance, const penstock_exec* exec, const penstock_step* step, uint32_t round,
                              const penstock_item* const* items, uint64_t n_items,
                              const penstock_payload* const* payloads, uint64_t n_ranks, uint32_t flags);

@@ -48,6 +48,10 @@ Error unimplemented(const Parts&... parts) {
   return Error(PENSTOCK_UNIMPLEMENTED, text(parts...));
 }
 template <typename... Parts>
+Error device_error(const Parts&... parts) {
+  return Error(PENSTOCK_DEVICE_ERROR, text(parts...));
+}
+template <typename... Parts>
 Error internal(const Parts&... parts) {
   return Error(PENSTOCK_INTERNAL, text(parts...));
 }

@@ -121,12 +121,17 @@ class Items {
   uint64_t n_items_;
 };
 
-// Facts of one call: step, round, scratch.
+// Facts of one call: where it works, step, round, scratch.
 struct Call {
   const penstock_exec* exec = nullptr;
   const penstock_step* step = nullptr;
   uint32_t round = 0;
   uint32_t flags = 0;  // PENSTOCK_DECODE_*
+
+  // Its tensors, payload sections and scratch lie on a device: what it does is queued on
+  // exec->stream, and no byte of them can be looked at here. Only for plugins whose traits name
+  // one.
+  bool on_device() const { return exec->device_type != PENSTOCK_DEVICE_CPU; }
 
   // What the result of this decode call is to be multiplied by; asked for by methods with
   // kScalesResult alone.

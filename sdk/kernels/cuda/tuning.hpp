@@ -32,6 +32,10 @@ inline constexpr uint32_t kDigitBlocks = 1024;  // a few for each multiprocessor
 inline constexpr uint32_t kTileWarps = 8;       // tiles that one block writes, a warp to each
 inline constexpr uint32_t kTileThreads = kTileWarps * kWarp;
 
+// ---- Sums of sparse payloads ----
+inline constexpr uint32_t kSparseSumThreads = 256;
+inline constexpr uint32_t kSparseSumTile = 4096;  // floats in shared memory
+
 // ---- Rows ----
 inline constexpr uint32_t kNarrowRow = 1024;  // keys of a row in shared memory, 64 threads
 inline constexpr uint32_t kCachedRow = 8192;  // the same, 256 threads; wider rows are read again

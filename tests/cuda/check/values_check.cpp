@@ -1,5 +1,6 @@
 // Conversions, narrow types, single entries, packed codes, random numbers.
 #include <kernels/convert.hpp>
+#include <kernels/cuda/sparse_sum.hpp>
 #include <kernels/cuda/values.hpp>
 #include <kernels/narrow_values.hpp>
 #include <kernels/pack_bits.hpp>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <deque>
 #include <random>
 
 namespace penstock::kernels::cuda::check {
@@ -173,6 +175,36 @@ void check_random(uint64_t n, uint64_t first) {
             });
 }
 
+// Senders whose entries meet in some places; the first has all there is, the last nothing.
+void check_sparse_sum(uint64_t n, uint64_t n_senders) {
+  std::mt19937 random(static_cast<uint32_t>(n + n_senders));
+  std::deque<Array<uint32_t>> indices;
+  std::deque<Array<float>> values;
+  std::vector<SparseSender> senders;
+  std::vector<float> before = normal(n, 8), sums[2] = {std::vector<float>(n), before};
+  for (uint64_t s = 0; s < n_senders; ++s) {
+    std::vector<uint32_t> chosen;
+    const uint64_t most = s + 1 == n_senders && s > 0 ? 0 : n;
+    for (uint64_t i = 0; i < most; i += s == 0 ? 1 : 1 + random() % 9)
+      chosen.push_back(static_cast<uint32_t>(i));
+    const std::vector<float> sent = normal(chosen.size(), 10 + s);
+    for (std::vector<float>& sum : sums)
+      for (uint64_t j = 0; j < chosen.size(); ++j) sum[chosen[j]] += sent[j];
+    senders.push_back(
+        {indices.emplace_back(chosen).data(), values.emplace_back(sent).data(), chosen.size()});
+  }
+  Array<float> out(n);
+  for (const SumOver over : {SumOver::kZeros, SumOver::kWhatIsThere})
+    for (const float scale : {1.0f, 1.0f / 3}) {
+      std::vector<float> expected = sums[over == SumOver::kZeros ? 0 : 1];
+      if (scale != 1)
+        for (float& value : expected) value *= scale;
+      both_ways([&] { out.put(before); },
+                [&](void* s) { return sum_sparse(senders, over, scale, out.data(), n, s); },
+                [&] { REQUIRE(same_bits(out.host(), expected), "sparse sum", n, n_senders); });
+    }
+}
+
 }  // namespace
 
 void check_values(const Extent& extent) {
@@ -185,6 +217,8 @@ void check_values(const Extent& extent) {
       check_narrow(input, ValueType::kInt8, 1);
     }
     check_scatter(n);
+    for (const uint64_t n_senders : {uint64_t{0}, uint64_t{1}, uint64_t{5}, kMostSparseSenders})
+      check_sparse_sum(n, n_senders);
     for (unsigned bits = 1; bits <= kMaxPackedBits; ++bits) check_packing(n, bits);
     for (const uint64_t first : {uint64_t{0}, (uint64_t{1} << 32) - 100}) check_random(n, first);
   }

@@ -69,6 +69,15 @@ HostRange pinned_range(const Copy& copy) {
   return {};
 }
 
+void count(Machine& machine, const Copy& copy) {
+  if (copy.target.on_device() && copy.source.on_device())
+    machine.journal.count_copy(&Copied::on_device, copy.bytes);
+  else if (copy.target.on_device())
+    machine.journal.count_copy(&Copied::to_device, copy.bytes);
+  else if (copy.source.on_device())
+    machine.journal.count_copy(&Copied::to_host, copy.bytes);
+}
+
 // Pageable sources are read at the call, into memory of the runtime, as with the real one.
 Operation make(const Copy& copy) {
   Operation operation{.kind = Kind::kCopy};
@@ -114,6 +123,7 @@ cudaError_t cudaMemcpy(void* target, const void* source, std::size_t bytes, cuda
     const std::optional<Copy> copy = look(machine, target, source, bytes, kind);
     if (!copy) return cudaErrorInvalidValue;
     machine.journal.count_wait(&Waits::for_copy);
+    count(machine, *copy);
     Stream& stream = *find_stream(machine, nullptr, "cudaMemcpy");
     machine.queue(stream, make(*copy));
     return machine.finish(lock, stream);
@@ -132,6 +142,7 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes,
     const bool pageable = to_pageable || copy->source.allocation == nullptr;
     if (pageable && stream->captured != nullptr) return cudaErrorStreamCaptureUnsupported;
     if (pageable) machine.journal.count_wait(&Waits::for_pageable_copy);
+    count(machine, *copy);
     machine.queue(*stream, make(*copy));
     // The real one returns from these when the bytes have come.
     return to_pageable ? machine.finish(lock, *stream) : cudaSuccess;

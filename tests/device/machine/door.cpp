@@ -71,6 +71,10 @@ uint64_t held_bytes(int device) {
   return Locked()->devices.at(device).held_bytes;
 }
 
+Copied copied() {
+  return Locked()->journal.copied();
+}
+
 Waits waits() {
   Waits sum;
   for (const auto& [thread, waits] : waits_by_thread()) add(sum, waits);

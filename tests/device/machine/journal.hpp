@@ -22,10 +22,12 @@ class Journal {
 
   void count(Call call);
   void count_wait(uint64_t Waits::*kind);
+  void count_copy(uint64_t Copied::*way, uint64_t bytes) { copied_.*way += bytes; }
 
   uint64_t calls(Call call) const;
   uint64_t calls_of_this_thread(Call call) const;
   const std::map<std::thread::id, Waits>& waits() const { return waits_; }
+  const Copied& copied() const { return copied_; }
 
  private:
   static constexpr std::size_t kCalls = static_cast<std::size_t>(Call::kEnd);
@@ -35,6 +37,7 @@ class Journal {
   std::vector<Report> reports_;
   std::map<std::thread::id, Counts> counts_;
   std::map<std::thread::id, Waits> waits_;
+  Copied copied_;
 };
 
 // Which of the things that come by shall fail, by kind.

@@ -1,0 +1,158 @@
+#include "core/bucket/device.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+namespace {
+
+// Joins stretches of a message that lie behind each other to one copy, as the sections of payloads
+// mostly do: where there is a next one, it begins at the next multiple of 8 bytes.
+template <typename Copy>
+class Stretches {
+ public:
+  explicit Stretches(const Copy& copy) : copy_(copy) {}
+
+  Status add(std::byte* data, uint64_t bytes) {
+    if (bytes == 0) return {};
+    const bool follows = bytes_ != 0 && data == begin_ + (bytes_ + 7) / 8 * 8;
+    if (!follows) {
+      PENSTOCK_TRY(flush());
+      begin_ = data;
+    }
+    bytes_ = static_cast<uint64_t>(data - begin_) + bytes;
+    return {};
+  }
+  Status flush() {
+    const uint64_t bytes = std::exchange(bytes_, 0);
+    return bytes == 0 ? Status() : copy_(begin_, bytes);
+  }
+
+ private:
+  const Copy& copy_;
+  std::byte* begin_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+template <typename Copy>
+Status add_sections(Stretches<Copy>& stretches, PayloadStorage& payload) {
+  if (payload.c()->kind == PENSTOCK_PAYLOAD_ABSENT) return {};
+  for (size_t s = 0; s < payload.size(); ++s) {
+    const penstock_section& section = payload.section(s);
+    PENSTOCK_TRY(stretches.add(static_cast<std::byte*>(section.data),
+                               section.count * dtype_bytes(section.dtype)));
+  }
+  return {};
+}
+
+uint64_t bytes_of(const PieceRun& piece) {
+  return piece.piece.numel * dtype_bytes(piece.gradient->dtype);
+}
+
+Status named(Status status, const PieceRun& piece) {
+  if (status.ok()) return status;
+  return status.with_context(fmt::format("gradient '{}'", piece.gradient->name));
+}
+
+Status look_at(const PieceRun& piece, const Stream& stream, uint32_t* found) {
+  const uint64_t first_byte = piece.piece.first * dtype_bytes(piece.gradient->dtype);
+  PENSTOCK_TRY(piece.gradient->resident->begin(first_byte, bytes_of(piece)));
+  return stream.find_nonfinite(static_cast<const float*>(piece.storage()), piece.piece.numel,
+                               found);
+}
+
+}  // namespace
+
+Status lay_out_device_part(BucketRun& bucket) {
+  const auto first = std::find_if(bucket.pieces.begin(), bucket.pieces.end(),
+                                  [](const PieceRun& piece) { return piece.is_on_device(); });
+  if (first == bucket.pieces.end()) return {};
+  if (bucket.plan.route != PENSTOCK_ROUTE_FLAT || bucket.only_compensates)
+    return internal(
+        "set '{}', {}: gradient '{}' is worked on on a device, which is for one flat leg alone",
+        bucket.context.name, bucket.label, first->gradient->name);
+  const Device& device = bucket.context.residents->device();
+  auto part = std::make_unique<DevicePart>();
+  part->n_flags = bucket.pieces.size();
+  const uint64_t bytes = part->n_flags * sizeof(uint32_t);
+  PENSTOCK_ASSIGN(part->copied, Event::make(device));
+  PENSTOCK_ASSIGN(part->found, DeviceMemory::make(device, bytes));
+  PENSTOCK_ASSIGN(part->flags, PinnedMemory::make(device, bytes));
+  bucket.device = std::move(part);
+  return {};
+}
+
+void place_on_device(ItemRun& item, const Device& device) {
+  for (penstock_item* c : {&item.for_compressor, &item.for_memory})
+    for (penstock_tensor* tensor : {&c->grad, &c->work, &c->out}) {
+      tensor->device_type = PENSTOCK_DEVICE_CUDA;
+      tensor->device_id = device.id();
+    }
+}
+
+Status look_on_device(BucketRun& bucket) {
+  if (bucket.device == nullptr) return {};
+  DevicePart& part = *bucket.device;
+  part.brings = false;
+  const Stream& stream = bucket.context.residents->stream();
+  const uint64_t bytes = part.n_flags * sizeof(uint32_t);
+  PENSTOCK_TRY(stream.clear(part.found.data(), bytes));
+  for (size_t i = 0; i < bucket.pieces.size(); ++i)
+    if (const PieceRun& piece = bucket.pieces[i]; piece.is_on_device())
+      PENSTOCK_TRY(
+          named(look_at(piece, stream, static_cast<uint32_t*>(part.found.data()) + i), piece));
+  PENSTOCK_TRY(stream.copy_to_host(part.flags.data(), part.found.data(), bytes));
+  return part.copied.record(stream.handle());
+}
+
+Status bring_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
+  if (bucket.device == nullptr) return {};
+  DevicePart& part = *bucket.device;
+  part.brings = !leg.coding->nonfinite;
+  if (!part.brings) return {};
+  const Stream& stream = bucket.context.residents->stream();
+  for (auto& message : leg.messages[round]) {
+    if (message->kind != MessageRun::Kind::gather) continue;
+    const auto copy = [&](std::byte* there, uint64_t bytes) {
+      return stream.copy_to_host(message->send.on_host(there), there, bytes);
+    };
+    Stretches stretches(copy);
+    for (const size_t position : message->items) {
+      ItemRun& item = leg.coding->items[position];
+      if (item.is_on_device()) PENSTOCK_TRY(add_sections(stretches, item.own[round]));
+    }
+    PENSTOCK_TRY(stretches.flush());
+  }
+  return part.copied.record(stream.handle());
+}
+
+Status take_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
+  if (bucket.device == nullptr) return {};
+  const Stream& stream = bucket.context.residents->stream();
+  for (auto& message : leg.messages[round]) {
+    if (message->kind != MessageRun::Kind::gather) continue;
+    const auto copy = [&](std::byte* there, uint64_t bytes) {
+      return stream.copy_to_device(there, message->receive.on_host(there), bytes);
+    };
+    Stretches stretches(copy);
+    for (uint32_t rank = 0; rank < message->group_size(); ++rank) {
+      if (rank == message->group_rank()) continue;  // what this rank has sent is there
+      for (const size_t position : message->coming_from(rank)) {
+        ItemRun& item = leg.coding->items[position];
+        if (item.is_on_device()) PENSTOCK_TRY(add_sections(stretches, item.arrival(round, rank)));
+      }
+    }
+    PENSTOCK_TRY(stretches.flush());
+  }
+  return {};
+}
+
+Status give_out_on_device(BucketRun& bucket, PieceRun& piece) {
+  const Stream& stream = bucket.context.residents->stream();
+  Status status;
+  if (bucket.is_void)
+    status = stream.fill_nan(static_cast<float*>(piece.values), piece.piece.numel);
+  if (status.ok()) status = piece.gradient->resident->end();
+  return named(std::move(status), piece);
+}
+
+}  // namespace penstock

@@ -1,0 +1,16 @@
+// The kernels of the core: what it does itself to gradients that are worked on on a device
+// (core/tensor/elements.hpp does it on the CPU). Each is queued on `stream`, of the current device.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace penstock::device_cuda {
+
+cudaError_t find_nonfinite(const float* values, uint64_t count, uint32_t* found,
+                           cudaStream_t stream);
+cudaError_t fill_nan(float* values, uint64_t count, cudaStream_t stream);
+cudaError_t scale(float* values, uint64_t count, float factor, cudaStream_t stream);
+
+}  // namespace penstock::device_cuda

@@ -1,0 +1,37 @@
+#include "core/device/resident.hpp"
+
+namespace penstock {
+
+Status Resident::take(void* storage, void* stream) {
+  storage_ = static_cast<std::byte*>(storage);
+  is_zero_ = false;
+  return written_.record(stream);
+}
+
+Status Resident::take_zeros(void* storage) {
+  is_zero_ = true;
+  if (storage == nullptr && stand_in_.data() == nullptr) {
+    PENSTOCK_ASSIGN(stand_in_, DeviceMemory::make(stream_.device(), bytes_));
+  }
+  storage_ = static_cast<std::byte*>(storage != nullptr ? storage : stand_in_.data());
+  return storage != nullptr ? written_.record(nullptr) : Status();
+}
+
+Status Resident::begin(uint64_t first_byte, uint64_t bytes) const {
+  PENSTOCK_TRY(written_.hold_back(stream_.handle()));
+  return is_zero_ ? stream_.clear(storage_ + first_byte, bytes) : Status();
+}
+
+Result<std::unique_ptr<Residents>> Residents::make(const Device& device,
+                                                   std::span<const uint64_t> bytes) {
+  PENSTOCK_ASSIGN(Stream stream, Stream::make(device, true));
+  std::unique_ptr<Residents> made(new Residents(std::move(stream)));
+  for (const uint64_t of_one : bytes) {
+    PENSTOCK_ASSIGN(Event written, Event::make(device));
+    PENSTOCK_ASSIGN(Event returned, Event::make(device));
+    made->residents_.emplace_back(made->stream_, of_one, std::move(written), std::move(returned));
+  }
+  return made;
+}
+
+}  // namespace penstock

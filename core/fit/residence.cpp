@@ -1,0 +1,62 @@
+#include "core/fit/residence.hpp"
+
+#include "core/plan/route.hpp"
+
+namespace penstock {
+namespace {
+
+bool works_on_cuda(uint64_t device_types) {
+  return (device_types >> PENSTOCK_DEVICE_CUDA & 1) != 0;
+}
+
+// Of the set as a whole.
+std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
+  const Scheme& scheme = fitting.scheme();
+  if (site.switches) return "the scheme changes at a switch";
+  if (site.nonfinite_is_strict) return "nonfinite = \"strict\" asks all ranks before each bucket";
+  if (site.forward_waits) return "the next forward may wait for it";
+  if (fitting.period() != 1) return "the scheme has compressors whose phases alternate";
+  if (scheme.route != PENSTOCK_ROUTE_FLAT)
+    return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
+  if (!scheme.transport.empty())
+    return fmt::format("collective \"{}\" reads payloads in host memory", scheme.collective);
+  return {};
+}
+
+// Payloads are pairs that are gathered in one round, and decode leaves means.
+std::string why_compressor(const CompressorFacts& compressor) {
+  if (!works_on_cuda(compressor.device_types))
+    return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
+  const bool gathers_pairs =
+      compressor.n_rounds == 1 && compressor.gathers_sparse && !compressor.sums;
+  if (!gathers_pairs || compressor.final_result || compressor.replicates ||
+      (compressor.traits & PENSTOCK_COMPRESSOR_SCALES_RESULT) == 0)
+    return fmt::format("compressor \"{}\" does more than gather pairs for a mean", compressor.name);
+  return {};
+}
+
+// A memory that compensates, gets back and hands over, and has no part in anything else.
+std::string why_memory(const MemoryInstance& memory, const MemoryFacts& facts) {
+  if (!works_on_cuda(memory.traits().device_types))
+    return fmt::format("memory \"{}\" works on the CPU only", facts.name);
+  if (facts.measures || facts.records || facts.finishes || facts.works_in_scratch ||
+      facts.same_bits)
+    return fmt::format("memory \"{}\" does more than compensate", facts.name);
+  return {};
+}
+
+}  // namespace
+
+std::string why_staged(const Fitting& fitting, const DeclaredGradient& gradient,
+                       const ResidenceSite& site) {
+  if (std::string why = why_all_are(fitting, site); !why.empty()) return why;
+  const auto& options = fitting.options(gradient.index);
+  if (options.size() != 1) return "the scheduler chooses its compressor";
+  const Fitting::Option& option = options.front();
+  if (gradient.dtype != PENSTOCK_FLOAT32 || option.needs.dtype != PENSTOCK_FLOAT32)
+    return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
+  if (std::string why = why_compressor(option.needs.compressor_facts); !why.empty()) return why;
+  return why_memory(*option.memory, option.needs.memory_facts);
+}
+
+}  // namespace penstock

@@ -1,0 +1,128 @@
+// The gradients of a set that lie on devices: which are worked on there, which go through host
+// memory, and the end of what they have under way.
+
+#include "core/fit/residence.hpp"
+
+#include "core/base/left_behind.hpp"
+#include "core/set/set.hpp"
+
+#include <map>
+
+namespace penstock {
+
+// Each wherever it lies; that it is there is asked before the other ranks are met.
+Status Set::find_devices() {
+  for (auto& gradient : gradients_) {
+    if (gradient->lies_on.is_cpu()) continue;
+    const Result<Device> device = services_.devices.find(gradient->lies_on);
+    if (!device.ok())
+      return device.status().with_context(fmt::format(
+          "gradient '{}' of set '{}' lies on {}", gradient->name, name, gradient->lies_on.name()));
+    devices_.emplace(gradient->index, device.value());
+  }
+  has_devices = !devices_.empty();
+  return {};
+}
+
+// For the life of the set: what is kept of a gradient lies where it is worked on.
+Status Set::settle_residence(const Fitting& fitting) {
+  const ResidenceSite site{.switches = config_.stages().size() > 1,
+                           .nonfinite_is_strict = nonfinite_is_strict,
+                           .forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0};
+  std::vector<Gradient*> resident, staged;
+  for (const auto& [index, device] : devices_) {
+    Gradient& gradient = *gradients_[index];
+    gradient.why_staged = why_staged(fitting, gradient, site);
+    if (gradient.why_staged.empty() && !resident.empty() &&
+        gradient.lies_on != resident.front()->lies_on)
+      gradient.why_staged =
+          fmt::format("this set works on {} already", resident.front()->lies_on.name());
+    (gradient.why_staged.empty() ? resident : staged).push_back(&gradient);
+  }
+  PENSTOCK_TRY(make_mirrors(staged));
+  return make_residents(resident);
+}
+
+Status Set::make_mirrors(const std::vector<Gradient*>& staged) {
+  if (staged.empty()) return {};
+  std::vector<Staging::Wanted> wanted;
+  for (const Gradient* gradient : staged)
+    wanted.push_back({devices_.at(gradient->index), gradient->bytes()});
+  Result<std::unique_ptr<Staging>> staging = Staging::make(wanted);
+  if (!staging.ok())
+    return staging.status().with_context(
+        fmt::format("the mirrors in host memory of {} gradients of set '{}', the first is '{}'",
+                    staged.size(), name, staged.front()->name));
+  staging_ = std::move(staging.value());
+  for (size_t i = 0; i < staged.size(); ++i)
+    staged[i]->device_side = staged[i]->mirror = &staging_->mirror(i);
+  return {};
+}
+
+Status Set::make_residents(const std::vector<Gradient*>& resident) {
+  if (resident.empty()) return {};
+  std::vector<uint64_t> bytes;
+  for (const Gradient* gradient : resident) bytes.push_back(gradient->bytes());
+  const Device& device = devices_.at(resident.front()->index);
+  Result<std::unique_ptr<Residents>> made = Residents::make(device, bytes);
+  if (!made.ok())
+    return made.status().with_context(
+        fmt::format("stream and events for {} gradients of set '{}', the first is '{}'",
+                    resident.size(), name, resident.front()->name));
+  residents_ = std::move(made.value());
+  residents = residents_.get();
+  for (size_t i = 0; i < resident.size(); ++i)
+    resident[i]->device_side = resident[i]->resident = &residents_->resident(i);
+  device_exec.struct_size = sizeof device_exec;
+  device_exec.device_type = PENSTOCK_DEVICE_CUDA;
+  device_exec.device_id = device.id();
+  device_exec.stream = residents_->stream().handle();
+  return {};
+}
+
+// Until it has ended, what is queued reads from the storage of a gradient and writes to it.
+Status Set::drain_devices() {
+  if (staging_ != nullptr) PENSTOCK_TRY(staging_->drain(services_.limits.end_us));
+  return residents_ == nullptr ? Status() : residents_->drain(services_.limits.end_us);
+}
+
+// Where that cannot be known, what may still be used is never freed.
+void Set::end_on_devices() {
+  const Status drained = drain_devices();
+  if (drained.ok()) return;
+  services_.log.write(
+      LogLevel::warning, "set",
+      fmt::format("the {} of set '{}' are abandoned, not freed: {}",
+                  residents_ == nullptr ? "mirrors" : "mirrors, messages and states on the device",
+                  name, drained.message()));
+  leave_behind(std::move(staging_));
+  if (residents_ == nullptr) return;
+  leave_behind(std::move(works_));
+  leave_behind(std::move(residents_));
+}
+
+// Rank 0's, of its own gradients.
+void Set::say_staged() {
+  if (staging_ == nullptr || rank != 0) return;
+  std::map<std::string, size_t> on;
+  std::map<std::string, std::vector<const Gradient*>> reasons;
+  for (const auto& gradient : gradients_) {
+    if (gradient->mirror == nullptr) continue;
+    ++on[gradient->lies_on.name()];
+    reasons[gradient->why_staged].push_back(gradient.get());
+  }
+  std::vector<std::string> which, why;
+  for (const auto& [place, n_gradients] : on)
+    which.push_back(fmt::format("{} gradients on {}", n_gradients, place));
+  for (const auto& [reason, gradients] : reasons)
+    why.push_back(
+        fmt::format("{} ('{}'{})", reason, gradients.front()->name,
+                    gradients.size() > 1 ? fmt::format(" and {} more", gradients.size() - 1) : ""));
+  services_.log.write(
+      LogLevel::warning, "set",
+      fmt::format("set '{}': {} go through {} of pinned host memory, there and back: {}", name,
+                  fmt::join(which, ", "), bytes_text(double(staging_->bytes())),
+                  fmt::join(why, "; ")));
+}
+
+}  // namespace penstock

@@ -1,0 +1,252 @@
+// A step of gradients that are worked on on their device: what it costs, what is told of them, and
+// what goes wrong.
+
+#include "core/set/resident_testing.hpp"
+
+namespace penstock::resident_steps_test {
+namespace {
+
+using namespace testing;  // all of resident_testing.hpp
+
+// ---- what a step costs ----
+
+struct Cost {
+  uint64_t launches, to_host, to_device, host_memory, device_memory, events;
+  static Cost now() {
+    using simulated::Call;
+    const simulated::Copied copied = simulated::copied();
+    return {simulated::calls(Call::kLaunch),
+            copied.to_host,
+            copied.to_device,
+            simulated::calls(Call::kHostAllocate),
+            simulated::calls(Call::kAllocate),
+            simulated::calls(Call::kEventCreate)};
+  }
+};
+
+TEST(Residents, NobodyWaitsNothingIsAllocatedAndOnlyPayloadsCrossTheBus) {
+  constexpr uint64_t kNumel = 10000, kSteps = 6;
+  constexpr uint64_t kPairBytes = uint64_t(kDensity * kNumel) * 8;
+  const uint32_t size = 3;
+  const SimulatedDevices devices;
+  std::atomic<uint32_t> at{0};
+  Cost before{}, after{};
+  // All ranks stand still while rank 0 reads the counters, which are the process's.
+  const auto meet = [&](uint32_t rank, Cost& cost) {
+    const uint32_t round = at.fetch_add(1) / size;
+    while (at.load() < (round + 1) * size) std::this_thread::yield();
+    if (rank == 0) cost = Cost::now();
+    const uint32_t next = at.fetch_add(1) / size;
+    while (at.load() < (next + 1) * size) std::this_thread::yield();
+  };
+  with_device_ranks(
+      size, resident_scheme(kResidentMethods[0].keys), [&](Runtime& runtime, uint32_t rank) {
+        const std::vector<GradientShape> shapes{
+            {"x", {kNumel}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, 0, by_rank(rank, 0)}};
+        std::vector<Storage> storage = storage_of(shapes);
+        auto set = make_set(runtime, shapes);
+        ASSERT_OK(set.status());
+        storage[0].write(std::vector<float>(kNumel, 1));
+        storage[0].settle();
+        const auto steps = [&](uint64_t n) {
+          for (uint64_t step = 0; step < n; ++step) {
+            ASSERT_OK(set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream()));
+            ASSERT_OK(end_step(**set, storage, testing::Waits(step % 4), true));
+          }
+        };
+        steps(4);
+        const uint64_t waits_before = simulated::waits_of_this_thread().total();
+        meet(rank, before);
+        steps(kSteps);
+        meet(rank, after);
+        EXPECT_EQ(simulated::waits_of_this_thread().total(), waits_before);
+        penstock_counters counters{};
+        counters.struct_size = sizeof counters;
+        set.value()->counters(counters);
+        EXPECT_EQ(counters.allocations, 0u);
+        // The engine, which is no thread of ours.
+        ASSERT_OK(runtime.engine().run([] {
+          EXPECT_EQ(simulated::waits_of_this_thread().total(), 0u);
+          return Status();
+        }));
+      });
+  const uint64_t rank_steps = kSteps * size;
+  // A look at the gradient, eight of the selection, one sum.
+  EXPECT_EQ(after.launches - before.launches, 10 * rank_steps);
+  // The own payload, and what the look has found.
+  EXPECT_EQ(after.to_host - before.to_host, (kPairBytes + sizeof(uint32_t)) * rank_steps);
+  EXPECT_EQ(after.to_device - before.to_device, kPairBytes * (size - 1) * rank_steps);
+  EXPECT_EQ(after.host_memory, before.host_memory);
+  EXPECT_EQ(after.device_memory, before.device_memory);
+  EXPECT_EQ(after.events, before.events);
+}
+
+// ---- what is told ----
+
+TEST(Residents, ReportAndWarningSayWhatIsStagedAndWhy) {
+  const SimulatedDevices devices;
+  ::testing::internal::CaptureStderr();
+  with_device_ranks(2, resident_scheme(kResidentMethods[1].keys), [&](Runtime& runtime, uint32_t) {
+    std::vector<GradientShape> shapes = lying_on({{"there", {300}}, {"halves", {30}}}, on_cuda(1));
+    shapes[1].dtype = PENSTOCK_FLOAT16;
+    shapes.push_back({"elsewhere", {40}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, 0, on_cuda(0)});
+    shapes.push_back({"here", {3}});
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    const auto report = report_of(**set);
+    EXPECT_EQ(report["staged_bytes"], 60 + 160);
+    std::map<std::string, std::pair<std::string, std::string>> told;
+    each_item(report, [&](const nlohmann::json& item) {
+      told[item["gradient"].get<std::string>()] = {item["worked_on"].get<std::string>(),
+                                                   item["why_staged"].get<std::string>()};
+      EXPECT_EQ(item["staged"], item["why_staged"] != "");
+    });
+    EXPECT_EQ(told["there"], std::pair(std::string("cuda:1"), std::string()));
+    EXPECT_EQ(told["here"], std::pair(std::string("the CPU"), std::string()));
+    EXPECT_EQ(told["halves"].second, "it is float16, expected float32");
+    EXPECT_EQ(told["elsewhere"].second, "this set works on cuda:1 already");
+  });
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  for (const char* part : {"set 'model': 1 gradients on cuda:0, 1 gradients on cuda:1 go through",
+                           "it is float16, expected float32 ('halves')"})
+    EXPECT_NE(log.find(part), std::string::npos) << log;
+}
+
+// The reason of the only gradient, a float32 on a device.
+std::string reason_under(const std::string& scheme, uint32_t flags = 0) {
+  const SimulatedDevices devices;
+  std::string why;
+  ::testing::internal::CaptureStderr();
+  with_device_ranks(1, scheme, [&](Runtime& runtime, uint32_t) {
+    auto set = make_set(runtime, lying_on({{"x", {40}}}, on_cuda(0)), flags);
+    ASSERT_OK(set.status());
+    each_item(report_of(**set),
+              [&](const nlohmann::json& item) { why = item["why_staged"].get<std::string>(); });
+  });
+  (void)::testing::internal::GetCapturedStderr();
+  return why;
+}
+
+TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
+  const std::string residual = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
+  EXPECT_EQ(reason_under(resident_scheme(residual)), "");
+  EXPECT_EQ(reason_under(resident_scheme(residual, "scope = \"bucket\"\n")),
+            "compressor \"topk-simulated\" works on the CPU only");
+  EXPECT_EQ(reason_under(resident_scheme(residual, "value_type = \"fp16\"\n")),
+            "compressor \"topk-simulated\" works on the CPU only");
+  EXPECT_EQ(reason_under(resident_scheme("memory = \"dgc\"\nscheduler = \"wfbp\"")),
+            "memory \"dgc\" works on the CPU only");
+  EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"shard\"")),
+            "route \"shard\" has legs in host memory");
+  EXPECT_EQ(reason_under(resident_scheme(residual,
+                                         "[[switch]]\nat_step = 5\nset = { "
+                                         "compressor.topk-simulated.density = 0.2 }\n")),
+            "the scheme changes at a switch");
+  EXPECT_EQ(reason_under(resident_scheme(residual), PENSTOCK_SET_DEFERRED_UPDATE),
+            "the next forward may wait for it");
+}
+
+// ---- what goes wrong ----
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// All ranks hear of it, one of them in the device's words, and nobody can go on.
+void expect_run_to_end() {
+  std::atomic<int> n_with_words = 0;
+  const Script script = resident_script(kResidentMethods[1], 3);
+  with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
+    const auto shapes = placed(script, by_rank, rank);
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    for (Storage& one : storage) one.write(std::vector<float>(one.bytes() / sizeof(float), 1));
+    Status status;
+    for (uint64_t step = 0; step < 30 && status.ok(); ++step)
+      status = [&]() -> Status {
+        for (size_t i = storage.size(); i-- > 0;)
+          PENSTOCK_TRY(set.value()->gradient_ready(i, storage[i].tensor(), storage[i].stream()));
+        return end_step(**set, storage, testing::Waits(step % 4), step % 6 != 2);
+      }();
+    const bool has_words = contains(status.message(), "cuda:") &&
+                           contains(status.message(), "cannot") &&
+                           contains(status.message(), "(error 719)");
+    EXPECT_TRUE(has_words || contains(status.message(), "aborted by rank")) << status.message();
+    if (has_words) ++n_with_words;
+    for (const Storage& one : storage) one.settle();
+    EXPECT_TRUE(contains(set.value()->wait_all().message(), "is torn"));
+  });
+  EXPECT_GT(n_with_words, 0);
+}
+
+TEST(Residents, ACallThatFailsInTheMiddleOfAStepEndsTheRunOnEveryRank) {
+  using simulated::Call;
+  for (const Call call : {Call::kLaunch, Call::kCopy, Call::kFill, Call::kEventRecord})
+    for (const uint64_t nth : {60, 95, 130}) {
+      const SimulatedDevices devices(nth);
+      simulated::fail_call(call, nth, 719);
+      ::testing::internal::CaptureStderr();
+      expect_run_to_end();
+      (void)::testing::internal::GetCapturedStderr();
+    }
+}
+
+TEST(Residents, AKernelThatFailsLosesTheDeviceAndWhatLiesThereIsAbandoned) {
+  for (const uint64_t nth : {5, 70, 200}) {
+    simulated::reset();
+    simulated::fail_work(simulated::Call::kLaunch, nth, 719);
+    ::testing::internal::CaptureStderr();
+    expect_run_to_end();
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(contains(log,
+                         "mirrors, messages and states on the device of set 'model' are "
+                         "abandoned, not freed: cuda:"))
+        << log;
+    for (const auto& report : simulated::reports()) ADD_FAILURE() << report.sentence;
+  }
+  simulated::reset();
+}
+
+// Kernels use indices as they are, so those of a peer are looked at before. Rank 1 has its gradient
+// on the CPU, where this compressor lies.
+TEST(Residents, IndicesOfAPeerThatDoNotAscendAreRefused) {
+  const SimulatedDevices devices;
+  std::string scheme = resident_scheme(kResidentMethods[0].keys);
+  for (size_t at; (at = scheme.find("topk")) != std::string::npos;) scheme.replace(at, 4, "liar");
+  ::testing::internal::CaptureStderr();
+  with_device_ranks(2, scheme, [&](Runtime& runtime, uint32_t rank) {
+    const std::vector<GradientShape> shapes{
+        {"x", {100}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, 0, rank == 0 ? on_cuda(0) : Place()}};
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    storage[0].write(std::vector<float>(100, 1));
+    Status status = set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream());
+    if (status.ok()) status = set.value()->wait_all();
+    if (rank == 0) {
+      EXPECT_EQ(status.code(), Code::invalid_payload);
+      EXPECT_TRUE(contains(status.message(),
+                           "the message of rank 1 for gradient 'x' has index 0 at entry 1, "
+                           "expected ascending ones below 100"))
+          << status.message();
+    }
+    storage[0].settle();
+  });
+  (void)::testing::internal::GetCapturedStderr();
+}
+
+TEST(Residents, MemoryThatADeviceDoesNotGiveIsNamed) {
+  const SimulatedDevices devices;
+  simulated::leave_memory(0, 1 << 20);
+  with_device_ranks(1, resident_scheme(kResidentMethods[0].keys), [&](Runtime& runtime, uint32_t) {
+    const auto set = make_set(runtime, lying_on({{"x", {1 << 20}}}, on_cuda(0)));
+    ASSERT_FALSE(set.ok());
+    EXPECT_TRUE(contains(set.status().message(), "for gradient 'x'")) << set.status().message();
+    EXPECT_TRUE(contains(set.status().message(), "cuda:0 does not get 4194304 bytes of its own"))
+        << set.status().message();
+  });
+}
+
+}  // namespace
+}  // namespace penstock::resident_steps_test

@@ -1,0 +1,78 @@
+// See sparse_sum.hpp.
+#include <kernels/cuda/block.cuh>
+#include <kernels/cuda/queue.hpp>
+#include <kernels/cuda/sparse_sum.hpp>
+
+#include <algorithm>
+
+namespace penstock::kernels::cuda {
+namespace {
+
+// By value, so that it travels with the launch and no copy has to come before it.
+struct Senders {
+  SparseSender all[kMostSparseSenders];
+  uint32_t n;
+};
+
+// The first of the sender's entries whose index is not below `bound`.
+__device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
+  uint64_t begin = 0, end = sender.count;
+  while (begin < end) {
+    const uint64_t middle = begin + (end - begin) / 2;
+    if (sender.indices[middle] < bound)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return begin;
+}
+
+// A block sums one tile in shared memory, sender after sender. Indices of one sender differ, so its
+// entries are added all at once.
+__global__ void __launch_bounds__(kSparseSumThreads)
+    sum_tile(Senders senders, bool over_zeros, float scale, float* out, uint64_t n) {
+  __shared__ float tile[kSparseSumTile];
+  __shared__ uint64_t begins[kMostSparseSenders], ends[kMostSparseSenders];
+  const uint64_t first = uint64_t{blockIdx.x} * kSparseSumTile;
+  const uint64_t end = first + kSparseSumTile < n ? first + kSparseSumTile : n;
+  for (uint64_t i = first + threadIdx.x; i < end; i += kSparseSumThreads)
+    tile[i - first] = over_zeros ? 0.0f : out[i];
+  if (threadIdx.x < senders.n) {
+    begins[threadIdx.x] = first_entry(senders.all[threadIdx.x], first);
+    ends[threadIdx.x] = first_entry(senders.all[threadIdx.x], end);
+  }
+  __syncthreads();
+  for (uint32_t s = 0; s < senders.n; ++s) {
+    const SparseSender& sender = senders.all[s];
+    for (uint64_t j = begins[s] + threadIdx.x; j < ends[s]; j += kSparseSumThreads)
+      tile[sender.indices[j] - first] += sender.values[j];
+    __syncthreads();
+  }
+  for (uint64_t i = first + threadIdx.x; i < end; i += kSparseSumThreads)
+    out[i] = scale == 1 ? tile[i - first] : tile[i - first] * scale;
+}
+
+bool legal(std::span<const SparseSender> senders, const float* out, uint64_t n) {
+  if (senders.size() > kMostSparseSenders || n > uint64_t{1} << 32 || (n > 0 && out == nullptr))
+    return false;
+  return std::all_of(senders.begin(), senders.end(), [&](const SparseSender& sender) {
+    return sender.count <= n &&
+           (sender.count == 0 || (sender.indices != nullptr && sender.values != nullptr));
+  });
+}
+
+}  // namespace
+
+int32_t sum_sparse(std::span<const SparseSender> senders, SumOver over, float scale, float* out,
+                   uint64_t n, void* stream) noexcept {
+  if (!legal(senders, out, n)) return cudaErrorInvalidValue;
+  Senders all{};
+  std::copy(senders.begin(), senders.end(), all.all);
+  all.n = static_cast<uint32_t>(senders.size());
+  Queue queue(stream);
+  queue.run(sum_tile, pieces(n, kSparseSumTile), kSparseSumThreads, all, over == SumOver::kZeros,
+            scale, out, n);
+  return queue.error();
+}
+
+}  // namespace penstock::kernels::cuda

@@ -1,0 +1,27 @@
+// Sums of sparse payloads on a device, with the bits of a plain loop over senders. Contract:
+// workspace.hpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace penstock::kernels::cuda {
+
+// What one rank sent: `count` indices, each above the one before it and below n, and their values.
+// The device does not look whether that is so: whoever took them from a peer has.
+struct SparseSender {
+  const uint32_t* indices;
+  const float* values;
+  uint64_t count;
+};
+inline constexpr uint64_t kMostSparseSenders = 32;  // of one call; what more are, go in the next
+
+// Whether a sum begins with zeros, or with what lies there.
+enum class SumOver { kZeros, kWhatIsThere };
+
+// out[i] = (0 or out[i]) + the values for i of all senders, in their order, and that times `scale`
+// as a rounding of its own; n at most 2^32. One kernel, and one pass over out.
+[[nodiscard]] int32_t sum_sparse(std::span<const SparseSender> senders, SumOver over, float scale,
+                                 float* out, uint64_t n, void* stream) noexcept;
+
+}  // namespace penstock::kernels::cuda

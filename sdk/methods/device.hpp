@@ -1,0 +1,114 @@
+// What a method calls where its work lies on a device: the CUDA twins of the kernels that it calls
+// on the CPU, with the same bits, on the stream and in the scratch of the call.
+//
+// A plugin has them if it was linked with the kernels (ON_DEVICES of penstock_add_plugin); its
+// traits name CUDA then (device_types). Whoever calls asks before, so that without the kernels
+// nothing of them is linked:
+//
+//   if constexpr (device::kHasKernels)
+//     if (call.on_device()) return device::take_largest(...);
+//
+// All functions are [step], queue and return. What the device refuses is thrown: DEVICE_ERROR.
+#pragma once
+
+#include <penstock/memory.h>
+#include <penstock/views.hpp>
+
+#include <kernels/cuda/current_device.hpp>
+#include <kernels/cuda/select.hpp>
+#include <kernels/cuda/sparse_sum.hpp>
+#include <kernels/fold.hpp>
+
+namespace penstock::sdk::device {
+
+#if defined(PENSTOCK_DEVICE_KERNELS)
+inline constexpr bool kHasKernels = true;
+#else
+inline constexpr bool kHasKernels = false;
+#endif
+
+// For traits.device_types.
+inline constexpr uint64_t kCpuAlone = uint64_t{1} << PENSTOCK_DEVICE_CPU;
+inline constexpr uint64_t kCpuAndCuda = kCpuAlone | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
+inline constexpr uint64_t kWhereKernelsAre = kHasKernels ? kCpuAndCuda : kCpuAlone;
+
+using kernels::cuda::SparseSender;
+using kernels::cuda::SumOver;
+inline constexpr uint64_t kMostSparseSenders = kernels::cuda::kMostSparseSenders;
+
+// Calls queue(stream) with the call's device as the current one; `what` is told where it fails.
+template <typename Queue>
+void queue_on_device(const Call& call, const Item& item, std::string_view what, Queue&& queue) {
+  const kernels::cuda::CurrentDevice current(call.exec->device_id);
+  const int32_t error = current.error() != 0 ? current.error() : queue(call.exec->stream);
+  if (error != 0)
+    throw device_error("cuda:", call.exec->device_id, " cannot ", what, " gradient '", item.name(),
+                       "': ", kernels::cuda::error_text(error), " (error ", error, ")");
+}
+
+inline uint64_t select_scratch_bytes(uint64_t n, uint64_t k) {
+  return kernels::cuda::select_workspace_bytes(n, k);
+}
+
+// The k entries of work of largest magnitude into sections 0 and 1 of the payload, after `fold`,
+// unless that is null; where the item keeps, out of work with them.
+inline void take_largest(const Call& call, const Item& item, PayloadWriter& payload, uint64_t k,
+                         const kernels::Fold* fold) {
+  if (item.numel() == 0) return payload.sparse(0);
+  float* work = item.work().data();
+  uint32_t* indices = payload.room<uint32_t>(0).data();
+  float* values = payload.room<float>(1).data();
+  const kernels::cuda::Workspace workspace{call.exec->scratch, call.exec->scratch_bytes};
+  queue_on_device(call, item, "select from", [&](void* stream) {
+    return item.keeps() ? kernels::cuda::take_largest(work, item.numel(), k, indices, values,
+                                                      workspace, stream, fold)
+                        : kernels::cuda::select_largest(work, item.numel(), k, indices, values,
+                                                        workspace, stream, fold);
+  });
+  payload.sparse(k);
+}
+
+inline void compensate(const Call& call, const Item& item, const kernels::Fold& fold) {
+  if (item.numel() == 0) return;
+  queue_on_device(call, item, "compensate", [&](void* stream) {
+    return kernels::cuda::compensate(fold, item.numel(), stream);
+  });
+}
+
+// As sum_sparse of kernels/cuda.
+inline void sum_sparse(const Call& call, const Item& item, std::span<const SparseSender> senders,
+                       SumOver over, float scale, std::span<float> out) {
+  queue_on_device(call, item, "add up what was sent of", [&](void* stream) {
+    return kernels::cuda::sum_sparse(senders, over, scale, out.data(), out.size(), stream);
+  });
+}
+
+// A payload of pairs in float32. Its numbers are checked, not its indices: those of peers the host
+// has looked at before it brought them to the device.
+inline SparseSender sender_of(const PayloadReader& payload) {
+  if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
+    throw payload.error("is of kind ", payload.kind(), ", expected sparse");
+  const std::span<const uint32_t> indices = payload.section<uint32_t>(0);
+  return {indices.data(), payload.section<float>(1, indices.size()).data(), indices.size()};
+}
+
+// target += values, of as many elements.
+inline void add(const Call& call, const Item& item, const float* values, std::span<float> target) {
+  compensate(call, item, {PENSTOCK_FORM_AFFINE, 1, 1, 1, values, target.data(), nullptr});
+}
+
+// target += payload, dense or sparse, float32.
+inline void add_payload(const Call& call, const Item& item, const PayloadReader& payload,
+                        std::span<float> target) {
+  if (payload.kind() == PENSTOCK_PAYLOAD_DENSE)
+    return add(call, item, payload.section<float>(0, target.size()).data(), target);
+  const SparseSender sender = sender_of(payload);
+  sum_sparse(call, item, {&sender, 1}, SumOver::kWhatIsThere, 1, target);
+}
+
+// target = 0.
+inline void clear(const Call& call, const Item& item, std::span<float> target) {
+  sum_sparse(call, item, {}, SumOver::kZeros, 1, target);
+}
+
+}  // namespace penstock::sdk::device

@@ -1,0 +1,40 @@
+// A compressor for tests: top-k, but where it works on the CPU it sends its first two entries in
+// the wrong order. On a device it is honest.
+#include <methods/sparse.hpp>
+
+#include <utility>
+
+namespace sdk = penstock::sdk;
+
+namespace {
+
+class Liar : public sdk::SparseCompressor<Liar> {
+ public:
+  static inline const sdk::OptionList options{sdk::density_option(0.5, "share that is sent"),
+                                              value_type_option()};
+  explicit Liar(const sdk::Options& values)
+      : SparseCompressor(values, "liar"), density_(values.real("density")) {}
+
+  static constexpr bool kLargest = true;
+  static constexpr bool kAlwaysMost = true;
+  uint64_t most(uint64_t n) const { return sdk::kept_count(n, density_); }
+  void choose(const sdk::Choice& from) const {
+    from.largest(from.most);
+    if (from.only().count > 1) std::swap(from.only().indices[0], from.only().indices[1]);
+  }
+  // On the CPU it does not look at what comes, so that it is not the first to find out.
+  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
+    if (call.on_device()) return SparseCompressor<Liar>::decode(call, items, payloads);
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const std::span<float> out = items[i].out();
+      std::fill(out.begin(), out.end(), 0.0f);
+    }
+  }
+
+ private:
+  double density_;
+};
+
+}  // namespace
+
+PENSTOCK_COMPRESSOR(Liar, "compressor/liar", "0.1.0", "sends indices that do not ascend", "");
