@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from ddp_support import join_torch
 from simulated_devices import SimulatedDevice, pretend
-from support import equal, expect, run_checks
+from support import equal, expect, needs_torch, run_checks
 
 import penstock.torch as hvd
 from penstock.torch.ddp import PenstockState, ddp_hook
@@ -241,6 +241,27 @@ def check_the_hook_of_ddp_gives_the_bits_of_the_cpu_and_nobody_waits_for_the_dev
 def flat_buckets(step: int) -> list[torch.Tensor]:
     values = values_of(step)
     return [values[2].reshape(-1), torch.cat([one.reshape(-1) for one in values[:2]])]
+
+
+@needs_torch((2, 6), "FSDPModule")
+def check_a_part_of_fsdp2_has_the_bits_of_the_cpu_and_nobody_waits_for_the_device() -> None:
+    # The last check: its sets end with the runtime only.
+    from penstock.torch.fsdp import PenstockReduceScatter
+
+    device.begin(2)
+    ranks = tuple(range(hvd.size()))
+    on_cpu, on_device = PenstockReduceScatter(TOPK), PenstockReduceScatter(TOPK)
+    address, stream = device.memory((390,)), device.stream()
+    for step in range(STEPS):
+        values = flat_buckets(step)[1]
+        with device.on(stream):
+            device.write(address, values)
+            before = device.waits()
+            part = on_device._reduce(device.tensor((390,), address), ranks, True)
+            assert device.waits() == before, "a thread waited for the device"
+            found = device.read(part.data_ptr(), part.shape)
+        equal(found, on_cpu._reduce(values, ranks, True))
+    assert device.used[-1] == (address, stream)
 
 
 def a_lost_device_ends_backward_with_its_words() -> None:
