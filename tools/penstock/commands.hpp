@@ -1,11 +1,13 @@
 // The sub-commands and what they share.
 #pragma once
 
+#include "core/config/config.hpp"
 #include "core/fit/rules.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/registry.hpp"
 #include "tools/penstock/output.hpp"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,6 +58,15 @@ class Plugins {
   Registry registry_;
   Status problem_;
 };
+
+// A configuration and the plugins that a run under it would find.
+struct OpenedConfig {
+  Config config;
+  std::unique_ptr<Plugins> plugins;
+};
+// Empty `file`: that of a run which is given none.
+Result<OpenedConfig> open_config(const std::string& file,
+                                 const std::vector<std::string>& plugin_path);
 
 // The folder this program lies in.
 std::string program_directory();

@@ -21,32 +21,28 @@ struct CheckOptions {
   bool json = false;
 };
 
+Result<Config> config_of_a_run() {
+  PENSTOCK_ASSIGN(RunConfig run, load_run_config("", ""));
+  return std::move(run.config);
+}
+
 }  // namespace
 
-namespace {
-
-// A configuration and the plugins that a run under it would find.
-struct Opened {
-  Config config;
-  std::unique_ptr<Plugins> plugins;
-};
-
-Result<Opened> open(const std::string& file, const std::vector<std::string>& plugin_path) {
-  PENSTOCK_ASSIGN(Config config, load_config_file(file));
+Result<OpenedConfig> open_config(const std::string& file,
+                                 const std::vector<std::string>& plugin_path) {
+  PENSTOCK_ASSIGN(Config config, file.empty() ? config_of_a_run() : load_config_file(file));
   std::vector<std::string> directories = plugin_path;
   for (const std::string& directory : config.runtime().plugin_path)
     directories.push_back(directory);
   auto plugins = std::make_unique<Plugins>(directories, config.runtime().allow_insecure_paths);
   PENSTOCK_TRY(plugins->problem());
   settle_transport(config, plugins->registry());
-  return Opened{std::move(config), std::move(plugins)};
+  return OpenedConfig{std::move(config), std::move(plugins)};
 }
-
-}  // namespace
 
 Result<FitAdvice> check_config_file(const std::string& file,
                                     const std::vector<std::string>& plugin_path) {
-  PENSTOCK_ASSIGN(const Opened opened, open(file, plugin_path));
+  PENSTOCK_ASSIGN(const OpenedConfig opened, open_config(file, plugin_path));
   return check_fit_of_config(opened.config, opened.plugins->registry());
 }
 
@@ -110,7 +106,7 @@ struct TrafficOptions {
 
 Result<std::vector<StageTraffic>> traffic_of_file(const std::string& file,
                                                   const TrafficOptions& options) {
-  PENSTOCK_ASSIGN(const Opened opened, open(file, options.plugin_path));
+  PENSTOCK_ASSIGN(const OpenedConfig opened, open_config(file, options.plugin_path));
   PENSTOCK_TRY(check_fit_of_config(opened.config, opened.plugins->registry()).status());
   return sample_traffic(opened.config, opened.plugins->registry(), options.ranks,
                         options.ranks_per_host);

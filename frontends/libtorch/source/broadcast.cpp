@@ -22,7 +22,7 @@ namespace {
 // One tensor on its way. Addresses are kept by the operation: it is made once and stays.
 struct Sent {
   at::Tensor target;
-  at::Tensor memory;  // contiguous; the target's own where that is
+  at::Tensor memory;  // contiguous, of the host; the target's own where that is
   std::vector<std::int64_t> shape;
   penstock_tensor view{};
   std::optional<Operation> operation;
@@ -39,11 +39,12 @@ void check_root(std::uint32_t root, const Ranks& ranks) {
 
 void start(Sent& sent, const std::string& name, std::uint32_t root, const Ranks& ranks) {
   const at::Tensor& target = sent.target;
-  if (!target.is_cpu() || target.layout() != at::kStrided)
+  if (!place_of(target.device()) || target.layout() != at::kStrided)
     refuse_argument("tensor " + name + " is " + shape_text(target) + " on " +
                     target.device().str() +
-                    ", expected a dense one on the CPU: the libtorch frontend moves no others yet");
-  sent.memory = target.contiguous();
+                    ", expected a dense one on the CPU or CUDA: the libtorch frontend moves no "
+                    "others yet");
+  sent.memory = target.to(at::kCPU).contiguous();
   if (const auto dtype = door_dtype(target.scalar_type())) {
     sent.shape = target.sizes().vec();
     sent.view = tensor_view(sent.memory.data_ptr(), sent.shape, *dtype);

@@ -108,7 +108,7 @@ void Deferred::arrive(const std::set<std::size_t>& numbers) {
   const at::NoGradGuard without_history;
   for (const std::size_t number : numbers) {
     if (under_way_.erase(number) == 0) continue;
-    set_.call(penstock_wait, std::uint64_t{slots_[number].index});
+    slots_[number].wait(set_);
     slots_[number].receive();
   }
   if (under_way_.empty()) arrived_();

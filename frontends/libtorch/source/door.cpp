@@ -29,8 +29,8 @@ void take_text(void* text, penstock_str part) {
   static_cast<std::string*>(text)->append(part.data, part.size);
 }
 
-penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape,
-                            std::uint32_t dtype) {
+penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape, std::uint32_t dtype,
+                            const Place& place) {
   penstock_tensor tensor{};
   tensor.struct_size = sizeof tensor;
   tensor.data = data;
@@ -39,7 +39,8 @@ penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape,
   tensor.numel = 1;
   for (const std::int64_t extent : shape) tensor.numel *= static_cast<std::uint64_t>(extent);
   tensor.dtype = dtype;
-  tensor.device_type = PENSTOCK_DEVICE_CPU;
+  tensor.device_type = place.device_type;
+  tensor.device_id = place.device_id;
   return tensor;
 }
 
@@ -58,7 +59,8 @@ GradientSet::GradientSet(penstock_runtime* runtime, std::string name,
     one.shape = gradients[i].shape.data();
     one.n_dims = gradients[i].shape.size();
     one.dtype = gradients[i].dtype;
-    one.device_type = PENSTOCK_DEVICE_CPU;
+    one.device_type = gradients[i].place.device_type;
+    one.device_id = gradients[i].place.device_id;
     one.given_bucket = PENSTOCK_NO_BUCKET;
     pointers[i] = &one;
   }

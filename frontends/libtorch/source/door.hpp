@@ -30,15 +30,24 @@ inline penstock_str view(std::string_view text) {
 // A sink for penstock_*_report and what it gives.
 void take_text(void* text, penstock_str part);
 
+// Where memory lies, as the door says it.
+struct Place {
+  std::int32_t device_type = PENSTOCK_DEVICE_CPU;
+  std::int32_t device_id = 0;
+  bool is_cpu() const { return device_type == PENSTOCK_DEVICE_CPU; }
+  bool operator==(const Place&) const = default;
+};
+
 struct GradientSpec {
   std::string name;
   std::vector<std::int64_t> shape;
   std::uint32_t dtype;
+  Place place;
 };
 
-// A view of contiguous memory of the host; `shape` is borrowed.
-penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape,
-                            std::uint32_t dtype);
+// A view of contiguous memory; `shape` is borrowed.
+penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape, std::uint32_t dtype,
+                            const Place& place = {});
 
 // The gradients of one optimizer. Calls come from one thread at a time, but for gradient_ready.
 class GradientSet {

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -187,7 +188,7 @@ void Exchange::compare_parameters() const {
   std::vector<std::uint64_t> checksums;
   if (options_.check_parameters) {
     for (const NamedParameter& one : named_) {
-      const at::Tensor plain = one.tensor.detach().contiguous();
+      const at::Tensor plain = one.tensor.detach().to(at::kCPU).contiguous();
       names.push_back(view(one.name));
       checksums.push_back(penstock_checksum(plain.data_ptr(), plain.nbytes()));
     }
@@ -265,7 +266,7 @@ void Exchange::synchronize() {
       set_->call(penstock_backward_end);
       set_->call(penstock_flush);
     }
-    set_->call(penstock_wait_all);
+    wait_for_results();
   } catch (...) {
     error_ = std::current_exception();
     throw;
@@ -273,6 +274,14 @@ void Exchange::synchronize() {
   for (Slot& slot : slots_) slot.finish();
   rewind();
   phase_ = Phase::synchronized;
+}
+
+// On devices the streams wait, not the host.
+void Exchange::wait_for_results() {
+  const bool on_devices = std::any_of(slots_.begin(), slots_.end(),
+                                      [](const Slot& slot) { return slot.is_on_device(); });
+  if (!on_devices) return set_->call(penstock_wait_all);
+  for (Slot& slot : slots_) slot.wait(*set_);
 }
 
 bool Exchange::plan_defers() const {

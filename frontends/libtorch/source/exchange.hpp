@@ -73,6 +73,7 @@ class Exchange {
   void close_step();
   bool plan_defers() const;
   void hand_in_the_rest();
+  void wait_for_results();
   void tell_options();
   void compare_parameters() const;
   void check_hook_places() const;

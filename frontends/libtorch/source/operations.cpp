@@ -15,7 +15,8 @@ namespace penstock::torch {
 // Addresses are kept by the operation: made once, it stays where it is.
 struct Pending::Parts {
   std::string name;
-  at::Tensor input, output;  // no output: the operation owns the result
+  at::Device home = at::kCPU;  // where the result goes
+  at::Tensor input, output;    // of the host. No output: the operation owns the result
   std::vector<std::int64_t> shape;
   penstock_tensor view{}, target{};
   std::optional<Operation> operation;
@@ -27,17 +28,18 @@ namespace {
 using Fill = void (*)(penstock_operation_declaration& declaration, std::uint32_t argument);
 
 std::unique_ptr<Pending::Parts> parts_of(const at::Tensor& tensor, const std::string& name) {
-  if (!tensor.defined() || !tensor.is_cpu() || tensor.layout() != at::kStrided)
+  if (!tensor.defined() || !place_of(tensor.device()) || tensor.layout() != at::kStrided)
     refuse_argument(
         "operation " + name +
-        ": expected a dense tensor on the CPU: the libtorch frontend moves no others yet");
+        ": expected a dense tensor on the CPU or CUDA: the libtorch frontend moves no others yet");
   const auto dtype = door_dtype(tensor.scalar_type());
   if (!dtype)
     refuse_argument("operation " + name + ": element type of " + shape_text(tensor) +
                     " is not supported");
   auto parts = std::make_unique<Pending::Parts>();
   parts->name = name;
-  parts->input = tensor.detach().contiguous();
+  parts->home = tensor.device();
+  parts->input = tensor.detach().to(at::kCPU).contiguous();
   parts->shape = tensor.sizes().vec();
   parts->view = tensor_view(parts->input.data_ptr(), parts->shape, *dtype);
   return parts;
@@ -90,7 +92,7 @@ at::Tensor Pending::wait() {
   const at::NoGradGuard without_history;
   at::Tensor result = parts_->output.defined() ? parts_->output : gathered(*parts_);
   parts_->operation.reset();
-  return result;
+  return result.to(parts_->home);
 }
 
 Pending start_allreduce(const at::Tensor& tensor, const std::string& name, bool sum, Ranks ranks) {

@@ -42,11 +42,13 @@ std::string shape_text(const at::Tensor& tensor) {
 
 Slot::Slot(std::uint64_t index, std::string name, at::Tensor parameter, std::size_t group)
     : index(index), name(std::move(name)), parameter(std::move(parameter)), group(group) {
-  if (!this->parameter.is_cpu())
+  const auto place = place_of(this->parameter.device());
+  if (!place)
     refuse_argument(
         "parameter " + this->name + " is on " + this->parameter.device().str() +
-        ", expected the CPU: the libtorch frontend exchanges nothing else yet; move the "
+        ", expected the CPU or CUDA: the libtorch frontend exchanges nothing else yet; move the "
         "module there with module->to(torch::kCPU) before the optimizer is made");
+  place_ = *place;
   const auto dtype = door_dtype(this->parameter.scalar_type());
   if (!dtype)
     refuse_argument("gradient " + this->name + ": element type of " + shape_text(this->parameter) +
@@ -85,7 +87,12 @@ void Slot::submit(const GradientSet& set) {
   load(parameter.grad());
   note();
   submitted = true;
-  const penstock_tensor view = tensor_view(wire_.data_ptr(), shape_, dtype_);
+  hand_in(set);
+}
+
+void Slot::hand_in(const GradientSet& set) {
+  if (is_on_device()) relay_.default_after_current(wire_.device());
+  const penstock_tensor view = tensor_view(wire_.data_ptr(), shape_, dtype_, place_);
   set.call(penstock_gradient_ready, index, &view, nullptr);
 }
 
@@ -94,13 +101,28 @@ void Slot::submit_absent(const GradientSet& set) {
   load(parameter.grad());
   note();
   submitted = true;
+  if (is_on_device()) {
+    // The zeros, and what had their memory before, are queued on the current stream, behind which
+    // the result has to come.
+    hand_in(set);
+    return;
+  }
   const penstock_tensor view = tensor_view(wire_.data_ptr(), shape_, dtype_);
   set.call(penstock_gradient_absent, index, &view);
 }
 
+void Slot::wait(const GradientSet& set) {
+  if (!is_on_device()) {
+    set.call(penstock_wait, index);
+    return;
+  }
+  set.call(penstock_wait_stream, index, nullptr);
+  relay_.current_after_default(wire_);
+}
+
 void Slot::load(const at::Tensor& gradient) {
   if (gradient.sizes() != at::IntArrayRef(shape_) || door_dtype(gradient.scalar_type()) != dtype_ ||
-      !gradient.is_cpu())
+      place_of(gradient.device()) != place_)
     refuse_argument("gradient " + name + " is " + shape_text(gradient) + " on " +
                     gradient.device().str() +
                     ", but the parameter had another shape, element type "

@@ -2,6 +2,7 @@
 #ifndef PENSTOCK_LIBTORCH_SLOT_HPP
 #define PENSTOCK_LIBTORCH_SLOT_HPP
 
+#include "devices.hpp"
 #include "door.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -19,14 +20,16 @@ std::optional<std::uint32_t> door_dtype(at::ScalarType type);
 std::string shape_text(const at::Tensor& tensor);
 
 // A gradient of a set. The core works in the gradient's own memory where that is contiguous, else
-// in a copy. Not thread-safe: a parameter's hook never overlaps with itself or with waits.
+// in a copy beside it. Not thread-safe: a parameter's hook never overlaps with itself or with
+// waits.
 class Slot {
  public:
   // `index`: in the set; `group`: number of the parameter's group in the optimizer. Throws for an
   // element type or a device that cannot be exchanged.
   Slot(std::uint64_t index, std::string name, at::Tensor parameter, std::size_t group);
 
-  GradientSpec spec() const { return {name, shape_, dtype_}; }
+  GradientSpec spec() const { return {name, shape_, dtype_, place_}; }
+  bool is_on_device() const { return !place_.is_cpu(); }
 
   // Throws where the gradient that backward has just completed cannot be exchanged.
   void check_gradient() const;
@@ -39,6 +42,8 @@ class Slot {
   void submit(const GradientSet& set);
   // Backward did not reach the parameter: zeros take part, and the result is received.
   void submit_absent(const GradientSet& set);
+  // Waits until the result is there, or on a device until it will be for the current stream.
+  void wait(const GradientSet& set);
   // After the wait: the parameter's gradient is the result. Call without recording history.
   void finish();
 
@@ -63,9 +68,12 @@ class Slot {
 
  private:
   void load(const at::Tensor& gradient);
+  void hand_in(const GradientSet& set);
 
   std::vector<std::int64_t> shape_;
   std::uint32_t dtype_ = 0;
+  Place place_;
+  StreamRelay relay_;
   at::Tensor gradient_;  // the result of the step under way
   at::Tensor wire_;      // what the core works in: gradient_ or staging_
   at::Tensor staging_;   // kept from step to step

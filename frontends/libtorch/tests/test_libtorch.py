@@ -17,6 +17,8 @@ BUILD = ROOT / "build/release"
 PENSTOCK = BUILD / "bin/penstock"
 DIGITS, TEXT = (BUILD / f"bin/penstock-libtorch-{task}" for task in ("digits", "text"))
 CHECKS = BUILD / "tests/libtorch_frontend_test"
+DEVICE_CHECKS = BUILD / "tests/libtorch_device_test"
+ON_SIMULATED_DEVICES = BUILD / "tests/libtorch_on_simulated_devices"  # a runtime that finds some beside itself
 STEPS = 12
 # Scheme of conf/ and momentum of SGD: dgc's memory has its own.
 SCHEMES = (("s-sgd", "0.9"), ("topk-residual", "0"), ("dgc", "0"), ("power-sgd", "0.9"))
@@ -64,6 +66,14 @@ def test_the_checks_hold_on_every_rank(ranks):
     passed = re.findall(r"\[  PASSED  \] (\d+) tests", done.stdout)
     assert done.returncode == 0 and len(passed) == ranks, done.stdout[-6000:] + done.stderr[-2000:]
     assert "SKIPPED" not in done.stdout and int(passed[0]) > 40
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_gradients_on_devices_have_the_bits_of_the_cpu_on_every_rank(ranks):
+    libraries = f"{ON_SIMULATED_DEVICES}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    done = run_ranks(ranks, "env", f"LD_LIBRARY_PATH={libraries}", DEVICE_CHECKS, "--gtest_color=no")
+    passed = re.findall(r"\[  PASSED  \] (\d+) tests", done.stdout)
+    assert done.returncode == 0 and passed == ["2"] * ranks, done.stdout[-6000:] + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("ranks", (1, 2, 4))

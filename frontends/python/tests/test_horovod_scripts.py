@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from launch import run_ranks
 
 from penstock.common.environment import HONOURED, NOT_HONOURED, line, without_effect
 from penstock.common.runtime import Topology
-from penstock.torch import tensors
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
@@ -173,20 +171,6 @@ def test_every_variable_is_in_the_table_of_the_docs():
     page = (PACKAGE.parents[1] / "docs" / "configuration.md").read_text()
     missing = [name for name in (*HONOURED, *NOT_HONOURED) if f"`{name}`" not in page]
     assert not missing, missing
-
-
-# ---- tensors on a device ----
-
-
-def test_staging_through_host_memory_is_said_once(monkeypatch):
-    monkeypatch.setattr(tensors, "_said_staged", False)
-    elsewhere = torch.empty(3, device="meta")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert tensors.usable(torch.ones(3)) and not caught
-        assert not tensors.usable(elsewhere) and not tensors.usable(elsewhere)
-    assert len(caught) == 1 and "host memory" in str(caught[0].message), caught
-    assert "meta" in str(caught[0].message)
 
 
 # ---- forked processes ----

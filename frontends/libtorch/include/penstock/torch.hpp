@@ -9,8 +9,9 @@
 //
 // Threads: one thread drives all of this; gradients may be completed on the threads of autograd.
 // Errors: every function throws Error, unless it says otherwise. Collective: every rank makes the
-// call, in the same order as its other collective ones. Tensors are on the CPU. Only names of torch
-// are needed here: this header includes none of its own.
+// call, in the same order as its other collective ones. Devices: gradients are taken where they
+// lie, on the CPU or on CUDA; all else is copied through host memory. Only names of torch are
+// needed here: this header includes none of its own.
 #ifndef PENSTOCK_TORCH_HPP
 #define PENSTOCK_TORCH_HPP
 

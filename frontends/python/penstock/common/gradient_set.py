@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from penstock import _library as c
+from penstock.common.devices import HOST, Place
 from penstock.common.operation import TensorView
 
 
@@ -22,6 +23,7 @@ class GradientSpec:
     dtype: int
     given_bucket: int = c.NO_BUCKET  # of the framework's own, where the set has them
     owner: int = 0  # world rank that the result is for, in a set with SET_RESULT_AT_OWNER
+    place: Place = HOST  # where it lies on this rank; the runtime must take it there
 
 
 class GradientSet:
@@ -40,6 +42,8 @@ class GradientSet:
         self.library = library
         self.name = name
         self.n_gradients = len(gradients)
+        # Some gradients lie on devices: then results are waited for by wait_stream.
+        self.is_staged = any(spec.place != HOST for spec in gradients)
         self._handle = c_void_p()
         self._gradient_ready = library.gradient_ready
         self._result_sink: Any = None  # must outlive its use by the core
@@ -53,7 +57,8 @@ class GradientSet:
                     shape=ctypes.cast(shape, POINTER(c_int64)),
                     n_dims=len(spec.shape),
                     dtype=spec.dtype,
-                    device_type=c.DEVICE_CPU,
+                    device_type=spec.place.device_type,
+                    device_id=spec.place.device_id,
                     given_bucket=spec.given_bucket,
                     owner=spec.owner,
                 )
@@ -89,25 +94,32 @@ class GradientSet:
             "init()"
         )
 
-    def ready(self, index: int, view: TensorView) -> None:
+    def ready(self, index: int, view: TensorView, stream: int | None = None) -> None:
         """Gradient `index` is complete in `view`, which stays valid and untouched until the wait
-        for it."""
+        for it; on a device when what is queued on `stream` so far has run."""
         # Called once per gradient and step, often from autograd's threads: spelled out for speed.
         self.in_flight[index] = view.owner
         if not self._handle:
             raise self._gone()
-        status = self._gradient_ready(self._handle, index, view.reference, None)
+        status = self._gradient_ready(self._handle, index, view.reference, stream)
         if status:
             self.library.check(status)
 
     def absent(self, index: int, view: TensorView) -> None:
-        """Gradient `index` was not computed here: it counts as zero; the result goes to `view`."""
+        """Gradient `index` was not computed here: it counts as zero; the result goes to `view`, in
+        host memory."""
         self.in_flight[index] = view.owner
         self._call(self.library.gradient_absent, index, view.reference)
 
     def wait(self, index: int) -> None:
         """Waits for the result of one gradient; the first wait of a step closes the set."""
         self._call(self.library.wait, index)
+        self.in_flight.pop(index, None)
+
+    def wait_stream(self, index: int, stream: int | None) -> None:
+        """As `wait`, but what is queued on `stream` from now on waits for the device, not the
+        caller: the result may still be on its way to the device."""
+        self._call(self.library.wait_stream, index, stream)
         self.in_flight.pop(index, None)
 
     def wait_all(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from penstock import _library as c
 from penstock._structures import packer
+from penstock.common.devices import HOST, Place
 
 
 class TensorView:
@@ -19,7 +20,14 @@ class TensorView:
 
     __slots__ = ("struct", "reference", "shape", "owner")
 
-    def __init__(self, shape: Sequence[int], dtype: int, data: int = 0, owner: Any = None) -> None:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: int,
+        data: int = 0,
+        owner: Any = None,
+        place: Place = HOST,
+    ) -> None:
         self.shape = (c_int64 * max(1, len(shape)))(*shape)
         numel = 1
         for extent in shape:
@@ -30,7 +38,8 @@ class TensorView:
             n_dims=len(shape),
             numel=numel,
             dtype=dtype,
-            device_type=c.DEVICE_CPU,
+            device_type=place.device_type,
+            device_id=place.device_id,
         )
         self.reference = ctypes.pointer(self.struct)
         self.owner = owner

@@ -58,7 +58,7 @@ def ccl_built(verbose: bool = False) -> bool:
 
 
 def cuda_built(verbose: bool = False) -> bool:
-    """False: tensors of CUDA are copied through host memory."""
+    """False: operations copy tensors of CUDA through host memory, as Horovod without CUDA does."""
     del verbose
     return False
 

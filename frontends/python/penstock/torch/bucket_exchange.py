@@ -4,6 +4,9 @@ the core as DDP fills them, and given back by futures.
 The set is made when the first backward has shown all buckets, so in that step nothing leaves before
 backward is over. When DDP puts its buckets together anew, the set follows at the next step:
 gradients go to the core one by one, by parameter, and may come in any buckets meanwhile.
+
+On the CPU the core tells when a result is there. On devices it would tell that only when its copy
+has ended there, and nobody need wait for that: the streams do, once the last bucket is handed in.
 Threads: `hand_in` is called by autograd, `arrived` by the core; all else by the user's thread,
 while no backward is under way.
 """
@@ -19,9 +22,10 @@ import torch
 import torch.distributed as dist
 
 from penstock import _library as c
+from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
-from penstock.torch import world
+from penstock.torch import devices, world
 from penstock.torch.buckets import Bucket, check_world, memory_shape, mean_of_sparse, numbered
 from penstock.torch.checks import Named
 from penstock.torch.options import OptimizerOptions
@@ -60,12 +64,16 @@ class BucketExchange:
         self.open = False  # gradients of a step were handed in, and its end is not told
         self._lock = threading.Lock()
         self._awaited: dict[int, Bucket] = {}  # by number of the gradient
+        # On devices: handed in, not waited for by a stream.
+        self._staged: list[tuple[Bucket, list[int]]] = []
 
     # ---- backward ----
 
     def hand_in(self, given: dist.GradBucket) -> torch.futures.Future:
         """A bucket is complete on this rank; the future gets the mean in its own memory."""
         bucket = Bucket(given)
+        if bucket.place != HOST:
+            devices.refuse_capture()
         if bucket.number == 0:
             self._held.clear()
             if self.set is not None:
@@ -85,6 +93,7 @@ class BucketExchange:
                 for one in held:
                     self._submit(one)
             self._check_complete()
+            self._let_streams_wait()
         return bucket.future
 
     def _begin(self) -> None:
@@ -102,14 +111,17 @@ class BucketExchange:
     def _submit(self, bucket: Bucket) -> None:
         assert self.set is not None
         numbers = [self._number_of(parameter) for parameter in bucket.parameters]
-        with self._lock:
-            for number in numbers:
-                self._awaited[number] = bucket
+        if self.set.is_staged:
+            self._staged.append((bucket, numbers))
+        else:
+            with self._lock:
+                for number in numbers:
+                    self._awaited[number] = bucket
         self._order += numbers
         for number, address in zip(numbers, bucket.addresses()):
             self._seen[number] = bucket.number
             self._views[number].point_at(address, bucket)
-            self.set.ready(number, self._views[number])
+            self.set.ready(number, self._views[number], bucket.stream)
 
     def _number_of(self, parameter: torch.Tensor) -> int:
         number = self.indices.get(id(parameter))
@@ -143,6 +155,29 @@ class BucketExchange:
         for bucket in ended:
             bucket.finish(error if error is not None else bucket.buffer)
 
+    def _let_streams_wait(self) -> None:
+        """On devices, when all buckets are handed in: gives their results to DDP, which may still
+        be on their way to the device. Returns when the exchange is over."""
+        staged, self._staged = self._staged, []
+        for bucket, numbers in staged:
+            result: torch.Tensor | Exception = bucket.buffer
+            try:
+                for number in numbers:
+                    self._let_stream_wait(number, bucket)
+            except Exception as error:  # noqa: BLE001 - it comes out of backward() by the future
+                result = error
+            bucket.finish(result)
+
+    def _let_stream_wait(self, number: int, bucket: Bucket) -> None:
+        assert self.set is not None
+        if bucket.place == HOST:
+            self.set.wait(number)
+            return
+        # The future takes note of the current stream when it is set.
+        self.set.wait_stream(number, devices.current_stream(bucket.buffer))
+        # DDP lets go of its buffers when it makes others, on whatever stream.
+        devices.used_by_current_stream(bucket.buffer)
+
     # ---- the set ----
 
     def _make_set(self, held: Sequence[Bucket]) -> None:
@@ -159,10 +194,13 @@ class BucketExchange:
         if saved:
             self._given = _buckets_of(saved, len(numbering))
         specs = [
-            GradientSpec(one.name, memory_shape(one.parameter), DTYPES[one.gradient.dtype], given)
+            GradientSpec(
+                one.name, memory_shape(one.parameter), DTYPES[one.gradient.dtype], given,
+                place=one.place,
+            )
             for one, given in zip(numbering, self._given)
-        ]
-        self._views = [TensorView(spec.shape, spec.dtype) for spec in specs]
+        ]  # fmt: skip
+        self._views = [TensorView(spec.shape, spec.dtype, place=spec.place) for spec in specs]
         self.options.of_new_set()
         made = world.current().create_set(
             "ddp",
@@ -178,7 +216,8 @@ class BucketExchange:
             if exchange is not None:
                 exchange.arrived(numbers, error)
 
-        made.on_result(tell)
+        if not made.is_staged:
+            made.on_result(tell)
         if saved:
             made.load(bytes_of(saved.get(KEY), KEY))
         self.set = made
@@ -191,7 +230,9 @@ class BucketExchange:
         """Ends the step under way, if there is one. applied: None for what was seen of the
         optimizers."""
         if self.open and self.set is not None:
-            self.set.wait_all()
+            if not self.set.is_staged or self._staged:
+                self.set.wait_all()
+                self._staged.clear()
             self.open = False
             self.set.step_end(self._outcome.applied(self.set) if applied is None else applied)
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from penstock.torch import world
+from penstock.common.devices import HOST, Place
+from penstock.torch import devices, world
 from penstock.torch.checks import Named
 from penstock.torch.collectives.reductions import Average
 from penstock.torch.collectives.sparse import sparse_allreduce_async
@@ -18,8 +19,8 @@ from penstock.torch.tensors import usable
 class Bucket:
     """A bucket on its way to the other ranks and back.
 
-    Its gradients lie in one buffer, in which the core works; in a copy of it where the buffer is
-    not in host memory.
+    Its gradients lie in one buffer, in which the core works, on a device too; in a copy of it where
+    the core does not take it there.
     """
 
     def __init__(self, given: dist.GradBucket) -> None:
@@ -28,8 +29,10 @@ class Bucket:
         self.buffer = given.buffer()
         self.parameters = given.parameters()
         self.left = len(self.parameters)  # results that have not arrived
-        devices = [] if self.buffer.is_cpu else [self.buffer.device]
-        self._over: torch.futures.Future = torch.futures.Future(devices=devices)
+        self.place = HOST if self.buffer.is_sparse else devices.place_of(self.buffer)
+        # On which the gradients are complete, also where they are handed in later.
+        self.stream = None if self.place == HOST else devices.current_stream(self.buffer)
+        self._over = devices.future_of(self.buffer)
         self._error: Exception | None = None
         # In DDP's own code only a callback that raises makes a future fail.
         self.future: torch.futures.Future = self._over.then(self._result)
@@ -38,7 +41,7 @@ class Bucket:
 
     def addresses(self) -> list[int]:
         """Where the core finds each gradient."""
-        if not usable(self.buffer):
+        if self.place == HOST and not usable(self.buffer):
             self._host = torch.empty_like(self.buffer, device="cpu")
             self._host.copy_(self.buffer)
         start = self.buffer.data_ptr() if self._host is None else self._host.data_ptr()
@@ -68,6 +71,7 @@ class Numbered:
     name: str
     parameter: torch.Tensor
     gradient: torch.Tensor
+    place: Place
     bucket: int
 
 
@@ -78,14 +82,14 @@ def numbered(buckets: Sequence[Bucket], named: Named | None) -> list[Numbered]:
     named: the model's; without them they are called parameter.N.
     """
     found = [
-        (parameter, gradient, bucket.number)
+        (parameter, gradient, bucket.place, bucket.number)
         for bucket in reversed(buckets)  # DDP fills first what backward reaches first
         for parameter, gradient in zip(bucket.parameters, bucket.gradients)
     ]
     if named is None:
         return [Numbered(f"parameter.{n}", *one) for n, one in enumerate(found)]
     place = {id(parameter): number for number, (_, parameter) in enumerate(named)}
-    missing = [parameter for parameter, _, _ in found if id(parameter) not in place]
+    missing = [parameter for parameter, *_ in found if id(parameter) not in place]
     if missing:
         raise ValueError(
             f"named_parameters of PenstockState lacks {len(missing)} of the {len(found)} "

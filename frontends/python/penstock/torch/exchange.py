@@ -18,7 +18,7 @@ import torch
 from penstock.common.exceptions import HorovodInternalError
 from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import members_of
-from penstock.torch import world
+from penstock.torch import devices, world
 from penstock.torch.checks import Named, check_frozen
 from penstock.torch.first_step import compare_parameters, sparse_everywhere
 from penstock.torch.gradients import GradientSlot, Slot
@@ -54,6 +54,8 @@ class GradientExchange:
         self.named = named
         self.options = OptimizerOptions(groups, settings.predivide)
         self._error: BaseException | None = None
+        # Was the step that ended last left out? Not None: the core is still to be told.
+        self._left_out: Callable[[], bool] | None = None
         self._lock = threading.Lock()
         self._agreed = False
         self._indices: dict[int, int] = {}  # of the set's gradients, by the id of their parameter
@@ -127,8 +129,10 @@ class GradientExchange:
 
     def give_way(self) -> None:
         """Another optimizer takes over the parameters: this one exchanges nothing any more."""
-        if self.deferral is not None and not self.failed:
-            self.deferral.flush()
+        if not self.failed:
+            self.conclude()
+            if self.deferral is not None:
+                self.deferral.flush()
         self._error = HorovodInternalError(
             "parameters of this DistributedOptimizer were wrapped by another one since, which "
             "exchanges their gradients now; use that one",
@@ -154,6 +158,8 @@ class GradientExchange:
             f"gradient {slot.name} records history (create_graph=True), which cannot be averaged "
             "over ranks"
         )
+        if self.set.is_staged:
+            devices.refuse_capture()
         self.touched = True
         slot.passes_left -= 1
         if slot.passes_left == 0:
@@ -215,6 +221,7 @@ class GradientExchange:
     def leave_out(self, sparse: dict[str, int]) -> None:
         """Makes the set anew without these gradients, which are exchanged sparse from now on;
         collective, between two steps. State of compression is lost."""
+        self.conclude()
         noted = {slot.name: slot for slot in self.slots}
         held = [slot.name for slot in self._held]
         self.sparse = dict(sparse)
@@ -238,6 +245,9 @@ class GradientExchange:
         with self._lock:
             if self.phase is Phase.OPEN:
                 return
+            if self.set.is_staged:
+                devices.refuse_capture()
+            self.conclude()
             if self.phase is Phase.DEFERRED and self.deferral is not None:
                 self.deferral.settle()
             elif self.phase is Phase.SYNCHRONIZED:
@@ -290,9 +300,10 @@ class GradientExchange:
             if self.set.defers():
                 self.set.backward_end()
                 self.set.flush()
-            self.set.wait_all()
+            if not self.set.is_staged:
+                self.set.wait_all()
             for slot in self.slots:
-                if isinstance(slot, SparseSlot):
+                if self.set.is_staged or isinstance(slot, SparseSlot):
                     slot.wait(self.set)
         except HorovodInternalError as error:
             self._error = error
@@ -316,10 +327,27 @@ class GradientExchange:
     def end(self, applied: bool) -> None:
         """Tells the core the outcome of a synchronized or deferred step; nothing when there is
         none."""
+        self.conclude()
         if self.phase in (Phase.SYNCHRONIZED, Phase.DEFERRED):
             self.phase = Phase.IDLE
             self._claim.open = self._claim.waited = False
             self.set.step_end(applied)
+
+    def end_unless(self, found_inf: torch.Tensor) -> None:
+        """As `end`, for an optimizer that leaves the step out by itself where `found_inf` is set.
+        From a device the host hears of that later, and the core when it is next asked anything."""
+        if not self.set.is_staged:
+            self.end(applied=not bool(found_inf))
+        elif self.phase is Phase.SYNCHRONIZED:
+            self.phase = Phase.IDLE
+            self._left_out = devices.later(found_inf)
+
+    def conclude(self) -> None:
+        """Tells the core the outcome of the step that ended last, if it was not told."""
+        left_out, self._left_out = self._left_out, None
+        if left_out is not None:
+            self._claim.open = self._claim.waited = False
+            self.set.step_end(not left_out())
 
     def scale_next(self, scale: float) -> None:
         """The loss scale of the next backward; the core takes it when that step begins."""
@@ -352,7 +380,7 @@ class GradientExchange:
     def abandon(self) -> None:
         """After a failure: forgets the step and the error. The core's set must be loaded or reset
         next."""
-        self._error = None
+        self._error = self._left_out = None
         self.phase = Phase.IDLE
         self._claim.open = self._claim.waited = False
         for slot in self.slots:

@@ -6,7 +6,8 @@
 FSDP2 lays the gradients of a module flat into one buffer, rank after rank, and each rank keeps its
 part of the mean. Without a scheme that is a reduce-scatter. With one, each rank's part is a gradient
 of a set, compressed by itself; what is gathered goes to that rank alone (the first half of route
-`shard`). A call returns when the result is there; nothing overlaps within it.
+`shard`), from and to where the buffer lies. A call returns when the result is there, on a device
+when the current stream waits for it; nothing overlaps within it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from penstock import _library as c
+from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
-from penstock.torch import handles, world
+from penstock.torch import devices, handles, world
 from penstock.torch.buckets import check_world
 from penstock.torch.collectives.reductions import Average, Sum, reduction_fields
 from penstock.torch.scheme import Scheme
@@ -99,10 +101,13 @@ class PenstockReduceScatter:
         open_with("")
         ranks = check_world(group)
         average = op == dist.ReduceOp.AVG
-        work = input_tensor if usable(input_tensor) else host_copy(input_tensor)
+        in_place = usable(input_tensor)
         if self._scheme is None:
+            work = input_tensor if in_place else host_copy(input_tensor)
             output_tensor.copy_(_reduce_scatter(work, ranks, average, output_tensor.numel()))
             return
+        in_place = in_place or devices.place_of(input_tensor) != HOST
+        work = input_tensor if in_place else host_copy(input_tensor)
         output_tensor.copy_(self._reduce(work, ranks or tuple(range(dist.get_world_size())), average))
 
     def _reduce(self, flat: torch.Tensor, ranks: tuple[int, ...], average: bool) -> torch.Tensor:
@@ -119,10 +124,19 @@ class PenstockReduceScatter:
                 "changed: a PenstockReduceScatter belongs to one module, so make one for each"
             )
         assert self._set is not None
+        place = devices.place_of(flat)
+        stream = None
+        if place != HOST:
+            devices.refuse_capture()
+            stream = devices.current_stream(flat)
         for number, part in enumerate(parts):
-            view = TensorView(tuple(part.shape), DTYPES[part.dtype], part.data_ptr(), flat)
-            self._set.ready(number, view)
-        self._set.wait_all()
+            view = TensorView(tuple(part.shape), DTYPES[part.dtype], part.data_ptr(), flat, place)
+            self._set.ready(number, view, stream)
+        for number in range(len(parts)):
+            self._set.wait_stream(number, stream)
+        if place != HOST:
+            # FSDP2 lets go of the buffer on the stream that it was allocated on, which is another.
+            devices.used_by_current_stream(flat)
         self._set.step_end(True)
         return parts[ranks.index(world.current().topology.rank)]
 
@@ -130,9 +144,12 @@ class PenstockReduceScatter:
         self, parts: Sequence[torch.Tensor], ranks: tuple[int, ...], average: bool
     ) -> None:
         specs = [
-            GradientSpec(f"part of rank {rank}", tuple(part.shape), DTYPES[part.dtype], owner=rank)
+            GradientSpec(
+                f"part of rank {rank}", tuple(part.shape), DTYPES[part.dtype], owner=rank,
+                place=devices.place_of(part),
+            )
             for rank, part in zip(ranks, parts)
-        ]
+        ]  # fmt: skip
         # Whether the optimizer has a momentum is not known here: a memory must not have one.
         flags = c.SET_OPTIMIZER_MOMENTUM | c.SET_RESULT_AT_OWNER | (0 if average else c.SET_SUM)
         assert self._scheme is not None

@@ -1,8 +1,9 @@
 """One parameter's gradient on its way to the core and back.
 
-The core works in the gradient's own memory when it can. Otherwise the slot keeps a staging tensor
-(another element type, layout or device) or the tensor that the user's compressor made, and copies
-the result back in `finish`. A sparse gradient that is to travel dense becomes sparse again there.
+The core works in the gradient's own memory when it can, on a device too. Otherwise the slot keeps
+a staging tensor (another element type, layout or device) or the tensor that the user's compressor
+made, and copies the result back in `finish`. A sparse gradient that is to travel dense becomes
+sparse again there.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Any
 
 import torch
 
+from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
+from penstock.torch import devices
 from penstock.torch.compression import FP16Compressor, NoneCompressor
-from penstock.torch.tensors import DTYPES, usable
+from penstock.torch.tensors import DTYPES
 
 
 class Slot:
@@ -49,7 +52,8 @@ class Slot:
         raise NotImplementedError
 
     def wait(self, gradients: GradientSet) -> None:
-        """Waits until the result is there."""
+        """Waits until the result is there, or on a device until it will be for the current
+        stream."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -92,7 +96,7 @@ class GradientSlot(Slot):
 
     __slots__ = (
         "predivide", "compression", "direct", "wire_shape", "wire_dtype", "wire", "context",
-        "staging", "view", "sparse_dim",
+        "staging", "view", "sparse_dim", "place",
     )  # fmt: skip
 
     def __init__(
@@ -115,11 +119,12 @@ class GradientSlot(Slot):
         self.context: Any = None
         self.staging: torch.Tensor | None = None
         self.wire_shape, self.wire_dtype = self._wire_form(compression)
+        self.place = devices.place_of(parameter)
         # True when only the gradient's layout or device can ask for a copy.
         self.direct = self.compression is None and self.wire_dtype == parameter.dtype
         if self.wire_dtype not in DTYPES:
             raise ValueError(f"gradient {name}: element type {self.wire_dtype} is not supported")
-        self.view = TensorView(tuple(self.wire_shape), DTYPES[self.wire_dtype])
+        self.view = TensorView(tuple(self.wire_shape), DTYPES[self.wire_dtype], place=self.place)
 
     def _wire_form(self, compression: Any) -> tuple:
         parameter = self.parameter
@@ -133,7 +138,8 @@ class GradientSlot(Slot):
 
     def spec(self) -> GradientSpec:
         """What the core is told about it."""
-        return GradientSpec(self.name, tuple(self.wire_shape), DTYPES[self.wire_dtype])
+        shape, dtype = tuple(self.wire_shape), DTYPES[self.wire_dtype]
+        return GradientSpec(self.name, shape, dtype, place=self.place)
 
     def submit(self, gradients: GradientSet) -> None:
         gradient = self.parameter.grad
@@ -143,21 +149,35 @@ class GradientSlot(Slot):
             gradient = gradient.to_dense()
         if self.predivide != 1.0:
             gradient.mul_(1.0 / self.predivide)
-        if usable(gradient) and self.direct:
+        if self.direct and self._fits(gradient):
             self.gradient = self.wire = gradient
             self.view.point_at(gradient.data_ptr(), gradient)
         else:
             self._load(gradient)
         self.note()
         self.submitted = True
-        gradients.ready(self.index, self.view)
+        self._hand_in(gradients)
 
     def submit_absent(self, gradients: GradientSet) -> None:
         self.parameter.grad = torch.zeros_like(self.parameter, requires_grad=False)
         self._load(self.parameter.grad)
         self.note()
         self.submitted = True
-        gradients.absent(self.index, self.view)
+        if self.place == HOST:
+            gradients.absent(self.index, self.view)
+        else:
+            # The zeros, and what had their memory before, are queued on the current stream, behind
+            # which the result has to come: `absent` has no stream to say so, `ready` has.
+            self._hand_in(gradients)
+
+    def _hand_in(self, gradients: GradientSet) -> None:
+        wire = self.wire
+        assert wire is not None
+        stream = None if self.place == HOST else devices.current_stream(wire)
+        gradients.ready(self.index, self.view, stream)
+
+    def _fits(self, tensor: torch.Tensor) -> bool:
+        return devices.place_of(tensor) == self.place and tensor.is_contiguous()
 
     def _load(self, gradient: torch.Tensor) -> None:
         wire = gradient
@@ -170,9 +190,10 @@ class GradientSlot(Slot):
                     f"{tuple(self.wire_shape)} of {self.wire_dtype} as for zeros; both must "
                     "depend on the input's shape only"
                 )
-        if not usable(wire) or wire.dtype != self.wire_dtype:
+        if not self._fits(wire) or wire.dtype != self.wire_dtype:
             if self.staging is None:
-                self.staging = torch.empty(self.wire_shape, dtype=self.wire_dtype)
+                home = "cpu" if self.place == HOST else gradient.device
+                self.staging = torch.empty(self.wire_shape, dtype=self.wire_dtype, device=home)
             self.staging.copy_(wire)
             wire = self.staging
         self.gradient = gradient
@@ -180,7 +201,13 @@ class GradientSlot(Slot):
         self.view.point_at(wire.data_ptr(), wire)
 
     def wait(self, gradients: GradientSet) -> None:
-        gradients.wait(self.index)
+        wire = self.wire
+        if self.place == HOST or wire is None:
+            gradients.wait(self.index)
+            return
+        gradients.wait_stream(self.index, devices.current_stream(wire))
+        # Whoever lets go of p.grad now need not do it on the stream that it was allocated on.
+        devices.used_by_current_stream(wire)
 
     def finish(self) -> None:
         gradient, wire = self.gradient, self.wire

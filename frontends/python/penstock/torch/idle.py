@@ -14,6 +14,7 @@ class IdleSet:
 
     name = "optimizer of a process set that this rank is not in"
     alive = False
+    is_staged = False
     n_gradients = 0
 
     def defers(self) -> bool:

@@ -139,7 +139,10 @@ class _DistributedOptimizer:
         loss = super().step() if closure is None else super().step(closure)  # type: ignore[misc]
         # Fused optimizers get the scaler's finding and leave the step out by themselves.
         found_inf = getattr(self, "found_inf", None)
-        self._exchange.end(applied=found_inf is None or not bool(found_inf))
+        if found_inf is None:
+            self._exchange.end(applied=True)
+        else:
+            self._exchange.end_unless(found_inf)
         return loss
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
@@ -234,10 +237,12 @@ class _DistributedOptimizer:
 
     def report(self) -> dict[str, Any]:
         """The plan of this optimizer's gradients and their counters."""
+        self._exchange.conclude()
         return self._exchange.set.report()
 
     def counters(self) -> dict[str, int]:
         """Totals of this optimizer: steps, gradient_bytes, payload_bytes, moved_bytes and so on."""
+        self._exchange.conclude()
         return self._exchange.set.counters()
 
     def close(self) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 import weakref
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from penstock.common.gradient_set import GradientSet
+from penstock.torch import devices
 from penstock.torch.loss_scaling import asked_by_scaler, warn_of_untold_scale
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class StepOutcome:
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._strangers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._stepped = False
+        # What a loss scaler found for optimizers that leave a step out by themselves: True, it has.
+        self._found: list[Callable[[], bool]] = []
         self._kept = False  # results were still in p.grad when the next backward came
         self._looked = False
         self._void_before = 0
@@ -45,6 +48,7 @@ class StepOutcome:
     def begin(self, gradients: GradientSet) -> None:
         """A step opens."""
         self._stepped = self._kept = self._looked = False
+        self._found.clear()
         self._void_before = gradients.counters()["void_buckets"]
 
     def applied(self, gradients: GradientSet) -> bool:
@@ -53,7 +57,7 @@ class StepOutcome:
         Before any optimizer was seen (parameters are changed in another way) it was if all
         gradients were finite."""
         if self._optimizers:
-            return self._stepped or self._kept
+            return self._has_stepped() or self._kept
         return gradients.counters()["void_buckets"] == self._void_before
 
     def watch(self, parameter: torch.Tensor) -> None:
@@ -79,7 +83,7 @@ class StepOutcome:
         # Two backwards without a step between: the result of the first was used if it is still
         # there, and not if zero_grad() has thrown it away.
         exchange = self._exchange()
-        if exchange is None or not exchange.open or self._stepped or self._looked:
+        if exchange is None or not exchange.open or self._looked or self._has_stepped():
             return
         self._looked = True
         self._kept = gradient is not None and bool(gradient.count_nonzero())
@@ -96,7 +100,16 @@ class StepOutcome:
             warn_of_untold_scale(exchange.options, exchange.set, "state")
         # Fused optimizers get the scaler's finding and leave the step out by themselves.
         found_inf = getattr(optimizer, "found_inf", None)
-        self._stepped |= found_inf is None or not bool(found_inf)
+        if found_inf is None:
+            self._stepped = True
+        else:
+            # On a device nobody knows it yet, and this is no moment to wait for the device.
+            self._found.append(devices.later(found_inf))
+
+    def _has_stepped(self) -> bool:
+        self._stepped = self._stepped or any(not found_inf() for found_inf in self._found)
+        self._found.clear()
+        return self._stepped
 
     def _knows(self, optimizer: torch.optim.Optimizer, exchange: BucketExchange) -> bool:
         if any(one() is optimizer for one in self._optimizers):

@@ -24,6 +24,7 @@ SPARSE_KEY = "penstock.sparse"
 def save(exchange: GradientExchange) -> dict[str, torch.Tensor]:
     """The state of an exchange on this rank. HorovodInternalError after a failure inside a
     step."""
+    exchange.conclude()
     saved = {KEY: tensor_of(exchange.set.save())}
     if exchange.sparse:
         saved[SPARSE_KEY] = tensor_of(json.dumps(exchange.sparse).encode())

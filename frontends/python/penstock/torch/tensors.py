@@ -1,18 +1,16 @@
-"""torch tensors as the runtime sees them: element types, views, and copies where torch's layout
-does not fit.
+"""torch tensors as the runtime's operations see them: element types, views, and copies where
+torch's layout does not fit.
 
-The runtime gets contiguous memory of the host. Tensors of another device or layout go through a
-copy.
+Operations get contiguous memory of the host. Tensors of another device or layout go through a copy.
 """
 
 from __future__ import annotations
-
-import warnings
 
 import torch
 
 from penstock import _library as c
 from penstock.common.operation import Memory
+from penstock.torch import devices
 
 DTYPES: dict[torch.dtype, int] = {
     torch.float32: c.FLOAT32,
@@ -45,27 +43,12 @@ def check_tensor(tensor: torch.Tensor, allowed: frozenset[torch.dtype]) -> None:
 
 
 def usable(tensor: torch.Tensor) -> bool:
-    """True when the runtime can work in the tensor's own memory. Says once per process that tensors
-    of a device go through a copy."""
+    """True when named operations can work in the tensor's own memory. Those of a device go through
+    a copy, also where gradients do not."""
     if not tensor.is_cpu:
-        _say_staged(tensor.device)
+        devices.place_of(tensor)  # says so where it is for a reason that can be mended
         return False
     return tensor.is_contiguous()
-
-
-_said_staged = False
-
-
-def _say_staged(device: torch.device) -> None:
-    global _said_staged
-    if _said_staged:
-        return
-    _said_staged = True
-    warnings.warn(
-        f"tensors on {device.type} are copied through host memory, there and back: this version "
-        "works on the CPU only, and each copy waits for the device",
-        stacklevel=4,
-    )
 
 
 def host_copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 #include "core/plugin/instances.hpp"
 #include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/doctor/devices.hpp"
 #include "tools/penstock/run/environment.hpp"
 
 #include <dlfcn.h>
@@ -24,17 +25,9 @@ namespace penstock::command {
 namespace {
 
 struct DoctorOptions {
+  std::vector<std::string> files;
   std::vector<std::string> plugin_path;
   bool json = false;
-};
-
-enum class Health { ok, warning, problem };
-
-struct Line {
-  std::string subject;
-  Health health = Health::ok;
-  std::string found;
-  std::string mend;  // empty where nothing is wrong
 };
 
 const char* word(Health health) {
@@ -132,22 +125,6 @@ Line interfaces() {
           outside ? "" : "only this host can take part in a run"};
 }
 
-Line cuda() {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) return {"cuda", Health::ok, "no driver; everything runs on the CPU", ""};
-  const auto initialise = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
-  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
-  int devices = 0;
-  if (initialise == nullptr || count == nullptr || initialise(0) != 0 || count(&devices) != 0)
-    return {"cuda", Health::warning, "the driver library is there but does not start",
-            "run nvidia-smi; the kernel module may be missing or older than the library"};
-  return {"cuda", Health::ok,
-          fmt::format("{} device(s); nothing in Penstock uses them yet: tensors there are copied "
-                      "through host memory",
-                      devices),
-          ""};
-}
-
 std::string last_line(std::string text) {
   text.erase(text.find_last_not_of("\r\n ") + 1);
   return text.substr(text.rfind('\n') + 1);
@@ -186,24 +163,28 @@ void python(std::vector<Line>& lines) {
   }
 }
 
-Line runtime() {
+// Empty where there is none.
+std::filesystem::path runtime_file() {
   const std::filesystem::path beside = program_directory();
-  for (const auto& path : {beside / "../lib/libpenstock.so.0", beside / "libpenstock.so.0"}) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) continue;
-    const TestOutcome outcome = isolated(
-        [&]() -> TestOutcome {
-          if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return {};
-          const char* error = dlerror();
-          return {Verdict::failed, error != nullptr ? error : "it cannot be loaded"};
-        },
-        20);
-    if (outcome.verdict == Verdict::ok)
-      return {"libpenstock", Health::ok, path.lexically_normal().string(), ""};
-    return {"libpenstock", Health::problem, outcome.reason, "build again: tools/setup"};
-  }
-  return {"libpenstock", Health::problem, "not beside this command, in ../lib",
-          "build it: cmake --build build/release --target penstock"};
+  std::error_code ignored;
+  for (const auto& path : {beside / "../lib/libpenstock.so.0", beside / "libpenstock.so.0"})
+    if (std::filesystem::exists(path, ignored)) return path.lexically_normal();
+  return {};
+}
+
+Line runtime(const std::filesystem::path& file) {
+  if (file.empty())
+    return {"libpenstock", Health::problem, "not beside this command, in ../lib",
+            "build it: cmake --build build/release --target penstock"};
+  const TestOutcome outcome = isolated(
+      [&]() -> TestOutcome {
+        if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return {};
+        const char* error = dlerror();
+        return {Verdict::failed, error != nullptr ? error : "it cannot be loaded"};
+      },
+      20);
+  if (outcome.verdict == Verdict::ok) return {"libpenstock", Health::ok, file.string(), ""};
+  return {"libpenstock", Health::problem, outcome.reason, "build again: tools/setup"};
 }
 
 // Folders that every run searches need not be there; one that somebody named has to be a folder.
@@ -266,8 +247,23 @@ Line transports(const std::vector<std::string>& usable) {
           "install the library that a plugin lacks (above), or build again: tools/setup"};
 }
 
+// Devices, and what the schemes that were named could do there; where there is a device, else that
+// of a run which is given none.
+void devices(const DoctorOptions& options, const std::filesystem::path& library,
+             std::vector<Line>& lines) {
+  // The runtime finds the table beside itself.
+  const std::vector<Line> found =
+      device_lines(library.parent_path() / "libpenstock_device_cuda.so");
+  lines.insert(lines.end(), found.begin(), found.end());
+  for (const std::string& file : options.files)
+    lines.push_back(scheme_on_device(file, options.plugin_path));
+  if (options.files.empty() && found.front().more.contains("device"))
+    lines.push_back(scheme_on_device("", options.plugin_path));
+}
+
 int doctor(const DoctorOptions& options) {
-  std::vector<Line> lines = {cores(), code_paths(), memory(), interfaces(), runtime()};
+  const std::filesystem::path library = runtime_file();
+  std::vector<Line> lines = {cores(), code_paths(), memory(), interfaces(), runtime(library)};
   std::vector<std::string> usable;
   plugins(options, lines, usable);
   lines.push_back(transports(usable));
@@ -276,7 +272,7 @@ int doctor(const DoctorOptions& options) {
   if (!find_program("mpirun").empty() && lines.back().health != Health::problem)
     lines.push_back(launch());
   python(lines);
-  lines.push_back(cuda());
+  devices(options, library, lines);
 
   Json json = Json::array();
   Table table({"STATE", "WHAT", "FOUND"});
@@ -287,6 +283,7 @@ int doctor(const DoctorOptions& options) {
                         {"state", word(line.health)},
                         {"found", line.found},
                         {"mend", line.mend}});
+    json.back().update(line.more);
     table.add({word(line.health), line.subject, line.found});
     if (!line.mend.empty()) table.add({"", "", "mend: " + line.mend});
   }
@@ -305,7 +302,11 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<DoctorOptions>();
   CLI::App* doctor_app = app.add_subcommand(
       "doctor", "What this machine has for a run, and how to mend what is wrong");
-  doctor_app->footer("Exit status 1 where a run could not start. Example: penstock doctor");
+  doctor_app->footer(
+      "Exit status 1 where a run could not start.\n"
+      "For each FILE: what of its scheme works on a device, and what goes through host memory.\n"
+      "Example: penstock doctor conf/dgc.toml");
+  doctor_app->add_option("FILE", options->files, "TOML files, for what works on a device");
   add_plugin_path(*doctor_app, options->plugin_path);
   add_json_flag(*doctor_app, options->json);
   doctor_app->callback([options, &invocation] { invocation.status = doctor(*options); });

@@ -1,0 +1,144 @@
+// Gradients on a device, taken from and to where they lie: the runtime is real, the device
+// simulated. Run on one rank by ctest and on several by test_libtorch.py, with the runtime of a
+// folder in which it finds simulated devices.
+
+#include <ATen/Functions.h>
+#include <torch/optim/optimizer.h>
+
+#include "simulated_guard.hpp"
+#include "testing.hpp"
+#include "tests/device/simulated.hpp"
+
+namespace penstock::torch::testing {
+namespace {
+
+constexpr std::int64_t kSteps = 4;
+const std::vector<std::vector<std::int64_t>> kShapes{{12, 30}, {30}, {7, 5, 3}};
+
+constexpr char kDense[] = "[scheme]\nscheduler = \"wfbp\"\n";
+constexpr char kSparse[] =
+    "[scheme]\ncompressor = \"topk\"\nmemory = \"residual\"\nscheduler = \"wfbp\"\n"
+    "[compressor.topk]\ndensity = 0.1\n";
+constexpr char kDeferred[] = "[scheme]\nscheduler = \"dear\"\n";
+
+class Runtime final : public ::testing::Environment {
+ public:
+  void SetUp() override { init(); }
+  void TearDown() override { shutdown(); }
+};
+[[maybe_unused]] const auto* const kRuntime = ::testing::AddGlobalTestEnvironment(new Runtime);
+
+// Leaves parameters as they are: no kernel of torch can change them here.
+class NoUpdate final : public optim::Optimizer {
+ public:
+  explicit NoUpdate(const std::vector<at::Tensor>& parameters)
+      : Optimizer({optim::OptimizerParamGroup(parameters)},
+                  std::make_unique<optim::SGDOptions>(0.1)) {}
+  at::Tensor step(LossClosure) override { return {}; }
+};
+
+// This rank's gradients of a step.
+std::vector<at::Tensor> gradients_of(std::int64_t step) {
+  ::torch::manual_seed(static_cast<std::uint64_t>(100 * step + rank()));
+  std::vector<at::Tensor> gradients;
+  for (const auto& shape : kShapes) gradients.push_back(::torch::randn(shape));
+  return gradients;
+}
+
+// Parameters, their gradients, and what averages these.
+struct Training {
+  Training(const char* scheme, const std::function<at::Tensor(std::vector<std::int64_t>)>& make) {
+    NamedTensors named;
+    for (std::size_t i = 0; i < kShapes.size(); ++i) {
+      parameters.push_back(make(kShapes[i]).requires_grad_());
+      gradients.push_back(make(kShapes[i]));
+      named.insert("parameter" + std::to_string(i), parameters[i]);
+    }
+    inner = std::make_unique<NoUpdate>(parameters);
+    // Their values lie where the comparison of ranks cannot read them here.
+    outer = std::make_unique<DistributedOptimizer>(
+        *inner, named,
+        Options{.scheme = scheme, .check_parameters = false, .deferred = scheme == kDeferred});
+  }
+  // As after a backward.
+  void have_gradients() {
+    for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = gradients[i];
+  }
+
+  std::vector<at::Tensor> parameters, gradients;
+  std::unique_ptr<NoUpdate> inner;
+  std::unique_ptr<DistributedOptimizer> outer;
+};
+
+std::vector<std::vector<at::Tensor>> results_on_the_cpu(const char* scheme) {
+  Training training(scheme, [](const auto& shape) { return ::torch::zeros(shape); });
+  std::vector<std::vector<at::Tensor>> results;
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const std::vector<at::Tensor> values = gradients_of(step);
+    for (std::size_t i = 0; i < values.size(); ++i) training.gradients[i].copy_(values[i]);
+    training.have_gradients();
+    training.outer->step();
+    training.outer->flush();
+    results.emplace_back();
+    for (const at::Tensor& gradient : training.gradients)
+      results.back().push_back(gradient.clone());
+  }
+  return results;
+}
+
+void begin(std::uint64_t seed) {
+  simulated::Settings settings;
+  settings.seed = seed;
+  settings.devices = 1;
+  settings.abort_on_misuse = true;
+  simulated::reset(settings);
+  (void)recorded();
+}
+
+// Steps on streams that `stream` gives, whose results must be those of the CPU.
+void expect_bits_of_the_cpu(const char* scheme,
+                            const std::vector<std::vector<at::Tensor>>& expected,
+                            const c10::Stream& stream) {
+  Training training(scheme, on_device);
+  const OnStream on_stream(stream);
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const std::vector<at::Tensor> values = gradients_of(step);
+    for (std::size_t i = 0; i < values.size(); ++i) write(training.gradients[i], values[i]);
+    training.have_gradients();
+    const std::uint64_t waits = simulated::waits().total();
+    training.outer->step();
+    training.outer->flush();
+    EXPECT_EQ(simulated::waits().total(), waits) << "a thread waited for the device";
+    EXPECT_GT(simulated::queued(), 0u) << "the step ended after the device's work";
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_TRUE(read(training.gradients[i]).equal(expected[step][i])) << scheme << step << i;
+    EXPECT_EQ(recorded(), std::vector<c10::Stream>(values.size(), stream));
+  }
+}
+
+TEST(LibtorchDevice, StepsHaveTheBitsOfTheCpuAndNobodyWaitsForTheDevice) {
+  for (const char* scheme : {kDense, kSparse, kDeferred}) {
+    const auto expected = results_on_the_cpu(scheme);
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      begin(seed);
+      expect_bits_of_the_cpu(scheme, expected, new_stream());
+      expect_bits_of_the_cpu(scheme, expected, c10::Stream(c10::Stream::DEFAULT, {c10::kCUDA, 0}));
+    }
+  }
+}
+
+TEST(LibtorchDevice, ADeviceThatIsNotThereIsRefusedInTheRuntimesWords) {
+  begin(1);
+  NamedTensors named;
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(c10::Device(c10::kCUDA, 3));
+  float none = 0;
+  at::Tensor far =
+      at::for_blob(&none, {1}).options(options).target_device(options.device()).make_tensor();
+  named.insert("far", far.requires_grad_());
+  NoUpdate inner({named["far"]});
+  expect_error(PENSTOCK_NOT_FOUND, "there is no cuda:3, this process sees 1 CUDA device",
+               [&] { DistributedOptimizer(inner, named); });
+}
+
+}  // namespace
+}  // namespace penstock::torch::testing

@@ -1,0 +1,76 @@
+"""Whether the runtime takes tensors where they lie on a device, for frontends of any framework.
+
+It does where the table of the device's functions lies beside the library. The runtime loads that
+when a set asks for it, and where it cannot it refuses the set on every rank. A frontend that would
+copy through host memory instead has to know before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int32, c_uint64
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock import _library as c
+
+TABLE_FILE = "libpenstock_device_cuda.so"
+
+
+class Place(NamedTuple):
+    """Where a tensor lies, in the words of the C door."""
+
+    device_type: int
+    device_id: int
+
+
+HOST = Place(c.DEVICE_CPU, 0)
+
+
+class _Table(ctypes.Structure):
+    """The beginning of penstock_device_table (core/device/device_table.h), which is all that is
+    asked here."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("device_type", c_int32),
+        ("reserved", c_int32),
+        ("error_text", CFUNCTYPE(c_char_p, c_int32)),
+        ("device_count", CFUNCTYPE(c_int32, POINTER(c_int32), POINTER(c_char_p))),
+    ]
+
+
+def why_not_in_place(device_id: int) -> str:
+    """Why the runtime of this process does not take tensors that lie on this CUDA device, as a
+    sentence; empty where it does. Loads the table, as the runtime would."""
+    file = c.library().path.parent / TABLE_FILE
+    if not file.is_file():
+        return (
+            f"there is no {file}, so this build of Penstock knows the CPU only; build it with "
+            "-DPENSTOCK_CUDA=ON"
+        )
+    try:
+        table = _table_of(file)
+    except (OSError, ValueError) as error:
+        return f"{file} cannot be used ({error}); install the one of {c.library().path}"
+    count, why_none = c_int32(), c_char_p()
+    error_number = table.device_count(byref(count), byref(why_none))
+    if error_number != 0:
+        return f"CUDA cannot count its devices: {_text(table.error_text(error_number))}"
+    if count.value == 0:
+        return f"no CUDA device can be used: {_text(why_none.value)}"
+    if device_id >= count.value:
+        return (
+            f"there is no cuda:{device_id} for Penstock, which sees {count.value}; its CUDA and "
+            "the framework's must see the same devices"
+        )
+    return ""
+
+
+def _table_of(file: Path) -> _Table:
+    # Never unloaded: ctypes unloads nothing, and the runtime will keep it too.
+    return _Table.in_dll(ctypes.CDLL(str(file)), "penstock_device")
+
+
+def _text(text: bytes | None) -> str:
+    return text.decode("utf-8", "replace") if text else "it gives no reason"

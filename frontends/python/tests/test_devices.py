@@ -1,0 +1,233 @@
+"""Gradients on CUDA devices: the runtime takes them where they lie, on simulated devices; what
+torch is asked, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simulated_devices
+import torch
+from launch import OVER, succeed
+
+from penstock import _library as c
+from penstock.common.devices import HOST, Place
+from penstock.torch import devices, tensors
+from penstock.torch.compression import Compression
+from penstock.torch.gradients import GradientSlot
+
+PACKAGE = Path(__file__).resolve().parents[1]
+CUDA = Place(c.DEVICE_CUDA, 0)
+
+needs_simulated_devices = pytest.mark.skipif(
+    not simulated_devices.SIMULATED.exists(),
+    reason=f"there is no {simulated_devices.SIMULATED}: build penstock_device_simulated",
+)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulated_devices.lay_out(tmp_path_factory.mktemp("simulated"))
+
+
+# ---- the runtime on simulated devices ----
+
+
+@needs_simulated_devices
+@pytest.mark.skipif(OVER != "mpi", reason="what a device does is the same over every transport")
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_gradients_go_from_and_to_the_device_without_a_wait(ranks, library, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_LIBRARY", str(library))
+    succeed("devices.py", ranks)
+
+
+@needs_simulated_devices
+def test_a_lost_device_ends_backward_with_its_words(library, tmp_path):
+    here = Path(__file__).resolve().parent
+    environment = {**os.environ, "PENSTOCK_LIBRARY": str(library), "TMPDIR": str(tmp_path)}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, (PACKAGE, here)))
+    environment |= {"RANK": "0", "WORLD_SIZE": "1"}
+    done = subprocess.run(
+        [sys.executable, here / "ranks/devices.py", "lost"],
+        env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stdout == "all checks passed\n", done.stdout + done.stderr
+
+
+def why_not(library: Path | None, number: int = 0, **variables: str) -> str:
+    """What a process of its own says of a device."""
+    code = f"import penstock.common.devices as d; print(d.why_not_in_place({number}))"
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), **variables}
+    if library is not None:
+        environment["PENSTOCK_LIBRARY"] = str(library)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@needs_simulated_devices
+def test_the_table_says_which_devices_are_taken_in_place(library):
+    assert why_not(library) == ""
+    assert why_not(library, 1) == ""
+    assert "there is no cuda:2 for Penstock, which sees 2" in why_not(library, 2)
+    none = why_not(library, PENSTOCK_SIMULATED_DEVICES="0")
+    assert "no CUDA device can be used: the driver finds no device" in none
+
+
+@needs_simulated_devices
+def test_a_table_that_is_missing_or_spoilt_is_named_with_what_to_do(library, tmp_path):
+    simulated_devices.lay_out(tmp_path)
+    table = tmp_path / simulated_devices.TABLE_FILE
+    table.write_bytes(b"no library")
+    spoilt = why_not(tmp_path / library.name)
+    assert f"{table} cannot be used" in spoilt and "install the one" in spoilt
+    table.unlink()
+    missing = why_not(tmp_path / library.name)
+    assert f"there is no {table}" in missing and "-DPENSTOCK_CUDA=ON" in missing
+
+
+# ---- the check of a real device (tools/gpu-check) ----
+
+
+def train_on_device(*arguments: str) -> subprocess.CompletedProcess[str]:
+    script = Path(__file__).resolve().parent / "scripts/train_on_device.py"
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
+    return subprocess.run(
+        [sys.executable, script, *arguments], env=environment, capture_output=True, text=True,
+        timeout=150,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device: tools/gpu-check")
+def test_the_check_of_a_device_says_that_it_is_not_run_without_one():
+    done = train_on_device()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("not run: torch") and "finds no CUDA device" in done.stdout
+
+
+def test_the_check_of_a_device_finds_the_curve_of_the_cpu_on_the_cpu():
+    done = train_on_device("--device", "cpu", "--steps", "12")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6 and all("at most 0.00% apart" in line for line in lines), done.stdout
+
+
+# ---- what torch is asked ----
+
+
+class Elsewhere:
+    """A tensor of a device, as far as its place is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.device = torch.device(name)
+        self.is_cpu = False
+
+
+@pytest.fixture
+def nothing_said(monkeypatch):
+    monkeypatch.setattr(devices, "_said_copied", False)
+    monkeypatch.setattr(devices, "_places", {})
+
+
+def test_copies_through_host_memory_are_said_once_with_the_reason(nothing_said, monkeypatch):
+    monkeypatch.setattr(devices, "why_not_in_place", lambda number: f"no cuda:{number} here")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert tensors.usable(torch.ones(3)) and not caught
+        assert devices.place_of(Elsewhere("cuda:1")) == HOST
+        assert not tensors.usable(Elsewhere("cuda:1"))
+        assert devices.place_of(Elsewhere("meta")) == HOST
+    (said,) = caught
+    assert "tensors on cuda are copied through host memory" in str(said.message)
+    assert "no cuda:1 here" in str(said.message)
+
+
+def test_a_device_of_another_kind_is_said_to_be_unknown(nothing_said):
+    with pytest.warns(UserWarning, match="tensors on meta .* knows the CPU and CUDA only"):
+        assert devices.place_of(Elsewhere("meta")) == HOST
+
+
+def test_nothing_is_said_where_gradients_are_taken_in_place(nothing_said, monkeypatch):
+    asked: list[int] = []
+    monkeypatch.setattr(devices, "why_not_in_place", lambda number: asked.append(number) or "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("cuda:1", "cuda:0", "cuda:1"):
+            place = devices.place_of(Elsewhere(name))
+            assert place == Place(c.DEVICE_CUDA, int(name[-1]))
+        assert not tensors.usable(Elsewhere("cuda:0"))  # operations are copied all the same
+    assert asked == [1, 0]
+
+
+def test_a_capture_of_a_graph_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    devices.refuse_capture()
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(RuntimeError, match="while a CUDA graph is captured"):
+        devices.refuse_capture()
+
+
+# ---- what the core is given ----
+
+
+class Recorder:
+    """A set that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda index, *more: self.calls.append((name, index, *more[-1:]))
+
+
+@pytest.fixture
+def on_a_device(monkeypatch):
+    """Every tensor is one of a device, whose current stream is 77."""
+    used: list[torch.Tensor] = []
+    monkeypatch.setattr(devices, "place_of", lambda tensor: CUDA)
+    monkeypatch.setattr(devices, "current_stream", lambda tensor: 77)
+    monkeypatch.setattr(devices, "used_by_current_stream", used.append)
+    return used
+
+
+def slot_of(parameter: torch.Tensor, compression: Any = Compression.none) -> GradientSlot:
+    return GradientSlot(3, "weight", parameter, 0, compression, 1.0)
+
+
+def test_a_gradient_that_was_not_computed_is_zeros_on_the_current_stream(on_a_device):
+    slot, recorder = slot_of(torch.nn.Parameter(torch.ones(4))), Recorder()
+    slot.submit_absent(recorder)
+    assert recorder.calls == [("ready", 3, 77)]
+    assert slot.parameter.grad.tolist() == [0.0] * 4
+    assert slot.view.struct.data == slot.parameter.grad.data_ptr()
+    assert (slot.view.struct.device_type, slot.view.struct.device_id) == CUDA
+
+
+def test_a_gradient_that_is_cast_is_cast_on_the_device(on_a_device):
+    slot, recorder = slot_of(torch.nn.Parameter(torch.ones(4)), Compression.fp16), Recorder()
+    slot.parameter.grad = torch.full((4,), 0.5)
+    slot.submit(recorder)
+    slot.wait(recorder)
+    assert recorder.calls == [("ready", 3, 77), ("wait_stream", 3, 77)]
+    assert slot.spec().place == CUDA and slot.spec().dtype == c.FLOAT16
+    assert slot.staging is not None and slot.staging.device == slot.parameter.device
+    assert [one.data_ptr() for one in on_a_device] == [slot.staging.data_ptr()]
+
+
+def test_a_gradient_in_host_memory_has_no_stream():
+    slot, recorder = slot_of(torch.nn.Parameter(torch.ones(4))), Recorder()
+    slot.parameter.grad = torch.full((4,), 0.5)
+    slot.submit(recorder)
+    slot.wait(recorder)
+    assert recorder.calls == [("ready", 3, None), ("wait", 3)]
+    slot.rewind(1)
+    slot.parameter.grad = None
+    slot.submit_absent(recorder)
+    assert recorder.calls[2][:2] == ("absent", 3)

@@ -1,0 +1,20 @@
+// What penstock doctor says of one thing.
+#pragma once
+
+#include "tools/penstock/output.hpp"
+
+#include <string>
+
+namespace penstock::command {
+
+enum class Health { ok, warning, problem };
+
+struct Line {
+  std::string subject;
+  Health health = Health::ok;
+  std::string found;
+  std::string mend;            // empty where nothing is wrong
+  Json more = Json::object();  // for programs only
+};
+
+}  // namespace penstock::command

@@ -1,0 +1,138 @@
+"""`penstock doctor`: what a machine has and lacks, and what of a scheme could run on a device."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+from command_test import BUILD, COMMAND, ROOT, compile_plugin, penstock
+
+TABLE = "libpenstock_device_cuda.so"
+SIMULATED = BUILD / "lib/libpenstock_device_simulated.so"
+needs_simulated_devices = pytest.mark.skipif(
+    not SIMULATED.exists(), reason=f"there is no {SIMULATED}: ninja -C {BUILD} penstock_device_simulated"
+)
+
+
+def lines_of(ran, subject):
+    return [line for line in json.loads(ran.stdout) if line["subject"].startswith(subject)]
+
+
+def test_doctor_is_content_or_says_how_to_mend():
+    ran = penstock("doctor", "--json")
+    lines = json.loads(ran.stdout)
+    problems = [line for line in lines if line["state"] == "problem"]
+    assert ran.returncode == (1 if problems else 0)
+    assert all(line["mend"] for line in lines if line["state"] != "ok")
+    assert {"mpirun", "network", "cuda", "libpenstock", "plugins"} <= {line["subject"] for line in lines}
+    assert {"torch", "python"} & {line["subject"] for line in lines}
+
+
+def test_doctor_names_a_plugin_path_that_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    named = [tmp_path / "file", tmp_path / "none", tmp_path / "folder"]
+    ran = penstock("doctor", "--json", PENSTOCK_PLUGIN_DIRECTORY=":".join(map(str, named)))
+    states = {line["found"].split(":")[0]: line["state"] for line in json.loads(ran.stdout)
+              if line["subject"] == "plugin path"}
+    assert [states[str(path)] for path in named] == ["warning", "warning", "ok"]
+    assert "warning" not in [state for path, state in states.items() if not path.startswith(str(tmp_path))]
+
+
+def test_doctor_imports_the_package_and_says_what_fails(tmp_path):
+    # An active environment whose Python lacks the package: `penstock run` would take it too.
+    python = tmp_path / "python3"
+    python.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1\n")
+    python.chmod(0o755)
+    ran = penstock("doctor", "--json", VIRTUAL_ENV=str(tmp_path), PATH=f"{tmp_path}:{os.environ['PATH']}")
+    (line,) = [line for line in json.loads(ran.stdout) if line["subject"] == "torch"]
+    assert ran.returncode == 1 and line["state"] == "problem" and "No module named 'torch'" in line["found"]
+    assert "tools/setup" in line["mend"]
+
+
+def test_doctor_misses_mpirun(tmp_path):
+    ran = penstock("doctor", PATH=str(tmp_path))
+    assert ran.returncode == 0 and re.search(r"warning +mpirun", ran.stdout) and "openmpi" in ran.stdout
+
+
+# ---- devices ----
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """The command and the runtime in folders of their own, with a simulated device for the CUDA part."""
+    for folder in ("bin", "lib"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(COMMAND, tmp_path / "bin/penstock")
+    shutil.copy(BUILD / "lib/libpenstock.so.0", tmp_path / "lib")
+    shutil.copy(SIMULATED, tmp_path / "lib" / TABLE)
+    (tmp_path / "lib/penstock").symlink_to(BUILD / "lib/penstock")
+    return tmp_path
+
+
+def doctor(installed: pathlib.Path, *arguments, **environment):
+    # Without a PATH: neither mpirun nor Python is asked for.
+    return subprocess.run(
+        [str(installed / "bin/penstock"), "doctor", "--json", *map(str, arguments)], capture_output=True, text=True,
+        timeout=300, env={**os.environ, "PATH": "", **environment}, check=False)
+
+
+def test_doctor_without_a_table_says_that_there_is_only_the_cpu():
+    (line,) = lines_of(penstock("doctor", "--json"), "cuda")
+    assert TABLE in line["found"] and "this build knows the CPU only" in line["found"]
+    assert line["state"] == ("warning" if line["mend"] else "ok")  # a warning where the driver has devices
+
+
+@needs_simulated_devices
+def test_doctor_names_the_devices_that_the_runtime_finds(installed):
+    ran = doctor(installed, PENSTOCK_SIMULATED_DEVICES="2")
+    found = lines_of(ran, "cuda")
+    assert [line["device"]["name"] for line in found] == ["cuda:0", "cuda:1"]
+    for line in found:
+        assert line["state"] == "ok" and line["device"]["memory_bytes"] > 0
+        assert line["device"]["model"] in line["found"] and "compute capability" in line["found"]
+    # With a device the scheme of a run that is given none is looked at.
+    (scheme,) = lines_of(ran, "scheme")
+    assert scheme["subject"] == "scheme" and "compressor none" in scheme["through_host_memory"]
+
+
+@needs_simulated_devices
+def test_doctor_gives_the_table_s_own_words_where_no_device_is_found(installed):
+    (line,) = lines_of(doctor(installed, PENSTOCK_SIMULATED_DEVICES="0"), "cuda")
+    assert line["state"] == "warning" and "no CUDA device can be used: the driver finds no device" in line["found"]
+    assert "CUDA_VISIBLE_DEVICES" in line["mend"]
+    (installed / "lib" / TABLE).write_text("no library")
+    (line,) = lines_of(doctor(installed), "cuda")
+    assert line["state"] == "warning" and "cannot be loaded" in line["found"] and line["mend"]
+
+
+def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
+    ran = penstock("doctor", "--json", ROOT / "conf/dgc.toml", ROOT / "conf/adaq.toml")
+    found = lines_of(ran, "scheme")
+    assert [line["subject"] for line in found] == [f"scheme {ROOT}/conf/{name}.toml" for name in ("dgc", "adaq")]
+    for line, names in zip(found, ({"compressor dgc", "memory dgc"}, {"compressor adaq"})):
+        assert names <= set(line["through_host_memory"]), line
+        assert not line["on_device"] and "through host memory" in line["found"]
+        assert all(name in line["found"] for name in names)
+
+
+def test_doctor_knows_a_plugin_that_works_on_a_device_by_its_traits(tmp_path):
+    compile_plugin(tmp_path, "ALSO_ON_CUDA")
+    file = tmp_path / "bad.toml"
+    file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n')
+    (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
+    assert line["state"] == "ok" and line["on_device"] == ["compressor bad"]
+    assert line["through_host_memory"] == ["memory none", "collective loopback"]
+    assert line["found"].startswith("can work on a device: compressor bad. All else goes through host memory")
+
+
+def test_doctor_names_what_is_wrong_with_a_scheme(tmp_path):
+    file = tmp_path / "wrong.toml"
+    file.write_text('[scheme]\ncompressor = "topkk"\n')
+    ran = penstock("doctor", "--json", file)
+    (line,) = lines_of(ran, "scheme")
+    assert ran.returncode == 1 and line["state"] == "problem"
+    assert "topk" in line["found"] and "penstock config check" in line["mend"]
