@@ -23,9 +23,6 @@ constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"}
 constexpr uint64_t kSharedLinkBuffers = uint64_t(288) << 10;
 constexpr uint64_t kLeastBuffer = uint64_t(64) << 10;
 
-// A segment between hosts (60 KiB) and what UCX puts before it.
-constexpr uint64_t kPacket = uint64_t(64) << 10;
-
 template <size_t N>
 bool contains(const std::string_view (&names)[N], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -73,7 +70,6 @@ Selection network_of(Selection selection, uint32_t n_senders) {
   const auto is_set = [](const char* variable) { return std::getenv(variable) != nullptr; };
   if (!is_set("UCX_RNDV_THRESH"))
     selection.announced = std::to_string(collectives::kShortSegment + 1);
-  if (!is_set("UCX_TCP_TX_SEG_SIZE")) selection.packet = std::to_string(kPacket);
   if (selection.socket_buffer.empty() && n_senders > 1 && !is_set("UCX_TCP_SNDBUF") &&
       !is_set("UCX_TCP_RCVBUF"))
     selection.socket_buffer =
@@ -98,7 +94,6 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   // What belongs to one transport has its name without that of the transport, unlike the variable.
   choose("SNDBUF", selection.socket_buffer);
   choose("RCVBUF", selection.socket_buffer);
-  choose("TX_SEG_SIZE", selection.packet);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG;

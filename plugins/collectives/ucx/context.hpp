@@ -18,15 +18,13 @@ struct Selection {
   std::string announced = "";  // bytes from which on a message is announced, as in UCX_RNDV_THRESH
   // Bytes under way in a TCP connection, as in UCX_TCP_SNDBUF and UCX_TCP_RCVBUF.
   std::string socket_buffer = "";
-  std::string packet = "";  // bytes handed to a socket at a time, as in UCX_TCP_TX_SEG_SIZE
 };
 
 // The same for a network with `n_senders` ranks on other hosts. Segments go without being
 // announced: an announcement's answer queues behind what the other side sends over the same
-// connection, and two ranks that both send then wait for each other's segments. A segment goes to
-// its socket whole, not in UCX's pieces of 8 KiB. Where several may send to this host at once, a
-// connection keeps little under way: otherwise they overflow the queue before its link, TCP shares
-// what is left unevenly, and a sum waits for the slowest of them.
+// connection, and two ranks that both send then wait for each other's segments. Where several may
+// send to this host at once, a connection keeps little under way: otherwise they overflow the queue
+// before its link, TCP shares what is left unevenly, and a sum waits for the slowest of them.
 Selection network_of(Selection selection, uint32_t n_senders);
 
 // The part of it that goes through memory of this host; no transports where there is none.
