@@ -41,6 +41,7 @@ struct Gathered {
   Channel channel;
   MessageRun message;
   std::deque<Gradient> gradients;
+  std::deque<PieceRun> pieces;
   uint64_t capacity = 0;
   uint64_t header = 0;
 
@@ -61,6 +62,7 @@ struct Gathered {
           DeclaredGradient("gradient" + std::to_string(gradients.size()), 0, {}));
       ItemRun& item = coding.items.emplace_back();
       item.gradient = &gradients.back();
+      item.of = &pieces.emplace_back();
       RoundNeed& need = item.rounds.emplace_back();
       need.combine = PENSTOCK_COMBINE_GATHER;
       need.sections = sections;
