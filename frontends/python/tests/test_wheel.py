@@ -47,6 +47,7 @@ def test_every_scheme_and_every_plugin_is_installed(installed):
     assert schemes == {path.name for path in (ROOT / "conf").glob("*.toml")}
     plugins = {path.stem for path in installed.glob("lib/penstock/plugins/*")}
     folders = [path.parent for path in (ROOT / "plugins").glob("*/*/CMakeLists.txt")]
+    folders.remove(ROOT / "plugins/collectives/nccl")  # built with the CUDA part, which no wheel has
     # The folders are called by the kinds in the plural.
     kinds = {"memories": "memory"}
     assert plugins == {
