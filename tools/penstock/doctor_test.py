@@ -126,7 +126,7 @@ def test_doctor_knows_a_plugin_that_works_on_a_device_by_its_traits(tmp_path):
     (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
     assert line["state"] == "ok" and line["on_device"] == ["compressor bad", "memory none"]
     assert line["through_host_memory"] == ["collective loopback"]
-    assert line["found"].startswith("can work on a device: compressor bad. All else goes through host memory")
+    assert line["found"].startswith("can work on a device: compressor bad, memory none. All else goes through host memory")
 
 
 def test_doctor_names_what_is_wrong_with_a_scheme(tmp_path):
