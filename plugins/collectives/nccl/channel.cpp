@@ -1,8 +1,6 @@
 // See channel.hpp.
 #include "channel.hpp"
 
-#include "exchange.hpp"
-
 #include <penstock/error.hpp>
 
 #include <kernels/message.hpp>
@@ -111,12 +109,12 @@ bool Channel::progress(Ticket& ticket) {
 }
 
 void Channel::release(Ticket& ticket) {
-  if (ticket.stage != Stage::done && !lost_)
+  if (ticket.stage != Stage::done) {
     lose(PENSTOCK_ABORTED, "a message was given up before it had ended");
-  if (ticket.stage != Stage::done)
     queue_.erase(
         std::remove(queue_.begin() + static_cast<std::ptrdiff_t>(head_), queue_.end(), &ticket),
         queue_.end());
+  }
   ticket.stage = Stage::done;
   free_.push_back(&ticket);
 }
@@ -138,7 +136,6 @@ bool Channel::is_settled() {
 }
 
 bool Channel::move_on(Ticket& head) {
-  const Members members{library, communicator_, stream_.get(), rank, size};
   switch (head.stage) {
     case Stage::waiting:
       head.produced.hold_back(stream_.get());
@@ -161,7 +158,7 @@ bool Channel::move_on(Ticket& head) {
       head.stage = Stage::running;
       return true;
   }
-  queue_message(members, head.message, counts_.device());
+  queue_message(members(), head.message, counts_.device());
   head.stage = Stage::issuing;
   return true;
 }
@@ -169,13 +166,12 @@ bool Channel::move_on(Ticket& head) {
 // ---- counts ----
 
 void Channel::announce(const Ticket& ticket) {
-  const Members members{library, communicator_, stream_.get(), rank, size};
   // The copy of the last announcement has ended: its counts came back behind it.
-  write_counts(members, ticket.message, counts_.host());
+  write_counts(members(), ticket.message, counts_.host());
   check(cudaMemcpyAsync(counts_.device(), counts_.host(), size * sizeof(uint64_t),
                         cudaMemcpyHostToDevice, stream_.get()),
         "cudaMemcpyAsync");
-  queue_counts(members, ticket.message, counts_.device(), counts_.device() + size);
+  queue_counts(members(), ticket.message, counts_.device(), counts_.device() + size);
 }
 
 void Channel::fetch_counts(Ticket& ticket) {
@@ -207,15 +203,18 @@ void Channel::read_counts(Ticket& ticket) {
 
 // ---- the end ----
 
+bool Channel::is_lost() {
+  if (aborted) lose(PENSTOCK_ABORTED, "the channel was aborted");
+  return loss_.code != PENSTOCK_OK;
+}
+
 void Channel::check_state(const penstock_message& message) {
-  if (aborted && !lost_) lose(PENSTOCK_ABORTED, "the channel was aborted");
-  if (lost_) throw sdk::message_error(loss_.code, message, loss_.words);
+  if (is_lost()) throw sdk::message_error(loss_.code, message, loss_.words);
 }
 
 // What the communicator had queued ends, on this rank; the others hear of it from NCCL.
 void Channel::lose(uint32_t code, const std::string& words) {
-  if (lost_) return;
-  lost_ = true;
+  if (loss_.code != PENSTOCK_OK) return;  // the first one counts
   loss_ = {code, words};
   drop_communicator();
 }
@@ -229,8 +228,7 @@ void Channel::drop_communicator() {
 }
 
 void Channel::close() {
-  if (aborted && !lost_) lose(PENSTOCK_ABORTED, "the channel was aborted");
-  if (lost_) return;
+  if (is_lost()) return;
   Result state = library.calls().finalize(communicator_);
   const bool in_time = comes_true(Clock::now() + kPatience, [&] {
     return state != kInProgress || library.calls().state(communicator_, &state) != kSuccess;

@@ -12,14 +12,13 @@
 #pragma once
 
 #include "device.hpp"
-#include "library.hpp"
+#include "exchange.hpp"
 
 #include <penstock/collective.h>
 
 #include <atomic>
 #include <chrono>
 #include <deque>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,7 +41,7 @@ struct Ticket {
 
 // What takes the channel down. Its tickets all end with it, for NCCL takes no single message back.
 struct Loss {
-  uint32_t code = PENSTOCK_OK;
+  uint32_t code = PENSTOCK_OK;  // nothing has
   std::string words;
 };
 
@@ -71,6 +70,7 @@ struct Channel {
   void advance();
   // Whether the communicator takes the next call.
   bool is_settled();
+  Members members() const { return {library, communicator_, stream_.get(), rank, size}; }
   // Takes the head of the queue one stage on; false where it has to wait.
   bool move_on(Ticket& head);
   void announce(const Ticket& ticket);
@@ -78,13 +78,13 @@ struct Channel {
   // Puts the counts that came into the message. Throws MISMATCH where there is no room.
   void read_counts(Ticket& ticket);
   void lose(uint32_t code, const std::string& words);
+  bool is_lost();  // an abort is acted on here
   void check_state(const penstock_message& message);
   void drop_communicator();
 
   Handle* communicator_ = nullptr;
   Stream stream_;
   Counts counts_;  // [size] of this rank, [size] of the others
-  bool lost_ = false;
   Loss loss_;
   std::vector<Ticket*> queue_;  // in order of submit, from `head_` on
   size_t head_ = 0;

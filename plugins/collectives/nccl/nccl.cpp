@@ -6,6 +6,7 @@
 #include <penstock/collective.hpp>
 #include <penstock/options.hpp>
 
+#include <collectives/store.hpp>
 #include <kernels/message.hpp>
 
 #include <cstring>
@@ -15,23 +16,12 @@
 namespace penstock::nccl {
 namespace {
 
-// Texts travel through the store: two letters a byte.
-std::string letters_of(const UniqueId& id) {
-  std::string letters;
-  for (const char byte : id.bytes) {
-    letters += static_cast<char>('a' + (static_cast<unsigned char>(byte) >> 4));
-    letters += static_cast<char>('a' + (static_cast<unsigned char>(byte) & 15));
-  }
-  return letters;
-}
-
 UniqueId id_of(std::string_view letters) {
   UniqueId id{};
   if (letters.size() != 2 * sizeof id.bytes)
     throw sdk::internal("the store has ", letters.size(), " letters for an id of NCCL, expected ",
                         2 * sizeof id.bytes);
-  for (size_t i = 0; i < sizeof id.bytes; ++i)
-    id.bytes[i] = static_cast<char>((letters[2 * i] - 'a') << 4 | (letters[2 * i + 1] - 'a'));
+  std::memcpy(id.bytes, collectives::bytes_of(letters).data(), sizeof id.bytes);
   return id;
 }
 
@@ -143,15 +133,10 @@ class Nccl {
     if (call.group.rank == 0) library_->check(library_->calls().unique_id(&id), "ncclGetUniqueId");
     if (call.group.size == 1) return id;
     if (call.group.rank == 0) {
-      sdk::check(store_->put(store_->context, sdk::str(key), sdk::str(letters_of(id))));
+      collectives::put(*store_, key, collectives::letters_of({id.bytes, sizeof id.bytes}));
       return id;
     }
-    std::string letters;
-    sdk::check(store_->get(store_->context, sdk::str(key), call.timeout_us, &letters,
-                           [](void* into, penstock_str value) {
-                             static_cast<std::string*>(into)->assign(value.data, value.size);
-                           }));
-    return id_of(letters);
+    return id_of(collectives::get(*store_, key, call.timeout_us));
   }
 
   static void check_place(const Channel& channel, const penstock_message& message) {

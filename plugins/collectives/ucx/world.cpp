@@ -3,6 +3,7 @@
 
 #include <penstock/error.hpp>
 
+#include <collectives/store.hpp>
 #include <kernels/message.hpp>
 
 #include <algorithm>
@@ -15,6 +16,11 @@ namespace penstock::ucx {
 
 namespace {
 
+using collectives::bytes_of;
+using collectives::get;
+using collectives::letters_of;
+using collectives::put;
+
 constexpr uint64_t kPartingUs = 2'000'000;
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 constexpr std::chrono::milliseconds kClosing{500};  // an endpoint, which waits for nobody
@@ -25,36 +31,6 @@ constexpr uint64_t kParting = UINT64_MAX - 2;
 
 std::string key_of(uint32_t rank) {
   return sdk::text("collective/ucx address of rank ", rank);
-}
-
-// Texts travel through the store: two letters a byte.
-std::string letters_of(const std::string& bytes) {
-  std::string letters;
-  for (const char one : bytes) {
-    const auto byte = static_cast<unsigned char>(one);
-    letters += static_cast<char>('a' + byte / 16);
-    letters += static_cast<char>('a' + byte % 16);
-  }
-  return letters;
-}
-std::string bytes_of(const std::string& letters) {
-  std::string bytes;
-  for (size_t i = 0; i + 1 < letters.size(); i += 2)
-    bytes += static_cast<char>((letters[i] - 'a') * 16 + (letters[i + 1] - 'a'));
-  return bytes;
-}
-
-void put(const penstock_key_value_store& store, const std::string& key, const std::string& value) {
-  sdk::check(store.put(store.context, sdk::str(key), sdk::str(value)));
-}
-
-std::string get(const penstock_key_value_store& store, const std::string& key,
-                uint64_t timeout_us) {
-  std::string value;
-  sdk::check(store.get(
-      store.context, sdk::str(key), timeout_us, &value,
-      [](void* to, penstock_str came) { *static_cast<std::string*>(to) = sdk::view(came); }));
-  return value;
 }
 
 uint64_t left_us(std::chrono::steady_clock::time_point end) {
