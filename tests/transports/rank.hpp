@@ -2,6 +2,7 @@
 #pragma once
 
 #include <testing/gtest.hpp>
+#include <testing/messages.hpp>
 
 #include <cmath>
 #include <cstring>
@@ -71,16 +72,7 @@ class Rank {
   }
   Outcome exchange(const penstock_message& message) { return exchange(message, channel); }
   Outcome exchange(const penstock_message& message, penstock_channel* over) {
-    penstock_ticket* ticket = nullptr;
-    Outcome outcome = take(table.submit(self(), over, &message, &ticket));
-    if (!outcome.ok()) return outcome;
-    uint32_t state = PENSTOCK_PENDING;
-    while (outcome.ok() && state == PENSTOCK_PENDING) {
-      outcome = take(table.progress(self(), ticket, &state));
-      if (state == PENSTOCK_PENDING) std::this_thread::yield();
-    }
-    table.release(self(), ticket);
-    return outcome;
+    return carry(table, self(), over, message);
   }
   bool is_process_global() const {
     return (traits_.flags & PENSTOCK_COLLECTIVE_PROCESS_GLOBAL) != 0;
@@ -113,15 +105,7 @@ inline std::unique_ptr<Rank> me;
 
 inline penstock_message message_of(uint32_t pattern, uint64_t tag,
                                    uint32_t dtype = PENSTOCK_FLOAT32) {
-  penstock_message message{};
-  message.struct_size = sizeof message;
-  message.id = tag + 1000;
-  message.tag = tag;
-  message.pattern = pattern;
-  message.dtype = dtype;
-  message.reduction = PENSTOCK_REDUCE_SUM;
-  message.deadline_us = 20'000'000;
-  return message;
+  return empty_message(pattern, tag, dtype, 20'000'000);
 }
 
 // Values whose sum depends on the order of addition.

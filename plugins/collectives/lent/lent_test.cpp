@@ -3,6 +3,7 @@
 #include "lent.h"
 
 #include <testing/gtest.hpp>
+#include <testing/messages.hpp>
 
 #include <penstock/collective.h>
 
@@ -64,16 +65,7 @@ class Rank {
     return instance.table().open(instance.self(), &group, nullptr, nullptr, timeout_us, &channel);
   }
   Outcome carry(const penstock_message& message) {
-    penstock_ticket* ticket = nullptr;
-    Outcome outcome = take(instance.table().submit(instance.self(), channel, &message, &ticket));
-    if (!outcome.ok()) return outcome;
-    uint32_t state = PENSTOCK_PENDING;
-    while (outcome.ok() && state == PENSTOCK_PENDING) {
-      outcome = take(instance.table().progress(instance.self(), ticket, &state));
-      std::this_thread::yield();
-    }
-    instance.table().release(instance.self(), ticket);
-    return outcome;
+    return test::carry(instance.table(), instance.self(), channel, message);
   }
   void leave() {
     instance.table().close(instance.self(), channel);

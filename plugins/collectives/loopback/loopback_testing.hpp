@@ -2,6 +2,7 @@
 #pragma once
 
 #include <testing/gtest.hpp>
+#include <testing/messages.hpp>
 
 #include <penstock/collective.h>
 
@@ -16,32 +17,9 @@ namespace penstock::test {
 
 constexpr uint64_t kPatience = 30'000'000;  // us; a test that waits longer fails
 
-// A message with nothing in it.
-inline penstock_message message_of(uint32_t pattern, uint64_t tag, uint32_t dtype = 1) {
-  penstock_message message{};
-  message.struct_size = sizeof message;
-  message.id = tag + 1000;
-  message.tag = tag;
-  message.pattern = pattern;
-  message.dtype = dtype;
-  message.reduction = PENSTOCK_REDUCE_SUM;
-  message.deadline_us = kPatience;
-  return message;
-}
-
-// Drives one message to its end on the calling thread.
-inline Outcome carry(const penstock_collective& table, void* self, penstock_channel* channel,
-                     const penstock_message& message) {
-  penstock_ticket* ticket = nullptr;
-  Outcome outcome = take(table.submit(self, channel, &message, &ticket));
-  if (!outcome.ok()) return outcome;
-  uint32_t state = PENSTOCK_PENDING;
-  while (outcome.ok() && state == PENSTOCK_PENDING) {
-    outcome = take(table.progress(self, ticket, &state));
-    if (state == PENSTOCK_PENDING) std::this_thread::yield();
-  }
-  table.release(self, ticket);
-  return outcome;
+inline penstock_message message_of(uint32_t pattern, uint64_t tag,
+                                   uint32_t dtype = PENSTOCK_FLOAT32) {
+  return empty_message(pattern, tag, dtype, kPatience);
 }
 
 // One rank: joined, with a channel over the whole world.

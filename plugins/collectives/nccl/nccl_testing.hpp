@@ -4,6 +4,7 @@
 
 #include <testing/gtest.hpp>
 #include <testing/instances.hpp>
+#include <testing/messages.hpp>
 
 #include "tests/device/fixture.hpp"
 
@@ -108,14 +109,7 @@ class NcclRank {
 
   penstock_message message(uint32_t pattern, uint64_t tag,
                            uint32_t dtype = PENSTOCK_FLOAT32) const {
-    penstock_message made{};
-    made.struct_size = sizeof made;
-    made.id = tag + 1000;
-    made.tag = tag;
-    made.pattern = pattern;
-    made.dtype = dtype;
-    made.reduction = PENSTOCK_REDUCE_SUM;
-    made.deadline_us = kPatience;
+    penstock_message made = empty_message(pattern, tag, dtype, kPatience);
     made.exec = &exec;
     return made;
   }
@@ -124,17 +118,7 @@ class NcclRank {
     require(take(table.submit(self(), channel, &message, &ticket)), "submit");
     return ticket;
   }
-  // Drives a message to its end and releases it.
-  Outcome finish(penstock_ticket* ticket) {
-    uint32_t state = PENSTOCK_PENDING;
-    Outcome outcome;
-    while (outcome.ok() && state == PENSTOCK_PENDING) {
-      outcome = take(table.progress(self(), ticket, &state));
-      if (state == PENSTOCK_PENDING) std::this_thread::yield();
-    }
-    table.release(self(), ticket);
-    return outcome;
-  }
+  Outcome finish(penstock_ticket* ticket) { return test::finish(table, self(), ticket); }
   Outcome carry(const penstock_message& message) { return finish(submit(message)); }
 
   // Memory of the device that has these values once the rank's stream has come to it.
