@@ -13,35 +13,6 @@ namespace {
 
 using namespace testing;  // all of resident_testing.hpp
 
-// What a script leaves behind on each rank: results after every step, and at the end what is kept.
-// Nothing is staged.
-struct Outcome {
-  std::vector<std::vector<Bytes>> results;
-  std::vector<std::string> saved;
-};
-
-Outcome outcome_of(const Script& script, const Places& places) {
-  Outcome outcome;
-  outcome.results.resize(script.size);
-  outcome.saved.resize(script.size);
-  with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
-    const auto shapes = placed(script, places, rank);
-    std::vector<Storage> storage = storage_of(shapes);
-    auto set = make_set(runtime, shapes, script.flags);
-    ASSERT_OK(set.status());
-    for (uint64_t step = 0; step < script.steps; ++step) {
-      ASSERT_OK(take_step(script, **set, storage, rank, step));
-      Bytes& read = outcome.results[rank].emplace_back();
-      for (const Storage& one : storage) read.push_back(one.read());
-    }
-    ASSERT_OK(set.value()->save(outcome.saved[rank]));
-    each_item(report_of(**set), [&](const nlohmann::json& item) {
-      EXPECT_EQ(item["worked_on"], item["lies_on"]) << item["why_staged"];
-    });
-  });
-  return outcome;
-}
-
 class ResidentsOf : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, ResidentsOf,
                          ::testing::Combine(::testing::ValuesIn(kResidentMethods),
@@ -54,11 +25,11 @@ INSTANTIATE_TEST_SUITE_P(Methods, ResidentsOf,
 TEST_P(ResidentsOf, ResultsAndResidualsHaveTheBitsOfTheCpu) {
   const auto& [method, size] = GetParam();
   const Script script = resident_script(method, size);
-  const Outcome expected = outcome_of(script, on_the_cpu);
+  const ResidentOutcome expected = outcome_of(script, on_the_cpu);
   const uint64_t seeds = test::is_long() ? 1000 : 2;
   for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
-    const Outcome got = outcome_of(script, by_rank);
+    const ResidentOutcome got = outcome_of(script, by_rank);
     ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
     ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
   }

@@ -12,8 +12,10 @@ inline constexpr double kDensity = 0.05;
 
 struct ResidentMethod {
   const char* name;
-  const char* keys;
+  const char* keys;  // of [scheme], but compressor and collective
   uint32_t flags = 0;
+  const char* compressor = "topk-simulated";
+  const char* options = "density = 0.05\n";
 };
 inline const ResidentMethod kResidentMethods[] = {
     {"residual", "memory = \"residual-simulated\"\nscheduler = \"wfbp\""},
@@ -29,11 +31,14 @@ inline void PrintTo(const ResidentMethod& method, std::ostream* out) {
   *out << method.name;
 }
 
-inline std::string resident_scheme(const std::string& keys, const std::string& tables = "") {
+inline std::string resident_scheme(const ResidentMethod& method, const std::string& tables = "") {
   return fmt::format(
-      "[scheme]\ncollective = \"loopback\"\ncompressor = \"topk-simulated\"\n{}\n"
-      "[runtime]\ndeadline_s = 20\n{}[compressor.topk-simulated]\ndensity = {}\n{}",
-      keys, test_plugins({"on_device"}), kDensity, tables);
+      "[scheme]\ncollective = \"loopback\"\ncompressor = \"{0}\"\n{1}\n"
+      "[runtime]\ndeadline_s = 20\n{2}[compressor.{0}]\n{3}{4}",
+      method.compressor, method.keys, test_plugins({"on_device"}), method.options, tables);
+}
+inline std::string resident_scheme(const std::string& keys, const std::string& tables = "") {
+  return resident_scheme(ResidentMethod{"", keys.c_str()}, tables);
 }
 
 inline Script resident_script(const ResidentMethod& method, uint32_t size,
@@ -41,7 +46,7 @@ inline Script resident_script(const ResidentMethod& method, uint32_t size,
   Script script;
   script.shapes = {{"first", {24, 16}}, {"bias", {24}}, {"second", {90, 40}},
                    {"empty", {0}},      {"last", {33}}, {"scalar", {}}};
-  script.scheme = resident_scheme(method.keys, tables);
+  script.scheme = resident_scheme(method, tables);
   script.size = size;
   script.steps = 12;
   script.flags = method.flags;
@@ -70,6 +75,35 @@ inline std::vector<Storage> storage_of(const std::vector<GradientShape>& shapes)
   std::vector<Storage> storage;
   for (const GradientShape& shape : shapes) storage.emplace_back(shape);
   return storage;
+}
+
+// What a script leaves behind on each rank: results after every step, and at the end what is kept.
+// Nothing is staged.
+struct ResidentOutcome {
+  std::vector<std::vector<Bytes>> results;
+  std::vector<std::string> saved;
+};
+
+inline ResidentOutcome outcome_of(const Script& script, const Places& places) {
+  ResidentOutcome outcome;
+  outcome.results.resize(script.size);
+  outcome.saved.resize(script.size);
+  with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
+    const auto shapes = placed(script, places, rank);
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes, script.flags);
+    ASSERT_OK(set.status());
+    for (uint64_t step = 0; step < script.steps; ++step) {
+      ASSERT_OK(take_step(script, **set, storage, rank, step));
+      Bytes& read = outcome.results[rank].emplace_back();
+      for (const Storage& one : storage) read.push_back(one.read());
+    }
+    ASSERT_OK(set.value()->save(outcome.saved[rank]));
+    each_item(report_of(**set), [&](const nlohmann::json& item) {
+      EXPECT_EQ(item["worked_on"], item["lies_on"]) << item["why_staged"];
+    });
+  });
+  return outcome;
 }
 
 }  // namespace penstock::testing

@@ -8,7 +8,7 @@
 # The same file serves this repository and projects that found the installed SDK (find_package(PenstockSDK)).
 # SOURCES may hold .cu files, compiled without fused multiply-add; penstock_enable_cuda() comes before, and LIBRARIES may name
 # penstock::kernels_cuda where the SDK was built with CUDA. ON_DEVICES does the latter by itself: the plugin's methods ask
-# methods/device.hpp, which has the kernels then; in an SDK without CUDA the plugin is one for the CPU.
+# methods/device/, which has the kernels then; in an SDK without CUDA the plugin is one for the CPU.
 include_guard(GLOBAL)
 include(${CMAKE_CURRENT_LIST_DIR}/PenstockCuda.cmake)
 

@@ -10,7 +10,7 @@
 //     static constexpr bool kLargest = true;        // choose is from.largest(from.most), no more
 //   };
 //
-// With kLargest, float32 values and kernels linked (device.hpp) it also works on a device.
+// With kLargest, float32 values and kernels linked (device/) it also works on a device.
 // It hides what it does otherwise: describe, plan, encode_item, decode. `most` is [any],
 // `choose` is [step] and allocates nothing. Errors are thrown: INVALID_ARGUMENT for what 32 bits
 // cannot number, and for gradients of a bucket in different units.
@@ -19,7 +19,7 @@
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
-#include <methods/device.hpp>
+#include <methods/device/sparse.hpp>
 #include <methods/folded.hpp>
 #include <methods/sparse_values.hpp>
 

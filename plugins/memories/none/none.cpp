@@ -1,5 +1,5 @@
 // No memory: what is compressed is the gradient itself, and what is not sent is lost.
-#include <methods/device.hpp>
+#include <methods/device/call.hpp>
 #include <penstock/memory.hpp>
 
 namespace sdk = penstock::sdk;

@@ -3,7 +3,7 @@
 // "Error Feedback Fixes SignSGD", ICML 2019.
 #include <kernels/fold.hpp>
 #include <methods/agreed.hpp>
-#include <methods/device.hpp>
+#include <methods/device/sparse.hpp>
 #include <methods/payload.hpp>
 #include <penstock/memory.hpp>
 

@@ -124,7 +124,8 @@ typedef struct penstock_compressor {
                              const penstock_item* const* items, uint64_t n_items, penstock_payload* const* payloads);
 
   /* [step] payloads[i * n_ranks + r] for items[i]; ranks ascend over calls. They are input from peers: check counts, and
-   * indices but on a device, where the host has (INVALID_PAYLOAD names rank and gradient). ABSENT is legal. In the last round
+   * indices but on a device, where the host has (INVALID_PAYLOAD names rank and gradient); what else of them needs a look
+   * there lies at on_host of the sections. ABSENT is legal. In the last round
    * `out` receives the sum (RESULT_MEAN) or the result. Replicated state changes here, never under DECODE_OWN. */
   penstock_status* (*decode)(void* instance, const penstock_exec* exec, const penstock_step* step, uint32_t round,
                              const penstock_item* const* items, uint64_t n_items,

@@ -101,15 +101,23 @@ enum {
   PENSTOCK_PAYLOAD_CODED = 4   /* only the compressor can read it */
 };
 
+/* What encode on a device may leave as the count of a section that was not planned as exact: the device knows it, and has
+ * written it to device_count when its work is done. Of pairs only the indices have one; as many values go. */
+#define PENSTOCK_COUNT_ON_DEVICE UINT64_MAX
+
 /* A run of typed elements in the core's wire arena. */
 typedef struct penstock_section {
   uint64_t struct_size;
   void* data;
-  uint64_t* device_count; /* null; a draft, see draft/collective.h: where the count lies, written in stream order */
+  uint64_t* device_count; /* encode on a device, of a section whose count may vary: where work queued on the call's stream
+                             may write it; null everywhere else */
   uint64_t count;         /* encode sets it; at most capacity; for a summed round exactly capacity */
   uint64_t capacity;      /* elements */
   uint32_t role;
   uint32_t dtype;
+  /* Since 0.7. Where `data` is on a device: the same elements in host memory, to be read only, for what has to be looked at
+   * before it is used; null where they are nowhere but on the device, as during encode. */
+  const void* on_host;
 } penstock_section;
 
 /* What one rank sends for one item in one round. */

@@ -178,6 +178,21 @@ class PayloadWriter {
     count(0, k);
     count(1, k);
   }
+  // In a call on a device, of a section whose count may vary: where the device is to write it, by
+  // work that is queued on the call's stream.
+  uint64_t* count_on_device(uint64_t index) {
+    penstock_section& section = at(index);
+    if (section.device_count == nullptr)
+      throw internal("section ", index, " has no place for a count on a device");
+    section.count = PENSTOCK_COUNT_ON_DEVICE;
+    return section.device_count;
+  }
+  // As sparse, with k at the place that is returned.
+  uint64_t* sparse_on_device() {
+    kind(PENSTOCK_PAYLOAD_SPARSE);
+    at(1).count = PENSTOCK_COUNT_ON_DEVICE;
+    return count_on_device(0);
+  }
 
  private:
   penstock_section& at(uint64_t index) const {
@@ -217,6 +232,22 @@ class PayloadReader {
       throw error("has ", found.size(), " elements in section ", index, ", expected ",
                   expected_count);
     return found;
+  }
+  // The same in host memory wherever the call works, to look at what a peer has sent.
+  template <typename T>
+  std::span<const T> on_host(const Call& call, uint64_t index) const {
+    const auto found = section<T>(index);
+    if (!call.on_device() || found.empty()) return found;
+    const penstock_section& c = *payload_->sections[index];
+    if (!PENSTOCK_HAS_FIELD(&c, penstock_section, on_host) || c.on_host == nullptr)
+      throw internal("section ", index, " of what was sent of '", item_.name(),
+                     "' lies on a device alone");
+    return {static_cast<const T*>(c.on_host), found.size()};
+  }
+  template <typename T>
+  std::span<const T> on_host(const Call& call, uint64_t index, uint64_t expected_count) const {
+    (void)section<T>(index, expected_count);
+    return on_host<T>(call, index);
   }
   // INVALID_PAYLOAD that names rank and gradient.
   template <typename... Parts>

@@ -1,50 +1,16 @@
-// What a method calls where its work lies on a device: the CUDA twins of the kernels that it calls
-// on the CPU, with the same bits, on the stream and in the scratch of the call.
-//
-// A plugin has them if it was linked with the kernels (ON_DEVICES of penstock_add_plugin); its
-// traits name CUDA then (device_types). Whoever calls asks before, so that without the kernels
-// nothing of them is linked:
-//
-//   if constexpr (device::kHasKernels)
-//     if (call.on_device()) return device::take_largest(...);
-//
-// All functions are [step], queue and return. What the device refuses is thrown: DEVICE_ERROR.
+// Pairs on a device: top-k's selection, sums of what was sent, and what memories do to their work.
 #pragma once
 
-#include <penstock/memory.h>
-#include <penstock/views.hpp>
-
-#include <kernels/cuda/current_device.hpp>
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sparse_sum.hpp>
 #include <kernels/fold.hpp>
+#include <methods/device/call.hpp>
 
 namespace penstock::sdk::device {
-
-#if defined(PENSTOCK_DEVICE_KERNELS)
-inline constexpr bool kHasKernels = true;
-#else
-inline constexpr bool kHasKernels = false;
-#endif
-
-// For traits.device_types.
-inline constexpr uint64_t kCpuAlone = uint64_t{1} << PENSTOCK_DEVICE_CPU;
-inline constexpr uint64_t kCpuAndCuda = kCpuAlone | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
-inline constexpr uint64_t kWhereKernelsAre = kHasKernels ? kCpuAndCuda : kCpuAlone;
 
 using kernels::cuda::SparseSender;
 using kernels::cuda::SumOver;
 inline constexpr uint64_t kMostSparseSenders = kernels::cuda::kMostSparseSenders;
-
-// Calls queue(stream) with the call's device as the current one; `what` is told where it fails.
-template <typename Queue>
-void queue_on_device(const Call& call, const Item& item, std::string_view what, Queue&& queue) {
-  const kernels::cuda::CurrentDevice current(call.exec->device_id);
-  const int32_t error = current.error() != 0 ? current.error() : queue(call.exec->stream);
-  if (error != 0)
-    throw device_error("cuda:", call.exec->device_id, " cannot ", what, " gradient '", item.name(),
-                       "': ", kernels::cuda::error_text(error), " (error ", error, ")");
-}
 
 inline uint64_t select_scratch_bytes(uint64_t n, uint64_t k) {
   return kernels::cuda::select_workspace_bytes(n, k);
@@ -58,7 +24,7 @@ inline void take_largest(const Call& call, const Item& item, PayloadWriter& payl
   float* work = item.work().data();
   uint32_t* indices = payload.room<uint32_t>(0).data();
   float* values = payload.room<float>(1).data();
-  const kernels::cuda::Workspace workspace{call.exec->scratch, call.exec->scratch_bytes};
+  const kernels::cuda::Workspace workspace = workspace_of(call);
   queue_on_device(call, item, "select from", [&](void* stream) {
     return item.keeps() ? kernels::cuda::take_largest(work, item.numel(), k, indices, values,
                                                       workspace, stream, fold)

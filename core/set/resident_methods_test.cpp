@@ -1,0 +1,44 @@
+// Every compressor that works on a device, with a memory that does: results and what is kept are
+// those of the same gradients on the CPU, whatever the number of ranks, in buckets and alone.
+//
+// Bits are the CPU's but where a method forms sums in floating point, whose order on a device is
+// another one; there, steps from the same state stay near each other.
+
+#include "core/set/resident_testing.hpp"
+
+#include <support/long.hpp>
+#include <support/worlds.hpp>
+
+namespace penstock::resident_methods_test {
+namespace {
+
+using namespace testing;  // all of resident_testing.hpp
+
+const ResidentMethod kMethods[] = {
+    {"topk_with_residual", "memory = \"residual-simulated\"\nscheduler = \"fusion\""},
+};
+
+class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
+INSTANTIATE_TEST_SUITE_P(Methods, DeviceMethods,
+                         ::testing::Combine(::testing::ValuesIn(kMethods),
+                                            test::worlds({1, 2, 3, 4})),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_on_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST_P(DeviceMethods, GiveTheBitsOfTheCpu) {
+  const auto& [method, size] = GetParam();
+  const Script script = resident_script(method, size);
+  const ResidentOutcome expected = outcome_of(script, on_the_cpu);
+  const uint64_t seeds = test::is_long() ? 100 : 2;
+  for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+    const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
+    const ResidentOutcome got = outcome_of(script, by_rank);
+    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
+    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace penstock::resident_methods_test
