@@ -74,6 +74,7 @@ struct ItemRun {
   PayloadStorage returned;  // decoded own payload, for give_back and record
   PayloadStorage no_pairs;  // of which there are none, for give_back
   Buffer refused_data, taken_data, result_data, returned_data;
+  DeviceMemory returned_there;  // in place of returned_data, on a device
   bool on_composite = false;
   bool decoded_as_mean = false;  // by the compressor, which saves a sweep
   bool folded = false;           // encode compensates in the same sweep, as `fold` says

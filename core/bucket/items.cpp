@@ -176,7 +176,7 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
     c->leg = coding.leg;
   }
   if (item.is_on_device()) place_on_device(item, bucket.context.residents->device());
-  item.passes_through = is_plain(bucket, item, compressor, memory);
+  item.passes_through = !item.is_on_device() && is_plain(bucket, item, compressor, memory);
   item.compressor_wants = states_text(compressor.states, compressor.n_states);
   item.memory_wants = states_text(memory.states, memory.n_states);
   item.on_composite = coding.links->composite.channel != nullptr && !item.rounds.empty() &&

@@ -15,7 +15,6 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   if (site.switches) return "the scheme changes at a switch";
   if (site.nonfinite_is_strict) return "nonfinite = \"strict\" asks all ranks before each bucket";
   if (site.forward_waits) return "the next forward may wait for it";
-  if (fitting.period() != 1) return "the scheme has compressors whose phases alternate";
   if (scheme.route != PENSTOCK_ROUTE_FLAT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
   if (!scheme.transport.empty())
@@ -23,15 +22,15 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   return {};
 }
 
-// Payloads are pairs that are gathered in one round, and decode leaves means.
+// Decode leaves means, or what needs no division.
 std::string why_compressor(const CompressorFacts& compressor) {
   if (!works_on_cuda(compressor.device_types))
     return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
-  const bool gathers_pairs =
-      compressor.n_rounds == 1 && compressor.gathers_sparse && !compressor.sums;
-  if (!gathers_pairs || compressor.final_result || compressor.replicates ||
-      (compressor.traits & PENSTOCK_COMPRESSOR_SCALES_RESULT) == 0)
-    return fmt::format("compressor \"{}\" does more than gather pairs for a mean", compressor.name);
+  constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
+  if ((compressor.need_flags & kPlain) == kPlain && compressor.sums)
+    return "it is sent as it is, and so as a whole";
+  if (!compressor.final_result && (compressor.traits & PENSTOCK_COMPRESSOR_SCALES_RESULT) == 0)
+    return fmt::format("compressor \"{}\" leaves sums, not means", compressor.name);
   return {};
 }
 
