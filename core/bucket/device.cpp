@@ -77,7 +77,8 @@ Status lay_out_counts(BucketRun& bucket, const Device& device) {
   FoundNumbers<uint64_t>& counts = bucket.device->counts;
   PENSTOCK_TRY(counts.make(device, n));
   n = 0;
-  each_varying(bucket, [&](penstock_section& section) { section.device_count = counts.place(n++); });
+  each_varying(bucket,
+               [&](penstock_section& section) { section.device_count = counts.place(n++); });
   return {};
 }
 
@@ -153,9 +154,8 @@ Status take_counts(BucketRun& bucket, Leg& leg, uint32_t round) {
       penstock_section& section = payload.section(s);
       if (section.count != PENSTOCK_COUNT_ON_DEVICE) continue;
       const bool is_of_indices = s == 1 && payload.c()->kind == PENSTOCK_PAYLOAD_SPARSE;
-      section.count = is_of_indices
-                          ? payload.section(0).count
-                          : counts[uint64_t(section.device_count - counts.place(0))];
+      section.count = is_of_indices ? payload.section(0).count
+                                    : counts[uint64_t(section.device_count - counts.place(0))];
     }
     PENSTOCK_TRY(check_own(bucket, item, round));
   }
@@ -188,8 +188,7 @@ Status take_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
   for (auto& message : leg.messages[round]) {
     if (message->items.empty()) continue;
     const bool is_gathered = message->kind == MessageRun::Kind::gather;
-    const MessageMemory& arrived =
-        message->receive.bytes() != 0 ? message->receive : message->send;
+    const MessageMemory& arrived = message->receive.bytes() != 0 ? message->receive : message->send;
     const auto copy = [&](std::byte* there, uint64_t bytes) {
       return stream.copy_to_device(there, arrived.on_host(there), bytes);
     };

@@ -40,7 +40,8 @@ struct DevicePart {
 };
 
 // What the bucket needs for pieces that are worked on on a device, after its payloads have their
-// sections; nothing where there is none. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL on a route that has no way for them. [control]
+// sections; nothing where there is none. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL on a route that has
+// no way for them. [control]
 Status lay_out_device_part(BucketRun& bucket);
 
 // Items on a device: their tensors say where. [control]

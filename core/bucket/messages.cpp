@@ -84,7 +84,7 @@ Status make_sum_buffers(const BucketRun& bucket, Coding& coding, MessageRun& mes
 }
 
 Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t dtype, uint32_t reduction,
-                 std::vector<size_t> items) {
+                   std::vector<size_t> items) {
   Coding& coding = *leg.coding;
   auto message = make_message(bucket, coding, MessageRun::Kind::sum, coding.links->transport,
                               PENSTOCK_ALL_REDUCE, dtype);
@@ -249,7 +249,7 @@ void lay_out_flag(BucketRun& bucket, Leg& leg, uint32_t round) {
 
 // One sum in two legs: reduced and scattered, then what this rank holds passed on to all.
 Status lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, uint32_t dtype,
-                    uint32_t reduction, std::vector<size_t> items) {
+                      uint32_t reduction, std::vector<size_t> items) {
   Coding& coding = *begins.coding;
   Link& link = coding.links->transport;
   auto scatter =

@@ -28,10 +28,9 @@ void add_rounds(const ItemRun& item, std::string& text) {
 // A device forms sums in an order of its own, so what must have the same bits on all ranks is to be
 // made on the same kind of place.
 std::string place_text(const ItemRun& item) {
-  const bool same_bits =
-      std::any_of(item.rounds.begin(), item.rounds.end(), [](const RoundNeed& round) {
-        return (round.flags & PENSTOCK_ROUND_SAME_BITS) != 0;
-      });
+  const bool same_bits = std::any_of(
+      item.rounds.begin(), item.rounds.end(),
+      [](const RoundNeed& round) { return (round.flags & PENSTOCK_ROUND_SAME_BITS) != 0; });
   if (!same_bits) return {};
   return item.is_on_device() ? " on a device" : " on the CPU";
 }

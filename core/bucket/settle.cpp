@@ -55,8 +55,7 @@ Status decode_own(BucketRun& bucket, Coding& coding, ItemRun& item, PayloadStora
   return call_plugin(*item.compressor, "decode of the own payload", items, [&] {
     return item.compressor->table()->decode(
         item.compressor->self(), &bucket.context.exec_of(item.is_on_device()), &coding.step, round,
-        items, 1, payloads, 1,
-        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
+        items, 1, payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
   });
 }
 
