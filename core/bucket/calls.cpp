@@ -68,6 +68,7 @@ void point(ItemRun& item) {
     c->out.data = values;
     c->work.data = item.work_is == PENSTOCK_WORK_IS_GRAD    ? values
                    : item.work_is == PENSTOCK_WORK_IS_STATE ? item.work_state.data
+                   : item.is_on_device()                    ? item.work_there.data()
                                                             : item.work.data();
     c->learning_rate = item.gradient->learning_rate;
   }

@@ -186,8 +186,14 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
   const Stream* stream = item.is_on_device() ? &bucket.context.residents->stream() : nullptr;
   PENSTOCK_TRY(claim_states(item, coding, states, stream, compressor, memory));
   if (!item.encodes) return {};
-  if (item.work_is == PENSTOCK_WORK_IS_SCRATCH)
-    item.work = Buffer(item.range.numel * dtype_bytes(item.dtype));
+  if (item.work_is == PENSTOCK_WORK_IS_SCRATCH) {
+    const uint64_t bytes = item.range.numel * dtype_bytes(item.dtype);
+    if (stream == nullptr) {
+      item.work = Buffer(bytes);
+    } else {
+      PENSTOCK_ASSIGN(item.work_there, DeviceMemory::make(stream->device(), bytes));
+    }
+  }
   if (item.work_is == PENSTOCK_WORK_IS_STATE) {
     item.work_state = *item.memory_states[memory.work_state];
     item.for_compressor.work = item.for_memory.work = item.work_state;

@@ -128,7 +128,8 @@ Status record(BucketRun& bucket, Coding& coding) {
     PENSTOCK_TRY(decode_taken(bucket, coding, call));
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "record");
     PENSTOCK_TRY(call_plugin(*call.memory, "record", call.items, [&] {
-      return call.memory->table()->record(call.memory->self(), &bucket.context.exec, &coding.step,
+      return call.memory->table()->record(call.memory->self(),
+                                          &bucket.context.exec_of(call.on_device), &coding.step,
                                           call.items.data(), call.items.size(), call.taken.data());
     }));
   }
@@ -150,8 +151,8 @@ Status finish(BucketRun& bucket, Coding& coding) {
     if (!finishes) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "finish");
     PENSTOCK_TRY(call_plugin(*call.memory, "finish", call.items, [&] {
-      return call.memory->table()->finish(call.memory->self(), &context.exec, &coding.step,
-                                          call.items.data(), call.items.size());
+      return call.memory->table()->finish(call.memory->self(), &context.exec_of(call.on_device),
+                                          &coding.step, call.items.data(), call.items.size());
     }));
     if (context.result_is_sum)
       each_sum(coding, call, [&](ItemRun& item) {

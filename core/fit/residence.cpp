@@ -34,13 +34,16 @@ std::string why_compressor(const CompressorFacts& compressor) {
   return {};
 }
 
-// A memory that compensates, gets back and hands over, and has no part in anything else.
-std::string why_memory(const MemoryInstance& memory, const MemoryFacts& facts) {
+// What ranks ask each other for before they compensate, they read on the host.
+std::string why_memory(const MemoryInstance& memory, const MemoryFacts& facts,
+                       const ResidenceSite& site) {
   if (!works_on_cuda(memory.traits().device_types))
     return fmt::format("memory \"{}\" works on the CPU only", facts.name);
-  if (facts.measures || facts.records || facts.finishes || facts.works_in_scratch ||
-      facts.same_bits)
-    return fmt::format("memory \"{}\" does more than compensate", facts.name);
+  if (facts.measures) return fmt::format("memory \"{}\" measures gradients first", facts.name);
+  if (facts.same_bits)
+    return fmt::format("memory \"{}\" keeps what is equal on all ranks", facts.name);
+  if (facts.finishes && site.result_is_sum)
+    return fmt::format("memory \"{}\" finishes means, and sums are wanted", facts.name);
   return {};
 }
 
@@ -55,7 +58,7 @@ std::string why_staged(const Fitting& fitting, const DeclaredGradient& gradient,
   if (gradient.dtype != PENSTOCK_FLOAT32 || option.needs.dtype != PENSTOCK_FLOAT32)
     return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
   if (std::string why = why_compressor(option.needs.compressor_facts); !why.empty()) return why;
-  return why_memory(*option.memory, option.needs.memory_facts);
+  return why_memory(*option.memory, option.needs.memory_facts, site);
 }
 
 }  // namespace penstock

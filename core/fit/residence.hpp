@@ -13,6 +13,7 @@ struct ResidenceSite {
   bool switches = false;             // the scheme changes at some step
   bool nonfinite_is_strict = false;  // void buckets are known before anything is added to a memory
   bool forward_waits = false;        // the next forward may wait for gradients
+  bool result_is_sum = false;        // the frontend wants sums, not means
 };
 
 // Why it goes through host memory, as half a sentence: `compressor "none" works on the CPU only`.

@@ -28,7 +28,8 @@ Status Set::find_devices() {
 Status Set::settle_residence(const Fitting& fitting) {
   const ResidenceSite site{.switches = config_.stages().size() > 1,
                            .nonfinite_is_strict = nonfinite_is_strict,
-                           .forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0};
+                           .forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
+                           .result_is_sum = result_is_sum};
   std::vector<Gradient*> resident, staged;
   for (const auto& [index, device] : devices_) {
     Gradient& gradient = *gradients_[index];

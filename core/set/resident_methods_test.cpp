@@ -16,6 +16,9 @@ using namespace testing;  // all of resident_testing.hpp
 
 const ResidentMethod kMethods[] = {
     {"topk_with_residual", "memory = \"residual-simulated\"\nscheduler = \"fusion\""},
+    {"topk_with_dgc", "memory = \"dgc-simulated\"\nscheduler = \"fusion\""},
+    {"topk_with_nesterov_and_room_for_all", "memory = \"dgc-simulated\"\nscheduler = \"wfbp\"", 0,
+     "topk-simulated", "density = 0.4\n[memory.dgc-simulated]\nnesterov = true\nmomentum = 0.5\n"},
 };
 
 class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
