@@ -25,12 +25,13 @@ enum class Next {
 // Way 0 is dense; the others come as they are foretold, the shortest first. A look is the mean step
 // over some steps; the first under a new plan is not counted, for buffers are made in it, unless
 // the way is hopeless: kHopeless times as long as another. Such a way is not tried again before a
-// look at it would cost little beside what has passed since. All functions are [plan]. Not
-// thread-safe.
+// look at it would cost little beside what has passed since, or the way in force has become
+// shorter, as it does on a faster network. All functions are [plan]. Not thread-safe.
 class Trials {
  public:
   static constexpr uint64_t kLooks = 2;      // that count, for each way
   static constexpr uint64_t kSlowLooks = 3;  // in a row, before what is in force is doubted
+  static constexpr double kShorter = 0.8;    // of what was measured: the network is another one
   static constexpr double kHopeless = 4;     // times the shortest: more than making buffers costs
   static constexpr double kLittle = 0.05;    // of the time since, for a look at a hopeless way
   static constexpr uint64_t kFirstPatience = 16, kMostPatience = 4096;  // looks
@@ -85,11 +86,10 @@ class Trials {
     double since_us = 0;  // what has passed
   };
 
-  // As it was measured last, beside what stayed then.
+  // As it was measured last, beside what is in force.
   bool is_hopeless(const std::string& name) const {
-    const auto tried = tried_.find(name), stayed = tried_.find(settled_);
-    if (tried == tried_.end() || stayed == tried_.end()) return false;
-    return tried->second.measured_us > kHopeless * stayed->second.measured_us &&
+    const auto tried = tried_.find(name);
+    return tried != tried_.end() && tried->second.measured_us > kHopeless * last_us_ &&
            tried->second.measured_us > kLittle * tried->second.since_us;
   }
   // Of those that were measured in this round.
@@ -107,7 +107,7 @@ class Trials {
   void go_to(size_t way) {
     way_ = way;
     is_first_ = true;
-    n_looks_ = n_slow_ = 0;
+    n_looks_ = n_slow_ = n_shorter_ = 0;
     sum_us_ = 0;
   }
 
@@ -138,9 +138,14 @@ class Trials {
   }
 
   Next look_back(double step_us) {
+    last_us_ = step_us;
     const bool is_slow = way_ != 0 && step_us > measured_us_[0] * (1 + slack_);
+    const bool is_shorter = step_us < kShorter * measured_us_[way_];
     n_slow_ = is_slow ? n_slow_ + 1 : 0;
-    return n_slow_ == kSlowLooks || ++n_looks_ >= patience_ ? Next::begin_again : Next::keep;
+    n_shorter_ = is_shorter ? n_shorter_ + 1 : 0;
+    if (n_shorter_ == kSlowLooks) tried_.clear();
+    const bool doubts = n_slow_ == kSlowLooks || n_shorter_ == kSlowLooks;
+    return doubts || ++n_looks_ >= patience_ ? Next::begin_again : Next::keep;
   }
 
   double slack_;
@@ -151,8 +156,9 @@ class Trials {
   size_t way_ = 0;
   bool is_settled_ = false;
   bool is_first_ = true;  // of the plan in force
-  uint64_t n_looks_ = 0, n_slow_ = 0;
+  uint64_t n_looks_ = 0, n_slow_ = 0, n_shorter_ = 0;
   double sum_us_ = 0;
+  double last_us_ = 0;   // a step of the way that stayed
   std::string settled_;  // the way on which the round before settled
   uint64_t patience_ = kFirstPatience;
 };

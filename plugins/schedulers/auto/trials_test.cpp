@@ -146,6 +146,15 @@ TEST(Trials, FindOutThatAHopelessWayHasBecomeShortest) {
   EXPECT_EQ(trials.way(), 0u);
 }
 
+TEST(Trials, LookAtAllWaysSoonAfterTheNetworkHasBecomeFaster) {
+  Trials trials = begun();
+  watch(trials, kNames, {1000, 60, 80}, 10);
+  ASSERT_EQ(trials.way(), 1u);
+  // A look not counted, three shorter ones, three at each way.
+  watch(trials, kNames, {20, 40, 60}, 1 + Trials::kSlowLooks + 3 * (1 + Trials::kLooks));
+  EXPECT_EQ(trials.way(), 0u);
+}
+
 TEST(Trials, DoNotTakeTheMakingOfBuffersForHopeless) {
   Trials trials = begun();
   watch(trials, kNames, {200, 100, 120}, 7);  // the first look at dense is under way
