@@ -62,6 +62,7 @@ class Trials {
   void forget() {
     tried_.clear();
     settled_.clear();
+    last_us_ = 0;
   }
 
   size_t way() const { return way_; }
@@ -89,7 +90,8 @@ class Trials {
   // As it was measured last, beside what is in force.
   bool is_hopeless(const std::string& name) const {
     const auto tried = tried_.find(name);
-    return tried != tried_.end() && tried->second.measured_us > kHopeless * last_us_ &&
+    if (tried == tried_.end() || last_us_ <= 0) return false;
+    return tried->second.measured_us > kHopeless * last_us_ &&
            tried->second.measured_us > kLittle * tried->second.since_us;
   }
   // Of those that were measured in this round.
