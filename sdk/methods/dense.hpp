@@ -6,6 +6,7 @@
 #include <kernels/random_uniform.hpp>
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
+#include <methods/device/summed.hpp>
 #include <penstock/compressor.hpp>
 #include <penstock/options.hpp>
 
@@ -202,13 +203,17 @@ class QuantisingCompressor {
 
 // Compressors that send each value as a 16-bit float and sum ranks on the way: one method for every
 // such format, given by its type, the largest number that so many ranks may send, and its
-// conversions (convert.hpp).
+// conversions (convert.hpp). With kernels linked (device/) it also works on a device.
 template <uint32_t kDtype, auto kShare, auto kNarrow, auto kWiden>
 class HalfCast {
  public:
   static constexpr bool kScalesResult = true;
   static inline const OptionList options{};
   explicit HalfCast(const Options&) {}
+
+  void describe(penstock_compressor_traits& traits) const {
+    traits.device_types = device::kWhereKernelsAre;
+  }
 
   void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
     need.round(PENSTOCK_COMBINE_SUM)
@@ -219,18 +224,27 @@ class HalfCast {
   void encode(const Call& call, const Item& item, PayloadWriter& payload) {
     const std::span<float> work = item.work();
     const std::span<uint16_t> bits = payload.room<uint16_t>(0);
-    if (item.keeps())
-      take_out(work, bits, kShare(call.step->world));
-    else
-      kNarrow(work.data(), bits.data(), work.size());
     payload.kind(PENSTOCK_PAYLOAD_DENSE);
     payload.count(0, work.size());
+    const float limit = kShare(call.step->world);
+    if constexpr (device::kHasKernels)
+      if (call.on_device()) return device::narrow(call, item, kType, limit, bits);
+    if (item.keeps())
+      take_out(work, bits, limit);
+    else
+      kNarrow(work.data(), bits.data(), work.size());
   }
 
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i) {
       const PayloadReader payload = payloads.at(i, 0);
       const std::span<float> out = items[i].out();
+      if constexpr (device::kHasKernels) {
+        if (call.on_device()) {
+          decode_on_device(call, items[i], payload);
+          continue;
+        }
+      }
       if (payload.absent())
         std::fill(out.begin(), out.end(), 0.0f);
       else
@@ -240,6 +254,15 @@ class HalfCast {
 
  private:
   static constexpr uint64_t kTile = 1024;
+  static constexpr kernels::ValueType kType =
+      kDtype == PENSTOCK_FLOAT16 ? kernels::ValueType::kFloat16 : kernels::ValueType::kBfloat16;
+
+  static void decode_on_device(const Call& call, const Item& item, const PayloadReader& payload) {
+    const std::span<float> out = item.out();
+    if (payload.absent()) return device::clear_floats(call, item, out);
+    device::widen(call, item, kType, payload.section<uint16_t>(0, out.size()), call.result_scale(),
+                  out);
+  }
 
   static void widen(std::span<const uint16_t> bits, float scale, std::span<float> out) {
     if (scale == 1) return kWiden(bits.data(), out.data(), out.size());

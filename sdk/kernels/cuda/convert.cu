@@ -44,6 +44,53 @@ int32_t convert(const From* source, To* target, uint64_t count, void* stream) {
   return queue.error();
 }
 
+// ---- Casts that are summed on the way ----
+
+template <typename Narrow, typename Widen>
+struct TakeNarrow {
+  using In = float;
+  using Facts = NoFacts;
+  float* work;
+  uint16_t* target;
+  float limit;
+  __device__ NoFacts facts(uint64_t) const { return {}; }
+  __device__ float load(uint64_t i) const { return work[i]; }
+  __device__ void store(uint64_t i, float x, NoFacts) const {
+    const float floored = x < -limit ? -limit : x;
+    const uint16_t bits = Narrow::of(limit < floored ? limit : floored);
+    target[i] = bits;
+    work[i] = x - Widen::of(bits);
+  }
+};
+
+template <typename Widen>
+struct WidenScaled {
+  using In = uint16_t;
+  using Facts = NoFacts;
+  const uint16_t* source;
+  float* target;
+  float scale;
+  __device__ NoFacts facts(uint64_t) const { return {}; }
+  __device__ uint16_t load(uint64_t i) const { return source[i]; }
+  __device__ void store(uint64_t i, uint16_t bits, NoFacts) const {
+    const float x = Widen::of(bits);
+    target[i] = scale == 1 ? x : x * scale;
+  }
+};
+
+// Calls use.template operator()<Narrow, Widen>() with the conversions of a type; returns false for
+// one that has not 16 bits.
+template <typename Use>
+bool with_conversions(ValueType type, Use&& use) {
+  if (type == ValueType::kFloat16)
+    use.template operator()<ToHalf, FromHalf>();
+  else if (type == ValueType::kBfloat16)
+    use.template operator()<ToBfloat16, FromBfloat16>();
+  else
+    return false;
+  return true;
+}
+
 // ---- Narrowing, which puts back what the receiver will see ----
 
 struct Copy {
@@ -120,6 +167,26 @@ int32_t floats_to_bfloat16s(const float* source, uint16_t* target, uint64_t coun
 int32_t bfloat16s_to_floats(const uint16_t* source, float* target, uint64_t count,
                             void* stream) noexcept {
   return convert<FromBfloat16>(source, target, count, stream);
+}
+
+int32_t take_narrow(ValueType type, float* work, uint16_t* target, uint64_t count, float limit,
+                    void* stream) noexcept {
+  if (count > 0 && (work == nullptr || target == nullptr)) return cudaErrorInvalidValue;
+  Queue queue(stream);
+  const bool known = with_conversions(type, [&]<typename Narrow, typename Widen>() {
+    each_element(queue, TakeNarrow<Narrow, Widen>{work, target, limit}, count);
+  });
+  return known ? queue.error() : static_cast<int32_t>(cudaErrorInvalidValue);
+}
+
+int32_t widen_scaled(ValueType type, const uint16_t* source, float* target, uint64_t count,
+                     float scale, void* stream) noexcept {
+  if (count > 0 && (source == nullptr || target == nullptr)) return cudaErrorInvalidValue;
+  Queue queue(stream);
+  const bool known = with_conversions(type, [&]<typename, typename Widen>() {
+    each_element(queue, WidenScaled<Widen>{source, target, scale}, count);
+  });
+  return known ? queue.error() : static_cast<int32_t>(cudaErrorInvalidValue);
 }
 
 int32_t int8_scale(const float* largest, float* scale, void* stream) noexcept {

@@ -177,7 +177,9 @@ int main(int argc, char** argv) {
                {"values", check_values},
                {"masking", check_masking},
                {"low-rank", check_low_rank},
-               {"orthogonalise", check_orthogonalise}};
+               {"orthogonalise", check_orthogonalise},
+               {"factors", check_factors},
+               {"dense", check_dense}};
   check_refusals();
   bool found = only.empty();
   for (const auto& part : parts) {

@@ -137,6 +137,8 @@ void check_values(const Extent& extent);
 void check_masking(const Extent& extent);
 void check_low_rank(const Extent& extent);
 void check_orthogonalise(const Extent& extent);
+void check_factors(const Extent& extent);
+void check_dense(const Extent& extent);
 void check_refusals();
 
 }  // namespace penstock::kernels::cuda::check
