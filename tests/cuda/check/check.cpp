@@ -175,6 +175,7 @@ int main(int argc, char** argv) {
                {"signs", check_signs},
                {"stochastic", check_stochastic},
                {"values", check_values},
+               {"masking", check_masking},
                {"low-rank", check_low_rank},
                {"orthogonalise", check_orthogonalise}};
   check_refusals();
