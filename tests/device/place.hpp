@@ -1,8 +1,8 @@
-// Calls of plugins in host memory and on the simulated device, for tests that compare the two.
+// A place where calls of a plugin work, the CPU or a simulated device, so that a test makes the
+// same calls in both.
 #pragma once
 
 #include <cuda_runtime.h>
-#include <penstock/views.hpp>
 
 #include <testing/instances.hpp>
 
@@ -22,11 +22,10 @@ inline test::LoadedPlugin simulated_plugin(const std::string& file) {
 // Memory of one place, and the exec of calls there.
 class Place {
  public:
-  explicit Place(bool on_device, uint64_t scratch_bytes = 1 << 22, int device = 1)
-      : on_device_(on_device) {
+  explicit Place(bool on_device, int device = 1) : on_device_(on_device) {
     exec_.struct_size = sizeof exec_;
     exec_.device_type = on_device ? PENSTOCK_DEVICE_CUDA : PENSTOCK_DEVICE_CPU;
-    exec_.scratch_bytes = scratch_bytes;
+    exec_.scratch_bytes = 1 << 22;
     if (on_device) {
       EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
       exec_.device_id = device;
@@ -45,7 +44,6 @@ class Place {
     if (on_device_) (void)cudaStreamDestroy(static_cast<cudaStream_t>(exec_.stream));
   }
 
-  bool on_device() const { return on_device_; }
   const penstock_exec& exec() const { return exec_; }
   template <typename T>
   T* put(const std::vector<T>& values) {
@@ -56,14 +54,22 @@ class Place {
     return memory;
   }
   template <typename T>
+  void write(T* memory, const std::vector<T>& values) const {
+    settle();
+    copy(memory, values.data(), values.size() * sizeof(T));
+  }
+  template <typename T>
   std::vector<T> get(const T* memory, uint64_t n) const {
     std::vector<T> values(n);
-    if (on_device_) (void)cudaStreamSynchronize(static_cast<cudaStream_t>(exec_.stream));
+    settle();
     copy(values.data(), memory, n * sizeof(T));
     return values;
   }
 
  private:
+  void settle() const {
+    if (on_device_) (void)cudaStreamSynchronize(static_cast<cudaStream_t>(exec_.stream));
+  }
   void copy(void* target, const void* source, uint64_t bytes) const {
     if (bytes == 0) return;
     if (!on_device_) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/fold.h>
+#include <penstock/views.hpp>
 
 #include <testing/item.hpp>
 
@@ -32,6 +33,10 @@ struct Sent {
   std::vector<Section> sections;
 };
 
+inline bool is_device(const Place& place) {
+  return place.exec().device_type != PENSTOCK_DEVICE_CPU;
+}
+
 // A payload and its sections in a place. They begin at addresses that are aligned to 8 bytes and no
 // more.
 class PlacedPayload {
@@ -42,7 +47,7 @@ class PlacedPayload {
     for (uint64_t s = 0; s < planned.size(); ++s) {
       penstock_section& section = add(s, bytes_of(planned[s], planned[s].capacity), {});
       section.count = 0;
-      if (place.on_device() && (planned[s].flags & PENSTOCK_SECTION_EXACT) == 0)
+      if (is_device(place) && (planned[s].flags & PENSTOCK_SECTION_EXACT) == 0)
         section.device_count = place.put(std::vector<uint64_t>(1, 77));
     }
   }
@@ -54,7 +59,7 @@ class PlacedPayload {
       planned_.push_back(from.planned);
       penstock_section& section = add(s, from.bytes.size(), from.bytes);
       section.count = from.bytes.size() / bytes_of(from.planned, 1);
-      if (place.on_device()) section.on_host = from.bytes.data();
+      if (is_device(place)) section.on_host = from.bytes.data();
     }
     payload_.kind = sent.kind;
     payload_.rank = rank;
@@ -141,6 +146,14 @@ inline test::PlannedNeed planned(const test::CompressorInstance& compressor,
   const std::string name = "gradient";
   penstock_item item = test::describe_item(shape, name, 0);
   return test::ask_needs(compressor, plugin, 0, world, {&item})[0];
+}
+
+// Of calls in this place, with no more scratch than was planned.
+inline penstock_exec exec_of(const Place& place, const test::PlannedNeed& need) {
+  penstock_exec exec = place.exec();
+  EXPECT_LE(need.scratch_bytes, exec.scratch_bytes);
+  exec.scratch_bytes = need.scratch_bytes;
+  return exec;
 }
 
 inline penstock_step step_of(uint32_t world, double grad_scale = 1) {

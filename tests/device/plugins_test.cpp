@@ -5,7 +5,6 @@
 #include <testing/gtest.hpp>
 
 #include <cmath>
-#include <deque>
 
 #include "place.hpp"
 
