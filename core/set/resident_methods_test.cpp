@@ -25,6 +25,13 @@ const ResidentMethod kMethods[] = {
      "topk-simulated",
      "density = 0.3\n[[switch]]\nat_step = 3\nset = { compressor.topk-simulated.density = 0.1 }\n"
      "[[switch]]\nat_step = 7\nset = { compressor.topk-simulated.density = 0.02 }\n"},
+    {"signsgd", "memory = \"none\"\nscheduler = \"fusion\"", 0, "signsgd-simulated", ""},
+    {"signsgd_with_residual", "memory = \"residual-simulated\"\nscheduler = \"hipress\"", 0,
+     "signsgd-simulated", ""},
+    {"signum", "memory = \"momentum-simulated\"\nscheduler = \"fusion\"", 0, "signum-simulated",
+     "[memory.momentum-simulated]\nmomentum = 0.7\n"},
+    {"signum_one_by_one", "memory = \"momentum-simulated\"\nscheduler = \"wfbp\"", 0,
+     "signum-simulated", ""},
 };
 
 class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};

@@ -22,6 +22,10 @@ from train_on_device import why_not
 # float32 have another order on a device.
 METHODS: dict[str, tuple[str, float]] = {
     "topk": ("density = 0.05", 0),
+    "signsgd": ("", 0),
+    "signum": ("", 0),
+    "efsign": ("", 1e-6),
+    "onebit": ("bucket = 1024", 1e-6),
 }
 MEMORIES = ("residual", "none")
 # Several small ones share a bucket; one is larger than any tile of a kernel.
