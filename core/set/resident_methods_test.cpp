@@ -30,6 +30,13 @@ const ResidentMethod kMethods[] = {
     {"fp16_with_nothing_kept", "memory = \"none\"\nscheduler = \"hipress\"", 0, "fp16-simulated",
      ""},
     {"bf16_with_dgc", "memory = \"dgc-simulated\"\nscheduler = \"wfbp\"", 0, "bf16-simulated", ""},
+    {"signsgd", "memory = \"none\"\nscheduler = \"fusion\"", 0, "signsgd-simulated", ""},
+    {"signsgd_with_residual", "memory = \"residual-simulated\"\nscheduler = \"hipress\"", 0,
+     "signsgd-simulated", ""},
+    {"signum", "memory = \"momentum-simulated\"\nscheduler = \"fusion\"", 0, "signum-simulated",
+     "[memory.momentum-simulated]\nmomentum = 0.7\n"},
+    {"signum_one_by_one", "memory = \"momentum-simulated\"\nscheduler = \"wfbp\"", 0,
+     "signum-simulated", ""},
 };
 
 // Vectors go another way than their compressor's: as they are they would be staged.

@@ -211,9 +211,9 @@ int32_t largest_magnitude(const float* values, uint64_t n, uint64_t run, float* 
   return reduce(Largest{}, values, n, run, results, workspace, stream);
 }
 
-int32_t sums_by_sign(const float* values, uint64_t n, SumsBySign* result, Workspace workspace,
-                     void* stream) noexcept {
-  return reduce(BySign{}, values, n, 0, result, workspace, stream);
+int32_t sums_by_sign(const float* values, uint64_t n, uint64_t run, SumsBySign* results,
+                     Workspace workspace, void* stream) noexcept {
+  return reduce(BySign{}, values, n, run, results, workspace, stream);
 }
 
 int32_t exceedances(const float* x, uint64_t n, const float* threshold, Exceedances* result,

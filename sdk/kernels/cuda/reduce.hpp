@@ -36,9 +36,9 @@ uint64_t reduce_workspace_bytes(uint64_t n, uint64_t run = 0) noexcept;
 [[nodiscard]] int32_t largest_magnitude(const float* values, uint64_t n, uint64_t run,
                                         float* results, Workspace workspace, void* stream) noexcept;
 
-// *result as sums_by_sign of sign.hpp; the counts are exact.
-[[nodiscard]] int32_t sums_by_sign(const float* values, uint64_t n, SumsBySign* result,
-                                   Workspace workspace, void* stream) noexcept;
+// results[r] as sums_by_sign of sign.hpp over run r, as above; the counts are exact.
+[[nodiscard]] int32_t sums_by_sign(const float* values, uint64_t n, uint64_t run,
+                                   SumsBySign* results, Workspace workspace, void* stream) noexcept;
 
 // *result as exceedances of exceedances.hpp over *threshold, which is device memory; the count is
 // exact.
