@@ -98,11 +98,16 @@ void decode_valued_signs(const Call& call, const Items& items, const PayloadRead
   }
 }
 
+// Throws INVALID_PAYLOAD for a number that no magnitude can be.
+inline void check_scale(const PayloadReader& payload, float scale) {
+  if (!(scale >= 0) || !std::isfinite(scale))
+    throw payload.error("has a scale of ", scale, ", expected a finite one of at least 0");
+}
+
 // One number that positive elements have as it is and negative ones with the other sign.
 inline void read_scale(const PayloadReader& payload, uint64_t section, SignSender& sender) {
   const float scale = payload.section<float>(section, 1)[0];
-  if (!(scale >= 0) || !std::isfinite(scale))
-    throw payload.error("has a scale of ", scale, ", expected a finite one of at least 0");
+  check_scale(payload, scale);
   sender.pair[0] = scale;
   sender.pair[1] = -scale;
   sender.valued.values = sender.pair;
