@@ -31,9 +31,9 @@ struct DevicePart;
 class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
-  // From a device: gradients into mirrors, and what a look at residents has found; then payloads
-  // into messages. Back to it: results.
-  enum class Copies { in, of_payloads, back };
+  // From a device: gradients into mirrors, and what a look at residents has found; then counts of
+  // payloads, and those into messages. Back to it: results.
+  enum class Copies { in, of_counts, of_payloads, back };
 
   BucketRun(SetContext& context, planning::Bucket plan, uint32_t number);
   ~BucketRun();
@@ -118,6 +118,7 @@ class BucketRun {
     void await_resume() const noexcept {}
   };
   CopiesEnd gradients_arrived() { return CopiesEnd{*this, Copies::in}; }
+  CopiesEnd counts_brought() { return CopiesEnd{*this, Copies::of_counts}; }
   CopiesEnd payloads_brought() { return CopiesEnd{*this, Copies::of_payloads}; }
   CopiesEnd results_returned() { return CopiesEnd{*this, Copies::back}; }
   bool copies_anything(Copies copies) const;

@@ -68,31 +68,22 @@ void point(ItemRun& item) {
     c->out.data = values;
     c->work.data = item.work_is == PENSTOCK_WORK_IS_GRAD    ? values
                    : item.work_is == PENSTOCK_WORK_IS_STATE ? item.work_state.data
+                   : item.is_on_device()                    ? item.work_there.data()
                                                             : item.work.data();
     c->learning_rate = item.gradient->learning_rate;
   }
 }
 
-// The section counts of a summed payload never travel, so they must be what was planned; one that
-// is absent adds zeros, and not what an earlier step has left in the message.
-Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
+// One that is absent adds zeros, and not what an earlier step has left in the message.
+void send_zeros(ItemRun& item, uint32_t round) {
   const RoundNeed& need = item.rounds[round];
   PayloadStorage& payload = item.own[round];
-  if (need.combine == PENSTOCK_COMBINE_SUM && payload.c()->kind == PENSTOCK_PAYLOAD_ABSENT)
-    for (size_t s = 0; s < payload.size(); ++s)
-      std::memset(payload.section(s).data, 0, need.sections[s].bytes());
+  if (need.combine != PENSTOCK_COMBINE_SUM || payload.c()->kind != PENSTOCK_PAYLOAD_ABSENT) return;
   for (size_t s = 0; s < payload.size(); ++s) {
-    const uint64_t count = payload.section(s).count;
-    const uint64_t capacity = need.sections[s].capacity;
-    const bool exact = need.combine == PENSTOCK_COMBINE_SUM || need.sections[s].exact;
-    if (count > capacity ||
-        (exact && count != capacity && payload.c()->kind != PENSTOCK_PAYLOAD_ABSENT))
-      return internal(
-          "compressor '{}' wrote {} elements for gradient '{}' into section {}, {} {} planned ({})",
-          item.compressor->name(), count, item.gradient->name, s, exact ? "exactly" : "at most",
-          capacity, bucket.label);
+    const penstock_section& section = payload.section(s);
+    void* sent = item.is_on_device() ? const_cast<void*>(section.on_host) : section.data;
+    std::memset(sent, 0, need.sections[s].bytes());
   }
-  return {};
 }
 
 Status call_encode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
@@ -125,6 +116,25 @@ void take_sums(BucketRun& bucket, Coding& coding) {
 }
 
 }  // namespace
+
+// The section counts of a summed payload never travel, so they must be what was planned.
+Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
+  const RoundNeed& need = item.rounds[round];
+  PayloadStorage& payload = item.own[round];
+  for (size_t s = 0; s < payload.size(); ++s) {
+    const uint64_t count = payload.section(s).count;
+    const uint64_t capacity = need.sections[s].capacity;
+    const bool exact = need.combine == PENSTOCK_COMBINE_SUM || need.sections[s].exact;
+    if (count == PENSTOCK_COUNT_ON_DEVICE && payload.section(s).device_count != nullptr) continue;
+    if (count > capacity ||
+        (exact && count != capacity && payload.c()->kind != PENSTOCK_PAYLOAD_ABSENT))
+      return internal(
+          "compressor '{}' wrote {} elements for gradient '{}' into section {}, {} {} planned ({})",
+          item.compressor->name(), count, item.gradient->name, s, exact ? "exactly" : "at most",
+          capacity, bucket.label);
+  }
+  return {};
+}
 
 void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,
                double scale) {
@@ -227,9 +237,14 @@ Status compensate(BucketRun& bucket, Coding& coding) {
   }
   bucket.encode_us += now_us() - start;
   // Nothing travels for these in this phase: their result is zero.
-  for (ItemRun& item : coding.items)
-    if (item.encodes && item.rounds.empty() && item.range.numel != 0)
-      std::memset(item.for_memory.out.data, 0, item.range.numel * dtype_bytes(item.dtype));
+  for (ItemRun& item : coding.items) {
+    if (!item.encodes || !item.rounds.empty() || item.range.numel == 0) continue;
+    const uint64_t bytes = item.range.numel * dtype_bytes(item.dtype);
+    if (item.is_on_device())
+      PENSTOCK_TRY(bucket.context.residents->stream().clear(item.for_memory.out.data, bytes));
+    else
+      std::memset(item.for_memory.out.data, 0, bytes);
+  }
   return {};
 }
 
@@ -250,11 +265,13 @@ Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
     const uint64_t called = now_us();
     PENSTOCK_TRY(call_encode(bucket, coding, call));
     call.took_us = now_us() - called;
-    for (size_t position : call.positions)
+    for (size_t position : call.positions) {
+      send_zeros(coding.items[position], round);
       PENSTOCK_TRY(check_own(bucket, coding.items[position], round));
+    }
   }
   coding.rounds_encoded = round + 1;
-  return bring_payloads(bucket, leg, round);
+  return bring_counts(bucket, leg, round);
 }
 
 void note_encoded(BucketRun& bucket) {

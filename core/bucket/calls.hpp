@@ -35,9 +35,11 @@ Status measure(BucketRun& bucket, Coding& coding);
 // stays as it was.
 Status compensate(BucketRun& bucket, Coding& coding);
 
-// work -> payloads of a round, in their places in the leg's messages. On a device that is queued:
-// where bucket.payloads_brought() says so, they are there. Then its time is noted.
+// work -> payloads of a round, in their places in the leg's messages. On a device that is queued,
+// and they come after it (device.hpp). Then its time is noted.
 Status encode(BucketRun& bucket, Leg& leg, uint32_t round);
+// INTERNAL for counts that were not planned; those that the device has to tell are left out.
+Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round);
 void note_encoded(BucketRun& bucket);
 
 // Payloads of all ranks -> out.

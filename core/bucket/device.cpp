@@ -1,12 +1,14 @@
 #include "core/bucket/device.hpp"
 
+#include "core/bucket/calls.hpp"
+
 #include <algorithm>
 
 namespace penstock {
 namespace {
 
 // Joins stretches of a message that lie behind each other to one copy, as the sections of payloads
-// mostly do: where there is a next one, it begins at the next multiple of 8 bytes.
+// mostly do: where there is a next one, it begins at the end, or at the next multiple of 8 bytes.
 template <typename Copy>
 class Stretches {
  public:
@@ -14,7 +16,8 @@ class Stretches {
 
   Status add(std::byte* data, uint64_t bytes) {
     if (bytes == 0) return {};
-    const bool follows = bytes_ != 0 && data == begin_ + (bytes_ + 7) / 8 * 8;
+    const bool follows =
+        bytes_ != 0 && data >= begin_ + bytes_ && data <= begin_ + (bytes_ + 7) / 8 * 8;
     if (!follows) {
       PENSTOCK_TRY(flush());
       begin_ = data;
@@ -53,6 +56,32 @@ Status named(Status status, const PieceRun& piece) {
   return status.with_context(fmt::format("gradient '{}'", piece.gradient->name));
 }
 
+// Calls body(section) for those of own payloads on the device whose counts may vary.
+template <typename Body>
+void each_varying(BucketRun& bucket, const Body& body) {
+  for (auto& coding : bucket.codings)
+    for (ItemRun& item : coding->items) {
+      if (!item.is_on_device() || !item.encodes) continue;
+      for (size_t round = 0; round < item.rounds.size(); ++round)
+        for (size_t s = 0; s < item.own[round].size(); ++s)
+          if (item.rounds[round].combine == PENSTOCK_COMBINE_GATHER &&
+              !item.rounds[round].sections[s].exact)
+            body(item.own[round].section(s));
+    }
+}
+
+Status lay_out_counts(BucketRun& bucket, const Device& device) {
+  uint64_t n = 0;
+  each_varying(bucket, [&](penstock_section&) { ++n; });
+  if (n == 0) return {};
+  FoundNumbers<uint64_t>& counts = bucket.device->counts;
+  PENSTOCK_TRY(counts.make(device, n));
+  n = 0;
+  each_varying(bucket,
+               [&](penstock_section& section) { section.device_count = counts.place(n++); });
+  return {};
+}
+
 Status look_at(const PieceRun& piece, const Stream& stream, uint32_t* found) {
   const uint64_t first_byte = piece.piece.first * dtype_bytes(piece.gradient->dtype);
   PENSTOCK_TRY(piece.gradient->resident->begin(first_byte, bytes_of(piece)));
@@ -66,19 +95,16 @@ Status lay_out_device_part(BucketRun& bucket) {
   const auto first = std::find_if(bucket.pieces.begin(), bucket.pieces.end(),
                                   [](const PieceRun& piece) { return piece.is_on_device(); });
   if (first == bucket.pieces.end()) return {};
-  if (bucket.plan.route != PENSTOCK_ROUTE_FLAT || bucket.only_compensates)
+  if (bucket.plan.route != PENSTOCK_ROUTE_FLAT)
     return internal(
         "set '{}', {}: gradient '{}' is worked on on a device, which is for one flat leg alone",
         bucket.context.name, bucket.label, first->gradient->name);
   const Device& device = bucket.context.residents->device();
   auto part = std::make_unique<DevicePart>();
-  part->n_flags = bucket.pieces.size();
-  const uint64_t bytes = part->n_flags * sizeof(uint32_t);
   PENSTOCK_ASSIGN(part->copied, Event::make(device));
-  PENSTOCK_ASSIGN(part->found, DeviceMemory::make(device, bytes));
-  PENSTOCK_ASSIGN(part->flags, PinnedMemory::make(device, bytes));
+  PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
   bucket.device = std::move(part);
-  return {};
+  return lay_out_counts(bucket, device);
 }
 
 void place_on_device(ItemRun& item, const Device& device) {
@@ -92,26 +118,57 @@ void place_on_device(ItemRun& item, const Device& device) {
 Status look_on_device(BucketRun& bucket) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
-  part.brings = false;
+  part.brings_counts = part.brings_payloads = false;
   const Stream& stream = bucket.context.residents->stream();
-  const uint64_t bytes = part.n_flags * sizeof(uint32_t);
-  PENSTOCK_TRY(stream.clear(part.found.data(), bytes));
+  PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
   for (size_t i = 0; i < bucket.pieces.size(); ++i)
     if (const PieceRun& piece = bucket.pieces[i]; piece.is_on_device())
-      PENSTOCK_TRY(
-          named(look_at(piece, stream, static_cast<uint32_t*>(part.found.data()) + i), piece));
-  PENSTOCK_TRY(stream.copy_to_host(part.flags.data(), part.found.data(), bytes));
+      PENSTOCK_TRY(named(look_at(piece, stream, part.flags.place(i)), piece));
+  PENSTOCK_TRY(part.flags.bring(stream));
   return part.copied.record(stream.handle());
+}
+
+Status bring_counts(BucketRun& bucket, Leg& leg, uint32_t round) {
+  if (bucket.device == nullptr) return {};
+  DevicePart& part = *bucket.device;
+  part.brings_counts = false;
+  for (ItemRun& item : leg.coding->items) {
+    if (!item.is_on_device() || item.rounds.size() <= round) continue;
+    for (size_t s = 0; s < item.own[round].size(); ++s)
+      part.brings_counts =
+          part.brings_counts || item.own[round].section(s).count == PENSTOCK_COUNT_ON_DEVICE;
+  }
+  if (!part.brings_counts) return {};
+  const Stream& stream = bucket.context.residents->stream();
+  PENSTOCK_TRY(part.counts.bring(stream));
+  return part.copied.record(stream.handle());
+}
+
+Status take_counts(BucketRun& bucket, Leg& leg, uint32_t round) {
+  if (bucket.device == nullptr || !bucket.device->brings_counts) return {};
+  const FoundNumbers<uint64_t>& counts = bucket.device->counts;
+  for (ItemRun& item : leg.coding->items) {
+    if (!item.is_on_device() || item.rounds.size() <= round) continue;
+    PayloadStorage& payload = item.own[round];
+    for (size_t s = 0; s < payload.size(); ++s) {
+      penstock_section& section = payload.section(s);
+      if (section.count != PENSTOCK_COUNT_ON_DEVICE) continue;
+      const bool is_of_indices = s == 1 && payload.c()->kind == PENSTOCK_PAYLOAD_SPARSE;
+      section.count = is_of_indices ? payload.section(0).count
+                                    : counts[uint64_t(section.device_count - counts.place(0))];
+    }
+    PENSTOCK_TRY(check_own(bucket, item, round));
+  }
+  return {};
 }
 
 Status bring_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
-  part.brings = !leg.coding->nonfinite;
-  if (!part.brings) return {};
+  part.brings_payloads = !leg.coding->nonfinite;
+  if (!part.brings_payloads) return {};
   const Stream& stream = bucket.context.residents->stream();
   for (auto& message : leg.messages[round]) {
-    if (message->kind != MessageRun::Kind::gather) continue;
     const auto copy = [&](std::byte* there, uint64_t bytes) {
       return stream.copy_to_host(message->send.on_host(there), there, bytes);
     };
@@ -129,13 +186,16 @@ Status take_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
   if (bucket.device == nullptr) return {};
   const Stream& stream = bucket.context.residents->stream();
   for (auto& message : leg.messages[round]) {
-    if (message->kind != MessageRun::Kind::gather) continue;
+    if (message->items.empty()) continue;
+    const bool is_gathered = message->kind == MessageRun::Kind::gather;
+    const MessageMemory& arrived = message->receive.bytes() != 0 ? message->receive : message->send;
     const auto copy = [&](std::byte* there, uint64_t bytes) {
-      return stream.copy_to_device(there, message->receive.on_host(there), bytes);
+      return stream.copy_to_device(there, arrived.on_host(there), bytes);
     };
     Stretches stretches(copy);
-    for (uint32_t rank = 0; rank < message->group_size(); ++rank) {
-      if (rank == message->group_rank()) continue;  // what this rank has sent is there
+    for (uint32_t rank = 0; rank < (is_gathered ? message->group_size() : 1); ++rank) {
+      // What this rank has sent is there.
+      if (is_gathered && rank == message->group_rank()) continue;
       for (const size_t position : message->coming_from(rank)) {
         ItemRun& item = leg.coding->items[position];
         if (item.is_on_device()) PENSTOCK_TRY(add_sections(stretches, item.arrival(round, rank)));

@@ -8,20 +8,40 @@
 
 namespace penstock {
 
-struct DevicePart {
-  Event copied;        // what the job parks for
-  DeviceMemory found;  // for each piece of the bucket, 32 bits: some value is not finite
-  PinnedMemory flags;  // the same, as they came from the device
-  uint64_t n_flags = 0;
-  bool brings = false;  // payloads of the round under way
+// Numbers that the device finds and the host has to know, and what came of them.
+template <typename T>
+struct FoundNumbers {
+  uint64_t n = 0;
+  DeviceMemory there;
+  PinnedMemory here;
 
-  bool is_nonfinite(size_t piece) const {
-    return reinterpret_cast<const uint32_t*>(flags.data())[piece] != 0;
+  Status make(const Device& device, uint64_t count) {
+    n = count;
+    PENSTOCK_ASSIGN(there, DeviceMemory::make(device, n * sizeof(T)));
+    PENSTOCK_ASSIGN(here, PinnedMemory::make(device, n * sizeof(T)));
+    return {};
   }
+  T* place(uint64_t index) const { return static_cast<T*>(there.data()) + index; }
+  Status bring(const Stream& stream) const {
+    return stream.copy_to_host(here.data(), there.data(), n * sizeof(T));
+  }
+  T operator[](uint64_t index) const { return reinterpret_cast<const T*>(here.data())[index]; }
 };
 
-// What the bucket needs for pieces that are worked on on a device; nothing where there is none.
-// OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL on a route that has no way for them. [control]
+struct DevicePart {
+  Event copied;                   // what the job parks for
+  FoundNumbers<uint32_t> flags;   // for each piece of the bucket: some value is not finite
+  FoundNumbers<uint64_t> counts;  // of sections whose counts vary
+  // What the job parks for in the round under way.
+  bool brings_counts = false;
+  bool brings_payloads = false;
+
+  bool is_nonfinite(size_t piece) const { return flags[piece] != 0; }
+};
+
+// What the bucket needs for pieces that are worked on on a device, after its payloads have their
+// sections; nothing where there is none. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL on a route that has
+// no way for them. [control]
 Status lay_out_device_part(BucketRun& bucket);
 
 // Items on a device: their tensors say where. [control]
@@ -32,6 +52,9 @@ void place_on_device(ItemRun& item, const Device& device);
 // The stream waits for the gradients and looks for values that are not finite; what it finds comes
 // to the host.
 Status look_on_device(BucketRun& bucket);
+// The counts that encode has left to the device, if it has; and then what they mean.
+Status bring_counts(BucketRun& bucket, Leg& leg, uint32_t round);
+Status take_counts(BucketRun& bucket, Leg& leg, uint32_t round);
 // The payloads of a round that were encoded there, into the leg's messages.
 Status bring_payloads(BucketRun& bucket, Leg& leg, uint32_t round);
 // What has arrived of other ranks, to where decode finds it.

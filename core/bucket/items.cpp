@@ -176,7 +176,7 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
     c->leg = coding.leg;
   }
   if (item.is_on_device()) place_on_device(item, bucket.context.residents->device());
-  item.passes_through = is_plain(bucket, item, compressor, memory);
+  item.passes_through = !item.is_on_device() && is_plain(bucket, item, compressor, memory);
   item.compressor_wants = states_text(compressor.states, compressor.n_states);
   item.memory_wants = states_text(memory.states, memory.n_states);
   item.on_composite = coding.links->composite.channel != nullptr && !item.rounds.empty() &&
@@ -186,8 +186,14 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
   const Stream* stream = item.is_on_device() ? &bucket.context.residents->stream() : nullptr;
   PENSTOCK_TRY(claim_states(item, coding, states, stream, compressor, memory));
   if (!item.encodes) return {};
-  if (item.work_is == PENSTOCK_WORK_IS_SCRATCH)
-    item.work = Buffer(item.range.numel * dtype_bytes(item.dtype));
+  if (item.work_is == PENSTOCK_WORK_IS_SCRATCH) {
+    const uint64_t bytes = item.range.numel * dtype_bytes(item.dtype);
+    if (stream == nullptr) {
+      item.work = Buffer(bytes);
+    } else {
+      PENSTOCK_ASSIGN(item.work_there, DeviceMemory::make(stream->device(), bytes));
+    }
+  }
   if (item.work_is == PENSTOCK_WORK_IS_STATE) {
     item.work_state = *item.memory_states[memory.work_state];
     item.for_compressor.work = item.for_memory.work = item.work_state;

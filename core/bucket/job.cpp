@@ -46,6 +46,10 @@ Job run_bucket(BucketRun& bucket) {
          ++round) {
       if (leg.kind.encodes) {
         PENSTOCK_CO_TRY(encode(bucket, leg, round));
+        co_await bucket.counts_brought();
+        PENSTOCK_CO_TRY(bucket.failure);
+        PENSTOCK_CO_TRY(take_counts(bucket, leg, round));
+        PENSTOCK_CO_TRY(bring_payloads(bucket, leg, round));
         co_await bucket.payloads_brought();
         PENSTOCK_CO_TRY(bucket.failure);
         note_encoded(bucket);
@@ -118,7 +122,9 @@ void BucketRun::CopiesEnd::await_suspend(std::coroutine_handle<>) noexcept {
 }
 
 bool BucketRun::copies_anything(Copies copies) const {
-  return copies == Copies::of_payloads ? device != nullptr && device->brings : has_devices;
+  if (copies == Copies::of_counts) return device != nullptr && device->brings_counts;
+  if (copies == Copies::of_payloads) return device != nullptr && device->brings_payloads;
+  return has_devices;
 }
 
 bool BucketRun::copies_have_ended(uint64_t look) {
@@ -133,7 +139,7 @@ Status BucketRun::look_for_copies(uint64_t look, bool& ended) {
     if (!ended) return {};
   }
   ended = true;
-  if (awaited_copies == Copies::of_payloads) return {};
+  if (awaited_copies == Copies::of_counts || awaited_copies == Copies::of_payloads) return {};
   for (; pieces_looked_at < pieces.size(); ++pieces_looked_at) {
     Gradient& gradient = *pieces[pieces_looked_at].gradient;
     if (gradient.device_side == nullptr) continue;

@@ -55,12 +55,12 @@ void lay_out_prologue(BucketRun& bucket, Coding& coding) {
   message.message.count = count + 1;
 }
 
-void shape_payloads(Coding& coding) {
+Status shape_payloads(const BucketRun& bucket, Coding& coding) {
   const auto me = int32_t(coding.links->group.rank());
   for (ItemRun& item : coding.items) {
     if (item.encodes && item.records_decoded && !item.rounds.empty() &&
         !item.rounds.back().sparse())
-      make_returned(coding, item);
+      PENSTOCK_TRY(make_returned(bucket, coding, item));
     for (size_t r = 0; r < item.rounds.size(); ++r) {
       const RoundNeed& need = item.rounds[r];
       auto& own = item.own.emplace_back();
@@ -77,6 +77,7 @@ void shape_payloads(Coding& coding) {
         received.emplace_back().shape(need, joined ? -1 : int32_t(rank));
     }
   }
+  return {};
 }
 
 // The items of a round by compressor, way of meeting and place of work.
@@ -196,12 +197,20 @@ void make_legs(BucketRun& bucket) {
 
 }  // namespace
 
-void make_returned(const Coding& coding, ItemRun& item) {
+Status make_returned(const BucketRun& bucket, const Coding& coding, ItemRun& item) {
+  const uint64_t bytes = item.range.numel * sizeof(float);
   RoundNeed dense;
   dense.sections.push_back({item.range.numel, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, true});
+  if (item.is_on_device()) {
+    PENSTOCK_ASSIGN(item.returned_there,
+                    DeviceMemory::make(bucket.context.residents->device(), bytes));
+  } else {
+    item.returned_data = Buffer(bytes);
+  }
   item.returned.shape(dense, int32_t(coding.links->group.rank()));
-  item.returned_data = Buffer(item.range.numel * sizeof(float));
-  item.returned.section(0).data = item.returned_data.data();
+  item.returned.section(0).data =
+      item.is_on_device() ? item.returned_there.data() : item.returned_data.data();
+  return {};
 }
 
 const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor) {
@@ -218,7 +227,7 @@ Status lay_out(BucketRun& bucket, StateStore& states) {
   name_bucket(bucket);
   for (auto& coding : bucket.codings) {
     coding->n_rounds = round_count(*coding);
-    shape_payloads(*coding);
+    PENSTOCK_TRY(shape_payloads(bucket, *coding));
     list_memory_calls(*coding);
     lay_out_prologue(bucket, *coding);
     list_compressor_calls(*coding);

@@ -10,7 +10,7 @@ namespace penstock {
 const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor);
 
 // Room for the own payload as everyone may read it: dense float32. [control]
-void make_returned(const Coding& coding, ItemRun& item);
+Status make_returned(const BucketRun& bucket, const Coding& coding, ItemRun& item);
 
 // Makes everything a step needs. Items are complete but for payloads; the channels are open.
 // [control]

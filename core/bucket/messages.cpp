@@ -29,42 +29,62 @@ bool keeps_own(const Coding& coding, const std::vector<size_t>& items, uint32_t 
   });
 }
 
+// What of a message plugins find at `here`.
+void point_section(penstock_section& section, const ItemRun& item, const MessageMemory& memory,
+                   std::byte* here) {
+  section.data = item.is_on_device() ? memory.on_device(here) : here;
+  section.on_host = item.is_on_device() ? here : nullptr;
+}
+
 void point_summed(Coding& coding, MessageRun& message, uint32_t round) {
   const uint64_t element = dtype_bytes(message.message.dtype);
-  std::byte* send = message.send.data();
-  std::byte* receive = message.receive.bytes() != 0 ? message.receive.data() : send;
+  const MessageMemory& arrived = message.receive.bytes() != 0 ? message.receive : message.send;
+  uint64_t at = 0;
   for (size_t position : message.items) {
     ItemRun& item = coding.items[position];
     for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
       const uint64_t capacity = item.rounds[round].sections[s].capacity;
-      item.own[round].section(s).data = send;
-      item.received[round][0].section(s).data = receive;
+      point_section(item.own[round].section(s), item, message.send, message.send.data() + at);
+      point_section(item.received[round][0].section(s), item, arrived, arrived.data() + at);
       item.received[round][0].section(s).count = capacity;
-      send += capacity * element;
-      receive += capacity * element;
+      at += capacity * element;
     }
   }
 }
 
+// What is sent of these items or received: with a twin where one of them is worked on on a device.
+Result<MessageMemory> memory_of(const BucketRun& bucket, const MessageRun& message,
+                                uint64_t bytes) {
+  const bool needs_twin =
+      std::any_of(message.items.begin(), message.items.end(),
+                  [&](size_t position) { return message.coding->items[position].is_on_device(); });
+  if (!needs_twin) return MessageMemory(Buffer(bytes));
+  return MessageMemory::make_with_twin(bucket.context.residents->device(), bytes);
+}
+
 // Buffers of a sum; what is sent must stay where it may have to be given back.
-void make_sum_buffers(Coding& coding, MessageRun& message, uint32_t round) {
+Status make_sum_buffers(const BucketRun& bucket, Coding& coding, MessageRun& message,
+                        uint32_t round) {
   uint64_t count = summed_elements(coding, message.items, round);
   message.has_flag =
       message.message.reduction == PENSTOCK_REDUCE_SUM && is_floating(message.message.dtype);
   message.flag_index = count;
   if (message.has_flag) ++count;
   const uint64_t bytes = count * dtype_bytes(message.message.dtype);
-  message.send = Buffer(bytes);
-  if (keeps_own(coding, message.items, round)) message.receive = Buffer(bytes);
+  PENSTOCK_ASSIGN(message.send, memory_of(bucket, message, bytes));
+  if (keeps_own(coding, message.items, round)) {
+    PENSTOCK_ASSIGN(message.receive, memory_of(bucket, message, bytes));
+  }
   message.message.send = message.send.data();
   message.message.receive =
       message.receive.bytes() != 0 ? message.receive.data() : message.send.data();
   message.message.count = count;
   point_summed(coding, message, round);
+  return {};
 }
 
-void lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t dtype, uint32_t reduction,
-                 std::vector<size_t> items) {
+Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t dtype, uint32_t reduction,
+                   std::vector<size_t> items) {
   Coding& coding = *leg.coding;
   auto message = make_message(bucket, coding, MessageRun::Kind::sum, coding.links->transport,
                               PENSTOCK_ALL_REDUCE, dtype);
@@ -73,19 +93,9 @@ void lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t dtype, ui
   if (is_plain(*message))
     lay_out_plain(*message);
   else
-    make_sum_buffers(coding, *message, round);
+    PENSTOCK_TRY(make_sum_buffers(bucket, coding, *message, round));
   leg.messages[round].push_back(std::move(message));
-}
-
-// What is sent of gathered items or received: with a twin where one of them is worked on on a
-// device.
-Result<MessageMemory> gather_memory(const BucketRun& bucket, const MessageRun& message,
-                                    uint64_t bytes) {
-  const bool needs_twin =
-      std::any_of(message.items.begin(), message.items.end(),
-                  [&](size_t position) { return message.coding->items[position].is_on_device(); });
-  if (!needs_twin) return MessageMemory(Buffer(bytes));
-  return MessageMemory::make_with_twin(bucket.context.residents->device(), bytes);
+  return {};
 }
 
 // Room for what goes to each rank and comes from it.
@@ -97,7 +107,7 @@ Status make_gather_buffers(const BucketRun& bucket, Coding& coding, MessageRun& 
     message.send_counts.push_back(gathered_capacity(coding, message.sent_to(part), round));
     bytes += message.send_counts.back();
   }
-  PENSTOCK_ASSIGN(message.send, gather_memory(bucket, message, bytes));
+  PENSTOCK_ASSIGN(message.send, memory_of(bucket, message, bytes));
   uint64_t room = 0;
   for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
     message.receive_offsets.push_back(room);
@@ -105,7 +115,7 @@ Status make_gather_buffers(const BucketRun& bucket, Coding& coding, MessageRun& 
     room += message.room_for.back();
   }
   message.receive_counts = message.room_for;
-  PENSTOCK_ASSIGN(message.receive, gather_memory(bucket, message, room));
+  PENSTOCK_ASSIGN(message.receive, memory_of(bucket, message, room));
   penstock_message& c = message.message;
   c.send = message.send.data();
   c.send_counts = message.send_counts.data();
@@ -238,8 +248,8 @@ void lay_out_flag(BucketRun& bucket, Leg& leg, uint32_t round) {
 }
 
 // One sum in two legs: reduced and scattered, then what this rank holds passed on to all.
-void lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, uint32_t dtype,
-                    uint32_t reduction, std::vector<size_t> items) {
+Status lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, uint32_t dtype,
+                      uint32_t reduction, std::vector<size_t> items) {
   Coding& coding = *begins.coding;
   Link& link = coding.links->transport;
   auto scatter =
@@ -248,7 +258,7 @@ void lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, u
       make_message(bucket, coding, MessageRun::Kind::passed_on, link, PENSTOCK_ALL_GATHER, dtype);
   scatter->message.reduction = reduction;
   scatter->items = std::move(items);
-  make_sum_buffers(coding, *scatter, round);
+  PENSTOCK_TRY(make_sum_buffers(bucket, coding, *scatter, round));
   const uint64_t count = scatter->message.count;
   const uint32_t world = scatter->group_size();
   uint64_t offset = 0;
@@ -274,6 +284,7 @@ void lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, u
   collect->flag_index = scatter->flag_index;
   begins.messages[round].push_back(std::move(scatter));
   ends.messages[round].push_back(std::move(collect));
+  return {};
 }
 
 // What a round of an item is summed in.
@@ -332,9 +343,10 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
   bool flagged = coding.prologue != nullptr || round > 0 || !gathers.empty();
   for (auto& [key, items] : sums) {
     if (!begins.kind.decodes)
-      lay_out_halves(bucket, begins, ends, round, key.first, key.second, std::move(items));
+      PENSTOCK_TRY(
+          lay_out_halves(bucket, begins, ends, round, key.first, key.second, std::move(items)));
     else
-      lay_out_sum(bucket, begins, round, key.first, key.second, std::move(items));
+      PENSTOCK_TRY(lay_out_sum(bucket, begins, round, key.first, key.second, std::move(items)));
     const MessageRun& message = *ends.messages[round].back();
     flagged = flagged || message.has_flag || coding.items[message.items.front()].of->is_never_void;
   }

@@ -2,6 +2,8 @@
 
 #include "core/tensor/dtype.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 
 namespace {
@@ -23,6 +25,16 @@ void add_rounds(const ItemRun& item, std::string& text) {
   }
 }
 
+// A device forms sums in an order of its own, so what must have the same bits on all ranks is to be
+// made on the same kind of place.
+std::string place_text(const ItemRun& item) {
+  const bool same_bits = std::any_of(
+      item.rounds.begin(), item.rounds.end(),
+      [](const RoundNeed& round) { return (round.flags & PENSTOCK_ROUND_SAME_BITS) != 0; });
+  if (!same_bits) return {};
+  return item.is_on_device() ? " on a device" : " on the CPU";
+}
+
 }  // namespace
 
 std::string states_text(const penstock_state_declaration* const* states, uint64_t n) {
@@ -40,9 +52,10 @@ std::string needs_text(const std::vector<std::vector<std::unique_ptr<BucketRun>>
                         item.gradient->name, item.range.first, item.range.end(), bucket.plan.phase,
                         coding.leg, item.compressor->name());
     add_rounds(item, text);
-    text += fmt::format("{}; memory '{}' work {} scalars {}{}; {}{}\n", item.compressor_wants,
+    text += fmt::format("{}; memory '{}' work {} scalars {}{}; {}{}{}\n", item.compressor_wants,
                         item.memory->name(), item.work_is, item.n_scalars, item.memory_wants,
-                        dtype_name(item.dtype), item.passes_through ? " as it is" : "");
+                        dtype_name(item.dtype), item.passes_through ? " as it is" : "",
+                        place_text(item));
   };
   for (const auto& phase : buckets)
     for (const auto& bucket : phase)

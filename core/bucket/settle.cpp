@@ -42,19 +42,20 @@ bool plain(PayloadStorage& payload) {
 
 // What only the compressor can read becomes a dense float32 payload.
 Status decode_own(BucketRun& bucket, Coding& coding, ItemRun& item, PayloadStorage& own) {
-  if (item.returned.size() == 0) make_returned(coding, item);  // where rare, when first needed
+  if (item.returned.size() == 0)  // where rare, when first needed
+    PENSTOCK_TRY(make_returned(bucket, coding, item));
   item.returned.c()->kind = PENSTOCK_PAYLOAD_DENSE;
   item.returned.section(0).count = item.range.numel;
   penstock_item temporary = item.for_compressor;
-  temporary.out.data = item.returned_data.data();
+  temporary.out.data = item.returned.section(0).data;
   const penstock_item* items[] = {&temporary};
   const penstock_payload* payloads[] = {own.c()};
   const auto round = static_cast<uint32_t>(item.rounds.size() - 1);
   const auto noted = plugin_call(bucket, "compressor", item.compressor->name(), "decode");
   return call_plugin(*item.compressor, "decode of the own payload", items, [&] {
     return item.compressor->table()->decode(
-        item.compressor->self(), &bucket.context.exec, &coding.step, round, items, 1, payloads, 1,
-        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
+        item.compressor->self(), &bucket.context.exec_of(item.is_on_device()), &coding.step, round,
+        items, 1, payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
   });
 }
 
@@ -127,7 +128,8 @@ Status record(BucketRun& bucket, Coding& coding) {
     PENSTOCK_TRY(decode_taken(bucket, coding, call));
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "record");
     PENSTOCK_TRY(call_plugin(*call.memory, "record", call.items, [&] {
-      return call.memory->table()->record(call.memory->self(), &bucket.context.exec, &coding.step,
+      return call.memory->table()->record(call.memory->self(),
+                                          &bucket.context.exec_of(call.on_device), &coding.step,
                                           call.items.data(), call.items.size(), call.taken.data());
     }));
   }
@@ -149,8 +151,8 @@ Status finish(BucketRun& bucket, Coding& coding) {
     if (!finishes) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "finish");
     PENSTOCK_TRY(call_plugin(*call.memory, "finish", call.items, [&] {
-      return call.memory->table()->finish(call.memory->self(), &context.exec, &coding.step,
-                                          call.items.data(), call.items.size());
+      return call.memory->table()->finish(call.memory->self(), &context.exec_of(call.on_device),
+                                          &coding.step, call.items.data(), call.items.size());
     }));
     if (context.result_is_sum)
       each_sum(coding, call, [&](ItemRun& item) {

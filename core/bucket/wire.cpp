@@ -49,8 +49,9 @@ Status check_indices(const BucketRun& bucket, const MessageRun& message, uint32_
   return {};
 }
 
-// The payload's sections are looked at where they have arrived, and point to where the device will
-// find them: in the twin of the message, or, of what this rank has sent, where it lies already.
+// The payload's sections can be looked at where they have arrived, and point to where the device
+// will find them: in the twin of the message, or, of what this rank has sent, where it lies
+// already.
 Status hand_to_device(const BucketRun& bucket, const MessageRun& message, uint32_t round,
                       uint32_t rank, ItemRun& item) {
   PayloadStorage& payload = item.arrival(round, rank);
@@ -59,6 +60,7 @@ Status hand_to_device(const BucketRun& bucket, const MessageRun& message, uint32
   const bool is_own = rank == message.group_rank();
   for (size_t s = 0; s < payload.size(); ++s) {
     penstock_section& section = payload.section(s);
+    section.on_host = section.data;
     section.data =
         is_own ? item.own[round].section(s).data : message.receive.on_device(section.data);
   }
@@ -133,6 +135,7 @@ void place_gathered(MessageRun& message, uint32_t round) {
       for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
         penstock_section& section = item.own[round].section(s);
         section.data = item.is_on_device() ? message.send.on_device(cursor) : cursor;
+        section.on_host = nullptr;
         section.count = 0;
         cursor += round_up(item.rounds[round].sections[s].bytes());
       }
@@ -160,7 +163,10 @@ std::byte* close_part(const MessageRun& message, const std::vector<size_t>& item
       put(cursor, static_cast<uint32_t>(section.count));
       const void* source = on_device ? message.send.on_host(section.data) : section.data;
       if (source != target && bytes != 0) std::memmove(target, source, bytes);
-      if (!on_device) section.data = target;
+      if (on_device)
+        section.on_host = target;
+      else
+        section.data = target;
       std::memset(target + bytes, 0, round_up(bytes) - bytes);
       target += round_up(bytes);
     }

@@ -9,13 +9,10 @@ bool works_on_cuda(uint64_t device_types) {
   return (device_types >> PENSTOCK_DEVICE_CUDA & 1) != 0;
 }
 
-// Of the set as a whole.
+// Of all gradients.
 std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   const Scheme& scheme = fitting.scheme();
-  if (site.switches) return "the scheme changes at a switch";
-  if (site.nonfinite_is_strict) return "nonfinite = \"strict\" asks all ranks before each bucket";
   if (site.forward_waits) return "the next forward may wait for it";
-  if (fitting.period() != 1) return "the scheme has compressors whose phases alternate";
   if (scheme.route != PENSTOCK_ROUTE_FLAT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
   if (!scheme.transport.empty())
@@ -23,32 +20,33 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   return {};
 }
 
-// Payloads are pairs that are gathered in one round, and decode leaves means.
+// Decode leaves means, or what needs no division.
 std::string why_compressor(const CompressorFacts& compressor) {
   if (!works_on_cuda(compressor.device_types))
     return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
-  const bool gathers_pairs =
-      compressor.n_rounds == 1 && compressor.gathers_sparse && !compressor.sums;
-  if (!gathers_pairs || compressor.final_result || compressor.replicates ||
-      (compressor.traits & PENSTOCK_COMPRESSOR_SCALES_RESULT) == 0)
-    return fmt::format("compressor \"{}\" does more than gather pairs for a mean", compressor.name);
+  constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
+  if ((compressor.need_flags & kPlain) == kPlain && compressor.sums)
+    return "it is sent as it is, and so as a whole";
+  if (!compressor.final_result && (compressor.traits & PENSTOCK_COMPRESSOR_SCALES_RESULT) == 0)
+    return fmt::format("compressor \"{}\" leaves sums, not means", compressor.name);
   return {};
 }
 
-// A memory that compensates, gets back and hands over, and has no part in anything else.
-std::string why_memory(const MemoryInstance& memory, const MemoryFacts& facts) {
+// What ranks ask each other for before they compensate, they read on the host.
+std::string why_memory(const MemoryInstance& memory, const MemoryFacts& facts,
+                       const ResidenceSite& site) {
   if (!works_on_cuda(memory.traits().device_types))
     return fmt::format("memory \"{}\" works on the CPU only", facts.name);
-  if (facts.measures || facts.records || facts.finishes || facts.works_in_scratch ||
-      facts.same_bits)
-    return fmt::format("memory \"{}\" does more than compensate", facts.name);
+  if (facts.measures) return fmt::format("memory \"{}\" measures gradients first", facts.name);
+  if (facts.same_bits)
+    return fmt::format("memory \"{}\" keeps what is equal on all ranks", facts.name);
+  if (facts.finishes && site.result_is_sum)
+    return fmt::format("memory \"{}\" finishes means, and sums are wanted", facts.name);
   return {};
 }
 
-}  // namespace
-
-std::string why_staged(const Fitting& fitting, const DeclaredGradient& gradient,
-                       const ResidenceSite& site) {
+std::string why_in_stage(const Fitting& fitting, const DeclaredGradient& gradient,
+                         const ResidenceSite& site) {
   if (std::string why = why_all_are(fitting, site); !why.empty()) return why;
   const auto& options = fitting.options(gradient.index);
   if (options.size() != 1) return "the scheduler chooses its compressor";
@@ -56,7 +54,33 @@ std::string why_staged(const Fitting& fitting, const DeclaredGradient& gradient,
   if (gradient.dtype != PENSTOCK_FLOAT32 || option.needs.dtype != PENSTOCK_FLOAT32)
     return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
   if (std::string why = why_compressor(option.needs.compressor_facts); !why.empty()) return why;
-  return why_memory(*option.memory, option.needs.memory_facts);
+  return why_memory(*option.memory, option.needs.memory_facts, site);
+}
+
+// What a memory hands over when it ends waits in host memory for the next step.
+std::string why_at_switch(const Fitting::Option& before, const Fitting::Option& after) {
+  if (before.memory->plugin()->record.id != after.memory->plugin()->record.id)
+    return fmt::format("memory \"{}\" gives way to \"{}\"", before.memory->name(),
+                       after.memory->name());
+  if (before.is_lossless() != after.is_lossless())
+    return "something is kept of it in some stages only";
+  return {};
+}
+
+}  // namespace
+
+std::string why_staged(std::span<const Stage> stages, const DeclaredGradient& gradient,
+                       const ResidenceSite& site) {
+  const auto option_in = [&](const Stage& stage) -> const Fitting::Option& {
+    return stage.fitting->options(gradient.index).front();
+  };
+  for (const Stage& stage : stages) {
+    std::string why = why_in_stage(*stage.fitting, gradient, site);
+    if (why.empty()) why = why_at_switch(option_in(stages.front()), option_in(stage));
+    if (why.empty()) continue;
+    return stage.first_step == 0 ? why : fmt::format("{}, from step {} on", why, stage.first_step);
+  }
+  return {};
 }
 
 }  // namespace penstock

@@ -96,8 +96,8 @@ def test_a_table_that_is_missing_or_spoilt_is_named_with_what_to_do(library, tmp
 # ---- the check of a real device (tools/gpu-check) ----
 
 
-def train_on_device(*arguments: str) -> subprocess.CompletedProcess[str]:
-    script = Path(__file__).resolve().parent / "scripts/train_on_device.py"
+def on_device(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = Path(__file__).resolve().parent / "scripts" / name
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
     return subprocess.run(
         [sys.executable, script, *arguments], env=environment, capture_output=True, text=True,
@@ -106,17 +106,25 @@ def train_on_device(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device: tools/gpu-check")
-def test_the_check_of_a_device_says_that_it_is_not_run_without_one():
-    done = train_on_device()
+@pytest.mark.parametrize("script", ("train_on_device.py", "methods_on_device.py"))
+def test_the_check_of_a_device_says_that_it_is_not_run_without_one(script):
+    done = on_device(script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("not run: torch") and "finds no CUDA device" in done.stdout
 
 
 def test_the_check_of_a_device_finds_the_curve_of_the_cpu_on_the_cpu():
-    done = train_on_device("--device", "cpu", "--steps", "12")
+    done = on_device("train_on_device.py", "--device", "cpu", "--steps", "12")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 6 and all("at most 0.00% apart" in line for line in lines), done.stdout
+
+
+def test_the_check_of_methods_finds_the_bits_of_the_cpu_on_the_cpu():
+    done = on_device("methods_on_device.py", "--device", "cpu", "--steps", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines and all(line.endswith("of the CPU") for line in lines), done.stdout
 
 
 # ---- what torch is asked ----

@@ -4,6 +4,8 @@
 #include <kernels/fold.hpp>
 #include <kernels/norm.hpp>
 #include <methods/agreed.hpp>
+#include <methods/device/masking.hpp>
+#include <methods/device/sparse.hpp>
 #include <methods/payload.hpp>
 #include <penstock/memory.hpp>
 
@@ -84,6 +86,12 @@ class Dgc {
         clip_(values.real("clip")),
         path_(sdk::agreed_code_path("")) {}
 
+  // Norms are formed on the CPU.
+  void describe(penstock_memory_traits& traits) const {
+    traits.device_types =
+        clipping_ == Clipping::kNone ? sdk::device::kWhereKernelsAre : sdk::device::kCpuAlone;
+  }
+
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
             sdk::MemoryNeed& need) {
     need.n_scalars = global() ? 1 : 0;
@@ -122,11 +130,19 @@ class Dgc {
     const std::span<float> v = item.work();
     const auto unscale = static_cast<float>(1 / call.step->grad_scale);
     const auto m = static_cast<float>(momentum_);
-    if (clipping_ == Clipping::kNone)
-      return kernels::compensate(
-          {nesterov_ ? uint32_t{PENSTOCK_FORM_NESTEROV} : uint32_t{PENSTOCK_FORM_HEAVY_BALL}, m, 1,
-           unscale, grad.data(), v.data(), u.data()},
-          v.size(), path_);
+    if (clipping_ == Clipping::kNone) {
+      const kernels::Fold fold{
+          nesterov_ ? uint32_t{PENSTOCK_FORM_NESTEROV} : uint32_t{PENSTOCK_FORM_HEAVY_BALL},
+          m,
+          1,
+          unscale,
+          grad.data(),
+          v.data(),
+          u.data()};
+      if constexpr (sdk::device::kHasKernels)
+        if (call.on_device()) return sdk::device::compensate(call, item, fold);
+      return kernels::compensate(fold, v.size(), path_);
+    }
     double norm = 0;
     if (clipping_ == Clipping::kNorm) norm = std::sqrt(square_norm(call, grad));
     if (global()) norm = std::sqrt(double{summed[0]} / call.step->world);
@@ -149,6 +165,8 @@ class Dgc {
   void record(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& taken) {
     if (!masking_ || item.lossless()) return;
     const std::span<float> u = item.state(kMomentum);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return record_on_device(call, item, taken);
     if (taken.kind() == PENSTOCK_PAYLOAD_DENSE) {
       remember_all(call, item, taken);
       std::fill(u.begin(), u.end(), 0.0f);
@@ -180,6 +198,8 @@ class Dgc {
       std::copy(before.begin(), before.end(), u.begin());
       return;
     }
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return give_back_on_device(call, item, payload);
     sdk::add_payload(payload, item.work());
     if (item.c().n_states <= kUndo) return;
     const std::span<const float> masked = item.state(kMasked);
@@ -215,8 +235,10 @@ class Dgc {
   }
 
   // Only the velocity is gradient that was never applied; momentum ends here.
-  void drain(const sdk::Call&, const sdk::Item& item) {
+  void drain(const sdk::Call& call, const sdk::Item& item) {
     const std::span<float> u = item.state(kMomentum);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return drain_on_device(call, item);
     std::fill(u.begin(), u.end(), 0.0f);
     if (item.lossless()) return;
     const std::span<float> v = item.state(kVelocity);
@@ -262,6 +284,37 @@ class Dgc {
       throw taken.error("has more entries than were planned, at most ", masked.size());
     std::copy(u.begin(), u.end(), masked.begin());
     set_undo(call, item.state<uint64_t>(kUndo), kAll);
+  }
+
+  // ---- on a device: what is compressed, for what is sent whole is not worked on there ----
+
+  static sdk::device::Masked masked_of(const sdk::Item& item) {
+    const std::span<float> u = item.state(kMomentum);
+    return {u.data(), u.size(), item.state(kMasked).data(),
+            item.state<uint32_t>(kMaskedIndices).data(), item.state<uint64_t>(kUndo).data()};
+  }
+  static void record_on_device(const sdk::Call& call, const sdk::Item& item,
+                               const sdk::PayloadReader& taken) {
+    const bool is_sparse = taken.kind() == PENSTOCK_PAYLOAD_SPARSE;
+    if ((!is_sparse && taken.kind() != PENSTOCK_PAYLOAD_DENSE) || item.numel() == 0) return;
+    const uint64_t sent = is_sparse ? taken.section<uint32_t>(0).size() : item.numel();
+    if (sent == 0) return;
+    const uint64_t room = is_sparse ? item.state<uint32_t>(kMaskedIndices).size() : 0;
+    if (sent > room && item.state(kMasked).size() < item.numel())
+      throw taken.error("has more entries than were planned, at most ", item.state(kMasked).size());
+    sdk::device::mask(call, item, masked_of(item), taken, room, call.step->index + 1);
+  }
+  static void give_back_on_device(const sdk::Call& call, const sdk::Item& item,
+                                  const sdk::PayloadReader& payload) {
+    sdk::device::add_payload(call, item, payload, item.work());
+    if (item.c().n_states > kUndo && item.numel() > 0)
+      sdk::device::unmask(call, item, masked_of(item), call.step->index + 1);
+  }
+  static void drain_on_device(const sdk::Call& call, const sdk::Item& item) {
+    const std::span<float> v = item.state(kVelocity);
+    sdk::device::add(call, item, v.data(), item.out());
+    sdk::device::clear(call, item, v);
+    sdk::device::clear(call, item, item.state(kMomentum));
   }
 
   bool global() const {

@@ -59,7 +59,9 @@ class Auto {
       return;
     }
     // A plan that was not asked for here is for another model, or for new times.
-    if (!std::exchange(is_asked_, false) || identity_of(model) != identity_) begin_round(model);
+    const bool is_another = identity_of(model) != identity_;
+    if (is_another) trials_.forget();
+    if (!std::exchange(is_asked_, false) || is_another) begin_round(model);
     planning::Plan plan = ways_[trials_.way()].plan;
     plan.explanation = table();
     planning::write(plan, sink);

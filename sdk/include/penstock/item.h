@@ -116,7 +116,7 @@ typedef struct penstock_section {
   uint32_t role;
   uint32_t dtype;
   /* Since 0.7. Where `data` is on a device: the same elements in host memory, to be read only, for what has to be looked at
-   * before it is used; null where they are nowhere but on the device, as during encode. */
+   * before it is used; null where they are nowhere but on the device. Nothing that encode may look at. */
   const void* on_host;
 } penstock_section;
 

@@ -1,6 +1,8 @@
 // Pairs on a device: top-k's selection, sums of what was sent, and what memories do to their work.
 #pragma once
 
+#include <penstock/memory.h>
+
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sparse_sum.hpp>
 #include <kernels/fold.hpp>

@@ -176,6 +176,7 @@ int main(int argc, char** argv) {
                {"stochastic", check_stochastic},
                {"codes", check_codes},
                {"values", check_values},
+               {"masking", check_masking},
                {"low-rank", check_low_rank},
                {"orthogonalise", check_orthogonalise}};
   check_refusals();

@@ -135,6 +135,7 @@ void check_signs(const Extent& extent);
 void check_stochastic(const Extent& extent);
 void check_codes(const Extent& extent);
 void check_values(const Extent& extent);
+void check_masking(const Extent& extent);
 void check_low_rank(const Extent& extent);
 void check_orthogonalise(const Extent& extent);
 void check_refusals();

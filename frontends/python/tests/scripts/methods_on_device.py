@@ -1,0 +1,148 @@
+"""Whole steps of every method that works on a CUDA device, beside the same steps on the CPU, on the
+same gradients: equal bits, or near each other where a method forms sums.
+
+    mpirun -np 2 python methods_on_device.py [--steps 6] [--device cuda]
+
+Prints a line for each method and ends with 1 where results differ, or where a gradient was not
+worked on on the device. Where there is no device, or the runtime does not take gradients there, it
+says "not run" and why. The plugins are to be built with CUDA (tools/gpu-check does that).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from train_on_device import why_not
+
+# Of compressors: options, and how far a result may be from the CPU's in the first step, in parts of
+# the largest. 0: the same bits, in every step. Sums of float32 and of float64 that are rounded to
+# float32 have another order on a device.
+METHODS: dict[str, tuple[str, float]] = {
+    "topk": ("density = 0.05", 0),
+}
+MEMORIES = ("residual", "none")
+# Several small ones share a bucket; one is larger than any tile of a kernel.
+SHAPES = ((64, 3, 7, 7), (64,), (256, 64), (1000, 512), (1000,), (31,), ())
+
+
+def scheme_of(compressor: str, memory: str) -> str:
+    return (
+        f'[scheme]\ncompressor = "{compressor}"\nmemory = "{memory}"\nscheduler = "fusion"\n'
+        f"[compressor.{compressor}]\n{METHODS[compressor][0]}\n"
+    )
+
+
+def gradients(step: int, rank: int) -> list[Any]:
+    """Heavy-tailed, with some zeros."""
+    import torch
+
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    values = []
+    for shape in SHAPES:
+        value = torch.randn(shape, generator=generator)
+        value *= torch.exp(torch.randn(shape, generator=generator))
+        value[torch.rand(shape, generator=generator) < 0.1] = 0
+        values.append(value)
+    return values
+
+
+def results(scheme: str, device: Any, steps: int) -> tuple[list[list[Any]], dict[str, str]]:
+    """What every step leaves, and why gradients were staged, by their names."""
+    import torch
+
+    import penstock.torch as hvd
+
+    parameters = [torch.nn.Parameter(torch.zeros(shape, device=device)) for shape in SHAPES]
+    named = [(f"parameter {number}", one) for number, one in enumerate(parameters)]
+    optimizer: Any = hvd.DistributedOptimizer(
+        torch.optim.SGD(parameters, lr=0.1), named, scheme=scheme
+    )
+    found = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        handed = [one.to(device) for one in gradients(step, hvd.rank())]
+        # The derivative of p * g is g, to the bit.
+        torch.stack([(p * g).sum() for p, g in zip(parameters, handed)]).sum().backward()
+        optimizer.synchronize()
+        found.append([p.grad.detach().clone() for p in parameters])
+        with optimizer.skip_synchronize():
+            optimizer.step()
+    report = optimizer.report()
+    staged = {
+        item["gradient"]: item["why_staged"]
+        for bucket in report["buckets"]
+        for item in bucket["items"]
+        if item["why_staged"]
+    }
+    optimizer.close()
+    return [[one.cpu() for one in step] for step in found], staged
+
+
+def apart(found: list[list[Any]], expected: list[list[Any]], tolerance: float) -> str:
+    """How results differ by more than they may; empty where they do not."""
+    import torch
+
+    if tolerance == 0:
+        for step, (mine, theirs) in enumerate(zip(found, expected)):
+            for number, (a, b) in enumerate(zip(mine, theirs)):
+                if not torch.equal(a.view(-1).view(torch.int32), b.view(-1).view(torch.int32)):
+                    return f"gradient {number} has other bits in step {step}"
+        return ""
+    for number, (a, b) in enumerate(zip(found[0], expected[0])):
+        largest = float(b.abs().max()) if b.numel() else 0.0
+        if not bool(torch.isfinite(a).all()) or float((a - b).abs().max()) > tolerance * largest:
+            return f"gradient {number} is off by more than {tolerance:g} of {largest:g}"
+    return ""
+
+
+def compare(device: Any, steps: int) -> bool:
+    """Runs all methods; whether all agree."""
+    import penstock.torch as hvd
+
+    agree = True
+    for compressor, (_, tolerance) in METHODS.items():
+        for memory in MEMORIES:
+            scheme = scheme_of(compressor, memory)
+            expected, _ = results(scheme, "cpu", steps)
+            found, staged = results(scheme, device, steps)
+            wrong = apart(found, expected, tolerance)
+            if staged and str(device) != "cpu":
+                wrong = f"staged: {next(iter(staged.items()))}"
+            wrong = "; ".join(filter(None, hvd.allgather_object(wrong)))
+            agree &= not wrong
+            if hvd.rank() == 0:
+                how = "the bits of the CPU" if tolerance == 0 else f"within {tolerance:g} of the CPU"
+                print(f"{compressor}, memory {memory}: {wrong or how}", flush=True)
+    return agree
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    options = parser.parse_args()
+    reason = why_not(options.device)
+    if reason:
+        if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0":
+            print(f"not run: {reason}")
+        return 0
+    import torch
+
+    import penstock.torch as hvd
+
+    hvd.init()
+    device: Any = "cpu"
+    if options.device == "cuda":
+        device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    agree = compare(device, options.steps)
+    hvd.shutdown()
+    return 0 if agree else 1
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())
