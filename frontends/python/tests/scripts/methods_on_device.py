@@ -22,6 +22,12 @@ from train_on_device import why_not
 # float32 have another order on a device.
 METHODS: dict[str, tuple[str, float]] = {
     "topk": ("density = 0.05", 0),
+    "qsgd": ('norm = "max"', 0),
+    "natural": ("", 0),
+    "terngrad": ("clip = 0.0", 0),
+    "int8": ("", 0),
+    "maxmin": ("", 0),
+    "tbq": ("threshold = 0.5", 0),
 }
 MEMORIES = ("residual", "none")
 # Several small ones share a bucket; one is larger than any tile of a kernel.
