@@ -14,6 +14,9 @@ namespace {
 
 using namespace testing;  // all of resident_testing.hpp
 
+constexpr const char* kNothingKept = "memory = \"none\"\nscheduler = \"fusion\"";
+constexpr const char* kResidual = "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
+
 const ResidentMethod kMethods[] = {
     {"topk_with_residual", "memory = \"residual-simulated\"\nscheduler = \"fusion\""},
     {"topk_with_dgc", "memory = \"dgc-simulated\"\nscheduler = \"fusion\""},
@@ -37,6 +40,16 @@ const ResidentMethod kMethods[] = {
      "[memory.momentum-simulated]\nmomentum = 0.7\n"},
     {"signum_one_by_one", "memory = \"momentum-simulated\"\nscheduler = \"wfbp\"", 0,
      "signum-simulated", ""},
+    {"qsgd", kNothingKept, 0, "qsgd-simulated", "norm = \"max\"\nbucket = 64\n"},
+    {"qsgd_with_residual", kResidual, 0, "qsgd-simulated", "norm = \"max\"\nbits = 8\n"},
+    {"natural", kNothingKept, 0, "natural-simulated", ""},
+    {"natural_with_residual", kResidual, 0, "natural-simulated", ""},
+    {"terngrad", kNothingKept, 0, "terngrad-simulated", "clip = 0.0\n"},
+    {"int8_with_residual", kResidual, 0, "int8-simulated", "block = 100\n"},
+    {"maxmin", kNothingKept, 0, "maxmin-simulated", "block = 64\n"},
+    {"maxmin_in_pieces_with_residual", "memory = \"residual-simulated\"\nscheduler = \"hipress\"",
+     0, "maxmin-simulated", "bits = 3\nrounding = \"nearest\"\n"},
+    {"tbq_with_residual", kResidual, 0, "tbq-simulated", "threshold = 0.5\n"},
 };
 
 // Vectors go another way than their compressor's: as they are they would be staged.

@@ -12,6 +12,7 @@
 
 #include <kernels/cuda/workspace.hpp>
 #include <kernels/exceedances.hpp>
+#include <kernels/range_levels.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/statistics.hpp>
 #include <kernels/stochastic.hpp>
@@ -35,6 +36,11 @@ uint64_t reduce_workspace_bytes(uint64_t n, uint64_t run = 0) noexcept;
                               Workspace workspace, void* stream) noexcept;
 [[nodiscard]] int32_t largest_magnitude(const float* values, uint64_t n, uint64_t run,
                                         float* results, Workspace workspace, void* stream) noexcept;
+
+// results[r] = the least and the greatest of run r; which of two zeros is not defined. What is not
+// finite gives what is not defined either.
+[[nodiscard]] int32_t value_ranges(const float* values, uint64_t n, uint64_t run,
+                                   ValueRange* results, Workspace workspace, void* stream) noexcept;
 
 // results[r] as sums_by_sign of sign.hpp over run r, as above; the counts are exact.
 [[nodiscard]] int32_t sums_by_sign(const float* values, uint64_t n, uint64_t run,

@@ -174,6 +174,7 @@ int main(int argc, char** argv) {
                {"sums", check_sums},
                {"signs", check_signs},
                {"stochastic", check_stochastic},
+               {"codes", check_codes},
                {"values", check_values},
                {"masking", check_masking},
                {"low-rank", check_low_rank},

@@ -133,6 +133,7 @@ void check_rows(const Extent& extent);
 void check_sums(const Extent& extent);
 void check_signs(const Extent& extent);
 void check_stochastic(const Extent& extent);
+void check_codes(const Extent& extent);
 void check_values(const Extent& extent);
 void check_masking(const Extent& extent);
 void check_low_rank(const Extent& extent);
