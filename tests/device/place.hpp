@@ -1,0 +1,114 @@
+// A place where calls of a plugin work, the CPU or a simulated device, so that a test makes the
+// same calls in both.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <testing/instances.hpp>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "fixture.hpp"
+
+namespace penstock::simulated {
+
+inline test::LoadedPlugin simulated_plugin(const std::string& file) {
+  return test::load_plugin(std::string(PENSTOCK_SIMULATED_PLUGINS) + "/" + file);
+}
+
+// Memory of one place, and the exec of calls there.
+class Place {
+ public:
+  explicit Place(bool on_device, int device = 1) : on_device_(on_device) {
+    exec_.struct_size = sizeof exec_;
+    exec_.device_type = on_device ? PENSTOCK_DEVICE_CUDA : PENSTOCK_DEVICE_CPU;
+    exec_.scratch_bytes = 1 << 22;
+    if (on_device) {
+      EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
+      exec_.device_id = device;
+      exec_.stream = new_stream();
+    }
+    exec_.scratch = allocate(exec_.scratch_bytes);
+    (void)cudaSetDevice(0);  // calls find another device as the current one
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() {
+    for (void* memory : memory_) {
+      if (on_device_) (void)cudaFree(memory);
+      if (!on_device_) std::free(memory);
+    }
+    if (on_device_) (void)cudaStreamDestroy(static_cast<cudaStream_t>(exec_.stream));
+  }
+
+  const penstock_exec& exec() const { return exec_; }
+  template <typename T>
+  T* put(const std::vector<T>& values) {
+    (void)cudaSetDevice(exec_.device_id);
+    auto* memory = static_cast<T*>(allocate(values.size() * sizeof(T)));
+    copy(memory, values.data(), values.size() * sizeof(T));
+    (void)cudaSetDevice(0);
+    return memory;
+  }
+  template <typename T>
+  void write(T* memory, const std::vector<T>& values) const {
+    settle();
+    copy(memory, values.data(), values.size() * sizeof(T));
+  }
+  template <typename T>
+  std::vector<T> get(const T* memory, uint64_t n) const {
+    std::vector<T> values(n);
+    settle();
+    copy(values.data(), memory, n * sizeof(T));
+    return values;
+  }
+
+ private:
+  void settle() const {
+    if (on_device_) (void)cudaStreamSynchronize(static_cast<cudaStream_t>(exec_.stream));
+  }
+  void copy(void* target, const void* source, uint64_t bytes) const {
+    if (bytes == 0) return;
+    if (!on_device_) {
+      std::memcpy(target, source, bytes);
+      return;
+    }
+    EXPECT_EQ(cudaMemcpy(target, source, bytes, cudaMemcpyDefault), cudaSuccess);
+  }
+  void* allocate(uint64_t bytes) {
+    void* memory = on_device_ ? device_bytes(std::max<uint64_t>(bytes, 1))
+                              : std::aligned_alloc(64, (bytes + 64) / 64 * 64);
+    memory_.push_back(memory);
+    return memory;
+  }
+
+  bool on_device_;
+  penstock_exec exec_{};
+  std::vector<void*> memory_;
+};
+
+inline std::vector<float> drawn(uint64_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(random) * std::exp(normal(random));
+  return values;
+}
+
+inline penstock_tensor tensor_of(float* data, uint64_t n, const penstock_exec& exec) {
+  static const int64_t kNoShape = 0;
+  penstock_tensor tensor{};
+  tensor.struct_size = sizeof tensor;
+  tensor.data = data;
+  tensor.shape = &kNoShape;
+  tensor.numel = n;
+  tensor.dtype = PENSTOCK_FLOAT32;
+  tensor.device_type = exec.device_type;
+  tensor.device_id = exec.device_id;
+  return tensor;
+}
+
+}  // namespace penstock::simulated
