@@ -14,11 +14,31 @@ namespace {
 
 using namespace testing;  // all of resident_testing.hpp
 
+constexpr const char* kWithResidual = "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
+constexpr const char* kWithDgc = "memory = \"dgc-simulated\"\nscheduler = \"fusion\"";
+
 const ResidentMethod kMethods[] = {
     {"topk_with_residual", "memory = \"residual-simulated\"\nscheduler = \"fusion\""},
     {"topk_with_dgc", "memory = \"dgc-simulated\"\nscheduler = \"fusion\""},
     {"topk_with_nesterov_and_room_for_all", "memory = \"dgc-simulated\"\nscheduler = \"wfbp\"", 0,
      "topk-simulated", "density = 0.4\n[memory.dgc-simulated]\nnesterov = true\nmomentum = 0.5\n"},
+    {"topk_in_halves", kWithResidual, 0, "topk-simulated",
+     "density = 0.1\nvalue_type = \"fp16\"\n"},
+    {"topk_in_bytes", kWithDgc, 0, "topk-simulated", "density = 0.1\nvalue_type = \"int8\"\n"},
+    {"threshold", kWithResidual, 0, "threshold-simulated", "threshold = 1.5\n"},
+    {"threshold_in_bytes_nothing_kept", "memory = \"none\"\nscheduler = \"fusion\"", 0,
+     "threshold-simulated", "threshold = 1.0\nvalue_type = \"int8\"\n"},
+    {"gaussiank", kWithResidual, 0, "gaussiank-simulated", "density = 0.05\n"},
+    {"redsync", kWithDgc, 0, "redsync-simulated", "density = 0.05\n"},
+    {"redsync_trimmed", kWithResidual, 0, "redsync-simulated",
+     "density = 0.05\nsearch = \"trimmed\"\nvalue_type = \"bf16\"\n"},
+    {"dgc", kWithDgc, 0, "dgc-simulated", "density = 0.02\n"},
+    {"adtopk_by_rows", kWithResidual, 0, "adtopk-simulated", "density = 0.1\nmode = \"plain\"\n"},
+    {"adtopk_in_turn", kWithResidual, 0, "adtopk-simulated", "density = 0.1\n"},
+    {"chunktopk", kWithResidual, 0, "chunktopk-simulated", "density = 0.2\nchunk = 16\n"},
+    {"randomk", kWithResidual, 0, "randomk-simulated", "density = 0.1\n"},
+    {"randomk_in_halves_nothing_kept", "memory = \"none\"\nscheduler = \"fusion\"", 0,
+     "randomk-simulated", "density = 0.1\nvalue_type = \"fp16\"\n"},
 };
 
 class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
