@@ -9,11 +9,9 @@ bool works_on_cuda(uint64_t device_types) {
   return (device_types >> PENSTOCK_DEVICE_CUDA & 1) != 0;
 }
 
-// Of the set as a whole.
+// Of all gradients.
 std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   const Scheme& scheme = fitting.scheme();
-  if (site.switches) return "the scheme changes at a switch";
-  if (site.nonfinite_is_strict) return "nonfinite = \"strict\" asks all ranks before each bucket";
   if (site.forward_waits) return "the next forward may wait for it";
   if (scheme.route != PENSTOCK_ROUTE_FLAT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
@@ -47,10 +45,8 @@ std::string why_memory(const MemoryInstance& memory, const MemoryFacts& facts,
   return {};
 }
 
-}  // namespace
-
-std::string why_staged(const Fitting& fitting, const DeclaredGradient& gradient,
-                       const ResidenceSite& site) {
+std::string why_in_stage(const Fitting& fitting, const DeclaredGradient& gradient,
+                         const ResidenceSite& site) {
   if (std::string why = why_all_are(fitting, site); !why.empty()) return why;
   const auto& options = fitting.options(gradient.index);
   if (options.size() != 1) return "the scheduler chooses its compressor";
@@ -59,6 +55,32 @@ std::string why_staged(const Fitting& fitting, const DeclaredGradient& gradient,
     return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
   if (std::string why = why_compressor(option.needs.compressor_facts); !why.empty()) return why;
   return why_memory(*option.memory, option.needs.memory_facts, site);
+}
+
+// What a memory hands over when it ends waits in host memory for the next step.
+std::string why_at_switch(const Fitting::Option& before, const Fitting::Option& after) {
+  if (before.memory->plugin()->record.id != after.memory->plugin()->record.id)
+    return fmt::format("memory \"{}\" gives way to \"{}\"", before.memory->name(),
+                       after.memory->name());
+  if (before.is_lossless() != after.is_lossless())
+    return "something is kept of it in some stages only";
+  return {};
+}
+
+}  // namespace
+
+std::string why_staged(std::span<const Stage> stages, const DeclaredGradient& gradient,
+                       const ResidenceSite& site) {
+  const auto option_in = [&](const Stage& stage) -> const Fitting::Option& {
+    return stage.fitting->options(gradient.index).front();
+  };
+  for (const Stage& stage : stages) {
+    std::string why = why_in_stage(*stage.fitting, gradient, site);
+    if (why.empty()) why = why_at_switch(option_in(stages.front()), option_in(stage));
+    if (why.empty()) continue;
+    return stage.first_step == 0 ? why : fmt::format("{}, from step {} on", why, stage.first_step);
+  }
+  return {};
 }
 
 }  // namespace penstock

@@ -4,21 +4,27 @@
 
 #include "core/fit/fitting.hpp"
 
+#include <memory>
+#include <span>
 #include <string>
 
 namespace penstock {
 
 // What a set knows beside its fitting.
 struct ResidenceSite {
-  bool switches = false;             // the scheme changes at some step
-  bool nonfinite_is_strict = false;  // void buckets are known before anything is added to a memory
-  bool forward_waits = false;        // the next forward may wait for gradients
-  bool result_is_sum = false;        // the frontend wants sums, not means
+  bool forward_waits = false;  // the next forward may wait for gradients
+  bool result_is_sum = false;  // the frontend wants sums, not means
+};
+
+// A scheme from one switch to the next.
+struct Stage {
+  uint64_t first_step = 0;
+  std::shared_ptr<const Fitting> fitting;
 };
 
 // Why it goes through host memory, as half a sentence: `compressor "none" works on the CPU only`.
-// Empty: it can be worked on on CUDA devices.
-std::string why_staged(const Fitting& fitting, const DeclaredGradient& gradient,
+// Empty: it can be worked on on CUDA devices, in all stages, and what is kept of it never ends.
+std::string why_staged(std::span<const Stage> stages, const DeclaredGradient& gradient,
                        const ResidenceSite& site);
 
 }  // namespace penstock

@@ -37,13 +37,10 @@ Status Set::make(const penstock_set_declaration& declaration) {
   step_.announce_in(services_.activity.add_set(name));
   PENSTOCK_TRY(in_set(agree_on_declaration()));
   PENSTOCK_TRY(in_set(open_channels()));
-  const Result<std::shared_ptr<const Fitting>> fitting = fit_stages();
-  Status fits = fitting.status();
-  if (fits.ok()) fits = settle_residence(*fitting.value());
-  PENSTOCK_TRY(share_outcome("fit", in_set(fits)));
-  probe_candidates(*fitting.value());
-  PENSTOCK_ASSIGN(Plan plan, agree_on_plan(*fitting.value()));
-  Result<std::unique_ptr<Works>> works = agree_on_works(fitting.value(), std::move(plan));
+  PENSTOCK_ASSIGN(const std::shared_ptr<const Fitting> fitting, fit_first_stage());
+  probe_candidates(*fitting);
+  PENSTOCK_ASSIGN(Plan plan, agree_on_plan(*fitting));
+  Result<std::unique_ptr<Works>> works = agree_on_works(fitting, std::move(plan));
   PENSTOCK_TRY(in_set(works.status()));
   install(std::move(works.value()));
   traffic_at_start_ = traffic();
@@ -57,6 +54,16 @@ Status Set::make(const penstock_set_declaration& declaration) {
     record_ = std::make_unique<ModelRecord>(file, name, std::move(declared_gradients));
   }
   return {};
+}
+
+// The first stage's, once all fit.
+Result<std::shared_ptr<const Fitting>> Set::fit_first_stage() {
+  const Result<std::vector<Stage>> stages = fit_stages();
+  Status fits = stages.status();
+  if (fits.ok()) fits = settle_residence(stages.value());
+  if (!fits.ok()) fits = fits.with_context(fmt::format("set '{}'", name));
+  PENSTOCK_TRY(share_outcome("fit", fits));
+  return stages.value().front().fitting;
 }
 
 // What one rank found wrong by itself, the others would never hear of.

@@ -102,24 +102,23 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
 }
 
 // All stages before the first step: what does not fit must not show in the middle of a run.
-Result<std::shared_ptr<const Fitting>> Set::fit_stages() {
-  std::shared_ptr<const Fitting> first;
+Result<std::vector<Stage>> Set::fit_stages() {
+  std::vector<Stage> stages;
   std::vector<StageTraffic> traffic;
   for (uint64_t stage : config_.stages()) {
     const auto fits = [&]() -> Status {
       PENSTOCK_ASSIGN(const auto fitting, fit(stage));
       PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of(*fitting));
       traffic.push_back(fitting->traffic(carriers(), stage));
-      if (stage != 0) return {};  // its warnings come when it is in force
-      first = fitting;
-      warn(advice);
+      stages.push_back({stage, fitting});
+      if (stage == 0) warn(advice);  // those of others come when they are in force
       return {};
     };
     const Status status = fits();
     PENSTOCK_TRY(stage == 0 ? status : status.with_context(fmt::format("from step {} on", stage)));
   }
   warn(traffic);
-  return first;
+  return stages;
 }
 
 void Set::warn(const FitAdvice& advice) {

@@ -25,15 +25,13 @@ Status Set::find_devices() {
 }
 
 // For the life of the set: what is kept of a gradient lies where it is worked on.
-Status Set::settle_residence(const Fitting& fitting) {
-  const ResidenceSite site{.switches = config_.stages().size() > 1,
-                           .nonfinite_is_strict = nonfinite_is_strict,
-                           .forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
+Status Set::settle_residence(std::span<const Stage> stages) {
+  const ResidenceSite site{.forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
                            .result_is_sum = result_is_sum};
   std::vector<Gradient*> resident, staged;
   for (const auto& [index, device] : devices_) {
     Gradient& gradient = *gradients_[index];
-    gradient.why_staged = why_staged(fitting, gradient, site);
+    gradient.why_staged = why_staged(stages, gradient, site);
     if (gradient.why_staged.empty() && !resident.empty() &&
         gradient.lies_on != resident.front()->lies_on)
       gradient.why_staged =

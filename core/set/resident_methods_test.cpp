@@ -22,6 +22,12 @@ const ResidentMethod kMethods[] = {
     {"topk_with_dgc", "memory = \"dgc-simulated\"\nscheduler = \"fusion\""},
     {"topk_with_nesterov_and_room_for_all", "memory = \"dgc-simulated\"\nscheduler = \"wfbp\"", 0,
      "topk-simulated", "density = 0.4\n[memory.dgc-simulated]\nnesterov = true\nmomentum = 0.5\n"},
+    {"topk_told_of_void_buckets_first", "memory = \"residual-simulated\"\nscheduler = \"fusion\"",
+     0, "topk-simulated", "density = 0.05\n", "nonfinite = \"strict\"\n"},
+    {"topk_with_dgc_that_warms_up", "memory = \"dgc-simulated\"\nscheduler = \"fusion\"", 0,
+     "topk-simulated",
+     "density = 0.3\n[[switch]]\nat_step = 3\nset = { compressor.topk-simulated.density = 0.1 }\n"
+     "[[switch]]\nat_step = 7\nset = { compressor.topk-simulated.density = 0.02 }\n"},
     {"topk_in_halves", kWithResidual, 0, "topk-simulated",
      "density = 0.1\nvalue_type = \"fp16\"\n"},
     {"topk_in_bytes", kWithDgc, 0, "topk-simulated", "density = 0.1\nvalue_type = \"int8\"\n"},

@@ -138,10 +138,15 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
             "memory \"dgc\" works on the CPU only");
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"shard\"")),
             "route \"shard\" has legs in host memory");
-  EXPECT_EQ(reason_under(resident_scheme(residual,
-                                         "[[switch]]\nat_step = 5\nset = { "
-                                         "compressor.topk-simulated.density = 0.2 }\n")),
-            "the scheme changes at a switch");
+  const auto with_switch = [&](const std::string& change) {
+    return reason_under(
+        resident_scheme(residual, "[[switch]]\nat_step = 5\nset = { " + change + " }\n"));
+  };
+  EXPECT_EQ(with_switch("compressor.topk-simulated.density = 0.2"), "");
+  EXPECT_EQ(with_switch("scheme.compressor = \"randomk\""),
+            "compressor \"randomk\" works on the CPU only, from step 5 on");
+  EXPECT_EQ(with_switch("scheme.memory = \"none\""),
+            "memory \"residual-simulated\" gives way to \"none\", from step 5 on");
   EXPECT_EQ(reason_under(resident_scheme(residual), PENSTOCK_SET_DEFERRED_UPDATE),
             "the next forward may wait for it");
 }

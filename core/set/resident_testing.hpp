@@ -15,7 +15,8 @@ struct ResidentMethod {
   const char* keys;  // of [scheme], but compressor and collective
   uint32_t flags = 0;
   const char* compressor = "topk-simulated";
-  const char* options = "density = 0.05\n";
+  const char* options = "density = 0.05\n";  // and tables behind it
+  const char* runtime = "";
 };
 inline const ResidentMethod kResidentMethods[] = {
     {"residual", "memory = \"residual-simulated\"\nscheduler = \"wfbp\""},
@@ -34,8 +35,9 @@ inline void PrintTo(const ResidentMethod& method, std::ostream* out) {
 inline std::string resident_scheme(const ResidentMethod& method, const std::string& tables = "") {
   return fmt::format(
       "[scheme]\ncollective = \"loopback\"\ncompressor = \"{0}\"\n{1}\n"
-      "[runtime]\ndeadline_s = 20\n{2}[compressor.{0}]\n{3}{4}",
-      method.compressor, method.keys, test_plugins({"on_device"}), method.options, tables);
+      "[runtime]\ndeadline_s = 20\n{2}{3}[compressor.{0}]\n{4}{5}",
+      method.compressor, method.keys, method.runtime, test_plugins({"on_device"}), method.options,
+      tables);
 }
 inline std::string resident_scheme(const std::string& keys, const std::string& tables = "") {
   return resident_scheme(ResidentMethod{"", keys.c_str()}, tables);

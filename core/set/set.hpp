@@ -9,6 +9,7 @@
 // are told).
 #pragma once
 
+#include "core/fit/residence.hpp"
 #include "core/plan/planner.hpp"
 #include "core/set/agreement.hpp"
 #include "core/set/measure.hpp"
@@ -118,7 +119,8 @@ class Set final : private SetContext {
   Status open_level(uint32_t level);
   Status open_levels_of(const Plan& plan);
   Result<std::shared_ptr<const Fitting>> fit(uint64_t at);
-  Result<std::shared_ptr<const Fitting>> fit_stages();
+  Result<std::vector<Stage>> fit_stages();
+  Result<std::shared_ptr<const Fitting>> fit_first_stage();
   Result<FitAdvice> check_fit_of(const Fitting& fitting) const;
   void warn(const FitAdvice& advice);
   planning::ModelEntries model_of(const Fitting& fitting) const;
@@ -132,7 +134,7 @@ class Set final : private SetContext {
 
   // residence.cpp
   Status find_devices();
-  Status settle_residence(const Fitting& fitting);
+  Status settle_residence(std::span<const Stage> stages);
   Status make_mirrors(const std::vector<Gradient*>& staged);
   Status make_residents(const std::vector<Gradient*>& resident);
   Status drain_devices();

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,23 +22,48 @@ enum class Next {
   begin_again  // all ways, from times as they are now measured
 };
 
-// Way 0 is dense. A look is the mean step over some steps; the first under a new plan is not
-// counted, for buffers are made in it. All functions are [plan]. Not thread-safe.
+// A way, and what the model takes a step with it for.
+struct Foretold {
+  std::string name;
+  double step_us;
+};
+
+// Way 0 is dense; the others come as they are foretold, the shortest first. A look is the mean step
+// over some steps; the first under a new plan is not counted, for buffers are made in it, unless
+// the way is hopeless: kHopeless times as long as another. Such a way is not tried again before a
+// look at it would cost little beside what has passed since, or the way in force has become
+// shorter, as it does on a faster network. All functions are [plan]. Not thread-safe.
 class Trials {
  public:
   static constexpr uint64_t kLooks = 2;      // that count, for each way
   static constexpr uint64_t kSlowLooks = 3;  // in a row, before what is in force is doubted
+  static constexpr double kShorter = 0.8;    // of what was measured: the network is another one
+  static constexpr double kHopeless = 4;     // times the shortest: more than making buffers costs
+  static constexpr double kLittle = 0.05;    // of the time since, for a look at a hopeless way
   static constexpr uint64_t kFirstPatience = 16, kMostPatience = 4096;  // looks
 
   // `slack`: the share of a step by which a way may be slower than dense was, before it is doubted.
   explicit Trials(double slack) : slack_(slack) {}
 
-  // A new round over ways of these names, one at least.
-  void begin(std::vector<std::string> names) {
-    names_ = std::move(names);
+  // A new round over these ways, one at least.
+  void begin(const std::vector<Foretold>& ways) {
+    const bool is_first_round = settled_.empty();
+    names_.clear();
+    for (const Foretold& way : ways) names_.push_back(way.name);
     measured_us_.assign(names_.size(), -1);
     is_settled_ = false;
-    go_to(0);
+    list_to_try(ways);
+    // What is foretold to be shortest tells whether dense is hopeless; later that is known, and
+    // dense comes first, for it may be what a round was begun for.
+    if (is_first_round) std::rotate(to_try_.begin(), to_try_.end() - 1, to_try_.end());
+    try_next();
+  }
+
+  // Ways of a model to come are others, whatever their names.
+  void forget() {
+    tried_.clear();
+    settled_.clear();
+    last_us_ = 0;
   }
 
   size_t way() const { return way_; }
@@ -47,30 +74,71 @@ class Trials {
   // A look at steps of `step_us`. What is no time is no look.
   Next look(double step_us) {
     if (!std::isfinite(step_us) || step_us <= 0) return Next::keep;
+    for (auto& [name, tried] : tried_) tried.since_us += step_us;
     if (is_first_) {
       is_first_ = false;
-      return Next::keep;
+      return !is_settled_ && step_us > kHopeless * shortest_us() ? take(step_us) : Next::keep;
     }
     return is_settled_ ? look_back(step_us) : try_on(step_us);
   }
 
  private:
+  struct Tried {
+    double measured_us = 0;
+    double since_us = 0;  // what has passed
+  };
+
+  // All but hopeless ones, dense last in the list and so the first to be tried.
+  void list_to_try(const std::vector<Foretold>& ways) {
+    double shortest = ways.front().step_us;
+    for (const Foretold& way : ways) shortest = std::min(shortest, way.step_us);
+    to_try_.clear();
+    for (size_t way = ways.size(); way-- > 0;)
+      if (ways[way].step_us > kHopeless * shortest && is_hopeless(ways[way].name))
+        measured_us_[way] = tried_[ways[way].name].measured_us;
+      else
+        to_try_.push_back(way);
+    if (to_try_.empty()) to_try_.push_back(0);
+  }
+  // As it was measured last, beside what is in force.
+  bool is_hopeless(const std::string& name) const {
+    const auto tried = tried_.find(name);
+    if (tried == tried_.end() || last_us_ <= 0) return false;
+    return tried->second.measured_us > kHopeless * last_us_ &&
+           tried->second.measured_us > kLittle * tried->second.since_us;
+  }
+  // Of those that were measured in this round.
+  double shortest_us() const {
+    double shortest = std::numeric_limits<double>::infinity();
+    for (const double measured : measured_us_)
+      if (measured >= 0) shortest = std::min(shortest, measured);
+    return shortest;
+  }
+
+  void try_next() {
+    go_to(to_try_.back());
+    to_try_.pop_back();
+  }
   void go_to(size_t way) {
     way_ = way;
     is_first_ = true;
-    n_looks_ = n_slow_ = 0;
+    n_looks_ = n_slow_ = n_shorter_ = 0;
     sum_us_ = 0;
   }
 
   Next try_on(double step_us) {
     sum_us_ += step_us;
     if (++n_looks_ < kLooks) return Next::keep;
-    measured_us_[way_] = sum_us_ / static_cast<double>(kLooks);
-    if (way_ + 1 < measured_us_.size()) {
-      go_to(way_ + 1);
-      return Next::plan;
-    }
-    return settle();
+    return take(sum_us_ / static_cast<double>(kLooks));
+  }
+
+  // As what the way on trial was measured to take; on to the next one.
+  Next take(double measured_us) {
+    measured_us_[way_] = measured_us;
+    tried_[names_[way_]] = {measured_us, 0};
+    if (to_try_.empty()) return settle();
+    try_next();
+    return Next::plan;
   }
 
   // Among equals the first, so that dense need not be beaten by nothing.
@@ -85,19 +153,27 @@ class Trials {
   }
 
   Next look_back(double step_us) {
+    last_us_ = step_us;
     const bool is_slow = way_ != 0 && step_us > measured_us_[0] * (1 + slack_);
+    const bool is_shorter = step_us < kShorter * measured_us_[way_];
     n_slow_ = is_slow ? n_slow_ + 1 : 0;
-    return n_slow_ == kSlowLooks || ++n_looks_ >= patience_ ? Next::begin_again : Next::keep;
+    n_shorter_ = is_shorter ? n_shorter_ + 1 : 0;
+    if (n_shorter_ == kSlowLooks) tried_.clear();
+    const bool doubts = n_slow_ == kSlowLooks || n_shorter_ == kSlowLooks;
+    return doubts || ++n_looks_ >= patience_ ? Next::begin_again : Next::keep;
   }
 
   double slack_;
   std::vector<std::string> names_;
   std::vector<double> measured_us_;
+  std::vector<size_t> to_try_;          // in this round, the next one last
+  std::map<std::string, Tried> tried_;  // by name, in all rounds
   size_t way_ = 0;
   bool is_settled_ = false;
   bool is_first_ = true;  // of the plan in force
-  uint64_t n_looks_ = 0, n_slow_ = 0;
+  uint64_t n_looks_ = 0, n_slow_ = 0, n_shorter_ = 0;
   double sum_us_ = 0;
+  double last_us_ = 0;   // a step of the way that stayed
   std::string settled_;  // the way on which the round before settled
   uint64_t patience_ = kFirstPatience;
 };

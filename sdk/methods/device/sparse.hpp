@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/memory.h>
+
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sparse_sum.hpp>
 #include <kernels/fold.hpp>
