@@ -170,6 +170,7 @@ __global__ void __launch_bounds__(kSumThreads)
     lowest = keys[j] < lowest ? keys[j] : lowest;
     passed[j] = 0;
   }
+  if (lowest > kInfinityKey) return;  // all of them: nothing reaches a NaN, and nothing is read
   const uint64_t begin = uint64_t{blockIdx.x} * kSumTile;
   const uint64_t end = begin + kSumTile < n ? begin + kSumTile : n;
   for (uint64_t i = begin + threadIdx.x; i < end; i += kSumThreads * kSumLoads) {
@@ -212,6 +213,11 @@ int32_t sum_of_squares(const float* x, uint64_t n, double* result, Workspace wor
 int32_t sum_of_magnitudes(const float* x, uint64_t n, double* result, Workspace workspace,
                           void* stream) noexcept {
   return reduce(Magnitude{}, x, n, 0, result, workspace, stream);
+}
+
+int32_t sums_of_magnitudes(const float* x, uint64_t n, uint64_t run, double* results,
+                           Workspace workspace, void* stream) noexcept {
+  return reduce(Magnitude{}, x, n, run, results, workspace, stream);
 }
 
 int32_t moments(const float* values, uint64_t n, uint64_t run, Moments* results,

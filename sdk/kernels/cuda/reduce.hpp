@@ -30,6 +30,10 @@ uint64_t reduce_workspace_bytes(uint64_t n, uint64_t run = 0) noexcept;
 [[nodiscard]] int32_t sum_of_magnitudes(const float* x, uint64_t n, double* result,
                                         Workspace workspace, void* stream) noexcept;
 
+// The latter of each run, as below.
+[[nodiscard]] int32_t sums_of_magnitudes(const float* x, uint64_t n, uint64_t run, double* results,
+                                         Workspace workspace, void* stream) noexcept;
+
 // results[r] = moments, or largest magnitude, of run r: elements r * run to (r + 1) * run - 1, or
 // to the end. A run of 0 is all elements; there is one result then, also for n = 0.
 [[nodiscard]] int32_t moments(const float* values, uint64_t n, uint64_t run, Moments* results,
