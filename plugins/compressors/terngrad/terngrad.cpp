@@ -21,6 +21,7 @@ namespace {
 
 class TernGrad {
  public:
+  static constexpr bool kScalesResult = true;
   static inline const sdk::OptionList options{
       sdk::real_option("clip", 2.5)
           .at_least(0)
