@@ -3,14 +3,16 @@
 
 #include <kernels/factor.hpp>
 #include <kernels/low_rank.hpp>
+#include <methods/device/low_rank.hpp>
 #include <methods/summed.hpp>
 
 namespace penstock::sdk {
 
 namespace low_rank = kernels::low_rank;
 
-// The factors of one item during a call, and its scratch, used for one item after the other: a
-// factor, then what the kernels need.
+// The factors of one item during a call on the CPU, and its scratch, used for one item after the
+// other: a factor, then what the kernels need. device/low_rank.hpp has the same for a device;
+// methods call either.
 class Factors {
  public:
   static uint64_t scratch_bytes(const low_rank::Shape& shape) {
@@ -19,42 +21,74 @@ class Factors {
                                       low_rank::orthogonalise_scratch_floats(longest, shape.rank));
     return (factor_floats(shape) + kernels) * sizeof(float);
   }
-  Factors(const Call& call, const Item& item, uint64_t rank)
+  Factors(const Call& call, const Item& item, uint64_t rank, const kernels::Execution& on)
       : shape{item.rows(), item.cols(), rank},
-        drawn(call.scratch<float>(scratch_bytes(shape) / sizeof(float)).data()),
-        scratch(drawn + factor_floats(shape)),
         call_(call),
-        item_(item) {}
+        item_(item),
+        on_(on),
+        drawn_(call.scratch<float>(scratch_bytes(shape) / sizeof(float)).data()),
+        scratch_(drawn_ + factor_floats(shape)) {}
 
   const low_rank::Shape shape;
-  float* const drawn;    // room for the longer factor
-  float* const scratch;  // of kernels
 
-  // Orthonormal random columns, equal on all ranks, in `drawn`.
-  const float* draw(uint64_t rows, uint64_t stream, kernels::CodePath path) const {
-    kernels::draw_factor(drawn, rows, shape.rank, source(stream), scratch, path);
-    return drawn;
+  // ---- Factors that are kept ----
+
+  // Orthonormal random columns, equal on all ranks; of one call until the next.
+  const float* draw(uint64_t rows, uint64_t stream) const {
+    kernels::draw_factor(drawn_, rows, shape.rank, source(stream), scratch_, on_.path);
+    return drawn_;
   }
   // A kept factor as it is used: the state, or, while that is all zero, one drawn with the same
   // bits on every rank. Encode may not write replicated state, so it draws again until decode has
   // something to store.
-  const float* in_use(std::span<const float> state, kernels::RandomStream stream,
-                      kernels::CodePath path) const {
+  const float* in_use(std::span<const float> state, kernels::RandomStream stream) const {
     if (!kernels::all_zero(state.data(), state.size())) return state.data();
-    return draw(state.size() / shape.rank, stream, path);
+    return draw(state.size() / shape.rank, stream);
   }
   // Makes the summed factor the next step's: orthonormal, dead columns drawn from this step's
   // stream. A sum of zeros says nothing about where the gradient lies, so it leaves the state as it
   // was.
-  void keep(std::span<const float> sum, std::span<float> state, kernels::RandomStream stream,
-            kernels::CodePath path) const {
+  void keep(std::span<const float> sum, std::span<float> state,
+            kernels::RandomStream stream) const {
     if (kernels::all_zero(sum.data(), sum.size())) return;
-    std::copy(sum.begin(), sum.end(), state.begin());
+    copy(sum, state);
     kernels::renew_factor(state.data(), state.size() / shape.rank, shape.rank,
-                          source(of_this_step(stream)), scratch, path);
+                          source(of_this_step(stream)), scratch_, on_.path);
   }
+  // Columns that depend on others become zero.
+  void orthogonalise(std::span<float> factor) const {
+    low_rank::orthogonalise(factor.data(), factor.size() / shape.rank, shape.rank, scratch_,
+                            on_.path);
+  }
+  void copy(std::span<const float> from, std::span<float> to) const {
+    std::copy(from.begin(), from.end(), to.begin());
+  }
+  void clear(std::span<float> values) const { sdk::clear(values); }
   uint64_t of_this_step(kernels::RandomStream stream) const {
     return kernels::stream_of_step(stream, call_.step->index);
+  }
+
+  // ---- Products with work, M ----
+
+  // p = M q, after `fold`, unless that is null, as in the next two.
+  void multiply(const float* q, float* p, const kernels::Fold* fold) const {
+    low_rank::multiply(shape, work(), q, p, scratch_, on_, fold);
+  }
+  // q = M^T p.
+  void multiply_transposed(const float* p, float* q, const kernels::Fold* fold) const {
+    low_rank::multiply_transposed(shape, work(), p, q, scratch_, on_, fold);
+  }
+  // p = M q, then M -= p q^T.
+  void multiply_and_take_out(const float* q, float* p, const kernels::Fold* fold) const {
+    low_rank::multiply_and_take_out(shape, work(), q, p, scratch_, on_, fold);
+  }
+  // M -= p q^T.
+  void take_out(const float* p, const float* q) const {
+    low_rank::take_out(shape, work(), p, q, scratch_, on_);
+  }
+  // out = p q^T, times the result's scale.
+  void expand(const float* p, const float* q) const {
+    low_rank::expand(shape, p, q, call_.result_scale(), item_.out().data(), scratch_, on_);
   }
 
  private:
@@ -64,9 +98,13 @@ class Factors {
   kernels::FactorSource source(uint64_t stream) const {
     return {call_.step->seed, item_.c().gradient, stream};
   }
+  float* work() const { return item_.work().data(); }
 
   const Call& call_;
   const Item& item_;
+  const kernels::Execution& on_;
+  float* const drawn_;    // room for the longer factor
+  float* const scratch_;  // of kernels
 };
 
 // Coded are gradients of two or more dimensions whose factors together, times `minimum_rate`, have
@@ -84,6 +122,10 @@ class LowRankCompressor : public SummedCompressor<Method> {
     return real_option("minimum_compression_rate", value).at_least(0).summary(summary);
   }
 
+  void describe(penstock_compressor_traits& traits) const {
+    SummedCompressor<Method>::describe(traits);
+    traits.device_types = device::kWhereKernelsAre;
+  }
   bool coded(const Item& item) const { return rank_of(item) != 0; }
 
  protected:
@@ -102,8 +144,12 @@ class LowRankCompressor : public SummedCompressor<Method> {
     const double elements = static_cast<double>(item.rows()) * item.cols();
     return factors * minimum_rate_ < elements ? columns : 0;
   }
-  Factors factors_of(const Call& call, const Item& item) const {
-    return Factors(call, item, rank_of(item));
+  // use(factors) with the item's, where the call works.
+  template <typename Use>
+  void with_factors(const Call& call, const Item& item, Use&& use) const {
+    if constexpr (device::kHasKernels)
+      if (call.on_device()) return use(device::Factors(call, item, rank_of(item)));
+    use(Factors(call, item, rank_of(item), this->on()));
   }
 
   // Of a factored item: one factor in a round of its own, a kept factor, and scratch for Factors.
@@ -115,7 +161,10 @@ class LowRankCompressor : public SummedCompressor<Method> {
   void plan_kept(const Item& item, State side, CompressorNeed& need) const {
     need.states.add(side == kLeft ? "p" : "q", side == kLeft ? item.rows() : item.cols(),
                     rank_of(item), PENSTOCK_STATE_REPLICATED);
-    need.scratch_bytes = Factors::scratch_bytes({item.rows(), item.cols(), rank_of(item)});
+    const low_rank::Shape shape{item.rows(), item.cols(), rank_of(item)};
+    need.scratch_bytes = Factors::scratch_bytes(shape);
+    if constexpr (device::kHasKernels)
+      need.scratch_bytes = std::max(need.scratch_bytes, device::Factors::scratch_bytes(shape));
   }
 
  private:
@@ -147,31 +196,28 @@ class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
 
   void encode_coded(const Call& call, const Item& item, std::span<float> sent,
                     const kernels::Fold* fold) const {
-    const Factors factors = factors_of(call, item);
-    const float* const known = known_factor(call, item, factors);
-    float* const work = item.work().data();
-    if (!sends_left(call.step->phase)) {
-      low_rank::multiply_transposed(factors.shape, work, known, sent.data(), factors.scratch, on(),
-                                    fold);
-      if (item.keeps())
-        low_rank::take_out(factors.shape, work, known, sent.data(), factors.scratch, on());
-    } else if (item.keeps()) {
-      low_rank::multiply_and_take_out(factors.shape, work, known, sent.data(), factors.scratch,
-                                      on(), fold);
-    } else {
-      low_rank::multiply(factors.shape, work, known, sent.data(), factors.scratch, on(), fold);
-    }
+    with_factors(call, item, [&](const auto& factors) {
+      const float* const known = known_factor(call, item, factors);
+      if (!sends_left(call.step->phase)) {
+        factors.multiply_transposed(known, sent.data(), fold);
+        if (item.keeps()) factors.take_out(known, sent.data());
+      } else if (item.keeps()) {
+        factors.multiply_and_take_out(known, sent.data(), fold);
+      } else {
+        factors.multiply(known, sent.data(), fold);
+      }
+    });
   }
 
   void decode_coded(const Call& call, const Item& item, std::span<const float> sum) const {
-    if (sum.empty()) return clear(item.out());
     const bool left = sends_left(call.step->phase);
-    const Factors factors = factors_of(call, item);
-    const float* const known = known_factor(call, item, factors);
-    low_rank::expand(factors.shape, left ? sum.data() : known, left ? known : sum.data(),
-                     call.result_scale(), item.out().data(), factors.scratch, on());
-    if ((call.flags & PENSTOCK_DECODE_OWN) == 0)
-      factors.keep(sum, item.state(left ? kLeft : kRight), stream_of(left), on().path);
+    with_factors(call, item, [&](const auto& factors) {
+      if (sum.empty()) return factors.clear(item.out());
+      const float* const known = known_factor(call, item, factors);
+      factors.expand(left ? sum.data() : known, left ? known : sum.data());
+      if ((call.flags & PENSTOCK_DECODE_OWN) == 0)
+        factors.keep(sum, item.state(left ? kLeft : kRight), stream_of(left));
+    });
   }
 
  protected:
@@ -187,9 +233,11 @@ class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
   }
 
   // The factor that all ranks know: the one that is not sent in this phase.
-  const float* known_factor(const Call& call, const Item& item, const Factors& factors) const {
+  template <typename FactorsOfPlace>
+  const float* known_factor(const Call& call, const Item& item,
+                            const FactorsOfPlace& factors) const {
     const bool left = !sends_left(call.step->phase);
-    return factors.in_use(item.state(left ? kLeft : kRight), stream_of(left), on().path);
+    return factors.in_use(item.state(left ? kLeft : kRight), stream_of(left));
   }
 
   First first_;

@@ -12,10 +12,13 @@
 //
 // `sum` has `entries` numbers, or none where no rank has sent any, which counts as zeros;
 // decode_coded multiplies what it writes by call.result_scale(). What is
-// coded and decoded is [step]; a sum of another size is refused with INVALID_PAYLOAD.
+// coded and decoded is [step]; a sum of another size is refused with INVALID_PAYLOAD. With kernels
+// linked (device/) gradients that go as they are do so on devices too; a method whose own calls
+// do says so in its traits.
 #pragma once
 
 #include <methods/agreed.hpp>
+#include <methods/device/summed.hpp>
 #include <methods/folded.hpp>
 
 #include <algorithm>
@@ -48,7 +51,7 @@ class SummedCompressor : public FoldingEncoder<Method> {
     if (coded)
       method().encode_coded(call, item, sent, fold);
     else
-      encode_dense(item, sent, fold);
+      encode_dense(call, item, sent, fold);
     payload.kind(coded ? PENSTOCK_PAYLOAD_CODED : PENSTOCK_PAYLOAD_DENSE);
     payload.count(0, sent.size());
   }
@@ -58,13 +61,10 @@ class SummedCompressor : public FoldingEncoder<Method> {
       sum_of(call, items[i], payloads.at(i, 0));
     for (uint64_t i = 0; i < items.size(); ++i) {
       const std::span<const float> sum = sum_of(call, items[i], payloads.at(i, 0));
-      const std::span<float> out = items[i].out();
       if (method().coded(items[i]))
         method().decode_coded(call, items[i], sum);
-      else if (sum.empty())
-        clear(out);
       else
-        copy_scaled(sum, call.result_scale(), out);
+        decode_dense(call, items[i], sum);
     }
   }
 
@@ -93,11 +93,26 @@ class SummedCompressor : public FoldingEncoder<Method> {
                                          : item.numel());
   }
 
-  void encode_dense(const Item& item, std::span<float> sent, const kernels::Fold* fold) const {
+  void encode_dense(const Call& call, const Item& item, std::span<float> sent,
+                    const kernels::Fold* fold) const {
+    if constexpr (device::kHasKernels)
+      if (call.on_device()) return device::send_all(call, item, sent, fold);
     const std::span<float> work = item.work();
     if (fold != nullptr) kernels::compensate(*fold, work.size(), on_.path);
     std::copy(work.begin(), work.end(), sent.begin());
     if (item.keeps()) clear(work);  // all of it goes
+  }
+
+  static void decode_dense(const Call& call, const Item& item, std::span<const float> sum) {
+    const std::span<float> out = item.out();
+    if constexpr (device::kHasKernels)
+      if (call.on_device())
+        return sum.empty() ? device::clear_floats(call, item, out)
+                           : device::copy_scaled(call, item, sum, call.result_scale(), out);
+    if (sum.empty())
+      clear(out);
+    else
+      copy_scaled(sum, call.result_scale(), out);
   }
 
   kernels::Execution on_;

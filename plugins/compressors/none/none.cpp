@@ -1,4 +1,5 @@
 // No compression: the gradient travels as it is and is summed on the way.
+#include <methods/device/summed.hpp>
 #include <penstock/compressor.hpp>
 
 namespace sdk = penstock::sdk;
@@ -13,6 +14,7 @@ class None {
   void describe(penstock_compressor_traits& traits) const {
     traits.dtypes = PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT32) | PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT16) |
                     PENSTOCK_DTYPE_BIT(PENSTOCK_BFLOAT16) | PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT64);
+    traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -23,28 +25,44 @@ class None {
     need.flags = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   }
 
-  void encode(const sdk::Call&, const sdk::Item& item, sdk::PayloadWriter& payload) {
+  void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
+    void* const work = item.c().work.data;
     const uint64_t bytes = item.numel() * sdk::dtype_bytes(item.c().work.dtype);
-    if (bytes != 0) std::memcpy(payload.room<char>(0).data(), item.c().work.data, bytes);
-    if (bytes != 0 && item.keeps()) std::memset(item.c().work.data, 0, bytes);  // all of it goes
+    copy(call, item, work, payload.room<char>(0).data(), bytes);
+    if (item.keeps()) clear(call, item, work, bytes);  // all of it goes
     payload.kind(PENSTOCK_PAYLOAD_DENSE);
     payload.count(0, item.numel());
   }
 
-  void decode(const sdk::Call&, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
+  void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i) {
+      const sdk::Item item = items[i];
       const sdk::PayloadReader payload = payloads.at(i, 0);
-      const uint64_t bytes = items[i].numel() * sdk::dtype_bytes(items[i].c().out.dtype);
-      if (bytes == 0) continue;
-      if (payload.absent()) {
-        std::memset(items[i].c().out.data, 0, bytes);
-      } else if (payload.c().sections[0]->count != items[i].numel()) {
+      void* const out = item.c().out.data;
+      const uint64_t bytes = item.numel() * sdk::dtype_bytes(item.c().out.dtype);
+      if (payload.absent())
+        clear(call, item, out, bytes);
+      else if (bytes != 0 && payload.c().sections[0]->count != item.numel())
         throw payload.error("has ", payload.c().sections[0]->count, " elements, expected ",
-                            items[i].numel());
-      } else {
-        std::memcpy(items[i].c().out.data, payload.c().sections[0]->data, bytes);
-      }
+                            item.numel());
+      else
+        copy(call, item, payload.c().sections[0]->data, out, bytes);
     }
+  }
+
+ private:
+  static void copy(const sdk::Call& call, const sdk::Item& item, const void* source, void* target,
+                   uint64_t bytes) {
+    if (bytes == 0) return;
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return sdk::device::copy_bytes(call, item, source, target, bytes);
+    std::memcpy(target, source, bytes);
+  }
+  static void clear(const sdk::Call& call, const sdk::Item& item, void* target, uint64_t bytes) {
+    if (bytes == 0) return;
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return sdk::device::clear_bytes(call, item, target, bytes);
+    std::memset(target, 0, bytes);
   }
 };
 

@@ -6,7 +6,6 @@
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
-namespace low_rank = penstock::kernels::low_rank;
 
 namespace {
 
@@ -44,60 +43,63 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
   // nothing from being stacked: one item after the other.
   void encode_coded(const sdk::Call& call, const sdk::Item& item, std::span<float> sent,
                     const kernels::Fold* fold) const {
-    const sdk::Factors factors = factors_of(call, item);
-    if (call.round == 0)
-      low_rank::multiply(factors.shape, item.work().data(), right_factor(item, factors),
-                         sent.data(), factors.scratch, on(), fold);
-    else
-      encode_right(item, factors, sent);
+    with_factors(call, item, [&](const auto& factors) {
+      if (call.round == 0)
+        factors.multiply(right_factor(item, factors), sent.data(), fold);
+      else
+        encode_right(item, factors, sent);
+    });
   }
 
   void decode_coded(const sdk::Call& call, const sdk::Item& item, std::span<const float> sum) {
-    const sdk::Factors factors = factors_of(call, item);
-    if (call.round == 0)
-      decode_left(call, item, factors, sum);
-    else
-      decode_right(call, item, factors, sum);
+    with_factors(call, item, [&](const auto& factors) {
+      if (call.round == 0)
+        decode_left(call, item, factors, sum);
+      else
+        decode_right(call, item, factors, sum);
+    });
   }
 
  private:
   // Q of P_i = M_i Q
-  const float* right_factor(const sdk::Item& item, const sdk::Factors& factors) const {
+  template <typename Factors>
+  const float* right_factor(const sdk::Item& item, const Factors& factors) const {
     constexpr auto kStream = kernels::kStreamRightFactor;
-    if (warm_start_) return factors.in_use(item.state(kRight), kStream, on().path);
-    return factors.draw(item.cols(), factors.of_this_step(kStream), on().path);
+    if (warm_start_) return factors.in_use(item.state(kRight), kStream);
+    return factors.draw(item.cols(), factors.of_this_step(kStream));
   }
 
   // Q_i = M_i^T P, and what this payload stands for leaves work: P Q_i^T, of this rank alone.
   // Taking out the average instead would conserve the sum over ranks too, but each rank's distance
   // from the average gradient would then stay in its work for ever and grow like a random walk.
-  void encode_right(const sdk::Item& item, const sdk::Factors& factors, std::span<float> q) const {
-    float* const work = item.work().data();
+  template <typename Factors>
+  void encode_right(const sdk::Item& item, const Factors& factors, std::span<float> q) const {
     const float* const p = item.state(kLeft).data();
-    low_rank::multiply_transposed(factors.shape, work, p, q.data(), factors.scratch, on());
-    if (item.keeps()) low_rank::take_out(factors.shape, work, p, q.data(), factors.scratch, on());
+    factors.multiply_transposed(p, q.data(), nullptr);
+    if (item.keeps()) factors.take_out(p, q.data());
   }
 
   // P = orthogonalise(sum_i P_i). Columns that depend on others become zero: the others span all
   // that was found.
-  void decode_left(const sdk::Call& call, const sdk::Item& item, const sdk::Factors& factors,
+  template <typename Factors>
+  void decode_left(const sdk::Call& call, const sdk::Item& item, const Factors& factors,
                    std::span<const float> sum) const {
     if ((call.flags & PENSTOCK_DECODE_OWN) != 0)  // round 0 took nothing out of work
-      return sdk::clear(item.out());
+      return factors.clear(item.out());
     const std::span<float> p = item.state(kLeft);
-    sdk::clear(p);
-    std::copy(sum.begin(), sum.end(), p.begin());
-    low_rank::orthogonalise(p.data(), item.rows(), factors.shape.rank, factors.scratch, on().path);
+    if (sum.empty()) return factors.clear(p);
+    factors.copy(sum, p);
+    factors.orthogonalise(p);
   }
 
   // out = P (sum_i Q_i)^T
-  void decode_right(const sdk::Call& call, const sdk::Item& item, const sdk::Factors& factors,
+  template <typename Factors>
+  void decode_right(const sdk::Call& call, const sdk::Item& item, const Factors& factors,
                     std::span<const float> sum) const {
-    if (sum.empty()) return sdk::clear(item.out());
-    low_rank::expand(factors.shape, item.state(kLeft).data(), sum.data(), call.result_scale(),
-                     item.out().data(), factors.scratch, on());
+    if (sum.empty()) return factors.clear(item.out());
+    factors.expand(item.state(kLeft).data(), sum.data());
     if (warm_start_ && (call.flags & PENSTOCK_DECODE_OWN) == 0)
-      factors.keep(sum, item.state(kRight), kernels::kStreamRightFactor, on().path);
+      factors.keep(sum, item.state(kRight), kernels::kStreamRightFactor);
   }
 
   bool warm_start_;

@@ -53,6 +53,8 @@ class Training {
       : scheduler_(make_scheduler(PENSTOCK_PLUGIN_FILE, settings)) {
     plan(entries);
   }
+  // What is measured from now on; plans are made when auto asks for one.
+  void measure(const planning::ModelEntries& measured) { measured_ = measured; }
   void plan(const planning::ModelEntries& measured) {
     measured_ = measured;
     plan_ = plan_of(scheduler_, planning::OwnedModel(measured));
@@ -121,14 +123,22 @@ TEST(Auto, RunsEveryCandidateBeforeAnyIsTried) {
   EXPECT_EQ(choices_of(run.in_force()), (std::map<uint32_t, int>{{0, 8}, {2, 8}}));
 }
 
-TEST(Auto, BeginsWithDense) {
-  EXPECT_EQ(choices_of(Training(model_with(0.1)).in_force()), (std::map<uint32_t, int>{{2, 16}}));
+// What auto answers where nothing else is worth a trial.
+planning::Plan all_dense() {
+  return Training(model_with(1e-6)).in_force();
+}
+
+TEST(Auto, BeginsWithWhatIsForetoldToBeShortest) {
+  const auto entries = model_with(0.1);
+  const Training run(entries);
+  EXPECT_LT(Training::step_of(run.in_force(), entries),
+            Training::step_of(all_dense(), entries) / 20);
 }
 
 TEST(Auto, KeepsCompressionOnASlowNetwork) {
   const auto entries = model_with(0.1);  // dense 320 ms, signs 10 ms, top-k 1.6 ms and 8 to encode
   Training run(entries);
-  const double dense = Training::step_of(run.in_force(), entries);
+  const double dense = Training::step_of(all_dense(), entries);
   run.train(entries, 20);
   EXPECT_EQ(choices_of(run.in_force()).count(2) == 0 || choices_of(run.in_force())[2] < 9, true);
   EXPECT_LT(Training::step_of(run.in_force(), entries), dense / 20);
@@ -154,7 +164,7 @@ TEST(Auto, BelievesMeasuredStepsMoreThanTheModel) {
   for (planning::GradientEntry& gradient : truth.gradients)
     for (int c : {0, 1}) gradient.candidates[size_t(c)].encode_per_element_us = 1;
   Training run(believed);
-  const double dense = Training::step_of(run.in_force(), truth);
+  const double dense = Training::step_of(all_dense(), truth);
   run.train(truth, 20);
   EXPECT_LE(Training::step_of(run.in_force(), truth), dense);
   EXPECT_EQ(choices_of(run.in_force()), (std::map<uint32_t, int>{{2, 16}})) << run.said();
@@ -165,6 +175,7 @@ TEST(Auto, IsNotSlowerThanDenseForLongWhenTheNetworkGetsFaster) {
   run.train(model_with(0.1), 20);
   auto fast = model_with(1e-6);
   const Training dense(fast);
+  run.measure(fast);
   run.train(fast, 30);  // at most 16 looks, a round of 12, and not yet the next one
   EXPECT_LE(Training::step_of(run.in_force(), fast),
             Training::step_of(dense.in_force(), fast) * 1.02)
@@ -201,7 +212,7 @@ TEST(Auto, BeginsAgainWithAnotherModel) {
   smaller.gradients.resize(4);
   smaller.order.resize(4);
   run.plan(smaller);
-  EXPECT_EQ(choices_of(run.in_force()), (std::map<uint32_t, int>{{2, 4}}));
+  EXPECT_NE(run.said().find("not measured; on trial"), std::string::npos) << run.said();
 }
 
 TEST(Auto, RefusesADenseThatIsNoCandidate) {

@@ -22,15 +22,22 @@ enum class Next {
   begin_again  // all ways, from times as they are now measured
 };
 
+// A way, and what the model takes a step with it for.
+struct Foretold {
+  std::string name;
+  double step_us;
+};
+
 // Way 0 is dense; the others come as they are foretold, the shortest first. A look is the mean step
 // over some steps; the first under a new plan is not counted, for buffers are made in it, unless
 // the way is hopeless: kHopeless times as long as another. Such a way is not tried again before a
-// look at it would cost little beside what has passed since. All functions are [plan]. Not
-// thread-safe.
+// look at it would cost little beside what has passed since, or the way in force has become
+// shorter, as it does on a faster network. All functions are [plan]. Not thread-safe.
 class Trials {
  public:
   static constexpr uint64_t kLooks = 2;      // that count, for each way
   static constexpr uint64_t kSlowLooks = 3;  // in a row, before what is in force is doubted
+  static constexpr double kShorter = 0.8;    // of what was measured: the network is another one
   static constexpr double kHopeless = 4;     // times the shortest: more than making buffers costs
   static constexpr double kLittle = 0.05;    // of the time since, for a look at a hopeless way
   static constexpr uint64_t kFirstPatience = 16, kMostPatience = 4096;  // looks
@@ -38,19 +45,14 @@ class Trials {
   // `slack`: the share of a step by which a way may be slower than dense was, before it is doubted.
   explicit Trials(double slack) : slack_(slack) {}
 
-  // A new round over ways of these names, one at least.
-  void begin(std::vector<std::string> names) {
+  // A new round over these ways, one at least.
+  void begin(const std::vector<Foretold>& ways) {
     const bool is_first_round = settled_.empty();
-    names_ = std::move(names);
+    names_.clear();
+    for (const Foretold& way : ways) names_.push_back(way.name);
     measured_us_.assign(names_.size(), -1);
     is_settled_ = false;
-    to_try_.clear();
-    for (size_t way = names_.size(); way-- > 0;)
-      if (is_hopeless(names_[way]))
-        measured_us_[way] = tried_[names_[way]].measured_us;
-      else
-        to_try_.push_back(way);
-    if (to_try_.empty()) to_try_.push_back(0);
+    list_to_try(ways);
     // What is foretold to be shortest tells whether dense is hopeless; later that is known, and
     // dense comes first, for it may be what a round was begun for.
     if (is_first_round) std::rotate(to_try_.begin(), to_try_.end() - 1, to_try_.end());
@@ -61,6 +63,7 @@ class Trials {
   void forget() {
     tried_.clear();
     settled_.clear();
+    last_us_ = 0;
   }
 
   size_t way() const { return way_; }
@@ -85,11 +88,23 @@ class Trials {
     double since_us = 0;  // what has passed
   };
 
-  // As it was measured last, beside what stayed then.
+  // All but hopeless ones, dense last in the list and so the first to be tried.
+  void list_to_try(const std::vector<Foretold>& ways) {
+    double shortest = ways.front().step_us;
+    for (const Foretold& way : ways) shortest = std::min(shortest, way.step_us);
+    to_try_.clear();
+    for (size_t way = ways.size(); way-- > 0;)
+      if (ways[way].step_us > kHopeless * shortest && is_hopeless(ways[way].name))
+        measured_us_[way] = tried_[ways[way].name].measured_us;
+      else
+        to_try_.push_back(way);
+    if (to_try_.empty()) to_try_.push_back(0);
+  }
+  // As it was measured last, beside what is in force.
   bool is_hopeless(const std::string& name) const {
-    const auto tried = tried_.find(name), stayed = tried_.find(settled_);
-    if (tried == tried_.end() || stayed == tried_.end()) return false;
-    return tried->second.measured_us > kHopeless * stayed->second.measured_us &&
+    const auto tried = tried_.find(name);
+    if (tried == tried_.end() || last_us_ <= 0) return false;
+    return tried->second.measured_us > kHopeless * last_us_ &&
            tried->second.measured_us > kLittle * tried->second.since_us;
   }
   // Of those that were measured in this round.
@@ -107,7 +122,7 @@ class Trials {
   void go_to(size_t way) {
     way_ = way;
     is_first_ = true;
-    n_looks_ = n_slow_ = 0;
+    n_looks_ = n_slow_ = n_shorter_ = 0;
     sum_us_ = 0;
   }
 
@@ -138,9 +153,14 @@ class Trials {
   }
 
   Next look_back(double step_us) {
+    last_us_ = step_us;
     const bool is_slow = way_ != 0 && step_us > measured_us_[0] * (1 + slack_);
+    const bool is_shorter = step_us < kShorter * measured_us_[way_];
     n_slow_ = is_slow ? n_slow_ + 1 : 0;
-    return n_slow_ == kSlowLooks || ++n_looks_ >= patience_ ? Next::begin_again : Next::keep;
+    n_shorter_ = is_shorter ? n_shorter_ + 1 : 0;
+    if (n_shorter_ == kSlowLooks) tried_.clear();
+    const bool doubts = n_slow_ == kSlowLooks || n_shorter_ == kSlowLooks;
+    return doubts || ++n_looks_ >= patience_ ? Next::begin_again : Next::keep;
   }
 
   double slack_;
@@ -151,8 +171,9 @@ class Trials {
   size_t way_ = 0;
   bool is_settled_ = false;
   bool is_first_ = true;  // of the plan in force
-  uint64_t n_looks_ = 0, n_slow_ = 0;
+  uint64_t n_looks_ = 0, n_slow_ = 0, n_shorter_ = 0;
   double sum_us_ = 0;
+  double last_us_ = 0;   // a step of the way that stayed
   std::string settled_;  // the way on which the round before settled
   uint64_t patience_ = kFirstPatience;
 };

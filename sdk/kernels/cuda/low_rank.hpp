@@ -55,7 +55,9 @@ uint64_t orthogonalise_workspace_bytes(uint64_t rows, uint64_t rank) noexcept;
 // dependent or not finite, but not with its bits: sums over rows, in double, have an order of their
 // own that depends on rows and rank alone. *zero_columns, in device memory, is the number of zero
 // columns; it may be null. Seven launches, whatever the input: the device decides which have work.
+// None has where *wanted, in device memory, is 0: p stays as it is then, and *zero_columns is 0.
 [[nodiscard]] int32_t orthogonalise(float* p, uint64_t rows, uint64_t rank, uint64_t* zero_columns,
-                                    Workspace workspace, void* stream) noexcept;
+                                    Workspace workspace, void* stream,
+                                    const uint64_t* wanted = nullptr) noexcept;
 
 }  // namespace penstock::kernels::cuda::low_rank

@@ -33,6 +33,11 @@ struct State {
   uint32_t project;
 };
 
+// Whether the call has any work.
+__device__ inline bool is_wanted(const uint64_t* wanted) {
+  return wanted == nullptr || *wanted != 0;
+}
+
 // The sum of values[t], t the threads whose numbers agree but for the lowest bits, `chains` of
 // them, for the first of these; chains, a power of two, are joined by halving.
 __device__ inline double join_chains(double* values, double mine, uint32_t chains) {
@@ -74,10 +79,10 @@ GramPlan plan_gram(uint64_t rows, uint32_t rank) {
 // double, where every product is exact. Row i of a tile's stage belongs to chain i mod chains.
 __global__ void __launch_bounds__(kGramThreads)
     sum_gram(const float* p, uint64_t rows, uint32_t rank, GramPlan plan, bool second,
-             const State* state, double* gram) {
+             const uint64_t* wanted, const State* state, double* gram) {
   __shared__ float staged[kStagedFloats];
   __shared__ double sums[kGramThreads];
-  if (second && state->again == 0) return;
+  if (second ? state->again == 0 : !is_wanted(wanted)) return;
   const uint32_t chains = chains_of(rank, kGramThreads);
   const uint64_t tile = blockIdx.x / plan.entry_blocks;
   const uint32_t entry = blockIdx.x % plan.entry_blocks * kGramThreads + threadIdx.x / chains;
@@ -153,11 +158,16 @@ __device__ inline double factor(uint32_t rank, const double* own, double* a, dou
 // of its diagonal. Sets the state.
 template <bool kSecond>
 __global__ void __launch_bounds__(kFactorThreads)
-    factor_gram(const double* gram, uint64_t tiles, uint32_t rank, State* state, double* lower) {
+    factor_gram(const double* gram, uint64_t tiles, uint32_t rank, const uint64_t* wanted,
+                State* state, double* lower) {
   __shared__ double small[kSharedRank * kSharedRank];
   __shared__ double sums[kFactorThreads], own[kMostRank], roots[kMostRank];
   if (kSecond && state->again == 0) {
     if (threadIdx.x == 0) state->solve = 0;
+    return;
+  }
+  if (!kSecond && !is_wanted(wanted)) {
+    if (threadIdx.x == 0) *state = State{};
     return;
   }
   double* const a = rank <= kSharedRank ? small : lower;
@@ -309,7 +319,7 @@ uint64_t orthogonalise_workspace_bytes(uint64_t rows, uint64_t rank) noexcept {
 }
 
 int32_t orthogonalise(float* p, uint64_t rows, uint64_t rank, uint64_t* zero_columns,
-                      Workspace workspace, void* stream) noexcept {
+                      Workspace workspace, void* stream, const uint64_t* wanted) noexcept {
   if (!is_rank(rank) || (rows > 0 && p == nullptr) || workspace.data == nullptr ||
       !aligned(workspace.data, 64) || workspace.bytes < orthogonalise_workspace_bytes(rows, rank))
     return cudaErrorInvalidValue;
@@ -323,9 +333,9 @@ int32_t orthogonalise(float* p, uint64_t rows, uint64_t rank, uint64_t* zero_col
   Queue queue(stream);
   for (const bool second : {false, true}) {
     queue.run(sum_gram, plan.tiles * plan.entry_blocks, kGramThreads, p, rows, columns, plan,
-              second, state, gram);
+              second, wanted, state, gram);
     queue.run(second ? factor_gram<true> : factor_gram<false>, 1, kFactorThreads, gram, plan.tiles,
-              columns, state, lower);
+              columns, wanted, state, lower);
     queue.run(solve_rows, pieces(rows, rows_of_block), kSolveThreads, p, rows, columns,
               rows_of_block, lower, state);
   }

@@ -1,4 +1,5 @@
-// Queues kernels on a stream and keeps the first error. Internal to the CUDA kernels.
+// Queues kernels, fills and copies on a stream and keeps the first error. Internal to the CUDA
+// kernels.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -41,6 +42,12 @@ class Queue {
 
   void zero(void* target, uint64_t bytes) {
     if (error_ == cudaSuccess && bytes > 0) keep(cudaMemsetAsync(target, 0, bytes, stream_));
+  }
+
+  // Inside the device's memory.
+  void copy(const void* source, void* target, uint64_t bytes) {
+    if (error_ == cudaSuccess && bytes > 0)
+      keep(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, stream_));
   }
 
   [[nodiscard]] int32_t error() const { return error_; }

@@ -1,10 +1,8 @@
 // Random numbers by counter; see values.hpp.
 #include <kernels/cuda/elements.cuh>
+#include <kernels/cuda/random_normal.cuh>
 #include <kernels/cuda/random_words.cuh>
 #include <kernels/cuda/values.hpp>
-#include <kernels/element/normal.hpp>
-
-#include <cmath>
 
 namespace penstock::kernels::cuda {
 namespace {
@@ -41,9 +39,7 @@ struct DrawNormal {
   __device__ NoFacts facts(uint64_t) const { return {}; }
   __device__ Nothing load(uint64_t) const { return {}; }
   __device__ void store(uint64_t k, Nothing, NoFacts) const {
-    const uint64_t bits = normal_bits(base, first + k);
-    out[k] = static_cast<float>(std::sqrt(squared_radius(bits)) *
-                                cosine_of_turn(static_cast<uint32_t>(bits)));
+    out[k] = normal_number(base, first + k);
   }
 };
 

@@ -26,6 +26,16 @@ namespace penstock::kernels::cuda {
 [[nodiscard]] int32_t bfloat16s_to_floats(const uint16_t* source, float* target, uint64_t count,
                                           void* stream) noexcept;
 
+// The two halves of a cast that is summed on the way, for types of 16 bits; others are refused.
+//
+// target[i] = work[i], cut to magnitudes of at most `limit` and rounded as above; work[i] loses
+// what target[i] stands for. work is finite, and so is what stays of it.
+[[nodiscard]] int32_t take_narrow(ValueType type, float* work, uint16_t* target, uint64_t count,
+                                  float limit, void* stream) noexcept;
+// target[i] = source[i] * scale, the product left out for a scale of 1.
+[[nodiscard]] int32_t widen_scaled(ValueType type, const uint16_t* source, float* target,
+                                   uint64_t count, float scale, void* stream) noexcept;
+
 // ---- Values of sparse payloads ----
 
 // *scale = int8_scale(*largest) of ../narrow_values.hpp.

@@ -75,7 +75,7 @@ void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on
            kernels::round_to_levels(values, n, {step, 127}, kKey, 0, false, to, widest_code_path());
          });
        }});
-  auto* const bases = array(std::vector<uint32_t>{power_base(largest)});
+  auto* const bases = array(std::vector<uint8_t>{static_cast<uint8_t>(power_base(largest))});
   rows.push_back({"rounded by chance to powers of two (natural)", n * 5,
                   [=](cudaStream_t s) {
                     return round_to_powers(on_device, n, 0, bases, kKey, 0, false, codes, s);

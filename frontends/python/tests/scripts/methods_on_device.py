@@ -17,15 +17,32 @@ from typing import Any
 
 from train_on_device import why_not
 
+# As they are they would be staged.
+VECTORS_AS_PAIRS = """
+[[rule]]
+match = { dims = { max = 1 } }
+compressor = "topk"
+"""
 # Of compressors: options, and how far a result may be from the CPU's in the first step, in parts of
 # the largest. 0: the same bits, in every step. Sums of float32 and of float64 that are rounded to
 # float32 have another order on a device.
 METHODS: dict[str, tuple[str, float]] = {
     "topk": ("density = 0.05", 0),
+    "fp16": ("", 0),
+    "bf16": ("", 0),
+    "powersgd": (f"rank = 4{VECTORS_AS_PAIRS}", 1e-4),
+    "acpsgd": (f"rank = 4{VECTORS_AS_PAIRS}", 1e-4),
+    "powersgd-alternating": (f"rank = 4{VECTORS_AS_PAIRS}", 1e-4),
     "signsgd": ("", 0),
     "signum": ("", 0),
     "efsign": ("", 1e-6),
     "onebit": ("bucket = 1024", 1e-6),
+    "qsgd": ('norm = "max"', 0),
+    "natural": ("", 0),
+    "terngrad": ("clip = 0.0", 0),
+    "int8": ("", 0),
+    "maxmin": ("", 0),
+    "tbq": ("threshold = 0.5", 0),
 }
 MEMORIES = ("residual", "none")
 # Several small ones share a bucket; one is larger than any tile of a kernel.

@@ -1,0 +1,242 @@
+// Power-SGD and its relatives on a device against themselves on the CPU. Products are sums whose
+// order is the device's own, so each step begins with what the CPU holds and ends near it; between
+// devices bits are equal.
+#include <array>
+
+#include "summed_ranks.hpp"
+
+namespace penstock::simulated::low_rank_test {
+
+class LowRankOnADevice : public SimulatedDevice {
+ protected:
+  void TearDown() override {
+    for (const Report& report : reports()) ADD_FAILURE() << report.sentence;
+    SimulatedDevice::TearDown();
+  }
+};
+
+struct Method {
+  const char* name;
+  test::OptionSettings settings;
+};
+const std::vector<Method>& methods() {
+  static const std::vector<Method> all{
+      {"powersgd", {{"minimum_compression_rate", 0.0}}},
+      {"powersgd", {{"minimum_compression_rate", 0.0}, {"warm_start", false}, {"rank", 1}}},
+      {"acpsgd", {}},
+      {"powersgd-alternating", {{"minimum_compression_rate", 0.0}, {"rank", 3}}}};
+  return all;
+}
+
+std::vector<float> normal(uint64_t n, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> gauss;
+  std::vector<float> values(n);
+  for (float& value : values) value = gauss(random);
+  return values;
+}
+std::vector<float> zeros(uint64_t n, uint64_t) {
+  return std::vector<float>(n);
+}
+
+double norm(const std::vector<float>& values) {
+  double squares = 0;
+  for (const float value : values) squares += double{value} * double{value};
+  return std::sqrt(squares);
+}
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  std::vector<float> apart(a.size());
+  for (size_t i = 0; i < a.size(); ++i) apart[i] = a[i] - b[i];
+  return norm(apart);
+}
+
+// A product of n terms is within 2^-24 (n / 8 + 82) of the sum of the terms' magnitudes in either
+// place, which for these shapes is 7e-6 of them at most. What follows from a product is farther
+// off by the condition of the factor, which is small for matrices of normal numbers.
+constexpr double kNear = 2e-4;
+
+// Each array by its length; of work, which a full rank empties, by that of normal numbers.
+void expect_near(const Seen& there, const Seen& here, const std::string& what) {
+  ASSERT_EQ(there.size(), here.size()) << what;
+  for (const auto& [name, bytes] : here) {
+    const std::vector<float> got = floats_of(there.at(name)), expected = floats_of(bytes);
+    ASSERT_EQ(got.size(), expected.size()) << what << ", " << name;
+    const double length =
+        contains(name, "work") ? std::sqrt(double(expected.size())) : norm(expected);
+    EXPECT_LE(distance(got, expected), kNear * length) << what << ", " << name;
+  }
+}
+
+// Calls body(method, plugin, instance) for each.
+template <typename Body>
+void each_method(const Body& body) {
+  for (const Method& method : methods()) {
+    const test::LoadedPlugin plugin =
+        simulated_plugin(sdk::text("compressor-", method.name, "-simulated.so"));
+    const test::CompressorInstance instance(plugin, method.settings);
+    body(method, plugin, instance);
+  }
+}
+
+// Four steps: both phases, first with factors that are drawn, then with those that were kept.
+void expect_steps_near(const SummedCase& of) {
+  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
+    SummedRanks there(plugin, instance, of, true, normal);
+    SummedRanks here(plugin, instance, of, false, normal);
+    for (uint64_t index = 0; index < 4; ++index) {
+      const Seen got = there.step(index), expected = here.step(index);
+      expect_near(got, expected, sdk::text(method.name, " of ", text_of(of), ", step ", index));
+      there.hold(expected);
+      for (SummedRanks* ranks : {&there, &here}) ranks->renew(index + 1);
+    }
+  });
+}
+
+TEST_F(LowRankOnADevice, StaysNearTheCpu) {
+  const std::array<test::Shape, 7> shapes{
+      {{1, 1}, {1, 33}, {33, 1}, {31, 64}, {65, 63}, {20, 3, 3, 5}, {270, 70}}};
+  for (const test::Shape& shape : shapes) {
+    expect_steps_near({.shape = shape, .ranks = 1, .keeps = false});
+    expect_steps_near({.shape = shape, .ranks = 3});
+  }
+}
+
+TEST_F(LowRankOnADevice, FoldsWhatMemoriesFold) {
+  for (const uint32_t form :
+       {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV})
+    expect_steps_near({.shape = {40, 70}, .form = form});
+}
+
+TEST_F(LowRankOnADevice, CountsWhoSendsNothingAsZeros) {
+  expect_steps_near({.shape = {40, 30}, .ranks = 3, .absent = 1});
+  expect_steps_near({.shape = {40, 30}, .ranks = 2, .absent = 2});
+}
+
+TEST_F(LowRankOnADevice, SendsVectorsWithTheBitsOfTheCpu) {
+  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
+    for (const int64_t n : {0, 1, 31, 65, 1000, 70001})
+      for (const uint32_t form : {PENSTOCK_FORM_NONE, PENSTOCK_FORM_AFFINE,
+                                  PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV})
+        for (const bool keeps : {false, true}) {
+          if (form != PENSTOCK_FORM_NONE && !keeps) continue;
+          const SummedCase of{.shape = {n}, .keeps = keeps, .form = form};
+          const Seen there = SummedRanks(plugin, instance, of, true, normal).step(0);
+          const Seen here = SummedRanks(plugin, instance, of, false, normal).step(0);
+          EXPECT_EQ(difference(there, here), "") << method.name << ", " << text_of(of);
+        }
+  });
+}
+
+TEST_F(LowRankOnADevice, GivesEqualBitsInEveryRun) {
+  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
+    const SummedCase of{.shape = {300, 70}, .ranks = 2, .form = PENSTOCK_FORM_AFFINE};
+    std::vector<Seen> first;
+    for (const uint64_t seed : {1, 2, 3}) {
+      begin_with_seed(seed);
+      SummedRanks ranks(plugin, instance, of, true, normal);
+      for (uint64_t index = 0; index < 3; ++index) {
+        const Seen seen = ranks.step(index);
+        if (seed == 1) first.push_back(seen);
+        EXPECT_EQ(difference(seen, first[index]), "")
+            << method.name << ", seed " << seed << ", step " << index;
+      }
+    }
+  });
+}
+
+TEST_F(LowRankOnADevice, LeavesEqualStatesOnAllRanks) {
+  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
+    SummedRanks ranks(plugin, instance, {.shape = {90, 70}, .ranks = 3}, true, normal);
+    for (uint64_t index = 0; index < 3; ++index) {
+      const Seen seen = ranks.step(index);
+      for (const char* state : {"p", "q"})
+        for (const char* rank : {"rank 1 ", "rank 2 "}) {
+          const auto found = seen.find(sdk::text(rank, state));
+          if (found == seen.end()) continue;  // without a warm start there is no q
+          EXPECT_EQ(found->second, seen.at(sdk::text("rank 0 ", state))) << method.name;
+        }
+    }
+  });
+}
+
+// A gradient of one row has a rank of one: all columns of its left factor but one die.
+TEST_F(LowRankOnADevice, DrawsDeadColumnsAnew) {
+  const SummedCase of{.shape = {40, 30}, .ranks = 1};
+  std::vector<float> one_row(40 * 30);
+  const std::vector<float> entries = normal(30, 5);
+  std::copy(entries.begin(), entries.end(), one_row.begin() + 7 * 30);
+  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
+    SummedRanks there(plugin, instance, of, true, zeros);
+    SummedRanks here(plugin, instance, of, false, zeros);
+    for (uint64_t index = 0; index < 4; ++index) {
+      for (SummedRanks* ranks : {&there, &here}) ranks->set(0, "work", bytes_of(one_row));
+      const Seen got = there.step(index), expected = here.step(index);
+      for (const char* state : {"rank 0 p", "rank 0 q"}) {
+        if (expected.count(state) == 0) continue;  // without a warm start there is no q
+        EXPECT_LE(distance(floats_of(got.at(state)), floats_of(expected.at(state))), kNear)
+            << method.name << ", " << state << ", step " << index;
+      }
+      there.hold(expected);
+    }
+  });
+}
+
+TEST_F(LowRankOnADevice, KeepsItsFactorsWhereAllGradientsAreZero) {
+  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
+    SummedRanks ranks(plugin, instance, {.shape = {40, 30}, .ranks = 2}, true, normal);
+    (void)ranks.step(0);
+    const Seen before = ranks.step(1);
+    for (const uint32_t rank : {0u, 1u}) ranks.set(rank, "work", Bytes(40 * 30 * sizeof(float)));
+    for (uint64_t index = 2; index < 4; ++index) {
+      const Seen after = ranks.step(index);
+      EXPECT_EQ(norm(floats_of(after.at("rank 1 gradient"))), 0) << method.name;
+      const std::string kept = std::string(method.name) == "powersgd" ? "rank 1 q" : "rank 1 p";
+      if (before.count(kept) == 0) continue;
+      EXPECT_EQ(after.at(kept), before.at(kept)) << method.name;
+    }
+  });
+}
+
+TEST_F(LowRankOnADevice, LaunchesThirtySevenKernelsForAMatrixAndAStep) {
+  const test::LoadedPlugin plugin = simulated_plugin("compressor-powersgd-simulated.so");
+  const test::CompressorInstance instance(plugin);
+  SummedRanks rank(plugin, instance, {.shape = {40, 60}, .ranks = 1}, true, normal);
+  const uint64_t before = calls(Call::kLaunch);
+  (void)rank.step(0);
+  // Nine for Q and its product; seven for P; a product and what it stands for out of work; the
+  // result, and seventeen to keep Q. One more for what give_back would want.
+  EXPECT_EQ(calls(Call::kLaunch) - before, (9u + 1) + 7 + (1 + 1) + (1 + 17) + 1);
+}
+
+TEST_F(LowRankOnADevice, RefusesASumOfAnotherSize) {
+  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
+    SummedRanks rank(plugin, instance, {.shape = {40, 30}, .ranks = 1}, true, normal);
+    test::OwnedPayload payload(rank.need(0).rounds[0].sections, -1);
+    payload.c()->kind = PENSTOCK_PAYLOAD_CODED;
+    payload.section(0).count = payload.section(0).capacity - 1;
+    const uint64_t before = calls(Call::kLaunch);
+    const test::Outcome outcome = rank.decode_once(payload, 0);
+    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << method.name;
+    EXPECT_TRUE(contains(outcome.message, "gradient 'gradient'")) << outcome.message;
+    EXPECT_EQ(calls(Call::kLaunch), before) << method.name;
+  });
+}
+
+TEST_F(LowRankOnADevice, SaysWhereItWorks) {
+  const uint64_t both = uint64_t{1} << PENSTOCK_DEVICE_CPU | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
+  each_method([&](const Method& method, const auto&, const auto& instance) {
+    EXPECT_EQ(instance.describe().device_types, both) << method.name;
+  });
+}
+
+TEST_F(LowRankOnADevice, TellsTheGradientThatTheDeviceRefuses) {
+  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
+    SummedRanks rank(plugin, instance, {.shape = {40, 30}, .ranks = 1}, true, normal);
+    fail_call(Call::kLaunch, 1, 719);
+    const test::Outcome outcome = rank.encode_once();
+    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_DEVICE_ERROR}) << method.name;
+    EXPECT_TRUE(contains(outcome.message, "a factor of gradient 'gradient'")) << outcome.message;
+  });
+}
+
+}  // namespace penstock::simulated::low_rank_test
