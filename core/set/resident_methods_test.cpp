@@ -64,7 +64,6 @@ const ResidentMethod kMethods[] = {
     {"dgc", kWithDgc, 0, "dgc-simulated", "density = 0.02\n"},
     {"adtopk_by_rows", kWithResidual, 0, "adtopk-simulated", "density = 0.1\nmode = \"plain\"\n"},
     {"adtopk_in_turn", kWithResidual, 0, "adtopk-simulated", "density = 0.1\n"},
-    {"chunktopk", kWithResidual, 0, "chunktopk-simulated", "density = 0.2\nchunk = 16\n"},
     {"randomk", kWithResidual, 0, "randomk-simulated", "density = 0.1\n"},
     {"randomk_in_halves_nothing_kept", "memory = \"none\"\nscheduler = \"fusion\"", 0,
      "randomk-simulated", "density = 0.1\nvalue_type = \"fp16\"\n"},
