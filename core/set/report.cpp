@@ -90,6 +90,7 @@ Result<std::string> Set::report() {
   totals.struct_size = sizeof totals;
   counters(totals);
   const StageTraffic planned = planned_traffic();
+  PENSTOCK_ASSIGN(const uint64_t replicated, works_->states().hash_replicated());
   const nlohmann::json report{
       {"name", name},
       {"rank", rank},
@@ -99,7 +100,7 @@ Result<std::string> Set::report() {
       {"explanation", works_->plan().explanation},
       {"forecast", forecast_of(works_->plan(), model_of(works_->fitting()))},
       {"state_bytes", works_->states().bytes()},
-      {"replicated_hash", hash_text(works_->states().hash_replicated())},
+      {"replicated_hash", hash_text(replicated)},
       {"staged_bytes", staging_ == nullptr ? 0 : staging_->bytes()},
       {"buckets", buckets},
       {"planned",

@@ -139,10 +139,11 @@ Status Set::compare_replicated() {
   // Owners on a host have other parts than each other, and those of a part meet across hosts.
   const bool owned = works_->has_route(PENSTOCK_ROUTE_HIERARCHICAL);
   const Group& alike = at(owned ? PENSTOCK_LEVEL_CROSS : PENSTOCK_LEVEL_WORLD).group;
+  PENSTOCK_ASSIGN(const uint64_t hash, works_->states().hash_replicated());
   return services_.control.agree(
       fmt::format("replicated state of set {} at step {}{}", name, step.index,
                   owned ? fmt::format(" with rank {}", alike.ranks().front()) : ""),
-      hash_text(works_->states().hash_replicated()), alike.ranks(), meeting_us_);
+      hash_text(hash), alike.ranks(), meeting_us_);
 }
 
 // ---- ranks that have joined ----

@@ -170,12 +170,19 @@ Status StateStore::read(std::string_view bytes) {
   return {};
 }
 
-uint64_t StateStore::hash_replicated() const {
+Result<uint64_t> StateStore::hash_replicated() const {
   uint64_t hash = hash64("");
+  std::string image;
   for (const auto& [key, claimed] : tensors_) {
     if (claimed.state_class != PENSTOCK_STATE_REPLICATED) continue;
     const StateMemory& memory = claimed.tensor->memory;
-    hash ^= hash64({reinterpret_cast<const char*>(memory.data()), memory.bytes()});
+    if (memory.is_on_host()) {
+      hash ^= hash64({reinterpret_cast<const char*>(memory.data()), memory.bytes()});
+    } else {
+      image.resize(memory.bytes());
+      PENSTOCK_TRY(memory.read(std::as_writable_bytes(std::span(image))));
+      hash ^= hash64(image);
+    }
     hash = hash * 0x9E3779B97F4A7C15u + 1;
   }
   return hash;

@@ -72,8 +72,9 @@ class StateStore {
   Result<std::string> read_shards(std::span<const std::string_view> shards, uint32_t rank,
                                   uint32_t world);
 
-  // A hash over all replicated state, equal on all ranks; none of it lies on a device.
-  uint64_t hash_replicated() const;
+  // A hash over all replicated state, equal on all ranks. What lies on a device is copied and
+  // waited for: DEVICE_ERROR.
+  Result<uint64_t> hash_replicated() const;
 
  private:
   struct Tensor {

@@ -6,6 +6,7 @@
 #include <kernels/random_uniform.hpp>
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
+#include <methods/device/codes.hpp>
 #include <methods/device/summed.hpp>
 #include <penstock/compressor.hpp>
 #include <penstock/options.hpp>
@@ -49,14 +50,20 @@ struct Draws {
 // `measure` finds the numbers of a block; `check` looks at those of a peer. `quantise` takes out of
 // x what its codes stand for where told to. Payloads cannot be added on the way, as ranks have
 // scales of their own; all of an item's are checked, with INVALID_PAYLOAD, before any is added. All
-// are [step]. Codes are packed without
-// gaps, or with `Word` uint8_t a byte each.
+// are [step]. Codes are packed without gaps, or with `Word` uint8_t a byte each.
+//
+// On a device the same in few kernels over a whole item, which return the first error:
+//   int32_t quantise_on_device(const device::Quantising<Scale>&, void* stream) const;
+//   int32_t sum_on_device(std::span<const device::cuda::CodeSender>, const device::cuda::CodedSum&,
+//       void* stream) const;
+// Payloads are checked in host memory, by the same functions.
 template <typename Method, typename Word = uint64_t, typename Scale = float>
 class QuantisingCompressor {
  public:
   static constexpr uint64_t kScales = 1;                    // of a block
   static constexpr bool kOneBlock = false;                  // an item, even an empty one
   static constexpr uint32_t kSplit = PENSTOCK_SPLIT_NEVER;  // of codes
+  static constexpr bool kChecksCodes = false;               // check_codes() refuses some
   static constexpr bool kScalesResult = true;
   // Elements that are worked on at once: in the first-level cache. Tiles begin at multiples of it
   // in an item or a block, so that packed codes begin with a word.
@@ -65,6 +72,7 @@ class QuantisingCompressor {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.device_types = device::kWhereKernelsAre;
   }
 
   void plan(const PlanCall&, const Item& item, CompressorNeed& need) {
@@ -73,12 +81,19 @@ class QuantisingCompressor {
         .section(PENSTOCK_ROLE_SCALES, dtype_of<Scale>(), n_scales(item.numel()), true,
                  Method::kOneBlock ? PENSTOCK_SPLIT_COPY : PENSTOCK_SPLIT_NEVER);
     need.part_alignment = Method::kOneBlock ? 64 : block_;
+    if constexpr (device::kHasKernels)
+      need.scratch_bytes = device::quantising_scratch(item.numel(), block_, kPacked).bytes;
   }
 
   void encode(const Call& call, const Item& item, PayloadWriter& payload) {
     const std::span<float> work = item.work();
     const std::span<Word> words = payload.room<Word>(kCodes);
     const std::span<Scale> scales = payload.room<Scale>(kNumbers);
+    payload.kind(PENSTOCK_PAYLOAD_CODED);
+    payload.count(kCodes, words.size());
+    payload.count(kNumbers, scales.size());
+    if constexpr (device::kHasKernels)
+      if (call.on_device()) return encode_on_device(call, item, words.data(), scales);
     const kernels::RandomKey key = rounding_key(call, item);
     const double unit = work_unit(call, item);
     const auto encode_blocks = [&](uint32_t, uint64_t first, uint64_t last) {
@@ -93,20 +108,19 @@ class QuantisingCompressor {
       }
     };
     on_.workers.for_rows(scales.size() / Method::kScales, block_, 1, encode_blocks);
-    payload.kind(PENSTOCK_PAYLOAD_CODED);
-    payload.count(kCodes, words.size());
-    payload.count(kNumbers, scales.size());
   }
 
   // out (+)= what each rank sent, ranks in ascending order. A tile of the result is written once
   // however many ranks there are, and past the caches where the result is large.
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    if constexpr (device::kHasKernels)
+      if (call.on_device()) return decode_on_device(call, items, payloads);
     const bool first = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
     const float scale = call.result_scale();
     for (uint64_t i = 0; i < items.size(); ++i) {
       const std::span<float> out = items[i].out();
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
-        if (!payloads.at(i, r).absent()) check_payload(payloads.at(i, r), out.size());
+        if (!payloads.at(i, r).absent()) check_payload(call, payloads.at(i, r), out.size());
       const auto decode_range = [&](float* target, uint64_t begin, uint64_t count) {
         for (uint64_t at = 0; at < count; at += kTile) {
           const std::span<float> tile(target + at, std::min(kTile, count - at));
@@ -163,12 +177,72 @@ class QuantisingCompressor {
     }
   }
 
-  void check_payload(const PayloadReader& payload, uint64_t numel) const {
-    const auto words = payload.section<Word>(kCodes, place(numel));
-    const auto scales = payload.section<Scale>(kNumbers, n_scales(numel));
+  void check_payload(const Call& call, const PayloadReader& payload, uint64_t numel) const {
+    const auto words = payload.on_host<Word>(call, kCodes, place(numel));
+    const auto scales = payload.on_host<Scale>(call, kNumbers, n_scales(numel));
     for (uint64_t b = 0; b < scales.size() / Method::kScales; ++b)
       method().check(payload, b, scales.data() + b * Method::kScales);
     method().check_words(payload, words, numel);
+  }
+
+  // Those that the CPU meets tile by tile, where it adds them.
+  void check_all_codes(const Call& call, const PayloadReader& payload, uint64_t numel) const {
+    const Word* const words = payload.on_host<Word>(call, kCodes).data();
+    uint8_t codes[kTile];
+    for (uint64_t at = 0; at < numel; at += kTile) {
+      const uint64_t count = std::min(kTile, numel - at);
+      kernels::unpack_bits(words + place(at), count, bits_, codes);
+      method().check_codes(payload, at, {codes, count});
+    }
+  }
+
+  void encode_on_device(const Call& call, const Item& item, Word* words,
+                        std::span<Scale> scales) const {
+    const std::span<float> work = item.work();
+    if (scales.empty()) return;  // there are no elements
+    const auto room = device::quantising_scratch(work.size(), block_, kPacked);
+    char* const scratch = call.scratch<char>(room.bytes).data();
+    device::Quantising<Scale> of{.work = work,
+                                 .block = block_,
+                                 .unit = work_unit(call, item),
+                                 .take_out = item.keeps(),
+                                 .key = rounding_key(call, item),
+                                 .first = item.c().first,
+                                 .scales = scales.data(),
+                                 .codes = nullptr,
+                                 .of_blocks = scratch + room.of_blocks,
+                                 .workspace = device::workspace_of(call, room.workspace)};
+    if constexpr (kPacked)
+      of.codes = reinterpret_cast<uint8_t*>(scratch);
+    else
+      of.codes = words;
+    device::queue_on_device(call, item, "quantise", [&](void* stream) {
+      const int32_t error = method().quantise_on_device(of, stream);
+      if constexpr (kPacked)
+        if (error == 0) return device::cuda::pack_bits(of.codes, work.size(), bits_, words, stream);
+      return error;
+    });
+  }
+
+  void decode_on_device(const Call& call, const Items& items,
+                        const PayloadReaders& payloads) const {
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
+        if (payloads.at(i, r).absent()) continue;
+        check_payload(call, payloads.at(i, r), items[i].numel());
+        if constexpr (Method::kChecksCodes)
+          check_all_codes(call, payloads.at(i, r), items[i].numel());
+      }
+      device::sum_payloads<device::cuda::CodeSender>(
+          call, items[i], payloads, i, block_,
+          [](const PayloadReader& payload) {
+            return device::cuda::CodeSender{payload.section<Word>(kCodes).data(),
+                                            payload.section<Scale>(kNumbers).data()};
+          },
+          [this](auto senders, const device::cuda::CodedSum& sum, void* stream) {
+            return method().sum_on_device(senders, sum, stream);
+          });
+    }
   }
 
   void add_tile(const PayloadReader& payload, uint64_t at, std::span<float> tile) const {

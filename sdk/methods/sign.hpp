@@ -1,67 +1,16 @@
-// Methods that send one bit per element: their payloads, signs that stand for numbers, and votes.
-//
-// A payload of signs has three sections: the plane of negative elements; the positions of zeros,
-// while that is shorter than a second plane; the plane of nonzero elements, otherwise.
+// Methods that send one bit per element (sign_payload.hpp): signs that stand for numbers, and
+// votes.
 #pragma once
 
-#include <penstock/compressor.hpp>
-
-#include <kernels/sign.hpp>
 #include <methods/agreed.hpp>
+#include <methods/device/sign.hpp>
 #include <methods/folded.hpp>
+#include <methods/sign_payload.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 namespace penstock::sdk {
-
-// Sections of every payload of signs; a method's own follow.
-enum SignSection : uint64_t { kNegative = 0, kZeros = 1, kNonzero = 2, kAfterSigns = 3 };
-
-inline Round& plan_signs(Round& round, uint64_t numel) {
-  const uint64_t words = kernels::sign_words(numel);
-  return round.section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, words)
-      .section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, kernels::sign_zero_capacity(numel), false)
-      .section(PENSTOCK_ROLE_BITS, PENSTOCK_UINT64, words, false);
-}
-
-// Writes the three sections and marks the payload as coded. With `fold` work is compensated first,
-// in the same sweep.
-inline void write_signs(std::span<const float> work, PayloadWriter& payload, kernels::CodePath path,
-                        const kernels::Fold* fold = nullptr) {
-  const std::span<uint64_t> negative = payload.room<uint64_t>(kNegative);
-  const std::span<uint32_t> zeros = payload.room<uint32_t>(kZeros);
-  const uint64_t n_zeros = kernels::pack_signs(work.data(), work.size(), negative.data(),
-                                               zeros.data(), zeros.size(), path, fold);
-  const bool listed = n_zeros <= zeros.size();
-  if (!listed)
-    kernels::pack_nonzero(work.data(), work.size(), payload.room<uint64_t>(kNonzero).data(), path);
-  payload.kind(PENSTOCK_PAYLOAD_CODED);
-  payload.count(kNegative, negative.size());
-  payload.count(kZeros, listed ? n_zeros : 0);
-  payload.count(kNonzero, listed ? 0 : negative.size());
-}
-
-// The signs in a payload. Throws INVALID_PAYLOAD for what no rank of ours would send.
-inline kernels::Signs read_signs(const PayloadReader& payload, uint64_t numel) {
-  const auto negative = payload.section<uint64_t>(kNegative, kernels::sign_words(numel));
-  const auto zeros = payload.section<uint32_t>(kZeros);
-  const auto nonzero = payload.section<uint64_t>(kNonzero);
-  if (!nonzero.empty() && nonzero.size() != negative.size())
-    throw payload.error("has ", nonzero.size(), " words of nonzero bits, expected none or ",
-                        negative.size());
-  if (!nonzero.empty() && !zeros.empty())
-    throw payload.error("gives its zeros both as a list of ", zeros.size(), " and as bits");
-  for (uint64_t e = 0; e < zeros.size(); ++e) {
-    if (zeros[e] >= numel)
-      throw payload.error("has a zero at ", zeros[e], ", expected below ", numel);
-    if (e > 0 && zeros[e] <= zeros[e - 1])
-      throw payload.error("has zeros at ", zeros[e - 1], " and then ", zeros[e],
-                          ", expected them to ascend");
-  }
-  return {negative.data(), zeros.data(), zeros.size(), nonzero.empty() ? nullptr : nonzero.data()};
-}
 
 // A sender of one item during decode.
 struct SignSender {
@@ -98,11 +47,16 @@ void decode_valued_signs(const Call& call, const Items& items, const PayloadRead
   }
 }
 
+// Throws INVALID_PAYLOAD for a number that no magnitude can be.
+inline void check_scale(const PayloadReader& payload, float scale) {
+  if (!(scale >= 0) || !std::isfinite(scale))
+    throw payload.error("has a scale of ", scale, ", expected a finite one of at least 0");
+}
+
 // One number that positive elements have as it is and negative ones with the other sign.
 inline void read_scale(const PayloadReader& payload, uint64_t section, SignSender& sender) {
   const float scale = payload.section<float>(section, 1)[0];
-  if (!(scale >= 0) || !std::isfinite(scale))
-    throw payload.error("has a scale of ", scale, ", expected a finite one of at least 0");
+  check_scale(payload, scale);
   sender.pair[0] = scale;
   sender.pair[1] = -scale;
   sender.valued.values = sender.pair;
@@ -116,16 +70,20 @@ struct SignNumbers {
 
 // A method that sends signs and, for each run of elements, the numbers that they stand for:
 //   SignNumbers numbers(std::span<const float> elements) const;
+//   // with kOnDevices: queues kernels that write the numbers of all runs as they travel
+//   void write_numbers(const Call& call, const Item& item, uint64_t run, float* numbers) const;
 // Numbers differ between ranks, so payloads are gathered and added here.
 template <typename Method>
 class SignCompressor : public FoldingEncoder<Method> {
  public:
   static constexpr bool kMirrored = false;  // `minus` is -`plus`, and does not travel
+  static constexpr bool kOnDevices = false;
   static constexpr bool kScalesResult = true;
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
     traits.folds = kAllFolds;
+    if (Method::kOnDevices) traits.device_types = device::kWhereKernelsAre;
   }
 
   void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
@@ -133,17 +91,23 @@ class SignCompressor : public FoldingEncoder<Method> {
         .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, n_numbers(item.numel()));
     need.part_alignment = run_;
     need.scratch_bytes = sign_sender_bytes(call.world);
+    if constexpr (kHasKernels)
+      need.scratch_bytes =
+          std::max({need.scratch_bytes, device::sign_scratch_bytes(item.numel()),
+                    device::sign_numbers_scratch_bytes(item.numel(), run_of(item.numel()))});
   }
 
-  void encode_item(const Call&, const Item& item, PayloadWriter& payload,
+  void encode_item(const Call& call, const Item& item, PayloadWriter& payload,
                    const kernels::Fold* fold) const {
+    if constexpr (kHasKernels)
+      if (call.on_device()) return encode_on_device(call, item, payload, fold);
     const std::span<float> work = item.work();
     write_signs(work, payload, path_, fold);
     const std::span<float> sent = payload.room<float>(kAfterSigns);
     const uint64_t run = run_of(work.size());
     for (uint64_t next = 0, first = 0; next < sent.size(); first += run) {
       const std::span<float> elements = work.subspan(first, std::min(run, work.size() - first));
-      const SignNumbers found = static_cast<const Method&>(*this).numbers(elements);
+      const SignNumbers found = method().numbers(elements);
       sent[next++] = found.plus;
       if (!Method::kMirrored) sent[next++] = found.minus;
       if (item.keeps())
@@ -153,14 +117,16 @@ class SignCompressor : public FoldingEncoder<Method> {
   }
 
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    if constexpr (kHasKernels)
+      if (call.on_device()) return decode_on_device(call, items, payloads);
     decode_valued_signs(
         call, items, payloads, path_, [this](const Item& item) { return run_of(item.numel()); },
-        [this](const PayloadReader& payload, const Item& item, SignSender& sender) {
-          sender.valued.signs = read_signs(payload, item.numel());
+        [&](const PayloadReader& payload, const Item& item, SignSender& sender) {
+          sender.valued.signs = read_signs(call, payload, item.numel());
           if (Method::kMirrored)
             read_scale(payload, kAfterSigns, sender);
           else
-            sender.valued.values = read_numbers(payload, n_numbers(item.numel()));
+            sender.valued.values = read_numbers(call, payload, n_numbers(item.numel()));
         });
   }
 
@@ -171,6 +137,36 @@ class SignCompressor : public FoldingEncoder<Method> {
   kernels::CodePath path() const { return path_; }
 
  private:
+  static constexpr bool kHasKernels = device::kHasKernels && Method::kOnDevices;
+
+  const Method& method() const { return static_cast<const Method&>(*this); }
+
+  void encode_on_device(const Call& call, const Item& item, PayloadWriter& payload,
+                        const kernels::Fold* fold) const {
+    device::write_signs(call, item, payload, fold);
+    const std::span<float> numbers = payload.room<float>(kAfterSigns);
+    method().write_numbers(call, item, run_of(item.numel()), numbers.data());
+    payload.count(kAfterSigns, numbers.size());
+    if (item.keeps()) device::take_out_by_sign(call, item, runs_of(item), numbers.data());
+  }
+
+  void decode_on_device(const Call& call, const Items& items,
+                        const PayloadReaders& payloads) const {
+    const auto read = [&](const PayloadReader& payload, const Item& item) -> kernels::ValuedSigns {
+      const kernels::Signs signs = read_signs(call, payload, item.numel());
+      const uint64_t expected = n_numbers(item.numel());
+      if (!Method::kMirrored) return {signs, read_numbers(call, payload, expected)};
+      for (const float scale : payload.on_host<float>(call, kAfterSigns, expected))
+        check_scale(payload, scale);
+      return {signs, payload.section<float>(kAfterSigns).data()};
+    };
+    const auto runs = [this](const Item& item) { return runs_of(item); };
+    device::decode_valued_signs(call, items, payloads, runs, read);
+  }
+
+  device::SignRuns runs_of(const Item& item) const {
+    return {run_of(item.numel()), Method::kMirrored};
+  }
   uint64_t run_of(uint64_t numel) const {
     return run_ != 0 ? run_ : kernels::sign_words(std::max<uint64_t>(1, numel)) * 64;
   }
@@ -180,15 +176,17 @@ class SignCompressor : public FoldingEncoder<Method> {
     return Method::kMirrored ? (std::max<uint64_t>(1, numel) + run - 1) / run
                              : (numel + run - 1) / run * 2;
   }
-  static const float* read_numbers(const PayloadReader& payload, uint64_t expected) {
-    const auto numbers = payload.section<float>(kAfterSigns, expected);
+  // Where the call works.
+  static const float* read_numbers(const Call& call, const PayloadReader& payload,
+                                   uint64_t expected) {
+    const auto numbers = payload.on_host<float>(call, kAfterSigns, expected);
     for (uint64_t m = 0; m < numbers.size(); ++m) {
       const float magnitude = m % 2 == 0 ? numbers[m] : -numbers[m];
       if (!(magnitude >= 0) || !std::isfinite(magnitude))
         throw payload.error("has ", numbers[m], " as mean of ",
                             m % 2 == 0 ? "positive" : "negative", " elements");
     }
-    return numbers.data();
+    return payload.section<float>(kAfterSigns).data();
   }
 
   uint64_t run_;
@@ -202,6 +200,10 @@ class MajorityVote {
   static inline const OptionList options{};
   explicit MajorityVote(const Options&) : path_(agreed_code_path("sign")) {}
 
+  void describe(penstock_compressor_traits& traits) const {
+    traits.device_types = device::kWhereKernelsAre;
+  }
+
   // Signs of single ranks cannot be added on the way, so payloads are gathered; the vote needs all
   // of them at once, and its result is no sum to be divided.
   void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
@@ -212,24 +214,34 @@ class MajorityVote {
     plan_signs(need.round(PENSTOCK_COMBINE_GATHER), item.numel()).result_is_final().all_payloads();
     need.part_alignment = 64;  // whole words
     need.scratch_bytes = call.world * sizeof(kernels::Signs);
+    if constexpr (device::kHasKernels)
+      need.scratch_bytes = std::max(need.scratch_bytes, device::sign_scratch_bytes(item.numel()));
   }
 
   void encode(const Call& call, const Item& item, PayloadWriter& payload) {
+    const auto one = static_cast<float>(work_unit(call, item));
+    if constexpr (device::kHasKernels)
+      if (call.on_device()) {
+        device::write_signs(call, item, payload);
+        if (item.keeps()) device::take_out_signs(call, item, one);
+        return;
+      }
     const std::span<float> work = item.work();
     write_signs(work, payload, path_);
     if (!item.keeps()) return;
-    const auto one = static_cast<float>(work_unit(call, item));
     kernels::take_out_by_sign(work.data(), work.size(), one, -one, path_);
   }
 
   // Absent ranks do not vote. With DECODE_OWN the one voter is this rank: its signs.
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
+    if constexpr (device::kHasKernels)
+      if (call.on_device()) return decode_on_device(call, items, payloads);
     const std::span<kernels::Signs> voters = call.scratch<kernels::Signs>(payloads.n_ranks());
     for (uint64_t i = 0; i < items.size(); ++i) {
       uint64_t n_voters = 0;
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
         const PayloadReader payload = payloads.at(i, r);
-        if (!payload.absent()) voters[n_voters++] = read_signs(payload, items[i].numel());
+        if (!payload.absent()) voters[n_voters++] = read_signs(call, payload, items[i].numel());
       }
       const std::span<float> out = items[i].out();
       kernels::majority_vote(voters.data(), n_voters, out.size(), out.data(), path_);
@@ -241,6 +253,16 @@ class MajorityVote {
   }
 
  private:
+  static void decode_on_device(const Call& call, const Items& items,
+                               const PayloadReaders& payloads) {
+    for (uint64_t i = 0; i < items.size(); ++i) {
+      const auto one = static_cast<float>(work_unit(call, items[i]));
+      device::decode_votes(call, items[i], payloads, i, one, [&](const PayloadReader& payload) {
+        return read_signs(call, payload, items[i].numel());
+      });
+    }
+  }
+
   kernels::CodePath path_;
 };
 

@@ -7,10 +7,10 @@
 //     explicit Method(const sdk::Options& values) : SparseCompressor(values, "its name"), ... {}
 //     uint64_t most(uint64_t n) const;              // entries of n that may go
 //     void choose(const sdk::Choice& from) const;   // sets indices and counts of from.segments
-//     static constexpr bool kLargest = true;        // choose is from.largest(from.most), no more
 //   };
 //
-// With kLargest, float32 values and kernels linked (device/) it also works on a device.
+// Where kernels are linked (device/) it also works on a device, if choose takes a device::Choice
+// too: by a second function, or as `choose(const auto& from)` (device/choice.hpp).
 // It hides what it does otherwise: describe, plan, encode_item, decode. `most` is [any],
 // `choose` is [step] and allocates nothing. Errors are thrown: INVALID_ARGUMENT for what 32 bits
 // cannot number, and for gradients of a bucket in different units.
@@ -19,7 +19,7 @@
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
-#include <methods/device/sparse.hpp>
+#include <methods/device/choice.hpp>
 #include <methods/folded.hpp>
 #include <methods/sparse_values.hpp>
 
@@ -70,7 +70,6 @@ inline kernels::SelectSegment entries_of(const Item& item, const PayloadWriter& 
 template <typename Method>
 class SparseCompressor : public FoldingEncoder<Method> {
  public:
-  static constexpr bool kLargest = false;        // choose() has a rule of its own
   static constexpr bool kAlwaysMost = false;     // how many go differs, so counts travel
   static constexpr uint64_t kPartAlignment = 0;  // gradients are chosen from as a whole
   static constexpr bool kScalesResult = true;
@@ -100,7 +99,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
         std::max((across_bucket_ ? kBytesPerItem : 0) + kernels::select_scratch_bytes(n, most),
                  SparseValues::sender_bytes(call.world));
     if constexpr (device::kHasKernels)
-      need.scratch_bytes = std::max(need.scratch_bytes, device::select_scratch_bytes(n, most));
+      if (works_on_devices())
+        need.scratch_bytes = std::max(need.scratch_bytes, device::Choice::scratch_bytes(n, most));
   }
 
   void encode_folded(const Call& call, const Items& items, PayloadWriters& payloads,
@@ -113,19 +113,20 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   void encode_item(const Call& call, const Item& item, PayloadWriter& payload,
                    const kernels::Fold* fold) const {
-    if constexpr (device::kHasKernels && Method::kLargest)
+    if constexpr (device::kHasKernels && has_device_choice())
       if (call.on_device())
-        return device::take_largest(call, item, payload, method().most(item.numel()), fold);
+        return method().choose(
+            device::Choice(call, item, payload, method().most(item.numel()), fold, values_.type()));
     kernels::SelectSegment target = entries_of(item, payload, fold);
     method().choose(
-        {call, item, {&target, 1}, method().most(target.n), select_scratch(call), path_});
+        Choice{call, item, {&target, 1}, method().most(target.n), select_scratch(call), path_});
     values_.write(item, payload, target.count);
   }
 
   // out = what each rank sent, in ascending order of ranks; entries of several ranks add up. A tile
   // of the result is written once, with its mean where that is asked for.
   void decode(const Call& call, const Items& items, const PayloadReaders& payloads) {
-    if constexpr (device::kHasKernels && Method::kLargest)
+    if constexpr (device::kHasKernels && has_device_choice())
       if (call.on_device()) return decode_on_device(call, items, payloads);
     uint64_t together = 0;
     for (uint64_t i = 0; i < items.size(); ++i) together += items[i].numel();
@@ -135,7 +136,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
       uint64_t n = 0;
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r)
         if (!payloads.at(i, r).absent())
-          senders[n++] = values_.checked(payloads.at(i, r), items[i].numel());
+          senders[n++] = values_.checked(call, payloads.at(i, r), items[i].numel());
       sum(call, items[i].out(), senders.first(n), together);
     }
   }
@@ -149,6 +150,12 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   std::string_view name() const { return name_; }
   const SparseValues& values() const { return values_; }
+  // Of options that a method has no kernels for it says false by a function of this name.
+  bool has_kernels() const { return true; }
+  // Across a bucket several arrays compete, which no kernel does.
+  bool works_on_devices() const {
+    return has_device_choice() && !across_bucket_ && method().has_kernels();
+  }
   kernels::CodePath path() const { return path_; }
 
  private:
@@ -161,15 +168,16 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   const Method& method() const { return static_cast<const Method&>(*this); }
 
-  // Across a bucket several arrays compete, and narrow values leave a rest in work: neither has
-  // kernels.
-  bool works_on_devices() const {
-    return Method::kLargest && !across_bucket_ && values_.type() == kernels::ValueType::kFloat32;
+  // Asked where Method is complete.
+  static constexpr bool has_device_choice() {
+    return requires(const Method& some, const device::Choice& from) {
+      some.choose(from);
+    };
   }
 
   // As decode: the first call of an item begins with zeros, the last one scales.
-  static void decode_on_device(const Call& call, const Items& items,
-                               const PayloadReaders& payloads) {
+  void decode_on_device(const Call& call, const Items& items,
+                        const PayloadReaders& payloads) const {
     std::array<device::SparseSender, device::kMostSparseSenders> senders;
     for (uint64_t i = 0; i < items.size(); ++i) {
       auto over = (call.flags & PENSTOCK_DECODE_FIRST) != 0 ? device::SumOver::kZeros
@@ -178,14 +186,15 @@ class SparseCompressor : public FoldingEncoder<Method> {
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
         if (payloads.at(i, r).absent()) continue;
         if (n == senders.size()) {
-          device::sum_sparse(call, items[i], {senders.data(), n}, over, 1, items[i].out());
+          device::sum_sparse(call, items[i], {senders.data(), n}, over, 1, items[i].out(),
+                             values_.type());
           over = device::SumOver::kWhatIsThere;
           n = 0;
         }
-        senders[n++] = device::sender_of(payloads.at(i, r));
+        senders[n++] = device::sender_of(call, payloads.at(i, r), values_);
       }
       device::sum_sparse(call, items[i], {senders.data(), n}, over, call.result_scale(),
-                         items[i].out());
+                         items[i].out(), values_.type());
     }
   }
 
@@ -221,8 +230,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
       all_folds[i] = fold_of(*folds[i], items[i], call);
       segments[i].fold = &all_folds[i];
     }
-    method().choose({call, items[0], segments, most,
-                     select_scratch(call, items.size() * kBytesPerItem), path_});
+    method().choose(Choice{call, items[0], segments, most,
+                           select_scratch(call, items.size() * kBytesPerItem), path_});
     for (uint64_t i = 0; i < items.size(); ++i) {
       PayloadWriter payload = payloads[i];
       values_.write(items[i], payload, segments[i].count);

@@ -7,6 +7,7 @@
 
 #include <kernels/narrow_values.hpp>
 #include <kernels/scatter.hpp>
+#include <methods/agreed.hpp>
 #include <penstock/compressor.hpp>
 #include <penstock/options.hpp>
 
@@ -83,12 +84,12 @@ class SparseValues {
 
   // A payload to be added to `n` elements. Throws INVALID_PAYLOAD for a kind, count, type, scale or
   // index that does not fit, and for indices that do not ascend.
-  Sender checked(const PayloadReader& payload, uint64_t n) const {
+  Sender checked(const Call& call, const PayloadReader& payload, uint64_t n) const {
     if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
       throw payload.error("is of kind ", payload.kind(), ", expected sparse");
     const std::span<const uint32_t> indices = payload.section<uint32_t>(0);
-    const char* values = bytes_of_values(payload, indices.size());
-    const float scale = scale_of(payload);
+    const char* values = bytes_of(payload, indices.size());
+    const float scale = checked_scale(call, payload);
     const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), n);
     if (good != indices.size())
       throw payload.error("has index ", indices[good], " at entry ", good, ", expected one below ",
@@ -114,16 +115,8 @@ class SparseValues {
     }
   }
 
- private:
-  static constexpr uint64_t kChunk = 512;
-
-  static kernels::ValueType type_named(std::string_view name) {
-    if (name == "fp16") return kernels::ValueType::kFloat16;
-    if (name == "bf16") return kernels::ValueType::kBfloat16;
-    return name == "int8" ? kernels::ValueType::kInt8 : kernels::ValueType::kFloat32;
-  }
-
-  const char* bytes_of_values(const PayloadReader& payload, uint64_t count) const {
+  // The values of a payload, as they travelled: there must be `count` of them.
+  const char* bytes_of(const PayloadReader& payload, uint64_t count) const {
     switch (type_) {
       case kernels::ValueType::kFloat32:
         return reinterpret_cast<const char*>(payload.section<float>(1, count).data());
@@ -134,13 +127,23 @@ class SparseValues {
     }
   }
 
-  float scale_of(const PayloadReader& payload) const {
+  // Of int8, else 0.
+  float checked_scale(const Call& call, const PayloadReader& payload) const {
     if (type_ != kernels::ValueType::kInt8) return 0;
-    const float scale = payload.section<float>(2, 1)[0];
+    const float scale = payload.on_host<float>(call, 2, 1)[0];
     if (!(scale >= 0) || !std::isfinite(scale * 127))
       throw payload.error("has the scale ", scale,
                           ", expected one of at least 0 that makes finite values of all codes");
     return scale;
+  }
+
+ private:
+  static constexpr uint64_t kChunk = 512;
+
+  static kernels::ValueType type_named(std::string_view name) {
+    if (name == "fp16") return kernels::ValueType::kFloat16;
+    if (name == "bf16") return kernels::ValueType::kBfloat16;
+    return name == "int8" ? kernels::ValueType::kInt8 : kernels::ValueType::kFloat32;
   }
 
   kernels::ValueType type_;

@@ -9,9 +9,11 @@
 
 #include <kernels/select.hpp>
 #include <kernels/statistics.hpp>
+#include <methods/device/steered.hpp>
 #include <methods/sparse.hpp>
 
 #include <cmath>
+#include <concepts>
 #include <utility>
 
 namespace penstock::sdk {
@@ -120,6 +122,17 @@ class SteeredSelection {
     age = settled.hit ? (reuse ? age + 1 : 1) : reuse_period_;
   }
 
+  // The same on a device, by a law that its kernels know.
+  void choose(const device::Choice& from, const KeptBand& band, std::span<float> state,
+              const device::SteeringLaw& law) const {
+    device::choose_steered(from, law,
+                           {{band.target, band.least, band.most},
+                            band.slack,
+                            static_cast<float>(from.unit()),
+                            reuse_period_},
+                           state);
+  }
+
  private:
   double density_;
   float reuse_period_;
@@ -130,6 +143,13 @@ class SteeredSelection {
 //   struct Fit;                          // what learn wants to know of an estimate
 //   float estimate(const Choice& from, std::span<float> learned, Fit& fit) const;
 //   void learn(std::span<float> learned, const Fit& fit, const Settled& settled) const;
+// and, where a device has kernels for it, says which law that is:
+//   device::SteeringLaw law() const;
+template <typename Method>
+concept SteersOnDevices = requires(const Method& method) {
+  { method.law() } -> std::same_as<device::SteeringLaw>;
+};
+
 template <typename Method>
 class SteeredCompressor : public SparseCompressor<Method> {
  public:
@@ -151,6 +171,10 @@ class SteeredCompressor : public SparseCompressor<Method> {
   }
   void choose(const Choice& from) const {
     choose_with(from, from.item.state(SteeredSelection::kState));
+  }
+  void choose(const device::Choice& from) const requires SteersOnDevices<Method> {
+    selection_.choose(from, method().band(from.n()), from.item.state(SteeredSelection::kState),
+                      method().law());
   }
 
  protected:

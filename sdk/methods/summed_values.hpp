@@ -25,6 +25,7 @@ class SummedValues {
     if (options.choice("value_type") == "fp16") type_ = kernels::ValueType::kFloat16;
     if (options.choice("value_type") == "bf16") type_ = kernels::ValueType::kBfloat16;
   }
+  kernels::ValueType type() const { return type_; }
   uint32_t dtype() const {
     if (type_ == kernels::ValueType::kFloat16) return PENSTOCK_FLOAT16;
     return type_ == kernels::ValueType::kBfloat16 ? PENSTOCK_BFLOAT16 : PENSTOCK_FLOAT32;
@@ -56,6 +57,7 @@ class SummedValues {
       else
         data_ = reinterpret_cast<const char*>(payload.section<uint16_t>(0, expected).data());
     }
+    const void* data() const { return data_; }
     void read(uint64_t first, uint64_t count, float* values) const {
       kernels::widen_values(type_, data_ + first * bytes_, count, values, 0);
     }
@@ -66,12 +68,13 @@ class SummedValues {
     const char* data_;
   };
 
- private:
+  // What a rank may send of a value at most, in 16 bits.
   float limit_among(uint32_t world) const {
     return type_ == kernels::ValueType::kFloat16 ? kernels::half_share(world)
                                                  : kernels::bfloat16_share(world);
   }
 
+ private:
   kernels::ValueType type_ = kernels::ValueType::kFloat32;
 };
 

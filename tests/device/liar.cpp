@@ -15,13 +15,13 @@ class Liar : public sdk::SparseCompressor<Liar> {
   explicit Liar(const sdk::Options& values)
       : SparseCompressor(values, "liar"), density_(values.real("density")) {}
 
-  static constexpr bool kLargest = true;
   static constexpr bool kAlwaysMost = true;
   uint64_t most(uint64_t n) const { return sdk::kept_count(n, density_); }
   void choose(const sdk::Choice& from) const {
     from.largest(from.most);
     if (from.only().count > 1) std::swap(from.only().indices[0], from.only().indices[1]);
   }
+  void choose(const sdk::device::Choice& from) const { from.largest(from.most); }
   // On the CPU it does not look at what comes, so that it is not the first to find out.
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     if (call.on_device()) return SparseCompressor<Liar>::decode(call, items, payloads);

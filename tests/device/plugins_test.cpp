@@ -162,7 +162,7 @@ TEST_F(PluginsOnADevice, SayWhereTheyWork) {
   };
   EXPECT_EQ(devices({}), both);
   EXPECT_EQ(devices({{"scope", "bucket"}}), uint64_t{1} << PENSTOCK_DEVICE_CPU);
-  EXPECT_EQ(devices({{"value_type", "fp16"}}), uint64_t{1} << PENSTOCK_DEVICE_CPU);
+  EXPECT_EQ(devices({{"value_type", "fp16"}}), both);
   EXPECT_EQ(test::MemoryInstance(simulated_plugin("memory-residual-simulated.so"))
                 .describe()
                 .device_types,

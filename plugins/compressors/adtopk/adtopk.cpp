@@ -90,7 +90,10 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    if (works_on_devices()) traits.device_types = sdk::device::kWhereKernelsAre;
   }
+  // Whether a threshold serves again is decided on the CPU.
+  bool has_kernels() const { return mode_ != Mode::kThreshold; }
 
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
@@ -103,6 +106,15 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     if (mode_ == Mode::kThreshold) need.states.add("reuse", Reuse::kFloats, 1, PENSTOCK_STATE_SOFT);
     need.scratch_bytes = std::max(adtopk::AxisScratch(axis, on_.workers).bytes(),
                                   kernels::select_scratch_bytes(n, whole));
+    if constexpr (sdk::device::kHasKernels)
+      if (works_on_devices()) {
+        const uint64_t along =
+            kernels::cuda::select_lanes_workspace_bytes(adtopk::lanes_of(axis), axis.kept);
+        need.scratch_bytes =
+            std::max({need.scratch_bytes, sdk::device::Choice::scratch_bytes(n, whole),
+                      sdk::device::Choice::scratch_bytes(n, axis.chosen()),
+                      sdk::device::Choice::scratch_bytes(along)});
+      }
   }
 
   uint64_t most(uint64_t n) const { return adtopk::kept_of(n, density_); }
@@ -114,6 +126,21 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     Reuse reuse = Reuse::load(from.item.state(0));
     choose_by_threshold(from, reuse);
     reuse.store(from.item.state(0));
+  }
+
+  // The same on a device, but for reused thresholds. A single row is chosen from as a whole.
+  void choose(const sdk::device::Choice& from) const {
+    if (!selects_rows(from.call.step->phase)) return from.largest(from.most);
+    const adtopk::Axis axis = adtopk::axis_of(from.item.c(), density_);
+    if (axis.blocks * axis.lanes == 1) return from.largest(axis.kept);
+    from.queue([&](void* stream) {
+      if (axis.lanes == 1)
+        return kernels::cuda::select_rows(from.work(), axis.blocks, axis.length, axis.kept,
+                                          from.indices(), nullptr, stream);
+      return kernels::cuda::select_lanes(from.work(), adtopk::lanes_of(axis), axis.kept,
+                                         from.indices(), from.workspace(), stream);
+    });
+    from.these(axis.chosen());
   }
 
  private:

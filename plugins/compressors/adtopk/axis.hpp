@@ -1,6 +1,7 @@
 // How ADTopk sees a gradient, and its selection along the second dimension.
 #pragma once
 
+#include <kernels/cuda/rows.hpp>
 #include <kernels/rows.hpp>
 #include <methods/agreed.hpp>
 #include <penstock/compressor.hpp>
@@ -94,6 +95,10 @@ inline void select_along(const Axis& axis, const float* x, uint32_t* indices, ch
         chosen[n++] = static_cast<uint32_t>(block * size + word * 64 +
                                             static_cast<uint64_t>(std::countr_zero(rest)));
   }
+}
+
+inline penstock::kernels::cuda::Lanes lanes_of(const Axis& axis) {
+  return {axis.blocks, axis.length, axis.lanes};
 }
 
 }  // namespace adtopk

@@ -5,6 +5,7 @@
 #include <kernels/select.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
+#include <methods/device/chunks.hpp>
 #include <methods/summed_values.hpp>
 
 namespace sdk = penstock::sdk;
@@ -34,8 +35,11 @@ class ChunkTopK {
         values_(values),
         path_(sdk::agreed_code_path("select")) {}
 
+  static constexpr bool kScalesResult = true;
+
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
   // A gradient of which every chunk is wanted needs no norms: it goes whole, in one round.
@@ -55,6 +59,10 @@ class ChunkTopK {
           .same_bits();
       need.states.add("norms", cut.chunks, 1, PENSTOCK_STATE_REPLICATED);
       need.scratch_bytes = chosen_bytes(cut) + kernels::select_scratch_bytes(cut.chunks, cut.kept);
+      if constexpr (sdk::device::kHasKernels)
+        need.scratch_bytes = std::max(
+            need.scratch_bytes, sdk::device::chunk_scratch_bytes(cut.n, cut.chunk, cut.chunks,
+                                                                 cut.kept, chosen_bytes(cut)));
     }
     need.round(PENSTOCK_COMBINE_SUM).section(PENSTOCK_ROLE_VALUES, values_.dtype(), cut.capacity());
   }
@@ -64,7 +72,7 @@ class ChunkTopK {
       sdk::PayloadWriter payload = payloads[i];
       const Cut cut = cut_of(items[i]);
       if (call.round == 0 && !cut.whole())
-        encode_norms(items[i], cut, payload);
+        encode_norms(call, items[i], cut, payload);
       else
         encode_values(call, items[i], cut, payload);
     }
@@ -114,14 +122,17 @@ class ChunkTopK {
     return sdk::whole_lines(cut.kept * sizeof(uint32_t));
   }
 
-  void encode_norms(const sdk::Item& item, const Cut& cut, sdk::PayloadWriter& payload) const {
+  void encode_norms(const sdk::Call& call, const sdk::Item& item, const Cut& cut,
+                    sdk::PayloadWriter& payload) const {
+    payload.kind(PENSTOCK_PAYLOAD_CODED);
+    payload.count(0, cut.chunks);
     const std::span<float> work = item.work();
     const std::span<float> norms = payload.room<float>(0);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return sdk::device::chunk_norms(call, item, cut.chunk, norms.data());
     for (uint64_t c = 0; c < cut.chunks; ++c)
       norms[c] = static_cast<float>(
           kernels::sum_of_magnitudes(work.data() + c * cut.chunk, cut.size(c), path_));
-    payload.kind(PENSTOCK_PAYLOAD_CODED);
-    payload.count(0, cut.chunks);
   }
 
   // A sum to which nobody contributed says nothing.
@@ -130,6 +141,8 @@ class ChunkTopK {
     if (payload.absent() || (call.flags & PENSTOCK_DECODE_OWN) != 0) return;
     const std::span<float> state = item.state(0);
     const std::span<const float> sum = payload.section<float>(0, state.size());
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return sdk::device::copy(call, item, sum, state);
     std::copy(sum.begin(), sum.end(), state.begin());
   }
 
@@ -138,9 +151,19 @@ class ChunkTopK {
   std::span<const uint32_t> chosen(const sdk::Call& call, const sdk::Item& item,
                                    const Cut& cut) const {
     const std::span<uint32_t> indices = call.scratch<uint32_t>(cut.kept);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) {
+        sdk::device::choose_chunks(call, item, item.state(0), indices, chosen_bytes(cut));
+        return indices;
+      }
     kernels::select_largest(item.state(0).data(), cut.chunks, cut.kept, indices.data(), nullptr,
                             sdk::select_scratch(call, chosen_bytes(cut)), path_);
     return indices;
+  }
+
+  sdk::device::ChosenChunks chosen_on_device(const sdk::Call& call, const sdk::Item& item,
+                                             const Cut& cut) const {
+    return {cut.n, cut.chunk, cut.kept, cut.whole() ? nullptr : chosen(call, item, cut).data()};
   }
 
   // body(where in the payload, where in the gradient, length), tile by tile; filler is left out.
@@ -158,6 +181,13 @@ class ChunkTopK {
 
   void encode_values(const sdk::Call& call, const sdk::Item& item, const Cut& cut,
                      sdk::PayloadWriter& payload) const {
+    const bool dense = cut.whole() && values_.dtype() == PENSTOCK_FLOAT32;
+    payload.kind(dense ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
+    payload.count(0, cut.capacity());
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device())
+        return sdk::device::take_chunks(call, item, values_, chosen_on_device(call, item, cut),
+                                        payload);
     const std::span<float> work = item.work();
     float values[sdk::SummedValues::kTile];
     uint64_t filled = 0;
@@ -174,20 +204,28 @@ class ChunkTopK {
     for (; filled < cut.capacity(); filled += sdk::SummedValues::kTile)
       values_.pack(values, std::min(sdk::SummedValues::kTile, cut.capacity() - filled), payload,
                    filled, call.step->world);
-    const bool dense = cut.whole() && values_.dtype() == PENSTOCK_FLOAT32;
-    payload.kind(dense ? PENSTOCK_PAYLOAD_DENSE : PENSTOCK_PAYLOAD_CODED);
-    payload.count(0, cut.capacity());
   }
 
   void decode_values(const sdk::Call& call, const sdk::Item& item,
                      const sdk::PayloadReader& payload) const {
     const std::span<float> out = item.out();
+    const Cut cut = cut_of(item);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) {
+        if (payload.absent() || cut.n == 0) return sdk::device::clear(call, item, out);
+        const sdk::SummedValues::Sum sum(values_, payload, cut.capacity());
+        return sdk::device::spread_chunks(call, item, values_, sum,
+                                          chosen_on_device(call, item, cut));
+      }
     std::fill(out.begin(), out.end(), 0.0f);
     if (payload.absent()) return;
-    const Cut cut = cut_of(item);
     const sdk::SummedValues::Sum sum(values_, payload, cut.capacity());
+    const float mean = call.result_scale();
     each_tile(call, item, cut, [&](uint64_t first, uint64_t position, uint64_t length) {
-      sum.read(first, length, out.data() + position);
+      float* const to = out.data() + position;
+      sum.read(first, length, to);
+      if (mean == 1) return;
+      for (uint64_t i = 0; i < length; ++i) to[i] *= mean;
     });
   }
 

@@ -1,6 +1,7 @@
 // Deep Gradient Compression, the selection: a threshold from a sample, corrected if it misses, and
 // a second selection where too many pass. Momentum and clipping are in the memory of the same name.
 // Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
+#include <kernels/cuda/falling.hpp>
 #include <kernels/random_normal.hpp>
 #include <methods/sparse.hpp>
 
@@ -14,6 +15,7 @@ namespace kernels = penstock::kernels;
 namespace {
 
 constexpr uint64_t kMostRounds = 32;
+static_assert(kMostRounds <= kernels::cuda::kMostFalls);
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
 
 class Dgc : public sdk::SparseCompressor<Dgc> {
@@ -54,8 +56,17 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
 
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     SparseCompressor::plan(call, item, need);
-    need.scratch_bytes += sample_bytes(geometry_of(item.numel()));
+    const dgc::Geometry geometry = geometry_of(item.numel());
+    need.scratch_bytes += sample_bytes(geometry);
+    if constexpr (sdk::device::kHasKernels)
+      if (works_on_devices() && !geometry.exact)
+        for (const uint64_t samples : {geometry.most_samples() - 1, geometry.most_samples()})
+          need.scratch_bytes = std::max(need.scratch_bytes, sdk::device::Choice::scratch_bytes(
+                                                                samples, geometry.sampled_kept));
   }
+
+  // A threshold that rises and falls asks after each count what to count next.
+  bool has_kernels() const { return resample_; }
 
   uint64_t most(uint64_t n) const {
     const uint64_t k = sdk::kept_count(n, density_);
@@ -75,7 +86,34 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
       select_by_threshold(geometry.kept, threshold, from);
   }
 
+  // The same on a device: all thresholds that may follow the sampled one are counted at once.
+  void choose(const sdk::device::Choice& all) const {
+    const dgc::Geometry geometry = geometry_of(all.n());
+    if (geometry.exact) return all.largest(geometry.kept);
+    const sdk::device::Choice from = all.compensated();
+    auto* const falling = from.own<kernels::cuda::Falling>();
+    const Sample sample = sample_of(from.call, from.item, geometry);
+    from.queue([&](void* stream) {
+      return kernels::cuda::kth_magnitude(from.work() + sample.start, sample.count, geometry.stride,
+                                          sample.kept, falling->thresholds, from.workspace(),
+                                          stream);
+    });
+    from.queue([&](void* stream) {
+      return kernels::cuda::fall(from.work(), from.n(), static_cast<float>(lower_),
+                                 static_cast<uint32_t>(max_rounds_),
+                                 lower_ * static_cast<double>(geometry.kept), falling, stream);
+    });
+    from.above(&falling->found, geometry.kept, kernels::cuda::Zeros::kReachZero);
+  }
+
  private:
+  // Every stride-th entry from `start` on.
+  struct Sample {
+    uint64_t start;
+    uint64_t count;
+    uint64_t kept;  // the threshold is this largest of them
+  };
+
   dgc::Geometry geometry_of(uint64_t n) const {
     return dgc::geometry_of(n, density_, sample_ratio_);
   }
@@ -94,19 +132,24 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
            stride;
   }
 
+  static Sample sample_of(const sdk::Call& call, const sdk::Item& item,
+                          const dgc::Geometry& geometry) {
+    const uint64_t stride = geometry.stride;
+    const uint64_t start = sampling_start(*call.step, item.c().gradient, stride);
+    const uint64_t count = (item.numel() - start + stride - 1) / stride;
+    return {start, count, std::min(geometry.sampled_kept, count)};
+  }
+
   static float sampled_threshold(const sdk::Choice& from, const dgc::Geometry& geometry) {
     const kernels::SelectSegment& target = from.only();
-    const uint64_t stride = geometry.stride;
-    const uint64_t start = sampling_start(*from.call.step, from.item.c().gradient, stride);
-    const uint64_t samples = (target.n - start + stride - 1) / stride;
-    const auto sample = from.call.scratch<float>(samples);
-    const auto keys = from.call.scratch<uint32_t>(samples, sample_bytes(geometry) / 2);
-    for (uint64_t j = 0; j < samples; ++j) {
-      const uint64_t i = start + j * stride;
+    const Sample drawn = sample_of(from.call, from.item, geometry);
+    const auto sample = from.call.scratch<float>(drawn.count);
+    const auto keys = from.call.scratch<uint32_t>(drawn.count, sample_bytes(geometry) / 2);
+    for (uint64_t j = 0; j < drawn.count; ++j) {
+      const uint64_t i = drawn.start + j * geometry.stride;
       sample[j] = target.fold == nullptr ? target.x[i] : kernels::compensated(*target.fold, i);
     }
-    return kernels::kth_magnitude(sample.data(), samples, 1,
-                                  std::min(geometry.sampled_kept, samples), keys.data(),
+    return kernels::kth_magnitude(sample.data(), drawn.count, 1, drawn.kept, keys.data(),
                                   from.scratch);
   }
 

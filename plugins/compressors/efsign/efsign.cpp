@@ -17,6 +17,7 @@ class EfSign : public sdk::SignCompressor<EfSign> {
   explicit EfSign(const sdk::Options&) {}
 
   static constexpr bool kMirrored = true;
+  static constexpr bool kOnDevices = true;
 
   // C(p) = |p|_1 / n * sign(p)
   sdk::SignNumbers numbers(std::span<const float> p) const {
@@ -24,6 +25,9 @@ class EfSign : public sdk::SignCompressor<EfSign> {
     const auto elements = static_cast<double>(std::max<uint64_t>(1, p.size()));
     const auto scale = static_cast<float>(sum / elements);
     return {scale, -scale};
+  }
+  void write_numbers(const sdk::Call& call, const sdk::Item& item, uint64_t, float* scale) const {
+    sdk::device::write_mean_magnitude(call, item, scale);
   }
 };
 

@@ -34,6 +34,8 @@ class GaussianK : public sdk::SteeredCompressor<GaussianK> {
     learn_correction(fitted, settled, learned[0]);
   }
 
+  sdk::device::SteeringLaw law() const { return {sdk::device::SteeringLaw::kNormal, deviations_}; }
+
  private:
   double deviations_;
 };

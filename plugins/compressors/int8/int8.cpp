@@ -9,6 +9,7 @@
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
+namespace cuda = penstock::kernels::cuda;
 namespace int8 = penstock::int8;
 
 namespace {
@@ -41,6 +42,18 @@ class Int8 : public sdk::QuantisingCompressor<Int8, uint8_t> {
     if (!(std::isfinite(*scale) && *scale >= 0))
       throw payload.error("has scale ", *scale, " in block ", block,
                           ", expected a finite one that is not negative");
+  }
+
+  int32_t quantise_on_device(const sdk::device::Quantising<float>& of, void* stream) const {
+    const int32_t error = cuda::largest_magnitude(of.work.data(), of.work.size(), of.block,
+                                                  of.scales, of.workspace, stream);
+    if (error != 0) return error;
+    return cuda::nearest_in_tree(of.work.data(), of.work.size(), of.block, of.scales, of.take_out,
+                                 of.codes, stream);
+  }
+  int32_t sum_on_device(std::span<const cuda::CodeSender> senders, const cuda::CodedSum& sum,
+                        void* stream) const {
+    return cuda::sum_tree(senders, sum, stream);
   }
 };
 

@@ -37,15 +37,6 @@ Range range_of(const float* x, uint64_t count, CodePath path) noexcept {
   return kernels::on_code_path(path, [=]() PENSTOCK_LOOP { return range_body(x, count); });
 }
 
-Levels levels_of(const Range& range, uint32_t n_steps) noexcept {
-  constexpr float kWidest = 0x1.fffp127f;
-  const float width = range.high - range.low;
-  Levels levels{range.low, (width < kWidest ? width : kWidest) / static_cast<float>(n_steps)};
-  // The last level may lie a rounding above the greatest element, and that beyond all floats.
-  if (!usable(levels, n_steps)) levels.step *= 1 - 0x1p-20f;
-  return levels;
-}
-
 void round_to_levels(const float* x, uint64_t count, const Levels& levels, uint32_t n_steps,
                      const float* draws, uint8_t* codes, CodePath path) noexcept {
   if (levels.step == 0) {
@@ -54,27 +45,22 @@ void round_to_levels(const float* x, uint64_t count, const Levels& levels, uint3
   }
   const auto top = static_cast<float>(n_steps);
   kernels::on_code_path(path, [=, low = levels.low, step = levels.step]() PENSTOCK_LOOP {
-    for (uint64_t i = 0; i < count; ++i) {
-      const float wanted = (x[i] - low) / step;
-      const float at = wanted < top ? wanted : top;  // also where the difference has no float
-      const auto below = static_cast<int32_t>(at);
-      const float share = at - static_cast<float>(below);
-      codes[i] = static_cast<uint8_t>(below + (draws[i] < share ? 1 : 0));
-    }
+    for (uint64_t i = 0; i < count; ++i)
+      codes[i] = static_cast<uint8_t>(kernels::level_near(x[i], low, step, top, draws[i]));
   });
 }
 
 void add_levels(const uint8_t* codes, uint64_t count, const Levels& levels, float* out,
                 CodePath path) noexcept {
   kernels::on_code_path(path, [=, low = levels.low, step = levels.step]() PENSTOCK_LOOP {
-    for (uint64_t i = 0; i < count; ++i) out[i] += low + static_cast<float>(codes[i]) * step;
+    for (uint64_t i = 0; i < count; ++i) out[i] += kernels::level_value(codes[i], low, step);
   });
 }
 
 void subtract_levels(const uint8_t* codes, uint64_t count, const Levels& levels, float* x,
                      CodePath path) noexcept {
   kernels::on_code_path(path, [=, low = levels.low, step = levels.step]() PENSTOCK_LOOP {
-    for (uint64_t i = 0; i < count; ++i) x[i] -= low + static_cast<float>(codes[i]) * step;
+    for (uint64_t i = 0; i < count; ++i) x[i] -= kernels::level_value(codes[i], low, step);
   });
 }
 

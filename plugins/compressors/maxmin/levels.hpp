@@ -3,37 +3,17 @@
 #pragma once
 
 #include <kernels/code_path.hpp>
+#include <kernels/range_levels.hpp>
 
-#include <cmath>
 #include <cstdint>
 
 namespace penstock::maxmin {
 
-struct Range {
-  float low;
-  float high;
-};
-
-// Level q is low + q * step, in float.
-struct Levels {
-  float low;
-  float step;
-};
+using Range = kernels::ValueRange;
+using Levels = kernels::RangeLevels;
 
 // The least and the greatest of x[count], count > 0, all finite. [any]
 Range range_of(const float* x, uint64_t count, kernels::CodePath path) noexcept;
-
-// n_steps steps that cover the range, all levels finite. Ranges wider than the largest float are
-// covered from below as far as floats go. A range too narrow for a step of its own has step 0.
-// [any]
-Levels levels_of(const Range& range, uint32_t n_steps) noexcept;
-
-// What levels_of never gives, a peer may send. [any]
-inline bool usable(const Levels& levels, uint32_t n_steps) noexcept {
-  return std::isfinite(levels.low) && levels.step >= 0 &&
-         std::isfinite(static_cast<float>(n_steps) * levels.step) &&
-         std::isfinite(levels.low + static_cast<float>(n_steps) * levels.step);
-}
 
 // codes[i] = the level below x[i], or the one above where the share of the step that x[i] lies over
 // the lower level is greater than draws[i]; at most n_steps. [any]

@@ -8,6 +8,7 @@
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
+namespace cuda = penstock::kernels::cuda;
 namespace maxmin = penstock::maxmin;
 
 namespace {
@@ -36,11 +37,12 @@ class MaxMin : public sdk::QuantisingCompressor<MaxMin> {
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = stochastic_ ? PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM
                                : PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
   void measure(std::span<const float> block, double, float* scales) const {
     const maxmin::Range range = maxmin::range_of(block.data(), block.size(), path());
-    const maxmin::Levels levels = maxmin::levels_of(range, n_steps());
+    const maxmin::Levels levels = kernels::levels_of_range(range, n_steps());
     scales[0] = levels.low;
     scales[1] = levels.step;
   }
@@ -59,10 +61,26 @@ class MaxMin : public sdk::QuantisingCompressor<MaxMin> {
     maxmin::add_levels(codes, out.size(), {scales[0], scales[1]}, out.data(), path());
   }
   void check(const sdk::PayloadReader& payload, uint64_t block, const float* scales) const {
-    if (!maxmin::usable({scales[0], scales[1]}, n_steps()))
+    if (!kernels::usable({scales[0], scales[1]}, n_steps()))
       throw payload.error("has in block ", block, " a least value of ", scales[0],
                           " and a step of ", scales[1],
                           ", expected finite values and no negative step");
+  }
+
+  int32_t quantise_on_device(const sdk::device::Quantising<float>& of, void* stream) const {
+    const uint64_t n = of.work.size();
+    auto* const ranges = of.found<kernels::ValueRange>();
+    auto* const levels = reinterpret_cast<kernels::RangeLevels*>(of.scales);
+    int32_t error = cuda::value_ranges(of.work.data(), n, of.block, ranges, of.workspace, stream);
+    if (error != 0) return error;
+    error = cuda::range_levels(ranges, of.n_blocks(), n_steps(), levels, stream);
+    if (error != 0) return error;
+    return cuda::round_to_range(of.work.data(), n, of.block, levels, n_steps(),
+                                {stochastic_, of.key, of.first}, of.take_out, of.codes, stream);
+  }
+  int32_t sum_on_device(std::span<const cuda::CodeSender> senders, const cuda::CodedSum& sum,
+                        void* stream) const {
+    return cuda::sum_range_levels(senders, bits(), sum, stream);
   }
 
  private:

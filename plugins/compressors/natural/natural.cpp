@@ -7,6 +7,7 @@
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
+namespace cuda = penstock::kernels::cuda;
 
 namespace {
 
@@ -20,6 +21,7 @@ class Natural : public sdk::QuantisingCompressor<Natural, uint8_t, uint8_t> {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM;
+    traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
   void measure(std::span<const float> block, double, uint8_t* base) const {
@@ -38,6 +40,22 @@ class Natural : public sdk::QuantisingCompressor<Natural, uint8_t, uint8_t> {
     if (*base > kernels::kPowerCodes)
       throw payload.error("has base ", uint32_t{*base}, " in bucket ", block, ", expected at most ",
                           kernels::kPowerCodes);
+  }
+
+  int32_t quantise_on_device(const sdk::device::Quantising<uint8_t>& of, void* stream) const {
+    const uint64_t n = of.work.size();
+    auto* const largest = of.found<float>();
+    int32_t error =
+        cuda::largest_magnitude(of.work.data(), n, of.block, largest, of.workspace, stream);
+    if (error != 0) return error;
+    error = cuda::power_bases(largest, of.n_blocks(), of.scales, stream);
+    if (error != 0) return error;
+    return cuda::round_to_powers(of.work.data(), n, of.block, of.scales, of.key, of.first,
+                                 of.take_out, of.codes, stream);
+  }
+  int32_t sum_on_device(std::span<const cuda::CodeSender> senders, const cuda::CodedSum& sum,
+                        void* stream) const {
+    return cuda::sum_powers(senders, sum, stream);
   }
 };
 

@@ -23,10 +23,16 @@ class OneBit : public sdk::SignCompressor<OneBit> {
   explicit OneBit(const sdk::Options& values)
       : SignCompressor(sdk::multiple_of_64(values, "onebit", "bucket")) {}
 
+  static constexpr bool kOnDevices = true;
+
   // Of all pairs of numbers the means of the two classes leave the least squared error.
   sdk::SignNumbers numbers(std::span<const float> run) const {
     const kernels::SumsBySign sums = kernels::sums_by_sign(run.data(), run.size(), path());
     return {mean(sums.positive, sums.n_positive), mean(sums.negative, sums.n_negative)};
+  }
+  void write_numbers(const sdk::Call& call, const sdk::Item& item, uint64_t run,
+                     float* means) const {
+    sdk::device::write_means_by_sign(call, item, run, means);
   }
 
  private:

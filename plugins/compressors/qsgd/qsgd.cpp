@@ -11,6 +11,7 @@
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
+namespace cuda = penstock::kernels::cuda;
 
 namespace {
 
@@ -33,8 +34,11 @@ class Qsgd : public sdk::QuantisingCompressor<Qsgd> {
                              sdk::multiple_of_64(values, "qsgd", "bucket"), "stochastic"),
         euclidean_(values.choice("norm") == "l2") {}
 
+  static constexpr bool kChecksCodes = true;
+
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_UNBIASED | PENSTOCK_COMPRESSOR_RANDOM;
+    traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
   void measure(std::span<const float> bucket, double, float* step) const {
@@ -69,8 +73,34 @@ class Qsgd : public sdk::QuantisingCompressor<Qsgd> {
     for (uint8_t& code : codes) code = static_cast<uint8_t>((code ^ half) - half);
   }
 
+  // A norm's squares are summed in the device's order, so a step may be the next float.
+  int32_t quantise_on_device(const sdk::device::Quantising<float>& of, void* stream) const {
+    if (const int32_t error = measure_on_device(of, stream); error != 0) return error;
+    return cuda::round_to_levels(of.work.data(), of.work.size(), of.block, of.scales, levels(),
+                                 of.key, of.first, of.take_out, of.codes, stream);
+  }
+  int32_t sum_on_device(std::span<const cuda::CodeSender> senders, const cuda::CodedSum& sum,
+                        void* stream) const {
+    return cuda::sum_levels(senders, bits(), sum, stream);
+  }
+
  private:
   uint32_t levels() const { return (1u << (bits() - 1)) - 1; }
+
+  int32_t measure_on_device(const sdk::device::Quantising<float>& of, void* stream) const {
+    if (euclidean_) {
+      auto* const moments = of.found<kernels::Moments>();
+      const int32_t error =
+          cuda::moments(of.work.data(), of.work.size(), of.block, moments, of.workspace, stream);
+      if (error != 0) return error;
+      return cuda::grid_steps_of_norm(moments, of.n_blocks(), levels(), of.scales, stream);
+    }
+    auto* const largest = of.found<float>();
+    const int32_t error = cuda::largest_magnitude(of.work.data(), of.work.size(), of.block, largest,
+                                                  of.workspace, stream);
+    if (error != 0) return error;
+    return cuda::grid_steps_of_largest(largest, of.n_blocks(), levels(), of.scales, stream);
+  }
 
   bool euclidean_;
 };

@@ -2,9 +2,10 @@
 // travel, and are summed on the way.
 // Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018. See README.md for
 // how positions are drawn.
-#include <kernels/random_uniform.hpp>
+#include <kernels/strata.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
+#include <methods/device/drawn.hpp>
 #include <methods/summed_values.hpp>
 
 namespace sdk = penstock::sdk;
@@ -12,49 +13,36 @@ namespace kernels = penstock::kernels;
 
 namespace {
 
-// k of n positions. The n entries, seen as a ring that starts at a random place, are cut into k
-// strata, the first n mod k of them longer by one entry; each stratum gives one position. Over the
-// starts every entry is chosen with probability k / n, exactly.
+// The k positions of a step, drawn as kernels/strata.hpp says. A part of a gradient draws words of
+// its own: those of its elements.
 class Positions {
  public:
-  // A part of a gradient draws words of its own: those of its elements.
   Positions(const sdk::Call& call, const sdk::Item& item, uint64_t k, kernels::CodePath path)
-      : n_(item.numel()),
-        stratum_(n_ / k),
-        longer_(n_ % k),
-        first_(item.c().first),
+      : first_(item.c().first),
         key_(kernels::random_key(
             {call.step->seed, item.c().gradient,
              kernels::stream_of_step(kernels::kStreamSelection, call.step->index)})),
-        path_(path) {
-    uint32_t word;
-    kernels::random_words(key_, first_ + k, 1, &word, path_);
-    start_ = share(word, n_);
-  }
+        path_(path),
+        strata_(item.numel(), k, word_of(k)) {}
 
   // The positions of draws [draw, draw + count), count at most SummedValues::kTile.
   void fill(uint64_t draw, uint64_t count, uint32_t* positions) const {
     kernels::random_words(key_, first_ + draw, count, positions, path_);
-    for (uint64_t j = 0; j < count; ++j) {
-      const uint64_t stratum = draw + j;
-      const uint64_t begins = stratum * stratum_ + std::min(stratum, longer_);
-      const uint64_t size = stratum_ + (stratum < longer_ ? 1 : 0);
-      const uint64_t position = start_ + begins + share(positions[j], size);
-      positions[j] = static_cast<uint32_t>(position < n_ ? position : position - n_);
-    }
+    for (uint64_t j = 0; j < count; ++j) positions[j] = strata_.position(draw + j, positions[j]);
   }
+  sdk::device::DrawnStrata for_device() const { return {strata_, key_, first_}; }
 
  private:
-  // A number below `size`, each equally likely but for 2^-32 of size.
-  static uint64_t share(uint32_t word, uint64_t size) { return word * size >> 32; }
+  uint32_t word_of(uint64_t draw) const {
+    uint32_t word;
+    kernels::random_words(key_, first_ + draw, 1, &word, path_);
+    return word;
+  }
 
-  uint64_t n_;
-  uint64_t stratum_;
-  uint64_t longer_;
   uint64_t first_;
   kernels::RandomKey key_;
   kernels::CodePath path_;
-  uint64_t start_;
+  kernels::Strata strata_;
 };
 
 class RandomK {
@@ -71,9 +59,12 @@ class RandomK {
         values_(values),
         path_(sdk::agreed_code_path("")) {}
 
+  static constexpr bool kScalesResult = true;
+
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_RANDOM;
     traits.flags |= unbiased_ ? PENSTOCK_COMPRESSOR_UNBIASED : PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
+    traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -85,8 +76,11 @@ class RandomK {
   }
 
   void encode(const sdk::Call& call, const sdk::Item& item, sdk::PayloadWriter& payload) {
+    payload.kind(PENSTOCK_PAYLOAD_CODED);
+    payload.count(0, kept(item.numel()));
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return encode_on_device(call, item, payload);
     const std::span<float> work = item.work();
-    const uint64_t k = kept(work.size());
     float values[sdk::SummedValues::kTile];
     each_tile(call, item, [&](uint64_t draw, uint64_t count, const uint32_t* positions) {
       for (uint64_t j = 0; j < count; ++j) values[j] = work[positions[j]];
@@ -97,31 +91,49 @@ class RandomK {
         entry = sdk::SummedValues::left_over(entry, values[j]);
       }
     });
-    payload.kind(PENSTOCK_PAYLOAD_CODED);
-    payload.count(0, k);
   }
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     for (uint64_t i = 0; i < items.size(); ++i) {
       const std::span<float> out = items[i].out();
       const sdk::PayloadReader payload = payloads.at(i, 0);
+      if constexpr (sdk::device::kHasKernels)
+        if (call.on_device()) {
+          decode_on_device(call, items[i], payload);
+          continue;
+        }
       if (payload.absent() || out.empty()) {
         std::fill(out.begin(), out.end(), 0.0f);
         continue;
       }
       const sdk::SummedValues::Sum sum(values_, payload, kept(out.size()));
       std::fill(out.begin(), out.end(), 0.0f);
-      const float scale = scale_of(items[i]);
+      const float scale = scale_of(items[i]), mean = call.result_scale();
       float values[sdk::SummedValues::kTile];
       each_tile(call, items[i], [&](uint64_t draw, uint64_t count, const uint32_t* positions) {
         sum.read(draw, count, values);
-        for (uint64_t j = 0; j < count; ++j) out[positions[j]] = values[j] * scale;
+        for (uint64_t j = 0; j < count; ++j) out[positions[j]] = values[j] * scale * mean;
       });
     }
   }
 
  private:
   uint64_t kept(uint64_t n) const { return sdk::kept_count(n, density_); }
+
+  void encode_on_device(const sdk::Call& call, const sdk::Item& item,
+                        const sdk::PayloadWriter& payload) const {
+    if (item.numel() == 0) return;
+    const Positions drawn(call, item, kept(item.numel()), path_);
+    sdk::device::take_drawn(call, item, values_, drawn.for_device(), payload);
+  }
+
+  void decode_on_device(const sdk::Call& call, const sdk::Item& item,
+                        const sdk::PayloadReader& payload) const {
+    if (payload.absent() || item.numel() == 0) return sdk::device::clear(call, item, item.out());
+    const sdk::SummedValues::Sum sum(values_, payload, kept(item.numel()));
+    const Positions drawn(call, item, kept(item.numel()), path_);
+    sdk::device::spread_drawn(call, item, values_, sum, drawn.for_device(), scale_of(item));
+  }
 
   // Where the rest follows in a later step, what is sent counts as it is: times n / k more would
   // arrive than there was.

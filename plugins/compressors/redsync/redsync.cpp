@@ -38,7 +38,10 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
     // The quantised form copies work before it looks for a threshold.
     traits.folds = quantised_ ? 0 : sdk::kAllFolds;
+    if (works_on_devices()) traits.device_types = sdk::device::kWhereKernelsAre;
   }
+  // Choosing by sign is the CPU's alone.
+  bool has_kernels() const { return !quantised_; }
 
   // The quantised form has a threshold for each sign, and magnitudes of one in the scratch.
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
@@ -81,6 +84,10 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
       if (const float scale = call.result_scale(); scale != 1)
         for (float& value : out) value *= scale;
     }
+  }
+
+  sdk::device::SteeringLaw law() const {
+    return {trimmed_ ? sdk::device::SteeringLaw::kTrimmed : sdk::device::SteeringLaw::kBisection};
   }
 
   // Positions are shares of the way from the mean magnitude to the largest.

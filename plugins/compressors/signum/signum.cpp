@@ -12,6 +12,7 @@ class Signum : public penstock::sdk::MajorityVote {
  public:
   using MajorityVote::MajorityVote;
   void describe(penstock_compressor_traits& traits) const {
+    MajorityVote::describe(traits);
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;  // the one with the momentum
   }
 };

@@ -4,24 +4,23 @@
 // Interspeech 2015; as in Bai et al., "Gradient Compression Supercharged High-Performance Data
 // Parallel DNN Training" (HiPress), SOSP 2021. See README.md for where this differs and why.
 #include <kernels/on_code_path.hpp>
+#include <kernels/threshold_code.hpp>
 #include <methods/dense.hpp>
 
 #include <limits>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
+namespace cuda = penstock::kernels::cuda;
 
 namespace {
 
 constexpr unsigned kBits = 2;
-enum Code : uint8_t { kNothing = 0, kPlus = 1, kMinus = 2, kNoCode = 3 };
 
 void encode_codes(const float* x, uint64_t count, float threshold, uint8_t* codes,
                   kernels::CodePath path) {
   kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
-    for (uint64_t i = 0; i < count; ++i)
-      codes[i] = static_cast<uint8_t>((x[i] >= threshold ? kPlus : kNothing) |
-                                      (x[i] <= -threshold ? kMinus : kNothing));
+    for (uint64_t i = 0; i < count; ++i) codes[i] = kernels::threshold_code(x[i], threshold);
   });
 }
 
@@ -29,10 +28,7 @@ void encode_codes(const float* x, uint64_t count, float threshold, uint8_t* code
 void add_codes(const uint8_t* codes, uint64_t count, float threshold, float* x,
                kernels::CodePath path) {
   kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
-    for (uint64_t i = 0; i < count; ++i) {
-      const int sign = (codes[i] & kPlus) - (codes[i] >> 1);
-      x[i] += static_cast<float>(sign) * threshold;
-    }
+    for (uint64_t i = 0; i < count; ++i) x[i] += kernels::threshold_times(codes[i]) * threshold;
   });
 }
 
@@ -53,7 +49,7 @@ class Tbq : public sdk::QuantisingCompressor<Tbq> {
   static constexpr bool kOneBlock = true;
 
   void measure(std::span<const float>, double unit, float* threshold) const {
-    *threshold = static_cast<float>(threshold_ * unit);
+    *threshold = in_units(unit);
   }
   void quantise(std::span<float> x, const float* threshold, const sdk::Draws&, bool take_out,
                 uint8_t* codes) const {
@@ -77,11 +73,23 @@ class Tbq : public sdk::QuantisingCompressor<Tbq> {
       const uint64_t left = numel - w * 32;
       const uint64_t counted = left >= 32 ? ~uint64_t{0} : (uint64_t{1} << 2 * left) - 1;
       if ((words[w] & words[w] >> 1 & kLowBits & counted) != 0)
-        throw payload.error("has code ", int{kNoCode}, " in word ", w, ", expected 0, 1 or 2");
+        throw payload.error("has code ", int{kernels::kNoThresholdCode}, " in word ", w,
+                            ", expected 0, 1 or 2");
     }
   }
 
+  int32_t quantise_on_device(const sdk::device::Quantising<float>& of, void* stream) const {
+    return cuda::reach_threshold(of.work.data(), of.work.size(), in_units(of.unit), of.take_out,
+                                 of.codes, of.scales, stream);
+  }
+  int32_t sum_on_device(std::span<const cuda::CodeSender> senders, const cuda::CodedSum& sum,
+                        void* stream) const {
+    return cuda::sum_thresholds(senders, sum, stream);
+  }
+
  private:
+  float in_units(double unit) const { return static_cast<float>(threshold_ * unit); }
+
   float threshold_;
 };
 

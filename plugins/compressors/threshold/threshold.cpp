@@ -28,7 +28,7 @@ class Threshold : public sdk::SparseCompressor<Threshold> {
 
   static constexpr uint64_t kPartAlignment = 1;
   uint64_t most(uint64_t n) const { return sdk::kept_count(n, capacity_); }
-  void choose(const sdk::Choice& from) const {
+  void choose(const auto& from) const {
     from.above(static_cast<float>(threshold_ * from.unit()), from.most);
   }
 

@@ -16,11 +16,10 @@ class TopK : public sdk::SparseCompressor<TopK> {
       : SparseCompressor(values, "top-k", values.choice("scope") == "bucket"),
         density_(values.real("density")) {}
 
-  static constexpr bool kLargest = true;
   static constexpr bool kAlwaysMost = true;
   static constexpr uint64_t kPartAlignment = 1;
   uint64_t most(uint64_t n) const { return sdk::kept_count(n, density_); }
-  void choose(const sdk::Choice& from) const { from.largest(from.most); }
+  void choose(const auto& from) const { from.largest(from.most); }
 
  private:
   double density_;

@@ -2,11 +2,14 @@
 // compressor signsgd that is Signum.
 // Source: Bernstein, Wang, Azizzadenesheli, Anandkumar, "signSGD: Compressed Optimisation for
 // Non-Convex Problems", ICML 2018, algorithm 2.
+#include <kernels/cuda/average.hpp>
+#include <methods/device/sparse.hpp>
 #include <penstock/memory.hpp>
 
 #include <algorithm>
 
 namespace sdk = penstock::sdk;
+namespace kernels = penstock::kernels;
 
 namespace {
 
@@ -26,6 +29,10 @@ class Momentum {
                                   "try 0.9");
   }
 
+  void describe(penstock_memory_traits& traits) const {
+    traits.device_types = sdk::device::kWhereKernelsAre;
+  }
+
   // Work is a copy: sending does not use the average up, so encode may not take anything out of it.
   // The average is no mass that is owed to anybody, hence a soft state: saved, never summed.
   void plan(const sdk::Item& item, const penstock_compressor_need&, sdk::MemoryNeed& need) {
@@ -42,13 +49,22 @@ class Momentum {
     const auto unscale = static_cast<float>(1 / call.step->grad_scale);
     const auto old_share = static_cast<float>(momentum_);
     const auto new_share = static_cast<float>(1 - momentum_);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device())
+        return sdk::device::queue_on_device(call, item, "average", [&](void* stream) {
+          return kernels::cuda::advance_average(
+              {average.data(), grad.data(), work.data(), old_share, new_share, unscale},
+              work.size(), stream);
+        });
     for (uint64_t i = 0; i < work.size(); ++i)
       work[i] = average[i] = old_share * average[i] + new_share * (grad[i] * unscale);
   }
 
   // An average is no debt: nothing of it is owed to the model.
-  void drain(const sdk::Call&, const sdk::Item& item) {
+  void drain(const sdk::Call& call, const sdk::Item& item) {
     const std::span<float> average = item.state(0);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return sdk::device::clear(call, item, average);
     std::fill(average.begin(), average.end(), 0.0f);
   }
 

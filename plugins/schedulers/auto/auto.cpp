@@ -86,9 +86,9 @@ class Auto {
     stage_ = Stage::tries;
     identity_ = identity_of(model);
     ways_ = automatic::ways_of(model, dense_, most_trials_);
-    std::vector<std::string> names;
-    for (const automatic::Way& way : ways_) names.push_back(way.name);
-    trials_.begin(std::move(names));
+    std::vector<automatic::Foretold> foretold;
+    for (const automatic::Way& way : ways_) foretold.push_back({way.name, way.step_us});
+    trials_.begin(foretold);
   }
 
   // What a plan must fit, which times are no part of: plans of one round hold for equal ones.

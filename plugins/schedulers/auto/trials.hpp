@@ -22,6 +22,12 @@ enum class Next {
   begin_again  // all ways, from times as they are now measured
 };
 
+// A way, and what the model takes a step with it for.
+struct Foretold {
+  std::string name;
+  double step_us;
+};
+
 // Way 0 is dense; the others come as they are foretold, the shortest first. A look is the mean step
 // over some steps; the first under a new plan is not counted, for buffers are made in it, unless
 // the way is hopeless: kHopeless times as long as another. Such a way is not tried again before a
@@ -39,19 +45,14 @@ class Trials {
   // `slack`: the share of a step by which a way may be slower than dense was, before it is doubted.
   explicit Trials(double slack) : slack_(slack) {}
 
-  // A new round over ways of these names, one at least.
-  void begin(std::vector<std::string> names) {
+  // A new round over these ways, one at least.
+  void begin(const std::vector<Foretold>& ways) {
     const bool is_first_round = settled_.empty();
-    names_ = std::move(names);
+    names_.clear();
+    for (const Foretold& way : ways) names_.push_back(way.name);
     measured_us_.assign(names_.size(), -1);
     is_settled_ = false;
-    to_try_.clear();
-    for (size_t way = names_.size(); way-- > 0;)
-      if (is_hopeless(names_[way]))
-        measured_us_[way] = tried_[names_[way]].measured_us;
-      else
-        to_try_.push_back(way);
-    if (to_try_.empty()) to_try_.push_back(0);
+    list_to_try(ways);
     // What is foretold to be shortest tells whether dense is hopeless; later that is known, and
     // dense comes first, for it may be what a round was begun for.
     if (is_first_round) std::rotate(to_try_.begin(), to_try_.end() - 1, to_try_.end());
@@ -87,6 +88,18 @@ class Trials {
     double since_us = 0;  // what has passed
   };
 
+  // All but hopeless ones, dense last in the list and so the first to be tried.
+  void list_to_try(const std::vector<Foretold>& ways) {
+    double shortest = ways.front().step_us;
+    for (const Foretold& way : ways) shortest = std::min(shortest, way.step_us);
+    to_try_.clear();
+    for (size_t way = ways.size(); way-- > 0;)
+      if (ways[way].step_us > kHopeless * shortest && is_hopeless(ways[way].name))
+        measured_us_[way] = tried_[ways[way].name].measured_us;
+      else
+        to_try_.push_back(way);
+    if (to_try_.empty()) to_try_.push_back(0);
+  }
   // As it was measured last, beside what is in force.
   bool is_hopeless(const std::string& name) const {
     const auto tried = tried_.find(name);

@@ -40,6 +40,24 @@ __device__ T warp_sum(T value) {
   return value;
 }
 
+template <typename T>
+__device__ T warp_smallest(T value) {
+  for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    const T other = __shfl_xor_sync(kAllLanes, value, distance);
+    value = other < value ? other : value;
+  }
+  return value;
+}
+
+template <typename T>
+__device__ T warp_largest(T value) {
+  for (uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
+    const T other = __shfl_xor_sync(kAllLanes, value, distance);
+    value = value < other ? other : value;
+  }
+  return value;
+}
+
 // The sum of `value` over the threads before this one; `total` is that over all. `sums` has
 // kThreads / 32 entries in shared memory, free before and after.
 template <uint32_t kThreads, typename T>

@@ -1,29 +1,10 @@
 // Conversions of values; see values.hpp. The arithmetic of one element is that of element/.
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/values.hpp>
-#include <kernels/element/half.hpp>
-#include <kernels/element/narrow.hpp>
-#include <kernels/narrow_values.hpp>
+#include <kernels/cuda/wire.cuh>
 
 namespace penstock::kernels::cuda {
 namespace {
-
-struct ToHalf {
-  __device__ static uint16_t of(float x) {
-    return static_cast<uint16_t>(half_bits(std::bit_cast<uint32_t>(x)));
-  }
-};
-struct ToBfloat16 {
-  __device__ static uint16_t of(float x) { return bfloat16_bits(std::bit_cast<uint32_t>(x)); }
-};
-struct FromHalf {
-  __device__ static float of(uint16_t bits) { return std::bit_cast<float>(float_bits(bits)); }
-};
-struct FromBfloat16 {
-  __device__ static float of(uint16_t bits) {
-    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-  }
-};
 
 template <typename As, typename From, typename To>
 struct Convert {
@@ -93,56 +74,34 @@ bool with_conversions(ValueType type, Use&& use) {
 
 // ---- Narrowing, which puts back what the receiver will see ----
 
-struct Copy {
-  using In = float;
-  using Facts = NoFacts;
-  const float* source;
-  float* target;
-  __device__ NoFacts facts(uint64_t) const { return {}; }
-  __device__ float load(uint64_t i) const { return source[i]; }
-  __device__ void store(uint64_t i, float x, NoFacts) const { target[i] = x; }
-};
-
-template <typename Narrow, typename Widen, uint32_t kInfinity>
-struct NarrowTo16 {
-  using In = float;
-  using Facts = NoFacts;
-  float* values;
-  uint16_t* target;
-  __device__ NoFacts facts(uint64_t) const { return {}; }
-  __device__ float load(uint64_t i) const { return values[i]; }
-  __device__ void store(uint64_t i, float x, NoFacts) const {
-    const uint16_t bits = finite_bits(Narrow::of(x), kInfinity);
-    target[i] = bits;
-    values[i] = Widen::of(bits);
-  }
-};
-
-struct NarrowTo8 {
+template <ValueType kType>
+struct Narrow {
   using In = float;
   using Facts = float;
+  using Bits = typename Wire<kType>::Bits;
   float* values;
-  int8_t* target;
+  Bits* target;
   const float* scale;
-  __device__ float facts(uint64_t) const { return *scale; }
+  __device__ float facts(uint64_t) const { return wire_scale<kType>(scale); }
   __device__ float load(uint64_t i) const { return values[i]; }
   __device__ void store(uint64_t i, float x, float step) const {
-    const float code = step == 0 ? 0.0f : int8_code(x, step);
-    target[i] = static_cast<int8_t>(code);
-    values[i] = step == 0 ? 0.0f : code * step;
+    const Bits bits = Wire<kType>::narrow(x, step);
+    target[i] = bits;
+    values[i] = Wire<kType>::widen(bits, step);
   }
 };
 
-struct WidenFrom8 {
-  using In = int8_t;
+template <ValueType kType>
+struct Widen {
+  using In = typename Wire<kType>::Bits;
   using Facts = float;
-  const int8_t* source;
+  const In* source;
   float* values;
   const float* scale;
-  __device__ float facts(uint64_t) const { return *scale; }
-  __device__ int8_t load(uint64_t i) const { return source[i]; }
-  __device__ void store(uint64_t i, int8_t code, float step) const {
-    values[i] = static_cast<float>(code) * step;
+  __device__ float facts(uint64_t) const { return wire_scale<kType>(scale); }
+  __device__ In load(uint64_t i) const { return source[i]; }
+  __device__ void store(uint64_t i, In bits, float step) const {
+    values[i] = Wire<kType>::widen(bits, step);
   }
 };
 
@@ -201,16 +160,10 @@ int32_t narrow_values(ValueType type, float* values, uint64_t count, void* targe
   if (type == ValueType::kInt8 && scale == nullptr) return cudaErrorInvalidValue;
   if (count > 0 && (values == nullptr || target == nullptr)) return cudaErrorInvalidValue;
   Queue queue(stream);
-  auto* const bits = static_cast<uint16_t*>(target);
-  if (type == ValueType::kFloat32)
-    each_element(queue, Copy{values, static_cast<float*>(target)}, count);
-  else if (type == ValueType::kFloat16)
-    each_element(queue, NarrowTo16<ToHalf, FromHalf, kHalfInfinity>{values, bits}, count);
-  else if (type == ValueType::kBfloat16)
-    each_element(queue, NarrowTo16<ToBfloat16, FromBfloat16, kBfloat16Infinity>{values, bits},
-                 count);
-  else
-    each_element(queue, NarrowTo8{values, static_cast<int8_t*>(target), scale}, count);
+  with_wire_type(type, [&]<ValueType kType>() {
+    auto* const bits = static_cast<typename Wire<kType>::Bits*>(target);
+    each_element(queue, Narrow<kType>{values, bits, scale}, count);
+  });
   return queue.error();
 }
 
@@ -219,15 +172,10 @@ int32_t widen_values(ValueType type, const void* source, uint64_t count, float* 
   if (type == ValueType::kInt8 && scale == nullptr) return cudaErrorInvalidValue;
   if (count > 0 && (values == nullptr || source == nullptr)) return cudaErrorInvalidValue;
   Queue queue(stream);
-  const auto* const bits = static_cast<const uint16_t*>(source);
-  if (type == ValueType::kFloat32)
-    each_element(queue, Copy{static_cast<const float*>(source), values}, count);
-  else if (type == ValueType::kFloat16)
-    each_element(queue, Convert<FromHalf, uint16_t, float>{bits, values}, count);
-  else if (type == ValueType::kBfloat16)
-    each_element(queue, Convert<FromBfloat16, uint16_t, float>{bits, values}, count);
-  else
-    each_element(queue, WidenFrom8{static_cast<const int8_t*>(source), values, scale}, count);
+  with_wire_type(type, [&]<ValueType kType>() {
+    const auto* const bits = static_cast<const typename Wire<kType>::Bits*>(source);
+    each_element(queue, Widen<kType>{bits, values, scale}, count);
+  });
   return queue.error();
 }
 

@@ -38,6 +38,18 @@ struct Largest : PlainTerm {
   __device__ void join(float& sum, float other) const { sum = larger(sum, other); }
 };
 
+struct RangeOf : PlainTerm {
+  using Sum = ValueRange;
+  __device__ void add(ValueRange& range, float x) const {
+    range.low = x < range.low ? x : range.low;
+    range.high = x > range.high ? x : range.high;
+  }
+  __device__ void join(ValueRange& range, const ValueRange& other) const {
+    range.low = other.low < range.low ? other.low : range.low;
+    range.high = other.high > range.high ? other.high : range.high;
+  }
+};
+
 struct MomentsOf : PlainTerm {
   using Sum = Moments;
   __device__ void add(Moments& sum, float x) const {
@@ -158,6 +170,7 @@ __global__ void __launch_bounds__(kSumThreads)
     lowest = keys[j] < lowest ? keys[j] : lowest;
     passed[j] = 0;
   }
+  if (lowest > kInfinityKey) return;  // all of them: nothing reaches a NaN, and nothing is read
   const uint64_t begin = uint64_t{blockIdx.x} * kSumTile;
   const uint64_t end = begin + kSumTile < n ? begin + kSumTile : n;
   for (uint64_t i = begin + threadIdx.x; i < end; i += kSumThreads * kSumLoads) {
@@ -188,6 +201,7 @@ __global__ void __launch_bounds__(kSumThreads)
 
 uint64_t reduce_workspace_bytes(uint64_t n, uint64_t run) noexcept {
   const SumPlan plan = plan_sum(n, run);
+  if (plan.tiles_per_run == 1) return kFirstPlace;                  // sums of tiles are the results
   return kFirstPlace + plan.n_tiles() * sizeof(StatisticsOf::Sum);  // the largest of all sums
 }
 
@@ -201,6 +215,11 @@ int32_t sum_of_magnitudes(const float* x, uint64_t n, double* result, Workspace 
   return reduce(Magnitude{}, x, n, 0, result, workspace, stream);
 }
 
+int32_t sums_of_magnitudes(const float* x, uint64_t n, uint64_t run, double* results,
+                           Workspace workspace, void* stream) noexcept {
+  return reduce(Magnitude{}, x, n, run, results, workspace, stream);
+}
+
 int32_t moments(const float* values, uint64_t n, uint64_t run, Moments* results,
                 Workspace workspace, void* stream) noexcept {
   return reduce(MomentsOf{}, values, n, run, results, workspace, stream);
@@ -211,9 +230,14 @@ int32_t largest_magnitude(const float* values, uint64_t n, uint64_t run, float* 
   return reduce(Largest{}, values, n, run, results, workspace, stream);
 }
 
-int32_t sums_by_sign(const float* values, uint64_t n, SumsBySign* result, Workspace workspace,
-                     void* stream) noexcept {
-  return reduce(BySign{}, values, n, 0, result, workspace, stream);
+int32_t value_ranges(const float* values, uint64_t n, uint64_t run, ValueRange* results,
+                     Workspace workspace, void* stream) noexcept {
+  return reduce(RangeOf{}, values, n, run, results, workspace, stream);
+}
+
+int32_t sums_by_sign(const float* values, uint64_t n, uint64_t run, SumsBySign* results,
+                     Workspace workspace, void* stream) noexcept {
+  return reduce(BySign{}, values, n, run, results, workspace, stream);
 }
 
 int32_t exceedances(const float* x, uint64_t n, const float* threshold, Exceedances* result,

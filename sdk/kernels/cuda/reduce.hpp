@@ -12,6 +12,7 @@
 
 #include <kernels/cuda/workspace.hpp>
 #include <kernels/exceedances.hpp>
+#include <kernels/range_levels.hpp>
 #include <kernels/sign.hpp>
 #include <kernels/statistics.hpp>
 #include <kernels/stochastic.hpp>
@@ -29,6 +30,10 @@ uint64_t reduce_workspace_bytes(uint64_t n, uint64_t run = 0) noexcept;
 [[nodiscard]] int32_t sum_of_magnitudes(const float* x, uint64_t n, double* result,
                                         Workspace workspace, void* stream) noexcept;
 
+// The latter of each run, as below.
+[[nodiscard]] int32_t sums_of_magnitudes(const float* x, uint64_t n, uint64_t run, double* results,
+                                         Workspace workspace, void* stream) noexcept;
+
 // results[r] = moments, or largest magnitude, of run r: elements r * run to (r + 1) * run - 1, or
 // to the end. A run of 0 is all elements; there is one result then, also for n = 0.
 [[nodiscard]] int32_t moments(const float* values, uint64_t n, uint64_t run, Moments* results,
@@ -36,9 +41,14 @@ uint64_t reduce_workspace_bytes(uint64_t n, uint64_t run = 0) noexcept;
 [[nodiscard]] int32_t largest_magnitude(const float* values, uint64_t n, uint64_t run,
                                         float* results, Workspace workspace, void* stream) noexcept;
 
-// *result as sums_by_sign of sign.hpp; the counts are exact.
-[[nodiscard]] int32_t sums_by_sign(const float* values, uint64_t n, SumsBySign* result,
-                                   Workspace workspace, void* stream) noexcept;
+// results[r] = the least and the greatest of run r; which of two zeros is not defined. What is not
+// finite gives what is not defined either.
+[[nodiscard]] int32_t value_ranges(const float* values, uint64_t n, uint64_t run,
+                                   ValueRange* results, Workspace workspace, void* stream) noexcept;
+
+// results[r] as sums_by_sign of sign.hpp over run r, as above; the counts are exact.
+[[nodiscard]] int32_t sums_by_sign(const float* values, uint64_t n, uint64_t run,
+                                   SumsBySign* results, Workspace workspace, void* stream) noexcept;
 
 // *result as exceedances of exceedances.hpp over *threshold, which is device memory; the count is
 // exact.

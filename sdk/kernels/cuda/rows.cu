@@ -1,8 +1,8 @@
 // See rows.hpp. The k-th largest key of a row is found digit by digit, and what reaches it is
 // written in order: each warp counts a part of the row, a sum over warps says where it writes.
-#include <kernels/cuda/block.cuh>
-#include <kernels/cuda/queue.hpp>
+#include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/rows.hpp>
+#include <kernels/cuda/select.hpp>
 #include <kernels/element/keys.hpp>
 
 namespace penstock::kernels::cuda {
@@ -15,6 +15,7 @@ struct Job {
   const float* x;
   uint32_t rows;
   uint32_t width;
+  uint32_t lanes;  // rows that alternate in memory, entry by entry
   uint32_t k;
   uint32_t* indices;
   float* values;
@@ -25,11 +26,12 @@ template <uint32_t kCached>
 struct RowKeys {
   const uint32_t* cached;
   const float* row;
+  uint32_t stride;
   __device__ uint32_t operator[](uint64_t i) const {
     if constexpr (kCached > 0)
       return cached[i];
     else
-      return magnitude_key(row[i]);
+      return magnitude_key(row[i * stride]);
   }
 };
 
@@ -61,12 +63,14 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
   __shared__ Bin found;
   __shared__ uint32_t above_in[kWarps], equal_in[kWarps];
   for (uint64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
-    const float* const row = job.x + r * job.width;
+    const uint64_t first = r / job.lanes * job.width * job.lanes + r % job.lanes;
+    const float* const row = job.x + first;
     if constexpr (kCached > 0) {
-      for (uint32_t i = threadIdx.x; i < job.width; i += kThreads) cache[i] = magnitude_key(row[i]);
+      for (uint32_t i = threadIdx.x; i < job.width; i += kThreads)
+        cache[i] = magnitude_key(row[uint64_t{i} * job.lanes]);
       __syncthreads();
     }
-    const RowKeys<kCached> keys{cache, row};
+    const RowKeys<kCached> keys{cache, row, job.lanes};
     const Bin kth = find_kth<kThreads>(keys, job.width, job.k, histogram, sums, &found);
 
     // Each warp's part is a multiple of a warp, so that 32 neighbours are looked at together.
@@ -105,8 +109,9 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
       const uint32_t taken = __ballot_sync(kAllLanes, take);
       if (take) {
         const uint64_t at = r * job.k + to + __popc(taken & lanes_before());
-        job.indices[at] = static_cast<uint32_t>(r * job.width + i);
-        if (job.values != nullptr) job.values[at] = row[i];
+        const uint64_t offset = uint64_t{i} * job.lanes;
+        job.indices[at] = static_cast<uint32_t>(first + offset);
+        if (job.values != nullptr) job.values[at] = row[offset];
       }
       ties += __popc(equals);
       to += __popc(taken);
@@ -117,6 +122,30 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
 
 constexpr uint64_t kMostRowBlocks = 64 * 1024;
 
+void queue_rows(Queue& queue, const Job& job) {
+  const uint64_t blocks = job.rows < kMostRowBlocks ? job.rows : kMostRowBlocks;
+  if (job.width <= kNarrowRow)
+    queue.run(select_in_rows<64, kNarrowRow>, blocks, 64, job);
+  else if (job.width <= kCachedRow)
+    queue.run(select_in_rows<256, kCachedRow>, blocks, 256, job);
+  else
+    queue.run(select_in_rows<256, 0>, blocks, 256, job);
+}
+
+struct Mark {
+  using In = uint32_t;
+  using Facts = NoFacts;
+  const uint32_t* indices;
+  float* marks;
+  __device__ NoFacts facts(uint64_t) const { return {}; }
+  __device__ uint32_t load(uint64_t j) const { return indices[j]; }
+  __device__ void store(uint64_t, uint32_t index, NoFacts) const { marks[index] = 1; }
+};
+
+uint64_t mark_bytes(const Lanes& shape) {
+  return pieces(shape.blocks * shape.length * shape.lanes * sizeof(float), 64) * 64;
+}
+
 }  // namespace
 
 int32_t select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k, uint32_t* indices,
@@ -124,21 +153,38 @@ int32_t select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k, u
   if (k > width || (width > 0 && rows > 0xffffffffu / width)) return cudaErrorInvalidValue;
   if (k == 0 || rows == 0) return cudaSuccess;
   if (x == nullptr || indices == nullptr) return cudaErrorInvalidValue;
-  const Job job{x,
-                static_cast<uint32_t>(rows),
-                static_cast<uint32_t>(width),
-                static_cast<uint32_t>(k),
-                indices,
-                values};
   Queue queue(stream);
-  const uint64_t blocks = rows < kMostRowBlocks ? rows : kMostRowBlocks;
-  if (width <= kNarrowRow)
-    queue.run(select_in_rows<64, kNarrowRow>, blocks, 64, job);
-  else if (width <= kCachedRow)
-    queue.run(select_in_rows<256, kCachedRow>, blocks, 256, job);
-  else
-    queue.run(select_in_rows<256, 0>, blocks, 256, job);
+  queue_rows(queue, {x, static_cast<uint32_t>(rows), static_cast<uint32_t>(width), 1,
+                     static_cast<uint32_t>(k), indices, values});
   return queue.error();
+}
+
+uint64_t select_lanes_workspace_bytes(const Lanes& shape, uint64_t k) noexcept {
+  const uint64_t rows = shape.blocks * shape.lanes;
+  return mark_bytes(shape) + select_workspace_bytes(rows * shape.length, rows * k);
+}
+
+// What goes is found lane by lane, and then put in order: as the entries that are marked.
+int32_t select_lanes(const float* x, const Lanes& shape, uint64_t k, uint32_t* indices,
+                     Workspace workspace, void* stream) noexcept {
+  const uint64_t rows = shape.blocks * shape.lanes, n = rows * shape.length;
+  if (k > shape.length || n > 0xffffffffu) return cudaErrorInvalidValue;
+  if (k == 0 || n == 0) return cudaSuccess;
+  if (x == nullptr || indices == nullptr || workspace.data == nullptr ||
+      !aligned(workspace.data, 64) || workspace.bytes < select_lanes_workspace_bytes(shape, k))
+    return cudaErrorInvalidValue;
+  auto* const marks = static_cast<float*>(workspace.data);
+  Queue queue(stream);
+  queue_rows(queue,
+             {x, static_cast<uint32_t>(rows), static_cast<uint32_t>(shape.length),
+              static_cast<uint32_t>(shape.lanes), static_cast<uint32_t>(k), indices, nullptr});
+  queue.zero(marks, n * sizeof(float));
+  each_element(queue, Mark{indices, marks}, rows * k);
+  if (queue.error() != 0) return queue.error();
+  const uint64_t used = mark_bytes(shape);
+  return select_largest(marks, n, rows * k, indices, nullptr,
+                        {static_cast<char*>(workspace.data) + used, workspace.bytes - used},
+                        stream);
 }
 
 }  // namespace penstock::kernels::cuda

@@ -15,4 +15,17 @@ namespace penstock::kernels::cuda {
 [[nodiscard]] int32_t select_rows(const float* x, uint64_t rows, uint64_t width, uint64_t k,
                                   uint32_t* indices, float* values, void* stream) noexcept;
 
+// `blocks` matrices of length x lanes, one after the other, of fewer than 2^32 entries.
+struct Lanes {
+  uint64_t blocks;
+  uint64_t length;
+  uint64_t lanes;
+};
+
+// The same for each lane, a column of one of the matrices: positions in x of the k <= length
+// largest of all lanes, ascending, blocks * lanes * k of them.
+[[nodiscard]] int32_t select_lanes(const float* x, const Lanes& lanes, uint64_t k,
+                                   uint32_t* indices, Workspace workspace, void* stream) noexcept;
+uint64_t select_lanes_workspace_bytes(const Lanes& lanes, uint64_t k) noexcept;
+
 }  // namespace penstock::kernels::cuda

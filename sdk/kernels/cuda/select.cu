@@ -40,6 +40,10 @@ struct Request {
   float* work;      // null: nothing is taken out
   uint64_t* count;  // null: it is k
   const Fold* fold;
+  uint64_t least = 0;  // where fewer reach the threshold, the `instead` largest
+  uint64_t instead = 0;
+  Reached* reached = nullptr;
+  Zeros zeros = Zeros::kNeverReach;
 };
 
 bool legal(const Request& request, const Workspace& workspace) {
@@ -86,9 +90,13 @@ int32_t select(const Request& request, const Workspace& workspace, void* stream)
               request.n, request.indices, request.values, request.work);
     return queue.error();
   }
-  const Selection s = plan_selection(request.x, 1, request.n, std::min(request.n, request.k),
-                                     request.threshold != nullptr, workspace.data)
-                          .selection;
+  Selection s = plan_selection(request.x, 1, request.n, std::min(request.n, request.k),
+                               request.threshold != nullptr, workspace.data)
+                    .selection;
+  s.least = static_cast<uint32_t>(request.least);
+  s.instead = static_cast<uint32_t>(request.instead);
+  s.reached = request.reached;
+  s.zeros_reach_zero = request.zeros == Zeros::kReachZero;
   queue.zero(s.state, sizeof(SelectState));
   queue_bound(queue, s, request);
   const Fold fold = request.fold == nullptr ? Fold{} : *request.fold;
@@ -123,18 +131,31 @@ int32_t take_largest(float* work, uint64_t n, uint64_t k, uint32_t* indices, flo
 
 int32_t select_above(const float* x, uint64_t n, const float* threshold, uint64_t capacity,
                      uint32_t* indices, float* values, uint64_t* count, Workspace workspace,
-                     void* stream, const Fold* fold) noexcept {
+                     void* stream, const Fold* fold, Zeros zeros) noexcept {
   if (threshold == nullptr || count == nullptr) return cudaErrorInvalidValue;
-  return select({x, n, capacity, threshold, indices, values, nullptr, count, fold}, workspace,
-                stream);
+  Request request{x, n, capacity, threshold, indices, values, nullptr, count, fold};
+  request.zeros = zeros;
+  return select(request, workspace, stream);
 }
 
 int32_t take_above(float* work, uint64_t n, const float* threshold, uint64_t capacity,
                    uint32_t* indices, float* values, uint64_t* count, Workspace workspace,
-                   void* stream, const Fold* fold) noexcept {
+                   void* stream, const Fold* fold, Zeros zeros) noexcept {
   if (threshold == nullptr || count == nullptr) return cudaErrorInvalidValue;
-  return select({work, n, capacity, threshold, indices, values, work, count, fold}, workspace,
-                stream);
+  Request request{work, n, capacity, threshold, indices, values, work, count, fold};
+  request.zeros = zeros;
+  return select(request, workspace, stream);
+}
+
+int32_t select_near(float* work, uint64_t n, const float* threshold, const Band& band, bool taken,
+                    uint32_t* indices, float* values, uint64_t* count, Reached* reached,
+                    Workspace workspace, void* stream) noexcept {
+  if (threshold == nullptr || count == nullptr || reached == nullptr || n == 0 || band.least == 0 ||
+      band.target == 0 || band.target > n || band.most < band.target)
+    return cudaErrorInvalidValue;
+  return select({work, n, band.most, threshold, indices, values, taken ? work : nullptr, count,
+                 nullptr, band.least, band.target, reached},
+                workspace, stream);
 }
 
 int32_t kth_magnitude(const float* x, uint64_t n, uint64_t stride, uint64_t k, float* magnitude,

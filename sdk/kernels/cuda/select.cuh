@@ -76,6 +76,8 @@ static __global__ void __launch_bounds__(kWarp)
   if (threadIdx.x != 0) return;
   s.state->bound = threshold == nullptr ? 1 : threshold_key(*threshold);
   s.state->found = found;
+  s.state->zeros_fill = s.zeros_reach_zero && *threshold == 0 ? 1 : 0;
+  if (s.reached != nullptr) s.reached->smallest = kInfinityKey + 1;
 }
 
 // ---- The pass over the input ----
@@ -154,8 +156,12 @@ __global__ void __launch_bounds__(kCollectThreads) collect(Selection s, Fold fol
 
 // ---- The threshold ----
 
+__device__ inline bool goes_up_to_k(const Selection& s) {
+  return s.up_to_k && s.state->zeros_fill == 0;
+}
+
 __device__ inline Decision decision_of(const Selection& s) {
-  return decide(s.state->found, s.state->bound, s.k, s.up_to_k, s.capacity);
+  return decide(s, s.state->found, s.state->bound, goes_up_to_k(s));
 }
 
 // Adds up a histogram of one digit over the keys that begin as the k-th largest does; the last
@@ -194,6 +200,10 @@ __device__ inline Decision final_decision(const Selection& s) {
   if (!decision.known) {
     decision.threshold = s.state->prefix[kDigits - 1];
     decision.ties = s.state->left[kDigits - 1];
+  }
+  if (goes_up_to_k(s) && decision.threshold == 0) {  // zeros never go
+    decision.k -= decision.ties;
+    decision.ties = 0;
   }
   return decision;
 }
@@ -248,11 +258,13 @@ static __global__ void __launch_bounds__(kTileThreads)
   const Decision decision = final_decision(s);
   const uint32_t tile = tile_of_warp();
   if (tile == 0 && lane() == 0 && count != nullptr) *count = decision.k;
+  if (tile == 0 && lane() == 0 && s.reached != nullptr) s.reached->passed = s.state->found;
   if (tile >= s.n_tiles) return;  // whole warps
   const TileEntries entries = entries_of(s, decision, tile);
   uint32_t equal = static_cast<uint32_t>(s.chosen[tile]);  // ties before those looked at
   uint32_t to =
       static_cast<uint32_t>(s.chosen[tile] >> 32) + (equal < decision.ties ? equal : decision.ties);
+  uint32_t smallest = kInfinityKey + 1;
   for (uint32_t j = 0; j < entries.count; j += kWarp) {
     const bool exists = j + lane() < entries.count;
     const uint64_t at = entries.first + j + lane();
@@ -268,10 +280,14 @@ static __global__ void __launch_bounds__(kTileThreads)
       indices[position] = index;
       if (values != nullptr) values[position] = s.x[index];
       if (work != nullptr) work[index] = 0;
+      smallest = key < smallest ? key : smallest;
     }
     equal += __popc(ties);
     to += __popc(taken);
   }
+  if (s.reached == nullptr) return;
+  smallest = warp_smallest(smallest);
+  if (lane() == 0) atomicMin(&s.reached->smallest, smallest);
 }
 
 // Without a choice: all n entries.

@@ -29,20 +29,44 @@ uint64_t select_workspace_bytes(uint64_t n, uint64_t k) noexcept;
                                    float* values, Workspace workspace, void* stream,
                                    const Fold* fold = nullptr) noexcept;
 
+// Whether zero entries reach a threshold of zero.
+enum class Zeros { kNeverReach, kReachZero };
+
 // The entries with |x| >= *threshold; where more than `capacity` pass, the `capacity` largest. Zero
-// entries never pass, and nothing passes a NaN. *count is set to how many were written; what is
-// behind them in indices[capacity] and values[capacity] stays. `threshold` and `count` are device
-// memory. The workspace is that for (n, capacity).
+// entries never pass unless `zeros` says so, and nothing passes a NaN. *count is set to how many
+// were written; what is behind them in indices[capacity] and values[capacity] stays. `threshold`
+// and `count` are device memory. The workspace is that for (n, capacity).
 [[nodiscard]] int32_t select_above(const float* x, uint64_t n, const float* threshold,
                                    uint64_t capacity, uint32_t* indices, float* values,
                                    uint64_t* count, Workspace workspace, void* stream,
-                                   const Fold* fold = nullptr) noexcept;
+                                   const Fold* fold = nullptr,
+                                   Zeros zeros = Zeros::kNeverReach) noexcept;
 
 // The same, and zeroes the chosen entries in work: what does not fit stays there.
 [[nodiscard]] int32_t take_above(float* work, uint64_t n, const float* threshold, uint64_t capacity,
                                  uint32_t* indices, float* values, uint64_t* count,
-                                 Workspace workspace, void* stream,
-                                 const Fold* fold = nullptr) noexcept;
+                                 Workspace workspace, void* stream, const Fold* fold = nullptr,
+                                 Zeros zeros = Zeros::kNeverReach) noexcept;
+
+// How many entries should go, and may go instead: 1 <= least, 1 <= target <= most, target <= n.
+struct Band {
+  uint64_t target;
+  uint64_t least;
+  uint64_t most;
+};
+// What came of a threshold, in device memory.
+struct Reached {
+  uint32_t passed;    // entries that reached it, whether or not they went
+  uint32_t smallest;  // bits of the smallest magnitude that went; those of a NaN where none did
+};
+
+// As select_above or, where `taken`, take_above, with room for band.most entries; but where fewer
+// than band.least reach the threshold, the band.target largest go instead. Zero entries never go.
+// *reached is written. n is at least 1. The workspace is
+// that for (n, band.most).
+[[nodiscard]] int32_t select_near(float* work, uint64_t n, const float* threshold, const Band& band,
+                                  bool taken, uint32_t* indices, float* values, uint64_t* count,
+                                  Reached* reached, Workspace workspace, void* stream) noexcept;
 
 // *magnitude = the k-th largest magnitude among x[0], x[stride], ..., x[(n - 1) stride],
 // 1 <= k <= n < 2^32. The workspace is that for (n, k).

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <kernels/cuda/queue.hpp>
+#include <kernels/cuda/select.hpp>
 #include <kernels/cuda/tuning.hpp>
 #include <kernels/cuda/workspace.hpp>
 
@@ -20,6 +21,7 @@ inline constexpr uint32_t kDigitBins = 2048;
 struct SelectState {
   uint32_t bound;             // key that candidates reach
   uint32_t found;             // entries that reach it
+  uint32_t zeros_fill;        // 1: where fewer than k do, zeros go with them
   uint32_t prefix[kDigits];   // of the k-th largest key: the first digit, first two, all
   uint32_t left[kDigits];     // how many are wanted of the keys that begin so
   uint32_t arrived[kDigits];  // blocks that have added their histogram
@@ -37,15 +39,19 @@ struct Selection {
   const float* x;
   uint64_t stride;  // between entries
   uint32_t n;
-  uint32_t k;         // chosen, or at most so many where all above a threshold are wanted
-  bool up_to_k;       // fewer where fewer reach the bound
-  uint32_t capacity;  // candidates that there is room for
+  uint32_t k;      // chosen, or at most so many where all above a threshold are wanted
+  bool up_to_k;    // fewer where fewer reach the bound
+  uint32_t least;  // where fewer reach the bound than this, the `instead` largest go, but zeros
+  uint32_t instead;
+  bool zeros_reach_zero;  // where the threshold is zero, zeros fill up to k
+  uint32_t capacity;      // candidates that there is room for
   uint32_t n_tiles;
   SelectState* state;
   TileCandidates* tiles;  // [n_tiles]
   uint64_t* chosen;       // [n_tiles] upper half: keys above the threshold; lower: equal to it
   uint32_t* indices;      // [capacity] candidates
   uint32_t* keys;         // [capacity]
+  Reached* reached;       // null: nobody asks
 };
 
 // Where the chosen entries come from. Those above `threshold` are chosen, and the first `ties` of
@@ -60,9 +66,10 @@ struct Decision {
 
 // `found` entries reach the key `bound` >= 1. Every zero is below every bound, so where the bound
 // is 1 all entries that are not zero are candidates.
-constexpr Decision decide(uint32_t found, uint32_t bound, uint32_t k, bool up_to_k,
-                          uint32_t capacity) {
-  if (found > capacity) return {k, true, false, 0, 0};
+constexpr Decision decide(const Selection& s, uint32_t found, uint32_t bound, bool up_to_k) {
+  uint32_t k = s.k;
+  if (found < s.least) return {s.instead, true, false, 0, 0};
+  if (found > s.capacity) return {k, true, false, 0, 0};
   if (up_to_k && found < k) k = found;
   if (found == k) return {k, false, true, 0, 0};
   if (found > k) return {k, false, false, 0, 0};

@@ -1,8 +1,10 @@
 // Sums of signs with values; see sign.hpp. A tile of the result stays in registers while one sender
 // after the other is added to it, so the result is read and written once however many there are.
 #include <kernels/cuda/queue.hpp>
-#include <kernels/cuda/sign.hpp>
+#include <kernels/cuda/sign_numbers.cuh>
 #include <kernels/cuda/sign_zeros.cuh>
+
+#include <algorithm>
 
 namespace penstock::kernels::cuda {
 namespace {
@@ -10,70 +12,91 @@ namespace {
 constexpr uint32_t kTileWords = kSignTile / 64;
 constexpr uint32_t kItems = kSignTile / kSignThreads;
 
+struct Senders {
+  ValuedSigns all[kMostSignSenders];
+  uint32_t n;
+};
+
+// Whether it begins with zeros, and what it is multiplied by in the end.
+struct Around {
+  bool clear;
+  float scale;
+};
+
 __device__ const uint32_t* half_words(const uint64_t* plane) {
   return reinterpret_cast<const uint32_t*>(plane);
 }
 
+// One sender's part of a tile. For all threads of the block.
+struct Part {
+  const uint32_t* negative;
+  const uint32_t* nonzero;  // null: no zeros
+
+  // Of an element in `half`, for a thread whose lane it is.
+  __device__ float number(uint32_t half, const SidesOfZero& numbers) const {
+    const uint32_t kept = nonzero == nullptr ? 0xffffffffu : nonzero[half];
+    if ((kept >> lane() & 1) == 0) return 0.0f;
+    return (negative[half] >> lane() & 1) != 0 ? numbers.minus : numbers.plus;
+  }
+};
+
+__device__ Part part_of(const Signs& signs, uint32_t sender, uint64_t first_word,
+                        TileZeros<kTileWords>& zeros) {
+  const uint32_t* const negative = half_words(signs.negative + first_word);
+  if (signs.nonzero != nullptr) return {negative, half_words(signs.nonzero + first_word)};
+  return {negative, zeros.fill(signs, sender, first_word) ? zeros.nonzero : nullptr};
+}
+
 __global__ void __launch_bounds__(kSignThreads)
-    sum_signs(const ValuedSigns* senders, uint64_t n_senders, uint64_t numel, uint64_t run,
-              bool clear, float* out) {
+    sum_signs(Senders senders, uint64_t numel, SignRuns runs, Around around, float* out) {
   __shared__ TileZeros<kTileWords> zeros;
   __shared__ uint64_t run_of[kTileWords];
   const uint64_t first_word = uint64_t{blockIdx.x} * kTileWords;
   const uint64_t first = first_word * 64 + threadIdx.x;
-  if (threadIdx.x < kTileWords) run_of[threadIdx.x] = (first_word + threadIdx.x) / (run / 64);
+  if (threadIdx.x < kTileWords) run_of[threadIdx.x] = (first_word + threadIdx.x) / (runs.run / 64);
   float sum[kItems];
 #pragma unroll
   for (uint32_t j = 0; j < kItems; ++j) {
     const uint64_t i = first + j * kSignThreads;
-    sum[j] = clear || i >= numel ? 0.0f : out[i];
+    sum[j] = around.clear || i >= numel ? 0.0f : out[i];
   }
-  for (uint64_t from = 0; from < n_senders; from += kSendersAtOnce) {
-    const uint64_t left = n_senders - from;
-    const uint32_t count = left < kSendersAtOnce ? static_cast<uint32_t>(left) : kSendersAtOnce;
-    zeros.find([&](uint64_t r) { return senders[r].signs; }, from, count, first_word);
-    for (uint32_t s = 0; s < count; ++s) {
-      const ValuedSigns sender = senders[from + s];
-      const bool plane = sender.signs.nonzero != nullptr;
-      const bool listed = !plane && zeros.fill(sender.signs, s, first_word);
-      const uint32_t* const negative = half_words(sender.signs.negative + first_word);
-      const uint32_t* const kept = plane ? half_words(sender.signs.nonzero + first_word) : nullptr;
-      uint64_t which = run_of[0];
-      float plus = sender.values[2 * which], minus = sender.values[2 * which + 1];
+  zeros.find([&](uint32_t s) { return senders.all[s].signs; }, senders.n, first_word);
+  for (uint32_t s = 0; s < senders.n; ++s) {
+    const ValuedSigns& sender = senders.all[s];
+    const Part part = part_of(sender.signs, s, first_word, zeros);
+    uint64_t run = run_of[0];
+    SidesOfZero numbers = numbers_of_run(sender.values, runs.mirrored, run);
 #pragma unroll
-      for (uint32_t j = 0; j < kItems; ++j) {
-        if (first + j * kSignThreads >= numel) continue;
-        const uint32_t half = (threadIdx.x + j * kSignThreads) / kWarp;  // the same for a warp
-        if (run_of[half / 2] != which) {
-          which = run_of[half / 2];
-          plus = sender.values[2 * which];
-          minus = sender.values[2 * which + 1];
-        }
-        uint32_t nonzero = 0xffffffffu;
-        if (plane) nonzero = kept[half];
-        if (listed) nonzero = zeros.nonzero[half];
-        const float number = (negative[half] >> lane() & 1) != 0 ? minus : plus;
-        sum[j] += (nonzero >> lane() & 1) != 0 ? number : 0.0f;
+    for (uint32_t j = 0; j < kItems; ++j) {
+      if (first + j * kSignThreads >= numel) continue;
+      const uint32_t half = (threadIdx.x + j * kSignThreads) / kWarp;  // the same for a warp
+      if (run_of[half / 2] != run) {
+        run = run_of[half / 2];
+        numbers = numbers_of_run(sender.values, runs.mirrored, run);
       }
+      sum[j] += part.number(half, numbers);
     }
   }
 #pragma unroll
   for (uint32_t j = 0; j < kItems; ++j) {
     const uint64_t i = first + j * kSignThreads;
-    if (i < numel) out[i] = sum[j];
+    if (i < numel) out[i] = around.scale == 1 ? sum[j] : sum[j] * around.scale;
   }
 }
 
 }  // namespace
 
-int32_t sum_valued_signs(const ValuedSigns* senders, uint64_t n_senders, uint64_t numel,
-                         uint64_t run, bool clear, float* out, void* stream) noexcept {
-  if (run == 0 || run % 64 != 0 || (numel > 0 && out == nullptr) ||
-      (n_senders > 0 && senders == nullptr))
+int32_t sum_valued_signs(std::span<const ValuedSigns> senders, uint64_t numel, SignRuns runs,
+                         bool clear, float scale, float* out, void* stream) noexcept {
+  if (!legal(runs) || senders.size() > kMostSignSenders || (numel > 0 && out == nullptr))
     return cudaErrorInvalidValue;
+  if (senders.empty() && !clear && scale == 1) return cudaSuccess;
+  Senders all{};
+  std::copy(senders.begin(), senders.end(), all.all);
+  all.n = static_cast<uint32_t>(senders.size());
   Queue queue(stream);
-  queue.run(sum_signs, pieces(numel, kSignTile), kSignThreads, senders, n_senders, numel, run,
-            clear, out);
+  queue.run(sum_signs, pieces(numel, kSignTile), kSignThreads, all, numel, runs,
+            Around{clear, scale}, out);
   return queue.error();
 }
 

@@ -5,12 +5,18 @@
 #include <kernels/cuda/sign.hpp>
 #include <kernels/cuda/sign_zeros.cuh>
 
+#include <algorithm>
 #include <bit>
 
 namespace penstock::kernels::cuda {
 namespace {
 
-// As many planes as kVoters need; all loops over planes have fixed length, so they stay in
+struct Voters {
+  Signs all[kMostSignSenders];
+  uint32_t n;
+};
+
+// As many planes as the voters need; all loops over planes have fixed length, so they stay in
 // registers.
 template <uint32_t kPlanes>
 struct Counter {
@@ -27,6 +33,35 @@ struct Counter {
   }
 };
 
+// How many voters are not zero, and how many of them are below it.
+template <uint32_t kPlanes>
+struct Tally {
+  Counter<kPlanes> votes;
+  Counter<kPlanes> nays;
+};
+
+// One block per tile of kVoteWords words, a word to a thread. For all threads of the block.
+template <uint32_t kPlanes>
+__device__ Tally<kPlanes> count_votes(const Voters& voters, uint64_t first_word, uint64_t n_words,
+                                      TileZeros<kVoteWords>& zeros) {
+  const uint64_t word = first_word + threadIdx.x;
+  const bool exists = word < n_words;
+  Tally<kPlanes> tally;
+  zeros.find([&](uint32_t s) { return voters.all[s]; }, voters.n, first_word);
+  for (uint32_t s = 0; s < voters.n; ++s) {
+    const Signs& signs = voters.all[s];
+    uint64_t nonzero = ~uint64_t{0};
+    if (signs.nonzero != nullptr) {
+      if (exists) nonzero = signs.nonzero[word];
+    } else if (zeros.fill(signs, s, first_word)) {
+      nonzero = zeros.word(threadIdx.x);
+    }
+    tally.votes.add(nonzero);
+    tally.nays.add(exists ? signs.negative[word] & nonzero : 0);
+  }
+  return tally;
+}
+
 struct Winners {
   uint64_t positive;
   uint64_t negative;
@@ -34,13 +69,13 @@ struct Winners {
 
 // Compares the number of votes with twice the number of nays, from the highest plane down.
 template <uint32_t kPlanes>
-__device__ Winners compare(const Counter<kPlanes>& votes, const Counter<kPlanes>& nays) {
+__device__ Winners compare(const Tally<kPlanes>& tally) {
   Winners winners{0, 0};
   uint64_t open = ~uint64_t{0};  // elements on which all higher planes agree
 #pragma unroll
   for (uint32_t k = kPlanes + 1; k-- > 0;) {
-    const uint64_t vote = k < kPlanes ? votes.plane[k < kPlanes ? k : 0] : 0;
-    const uint64_t nay = k > 0 ? nays.plane[k > 0 ? k - 1 : 0] : 0;  // twice: one plane up
+    const uint64_t vote = k < kPlanes ? tally.votes.plane[k < kPlanes ? k : 0] : 0;
+    const uint64_t nay = k > 0 ? tally.nays.plane[k > 0 ? k - 1 : 0] : 0;  // twice: one plane up
     const uint64_t differ = open & (vote ^ nay);
     winners.positive |= differ & vote;
     winners.negative |= differ & nay;
@@ -49,104 +84,76 @@ __device__ Winners compare(const Counter<kPlanes>& votes, const Counter<kPlanes>
   return winners;
 }
 
-// One block per tile of kVoteWords words, a word to a thread. For all threads of the block.
-template <uint32_t kPlanes>
-__device__ Winners count_votes(const Signs* voters, uint32_t n_voters, uint64_t first_word,
-                               uint64_t n_words, TileZeros<kVoteWords>& zeros) {
-  const uint64_t word = first_word + threadIdx.x;
-  const bool exists = word < n_words;
-  Counter<kPlanes> votes, nays;
-  for (uint32_t first = 0; first < n_voters; first += kSendersAtOnce) {
-    const uint32_t count = n_voters - first < kSendersAtOnce ? n_voters - first : kSendersAtOnce;
-    zeros.find([&](uint64_t r) { return voters[r]; }, first, count, first_word);
-    for (uint32_t s = 0; s < count; ++s) {
-      const Signs signs = voters[first + s];
-      uint64_t nonzero = ~uint64_t{0};
-      if (signs.nonzero != nullptr) {
-        if (exists) nonzero = signs.nonzero[word];
-      } else if (zeros.fill(signs, s, first_word)) {
-        nonzero = zeros.word(threadIdx.x);
-      }
-      votes.add(nonzero);
-      nays.add(exists ? signs.negative[word] & nonzero : 0);
-    }
+// Calls write(word of the tile, bit, element) for the elements of a tile: neighbouring threads
+// write neighbouring ones.
+template <typename Write>
+__device__ void each_element_of_tile(uint64_t first_word, uint64_t numel, Write&& write) {
+  for (uint32_t e = threadIdx.x; e < kVoteWords * 64; e += kVoteWords) {
+    const uint64_t i = first_word * 64 + e;
+    if (i < numel) write(e / 64, e % 64, i);
   }
-  return compare(votes, nays);
 }
 
+// A vote in one call.
 template <uint32_t kPlanes>
 __global__ void __launch_bounds__(kVoteWords)
-    vote_planes(const Signs* voters, uint32_t n_voters, uint64_t n_words, uint64_t* positive,
-                uint64_t* negative) {
-  __shared__ TileZeros<kVoteWords> zeros;
-  const uint64_t first_word = uint64_t{blockIdx.x} * kVoteWords;
-  const Winners winners = count_votes<kPlanes>(voters, n_voters, first_word, n_words, zeros);
-  const uint64_t word = first_word + threadIdx.x;
-  if (word >= n_words) return;
-  positive[word] = winners.positive;
-  negative[word] = winners.negative;
-}
-
-template <uint32_t kPlanes>
-__global__ void __launch_bounds__(kVoteWords)
-    vote_values(const Signs* voters, uint32_t n_voters, uint64_t numel, float* out) {
+    decide(Voters voters, uint64_t numel, float one, float* out) {
   __shared__ TileZeros<kVoteWords> zeros;
   __shared__ Winners won[kVoteWords];
   const uint64_t first_word = uint64_t{blockIdx.x} * kVoteWords;
-  won[threadIdx.x] = count_votes<kPlanes>(voters, n_voters, first_word, sign_words(numel), zeros);
+  won[threadIdx.x] = compare(count_votes<kPlanes>(voters, first_word, sign_words(numel), zeros));
   __syncthreads();
-  // Neighbouring threads write neighbouring elements.
-  for (uint32_t e = threadIdx.x; e < kVoteWords * 64; e += kVoteWords) {
-    const uint64_t i = first_word * 64 + e;
-    if (i >= numel) break;
-    const Winners& winners = won[e / 64];
-    const bool above = (winners.positive >> (e % 64) & 1) != 0;
-    const bool below = (winners.negative >> (e % 64) & 1) != 0;
-    out[i] = above ? 1.0f : below ? -1.0f : 0.0f;
+  each_element_of_tile(first_word, numel, [&](uint32_t word, uint32_t bit, uint64_t i) {
+    const bool above = (won[word].positive >> bit & 1) != 0;
+    const bool below = (won[word].negative >> bit & 1) != 0;
+    out[i] = above ? one : below ? -one : 0.0f;
+  });
+}
+
+// One call of several. Differences are whole numbers of at most kMaxVoters: floats hold them
+// exactly.
+__global__ void __launch_bounds__(kVoteWords)
+    add_votes(Voters voters, VotePart part, uint64_t numel, float one, float* out) {
+  constexpr uint32_t kPlanes = std::bit_width(kMostSignSenders);
+  __shared__ TileZeros<kVoteWords> zeros;
+  __shared__ uint64_t votes[kPlanes][kVoteWords], nays[kPlanes][kVoteWords];
+  const uint64_t first_word = uint64_t{blockIdx.x} * kVoteWords;
+  const Tally<kPlanes> tally = count_votes<kPlanes>(voters, first_word, sign_words(numel), zeros);
+#pragma unroll
+  for (uint32_t k = 0; k < kPlanes; ++k) {
+    votes[k][threadIdx.x] = tally.votes.plane[k];
+    nays[k][threadIdx.x] = tally.nays.plane[k];
   }
-}
-
-// Calls use.template operator()<kPlanes>() with enough planes for n_voters.
-template <typename Use>
-void with_planes(uint64_t n_voters, Use&& use) {
-  const int planes = std::bit_width(n_voters);
-  if (planes <= 3)
-    use.template operator()<3>();
-  else if (planes <= 6)
-    use.template operator()<6>();
-  else if (planes <= 10)
-    use.template operator()<10>();
-  else
-    use.template operator()<16>();
-}
-
-bool legal(const Signs* voters, uint64_t n_voters) {
-  return n_voters <= kMaxVoters && (n_voters == 0 || voters != nullptr);
+  __syncthreads();
+  each_element_of_tile(first_word, numel, [&](uint32_t word, uint32_t bit, uint64_t i) {
+    int32_t more = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kPlanes; ++k) {
+      more += static_cast<int32_t>(votes[k][word] >> bit & 1) << k;
+      more -= static_cast<int32_t>(nays[k][word] >> bit & 1) << (k + 1);
+    }
+    const float sum = (part.first ? 0.0f : out[i]) + static_cast<float>(more);
+    out[i] = !part.last ? sum : sum > 0 ? one : sum < 0 ? -one : 0.0f;
+  });
 }
 
 }  // namespace
 
-int32_t majority_planes(const Signs* voters, uint64_t n_voters, uint64_t numel, uint64_t* positive,
-                        uint64_t* negative, void* stream) noexcept {
-  if (!legal(voters, n_voters) || (numel > 0 && (positive == nullptr || negative == nullptr)))
+int32_t majority_vote(std::span<const Signs> voters, VotePart part, uint64_t numel, float one,
+                      float* out, void* stream) noexcept {
+  if (voters.size() > kMostSignSenders || (numel > 0 && out == nullptr))
     return cudaErrorInvalidValue;
-  const uint64_t words = sign_words(numel);
+  Voters all{};
+  std::copy(voters.begin(), voters.end(), all.all);
+  all.n = static_cast<uint32_t>(voters.size());
+  const uint64_t tiles = pieces(sign_words(numel), kVoteWords);
   Queue queue(stream);
-  with_planes(n_voters, [&]<uint32_t kPlanes>() {
-    queue.run(vote_planes<kPlanes>, pieces(words, kVoteWords), kVoteWords, voters,
-              static_cast<uint32_t>(n_voters), words, positive, negative);
-  });
-  return queue.error();
-}
-
-int32_t majority_vote(const Signs* voters, uint64_t n_voters, uint64_t numel, float* out,
-                      void* stream) noexcept {
-  if (!legal(voters, n_voters) || (numel > 0 && out == nullptr)) return cudaErrorInvalidValue;
-  Queue queue(stream);
-  with_planes(n_voters, [&]<uint32_t kPlanes>() {
-    queue.run(vote_values<kPlanes>, pieces(sign_words(numel), kVoteWords), kVoteWords, voters,
-              static_cast<uint32_t>(n_voters), numel, out);
-  });
+  if (!part.first || !part.last)
+    queue.run(add_votes, tiles, kVoteWords, all, part, numel, one, out);
+  else if (all.n < 8)
+    queue.run(decide<3>, tiles, kVoteWords, all, numel, one, out);
+  else
+    queue.run(decide<std::bit_width(kMostSignSenders)>, tiles, kVoteWords, all, numel, one, out);
   return queue.error();
 }
 

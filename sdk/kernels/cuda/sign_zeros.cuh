@@ -1,30 +1,28 @@
 // The zeros of many senders in one tile of words. Internal to the CUDA kernels.
 //
 // A sender names its zeros by a plane, by an ascending list, or has none. Where in each list a tile
-// begins takes a search of many steps, so that is done for many senders at once, one to a thread;
+// begins takes a search of many steps, so that is done for all senders at once, one to a thread;
 // where no zero of a list falls into the tile, nearly always, nothing more is to be done.
 #pragma once
 
 #include <kernels/cuda/block.cuh>
-#include <kernels/sign.hpp>
+#include <kernels/cuda/sign.hpp>
 
 namespace penstock::kernels::cuda {
 
-// Shared memory of a block that goes through senders, kSendersAtOnce at a time. kWords words of a
-// tile.
+// Shared memory of a block that goes through the senders of a call. kWords words of a tile.
 template <uint32_t kWords>
 struct TileZeros {
-  uint32_t begin[kSendersAtOnce];  // in each sender's list
-  uint32_t end[kSendersAtOnce];
+  uint32_t begin[kMostSignSenders];  // in each sender's list
+  uint32_t end[kMostSignSenders];
   uint32_t nonzero[2 * kWords];  // half words of one sender's plane
 
-  // For all threads, before senders [first, first + count) are asked for; count is at most
-  // kSendersAtOnce. `get(r)` gives the Signs of sender r.
+  // For all threads, before a sender is asked for. `get(s)` gives the Signs of sender s.
   template <typename Get>
-  __device__ void find(Get&& get, uint64_t first, uint32_t count, uint64_t first_word) {
-    __syncthreads();  // the last ones have been asked for
-    for (uint32_t s = threadIdx.x; s < count; s += blockDim.x) {
-      const Signs signs = get(first + s);
+  __device__ void find(Get&& get, uint32_t n_senders, uint64_t first_word) {
+    if (threadIdx.x < n_senders) {
+      const uint32_t s = threadIdx.x;
+      const Signs signs = get(s);
       const bool listed = signs.nonzero == nullptr && signs.n_zeros > 0;
       begin[s] = listed ? lower_bound(signs, first_word * 64) : 0;
       end[s] = listed ? lower_bound(signs, (first_word + kWords) * 64) : 0;
@@ -32,8 +30,8 @@ struct TileZeros {
     __syncthreads();
   }
 
-  // For all threads: whether sender `s` of those found has listed zeros here. If so, `nonzero` is
-  // its plane until the next call.
+  // For all threads: whether sender `s` has listed zeros here. If so, `nonzero` is its plane until
+  // the next call.
   __device__ bool fill(const Signs& signs, uint32_t s, uint64_t first_word) {
     if (begin[s] == end[s]) return false;  // all threads
     __syncthreads();                       // the plane of the sender before has been read

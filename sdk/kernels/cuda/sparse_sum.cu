@@ -2,6 +2,7 @@
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/queue.hpp>
 #include <kernels/cuda/sparse_sum.hpp>
+#include <kernels/cuda/wire.cuh>
 
 #include <algorithm>
 
@@ -29,6 +30,7 @@ __device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
 
 // A block sums one tile in shared memory, sender after sender. Indices of one sender differ, so its
 // entries are added all at once.
+template <ValueType kType>
 __global__ void __launch_bounds__(kSparseSumThreads)
     sum_tile(Senders senders, bool over_zeros, float scale, float* out, uint64_t n) {
   __shared__ float tile[kSparseSumTile];
@@ -44,19 +46,21 @@ __global__ void __launch_bounds__(kSparseSumThreads)
   __syncthreads();
   for (uint32_t s = 0; s < senders.n; ++s) {
     const SparseSender& sender = senders.all[s];
+    const auto* const values = static_cast<const typename Wire<kType>::Bits*>(sender.values);
+    const float step = wire_scale<kType>(sender.scale);
     for (uint64_t j = begins[s] + threadIdx.x; j < ends[s]; j += kSparseSumThreads)
-      tile[sender.indices[j] - first] += sender.values[j];
+      tile[sender.indices[j] - first] += Wire<kType>::widen(values[j], step);
     __syncthreads();
   }
   for (uint64_t i = first + threadIdx.x; i < end; i += kSparseSumThreads)
     out[i] = scale == 1 ? tile[i - first] : tile[i - first] * scale;
 }
 
-bool legal(std::span<const SparseSender> senders, const float* out, uint64_t n) {
+bool legal(std::span<const SparseSender> senders, const float* out, uint64_t n, ValueType type) {
   if (senders.size() > kMostSparseSenders || n > uint64_t{1} << 32 || (n > 0 && out == nullptr))
     return false;
   return std::all_of(senders.begin(), senders.end(), [&](const SparseSender& sender) {
-    return sender.count <= n &&
+    return sender.count <= n && (type != ValueType::kInt8 || sender.scale != nullptr) &&
            (sender.count == 0 || (sender.indices != nullptr && sender.values != nullptr));
   });
 }
@@ -64,14 +68,16 @@ bool legal(std::span<const SparseSender> senders, const float* out, uint64_t n) 
 }  // namespace
 
 int32_t sum_sparse(std::span<const SparseSender> senders, SumOver over, float scale, float* out,
-                   uint64_t n, void* stream) noexcept {
-  if (!legal(senders, out, n)) return cudaErrorInvalidValue;
+                   uint64_t n, void* stream, ValueType type) noexcept {
+  if (!legal(senders, out, n, type)) return cudaErrorInvalidValue;
   Senders all{};
   std::copy(senders.begin(), senders.end(), all.all);
   all.n = static_cast<uint32_t>(senders.size());
   Queue queue(stream);
-  queue.run(sum_tile, pieces(n, kSparseSumTile), kSparseSumThreads, all, over == SumOver::kZeros,
-            scale, out, n);
+  with_wire_type(type, [&]<ValueType kType>() {
+    queue.run(sum_tile<kType>, pieces(n, kSparseSumTile), kSparseSumThreads, all,
+              over == SumOver::kZeros, scale, out, n);
+  });
   return queue.error();
 }
 

@@ -38,14 +38,32 @@ struct StepsOfNorm {
   }
 };
 
+struct ClippedScale {
+  using In = Moments;
+  using Facts = NoFacts;
+  const Moments* moments;
+  double numel;
+  double clip;
+  float* scale;
+  __device__ NoFacts facts(uint64_t) const { return {}; }
+  __device__ Moments load(uint64_t) const { return *moments; }
+  __device__ void store(uint64_t, const Moments& all, NoFacts) const {
+    const double most = double{all.largest};
+    const double bound = clip * std::sqrt(all.sum_of_squares / numel);
+    *scale = clip == 0 || most == 0 || most < bound ? all.largest : static_cast<float>(bound);
+  }
+};
+
 struct Bases {
   using In = float;
   using Facts = NoFacts;
   const float* largest;
-  uint32_t* bases;
+  uint8_t* bases;
   __device__ NoFacts facts(uint64_t) const { return {}; }
   __device__ float load(uint64_t r) const { return largest[r]; }
-  __device__ void store(uint64_t r, float x, NoFacts) const { bases[r] = base_of_powers(x); }
+  __device__ void store(uint64_t r, float x, NoFacts) const {
+    bases[r] = static_cast<uint8_t>(base_of_powers(x));
+  }
 };
 
 // ---- Levels ----
@@ -103,7 +121,7 @@ struct RoundToPowers {
   using In = float;
   using Facts = uint32_t;
   float* values;
-  const uint32_t* bases;
+  const uint8_t* bases;
   WordsOf words;
   bool take_out;
   uint8_t* codes;
@@ -120,7 +138,7 @@ struct AddPowers {
   using In = AddLevels::In;
   using Facts = uint32_t;
   const uint8_t* codes;
-  const uint32_t* bases;
+  const uint8_t* bases;
   bool clear;
   float* out;
   __device__ uint32_t facts(uint64_t run) const { return bases[run]; }
@@ -165,7 +183,8 @@ __global__ void __launch_bounds__(kSignThreads)
         below = all_below;
       }
       // What is not chosen has a zero added, as on the CPU: -0 becomes 0.
-      if (take_out && i < numel) values[i] = x[j] + (chosen ? (is_below ? scale : -scale) : 0.0f);
+      if (take_out && scale != 0.0f && i < numel)
+        values[i] = x[j] + (chosen ? (is_below ? scale : -scale) : 0.0f);
     }
   }
   static_assert(kRounds == kWarp, "each lane keeps one half word");
@@ -218,6 +237,14 @@ int32_t add_levels(const uint8_t* codes, uint64_t numel, uint64_t run, const flo
   return queue.error();
 }
 
+int32_t clipped_scale(const Moments* moments, uint64_t numel, double clip, float* scale,
+                      void* stream) noexcept {
+  if (!(clip >= 0) || moments == nullptr || scale == nullptr) return cudaErrorInvalidValue;
+  Queue queue(stream);
+  each_element(queue, ClippedScale{moments, static_cast<double>(numel), clip, scale}, 1);
+  return queue.error();
+}
+
 int32_t round_to_signs(float* values, uint64_t numel, const float* scale, RandomKey key,
                        uint64_t first, bool take_out, uint64_t* negative, uint64_t* nonzero,
                        void* stream) noexcept {
@@ -231,14 +258,14 @@ int32_t round_to_signs(float* values, uint64_t numel, const float* scale, Random
   return queue.error();
 }
 
-int32_t power_bases(const float* largest, uint64_t n_runs, uint32_t* bases, void* stream) noexcept {
+int32_t power_bases(const float* largest, uint64_t n_runs, uint8_t* bases, void* stream) noexcept {
   if (n_runs > 0 && (largest == nullptr || bases == nullptr)) return cudaErrorInvalidValue;
   Queue queue(stream);
   each_element(queue, Bases{largest, bases}, n_runs);
   return queue.error();
 }
 
-int32_t round_to_powers(float* values, uint64_t numel, uint64_t run, const uint32_t* bases,
+int32_t round_to_powers(float* values, uint64_t numel, uint64_t run, const uint8_t* bases,
                         RandomKey key, uint64_t first, bool take_out, uint8_t* codes,
                         void* stream) noexcept {
   if (numel > kMostWords || bases == nullptr ||
@@ -250,7 +277,7 @@ int32_t round_to_powers(float* values, uint64_t numel, uint64_t run, const uint3
   return queue.error();
 }
 
-int32_t add_powers(const uint8_t* codes, uint64_t numel, uint64_t run, const uint32_t* bases,
+int32_t add_powers(const uint8_t* codes, uint64_t numel, uint64_t run, const uint8_t* bases,
                    bool clear, float* out, void* stream) noexcept {
   if (bases == nullptr || (numel > 0 && (codes == nullptr || out == nullptr)))
     return cudaErrorInvalidValue;

@@ -35,8 +35,13 @@ namespace penstock::kernels::cuda {
 
 // ---- All or nothing: TernGrad ----
 
+// *scale = the largest magnitude of `numel` elements, but at most `clip` times the root of their
+// mean square, unless clip is 0.
+[[nodiscard]] int32_t clipped_scale(const Moments* moments, uint64_t numel, double clip,
+                                    float* scale, void* stream) noexcept;
+
 // As round_to_signs of ../stochastic.hpp, with *scale in device memory; where it is 0, nothing is
-// chosen. Bits behind the last element are zero; planes are aligned to 8 bytes.
+// chosen and values stay. Bits behind the last element are zero; planes are aligned to 8 bytes.
 [[nodiscard]] int32_t round_to_signs(float* values, uint64_t numel, const float* scale,
                                      RandomKey key, uint64_t first, bool take_out,
                                      uint64_t* negative, uint64_t* nonzero, void* stream) noexcept;
@@ -44,16 +49,16 @@ namespace penstock::kernels::cuda {
 // ---- Powers of two: natural compression ----
 
 // bases[r] = power_base(largest[r]).
-[[nodiscard]] int32_t power_bases(const float* largest, uint64_t n_runs, uint32_t* bases,
+[[nodiscard]] int32_t power_bases(const float* largest, uint64_t n_runs, uint8_t* bases,
                                   void* stream) noexcept;
 
 // As round_to_powers and add_powers of ../stochastic.hpp, with the base of each run in device
 // memory.
 [[nodiscard]] int32_t round_to_powers(float* values, uint64_t numel, uint64_t run,
-                                      const uint32_t* bases, RandomKey key, uint64_t first,
+                                      const uint8_t* bases, RandomKey key, uint64_t first,
                                       bool take_out, uint8_t* codes, void* stream) noexcept;
 [[nodiscard]] int32_t add_powers(const uint8_t* codes, uint64_t numel, uint64_t run,
-                                 const uint32_t* bases, bool clear, float* out,
+                                 const uint8_t* bases, bool clear, float* out,
                                  void* stream) noexcept;
 
 }  // namespace penstock::kernels::cuda

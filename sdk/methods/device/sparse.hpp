@@ -1,4 +1,5 @@
-// Pairs on a device: top-k's selection, sums of what was sent, and what memories do to their work.
+// Pairs on a device: sums of what was sent, and what memories do to their work. How they are chosen
+// is in choice.hpp.
 #pragma once
 
 #include <penstock/memory.h>
@@ -14,28 +15,6 @@ using kernels::cuda::SparseSender;
 using kernels::cuda::SumOver;
 inline constexpr uint64_t kMostSparseSenders = kernels::cuda::kMostSparseSenders;
 
-inline uint64_t select_scratch_bytes(uint64_t n, uint64_t k) {
-  return kernels::cuda::select_workspace_bytes(n, k);
-}
-
-// The k entries of work of largest magnitude into sections 0 and 1 of the payload, after `fold`,
-// unless that is null; where the item keeps, out of work with them.
-inline void take_largest(const Call& call, const Item& item, PayloadWriter& payload, uint64_t k,
-                         const kernels::Fold* fold) {
-  if (item.numel() == 0) return payload.sparse(0);
-  float* work = item.work().data();
-  uint32_t* indices = payload.room<uint32_t>(0).data();
-  float* values = payload.room<float>(1).data();
-  const kernels::cuda::Workspace workspace = workspace_of(call);
-  queue_on_device(call, item, "select from", [&](void* stream) {
-    return item.keeps() ? kernels::cuda::take_largest(work, item.numel(), k, indices, values,
-                                                      workspace, stream, fold)
-                        : kernels::cuda::select_largest(work, item.numel(), k, indices, values,
-                                                        workspace, stream, fold);
-  });
-  payload.sparse(k);
-}
-
 inline void compensate(const Call& call, const Item& item, const kernels::Fold& fold) {
   if (item.numel() == 0) return;
   queue_on_device(call, item, "compensate", [&](void* stream) {
@@ -45,9 +24,10 @@ inline void compensate(const Call& call, const Item& item, const kernels::Fold& 
 
 // As sum_sparse of kernels/cuda.
 inline void sum_sparse(const Call& call, const Item& item, std::span<const SparseSender> senders,
-                       SumOver over, float scale, std::span<float> out) {
+                       SumOver over, float scale, std::span<float> out,
+                       kernels::ValueType type = kernels::ValueType::kFloat32) {
   queue_on_device(call, item, "add up what was sent of", [&](void* stream) {
-    return kernels::cuda::sum_sparse(senders, over, scale, out.data(), out.size(), stream);
+    return kernels::cuda::sum_sparse(senders, over, scale, out.data(), out.size(), stream, type);
   });
 }
 

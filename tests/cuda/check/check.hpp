@@ -130,9 +130,12 @@ struct Extent {
 // The parts. Each ends the program where something is wrong.
 void check_selection(const Extent& extent);
 void check_rows(const Extent& extent);
+void check_pairs(const Extent& extent);
+void check_thresholds(const Extent& extent);
 void check_sums(const Extent& extent);
 void check_signs(const Extent& extent);
 void check_stochastic(const Extent& extent);
+void check_codes(const Extent& extent);
 void check_values(const Extent& extent);
 void check_masking(const Extent& extent);
 void check_low_rank(const Extent& extent);

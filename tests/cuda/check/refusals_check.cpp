@@ -67,6 +67,50 @@ void refuse_orthogonalise() {
   refused(p.data(), 2, {static_cast<char*>(scratch.get().data) + 8, bytes}, "a crooked workspace");
 }
 
+void refuse_signs() {
+  Array<float> x(100);
+  const std::vector<Signs> voters(kMostSignSenders + 1);
+  const std::vector<ValuedSigns> senders(kMostSignSenders + 1);
+  REQUIRE(majority_vote(voters, {}, 100, 1, x.data(), nullptr) == cudaErrorInvalidValue, "voters");
+  REQUIRE(sum_valued_signs(senders, 100, {64, true}, true, 1, x.data(), nullptr) ==
+              cudaErrorInvalidValue,
+          "senders");
+  for (const uint64_t run : {0, 63}) {
+    REQUIRE(
+        sum_valued_signs({}, 100, {run, true}, true, 1, x.data(), nullptr) == cudaErrorInvalidValue,
+        "a run of no whole words", run);
+    REQUIRE(
+        take_out_by_sign(x.data(), 100, {run, true}, x.data(), nullptr) == cudaErrorInvalidValue,
+        "a run of no whole words", run);
+  }
+
+  Array<uint64_t> planes(4), counts(2);
+  Array<uint32_t> zeros(3);
+  const uint64_t bytes = pack_signs_workspace_bytes(100);
+  Scratch scratch(bytes);
+  const SignRoom good{planes.data(),     zeros.data(),  3,
+                      planes.data() + 2, counts.data(), counts.data() + 1};
+  const auto refused = [&](const SignRoom& room, Workspace workspace, const Fold* fold,
+                           const char* why) {
+    REQUIRE(pack_signs(x.data(), 100, room, workspace, nullptr, fold) == cudaErrorInvalidValue,
+            why);
+  };
+  SignRoom room = good;
+  room.nonzero = nullptr;
+  refused(room, scratch.get(), nullptr, "no second plane");
+  room = good;
+  room.n_nonzero = nullptr;
+  refused(room, scratch.get(), nullptr, "no count");
+  room = good;
+  room.zeros = nullptr;
+  refused(room, scratch.get(), nullptr, "no list");
+  refused(good, {scratch.get().data, bytes - 1}, nullptr, "a workspace too small");
+  refused(good, {nullptr, bytes}, nullptr, "no workspace");
+  Array<float> other(100);
+  const Fold elsewhere{PENSTOCK_FORM_AFFINE, 1, 1, 1, x.data(), other.data(), nullptr};
+  refused(good, scratch.get(), &elsewhere, "a fold of another array");
+}
+
 }  // namespace
 
 void check_refusals() {
@@ -92,11 +136,8 @@ void check_refusals() {
   REQUIRE(
       select_rows(x.data(), 10, 10, 11, indices.data(), nullptr, nullptr) == cudaErrorInvalidValue,
       "more than a row has");
-  REQUIRE(majority_vote(nullptr, kMaxVoters + 1, 100, x.data(), nullptr) == cudaErrorInvalidValue,
-          "voters");
+  refuse_signs();
   REQUIRE(pack_bits(nullptr, 100, 9, words.data(), nullptr) == cudaErrorInvalidValue, "nine bits");
-  REQUIRE(sum_valued_signs(nullptr, 0, 100, 63, true, x.data(), nullptr) == cudaErrorInvalidValue,
-          "a run of no whole words");
 }
 
 }  // namespace penstock::kernels::cuda::check

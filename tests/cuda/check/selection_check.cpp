@@ -205,6 +205,35 @@ void check_rows_of(const Input& input, uint64_t rows, uint64_t width, uint64_t k
             });
 }
 
+// Columns of matrices: rows of what is turned, whose positions are then put in order.
+void check_lanes_of(const Input& input, const Lanes& shape, uint64_t k) {
+  const uint64_t rows = shape.blocks * shape.lanes;
+  const std::string what = describe(input.name, shape.blocks, shape.length, shape.lanes, k);
+  std::vector<float> turned(rows * shape.length);
+  std::vector<uint32_t> from(turned.size()), expected(rows * k);
+  for (uint64_t i = 0; i < turned.size(); ++i) {
+    const uint64_t block = i / (shape.length * shape.lanes),
+                   in_block = i % (shape.length * shape.lanes);
+    const uint64_t row = block * shape.lanes + in_block % shape.lanes;
+    const uint64_t at = row * shape.length + in_block / shape.lanes;
+    turned[at] = input.x[i];
+    from[at] = static_cast<uint32_t>(i);
+  }
+  HostScratch host(select_rows_scratch_bytes(shape.length));
+  kernels::select_rows(turned.data(), rows, shape.length, k, expected.data(), nullptr, host.get(),
+                       kPath);
+  for (uint32_t& position : expected) position = from[position];
+  std::sort(expected.begin(), expected.end());
+  Array<float> x(input.x);
+  Array<uint32_t> indices(rows * k);
+  Scratch scratch(select_lanes_workspace_bytes(shape, k));
+  both_ways([&] { indices.spoil(), scratch.spoil(); },
+            [&](void* stream) {
+              return select_lanes(x.data(), shape, k, indices.data(), scratch.get(), stream);
+            },
+            [&] { REQUIRE(same_bits(indices.host(), expected), what); });
+}
+
 }  // namespace
 
 void check_selection(const Extent& extent) {
@@ -229,6 +258,11 @@ void check_rows(const Extent& extent) {
       for (const uint64_t width : {1, 3, 64, 1000, 1025, 5000, 8193})
         for (const uint64_t k : std::set<uint64_t>{0, 1, width / 10, width})
           check_rows_of(input, std::min(n / width, extent.most_rows), width, k);
+  for (const uint64_t n : extent.few_sizes)
+    for (const Input& input : extent.inputs(n, false))
+      for (const uint64_t length : {1, 100, 1500})
+        for (const uint64_t k : std::set<uint64_t>{0, 1, length / 10, length})
+          check_lanes_of(input, {std::min<uint64_t>(n / (length * 5), 3), length, 5}, k);
 }
 
 }  // namespace penstock::kernels::cuda::check

@@ -47,6 +47,19 @@ void check_steps(const std::vector<float>& largest, const std::vector<Moments>& 
   }
 }
 
+void check_clipped_scales(const Moments& moments, uint64_t n) {
+  for (const double clip : {0.0, 0.5, 2.5, 1e6}) {
+    const double bound = clip * std::sqrt(moments.sum_of_squares / static_cast<double>(n));
+    const bool clips = clip > 0 && moments.largest > 0 && bound < double{moments.largest};
+    const float expected = clips ? static_cast<float>(bound) : moments.largest;
+    const Array<Moments> sums(std::vector<Moments>{moments});
+    Array<float> scale(1);
+    both_ways([&] { scale.spoil(); },
+              [&](void* s) { return clipped_scale(sums.data(), n, clip, scale.data(), s); },
+              [&] { REQUIRE(scale.host()[0] == expected, "clipped scale", clip, n); });
+  }
+}
+
 void check_levels(const Input& input, const Runs& runs, const std::vector<float>& largest,
                   uint32_t levels, uint64_t first, bool take_out) {
   const std::string what = describe(input.name, runs.n, runs.run, levels);
@@ -82,10 +95,10 @@ void check_powers(const Input& input, const Runs& runs, const std::vector<float>
   const std::string what = describe(input.name, runs.n, runs.run);
   std::vector<float> expected = input.x, sum(runs.n, 0.5f);
   std::vector<uint8_t> expected_codes(runs.n);
-  std::vector<uint32_t> expected_bases;
+  std::vector<uint8_t> expected_bases;
   for (uint64_t r = 0; r < runs.count; ++r) {
     const uint64_t at = runs.begin(r);
-    expected_bases.push_back(kernels::power_base(largest[r]));
+    expected_bases.push_back(static_cast<uint8_t>(kernels::power_base(largest[r])));
     kernels::round_to_powers(expected.data() + at, runs.size(r), expected_bases[r], kKey,
                              first + at, take_out, expected_codes.data() + at, kPath);
     kernels::add_powers(expected_codes.data() + at, runs.size(r), expected_bases[r], take_out,
@@ -93,7 +106,7 @@ void check_powers(const Input& input, const Runs& runs, const std::vector<float>
   }
   const Array<float> reaches(largest);
   Array<float> x(runs.n), out(runs.n);
-  Array<uint32_t> bases(runs.count);
+  Array<uint8_t> bases(runs.count);
   Array<uint8_t> codes(runs.n);
   both_ways(
       [&] {
@@ -146,6 +159,7 @@ void check_input(const Input& input, uint64_t run) {
     moments.push_back(kernels::moments(x, runs.size(r), kPath));
   }
   check_steps(largest, moments);
+  check_clipped_scales(moments[0], runs.size(0));
   for (const uint64_t first : kFirsts)
     for (const bool take_out : {false, true}) {
       for (const uint32_t levels : {1u, 127u})

@@ -81,19 +81,28 @@ void check_runs(const Input& input, uint64_t run) {
       [&](const std::vector<float>& got) { REQUIRE(same_bits(got, largest), what); });
 }
 
-void check_by_sign(const Input& input) {
+void check_by_sign(const Input& input, uint64_t run) {
   const uint64_t n = input.x.size();
-  const std::string what = describe(input.name, n);
+  const std::string what = describe(input.name, n, run);
+  const uint64_t n_runs = run == 0 || n == 0 ? 1 : (n + run - 1) / run;
   Array<float> x(input.x);
-  const SumsBySign expected = kernels::sums_by_sign(input.x.data(), n, kPath);
+  std::vector<SumsBySign> expected;
+  for (uint64_t r = 0; r < n_runs; ++r) {
+    const uint64_t begin = r * run, count = run == 0 ? n : std::min(run, n - begin);
+    expected.push_back(kernels::sums_by_sign(input.x.data() + begin, count, kPath));
+  }
   reduced<SumsBySign>(
-      n, 0, 1,
-      [&](SumsBySign* to, Workspace w, void* s) { return sums_by_sign(x.data(), n, to, w, s); },
+      n, run, n_runs,
+      [&](SumsBySign* to, Workspace w, void* s) {
+        return sums_by_sign(x.data(), n, run, to, w, s);
+      },
       [&](const auto& got) {
-        near(got[0].positive, expected.positive, bound(n, expected.positive), what);
-        near(got[0].negative, expected.negative, bound(n, -expected.negative), what);
-        REQUIRE(got[0].n_positive == expected.n_positive, what);
-        REQUIRE(got[0].n_negative == expected.n_negative, what);
+        for (uint64_t r = 0; r < n_runs; ++r) {
+          near(got[r].positive, expected[r].positive, bound(n, expected[r].positive), what);
+          near(got[r].negative, expected[r].negative, bound(n, -expected[r].negative), what);
+          REQUIRE(got[r].n_positive == expected[r].n_positive, what);
+          REQUIRE(got[r].n_negative == expected[r].n_negative, what);
+        }
       });
 }
 
@@ -159,7 +168,7 @@ void check_sums(const Extent& extent) {
     for (const Input& input : extent.inputs(n, true)) {
       check_norms(input);
       check_runs(input, 0);
-      check_by_sign(input);
+      check_by_sign(input, 0);
       for (const float limit : {0.0f, 0.5f, 3.0f}) check_exceedances(input, limit);
       for (const bool logs : {false, true}) check_statistics(input, logs);
     }
@@ -168,7 +177,10 @@ void check_sums(const Extent& extent) {
   }
   for (const uint64_t n : extent.few_sizes)
     for (const Input& input : extent.inputs(n, true))
-      for (const uint64_t run : {64, 512, 20000}) check_runs(input, run);
+      for (const uint64_t run : {64, 512, 20000}) {
+        check_runs(input, run);
+        check_by_sign(input, run);
+      }
 }
 
 }  // namespace penstock::kernels::cuda::check

@@ -131,6 +131,10 @@ T atomicMin(T* at, T value) {
   return penstock::simulated::old_value(at, value < *at ? value : *at);
 }
 template <typename T>
+T atomicMax(T* at, T value) {
+  return penstock::simulated::old_value(at, *at < value ? value : *at);
+}
+template <typename T>
 T atomicAnd(T* at, T value) {
   return penstock::simulated::old_value(at, *at & value);
 }

@@ -19,27 +19,24 @@ void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float*
   std::vector<uint64_t> plane(words);
   kernels::pack_signs(x.data(), n, plane.data(), nullptr, 0, widest_code_path());
   auto* const negative = array<uint64_t>(words);
-  auto* const zeros = array<uint32_t>(sign_zero_capacity(n));
-  auto* const n_zeros = array<uint64_t>(1);
+  const uint64_t capacity = sign_zero_capacity(n);
+  auto* const counts = array<uint64_t>(2);
+  const SignRoom room{
+      negative, array<uint32_t>(capacity), capacity, array<uint64_t>(words), counts, counts + 1};
   const Workspace work = workspace(pack_signs_workspace_bytes(n));
   rows.push_back({"signs packed, zeros listed", n * 4 + words * 8,
-                  [=](cudaStream_t s) {
-                    return pack_signs(on_device, n, negative, zeros, sign_zero_capacity(n), n_zeros,
-                                      work, s);
-                  },
+                  [=](cudaStream_t s) { return pack_signs(on_device, n, room, work, s); },
                   [=] { return fetch(negative, words) == plane; }});
 
   // All voters agree, on planes of their own.
   std::vector<ValuedSigns> senders;
   std::vector<Signs> voters;
-  auto* const numbers = array(std::vector<float>{1.0f, -1.0f});
+  auto* const number = array(std::vector<float>{1.0f});
   for (uint64_t r = 0; r < kVoters; ++r) {
     voters.push_back({array(plane), nullptr, 0, nullptr});
-    senders.push_back({voters.back(), numbers});
+    senders.push_back({voters.back(), number});
   }
   auto* const out = array<float>(n);
-  const Signs* const voters_at = array(voters);
-  const ValuedSigns* const senders_at = array(senders);
   const auto agrees = [=, &x](float size) {
     const std::vector<float> got = fetch(out, n);
     for (uint64_t i = 0; i < n; ++i)
@@ -47,11 +44,11 @@ void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float*
     return true;
   };
   rows.push_back({"majority of 8 voters", kVoters * words * 8 + n * 4,
-                  [=](cudaStream_t s) { return majority_vote(voters_at, kVoters, n, out, s); },
+                  [=](cudaStream_t s) { return majority_vote(voters, {}, n, 1, out, s); },
                   [=] { return agrees(1); }});
   rows.push_back({"sum of the signs of 8 senders", kVoters * words * 8 + n * 4,
                   [=](cudaStream_t s) {
-                    return sum_valued_signs(senders_at, kVoters, n, words * 64, true, out, s);
+                    return sum_valued_signs(senders, n, {words * 64, true}, true, 1, out, s);
                   },
                   [=] { return agrees(kVoters); }});
 }
@@ -78,7 +75,7 @@ void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on
            kernels::round_to_levels(values, n, {step, 127}, kKey, 0, false, to, widest_code_path());
          });
        }});
-  auto* const bases = array(std::vector<uint32_t>{power_base(largest)});
+  auto* const bases = array(std::vector<uint8_t>{static_cast<uint8_t>(power_base(largest))});
   rows.push_back({"rounded by chance to powers of two (natural)", n * 5,
                   [=](cudaStream_t s) {
                     return round_to_powers(on_device, n, 0, bases, kKey, 0, false, codes, s);

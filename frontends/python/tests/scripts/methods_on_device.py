@@ -33,6 +33,16 @@ METHODS: dict[str, tuple[str, float]] = {
     "powersgd": (f"rank = 4{VECTORS_AS_PAIRS}", 1e-4),
     "acpsgd": (f"rank = 4{VECTORS_AS_PAIRS}", 1e-4),
     "powersgd-alternating": (f"rank = 4{VECTORS_AS_PAIRS}", 1e-4),
+    "signsgd": ("", 0),
+    "signum": ("", 0),
+    "efsign": ("", 1e-6),
+    "onebit": ("bucket = 1024", 1e-6),
+    "qsgd": ('norm = "max"', 0),
+    "natural": ("", 0),
+    "terngrad": ("clip = 0.0", 0),
+    "int8": ("", 0),
+    "maxmin": ("", 0),
+    "tbq": ("threshold = 0.5", 0),
 }
 MEMORIES = ("residual", "none")
 # Several small ones share a bucket; one is larger than any tile of a kernel.

@@ -1,0 +1,206 @@
+// See steering.hpp. Each kernel has one thread; the formulas are those of the methods on the CPU.
+#include <kernels/cuda/queue.hpp>
+#include <kernels/cuda/steering.hpp>
+#include <kernels/cuda/tuning.hpp>
+
+#include <bit>
+#include <cmath>
+
+namespace penstock::kernels::cuda {
+namespace {
+
+constexpr uint32_t kTrimmedSteps = 5;
+
+__device__ float no_threshold() {
+  return std::bit_cast<float>(0x7fc00000u);
+}
+
+// Views of a state.
+__device__ bool reuses(const float* state, const SteeringRules& rules) {
+  return state[0] > 0 && state[1] < rules.reuse_period;
+}
+__device__ const float* learned(const float* state) {
+  return state + 2;
+}
+__device__ float* learned(float* state) {
+  return state + 2;
+}
+
+// What will be selected with, where `fresh` is the estimate that is not looked at in a step that
+// reuses one.
+__device__ float usable(const float* state, const SteeringRules& rules, float fresh) {
+  const float threshold = (reuses(state, rules) ? state[0] * rules.unit : fresh) * rules.slack;
+  return threshold > 0 && threshold < INFINITY ? threshold : no_threshold();
+}
+
+// ---- A normal law ----
+
+__global__ void __launch_bounds__(kWarp)
+    estimate_normal(double deviations, SteeringRules rules, uint64_t n, const float* state,
+                    Steering* s) {
+  if (threadIdx.x != 0) return;
+  s->fitted = deviations * std::sqrt(s->facts.sum_of_squares / static_cast<double>(n));
+  const float correction = learned(state)[0];
+  s->threshold =
+      usable(state, rules, static_cast<float>(s->fitted * (correction > 0 ? correction : 1)));
+}
+
+// ---- A position between the mean magnitude and the largest ----
+
+struct Range {
+  double mean;
+  double largest;
+  __device__ Range(const Steering& s, uint64_t n)
+      : mean(s.facts.sum_of_magnitudes / static_cast<double>(n)), largest(s.facts.largest) {}
+  __device__ float at(double position) const {
+    return static_cast<float>(mean + position * (largest - mean));
+  }
+  __device__ double position_of(double threshold) const {
+    return largest > mean ? (threshold - mean) / (largest - mean) : 0;
+  }
+};
+
+__device__ bool searches(const float* state, const SteeringRules& rules) {
+  return !reuses(state, rules) && !(learned(state)[0] > 0);
+}
+
+__device__ void write_probes(const Range& range, Steering* s) {
+  const double step = s->width / (kMostProbes + 1);
+  for (uint32_t j = 0; j < kMostProbes; ++j)
+    s->probes[j] = range.at(s->low + static_cast<double>(j + 1) * step);
+}
+
+// Nothing reaches a probe that is no number, and then nothing is read to count.
+__global__ void __launch_bounds__(kWarp)
+    begin_search(bool trimmed, SteeringRules rules, uint64_t n, const float* state, Steering* s) {
+  if (threadIdx.x != 0) return;
+  const Range range(*s, n);
+  s->low = 0;
+  s->width = 1;
+  for (float& probe : s->probes) probe = no_threshold();
+  if (!searches(state, rules)) {
+    s->threshold = usable(state, rules, range.at(learned(state)[1]));
+    return;
+  }
+  s->threshold = no_threshold();
+  if (!trimmed) return write_probes(range, s);
+  for (uint32_t j = 0; j < kTrimmedSteps; ++j)
+    s->probes[j] = range.at(0.2 * static_cast<double>(kTrimmedSteps - 1 - j));
+}
+
+// Four halvings by the counts of all thresholds that they may ask for. In the last pass what is
+// left is the lower end, where more pass than wanted.
+__global__ void __launch_bounds__(kWarp)
+    halve(bool last, SteeringRules rules, uint64_t n, const float* state, Steering* s) {
+  if (threadIdx.x != 0 || !searches(state, rules) || s->width == 0) return;
+  const Range range(*s, n);
+  uint32_t below = 0;  // probes at or below the lower end
+  for (uint32_t half = (kMostProbes + 1) / 2; half > 0; half /= 2) {
+    const uint32_t probe = below + half - 1;
+    const uint64_t count = s->counts[probe];
+    if (count >= rules.band.least && count <= rules.band.most) {
+      s->threshold = usable(state, rules, s->probes[probe]);
+      s->width = 0;  // found
+      for (float& other : s->probes) other = no_threshold();
+      return;
+    }
+    if (count > rules.band.most) below += half;
+  }
+  const double step = s->width / (kMostProbes + 1);
+  s->low += static_cast<double>(below) * step;
+  s->width = step;
+  if (last)
+    s->threshold = usable(state, rules, range.at(s->low));
+  else
+    write_probes(range, s);
+}
+
+// The highest probe that enough entries reach.
+__global__ void __launch_bounds__(kWarp)
+    end_trimmed(SteeringRules rules, const float* state, Steering* s) {
+  if (threadIdx.x != 0 || !searches(state, rules)) return;
+  float found = 0;
+  for (uint32_t j = kTrimmedSteps; j > 0; --j)
+    if (s->counts[j - 1] >= rules.band.target) found = s->probes[j - 1] / rules.slack;
+  s->threshold = usable(state, rules, found);
+}
+
+// ---- What came of it ----
+
+struct Settled {
+  uint64_t count;
+  float threshold;  // the one that would have passed about the wanted number
+  bool hit;         // the number that passed was inside the band
+};
+
+__device__ Settled settle(const Steering& s, const SteeringRules& rules, uint64_t count) {
+  if (count == 0) return {0, 0, false};
+  Settled settled{count, s.threshold, s.reached.passed >= rules.band.least};
+  if (!settled.hit || count == rules.band.most) {
+    const float lowest = std::bit_cast<float>(s.reached.smallest);
+    settled.hit = settled.hit && lowest < settled.threshold * 1.25f;
+    settled.threshold = lowest;
+  }
+  const double excess = static_cast<double>(count) / static_cast<double>(rules.band.target);
+  const double pull = count == rules.band.most ? 8 : 16;
+  settled.threshold *= static_cast<float>(std::exp2(std::log2(excess) / pull));
+  return settled;
+}
+
+__global__ void __launch_bounds__(kWarp)
+    learn_from(SteeringLaw law, SteeringRules rules, const uint64_t* count, const Steering* s,
+               uint64_t n, float* state) {
+  if (threadIdx.x != 0) return;
+  const Settled settled = settle(*s, rules, count == nullptr ? 0 : *count);
+  const bool reuse = reuses(state, rules);
+  float* const numbers = learned(state);
+  if (!reuse && law.kind == SteeringLaw::kNormal) {
+    if (settled.threshold > 0 && s->fitted > 0)
+      numbers[0] = static_cast<float>(settled.threshold / s->fitted);
+  } else if (!reuse) {
+    numbers[0] = settled.hit ? 1 : 0;
+    numbers[1] = n == 0 ? 0 : static_cast<float>(Range(*s, n).position_of(settled.threshold));
+  }
+  state[1] = !settled.hit ? rules.reuse_period : reuse ? state[1] + 1 : 1;
+  state[0] = settled.threshold / rules.unit;
+}
+
+int32_t search(const SteeringLaw& law, const SteeringRules& rules, const float* x, uint64_t n,
+               const float* state, Steering* s, void* stream) {
+  const bool trimmed = law.kind == SteeringLaw::kTrimmed;
+  Queue queue(stream);
+  queue.run(begin_search, 1, kWarp, trimmed, rules, n, state, s);
+  for (uint32_t pass = 0; pass < (trimmed ? 1 : 2) && queue.error() == 0; ++pass) {
+    const int32_t error =
+        count_above(x, n, s->probes, trimmed ? kTrimmedSteps : kMostProbes, s->counts, stream);
+    if (error != 0) return error;
+    if (trimmed)
+      queue.run(end_trimmed, 1, kWarp, rules, state, s);
+    else
+      queue.run(halve, 1, kWarp, pass == 1, rules, n, state, s);
+  }
+  return queue.error();
+}
+
+}  // namespace
+
+int32_t estimate(const SteeringLaw& law, const SteeringRules& rules, const float* x, uint64_t n,
+                 const float* state, Steering* s, Workspace workspace, void* stream) noexcept {
+  if (n == 0 || x == nullptr || state == nullptr || s == nullptr) return cudaErrorInvalidValue;
+  const int32_t error = statistics(x, n, false, &s->facts, workspace, stream);
+  if (error != 0) return error;
+  if (law.kind != SteeringLaw::kNormal) return search(law, rules, x, n, state, s, stream);
+  Queue queue(stream);
+  queue.run(estimate_normal, 1, kWarp, law.deviations, rules, n, state, s);
+  return queue.error();
+}
+
+int32_t learn(const SteeringLaw& law, const SteeringRules& rules, const uint64_t* count,
+              const Steering* s, uint64_t n, float* state, void* stream) noexcept {
+  if (s == nullptr || state == nullptr || (n > 0 && count == nullptr)) return cudaErrorInvalidValue;
+  Queue queue(stream);
+  queue.run(learn_from, 1, kWarp, law, rules, count, s, n, state);
+  return queue.error();
+}
+
+}  // namespace penstock::kernels::cuda

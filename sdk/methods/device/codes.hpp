@@ -1,0 +1,83 @@
+// Codes on a device: what quantising methods queue to make them and to add up those of all ranks.
+#pragma once
+
+#include <kernels/cuda/coded_sum.hpp>
+#include <kernels/cuda/codes.hpp>
+#include <kernels/cuda/reduce.hpp>
+#include <kernels/cuda/stochastic.hpp>
+#include <kernels/cuda/values.hpp>
+#include <methods/agreed.hpp>
+#include <methods/device/call.hpp>
+#include <penstock/compressor.hpp>
+
+#include <array>
+
+namespace penstock::sdk::device {
+
+namespace cuda = kernels::cuda;
+
+// An item whose numbers and codes are wanted: those of a method, from its work on a device.
+template <typename Scale>
+struct Quantising {
+  std::span<float> work;
+  uint64_t block;  // elements that share numbers; 0: all
+  double unit;     // of work; see work_unit()
+  bool take_out;   // of work what the codes stand for
+  kernels::RandomKey key;
+  uint64_t first;             // the element of the gradient that work begins with
+  Scale* scales;              // the numbers of each block
+  uint8_t* codes;             // one byte each
+  void* of_blocks;            // room for what is found of each block on the way: kBytesOfBlock
+  cuda::Workspace workspace;  // for reductions
+
+  uint64_t n_blocks() const { return block == 0 ? 1 : (work.size() + block - 1) / block; }
+  template <typename Found>
+  Found* found() const {
+    return static_cast<Found*>(of_blocks);
+  }
+};
+
+// Where the parts of a call's scratch begin: codes, what is found of blocks, reductions.
+inline constexpr uint64_t kBytesOfBlock = sizeof(kernels::Moments);
+struct QuantisingScratch {
+  uint64_t of_blocks;
+  uint64_t workspace;
+  uint64_t bytes;
+};
+inline QuantisingScratch quantising_scratch(uint64_t numel, uint64_t block, bool has_codes) {
+  const uint64_t n_blocks = block == 0 ? 1 : (numel + block - 1) / block;
+  const uint64_t of_blocks = has_codes ? whole_lines(numel) : 0;
+  const uint64_t workspace = of_blocks + whole_lines(n_blocks * kBytesOfBlock);
+  return {of_blocks, workspace, workspace + cuda::reduce_workspace_bytes(numel, block)};
+}
+
+// out (+)= what all ranks sent for an item: sum(senders, how, stream) for as many at a time as a
+// kernel takes, in ascending order of ranks. `sender_of` gives the sender of a payload that has
+// been checked. The first call of an item begins with zeros, the last one scales.
+template <typename Sender, typename SenderOf, typename Sum>
+void sum_payloads(const Call& call, const Item& item, const PayloadReaders& payloads,
+                  uint64_t which, uint64_t block, const SenderOf& sender_of, const Sum& sum) {
+  const std::span<float> out = item.out();
+  cuda::CodedSum how{(call.flags & PENSTOCK_DECODE_FIRST) != 0 ? cuda::SumOver::kZeros
+                                                               : cuda::SumOver::kWhatIsThere,
+                     1, out.data(), out.size(), block};
+  std::array<Sender, cuda::kMostCodeSenders> senders;
+  uint64_t n = 0;
+  const auto add = [&](float scale) {
+    how.scale = scale;
+    queue_on_device(call, item, "add up what was sent of", [&](void* stream) {
+      return sum(std::span<const Sender>(senders.data(), n), how, stream);
+    });
+    how.over = cuda::SumOver::kWhatIsThere;
+    n = 0;
+  };
+  for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
+    const PayloadReader payload = payloads.at(which, r);
+    if (payload.absent()) continue;
+    if (n == senders.size()) add(1);
+    senders[n++] = sender_of(payload);
+  }
+  add(call.result_scale());
+}
+
+}  // namespace penstock::sdk::device

@@ -1,0 +1,239 @@
+// Thresholds that are found and corrected on the device, and entries that all ranks choose alike.
+#include <kernels/cuda/chunks.hpp>
+#include <kernels/cuda/falling.hpp>
+#include <kernels/cuda/steering.hpp>
+#include <kernels/cuda/strata.hpp>
+#include <kernels/norm.hpp>
+#include <kernels/random_uniform.hpp>
+#include <kernels/select.hpp>
+#include "check.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock::kernels::cuda::check {
+namespace {
+
+constexpr CodePath kPath = CodePath::kPortable;
+
+// ---- Falling ----
+
+void check_fall(const Input& input, float from, uint32_t falls, double enough) {
+  const uint64_t n = input.x.size();
+  const std::string what = describe(input.name, n, from, falls);
+  float expected = from;
+  for (uint32_t j = 0; j < falls && expected != 0; ++j) {
+    uint64_t count = 0;
+    kernels::count_above(input.x.data(), n, {&expected, 1}, &count, kPath);
+    if (static_cast<double>(count) >= enough) break;
+    expected *= 0.5f;
+  }
+  Array<float> x(input.x);
+  Array<Falling> state(1);
+  std::vector<Falling> before(1);
+  before[0].thresholds[0] = from;
+  both_ways([&] { state.put(before); },
+            [&](void* s) { return fall(x.data(), n, 0.5f, falls, enough, state.data(), s); },
+            [&] { REQUIRE(state.host()[0].found == expected, what, state.host()[0].found); });
+}
+
+// ---- Steering: a step that estimates, one that reuses, one that misses ----
+
+struct Steered {
+  float threshold;
+  uint64_t count;
+  std::vector<float> state;
+};
+
+// One step of a law on the device, from `state`.
+Steered step_of(const SteeringLaw& law, const SteeringRules& rules, const Array<float>& x,
+                const std::vector<float>& before) {
+  const uint64_t n = x.size();
+  Array<float> state(before), values(rules.band.most);
+  Array<uint32_t> indices(rules.band.most);
+  Array<uint64_t> count(1);
+  Array<Steering> steering(1);
+  Scratch scratch(std::max(select_workspace_bytes(n, rules.band.most), reduce_workspace_bytes(n)));
+  Steered result{};
+  both_ways([&] { state.put(before), count.spoil(), steering.spoil(), scratch.spoil(); },
+            [&](void* s) {
+              int32_t error = estimate(law, rules, x.data(), n, state.data(), steering.data(),
+                                       scratch.get(), s);
+              if (error == 0)
+                error = select_near(x.data(), n, &steering.data()->threshold, rules.band, false,
+                                    indices.data(), values.data(), count.data(),
+                                    &steering.data()->reached, scratch.get(), s);
+              if (error == 0)
+                error = learn(law, rules, count.data(), steering.data(), n, state.data(), s);
+              return error;
+            },
+            [&] {
+              result = {steering.host()[0].threshold, count.host()[0], state.host()};
+            });
+  return result;
+}
+
+void near(double got, double expected, const char* what) {
+  REQUIRE(std::fabs(got - expected) <= 1e-6 * std::fabs(expected), what, got, expected);
+}
+
+void check_steering() {
+  constexpr uint64_t n = 100000;
+  const std::vector<float> values = normal(n, 3);
+  const Array<float> x(values);
+  const SteeringRules rules{{1000, 900, 1100}, 1, 2, 3};
+  double squares = 0, sum = 0, largest = 0;
+  for (const double value : values) {
+    squares += value * value;
+    sum += std::fabs(value);
+    largest = std::max(largest, std::fabs(value));
+  }
+  // 2.5758 deviations have a hundredth of a normal law beyond them.
+  const SteeringLaw normal_law{SteeringLaw::kNormal, 2.5758293};
+  Steered step = step_of(normal_law, rules, x, {0, 0, 0});
+  near(step.threshold, 2.5758293 * std::sqrt(squares / n), "a fitted threshold");
+  REQUIRE(step.count >= 900 && step.count <= 1100, "near the wanted number", step.count);
+  REQUIRE(step.state[1] == 1, "an estimate of this step");
+  near(step.state[2], 2 * step.state[0] / step.threshold, "a correction");
+  // The next step has it from the state, in true units.
+  const Steered next = step_of(normal_law, rules, x, step.state);
+  near(next.threshold, 2 * step.state[0], "a threshold that is reused");
+  REQUIRE(next.state[1] == 2 && next.state[2] == step.state[2], "nothing is learned");
+  // One that far too few reach is no threshold, and is learned from.
+  const Steered missed = step_of(normal_law, rules, x, {0, 0, 10});
+  REQUIRE(missed.count == 1000 && missed.state[1] == 3, "exactly the wanted number", missed.count);
+  for (const SteeringLaw::Kind kind : {SteeringLaw::kBisection, SteeringLaw::kTrimmed}) {
+    step = step_of({kind}, rules, x, {0, 0, 0, 0});
+    REQUIRE(step.count >= 900 && step.count <= 1100, "between mean and largest", step.count);
+    REQUIRE(step.state[2] == 1 || step.count == 1100, "a position is known");
+    const double mean = sum / n;
+    near(step.state[3], (2.0 * step.state[0] - mean) / (largest - mean), "the position");
+  }
+  const Array<float> zeros(std::vector<float>(500, 0.0f));
+  step = step_of(normal_law, {{5, 5, 5}, 1, 1, 1}, zeros, {7, 9, 0});
+  REQUIRE(step.count == 0 && step.state[0] == 0, "zeros never go", step.count);
+}
+
+// ---- Positions that are drawn ----
+
+void check_drawn(uint64_t n, uint64_t k, ValueType type) {
+  const std::string what = describe("drawn", n, k, static_cast<int>(type));
+  const RandomKey key = random_key({3, 5, 7});
+  std::vector<uint32_t> words(k + 1);
+  kernels::random_words(key, 11, k + 1, words.data(), kPath);
+  const DrawnStrata drawn{Strata(n, k, words[k]), key, 11};
+  std::vector<float> work = normal(n, 4), sent(k), expected(n);
+  const std::vector<float> before = work;
+  std::vector<uint8_t> bytes(k * (type == ValueType::kFloat32 ? 4 : 2));
+  constexpr float kLimit = 0.5f;
+  for (uint64_t j = 0; j < k; ++j) {
+    const float exact = work[drawn.strata.position(j, words[j])];
+    sent[j] = type == ValueType::kFloat32 ? exact : std::clamp(exact, -kLimit, kLimit);
+  }
+  kernels::narrow_values(type, sent.data(), k, bytes.data(), 0);
+  for (uint64_t j = 0; j < k; ++j) {
+    const uint32_t position = drawn.strata.position(j, words[j]);
+    work[position] = work[position] == sent[j] ? 0 : work[position] - sent[j];
+    expected[position] = sent[j] * 3 * (1.0f / 7);
+  }
+  Array<float> x(before), out(n);
+  Array<uint8_t> values(bytes.size());
+  both_ways([&] { x.put(before), values.spoil(), out.spoil(); },
+            [&](void* s) {
+              const int32_t error =
+                  take_drawn(type, x.data(), drawn, kLimit, true, values.data(), s);
+              if (error != 0) return error;
+              return spread_drawn(type, values.data(), drawn, 3, 1.0f / 7, out.data(), s);
+            },
+            [&] {
+              REQUIRE(same_bits(values.host(), bytes), what);
+              REQUIRE(same_bits(x.host(), work), what);
+              REQUIRE(same_bits(out.host(), expected), what);
+            });
+}
+
+// ---- Chunks ----
+
+// Every other chunk, or all there is; beyond n come zeros.
+void check_chunks(uint64_t n, uint64_t chunk, bool whole, ValueType type) {
+  const std::string what = describe("chunks", n, chunk, whole ? 1 : 0, static_cast<int>(type));
+  constexpr float kLimit = 0.5f;
+  std::vector<uint32_t> chosen;
+  for (uint64_t c = n / chunk % 2; c * chunk < n; c += 2)
+    chosen.push_back(static_cast<uint32_t>(c));
+  const uint64_t capacity = whole ? n : chosen.size() * chunk;
+  const std::vector<float> before = normal(n, 6);
+  std::vector<float> work = before, sent(capacity), expected(n);
+  const auto position = [&](uint64_t j) {
+    return whole ? j : chosen[j / chunk] * chunk + j % chunk;
+  };
+  for (uint64_t j = 0; j < capacity; ++j) {
+    const float exact = position(j) < n ? before[position(j)] : 0;
+    sent[j] = type == ValueType::kFloat32 ? exact : std::clamp(exact, -kLimit, kLimit);
+  }
+  std::vector<uint8_t> bytes(capacity * (type == ValueType::kFloat32 ? 4 : 2));
+  kernels::narrow_values(type, sent.data(), capacity, bytes.data(), 0);
+  for (uint64_t j = 0; j < capacity; ++j) {
+    const uint64_t i = position(j);
+    if (i >= n) continue;
+    work[i] = work[i] == sent[j] ? 0 : work[i] - sent[j];
+    expected[i] = sent[j] * 0.25f;
+  }
+  Array<float> x(before), out(n);
+  Array<uint8_t> values(bytes.size());
+  Array<uint32_t> indices(chosen);
+  const ChosenChunks chunks{n, chunk, chosen.size(), whole ? nullptr : indices.data()};
+  both_ways([&] { x.put(before), values.spoil(), out.spoil(); },
+            [&](void* s) {
+              const int32_t error =
+                  take_chunks(type, x.data(), chunks, kLimit, true, values.data(), s);
+              if (error != 0) return error;
+              return spread_chunks(type, values.data(), chunks, 0.25f, out.data(), s);
+            },
+            [&] {
+              REQUIRE(same_bits(values.host(), bytes), what);
+              REQUIRE(same_bits(x.host(), work), what);
+              REQUIRE(same_bits(out.host(), expected), what);
+            });
+}
+
+void check_norms_of_chunks(uint64_t n, uint64_t chunk) {
+  const std::vector<float> values = normal(n, 8);
+  const uint64_t chunks = (n + chunk - 1) / chunk;
+  Array<float> x(values), norms(chunks);
+  Scratch scratch(chunk_norms_workspace_bytes(n, chunk));
+  both_ways(
+      [&] { norms.spoil(), scratch.spoil(); },
+      [&](void* s) { return chunk_norms(x.data(), n, chunk, norms.data(), scratch.get(), s); },
+      [&] {
+        const std::vector<float> got = norms.host();
+        for (uint64_t c = 0; c < chunks; ++c)
+          near(got[c],
+               kernels::sum_of_magnitudes(values.data() + c * chunk, std::min(chunk, n - c * chunk),
+                                          kPath),
+               "the norm of a chunk");
+      });
+}
+
+}  // namespace
+
+void check_thresholds(const Extent& extent) {
+  check_steering();
+  for (const uint64_t n : extent.sizes) {
+    for (const Input& input : extent.inputs(n, false))
+      for (const float from : {0.0f, 1e-45f, 3.0f})
+        for (const uint32_t falls : {0u, 5u, kMostFalls})
+          check_fall(input, from, falls, static_cast<double>(n) / 10);
+    if (n == 0) continue;
+    for (const ValueType type : {ValueType::kFloat32, ValueType::kFloat16, ValueType::kBfloat16})
+      for (const uint64_t k : {uint64_t{1}, (n + 2) / 3, n}) check_drawn(n, k, type);
+  }
+  for (const uint64_t n : extent.few_sizes)
+    for (const uint64_t chunk : {7, 64, 5000}) {
+      check_norms_of_chunks(n, chunk);
+      for (const ValueType type : {ValueType::kFloat32, ValueType::kFloat16})
+        for (const bool whole : {false, true}) check_chunks(n, chunk, whole, type);
+    }
+}
+
+}  // namespace penstock::kernels::cuda::check
