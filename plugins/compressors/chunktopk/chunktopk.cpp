@@ -39,9 +39,7 @@ class ChunkTopK {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
-    // Norms are replicated state, which hosts look at: until they ask a device for it, all its
-    // gradients are staged, and only tests work there.
-    traits.device_types = sdk::device::kCpuAlone;
+    traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
   // A gradient of which every chunk is wanted needs no norms: it goes whole, in one round.
