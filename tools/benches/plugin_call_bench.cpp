@@ -37,7 +37,8 @@ struct Scene {
     item.numel = item.rows = item.cols = 1;
     item.work = {sizeof(penstock_tensor), &value, nullptr, nullptr, 1, 1, PENSTOCK_FLOAT32,
                  PENSTOCK_DEVICE_CPU,     0,      0};
-    section = {sizeof section, &sent, nullptr, 0, 1, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32};
+    section = {sizeof section,   &sent,  nullptr, 0, 1, PENSTOCK_ROLE_VALUES,
+               PENSTOCK_FLOAT32, nullptr};
     payload = {sizeof payload, sections, 1, PENSTOCK_PAYLOAD_ABSENT, 0};
   }
 };
