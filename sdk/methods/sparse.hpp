@@ -19,11 +19,10 @@
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
+#include <methods/device/batches.hpp>
 #include <methods/device/choice.hpp>
 #include <methods/folded.hpp>
 #include <methods/sparse_values.hpp>
-
-#include <array>
 
 namespace penstock::sdk {
 
@@ -178,23 +177,18 @@ class SparseCompressor : public FoldingEncoder<Method> {
   // As decode: the first call of an item begins with zeros, the last one scales.
   void decode_on_device(const Call& call, const Items& items,
                         const PayloadReaders& payloads) const {
-    std::array<device::SparseSender, device::kMostSparseSenders> senders;
     for (uint64_t i = 0; i < items.size(); ++i) {
       auto over = (call.flags & PENSTOCK_DECODE_FIRST) != 0 ? device::SumOver::kZeros
                                                             : device::SumOver::kWhatIsThere;
-      uint64_t n = 0;
-      for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
-        if (payloads.at(i, r).absent()) continue;
-        if (n == senders.size()) {
-          device::sum_sparse(call, items[i], {senders.data(), n}, over, 1, items[i].out(),
-                             values_.type());
-          over = device::SumOver::kWhatIsThere;
-          n = 0;
-        }
-        senders[n++] = device::sender_of(call, payloads.at(i, r), values_);
-      }
-      device::sum_sparse(call, items[i], {senders.data(), n}, over, call.result_scale(),
-                         items[i].out(), values_.type());
+      const auto add = [&](std::span<const device::SparseSender> senders, bool, bool is_last) {
+        device::sum_sparse(call, items[i], senders, over, is_last ? call.result_scale() : 1,
+                           items[i].out(), values_.type());
+        over = device::SumOver::kWhatIsThere;
+      };
+      const auto read = [&](const PayloadReader& payload) {
+        return device::sender_of(call, payload, values_);
+      };
+      device::each_batch<device::SparseSender>(payloads, i, read, add);
     }
   }
 

@@ -9,17 +9,8 @@
 #include <kernels/range_levels.hpp>
 #include <kernels/threshold_code.hpp>
 
-#include <algorithm>
-
 namespace penstock::kernels::cuda {
 namespace {
-
-// By value, so that they travel with the launch and no copy has to come before it.
-template <typename Sender>
-struct Senders {
-  Sender all[kMostCodeSenders];
-  uint32_t n;
-};
 
 // `Coding` says what a sender's codes stand for:
 //   using Sender = ...;
@@ -60,12 +51,10 @@ __global__ void __launch_bounds__(kElementThreads)
 template <typename Coding>
 int32_t sum_codes(const Coding& coding, std::span<const typename Coding::Sender> senders,
                   const CodedSum& sum, void* stream) {
-  if (senders.size() > kMostCodeSenders || (sum.numel > 0 && sum.out == nullptr))
+  if (senders.size() > kMostSenders || (sum.numel > 0 && sum.out == nullptr))
     return cudaErrorInvalidValue;
   if (sum.numel == 0) return cudaSuccess;
-  Senders<typename Coding::Sender> all{};
-  std::copy(senders.begin(), senders.end(), all.all);
-  all.n = static_cast<uint32_t>(senders.size());
+  const auto all = by_value(senders);
   const uint64_t run = sum.run == 0 || sum.run > sum.numel ? sum.numel : sum.run;
   const uint64_t tiles_per_run = pieces(run, kElementTile);
   Queue queue(stream);

@@ -22,7 +22,6 @@ struct ChosenSigns {
   const uint64_t* nonzero;
   const float* scale;
 };
-inline constexpr uint64_t kMostCodeSenders = 32;  // of one call; what more are, go in the next
 
 // What is summed over, in runs of `run` elements; a run of 0 is all of them.
 struct CodedSum {

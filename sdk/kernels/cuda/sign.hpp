@@ -5,6 +5,7 @@
 // takes only a few; where there are more, one call follows the other.
 #pragma once
 
+#include <kernels/cuda/senders.hpp>
 #include <kernels/cuda/workspace.hpp>
 #include <kernels/sign.hpp>
 
@@ -12,8 +13,6 @@
 #include <span>
 
 namespace penstock::kernels::cuda {
-
-inline constexpr uint64_t kMostSignSenders = 32;  // of one call
 
 // ---- Pack ----
 

@@ -4,18 +4,11 @@
 #include <kernels/cuda/sign_numbers.cuh>
 #include <kernels/cuda/sign_zeros.cuh>
 
-#include <algorithm>
-
 namespace penstock::kernels::cuda {
 namespace {
 
 constexpr uint32_t kTileWords = kSignTile / 64;
 constexpr uint32_t kItems = kSignTile / kSignThreads;
-
-struct Senders {
-  ValuedSigns all[kMostSignSenders];
-  uint32_t n;
-};
 
 // Whether it begins with zeros, and what it is multiplied by in the end.
 struct Around {
@@ -48,7 +41,8 @@ __device__ Part part_of(const Signs& signs, uint32_t sender, uint64_t first_word
 }
 
 __global__ void __launch_bounds__(kSignThreads)
-    sum_signs(Senders senders, uint64_t numel, SignRuns runs, Around around, float* out) {
+    sum_signs(Senders<ValuedSigns> senders, uint64_t numel, SignRuns runs, Around around,
+              float* out) {
   __shared__ TileZeros<kTileWords> zeros;
   __shared__ uint64_t run_of[kTileWords];
   const uint64_t first_word = uint64_t{blockIdx.x} * kTileWords;
@@ -88,12 +82,10 @@ __global__ void __launch_bounds__(kSignThreads)
 
 int32_t sum_valued_signs(std::span<const ValuedSigns> senders, uint64_t numel, SignRuns runs,
                          bool clear, float scale, float* out, void* stream) noexcept {
-  if (!legal(runs) || senders.size() > kMostSignSenders || (numel > 0 && out == nullptr))
+  if (!legal(runs) || senders.size() > kMostSenders || (numel > 0 && out == nullptr))
     return cudaErrorInvalidValue;
   if (senders.empty() && !clear && scale == 1) return cudaSuccess;
-  Senders all{};
-  std::copy(senders.begin(), senders.end(), all.all);
-  all.n = static_cast<uint32_t>(senders.size());
+  const auto all = by_value(senders);
   Queue queue(stream);
   queue.run(sum_signs, pieces(numel, kSignTile), kSignThreads, all, numel, runs,
             Around{clear, scale}, out);

@@ -5,16 +5,10 @@
 #include <kernels/cuda/sign.hpp>
 #include <kernels/cuda/sign_zeros.cuh>
 
-#include <algorithm>
 #include <bit>
 
 namespace penstock::kernels::cuda {
 namespace {
-
-struct Voters {
-  Signs all[kMostSignSenders];
-  uint32_t n;
-};
 
 // As many planes as the voters need; all loops over planes have fixed length, so they stay in
 // registers.
@@ -42,8 +36,8 @@ struct Tally {
 
 // One block per tile of kVoteWords words, a word to a thread. For all threads of the block.
 template <uint32_t kPlanes>
-__device__ Tally<kPlanes> count_votes(const Voters& voters, uint64_t first_word, uint64_t n_words,
-                                      TileZeros<kVoteWords>& zeros) {
+__device__ Tally<kPlanes> count_votes(const Senders<Signs>& voters, uint64_t first_word,
+                                      uint64_t n_words, TileZeros<kVoteWords>& zeros) {
   const uint64_t word = first_word + threadIdx.x;
   const bool exists = word < n_words;
   Tally<kPlanes> tally;
@@ -97,7 +91,7 @@ __device__ void each_element_of_tile(uint64_t first_word, uint64_t numel, Write&
 // A vote in one call.
 template <uint32_t kPlanes>
 __global__ void __launch_bounds__(kVoteWords)
-    decide(Voters voters, uint64_t numel, float one, float* out) {
+    decide(Senders<Signs> voters, uint64_t numel, float one, float* out) {
   __shared__ TileZeros<kVoteWords> zeros;
   __shared__ Winners won[kVoteWords];
   const uint64_t first_word = uint64_t{blockIdx.x} * kVoteWords;
@@ -113,8 +107,8 @@ __global__ void __launch_bounds__(kVoteWords)
 // One call of several. Differences are whole numbers of at most kMaxVoters: floats hold them
 // exactly.
 __global__ void __launch_bounds__(kVoteWords)
-    add_votes(Voters voters, VotePart part, uint64_t numel, float one, float* out) {
-  constexpr uint32_t kPlanes = std::bit_width(kMostSignSenders);
+    add_votes(Senders<Signs> voters, VotePart part, uint64_t numel, float one, float* out) {
+  constexpr uint32_t kPlanes = std::bit_width(kMostSenders);
   __shared__ TileZeros<kVoteWords> zeros;
   __shared__ uint64_t votes[kPlanes][kVoteWords], nays[kPlanes][kVoteWords];
   const uint64_t first_word = uint64_t{blockIdx.x} * kVoteWords;
@@ -141,11 +135,8 @@ __global__ void __launch_bounds__(kVoteWords)
 
 int32_t majority_vote(std::span<const Signs> voters, VotePart part, uint64_t numel, float one,
                       float* out, void* stream) noexcept {
-  if (voters.size() > kMostSignSenders || (numel > 0 && out == nullptr))
-    return cudaErrorInvalidValue;
-  Voters all{};
-  std::copy(voters.begin(), voters.end(), all.all);
-  all.n = static_cast<uint32_t>(voters.size());
+  if (voters.size() > kMostSenders || (numel > 0 && out == nullptr)) return cudaErrorInvalidValue;
+  const auto all = by_value(voters);
   const uint64_t tiles = pieces(sign_words(numel), kVoteWords);
   Queue queue(stream);
   if (!part.first || !part.last)
@@ -153,7 +144,7 @@ int32_t majority_vote(std::span<const Signs> voters, VotePart part, uint64_t num
   else if (all.n < 8)
     queue.run(decide<3>, tiles, kVoteWords, all, numel, one, out);
   else
-    queue.run(decide<std::bit_width(kMostSignSenders)>, tiles, kVoteWords, all, numel, one, out);
+    queue.run(decide<std::bit_width(kMostSenders)>, tiles, kVoteWords, all, numel, one, out);
   return queue.error();
 }
 

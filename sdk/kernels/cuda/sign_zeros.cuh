@@ -13,8 +13,8 @@ namespace penstock::kernels::cuda {
 // Shared memory of a block that goes through the senders of a call. kWords words of a tile.
 template <uint32_t kWords>
 struct TileZeros {
-  uint32_t begin[kMostSignSenders];  // in each sender's list
-  uint32_t end[kMostSignSenders];
+  uint32_t begin[kMostSenders];  // in each sender's list
+  uint32_t end[kMostSenders];
   uint32_t nonzero[2 * kWords];  // half words of one sender's plane
 
   // For all threads, before a sender is asked for. `get(s)` gives the Signs of sender s.

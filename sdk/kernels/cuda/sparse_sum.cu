@@ -9,12 +9,6 @@
 namespace penstock::kernels::cuda {
 namespace {
 
-// By value, so that it travels with the launch and no copy has to come before it.
-struct Senders {
-  SparseSender all[kMostSparseSenders];
-  uint32_t n;
-};
-
 // The first of the sender's entries whose index is not below `bound`.
 __device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
   uint64_t begin = 0, end = sender.count;
@@ -32,9 +26,9 @@ __device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
 // entries are added all at once.
 template <ValueType kType>
 __global__ void __launch_bounds__(kSparseSumThreads)
-    sum_tile(Senders senders, bool over_zeros, float scale, float* out, uint64_t n) {
+    sum_tile(Senders<SparseSender> senders, bool over_zeros, float scale, float* out, uint64_t n) {
   __shared__ float tile[kSparseSumTile];
-  __shared__ uint64_t begins[kMostSparseSenders], ends[kMostSparseSenders];
+  __shared__ uint64_t begins[kMostSenders], ends[kMostSenders];
   const uint64_t first = uint64_t{blockIdx.x} * kSparseSumTile;
   const uint64_t end = first + kSparseSumTile < n ? first + kSparseSumTile : n;
   for (uint64_t i = first + threadIdx.x; i < end; i += kSparseSumThreads)
@@ -57,7 +51,7 @@ __global__ void __launch_bounds__(kSparseSumThreads)
 }
 
 bool legal(std::span<const SparseSender> senders, const float* out, uint64_t n, ValueType type) {
-  if (senders.size() > kMostSparseSenders || n > uint64_t{1} << 32 || (n > 0 && out == nullptr))
+  if (senders.size() > kMostSenders || n > uint64_t{1} << 32 || (n > 0 && out == nullptr))
     return false;
   return std::all_of(senders.begin(), senders.end(), [&](const SparseSender& sender) {
     return sender.count <= n && (type != ValueType::kInt8 || sender.scale != nullptr) &&
@@ -70,9 +64,7 @@ bool legal(std::span<const SparseSender> senders, const float* out, uint64_t n, 
 int32_t sum_sparse(std::span<const SparseSender> senders, SumOver over, float scale, float* out,
                    uint64_t n, void* stream, ValueType type) noexcept {
   if (!legal(senders, out, n, type)) return cudaErrorInvalidValue;
-  Senders all{};
-  std::copy(senders.begin(), senders.end(), all.all);
-  all.n = static_cast<uint32_t>(senders.size());
+  const auto all = by_value(senders);
   Queue queue(stream);
   with_wire_type(type, [&]<ValueType kType>() {
     queue.run(sum_tile<kType>, pieces(n, kSparseSumTile), kSparseSumThreads, all,

@@ -2,6 +2,7 @@
 // workspace.hpp.
 #pragma once
 
+#include <kernels/cuda/senders.hpp>
 #include <kernels/narrow_values.hpp>
 
 #include <cstdint>
@@ -18,7 +19,6 @@ struct SparseSender {
   uint64_t count;
   const float* scale = nullptr;
 };
-inline constexpr uint64_t kMostSparseSenders = 32;  // of one call; what more are, go in the next
 
 // Whether a sum begins with zeros, or with what lies there.
 enum class SumOver { kZeros, kWhatIsThere };

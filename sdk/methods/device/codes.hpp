@@ -7,10 +7,9 @@
 #include <kernels/cuda/stochastic.hpp>
 #include <kernels/cuda/values.hpp>
 #include <methods/agreed.hpp>
+#include <methods/device/batches.hpp>
 #include <methods/device/call.hpp>
 #include <penstock/compressor.hpp>
-
-#include <array>
 
 namespace penstock::sdk::device {
 
@@ -61,23 +60,13 @@ void sum_payloads(const Call& call, const Item& item, const PayloadReaders& payl
   cuda::CodedSum how{(call.flags & PENSTOCK_DECODE_FIRST) != 0 ? cuda::SumOver::kZeros
                                                                : cuda::SumOver::kWhatIsThere,
                      1, out.data(), out.size(), block};
-  std::array<Sender, cuda::kMostCodeSenders> senders;
-  uint64_t n = 0;
-  const auto add = [&](float scale) {
-    how.scale = scale;
-    queue_on_device(call, item, "add up what was sent of", [&](void* stream) {
-      return sum(std::span<const Sender>(senders.data(), n), how, stream);
-    });
+  const auto add = [&](std::span<const Sender> senders, bool, bool is_last) {
+    how.scale = is_last ? call.result_scale() : 1;
+    queue_on_device(call, item, "add up what was sent of",
+                    [&](void* stream) { return sum(senders, how, stream); });
     how.over = cuda::SumOver::kWhatIsThere;
-    n = 0;
   };
-  for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
-    const PayloadReader payload = payloads.at(which, r);
-    if (payload.absent()) continue;
-    if (n == senders.size()) add(1);
-    senders[n++] = sender_of(payload);
-  }
-  add(call.result_scale());
+  each_batch<Sender>(payloads, which, sender_of, add);
 }
 
 }  // namespace penstock::sdk::device

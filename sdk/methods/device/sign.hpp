@@ -6,11 +6,11 @@
 #include <kernels/cuda/reduce.hpp>
 #include <kernels/cuda/sign.hpp>
 #include <methods/agreed.hpp>
+#include <methods/device/batches.hpp>
 #include <methods/device/call.hpp>
 #include <methods/sign_payload.hpp>
 
 #include <algorithm>
-#include <array>
 
 namespace penstock::sdk::device {
 
@@ -101,26 +101,6 @@ inline void take_out_signs(const Call& call, const Item& item, float one) {
 }
 
 // ---- Unpack ----
-
-// Goes through the payloads of an item that are not absent, as many at a time as a kernel takes and
-// in the order of ranks: queue(span of what read(payload) gave, first, last), at least once.
-template <typename Sender, typename Read, typename Queue>
-void each_batch(const PayloadReaders& payloads, uint64_t item, Read&& read, Queue&& queue) {
-  std::array<Sender, kernels::cuda::kMostSignSenders> batch;
-  uint64_t n = 0;
-  bool first = true;
-  for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
-    const PayloadReader payload = payloads.at(item, r);
-    if (payload.absent()) continue;
-    if (n == batch.size()) {
-      queue(std::span<const Sender>(batch), first, false);
-      first = false;
-      n = 0;
-    }
-    batch[n++] = read(payload);
-  }
-  queue(std::span<const Sender>(batch.data(), n), first, true);
-}
 
 // out (+)= the numbers of each rank. `runs(item)` is which numbers its elements have;
 // `read(payload, item)` checks a payload and gives its ValuedSigns, in device memory.

@@ -13,7 +13,6 @@ namespace penstock::sdk::device {
 
 using kernels::cuda::SparseSender;
 using kernels::cuda::SumOver;
-inline constexpr uint64_t kMostSparseSenders = kernels::cuda::kMostSparseSenders;
 
 inline void compensate(const Call& call, const Item& item, const kernels::Fold& fold) {
   if (item.numel() == 0) return;

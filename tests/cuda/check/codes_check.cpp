@@ -287,7 +287,7 @@ void check_sign_sum(uint64_t n, uint64_t count) {
 
 void refuse() {
   Array<float> x(64);
-  const std::vector<CodeSender> too_many(kMostCodeSenders + 1);
+  const std::vector<CodeSender> too_many(kMostSenders + 1);
   const CodedSum sum{SumOver::kZeros, 1, x.data(), 64, 0};
   REQUIRE(sum_powers(too_many, sum, nullptr) == cudaErrorInvalidValue, "too many senders");
   REQUIRE(sum_levels({}, 9, sum, nullptr) == cudaErrorInvalidValue, "nine bits");

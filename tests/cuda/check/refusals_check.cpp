@@ -69,8 +69,8 @@ void refuse_orthogonalise() {
 
 void refuse_signs() {
   Array<float> x(100);
-  const std::vector<Signs> voters(kMostSignSenders + 1);
-  const std::vector<ValuedSigns> senders(kMostSignSenders + 1);
+  const std::vector<Signs> voters(kMostSenders + 1);
+  const std::vector<ValuedSigns> senders(kMostSenders + 1);
   REQUIRE(majority_vote(voters, {}, 100, 1, x.data(), nullptr) == cudaErrorInvalidValue, "voters");
   REQUIRE(sum_valued_signs(senders, 100, {64, true}, true, 1, x.data(), nullptr) ==
               cudaErrorInvalidValue,

@@ -227,7 +227,7 @@ int32_t in_parts(const std::vector<Sender>& all, Queue&& queue) {
   const std::span<const Sender> senders(all);
   uint64_t done = 0;
   for (;;) {
-    const uint64_t count = std::min(kMostSignSenders, senders.size() - done);
+    const uint64_t count = std::min(kMostSenders, senders.size() - done);
     const bool first = done == 0, last = done + count == senders.size();
     const int32_t error = queue(senders.subspan(done, count), first, last);
     if (error != cudaSuccess || last) return error;

@@ -217,7 +217,7 @@ void check_values(const Extent& extent) {
       check_narrow(input, ValueType::kInt8, 1);
     }
     check_scatter(n);
-    for (const uint64_t n_senders : {uint64_t{0}, uint64_t{1}, uint64_t{5}, kMostSparseSenders})
+    for (const uint64_t n_senders : {uint64_t{0}, uint64_t{1}, uint64_t{5}, kMostSenders})
       check_sparse_sum(n, n_senders);
     for (unsigned bits = 1; bits <= kMaxPackedBits; ++bits) check_packing(n, bits);
     for (const uint64_t first : {uint64_t{0}, (uint64_t{1} << 32) - 100}) check_random(n, first);
