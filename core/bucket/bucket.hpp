@@ -14,6 +14,15 @@
 
 namespace penstock {
 
+// What goes before the messages of a round that go from device to device (direct.hpp); all null
+// where none does.
+struct Prelude {
+  MessageRun* header = nullptr;
+  MessageRun* turn = nullptr;
+  MessageRun* gathered = nullptr;  // the one that moves pairs, if any does
+  uint32_t n_messages = 0;         // that go so
+};
+
 // A leg of a bucket's route.
 struct Leg {
   LegKind kind;
@@ -22,6 +31,7 @@ struct Leg {
   bool tells = false;              // runs for void buckets too: some ranks only hear of it here
   bool ends_coding = false;        // what comes out of it is the result
   std::vector<std::vector<std::unique_ptr<MessageRun>>> messages;  // per round
+  std::vector<Prelude> preludes;                                   // per round
 
   bool sends() const;
 };
@@ -32,8 +42,9 @@ class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
   // From a device: gradients into mirrors, and what a look at residents has found; then counts of
-  // payloads, and those into messages. Back to it: results.
-  enum class Copies { in, of_counts, of_payloads, back };
+  // payloads, and those into messages; what a look at peers' indices has found. Back to it:
+  // results.
+  enum class Copies { in, of_counts, of_payloads, of_verdicts, back };
 
   BucketRun(SetContext& context, planning::Bucket plan, uint32_t number);
   ~BucketRun();
@@ -120,6 +131,7 @@ class BucketRun {
   CopiesEnd gradients_arrived() { return CopiesEnd{*this, Copies::in}; }
   CopiesEnd counts_brought() { return CopiesEnd{*this, Copies::of_counts}; }
   CopiesEnd payloads_brought() { return CopiesEnd{*this, Copies::of_payloads}; }
+  CopiesEnd verdicts_brought() { return CopiesEnd{*this, Copies::of_verdicts}; }
   CopiesEnd results_returned() { return CopiesEnd{*this, Copies::back}; }
   bool copies_anything(Copies copies) const;
   // [engine] Whether what it parks for has come. `look`: see Mirror.

@@ -75,15 +75,22 @@ void point(ItemRun& item) {
 }
 
 // One that is absent adds zeros, and not what an earlier step has left in the message.
-void send_zeros(ItemRun& item, uint32_t round) {
+Status send_zeros(const BucketRun& bucket, ItemRun& item, uint32_t round) {
   const RoundNeed& need = item.rounds[round];
   PayloadStorage& payload = item.own[round];
-  if (need.combine != PENSTOCK_COMBINE_SUM || payload.c()->kind != PENSTOCK_PAYLOAD_ABSENT) return;
+  if (need.combine != PENSTOCK_COMBINE_SUM || payload.c()->kind != PENSTOCK_PAYLOAD_ABSENT)
+    return {};
   for (size_t s = 0; s < payload.size(); ++s) {
     const penstock_section& section = payload.section(s);
-    void* sent = item.is_on_device() ? const_cast<void*>(section.on_host) : section.data;
-    std::memset(sent, 0, need.sections[s].bytes());
+    const uint64_t bytes = need.sections[s].bytes();
+    if (!item.is_on_device())
+      std::memset(section.data, 0, bytes);
+    else if (section.on_host != nullptr)
+      std::memset(const_cast<void*>(section.on_host), 0, bytes);
+    else
+      PENSTOCK_TRY(bucket.context.residents->stream().clear(section.data, bytes));
   }
+  return {};
 }
 
 Status call_encode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
@@ -254,7 +261,7 @@ Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
   Coding& coding = *leg.coding;
   for (auto& message : leg.messages[round]) {
     if (message->kind == MessageRun::Kind::gather) place_gathered(*message, round);
-    if (is_plain(*message)) send_from_where_it_lies(*message);
+    if (is_plain(*message)) PENSTOCK_TRY(send_from_where_it_lies(*message));
   }
   for (CompressorCall& call : coding.encode_calls) {
     if (call.round != round) continue;
@@ -266,7 +273,7 @@ Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
     PENSTOCK_TRY(call_encode(bucket, coding, call));
     call.took_us = now_us() - called;
     for (size_t position : call.positions) {
-      send_zeros(coding.items[position], round);
+      PENSTOCK_TRY(send_zeros(bucket, coding.items[position], round));
       PENSTOCK_TRY(check_own(bucket, coding.items[position], round));
     }
   }
@@ -283,7 +290,7 @@ Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
   const uint64_t start = now_us();
   Coding& coding = *leg.coding;
   for (auto& message : leg.messages[round])
-    if (is_plain(*message)) receive_where_it_lies(*message);
+    if (is_plain(*message)) PENSTOCK_TRY(receive_where_it_lies(*message));
   PENSTOCK_TRY(take_payloads(bucket, leg, round));
   for (CompressorCall& call : coding.decode_calls) {
     if (call.round != round) continue;

@@ -60,6 +60,9 @@ Status give_out(BucketRun& bucket);
 // Hands messages to the communication thread.
 void send_prologue(BucketRun& bucket, Coding& coding);
 void send_round(BucketRun& bucket, Leg& leg, uint32_t round);
+// Of what goes from device to device a round sends its header; then these two, one after the other.
+void send_turn(BucketRun& bucket, Leg& leg, uint32_t round);
+Status send_direct(BucketRun& bucket, Leg& leg, uint32_t round);
 
 // A void bucket sends nothing more: on ORDERED channels its turns pass to those behind it.
 void skip_unsent(BucketRun& bucket);

@@ -37,6 +37,17 @@ struct LevelLinks {
   Group group;
   Link transport;
   Link composite;  // of the composite collective, where the scheme has one
+  Link direct;     // from device to device, where the run has a transport for that
+};
+
+// What a set has sent on a channel that it shares with others. [any]
+struct DirectTraffic {
+  std::atomic<uint64_t> handed_over{0}, moved{0}, messages{0};
+  void add(uint64_t bytes, uint64_t sent) {
+    handed_over += bytes;
+    moved += sent;
+    ++messages;
+  }
 };
 
 struct SetContext {
@@ -51,10 +62,12 @@ struct SetContext {
   uint32_t rank = 0;
   uint32_t world = 1;
   uint32_t n_hosts = 1;
-  uint32_t owners_per_host = 1;      // ranks that every host has
-  bool result_is_sum = false;        // the frontend wants sums, not means
-  bool has_devices = false;          // some gradients lie on devices
-  Residents* residents = nullptr;    // those that are worked on there; null: none
+  uint32_t owners_per_host = 1;    // ranks that every host has
+  bool result_is_sum = false;      // the frontend wants sums, not means
+  bool has_devices = false;        // some gradients lie on devices
+  Residents* residents = nullptr;  // those that are worked on there; null: none
+  BetweenDevices* between_devices = nullptr;
+  DirectTraffic direct_traffic;
   bool results_are_told = false;     // somebody is told of each; changes between steps only
   bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
   std::string name;                  // of the set

@@ -1,6 +1,7 @@
 #include "core/bucket/device.hpp"
 
 #include "core/bucket/calls.hpp"
+#include "core/bucket/direct.hpp"
 
 #include <algorithm>
 
@@ -104,6 +105,7 @@ Status lay_out_device_part(BucketRun& bucket) {
   PENSTOCK_ASSIGN(part->copied, Event::make(device));
   PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
   bucket.device = std::move(part);
+  PENSTOCK_TRY(lay_out_verdicts(bucket));
   return lay_out_counts(bucket, device);
 }
 
@@ -118,7 +120,7 @@ void place_on_device(ItemRun& item, const Device& device) {
 Status look_on_device(BucketRun& bucket) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
-  part.brings_counts = part.brings_payloads = false;
+  part.brings_counts = part.brings_payloads = part.brings_verdicts = false;
   const Stream& stream = bucket.context.residents->stream();
   PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
   for (size_t i = 0; i < bucket.pieces.size(); ++i)
@@ -165,10 +167,12 @@ Status take_counts(BucketRun& bucket, Leg& leg, uint32_t round) {
 Status bring_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
-  part.brings_payloads = !leg.coding->nonfinite;
-  if (!part.brings_payloads) return {};
+  part.brings_payloads = false;
+  if (leg.coding->nonfinite) return {};
   const Stream& stream = bucket.context.residents->stream();
   for (auto& message : leg.messages[round]) {
+    if (message->items.empty() || message->is_direct()) continue;
+    part.brings_payloads = true;
     const auto copy = [&](std::byte* there, uint64_t bytes) {
       return stream.copy_to_host(message->send.on_host(there), there, bytes);
     };
@@ -179,14 +183,14 @@ Status bring_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
     }
     PENSTOCK_TRY(stretches.flush());
   }
-  return part.copied.record(stream.handle());
+  return part.brings_payloads ? part.copied.record(stream.handle()) : Status();
 }
 
 Status take_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
   if (bucket.device == nullptr) return {};
   const Stream& stream = bucket.context.residents->stream();
   for (auto& message : leg.messages[round]) {
-    if (message->items.empty()) continue;
+    if (message->items.empty() || message->is_direct()) continue;
     const bool is_gathered = message->kind == MessageRun::Kind::gather;
     const MessageMemory& arrived = message->receive.bytes() != 0 ? message->receive : message->send;
     const auto copy = [&](std::byte* there, uint64_t bytes) {

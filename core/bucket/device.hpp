@@ -32,9 +32,13 @@ struct DevicePart {
   Event copied;                   // what the job parks for
   FoundNumbers<uint32_t> flags;   // for each piece of the bucket: some value is not finite
   FoundNumbers<uint64_t> counts;  // of sections whose counts vary
+  // Of pairs of peers that lie on the device, which the host cannot look at.
+  std::vector<penstock_index_list> lists;
+  FoundNumbers<uint32_t> wrong_indices;  // [rank * items of the message + item]
   // What the job parks for in the round under way.
   bool brings_counts = false;
   bool brings_payloads = false;
+  bool brings_verdicts = false;
 
   bool is_nonfinite(size_t piece) const { return flags[piece] != 0; }
 };

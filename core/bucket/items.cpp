@@ -1,6 +1,7 @@
 #include "core/bucket/items.hpp"
 
 #include "core/bucket/device.hpp"
+#include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/needs_text.hpp"
 #include "core/fit/item.hpp"
@@ -176,7 +177,8 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
     c->leg = coding.leg;
   }
   if (item.is_on_device()) place_on_device(item, bucket.context.residents->device());
-  item.passes_through = !item.is_on_device() && is_plain(bucket, item, compressor, memory);
+  item.passes_through = (!item.is_on_device() || goes_directly(coding, item, 0)) &&
+                        is_plain(bucket, item, compressor, memory);
   item.compressor_wants = states_text(compressor.states, compressor.n_states);
   item.memory_wants = states_text(memory.states, memory.n_states);
   item.on_composite = coding.links->composite.channel != nullptr && !item.rounds.empty() &&
@@ -214,6 +216,7 @@ void settle_what_passes_through(Coding& coding) {
   uint64_t bytes = 0;
   for (const ItemRun& item : coding.items) {
     all = all && item.passes_through && item.dtype == first.dtype &&
+          item.is_on_device() == first.is_on_device() &&
           item.rounds[0].reduction == first.rounds[0].reduction;
     bytes += item.range.numel * dtype_bytes(item.dtype);
   }

@@ -2,6 +2,7 @@
 
 #include "core/bucket/calls.hpp"
 #include "core/bucket/device.hpp"
+#include "core/bucket/direct.hpp"
 #include "core/bucket/engine.hpp"
 
 namespace penstock {
@@ -57,6 +58,20 @@ Job run_bucket(BucketRun& bucket) {
       send_round(bucket, leg, round);
       co_await bucket.arrival();
       PENSTOCK_CO_TRY(bucket.failure);
+      if (has_direct(leg, round)) {
+        PENSTOCK_CO_TRY(read_headers(bucket, leg, round));
+        if (bucket.is_void) break;
+        send_turn(bucket, leg, round);
+        co_await bucket.arrival();
+        PENSTOCK_CO_TRY(bucket.failure);
+        PENSTOCK_CO_TRY(send_direct(bucket, leg, round));
+        co_await bucket.arrival();
+        PENSTOCK_CO_TRY(bucket.failure);
+        PENSTOCK_CO_TRY(look_at_indices(bucket, leg, round));
+        co_await bucket.verdicts_brought();
+        PENSTOCK_CO_TRY(bucket.failure);
+        PENSTOCK_CO_TRY(take_verdicts(bucket, leg, round));
+      }
       note_arrival(bucket);
       if (leg.waits_for_forward) {
         // What this lets go is sent before what came in is decoded: the link does not rest.
@@ -124,6 +139,7 @@ void BucketRun::CopiesEnd::await_suspend(std::coroutine_handle<>) noexcept {
 bool BucketRun::copies_anything(Copies copies) const {
   if (copies == Copies::of_counts) return device != nullptr && device->brings_counts;
   if (copies == Copies::of_payloads) return device != nullptr && device->brings_payloads;
+  if (copies == Copies::of_verdicts) return device != nullptr && device->brings_verdicts;
   return has_devices;
 }
 
@@ -139,7 +155,7 @@ Status BucketRun::look_for_copies(uint64_t look, bool& ended) {
     if (!ended) return {};
   }
   ended = true;
-  if (awaited_copies == Copies::of_counts || awaited_copies == Copies::of_payloads) return {};
+  if (awaited_copies != Copies::in && awaited_copies != Copies::back) return {};
   for (; pieces_looked_at < pieces.size(); ++pieces_looked_at) {
     Gradient& gradient = *pieces[pieces_looked_at].gradient;
     if (gradient.device_side == nullptr) continue;
@@ -164,6 +180,10 @@ Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {
   for (size_t position : items) coding->items[position].refused.absent();
   return from_c(channel.table->returned(channel.instance, ticket, refused_pointers.data(),
                                         refused_pointers.size()));
+}
+
+bool MessageRun::is_direct() const {
+  return link == &coding->links->direct;
 }
 
 void MessageRun::finished(Status status) {

@@ -12,8 +12,20 @@ struct Coding;
 
 struct MessageRun final : Transfer {
   // `passed_on` sends what an earlier leg has received; `scattered` the gradients as they are, to
-  // those that own them, and `spread` the results back.
-  enum class Kind { prologue, sum, gather, sparse, flag, passed_on, scattered, spread };
+  // those that own them, and `spread` the results back. `header` and `turn` go before what goes
+  // from device to device (direct.hpp).
+  enum class Kind {
+    prologue,
+    sum,
+    gather,
+    sparse,
+    flag,
+    passed_on,
+    scattered,
+    spread,
+    header,
+    turn
+  };
   Kind kind = Kind::sum;
   BucketRun* bucket = nullptr;
   Coding* coding = nullptr;  // whose items these are
@@ -23,6 +35,7 @@ struct MessageRun final : Transfer {
   std::vector<std::vector<size_t>> by_owner;
   MessageMemory send;
   MessageMemory receive;    // empty: in place, or in the gradient's own storage
+  MessageMemory packed;     // direct gathers whose counts vary: what of `send` goes, together
   uint64_t flag_index = 0;  // element that counts ranks with non-finite gradients; sums only
   bool has_flag = false;
   uint64_t order = 0;                               // among the link's messages of the phase
@@ -49,6 +62,8 @@ struct MessageRun final : Transfer {
     if (by_owner.empty()) return items;
     return by_owner[message.pattern == PENSTOCK_ALL_TO_ALL ? group_rank() : rank];
   }
+  // From memory of devices.
+  bool is_direct() const;
   // An all-to-all has a part for each rank, all others one.
   uint32_t n_parts() const { return message.pattern == PENSTOCK_ALL_TO_ALL ? group_size() : 1; }
 

@@ -1,5 +1,6 @@
 // Laying out the messages of one round: which payloads travel together, and in which buffers.
 
+#include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
@@ -33,7 +34,7 @@ bool keeps_own(const Coding& coding, const std::vector<size_t>& items, uint32_t 
 void point_section(penstock_section& section, const ItemRun& item, const MessageMemory& memory,
                    std::byte* here) {
   section.data = item.is_on_device() ? memory.on_device(here) : here;
-  section.on_host = item.is_on_device() ? here : nullptr;
+  section.on_host = item.is_on_device() && !memory.is_on_device_alone() ? here : nullptr;
 }
 
 void point_summed(Coding& coding, MessageRun& message, uint32_t round) {
@@ -52,9 +53,12 @@ void point_summed(Coding& coding, MessageRun& message, uint32_t round) {
   }
 }
 
-// What is sent of these items or received: with a twin where one of them is worked on on a device.
+// What is sent of these items or received: with a twin where one of them is worked on on a device,
+// and there alone where it goes directly.
 Result<MessageMemory> memory_of(const BucketRun& bucket, const MessageRun& message,
                                 uint64_t bytes) {
+  if (message.is_direct())
+    return MessageMemory::make_on_device(bucket.context.residents->device(), bytes);
   const bool needs_twin =
       std::any_of(message.items.begin(), message.items.end(),
                   [&](size_t position) { return message.coding->items[position].is_on_device(); });
@@ -66,8 +70,9 @@ Result<MessageMemory> memory_of(const BucketRun& bucket, const MessageRun& messa
 Status make_sum_buffers(const BucketRun& bucket, Coding& coding, MessageRun& message,
                         uint32_t round) {
   uint64_t count = summed_elements(coding, message.items, round);
-  message.has_flag =
-      message.message.reduction == PENSTOCK_REDUCE_SUM && is_floating(message.message.dtype);
+  // The flag of one that goes directly is in its header.
+  message.has_flag = !message.is_direct() && message.message.reduction == PENSTOCK_REDUCE_SUM &&
+                     is_floating(message.message.dtype);
   message.flag_index = count;
   if (message.has_flag) ++count;
   const uint64_t bytes = count * dtype_bytes(message.message.dtype);
@@ -83,15 +88,26 @@ Status make_sum_buffers(const BucketRun& bucket, Coding& coding, MessageRun& mes
   return {};
 }
 
-Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t dtype, uint32_t reduction,
+// Items that are added up in one message: of one type, in one way, over one link.
+struct Summed {
+  bool is_direct;
+  uint32_t dtype, reduction;
+  auto operator<=>(const Summed&) const = default;
+};
+
+Link& link_of(Coding& coding, bool is_direct) {
+  return is_direct ? coding.links->direct : coding.links->transport;
+}
+
+Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, const Summed& how,
                    std::vector<size_t> items) {
   Coding& coding = *leg.coding;
-  auto message = make_message(bucket, coding, MessageRun::Kind::sum, coding.links->transport,
-                              PENSTOCK_ALL_REDUCE, dtype);
-  message->message.reduction = reduction;
+  auto message = make_message(bucket, coding, MessageRun::Kind::sum, link_of(coding, how.is_direct),
+                              PENSTOCK_ALL_REDUCE, how.dtype);
+  message->message.reduction = how.reduction;
   message->items = std::move(items);
   if (is_plain(*message))
-    lay_out_plain(*message);
+    PENSTOCK_TRY(lay_out_plain(*message));
   else
     PENSTOCK_TRY(make_sum_buffers(bucket, coding, *message, round));
   leg.messages[round].push_back(std::move(message));
@@ -101,17 +117,18 @@ Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t dtype, 
 // Room for what goes to each rank and comes from it.
 Status make_gather_buffers(const BucketRun& bucket, Coding& coding, MessageRun& message,
                            uint32_t round) {
+  const auto capacity = message.is_direct() ? sections_capacity : gathered_capacity;
   uint64_t bytes = 0;
   for (uint32_t part = 0; part < message.n_parts(); ++part) {
     message.send_offsets.push_back(bytes);
-    message.send_counts.push_back(gathered_capacity(coding, message.sent_to(part), round));
+    message.send_counts.push_back(capacity(coding, message.sent_to(part), round));
     bytes += message.send_counts.back();
   }
   PENSTOCK_ASSIGN(message.send, memory_of(bucket, message, bytes));
   uint64_t room = 0;
   for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
     message.receive_offsets.push_back(room);
-    message.room_for.push_back(gathered_capacity(coding, message.coming_from(rank), round));
+    message.room_for.push_back(capacity(coding, message.coming_from(rank), round));
     room += message.room_for.back();
   }
   message.receive_counts = message.room_for;
@@ -127,12 +144,12 @@ Status make_gather_buffers(const BucketRun& bucket, Coding& coding, MessageRun& 
 }
 
 // `by_owner`: of the items, those of each rank, on legs to owners and from them.
-Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
-                      std::vector<std::vector<size_t>> by_owner) {
+Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, bool is_direct,
+                      std::vector<size_t> items, std::vector<std::vector<size_t>> by_owner) {
   Coding& coding = *leg.coding;
   const uint32_t pattern = leg.kind.pattern == PENSTOCK_ALL_TO_ALL ? uint32_t{PENSTOCK_ALL_TO_ALL}
                                                                    : uint32_t{PENSTOCK_ALL_GATHER};
-  auto message = make_message(bucket, coding, MessageRun::Kind::gather, coding.links->transport,
+  auto message = make_message(bucket, coding, MessageRun::Kind::gather, link_of(coding, is_direct),
                               pattern, PENSTOCK_UINT8);
   message->items = std::move(items);
   message->by_owner = std::move(by_owner);
@@ -143,7 +160,11 @@ Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<s
         return std::all_of(sections.begin(), sections.end(),
                            [](const SectionNeed& section) { return section.exact; });
       });
-  if (exact) message->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
+  // What goes directly has had its counts told.
+  if (exact || is_direct) message->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
+  if (is_direct && !exact) {
+    PENSTOCK_ASSIGN(message->packed, memory_of(bucket, *message, message->send.bytes()));
+  }
   leg.messages[round].push_back(std::move(message));
   return {};
 }
@@ -322,8 +343,8 @@ std::unique_ptr<MessageRun> make_message(BucketRun& bucket, Coding& coding, Mess
 Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& states,
                      uint32_t round) {
   Coding& coding = *begins.coding;
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<size_t>> sums;  // (dtype, reduction)
-  std::vector<size_t> gathers, sparse;
+  std::map<Summed, std::vector<size_t>> sums;
+  std::vector<size_t> gathers, sparse, direct;
   const bool to_owners = begins.kind.pattern == PENSTOCK_ALL_TO_ALL || coding.alone;
   std::vector<std::vector<size_t>> by_owner(to_owners ? coding.links->group.size() : 0);
   for (size_t i = 0; i < coding.items.size(); ++i) {
@@ -332,7 +353,9 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
     const RoundNeed& need = item.rounds[round];
     if (need.combine == PENSTOCK_COMBINE_SUM) {
       PENSTOCK_ASSIGN(const uint32_t dtype, summed_dtype(item, round));
-      sums[{dtype, need.reduction}].push_back(i);
+      sums[{goes_directly(coding, item, round), dtype, need.reduction}].push_back(i);
+    } else if (goes_directly(coding, item, round)) {
+      direct.push_back(i);
     } else if (item.on_composite && round + 1 == item.rounds.size()) {
       sparse.push_back(i);
     } else {
@@ -340,20 +363,25 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
       if (to_owners) by_owner[item.owner].push_back(i);
     }
   }
-  bool flagged = coding.prologue != nullptr || round > 0 || !gathers.empty();
+  bool flagged = coding.prologue != nullptr || round > 0 || !gathers.empty() || !direct.empty();
   for (auto& [key, items] : sums) {
     if (!begins.kind.decodes)
       PENSTOCK_TRY(
-          lay_out_halves(bucket, begins, ends, round, key.first, key.second, std::move(items)));
+          lay_out_halves(bucket, begins, ends, round, key.dtype, key.reduction, std::move(items)));
     else
-      PENSTOCK_TRY(lay_out_sum(bucket, begins, round, key.first, key.second, std::move(items)));
+      PENSTOCK_TRY(lay_out_sum(bucket, begins, round, key, std::move(items)));
     const MessageRun& message = *ends.messages[round].back();
-    flagged = flagged || message.has_flag || coding.items[message.items.front()].of->is_never_void;
+    flagged = flagged || key.is_direct || message.has_flag ||
+              coding.items[message.items.front()].of->is_never_void;
   }
   if (!gathers.empty())
-    PENSTOCK_TRY(lay_out_gather(bucket, ends, round, std::move(gathers), std::move(by_owner)));
+    PENSTOCK_TRY(
+        lay_out_gather(bucket, ends, round, false, std::move(gathers), std::move(by_owner)));
+  if (!direct.empty())
+    PENSTOCK_TRY(lay_out_gather(bucket, ends, round, true, std::move(direct), {}));
   if (!sparse.empty()) PENSTOCK_TRY(lay_out_sparse(bucket, ends, states, round, std::move(sparse)));
   if (!flagged && !ends.messages[round].empty()) lay_out_flag(bucket, ends, round);
+  lay_out_prelude(bucket, ends, round);
   return {};
 }
 

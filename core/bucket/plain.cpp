@@ -28,6 +28,13 @@ std::byte* one_stretch(const MessageRun& message) {
   return is_one ? first : nullptr;
 }
 
+Status copy(const MessageRun& message, std::byte* target, const std::byte* source, uint64_t bytes) {
+  if (message.is_direct())
+    return message.bucket->context.residents->stream().copy_on_device(target, source, bytes);
+  std::memcpy(target, source, bytes);
+  return {};
+}
+
 }  // namespace
 
 bool is_plain(const MessageRun& message) {
@@ -35,33 +42,44 @@ bool is_plain(const MessageRun& message) {
          message.coding->items[message.items.front()].passes_through;
 }
 
-void lay_out_plain(MessageRun& message) {
+Status lay_out_plain(MessageRun& message) {
   uint64_t count = 0;
   for (const size_t position : message.items) count += message.coding->items[position].range.numel;
   message.message.count = count;
-  if (message.items.size() > 1)
-    message.send = Buffer::unwritten(count * dtype_bytes(message.message.dtype));
+  if (message.items.size() == 1) return {};
+  const uint64_t bytes = count * dtype_bytes(message.message.dtype);
+  if (message.is_direct()) {
+    const Device& device = message.bucket->context.residents->device();
+    PENSTOCK_ASSIGN(message.send, MessageMemory::make_on_device(device, bytes));
+  } else {
+    message.send = Buffer::unwritten(bytes);
+  }
+  return {};
 }
 
-void send_from_where_it_lies(MessageRun& message) {
+Status send_from_where_it_lies(MessageRun& message) {
   std::byte* storage = one_stretch(message);
+  Status status;
   if (storage == nullptr) {
-    std::byte* copy = storage = message.send.data();
+    std::byte* at = storage = message.send.data();
     each_stretch(message, [&](const std::byte* values, uint64_t bytes) {
-      std::memcpy(copy, values, bytes);
-      copy += bytes;
+      if (status.ok()) status = copy(message, at, values, bytes);
+      at += bytes;
     });
   }
   message.message.send = message.message.receive = storage;
+  return status;
 }
 
-void receive_where_it_lies(const MessageRun& message) {
-  if (message.send.bytes() == 0 || message.message.receive != message.send.data()) return;
-  const std::byte* copy = message.send.data();
+Status receive_where_it_lies(const MessageRun& message) {
+  if (message.send.bytes() == 0 || message.message.receive != message.send.data()) return {};
+  const std::byte* at = message.send.data();
+  Status status;
   each_stretch(message, [&](std::byte* values, uint64_t bytes) {
-    std::memcpy(values, copy, bytes);
-    copy += bytes;
+    if (status.ok()) status = copy(message, values, at, bytes);
+    at += bytes;
   });
+  return status;
 }
 
 }  // namespace penstock

@@ -10,11 +10,12 @@ namespace penstock {
 // Whether a message of a flat leg is such a sum. Every rank answers alike.
 bool is_plain(const MessageRun& message);
 
-// Its size, and room for a copy of which no page is taken before it is needed. [control]
-void lay_out_plain(MessageRun& message);
+// Its size, and room for a copy, of which in host memory no page is taken before it is needed.
+// OUT_OF_MEMORY on a device. [control]
+Status lay_out_plain(MessageRun& message);
 
-// Before the message leaves, and when it has come back.
-void send_from_where_it_lies(MessageRun& message);
-void receive_where_it_lies(const MessageRun& message);
+// Before the message leaves, and when it has come back. On a device copies are queued.
+Status send_from_where_it_lies(MessageRun& message);
+Status receive_where_it_lies(const MessageRun& message);
 
 }  // namespace penstock

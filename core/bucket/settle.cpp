@@ -61,9 +61,11 @@ Status decode_own(BucketRun& bucket, Coding& coding, ItemRun& item, PayloadStora
 
 // Calls body for the items of the call whose results are sums, not final (votes).
 template <typename Body>
-void each_sum(Coding& coding, const MemoryCall& call, const Body& body) {
+Status each_sum(Coding& coding, const MemoryCall& call, const Body& body) {
   for (const size_t position : call.positions)
-    if (ItemRun& item = coding.items[position]; item.has_result() && item.wants_mean()) body(item);
+    if (ItemRun& item = coding.items[position]; item.has_result() && item.wants_mean())
+      PENSTOCK_TRY(body(item));
+  return {};
 }
 
 // Pairs of which there are none: nothing was taken out of work, and yet the step had no effect.
@@ -136,6 +138,22 @@ Status record(BucketRun& bucket, Coding& coding) {
   return {};
 }
 
+// A result times a number, where it lies.
+Status multiply(const SetContext& context, const ItemRun& item, double factor) {
+  void* out = item.for_memory.out.data;
+  if (item.is_on_device())
+    return context.residents->stream().scale(static_cast<float*>(out), item.range.numel,
+                                             static_cast<float>(factor));
+  scale(item.dtype, out, item.range.numel, factor);
+  return {};
+}
+
+Status divide_by_ranks(const SetContext& context, const ItemRun& item) {
+  if (item.is_on_device()) return multiply(context, item, 1.0 / context.world);
+  divide(item.dtype, item.for_memory.out.data, item.range.numel, context.world);
+  return {};
+}
+
 // Divides sums by all ranks of the set, however many took part in the leg.
 Status finish(BucketRun& bucket, Coding& coding) {
   const auto& context = bucket.context;
@@ -144,10 +162,9 @@ Status finish(BucketRun& bucket, Coding& coding) {
     // A memory that finishes sees the mean, whatever the frontend wants.
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
     if (finishes || !context.result_is_sum)
-      each_sum(coding, call, [&](ItemRun& item) {
-        if (!item.decoded_as_mean)
-          divide(item.dtype, item.for_memory.out.data, item.range.numel, context.world);
-      });
+      PENSTOCK_TRY(each_sum(coding, call, [&](ItemRun& item) {
+        return item.decoded_as_mean ? Status() : divide_by_ranks(context, item);
+      }));
     if (!finishes) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "finish");
     PENSTOCK_TRY(call_plugin(*call.memory, "finish", call.items, [&] {
@@ -155,20 +172,9 @@ Status finish(BucketRun& bucket, Coding& coding) {
                                           &coding.step, call.items.data(), call.items.size());
     }));
     if (context.result_is_sum)
-      each_sum(coding, call, [&](ItemRun& item) {
-        scale(item.dtype, item.for_memory.out.data, item.range.numel, context.world);
-      });
+      PENSTOCK_TRY(each_sum(coding, call,
+                            [&](ItemRun& item) { return multiply(context, item, context.world); }));
   }
-  return {};
-}
-
-Status scale_result(const SetContext& context, const ItemRun& item) {
-  const double factor = context.step.grad_scale;
-  void* out = item.for_memory.out.data;
-  if (item.is_on_device())
-    return context.residents->stream().scale(static_cast<float*>(out), item.range.numel,
-                                             static_cast<float>(factor));
-  scale(item.dtype, out, item.range.numel, factor);
   return {};
 }
 
@@ -229,7 +235,7 @@ Status settle(BucketRun& bucket) {
   for (ItemRun& item : coding.items) {
     if (!item.encodes || !item.has_result()) continue;
     if (item.work_is != PENSTOCK_WORK_IS_GRAD || item.sum != nullptr)
-      PENSTOCK_TRY(scale_result(context, item));
+      PENSTOCK_TRY(multiply(context, item, context.step.grad_scale));
     if (item.gradient->has_carry && item.of->carry_joins_result)
       add_carry(*item.gradient, item.range, item.dtype, item.for_memory.out.data,
                 context.step.grad_scale * (context.result_is_sum ? context.world : 1));

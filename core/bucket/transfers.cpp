@@ -2,6 +2,7 @@
 
 #include "core/bucket/calls.hpp"
 #include "core/bucket/dense.hpp"
+#include "core/bucket/direct.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/comm/channel.hpp"
@@ -21,25 +22,30 @@ void read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived
     bucket.is_void = true;
 }
 
-void submit(BucketRun& bucket, MessageRun& message) {
+// `sequence`: on the message's channel, where that is ordered.
+void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence) {
   const uint64_t step = bucket.context.step.index;
   message.message.id = sdk::step_message_id(step, bucket.number, message.order);
   // Eight steps apart a tag comes again; by then every message of the older step has ended.
   message.message.tag = step % 8 * bucket.context.tags_per_step + message.order;
-  message.sequence = message.link->sequence_base + message.order;
+  message.sequence = sequence;
   message.sent = true;
   // The engine announces it.
   bucket.context.communication->submit_quietly(message.link->channel, &message);
 }
+void submit(BucketRun& bucket, MessageRun& message) {
+  submit(bucket, message, message.link->sequence_base + message.order);
+}
 
 void skip(BucketRun& bucket, const MessageRun& message) {
+  if (message.is_direct()) return;  // it has had no turn
   const Link& link = *message.link;
   if ((link.channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
     bucket.context.communication->skip(link.channel, link.sequence_base + message.order);
 }
 
 // Fills in what differs from step to step.
-void prepare(BucketRun& bucket, MessageRun& message, uint32_t round) {
+void prepare(BucketRun& bucket, const Prelude& prelude, MessageRun& message, uint32_t round) {
   switch (message.kind) {
     case MessageKind::gather:
       close_gathered(message, round);
@@ -52,6 +58,9 @@ void prepare(BucketRun& bucket, MessageRun& message, uint32_t round) {
       break;
     case MessageKind::passed_on:
     case MessageKind::sparse:
+      break;
+    case MessageKind::header:
+      write_header(message, prelude, round);
       break;
     default:
       if (is_plain(message)) break;
@@ -82,14 +91,49 @@ void send_prologue(BucketRun& bucket, Coding& coding) {
 }
 
 void send_round(BucketRun& bucket, Leg& leg, uint32_t round) {
+  const Prelude& prelude = leg.preludes[round];
+  const auto waits = [&](const MessageRun& message) {
+    return message.is_direct() || &message == prelude.turn;
+  };
   bucket.exchange_start_us = now_us();
   bucket.exchange_bytes = 0;
-  bucket.begin_transfers(static_cast<uint32_t>(leg.messages[round].size()));
+  const uint32_t n_waiting = prelude.header == nullptr ? 0 : prelude.n_messages + 1;
+  bucket.begin_transfers(static_cast<uint32_t>(leg.messages[round].size()) - n_waiting);
   for (auto& message : leg.messages[round]) {
-    prepare(bucket, *message, round);
+    if (waits(*message)) continue;
+    prepare(bucket, prelude, *message, round);
     bucket.exchange_bytes += bytes_handed_over(message->message, message->group_size());
     submit(bucket, *message);
   }
+}
+
+void send_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
+  const Prelude& prelude = leg.preludes[round];
+  MessageRun& turn = *prelude.turn;
+  if (turn.group_rank() == 0)
+    *turn.send.as<uint64_t>() =
+        bucket.context.between_devices->next_turn.fetch_add(prelude.n_messages);
+  bucket.begin_transfers(1);
+  submit(bucket, turn);
+}
+
+Status send_direct(BucketRun& bucket, Leg& leg, uint32_t round) {
+  const Prelude& prelude = leg.preludes[round];
+  const MessageMemory& told =
+      prelude.turn->group_rank() == 0 ? prelude.turn->send : prelude.turn->receive;
+  uint64_t sequence = *told.as<uint64_t>();
+  for (auto& message : leg.messages[round])
+    if (message->is_direct()) PENSTOCK_TRY(prepare_direct(bucket, *message, round));
+  bucket.begin_transfers(prelude.n_messages);
+  for (auto& message : leg.messages[round]) {
+    if (!message->is_direct()) continue;
+    const uint64_t bytes = bytes_handed_over(message->message, message->group_size());
+    bucket.exchange_bytes += bytes;
+    bucket.context.direct_traffic.add(bytes,
+                                      bytes_moved(*message->link->channel, message->message));
+    submit(bucket, *message, sequence++);
+  }
+  return {};
 }
 
 void skip_unsent(BucketRun& bucket) {
@@ -119,8 +163,11 @@ void note_arrival(BucketRun& bucket) {
 Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
   for (auto& message : leg.messages[round]) {
     switch (message->kind) {
+      case MessageKind::header:
+      case MessageKind::turn:
+        continue;
       case MessageKind::gather:
-        PENSTOCK_TRY(read_gathered(bucket, *message, round));
+        if (!message->is_direct()) PENSTOCK_TRY(read_gathered(bucket, *message, round));
         continue;
       case MessageKind::scattered:
         read_scattered(*message);

@@ -9,33 +9,6 @@ constexpr uint64_t round_up(uint64_t bytes) {
   return (bytes + 7) / 8 * 8;
 }
 
-uint64_t header_bytes(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
-  uint64_t bytes = sizeof(uint32_t);
-  for (size_t position : items)
-    bytes += sizeof(uint32_t) * (1 + coding.items[position].rounds[round].sections.size());
-  return round_up(bytes);
-}
-
-void put(std::byte*& cursor, uint32_t value) {
-  std::memcpy(cursor, &value, sizeof value);
-  cursor += sizeof value;
-}
-uint32_t take(const std::byte*& cursor) {
-  uint32_t value;
-  std::memcpy(&value, cursor, sizeof value);
-  cursor += sizeof value;
-  return value;
-}
-
-Status bad_payload(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
-                   const ItemRun* item, std::string_view what) {
-  return invalid_payload(
-      "set '{}', {}: the message of rank {}{} {}", bucket.context.name, bucket.label,
-      message.coding->links->group.ranks()[rank],
-      item != nullptr ? fmt::format(" for gradient '{}'", item->gradient->name) : std::string(),
-      what);
-}
-
 // A device does not look at indices before it uses them, so this is done here.
 Status check_indices(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
                      const ItemRun& item, PayloadStorage& payload) {
@@ -76,39 +49,25 @@ Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, u
   if (bytes < header)
     return bad_payload(bucket, message, rank, nullptr,
                        fmt::format("has {} bytes, its header alone takes {}", bytes, header));
-  const std::byte* cursor = part;
-  if ((take(cursor) & kWireNonfinite) != 0) {
+  HeaderReader reader(message, part);
+  if (reader.is_nonfinite()) {
     bucket.is_void = true;
     if (coding.alone) coding.failed_owners[rank] = true;
   }
   uint64_t offset = header;
   for (size_t position : items) {
     ItemRun& item = coding.items[position];
-    const RoundNeed& need = item.rounds[round];
+    PENSTOCK_TRY(reader.read(bucket, item, round, rank));
     PayloadStorage& payload = item.arrival(round, rank);
-    const uint32_t kind = take(cursor);
-    if (kind < PENSTOCK_PAYLOAD_ABSENT || kind > PENSTOCK_PAYLOAD_CODED)
-      return bad_payload(bucket, message, rank, &item,
-                         fmt::format("is of the unknown kind {}", kind));
-    payload.c()->kind = kind;
-    for (size_t s = 0; s < need.sections.size(); ++s) {
-      const uint32_t count = take(cursor);
-      if (count > need.sections[s].capacity)
-        return bad_payload(bucket, message, rank, &item,
-                           fmt::format("claims {} elements in section {}, at most {} are legal",
-                                       count, s, need.sections[s].capacity));
-      const uint64_t length = round_up(count * dtype_bytes(need.sections[s].dtype));
+    for (size_t s = 0; s < payload.size(); ++s) {
+      penstock_section& section = payload.section(s);
+      const uint64_t length = round_up(section.count * dtype_bytes(section.dtype));
       if (length > bytes - offset)
         return bad_payload(bucket, message, rank, &item,
                            fmt::format("ends in the middle of section {}", s));
-      payload.section(s).data = part + offset;
-      payload.section(s).count = count;
+      section.data = part + offset;
       offset += length;
     }
-    if (kind == PENSTOCK_PAYLOAD_SPARSE && need.sections.size() >= 2 &&
-        payload.section(0).count != payload.section(1).count)
-      return bad_payload(bucket, message, rank, &item,
-                         "has different numbers of indices and values");
     if (item.is_on_device()) PENSTOCK_TRY(hand_to_device(bucket, message, round, rank, item));
   }
   return {};
@@ -116,20 +75,80 @@ Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, u
 
 }  // namespace
 
-uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
-  uint64_t bytes = header_bytes(coding, items, round);
+Status bad_payload(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
+                   const ItemRun* item, std::string_view what) {
+  return invalid_payload(
+      "set '{}', {}: the message of rank {}{} {}", bucket.context.name, bucket.label,
+      message.coding->links->group.ranks()[rank],
+      item != nullptr ? fmt::format(" for gradient '{}'", item->gradient->name) : std::string(),
+      what);
+}
+
+uint64_t header_bytes(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
+  uint64_t bytes = sizeof(uint32_t);
+  for (size_t position : items)
+    bytes += sizeof(uint32_t) * (1 + coding.items[position].rounds[round].sections.size());
+  return round_up(bytes);
+}
+
+void HeaderWriter::put(uint32_t word) {
+  std::memcpy(cursor_, &word, sizeof word);
+  cursor_ += sizeof word;
+}
+
+void HeaderWriter::item(PayloadStorage& payload) {
+  put(payload.c()->kind);
+  for (size_t s = 0; s < payload.size(); ++s) put(static_cast<uint32_t>(payload.section(s).count));
+}
+
+uint32_t HeaderReader::take() {
+  uint32_t word;
+  std::memcpy(&word, cursor_, sizeof word);
+  cursor_ += sizeof word;
+  return word;
+}
+
+Status HeaderReader::read(const BucketRun& bucket, ItemRun& item, uint32_t round, uint32_t rank) {
+  const RoundNeed& need = item.rounds[round];
+  PayloadStorage& payload = item.arrival(round, rank);
+  const uint32_t kind = take();
+  if (kind < PENSTOCK_PAYLOAD_ABSENT || kind > PENSTOCK_PAYLOAD_CODED)
+    return bad_payload(bucket, message_, rank, &item,
+                       fmt::format("is of the unknown kind {}", kind));
+  payload.c()->kind = kind;
+  for (size_t s = 0; s < need.sections.size(); ++s) {
+    const uint32_t count = take();
+    if (count > need.sections[s].capacity)
+      return bad_payload(bucket, message_, rank, &item,
+                         fmt::format("claims {} elements in section {}, at most {} are legal",
+                                     count, s, need.sections[s].capacity));
+    payload.section(s).count = count;
+  }
+  if (kind == PENSTOCK_PAYLOAD_SPARSE && need.sections.size() >= 2 &&
+      payload.section(0).count != payload.section(1).count)
+    return bad_payload(bucket, message_, rank, &item,
+                       "has different numbers of indices and values");
+  return {};
+}
+
+uint64_t sections_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
+  uint64_t bytes = 0;
   for (size_t position : items)
     for (const SectionNeed& section : coding.items[position].rounds[round].sections)
       bytes += round_up(section.bytes());
   return bytes;
 }
 
+uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
+  return header_bytes(coding, items, round) + sections_capacity(coding, items, round);
+}
+
 void place_gathered(MessageRun& message, uint32_t round) {
   Coding& coding = *message.coding;
   for (uint32_t part = 0; part < message.n_parts(); ++part) {
     const std::vector<size_t>& items = message.sent_to(part);
-    std::byte* cursor =
-        message.send.data() + message.send_offsets[part] + header_bytes(coding, items, round);
+    const uint64_t header = message.is_direct() ? 0 : header_bytes(coding, items, round);
+    std::byte* cursor = message.send.data() + message.send_offsets[part] + header;
     for (size_t position : items) {
       ItemRun& item = coding.items[position];
       for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
@@ -150,17 +169,16 @@ namespace {
 std::byte* close_part(const MessageRun& message, const std::vector<size_t>& items, uint32_t round,
                       std::byte* part) {
   Coding& coding = *message.coding;
-  std::byte* cursor = part;
+  HeaderWriter writer(part);
+  writer.flags(coding.nonfinite);
   std::byte* target = part + header_bytes(coding, items, round);
-  put(cursor, coding.nonfinite ? kWireNonfinite : 0u);
   for (size_t position : items) {
     const bool on_device = coding.items[position].is_on_device();
     PayloadStorage& payload = coding.items[position].own[round];
-    put(cursor, payload.c()->kind);
+    writer.item(payload);
     for (size_t s = 0; s < payload.size(); ++s) {
       penstock_section& section = payload.section(s);
       const uint64_t bytes = section.count * dtype_bytes(section.dtype);
-      put(cursor, static_cast<uint32_t>(section.count));
       const void* source = on_device ? message.send.on_host(section.data) : section.data;
       if (source != target && bytes != 0) std::memmove(target, source, bytes);
       if (on_device)

@@ -12,8 +12,45 @@ namespace penstock {
 inline constexpr uint32_t kWireNonfinite =
     1u << 0;  // this rank's gradients are not finite: its payloads are absent
 
+// INVALID_PAYLOAD "set 's', bucket 1: the message of rank 2 for gradient 'g' WHAT". `item` may be
+// null.
+Status bad_payload(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
+                   const ItemRun* item, std::string_view what);
+
+// The words before the sections: flags, then of each item its kind and the count of each section.
+uint64_t header_bytes(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
+
+class HeaderWriter {
+ public:
+  explicit HeaderWriter(std::byte* header) : cursor_(header) {}
+  void flags(bool nonfinite) { put(nonfinite ? kWireNonfinite : 0u); }
+  void item(PayloadStorage& payload);
+
+ private:
+  void put(uint32_t word);
+  std::byte* cursor_;
+};
+
+// Of one rank. Errors: INVALID_PAYLOAD.
+class HeaderReader {
+ public:
+  HeaderReader(const MessageRun& message, const std::byte* header)
+      : message_(message), cursor_(header) {}
+  bool is_nonfinite() { return (take() & kWireNonfinite) != 0; }
+  // Kind and counts of what has arrived of an item.
+  Status read(const BucketRun& bucket, ItemRun& item, uint32_t round, uint32_t rank);
+
+ private:
+  uint32_t take();
+  const MessageRun& message_;
+  const std::byte* cursor_;
+};
+
 // Bytes of the part for `items` with every section at capacity.
 uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
+
+// The same of the sections alone, as they go from device to device.
+uint64_t sections_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
 // Points the own payloads of `message` at their places in the send buffer, sections at capacity.
 void place_gathered(MessageRun& message, uint32_t round);

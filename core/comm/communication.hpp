@@ -45,6 +45,16 @@ struct Channel {
   bool aborted = false;  // [comm]
 };
 
+// The channel from device to device that all sets of a run share, and whose turn it is on it. A
+// device must see the messages of all sets in one order on every rank, or two that wait for each
+// other's streams never end. So rank 0 gives each exchange a number when it has heard that all
+// ranks are ready for it, and every rank sends in the order of numbers. That no number is given
+// before means that whoever waits for one waits for nothing that an application has yet to do.
+struct BetweenDevices {
+  Channel* channel = nullptr;          // null: the run has none
+  std::atomic<uint64_t> next_turn{0};  // rank 0's; the channel's sequence number
+};
+
 // One message and what happens at its end. Owned by whoever submits it; must stay alive until
 // finished is called.
 struct Transfer {

@@ -104,6 +104,7 @@ struct Scheme {
   std::string transport;  // only with a composite collective; empty: none given
   // [transport]: of the levels of a run, the same in all stages; empty: as among all ranks.
   std::string local_transport, cross_transport;
+  std::string device_transport;  // between memories of devices; empty: messages lie in host memory
   std::string scheduler = "fusion";
   uint32_t route = PENSTOCK_ROUTE_FLAT;
   std::vector<std::string>

@@ -216,7 +216,13 @@ const ConfigTable& transport_keys() {
        {.name = "cross",
         .initial = "as among all ranks",
         .summary = "the same for what goes between hosts on such a route",
-        .target = &Scheme::cross_transport}}};
+        .target = &Scheme::cross_transport},
+       {.name = "device",
+        .initial = "none: through pinned host memory",
+        .summary = "collective instance that carries sums and pairs from device to device, such as "
+                   "`nccl`, of gradients that are worked on there; what ranks have to tell each "
+                   "other about them goes over `collective`",
+        .target = &Scheme::device_transport}}};
   return table;
 }
 

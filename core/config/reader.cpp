@@ -220,6 +220,7 @@ Status ConfigReader::check_used() const {
                  {Kind::collective, scheme.transport},
                  {Kind::collective, scheme.local_transport},
                  {Kind::collective, scheme.cross_transport},
+                 {Kind::collective, scheme.device_transport},
                  {Kind::scheduler, scheme.scheduler}});
     // Which of them it will be is for the launcher to say.
     if (scheme.collective == kAutoTransport || scheme.transport == kAutoTransport)

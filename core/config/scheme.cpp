@@ -38,7 +38,8 @@ void add_named_instances(Scheme& scheme) {
   add_from_scheme(Kind::collective, scheme.collective, "collective");
   if (!scheme.transport.empty()) add_from_scheme(Kind::collective, scheme.transport, "transport");
   for (const auto& [name, key] : {std::pair(scheme.local_transport, "transport.local"),
-                                  std::pair(scheme.cross_transport, "transport.cross")})
+                                  std::pair(scheme.cross_transport, "transport.cross"),
+                                  std::pair(scheme.device_transport, "transport.device")})
     if (!name.empty()) add_from_scheme(Kind::collective, name, key);
   add_from_scheme(Kind::scheduler, scheme.scheduler, "scheduler");
   for (const std::string& name : scheme.candidates)

@@ -112,6 +112,19 @@ Status Stream::scale(float* values, uint64_t count, float factor) const {
                        "scale a result");
 }
 
+Status Stream::copy_on_device(void* target, const void* source, uint64_t bytes) const {
+  if (bytes == 0) return {};
+  return device_.check(device_.table().copy_on_device(device_.id(), target, source, bytes, thing_),
+                       "copy in its memory");
+}
+
+Status Stream::check_indices(std::span<const penstock_index_list> lists) const {
+  if (lists.empty()) return {};
+  return device_.check(
+      device_.table().check_indices(device_.id(), lists.data(), lists.size(), thing_),
+      "look at indices");
+}
+
 // ---- memory ----
 
 Result<DeviceMemory> DeviceMemory::make(const Device& device, uint64_t bytes) {

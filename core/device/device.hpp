@@ -9,6 +9,7 @@
 #include "core/base/status.hpp"
 #include "core/device/device_table.h"
 
+#include <span>
 #include <utility>
 
 namespace penstock {
@@ -95,6 +96,9 @@ class Stream final : public DeviceOwned<&penstock_device_table::stream_destroy> 
   Status find_nonfinite(const float* values, uint64_t count, uint32_t* found) const;
   Status fill_nan(float* values, uint64_t count) const;
   Status scale(float* values, uint64_t count, float factor) const;
+  Status copy_on_device(void* target, const void* source, uint64_t bytes) const;
+  // See penstock_index_list.
+  Status check_indices(std::span<const penstock_index_list> lists) const;
   // Blocks until all that is queued has run. [control]
   Status wait() const;
   // The same for a limited time, by asking again and again: a device that hangs does not hang the

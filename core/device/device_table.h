@@ -27,6 +27,15 @@ typedef struct penstock_device_properties {
   int32_t n_copy_engines;
 } penstock_device_properties;
 
+/* Indices of a peer's payload, in device memory. */
+typedef struct penstock_index_list {
+  const uint32_t* indices;
+  uint64_t count;
+  uint64_t below;
+  uint32_t* wrong; /* on the device: becomes 1 unless each is greater than the one before it and
+                      less than `below` */
+} penstock_index_list;
+
 typedef struct penstock_device_table {
   uint64_t struct_size;
   int32_t device_type; /* PENSTOCK_DEVICE_CUDA */
@@ -75,6 +84,9 @@ typedef struct penstock_device_table {
                             void* stream);
   int32_t (*fill_nan)(int32_t device, float* values, uint64_t count, void* stream);
   int32_t (*scale)(int32_t device, float* values, uint64_t count, float factor, void* stream);
+  /* Queued on `stream`; `lists` is read before it returns. */
+  int32_t (*check_indices)(int32_t device, const penstock_index_list* lists, uint64_t n_lists,
+                           void* stream);
 } penstock_device_table;
 
 #if defined(_WIN32)

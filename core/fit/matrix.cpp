@@ -118,6 +118,10 @@ Result<FitAdvice> check_stage(const Scheme& scheme, const RuntimeConfig& runtime
     if (!name.empty()) {
       PENSTOCK_ASSIGN(input.of_level[level], facts_of_collective(scheme, name, registry));
     }
+  if (!scheme.device_transport.empty()) {
+    PENSTOCK_ASSIGN(input.between_devices,
+                    facts_of_collective(scheme, scheme.device_transport, registry));
+  }
   PENSTOCK_TRY(fit_samples(scheme, registry, input).status());
   return check_fit(input);
 }

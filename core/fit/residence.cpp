@@ -20,15 +20,13 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   return {};
 }
 
-// Decode leaves means, or what needs no division.
-std::string why_compressor(const CompressorFacts& compressor) {
+std::string why_compressor(const CompressorFacts& compressor, const ResidenceSite& site) {
   if (!works_on_cuda(compressor.device_types))
     return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
   constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
-  if ((compressor.need_flags & kPlain) == kPlain && compressor.sums)
-    return "it is sent as it is, and so as a whole";
-  if (!compressor.final_result && (compressor.traits & PENSTOCK_COMPRESSOR_SCALES_RESULT) == 0)
-    return fmt::format("compressor \"{}\" leaves sums, not means", compressor.name);
+  const bool is_plain = (compressor.need_flags & kPlain) == kPlain && compressor.sums;
+  if (is_plain && !site.sends_directly)
+    return "it is sent as it is, and so as a whole, and no transport.device is named";
   return {};
 }
 
@@ -53,7 +51,8 @@ std::string why_in_stage(const Fitting& fitting, const DeclaredGradient& gradien
   const Fitting::Option& option = options.front();
   if (gradient.dtype != PENSTOCK_FLOAT32 || option.needs.dtype != PENSTOCK_FLOAT32)
     return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
-  if (std::string why = why_compressor(option.needs.compressor_facts); !why.empty()) return why;
+  if (std::string why = why_compressor(option.needs.compressor_facts, site); !why.empty())
+    return why;
   return why_memory(*option.memory, option.needs.memory_facts, site);
 }
 

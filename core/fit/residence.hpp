@@ -12,8 +12,9 @@ namespace penstock {
 
 // What a set knows beside its fitting.
 struct ResidenceSite {
-  bool forward_waits = false;  // the next forward may wait for gradients
-  bool result_is_sum = false;  // the frontend wants sums, not means
+  bool forward_waits = false;   // the next forward may wait for gradients
+  bool result_is_sum = false;   // the frontend wants sums, not means
+  bool sends_directly = false;  // from device to device
 };
 
 // A scheme from one switch to the next.

@@ -63,6 +63,9 @@ Status check_route(const FitInput& input) {
 }
 
 Status check_collective(const FitInput& input) {
+  PENSTOCK_TRY(check_reads_host_memory(base_of(input)));
+  for (const auto& [level, transport] : input.of_level)
+    PENSTOCK_TRY(check_reads_host_memory(transport));
   if (is_composite(input) && !input.has_transport) {
     return failed_precondition(
         "collective \"{}\" is a composite and needs a transport under it; set "
@@ -373,6 +376,7 @@ Result<FitAdvice> check_fit(const FitInput& input) {
   PENSTOCK_TRY(check_route(input));
   PENSTOCK_TRY(check_collective(input));
   warn_of_idle_levels(input, advice);
+  PENSTOCK_TRY(check_between_devices(input, advice));
   PENSTOCK_TRY(check_patterns(input));
   PENSTOCK_TRY(check_refusals(input));
   PENSTOCK_TRY(check_shard_as_a_whole(input, advice));

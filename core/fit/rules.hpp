@@ -11,6 +11,7 @@
 #include <penstock/scheduler.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,7 @@ struct FitInput {
   bool has_transport = false;  // the scheme gives one
   CollectiveFacts transport;
   std::map<uint32_t, CollectiveFacts> of_level;  // where [transport] names one, by PENSTOCK_LEVEL_*
+  std::optional<CollectiveFacts> between_devices;  // of transport.device
   SchedulerFacts scheduler;
   uint32_t frontend = 0;  // PENSTOCK_SET_* of runtime.h
   uint32_t route = PENSTOCK_ROUTE_FLAT;
@@ -98,6 +100,12 @@ struct FitAdvice {
 // FAILED_PRECONDITION for a misfit. Pure. The first misfit is returned, the most fundamental first:
 // route, collective, scheduler, compressor, memory, size.
 Result<FitAdvice> check_fit(const FitInput& input);
+
+// Whether a collective can carry what lies in host memory, and whether one can be transport.device:
+// FAILED_PRECONDITION says why not, and where it belongs. Pure.
+Status check_reads_host_memory(const CollectiveFacts& collective);
+Status check_device_transport(const CollectiveFacts& collective);
+Status check_between_devices(const FitInput& input, FitAdvice& advice);
 
 // Whether what is compressed and kept so can take a route: FAILED_PRECONDITION says why not, and
 // what could. Pure.

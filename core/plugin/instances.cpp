@@ -78,7 +78,8 @@ Status check_traits(const penstock_collective* table, const penstock_collective_
                                PENSTOCK_COLLECTIVE_ORDERED | PENSTOCK_COLLECTIVE_SAME_BITS |
                                PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_MAY_REFUSE |
                                PENSTOCK_COLLECTIVE_PROCESS_GLOBAL | PENSTOCK_COLLECTIVE_IS_TOLD));
-  return check_works_on_cpu(traits.device_types);
+  // A transport may be for devices alone: then [transport] device is its place.
+  return transport ? Status() : check_works_on_cpu(traits.device_types);
 }
 
 Status check_traits(const penstock_scheduler* table, const penstock_scheduler_traits& traits) {

@@ -3,6 +3,7 @@
 
 #include "core/comm/meeting.hpp"
 #include "core/control/protocol.hpp"
+#include "core/fit/rules.hpp"
 #include "core/runtime/runtime.hpp"
 
 #include <algorithm>
@@ -42,6 +43,7 @@ Status Runtime::start(const penstock_runtime_options& options) {
   if (own.ok()) own = choose_level_transports(options);
   PENSTOCK_TRY(share("loading", own));
   PENSTOCK_TRY(join_levels());
+  PENSTOCK_TRY(open_between_devices());
   PENSTOCK_TRY(start_operations());
   return agree();
 }
@@ -85,6 +87,15 @@ Status Runtime::choose_level_transports(const penstock_runtime_options& options)
     PENSTOCK_ASSIGN(auto transport, make_transport(scheme, name, options));
     transports_.set(level, std::move(transport));
   }
+  return choose_device_transport(scheme);
+}
+
+Status Runtime::choose_device_transport(const Scheme& scheme) {
+  if (scheme.device_transport.empty()) return {};
+  PENSTOCK_ASSIGN(auto transport,
+                  make_instance<penstock_collective>(scheme, scheme.device_transport, *registry_));
+  PENSTOCK_TRY(check_device_transport(collective_facts(transport->name(), transport->traits())));
+  transports_.set_for_devices(std::move(transport));
   return {};
 }
 
@@ -103,6 +114,7 @@ Result<std::unique_ptr<CollectiveInstance>> Runtime::make_transport(
     return failed_precondition(
         "collective '{}' is a composite: name what it stands on, for example transport = \"mpi\"",
         name);
+  PENSTOCK_TRY(check_reads_host_memory(collective_facts(name, transport->traits())));
   return transport;
 }
 
@@ -249,6 +261,23 @@ Status Runtime::join_levels() {
     PENSTOCK_TRY(share("joining over " + transport->name(), joins()));
   }
   return {};
+}
+
+// One for all sets: what several had opened could be used in another order by each rank.
+Status Runtime::open_between_devices() {
+  CollectiveInstance* transport = transports_.for_devices();
+  if (transport == nullptr) return {};
+  Communication::OpenRequest request{};
+  request.table = transport->table();
+  request.instance = transport->self();
+  request.group = world_;
+  request.group_id = kFirstGroupId;
+  request.store = control_->store();
+  request.timeout_us = deadline_us();
+  request.name = "between devices";
+  const auto opened = communication_->open_channel(request);
+  if (opened.ok()) between_devices_.channel = opened.value();
+  return share("opening the channel between devices", opened.status());
 }
 
 // A rank that found something wrong by itself gets its own error; the others get its number and its

@@ -161,13 +161,21 @@ std::string Runtime::next_profile() {
 }
 
 Services Runtime::services() {
-  return {*this,           config_,
-          *registry_,      log_,
-          timeline_,       *activity_,
-          *communication_, *control_,
-          *engine_,        transports_,
-          devices_,        world_,
-          topology(),      {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
+  return {*this,
+          config_,
+          *registry_,
+          log_,
+          timeline_,
+          *activity_,
+          *communication_,
+          *control_,
+          *engine_,
+          transports_,
+          between_devices_,
+          devices_,
+          world_,
+          topology(),
+          {deadline_us(), busy_limit_us(), meeting_us(), end_us()}};
 }
 
 penstock_topology Runtime::topology() const {
@@ -205,6 +213,7 @@ Result<std::string> Runtime::report() {
                                 {"transport", scheme.transport},
                                 {"local_transport", scheme.local_transport},
                                 {"cross_transport", scheme.cross_transport},
+                                {"device_transport", scheme.device_transport},
                                 {"scheduler", scheme.scheduler},
                                 {"route", route_name(scheme.route)}}},
                               {"seed", config_.runtime().seed},

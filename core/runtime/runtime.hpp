@@ -54,6 +54,7 @@ class Runtime final : public Services::Run {
   Timeline& timeline() { return timeline_; }
   Log& log() { return log_; }
   const Group& world() const { return world_; }
+  const BetweenDevices& between_devices() const { return between_devices_; }
   uint64_t deadline_us() const { return static_cast<uint64_t>(config_.runtime().deadline_s * 1e6); }
   uint64_t busy_limit_us() const {
     return static_cast<uint64_t>(config_.runtime().busy_limit_s * 1e6);
@@ -100,6 +101,8 @@ class Runtime final : public Services::Run {
   Status load(const penstock_runtime_options& options);
   Status choose_transport(const penstock_runtime_options& options);
   Status choose_level_transports(const penstock_runtime_options& options);
+  Status choose_device_transport(const Scheme& scheme);
+  Status open_between_devices();
   Result<std::unique_ptr<CollectiveInstance>> make_transport(
       const Scheme& scheme, const std::string& name, const penstock_runtime_options& options);
   Status stand_in(const penstock_runtime_options& options);
@@ -140,6 +143,7 @@ class Runtime final : public Services::Run {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Communication> communication_;
   Channel* world_channel_ = nullptr;
+  BetweenDevices between_devices_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<Operations> operations_;
   uint32_t n_profiles_ = 0;  // that sets were given files for

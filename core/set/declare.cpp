@@ -97,6 +97,10 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   at(PENSTOCK_LEVEL_WORLD).group = group_;
   at(PENSTOCK_LEVEL_LOCAL).group = group_.local();
   at(PENSTOCK_LEVEL_CROSS).group = group_.cross();
+  // Sets of some ranks have no order with those of others: theirs go through host memory.
+  between_devices = &services_.between_devices;
+  if (world == services_.world.size())
+    at(PENSTOCK_LEVEL_WORLD).direct.channel = between_devices->channel;
 
   PENSTOCK_TRY(declare_gradients(declaration));
   PENSTOCK_TRY(find_devices());

@@ -26,8 +26,9 @@ inline Result<RuntimeHandle> open_rank_over_devices(const std::string& config) {
 // may have been misused or kept.
 class SimulatedDevices {
  public:
-  explicit SimulatedDevices(uint64_t seed = 1, double early = 0) {
+  explicit SimulatedDevices(uint64_t seed = 1, double early = 0, int count = 2) {
     simulated::Settings settings;
+    settings.devices = count;
     settings.seed = seed;
     settings.early = early;
     simulated::reset(settings);

@@ -92,6 +92,8 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
       const CollectiveInstance& own = services_.transports.at(level);
       input.of_level[level] = collective_facts(own.name(), own.traits());
     }
+  if (const CollectiveInstance* direct = services_.transports.for_devices())
+    input.between_devices = collective_facts(direct->name(), direct->traits());
   input.collective =
       composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
   input.frontend = frontend_flags_;

@@ -63,6 +63,7 @@ struct Services {
   Control& control;
   Engine& engine;
   const Transports& transports;
+  BetweenDevices& between_devices;
   Devices& devices;
   const Group& world;
   penstock_topology topology{};

@@ -21,6 +21,8 @@ Set::Traffic Set::traffic() const {
   Traffic total;
   for (const Channel* opened : open_channels_)
     total += {opened->bytes_sent.load(), opened->bytes_moved.load(), opened->messages_sent.load()};
+  total += {direct_traffic.handed_over.load(), direct_traffic.moved.load(),
+            direct_traffic.messages.load()};
   return total;
 }
 

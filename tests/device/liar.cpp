@@ -1,6 +1,8 @@
 // A compressor for tests: top-k, but where it works on the CPU it sends its first two entries in
-// the wrong order. On a device it is honest.
+// the wrong order. On a device it is honest unless told to lie there too.
 #include <methods/sparse.hpp>
+
+#include <cuda_runtime_api.h>
 
 #include <utility>
 
@@ -11,9 +13,12 @@ namespace {
 class Liar : public sdk::SparseCompressor<Liar> {
  public:
   static inline const sdk::OptionList options{sdk::density_option(0.5, "share that is sent"),
-                                              value_type_option()};
+                                              value_type_option(),
+                                              sdk::bool_option("lies_on_devices", false)};
   explicit Liar(const sdk::Options& values)
-      : SparseCompressor(values, "liar"), density_(values.real("density")) {}
+      : SparseCompressor(values, "liar"),
+        density_(values.real("density")),
+        lies_on_devices_(values.boolean("lies_on_devices")) {}
 
   static constexpr bool kAlwaysMost = true;
   uint64_t most(uint64_t n) const { return sdk::kept_count(n, density_); }
@@ -21,7 +26,15 @@ class Liar : public sdk::SparseCompressor<Liar> {
     from.largest(from.most);
     if (from.only().count > 1) std::swap(from.only().indices[0], from.only().indices[1]);
   }
-  void choose(const sdk::device::Choice& from) const { from.largest(from.most); }
+  void choose(const sdk::device::Choice& from) const {
+    from.largest(from.most);
+    if (!lies_on_devices_ || from.most < 2) return;
+    uint32_t* const indices = from.indices();
+    from.queue([&](void* stream) {
+      return cudaMemcpyAsync(indices, indices + 1, sizeof(uint32_t), cudaMemcpyDeviceToDevice,
+                             static_cast<cudaStream_t>(stream));
+    });
+  }
   // On the CPU it does not look at what comes, so that it is not the first to find out.
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     if (call.on_device()) return SparseCompressor<Liar>::decode(call, items, payloads);
@@ -33,6 +46,7 @@ class Liar : public sdk::SparseCompressor<Liar> {
 
  private:
   double density_;
+  bool lies_on_devices_;
 };
 
 }  // namespace

@@ -204,6 +204,13 @@ int32_t scale(int32_t device, float* values, uint64_t count, float factor, void*
   });
 }
 
+int32_t check_indices(int32_t device, const penstock_index_list* lists, uint64_t n_lists,
+                      void* stream) {
+  return on_device(device, [&] {
+    return penstock::device_cuda::check_indices({lists, n_lists}, as_stream(stream));
+  });
+}
+
 }  // namespace
 
 extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
@@ -232,4 +239,5 @@ extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
     find_nonfinite,
     fill_nan,
     scale,
+    check_indices,
 };

@@ -38,13 +38,34 @@ __global__ void multiply(float* values, uint64_t count, float factor) {
   for (uint64_t i = first_element(); i < count; i += stride()) values[i] *= factor;
 }
 
+// As many lists as go into the parameters of a kernel.
+struct IndexLists {
+  static constexpr unsigned kMost = 64;
+  penstock_index_list lists[kMost];
+};
+
+// Each list has so many blocks behind each other.
+__global__ void look_for_wrong_indices(IndexLists of, unsigned blocks_each) {
+  const penstock_index_list& list = of.lists[blockIdx.x / blocks_each];
+  const uint64_t first = uint64_t{blockIdx.x % blocks_each} * kThreads + threadIdx.x;
+  bool any = false;
+  for (uint64_t i = first; i < list.count; i += uint64_t{blocks_each} * kThreads) {
+    const uint32_t index = list.indices[i];
+    any = any || index >= list.below || (i != 0 && index <= list.indices[i - 1]);
+  }
+  if (any) *list.wrong = 1;
+}
+
+unsigned blocks_for(uint64_t count) {
+  return static_cast<unsigned>(std::min((count - 1) / (kThreads * kPerThread) + 1, kMostBlocks));
+}
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t queue(void (*kernel)(Parameters...), uint64_t count, cudaStream_t stream,
                   Arguments... arguments) {
   if (count == 0) return cudaSuccess;
-  const uint64_t blocks = (count - 1) / (kThreads * kPerThread) + 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(std::min(blocks, kMostBlocks)));
+  config.gridDim = dim3(blocks_for(count));
   config.blockDim = dim3(kThreads);
   config.stream = stream;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
@@ -64,6 +85,26 @@ cudaError_t fill_nan(float* values, uint64_t count, cudaStream_t stream) {
 
 cudaError_t scale(float* values, uint64_t count, float factor, cudaStream_t stream) {
   return queue(multiply, count, stream, values, count, factor);
+}
+
+cudaError_t check_indices(std::span<const penstock_index_list> lists, cudaStream_t stream) {
+  while (!lists.empty()) {
+    const auto some = lists.first(std::min<size_t>(lists.size(), IndexLists::kMost));
+    lists = lists.subspan(some.size());
+    IndexLists parameter{};
+    std::copy(some.begin(), some.end(), parameter.lists);
+    uint64_t most = 1;
+    for (const penstock_index_list& list : some) most = std::max(most, list.count);
+    cudaLaunchConfig_t config{};
+    const unsigned blocks_each = blocks_for(most);
+    config.gridDim = dim3(blocks_each * static_cast<unsigned>(some.size()));
+    config.blockDim = dim3(kThreads);
+    config.stream = stream;
+    const cudaError_t error =
+        cudaLaunchKernelEx(&config, look_for_wrong_indices, parameter, blocks_each);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace penstock::device_cuda

@@ -33,8 +33,10 @@ class Nccl {
       sdk::integer_option("device", -1)
           .at_least(-1)
           .at_most(1023)
+          .rank_local()
           .summary("the device of this rank; -1: by its place among the ranks of its host"),
       sdk::string_option("library", "")
+          .rank_local()
           .summary("file of NCCL; empty: libnccl.so.2 as the loader finds it")};
 
   explicit Nccl(const sdk::Options& values)

@@ -1,0 +1,281 @@
+// Gradients on devices whose payloads go from device to device, over the simulated NCCL: results
+// and what is kept are those of the CPU, nothing of them crosses the bus, and several sets share
+// one order.
+
+#include "core/set/resident_testing.hpp"
+
+#include <support/long.hpp>
+#include <support/worlds.hpp>
+
+namespace penstock::resident_direct_test {
+namespace {
+
+using namespace testing;  // all of resident_testing.hpp
+
+// NCCL lets no two ranks share a device.
+constexpr int kDevices = 4;
+
+const char* const kOverNccl =
+    "[transport]\ndevice = \"nccl-simulated\"\n"
+    "[collective.nccl-simulated]\nlibrary = \"libpenstock_device_simulated.so\"\n";
+
+Place one_each(uint32_t rank, size_t) {
+  return on_cuda(int32_t(rank));
+}
+
+class DevicesForAll : public SimulatedDevices {
+ public:
+  explicit DevicesForAll(uint64_t seed = 1, double early = 0)
+      : SimulatedDevices(seed, early, kDevices) {}
+};
+
+constexpr const char* kWithResidual = "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
+constexpr const char* kOneByOne = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
+constexpr const char* kWithDgc = "memory = \"dgc-simulated\"\nscheduler = \"fusion\"";
+constexpr const char* kNothingKept = "memory = \"none\"\nscheduler = \"fusion\"";
+
+const ResidentMethod kMethods[] = {
+    {"topk", kWithResidual},
+    {"topk_one_by_one", kOneByOne},
+    {"topk_for_sums", kWithResidual, PENSTOCK_SET_SUM},
+    {"topk_with_dgc", kWithDgc},
+    {"topk_told_of_void_buckets_first", kWithResidual, 0, "topk-simulated", "density = 0.05\n",
+     "nonfinite = \"strict\"\n"},
+    {"topk_in_halves", kWithResidual, 0, "topk-simulated",
+     "density = 0.1\nvalue_type = \"fp16\"\n"},
+    {"topk_in_bytes", kWithResidual, 0, "topk-simulated", "density = 0.1\nvalue_type = \"int8\"\n"},
+    {"threshold", kWithResidual, 0, "threshold-simulated", "threshold = 1.5\n"},
+    {"threshold_one_by_one_nothing_kept", "memory = \"none\"\nscheduler = \"wfbp\"", 0,
+     "threshold-simulated", "threshold = 2.0\n"},
+    {"redsync", kWithDgc, 0, "redsync-simulated", "density = 0.05\n"},
+    {"none", kNothingKept, 0, "none-simulated", ""},
+    {"none_in_pieces", "memory = \"none\"\nscheduler = \"hipress\"", 0, "none-simulated", ""},
+    {"none_for_sums", kNothingKept, PENSTOCK_SET_SUM, "none-simulated", ""},
+    {"none_one_by_one", "memory = \"none\"\nscheduler = \"wfbp\"", 0, "none-simulated", ""},
+    {"none_with_momentum", "memory = \"momentum-simulated\"\nscheduler = \"fusion\"", 0,
+     "none-simulated", ""},
+    {"fp16", kWithResidual, 0, "fp16-simulated", ""},
+    {"bf16_with_dgc", kWithDgc, 0, "bf16-simulated", ""},
+    {"signs_beside", kWithResidual, 0, "signsgd-simulated", ""},
+    {"vectors_as_they_are", kWithResidual, 0, "topk-simulated",
+     "density = 0.1\n[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n"
+     "memory = \"none\"\n"},
+};
+
+Script direct_script(const ResidentMethod& method, uint32_t size) {
+  return resident_script(method, size, kOverNccl);
+}
+
+class Direct : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
+INSTANTIATE_TEST_SUITE_P(Methods, Direct,
+                         ::testing::Combine(::testing::ValuesIn(kMethods),
+                                            test::worlds({1, 2, 3, 4})),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_on_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST_P(Direct, GivesTheBitsOfTheCpu) {
+  const auto& [method, size] = GetParam();
+  const ResidentOutcome expected = outcome_of(resident_script(method, size), on_the_cpu);
+  const Script script = direct_script(method, size);
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 100 : 1) && !HasFailure(); ++seed) {
+    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
+    const ResidentOutcome got = outcome_of(script, one_each);
+    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
+    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
+  }
+}
+
+// ---- what goes which way ----
+
+// What a step of one gradient moves, by whom.
+struct Moved {
+  simulated::Copied copied;
+  uint64_t direct_messages = 0, direct_bytes = 0;
+};
+
+Moved moved_in_a_step(const ResidentMethod& method, uint64_t numel, bool finite = true) {
+  const DevicesForAll devices;
+  constexpr uint32_t kSize = 2;
+  Moved moved;
+  std::atomic<uint32_t> at{0};
+  with_device_ranks(
+      kSize, resident_scheme(method, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
+        const std::vector<GradientShape> shapes =
+            lying_on({{"x", {int64_t(numel)}}}, on_cuda(int32_t(rank)));
+        std::vector<Storage> storage = storage_of(shapes);
+        auto set = make_set(runtime, shapes);
+        ASSERT_OK(set.status());
+        std::vector<float> values(numel, 1);
+        if (!finite && rank == 1) values[3] = std::numeric_limits<float>::quiet_NaN();
+        storage[0].write(values);
+        storage[0].settle();
+        const auto meet = [&](uint32_t round) {
+          at.fetch_add(1);
+          while (at.load() < (round + 1) * kSize) std::this_thread::yield();
+        };
+        meet(0);
+        const simulated::Copied before = simulated::copied();
+        meet(1);
+        ASSERT_OK(set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream()));
+        ASSERT_OK(set.value()->wait_all());
+        storage[0].settle();
+        meet(2);
+        if (rank == 0) {
+          const simulated::Copied after = simulated::copied();
+          moved.copied.to_host = after.to_host - before.to_host;
+          moved.copied.to_device = after.to_device - before.to_device;
+          moved.direct_messages = runtime.between_devices().channel->messages_sent;
+          moved.direct_bytes = runtime.between_devices().channel->bytes_sent;
+        }
+        meet(3);
+        ASSERT_OK(set.value()->step_end(true));
+      });
+  return moved;
+}
+
+TEST(DirectMessages, NoPayloadCrossesTheBus) {
+  constexpr uint64_t kNumel = 10000, kLook = 2 * sizeof(uint32_t);
+  const Moved pairs = moved_in_a_step({"topk", kWithResidual}, kNumel);
+  EXPECT_EQ(pairs.direct_messages, 1u);
+  EXPECT_EQ(pairs.direct_bytes, uint64_t(kDensity * kNumel) * 8);
+  // What the looks have found: at the gradient, and at the indices of both ranks.
+  EXPECT_EQ(pairs.copied.to_host, kLook + 2 * kLook);
+  EXPECT_EQ(pairs.copied.to_device, 0u);
+  const Moved whole = moved_in_a_step({"none", kNothingKept, 0, "none-simulated", ""}, kNumel);
+  EXPECT_EQ(whole.direct_messages, 1u);
+  EXPECT_EQ(whole.direct_bytes, kNumel * sizeof(float));
+  EXPECT_EQ(whole.copied.to_host, kLook);
+  EXPECT_EQ(whole.copied.to_device, 0u);
+}
+
+TEST(DirectMessages, CarryOnlyAsMuchAsAThresholdLetsThrough) {
+  const Moved moved = moved_in_a_step(
+      {"threshold", kWithResidual, 0, "threshold-simulated", "threshold = 2.0\n"}, 1000);
+  EXPECT_EQ(moved.direct_messages, 1u);
+  EXPECT_EQ(moved.direct_bytes, 0u);
+}
+
+TEST(DirectMessages, OfAVoidBucketAreNotSent) {
+  const Moved moved = moved_in_a_step({"topk", kWithResidual}, 1000, false);
+  EXPECT_EQ(moved.direct_messages, 0u);
+}
+
+TEST(DirectMessages, OfCodesThatAHostLooksAtGoThroughHostMemory) {
+  const Moved moved = moved_in_a_step({"signs", kWithResidual, 0, "signsgd-simulated", ""}, 1000);
+  EXPECT_EQ(moved.direct_messages, 0u);
+  EXPECT_GT(moved.copied.to_device, 0u);
+}
+
+// ---- several sets ----
+
+// Each rank makes the gradients of two sets ready in an order of its own: on one device two streams
+// of messages meet, and the same one must come first on every rank.
+TEST(DirectMessages, OfSeveralSetsHaveOneOrderOnEveryRank) {
+  constexpr uint32_t kSize = 3;
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 100 : 5); ++seed) {
+    const DevicesForAll devices(seed);
+    with_device_ranks(
+        kSize, resident_scheme(kOneByOne, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
+          const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, on_cuda(int32_t(rank)));
+          std::vector<Storage> storages[2] = {storage_of(shapes), storage_of(shapes)};
+          std::vector<SetHandle> sets;
+          for (const char* name : {"one", "other"}) {
+            auto made = make_set(runtime, shapes, 0, name);
+            ASSERT_OK(made.status());
+            sets.push_back(std::move(made.value()));
+          }
+          for (uint64_t step = 0; step < 4; ++step) {
+            for (uint64_t turn = 0; turn < 4; ++turn) {
+              const uint64_t which = (turn + rank + step) % 2, i = turn / 2;
+              Storage& storage = storages[which][i];
+              storage.write(std::vector<float>(storage.bytes() / sizeof(float), float(rank + 1)));
+              ASSERT_OK(sets[which]->gradient_ready(i, storage.tensor(), storage.stream()));
+            }
+            for (uint64_t which : {(rank + step) % 2, (rank + step + 1) % 2}) {
+              ASSERT_OK(sets[which]->wait_all());
+              ASSERT_OK(sets[which]->step_end(true));
+            }
+            for (auto& storage : storages)
+              for (Storage& one : storage) one.settle();
+          }
+        });
+  }
+}
+
+// ---- what goes wrong ----
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+TEST(DirectMessages, IndicesOfAPeerThatDoNotAscendAreRefused) {
+  const DevicesForAll devices;
+  const ResidentMethod liar{"liar", kWithResidual, 0, "liar-simulated",
+                            "density = 0.05\nlies_on_devices = true\n"};
+  ::testing::internal::CaptureStderr();
+  std::atomic<int> refusals = 0;
+  with_device_ranks(2, resident_scheme(liar, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
+    const auto shapes = lying_on({{"x", {100}}}, on_cuda(int32_t(rank)));
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    storage[0].write(std::vector<float>(100, 1));
+    Status status = set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream());
+    if (status.ok()) status = set.value()->wait_all();
+    EXPECT_FALSE(status.ok());
+    if (status.code() == Code::invalid_payload) {
+      ++refusals;
+      EXPECT_TRUE(contains(status.message(),
+                           fmt::format("the message of rank {} for gradient 'x' has indices that "
+                                       "do not ascend or are not below 100",
+                                       1 - rank)))
+          << status.message();
+    }
+    storage[0].settle();
+  });
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_GT(refusals, 0);
+}
+
+TEST(DirectMessages, ARankWhoseGradientsLieOnTheCpuIsNamed) {
+  const DevicesForAll devices;
+  ::testing::internal::CaptureStderr();
+  with_device_ranks(
+      2, resident_scheme(kWithResidual, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
+        const auto set =
+            make_set(runtime, lying_on({{"x", {100}}}, rank == 0 ? on_cuda(0) : Place()));
+        ASSERT_FALSE(set.ok());
+        EXPECT_TRUE(contains(set.status().message(), "float32 from device"))
+            << set.status().message();
+      });
+  (void)::testing::internal::GetCapturedStderr();
+}
+
+TEST(DirectMessages, ADeviceThatIsLostEndsTheRunOnEveryRank) {
+  for (const uint64_t nth : {20, 90}) {
+    simulated::Settings settings;
+    settings.devices = kDevices;
+    simulated::reset(settings);
+    simulated::fail_work(simulated::Call::kLaunch, nth, 719);
+    ::testing::internal::CaptureStderr();
+    const Script script = direct_script(kMethods[0], 3);
+    with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
+      const auto shapes = placed(script, one_each, rank);
+      std::vector<Storage> storage = storage_of(shapes);
+      auto set = make_set(runtime, shapes);
+      ASSERT_OK(set.status());
+      Status status;
+      for (uint64_t step = 0; step < 30 && status.ok(); ++step)
+        status = take_step(script, **set, storage, rank, step);
+      EXPECT_FALSE(status.ok());
+      for (const Storage& one : storage) one.settle();
+    });
+    (void)::testing::internal::GetCapturedStderr();
+  }
+  simulated::reset();
+}
+
+}  // namespace
+}  // namespace penstock::resident_direct_test
