@@ -1,7 +1,7 @@
 // Gradients that are worked on on their device: results and what is kept have the bits of the same
 // gradients on the CPU, in every kind of step, however late the device works.
 
-#include "core/set/resident_testing.hpp"
+#include "core/set/on_devices/resident_testing.hpp"
 
 #include <support/long.hpp>
 #include <support/worlds.hpp>

@@ -2,7 +2,7 @@
 // and what is kept are those of the CPU, nothing of them crosses the bus, and several sets share
 // one order.
 
-#include "core/set/resident_testing.hpp"
+#include "core/set/on_devices/resident_testing.hpp"
 
 #include <support/long.hpp>
 #include <support/worlds.hpp>
@@ -54,12 +54,27 @@ const ResidentMethod kMethods[] = {
     {"none_one_by_one", "memory = \"none\"\nscheduler = \"wfbp\"", 0, "none-simulated", ""},
     {"none_with_momentum", "memory = \"momentum-simulated\"\nscheduler = \"fusion\"", 0,
      "none-simulated", ""},
-    {"fp16", kWithResidual, 0, "fp16-simulated", ""},
-    {"bf16_with_dgc", kWithDgc, 0, "bf16-simulated", ""},
     {"signs_beside", kWithResidual, 0, "signsgd-simulated", ""},
     {"vectors_as_they_are", kWithResidual, 0, "topk-simulated",
      "density = 0.1\n[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n"
      "memory = \"none\"\n"},
+};
+
+// NCCL adds halves in an order and with roundings of its own, and a device factors.
+struct NearMethod {
+  ResidentMethod method;
+  Bound bound;
+};
+inline void PrintTo(const NearMethod& near, std::ostream* out) {
+  PrintTo(near.method, out);
+}
+constexpr Bound kFactors{1e-5, 1e-3}, kHalves{2e-3, 1e-2}, kShortHalves{2e-2, 8e-2};
+const NearMethod kNearMethods[] = {
+    {{"fp16", kWithResidual, 0, "fp16-simulated", ""}, kHalves},
+    {{"bf16_with_dgc", kWithDgc, 0, "bf16-simulated", ""}, kShortHalves},
+    {{"powersgd", kWithResidual, 0, "powersgd-simulated", "rank = 2\n"}, kFactors},
+    {{"powersgd_one_by_one", kOneByOne, 0, "powersgd-simulated", "rank = 2\n"}, kFactors},
+    {{"acpsgd", kWithResidual, 0, "acpsgd-simulated", "rank = 3\n"}, kFactors},
 };
 
 Script direct_script(const ResidentMethod& method, uint32_t size) {
@@ -84,6 +99,30 @@ TEST_P(Direct, GivesTheBitsOfTheCpu) {
     const ResidentOutcome got = outcome_of(script, one_each);
     ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
     ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
+  }
+}
+
+class NearDirect : public ::testing::TestWithParam<std::tuple<NearMethod, uint32_t>> {};
+INSTANTIATE_TEST_SUITE_P(Methods, NearDirect,
+                         ::testing::Combine(::testing::ValuesIn(kNearMethods),
+                                            test::worlds({1, 2, 3, 4})),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).method.name) + "_on_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST_P(NearDirect, StaysNearTheCpuWithEqualBitsOnAllRanks) {
+  const auto& [near, size] = GetParam();
+  const ResidentOutcome expected = outcome_of(resident_script(near.method, size), on_the_cpu);
+  const Script script = direct_script(near.method, size);
+  ResidentOutcome first;
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 100 : 2) && !HasFailure(); ++seed) {
+    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
+    const ResidentOutcome got = outcome_of(script, one_each);
+    if (seed == 1) first = got;
+    expect_near(got, expected, near.bound);
+    ASSERT_EQ(difference(got.results, first.results), "") << "seed " << seed;
+    expect_alike(got, expected);
   }
 }
 

@@ -1,7 +1,7 @@
 // Devices that are not there, give no memory, or fail in the middle: what each rank hears, and that
 // nothing is freed under a copy.
 
-#include "core/set/device_testing.hpp"
+#include "core/set/on_devices/device_testing.hpp"
 
 namespace penstock::device_failure_test {
 namespace {

@@ -2,7 +2,7 @@
 // on the CPU: every kind of method, route and scheduler, in every kind of step, however late and in
 // whatever order the devices work.
 
-#include "core/set/device_testing.hpp"
+#include "core/set/on_devices/device_testing.hpp"
 
 #include <support/long.hpp>
 #include <support/worlds.hpp>

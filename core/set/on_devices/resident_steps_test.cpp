@@ -1,7 +1,7 @@
 // A step of gradients that are worked on on their device: what it costs, what is told of them, and
 // what goes wrong.
 
-#include "core/set/resident_testing.hpp"
+#include "core/set/on_devices/resident_testing.hpp"
 
 namespace penstock::resident_steps_test {
 namespace {

@@ -1,6 +1,6 @@
 // A step of gradients on devices: what waits and what does not, who may hand in what, what is told.
 
-#include "core/set/device_testing.hpp"
+#include "core/set/on_devices/device_testing.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -3,7 +3,7 @@
 // step by a rounding or two, later by what has become of these. But on devices the bits are the
 // same on every rank, and in whatever order work runs there.
 
-#include "core/set/resident_testing.hpp"
+#include "core/set/on_devices/resident_testing.hpp"
 
 #include <support/long.hpp>
 #include <support/worlds.hpp>

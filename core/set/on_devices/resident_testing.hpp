@@ -2,7 +2,7 @@
 // kernels, which lie in a folder of their own.
 #pragma once
 
-#include "core/set/device_testing.hpp"
+#include "core/set/on_devices/device_testing.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -106,6 +106,47 @@ inline ResidentOutcome outcome_of(const Script& script, const Places& places) {
     });
   });
   return outcome;
+}
+
+// The largest distance of two results, over the largest magnitude.
+inline double apart(const std::string& got, const std::string& expected) {
+  std::vector<float> a(got.size() / sizeof(float)), b(expected.size() / sizeof(float));
+  std::memcpy(a.data(), got.data(), got.size());
+  std::memcpy(b.data(), expected.data(), expected.size());
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::fabs(double{a[i]} - double{b[i]}));
+    largest = std::max(largest, std::fabs(double{b[i]}));
+  }
+  return most == 0 ? 0 : most / largest;
+}
+
+// Ranks have equal results where they have on the CPU: who leaves a gradient out finds its own.
+inline void expect_alike(const ResidentOutcome& got, const ResidentOutcome& expected) {
+  const auto alike = [](const ResidentOutcome& of, size_t rank, size_t step, size_t i) {
+    return of.results[rank][step][i] == of.results[0][step][i];
+  };
+  for (size_t rank = 1; rank < expected.results.size(); ++rank)
+    for (size_t step = 0; step < expected.results[rank].size(); ++step)
+      for (size_t i = 0; i < expected.results[rank][step].size(); ++i)
+        EXPECT_EQ(alike(got, rank, step, i), alike(expected, rank, step, i))
+            << "rank " << rank << ", step " << step << ", gradient " << i;
+}
+
+// How far results may be apart, over the largest of them.
+struct Bound {
+  double in_the_first_step, later;
+};
+
+inline void expect_near(const ResidentOutcome& got, const ResidentOutcome& expected,
+                        const Bound& bound) {
+  for (size_t rank = 0; rank < expected.results.size(); ++rank)
+    for (size_t step = 0; step < expected.results[rank].size(); ++step)
+      for (size_t i = 0; i < expected.results[rank][step].size(); ++i)
+        EXPECT_LE(apart(got.results[rank][step][i], expected.results[rank][step][i]),
+                  step == 0 ? bound.in_the_first_step : bound.later)
+            << "rank " << rank << ", step " << step << ", gradient " << i;
 }
 
 }  // namespace penstock::testing

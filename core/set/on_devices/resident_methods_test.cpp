@@ -4,7 +4,7 @@
 // Bits are the CPU's but where a method forms sums in floating point, whose order on a device is
 // another one; there, steps from the same state stay near each other.
 
-#include "core/set/resident_testing.hpp"
+#include "core/set/on_devices/resident_testing.hpp"
 
 #include <support/long.hpp>
 #include <support/worlds.hpp>
@@ -117,41 +117,8 @@ INSTANTIATE_TEST_SUITE_P(Methods, LowRankMethods,
                                   std::to_string(std::get<1>(info.param));
                          });
 
-// The largest distance of two results, over the largest magnitude.
-double apart(const std::string& got, const std::string& expected) {
-  std::vector<float> a(got.size() / sizeof(float)), b(expected.size() / sizeof(float));
-  std::memcpy(a.data(), got.data(), got.size());
-  std::memcpy(b.data(), expected.data(), expected.size());
-  EXPECT_EQ(a.size(), b.size());
-  double most = 0, largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    most = std::max(most, std::fabs(double{a[i]} - double{b[i]}));
-    largest = std::max(largest, std::fabs(double{b[i]}));
-  }
-  return most == 0 ? 0 : most / largest;
-}
-
-// Ranks have equal results where they have on the CPU: who leaves a gradient out finds its own.
-void expect_alike(const ResidentOutcome& got, const ResidentOutcome& expected) {
-  const auto alike = [](const ResidentOutcome& of, size_t rank, size_t step, size_t i) {
-    return of.results[rank][step][i] == of.results[0][step][i];
-  };
-  for (size_t rank = 1; rank < expected.results.size(); ++rank)
-    for (size_t step = 0; step < expected.results[rank].size(); ++step)
-      for (size_t i = 0; i < expected.results[rank][step].size(); ++i)
-        EXPECT_EQ(alike(got, rank, step, i), alike(expected, rank, step, i))
-            << "rank " << rank << ", step " << step << ", gradient " << i;
-}
-
 // What rounding does to a first step is small; later ones begin with what it has left.
-void expect_near(const ResidentOutcome& got, const ResidentOutcome& expected) {
-  for (size_t rank = 0; rank < expected.results.size(); ++rank)
-    for (size_t step = 0; step < expected.results[rank].size(); ++step)
-      for (size_t i = 0; i < expected.results[rank][step].size(); ++i)
-        EXPECT_LE(apart(got.results[rank][step][i], expected.results[rank][step][i]),
-                  step == 0 ? 1e-5 : 1e-3)
-            << "rank " << rank << ", step " << step << ", gradient " << i;
-}
+constexpr Bound kBound{1e-5, 1e-3};
 
 TEST_P(LowRankMethods, StayNearTheCpuWithEqualBitsOnDevices) {
   const auto& [method, size] = GetParam();
@@ -163,7 +130,7 @@ TEST_P(LowRankMethods, StayNearTheCpuWithEqualBitsOnDevices) {
     const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
     const ResidentOutcome got = outcome_of(script, by_rank);
     if (seed == 1) first = got;
-    expect_near(got, expected);
+    expect_near(got, expected, kBound);
     ASSERT_EQ(difference(got.results, first.results), "") << "seed " << seed;
     ASSERT_TRUE(got.saved == first.saved) << "seed " << seed;
     expect_alike(got, expected);
