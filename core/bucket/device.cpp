@@ -100,6 +100,11 @@ Status lay_out_device_part(BucketRun& bucket) {
     return internal(
         "set '{}', {}: gradient '{}' is worked on on a device, which is for one flat leg alone",
         bucket.context.name, bucket.label, first->gradient->name);
+  if (bucket.defers())
+    return internal(
+        "set '{}', {}: gradient '{}' is worked on on a device, and the plan lets it wait for the "
+        "next forward, which its scheduler did not say (LAUNCHES_IN_FORWARD)",
+        bucket.context.name, bucket.label, first->gradient->name);
   const Device& device = bucket.context.residents->device();
   auto part = std::make_unique<DevicePart>();
   PENSTOCK_ASSIGN(part->copied, Event::make(device));

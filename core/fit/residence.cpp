@@ -12,7 +12,9 @@ bool works_on_cuda(uint64_t device_types) {
 // Of all gradients.
 std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   const Scheme& scheme = fitting.scheme();
-  if (site.forward_waits) return "the next forward may wait for it";
+  const uint32_t scheduler = fitting.scheduler()->traits().flags;
+  if (site.forward_waits && (scheduler & PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) != 0)
+    return fmt::format("scheduler \"{}\" lets the next forward wait for it", scheme.scheduler);
   if (scheme.route != PENSTOCK_ROUTE_FLAT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
   if (!scheme.transport.empty())

@@ -12,7 +12,7 @@ namespace penstock {
 
 // What a set knows beside its fitting.
 struct ResidenceSite {
-  bool forward_waits = false;   // the next forward may wait for gradients
+  bool forward_waits = false;   // the frontend can wait for gradients in the next forward
   bool result_is_sum = false;   // the frontend wants sums, not means
   bool sends_directly = false;  // from device to device
 };

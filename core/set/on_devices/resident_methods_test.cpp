@@ -20,6 +20,7 @@ constexpr const char* kWithDgc = "memory = \"dgc-simulated\"\nscheduler = \"fusi
 
 const ResidentMethod kMethods[] = {
     {"topk_with_residual", "memory = \"residual-simulated\"\nscheduler = \"fusion\""},
+    {"topk_of_a_frontend_that_can_defer", kWithResidual, PENSTOCK_SET_DEFERRED_UPDATE},
     {"topk_with_dgc", "memory = \"dgc-simulated\"\nscheduler = \"fusion\""},
     {"topk_with_nesterov_and_room_for_all", "memory = \"dgc-simulated\"\nscheduler = \"wfbp\"", 0,
      "topk-simulated", "density = 0.4\n[memory.dgc-simulated]\nnesterov = true\nmomentum = 0.5\n"},

@@ -146,8 +146,11 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
             "compressor \"randomk\" works on the CPU only, from step 5 on");
   EXPECT_EQ(with_switch("scheme.memory = \"none\""),
             "memory \"residual-simulated\" gives way to \"none\", from step 5 on");
-  EXPECT_EQ(reason_under(resident_scheme(residual), PENSTOCK_SET_DEFERRED_UPDATE),
-            "the next forward may wait for it");
+  EXPECT_EQ(reason_under(resident_scheme(residual), PENSTOCK_SET_DEFERRED_UPDATE), "");
+  const ResidentMethod deferred{"halves", "memory = \"none\"\nscheduler = \"dear\"", 0,
+                                "fp16-simulated", ""};
+  EXPECT_EQ(reason_under(resident_scheme(deferred), PENSTOCK_SET_DEFERRED_UPDATE),
+            "scheduler \"dear\" lets the next forward wait for it");
 }
 
 // ---- what goes wrong ----
