@@ -2,26 +2,11 @@
 
 #include "core/fit/fitting.hpp"
 #include "core/fit/resolve.hpp"
+#include "core/fit/usual_model.hpp"
 
 namespace penstock {
 
 namespace {
-
-constexpr int kLayersOfAShape = 16;
-
-std::vector<DeclaredGradient> usual_model() {
-  std::vector<DeclaredGradient> model;
-  const auto add = [&](std::string name, std::vector<int64_t> shape) {
-    model.emplace_back(std::move(name), model.size(), std::move(shape));
-  };
-  for (int i = 0; i < kLayersOfAShape; ++i) {
-    add(fmt::format("linear{}.weight", i), {1024, 1024});
-    add(fmt::format("linear{}.bias", i), {1024});
-    add(fmt::format("convolution{}.weight", i), {256, 256, 3, 3});
-    add(fmt::format("convolution{}.bias", i), {256});
-  }
-  return model;
-}
 
 // The collectives of a scheme, as far as they can be made here: where not, usual formulas count.
 struct SchemeCarriers {

@@ -1,4 +1,5 @@
-// What a scheme moves through the network, told without a run, for a model of usual shapes.
+// What a scheme moves through the network, told without a run, for a model of usual shapes
+// (usual_model.hpp).
 #pragma once
 
 #include "core/config/config.hpp"
@@ -7,9 +8,7 @@
 
 namespace penstock {
 
-// For every stage of the configuration, among `ranks` ranks on hosts of `ranks_per_host`. The
-// model: sixteen matrices of 1024 by 1024, as many kernels of 256 by 256 by 3 by 3, and a bias for
-// each of them; 106 MB of float32.
+// For every stage of the configuration, among `ranks` ranks on hosts of `ranks_per_host`.
 Result<std::vector<StageTraffic>> sample_traffic(const Config& config, Registry& registry,
                                                  uint32_t ranks, uint32_t ranks_per_host);
 

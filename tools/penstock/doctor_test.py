@@ -96,7 +96,9 @@ def test_doctor_names_the_devices_that_the_runtime_finds(installed):
         assert line["device"]["model"] in line["found"] and "compute capability" in line["found"]
     # With a device the scheme of a run that is given none is looked at.
     (scheme,) = lines_of(ran, "scheme")
-    assert scheme["subject"] == "scheme" and "compressor none" in scheme["through_host_memory"]
+    assert scheme["subject"] == "scheme" and not scheme["on_device"]
+    (why,) = scheme["through_host_memory"]
+    assert why == 'compressor "none" works on the CPU only'
 
 
 @needs_simulated_devices
@@ -110,23 +112,26 @@ def test_doctor_gives_the_table_s_own_words_where_no_device_is_found(installed):
 
 
 def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
-    ran = penstock("doctor", "--json", ROOT / "conf/dgc.toml", ROOT / "conf/adaq.toml")
-    found = lines_of(ran, "scheme")
-    assert [line["subject"] for line in found] == [f"scheme {ROOT}/conf/{name}.toml" for name in ("dgc", "adaq")]
-    for line, names in zip(found, ({"compressor dgc", "memory dgc"}, {"compressor adaq"})):
-        assert names <= set(line["through_host_memory"]), line
-        assert not line["on_device"] and "through host memory" in line["found"]
-        assert all(name in line["found"] for name in names)
+    ran = penstock("doctor", "--json", ROOT / "conf/dgc-hierarchical.toml", ROOT / "conf/adaq.toml")
+    by_hosts, adaq = lines_of(ran, "scheme")
+    assert by_hosts["subject"] == f"scheme {ROOT}/conf/dgc-hierarchical.toml"
+    (why,) = by_hosts["through_host_memory"]
+    assert why == 'route "hierarchical" has legs in host memory' and why in by_hosts["found"]
+    assert not adaq["on_device"]
+    assert adaq["through_host_memory"]['compressor "adaq" works on the CPU only'][0] == "matrices"
+    assert "through host memory, there and back, go matrices, convolutions" in adaq["found"]
 
 
-def test_doctor_knows_a_plugin_that_works_on_a_device_by_its_traits(tmp_path):
+def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(tmp_path):
     compile_plugin(tmp_path, "ALSO_ON_CUDA")
     file = tmp_path / "bad.toml"
-    file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n')
+    scheme = '[scheme]\ncompressor = "bad"\ncollective = "loopback"\n'
+    vectors = '[[rule]]\nmatch = { dims = 1 }\ncompressor = "adaq"\nmemory = "residual"\n'
+    file.write_text(scheme + vectors)
     (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
-    assert line["state"] == "ok" and line["on_device"] == ["compressor bad", "memory none"]
-    assert line["through_host_memory"] == ["collective loopback"]
-    assert line["found"].startswith("can work on a device: compressor bad, memory none. All else goes through host memory")
+    assert line["state"] == "ok" and line["on_device"] == ["matrices", "convolutions"], line
+    assert line["through_host_memory"] == {'compressor "adaq" works on the CPU only': ["vectors"]}
+    assert "what they send goes through pinned host memory. through host memory" in line["found"].replace("Through", "through")
 
 
 def test_doctor_names_what_is_wrong_with_a_scheme(tmp_path):

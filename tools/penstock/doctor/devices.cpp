@@ -5,6 +5,7 @@
 #include "core/device/devices.hpp"
 #include "core/device/table.hpp"
 #include "core/fit/resolve.hpp"
+#include "core/fit/sample_residence.hpp"
 #include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
 
@@ -12,7 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <map>
 #include <utility>
 
 namespace penstock::command {
@@ -109,74 +110,35 @@ Line line_of(const Json& device) {
 
 // ---- Schemes ----
 
-template <typename Table>
-Result<uint64_t> device_types(const Scheme& scheme, const std::string& name, Registry& registry) {
-  PENSTOCK_ASSIGN(const auto instance, make_instance<Table>(scheme, name, registry));
-  return instance->traits().device_types;
+std::string joined(const std::vector<std::string>& parts, std::string_view by) {
+  return fmt::format("{}", fmt::join(parts, by));
 }
 
-// Where an instance works, a bit per device type. Schedulers plan on the host, for whatever device.
-Result<uint64_t> device_types(const Scheme& scheme, Kind kind, const std::string& name,
-                              Registry& registry) {
-  switch (kind) {
-    case Kind::compressor:
-      return device_types<penstock_compressor>(scheme, name, registry);
-    case Kind::memory:
-      return device_types<penstock_memory>(scheme, name, registry);
-    case Kind::collective:
-      // A frontend's own transport takes what lies in host memory.
-      if (scheme.find(kind, name)->plugin == kLentCollective)
-        return uint64_t{1} << PENSTOCK_DEVICE_CPU;
-      return device_types<penstock_collective>(scheme, name, registry);
-    default:
-      return ~uint64_t{0};
-  }
-}
-
-// Of all stages: "compressor topk", by where it works.
-struct Sides {
-  std::vector<std::string> on_device, through_host;
-};
-
-void add_once(std::vector<std::string>& names, const std::string& name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-}
-
-Result<Sides> sides_of(const std::string& file, const std::vector<std::string>& plugin_path) {
+// "matrices, convolutions on the device; through host memory: vectors (why)".
+TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& plugin_path) {
   PENSTOCK_ASSIGN(const OpenedConfig opened, open_config(file, plugin_path));
   Registry& registry = opened.plugins->registry();
   PENSTOCK_TRY(check_config(opened.config, registry));
-  Sides sides;
-  for (const uint64_t stage : opened.config.stages()) {
-    const Scheme scheme = opened.config.at_step(stage);
-    for (const auto& [key, instance] : scheme.instances) {
-      if (instance.kind == Kind::scheduler) continue;
-      PENSTOCK_ASSIGN(const uint64_t types,
-                      device_types(scheme, instance.kind, instance.name, registry));
-      const bool is_able = (types >> PENSTOCK_DEVICE_CUDA & 1) != 0;
-      add_once(is_able ? sides.on_device : sides.through_host,
-               fmt::format("{} {}", kind_name(instance.kind), instance.name));
-    }
-  }
-  return sides;
-}
-
-std::string text_of(const Sides& sides) {
-  const std::string able = fmt::format("{}", fmt::join(sides.on_device, ", "));
-  const std::string others = fmt::format("{}", fmt::join(sides.through_host, ", "));
-  if (others.empty()) return "all of it can work on a device: " + able;
-  const std::string staged =
-      "through host memory, there and back, for these work on the CPU only: " + others;
-  if (able.empty()) return "gradients on a device go " + staged;
-  return fmt::format("can work on a device: {}. All else goes {}", able, staged);
-}
-
-TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& plugin_path) {
-  const Result<Sides> sides = sides_of(file, plugin_path);
-  if (!sides.ok()) return sides.status();
-  return {Verdict::ok, Json{{"found", text_of(sides.value())},
-                            {"on_device", sides.value().on_device},
-                            {"through_host_memory", sides.value().through_host}}
+  PENSTOCK_ASSIGN(const auto found, sample_residence(opened.config, registry));
+  std::vector<std::string> on_device;
+  std::map<std::string, std::vector<std::string>> staged;  // by the reason
+  for (const SampleResidence& one : found)
+    (one.why_staged.empty() ? on_device : staged[one.why_staged]).push_back(one.what);
+  std::vector<std::string> parts;
+  const std::string direct = opened.config.at_step(0).device_transport;
+  if (!on_device.empty())
+    parts.push_back(fmt::format(
+        "gradients on a device are worked on there: {}; what they send goes {}",
+        joined(on_device, ", "),
+        direct.empty()
+            ? std::string("through pinned host memory")
+            : fmt::format("from device to device over {}, but codes that hosts look at", direct)));
+  for (const auto& [why, what] : staged)
+    parts.push_back(
+        fmt::format("through host memory, there and back, go {}: {}", joined(what, ", "), why));
+  return {Verdict::ok, Json{{"found", joined(parts, ". ")},
+                            {"on_device", on_device},
+                            {"through_host_memory", staged}}
                            .dump()};
 }
 
