@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,8 @@ def environment(pack: Path) -> dict[str, str]:
     """Nothing of the caller's own."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     libraries = f"{pack}/build/release/lib/system"
-    return {**kept, "PENSTOCK_LIBRARY": str(pack / RUNTIME), "PYTHONPATH": str(pack / "frontends/python"), "LD_LIBRARY_PATH": libraries}
+    ours = {"PENSTOCK_LIBRARY": str(pack / RUNTIME), "PYTHONPATH": str(pack / "frontends/python")}
+    return {**kept, **ours, "LD_LIBRARY_PATH": libraries, "PENSTOCK_PORT": str(random.randrange(20000, 30000)), "GLOO_SOCKET_IFNAME": "lo"}
 
 
 def run(pack: Path, *command: str) -> str:
@@ -40,10 +42,10 @@ def run(pack: Path, *command: str) -> str:
     return done.stdout
 
 
-def on_two_ranks(pack: Path, script: str, *arguments: str) -> str:
+def over_gloo(pack: Path, ranks: int, script: str, *arguments: str) -> str:
     """As gpu-check does where there is no mpirun."""
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", f"{SCRIPTS}/over_gloo.py")
-    return run(pack, *launcher, script, *arguments)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks))
+    return run(pack, *launcher, f"{SCRIPTS}/over_gloo.py", script, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -157,14 +159,15 @@ def test_steps_on_the_cpu_have_times_and_no_figures_of_a_device(pack, profiles, 
 
 
 @needs_runtime
-def test_steps_take_two_ranks_over_gloo_from_the_pack(pack, profiles, tmp_path):
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_steps_run_over_gloo_from_the_pack(ranks, pack, profiles, tmp_path):
     kept = tmp_path / "steps.json"
-    on_two_ranks(
-        pack, STEP, "--device", "cpu", "--rounds", "1", "--backward-ms", "5", "--profiles", str(profiles), "--models", "small",
+    over_gloo(
+        pack, ranks, STEP, "--device", "cpu", "--rounds", "1", "--backward-ms", "5", "--profiles", str(profiles), "--models", "small",
         "--schemes", "none", "topk-residual", "--output", str(kept),
     )  # fmt: skip
     found = json.loads(kept.read_text())
-    assert found["ranks"] == 2 and len(found["models"][0]["schemes"]) == 2
+    assert found["ranks"] == ranks and len(found["models"][0]["schemes"]) == 2
 
 
 DDP = """
@@ -184,14 +187,14 @@ hvd.shutdown()
 @needs_runtime
 def test_ddp_takes_turns_with_the_hook(pack, profiles, tmp_path):
     (tmp_path / "ddp.py").write_text(DDP)  # over gloo, for NCCL needs devices
-    assert "reached True True 3" in on_two_ranks(pack, str(tmp_path / "ddp.py"), str(profiles))
+    assert "reached True True 3" in over_gloo(pack, 2, str(tmp_path / "ddp.py"), str(profiles))
 
 
 @needs_runtime
 def test_methods_and_training_take_two_ranks_over_gloo_from_the_pack(pack):
-    methods = on_two_ranks(pack, f"{SCRIPTS}/methods_on_device.py", "--device", "cpu", "--steps", "2")
+    methods = over_gloo(pack, 2, f"{SCRIPTS}/methods_on_device.py", "--device", "cpu", "--steps", "2")
     assert methods.count("of the CPU") == 32, methods
-    assert on_two_ranks(pack, f"{SCRIPTS}/train_on_device.py", "--device", "cpu", "--steps", "12").count("at most 0.00% apart") == 6
+    assert over_gloo(pack, 2, f"{SCRIPTS}/train_on_device.py", "--device", "cpu", "--steps", "12").count("at most 0.00% apart") == 6
 
 
 @needs_runtime
