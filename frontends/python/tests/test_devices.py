@@ -107,10 +107,10 @@ def on_device(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device: tools/gpu-check")
 @pytest.mark.parametrize("script", ("train_on_device.py", "methods_on_device.py"))
-def test_the_check_of_a_device_says_that_it_is_not_run_without_one(script):
+def test_the_check_of_a_device_says_that_it_is_skipped_without_one(script):
     done = on_device(script)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("not run: torch") and "finds no CUDA device" in done.stdout
+    assert done.stdout.startswith("skipped: torch") and "finds no CUDA device" in done.stdout
 
 
 def test_the_check_of_a_device_finds_the_curve_of_the_cpu_on_the_cpu():

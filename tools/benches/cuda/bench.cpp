@@ -50,7 +50,7 @@ namespace {
 
 struct Options {
   bool json = false;
-  uint64_t numel = uint64_t{1} << 26;
+  uint64_t numel = 100'000'000;
   int rounds = 9;
 };
 
@@ -143,6 +143,7 @@ void run(const Options& options, const char* device) {
                         cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
                   },
                   [] { return true; }});
+  add_baselines(rows, x);
   add_selection(rows, x);
   add_quantisation(rows, x);
   add_low_rank(rows, x);

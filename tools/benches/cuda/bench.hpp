@@ -50,6 +50,10 @@ inline Workspace workspace(uint64_t bytes) {
 // Normal values times a heavy tail, as gradients have.
 std::vector<float> gradient(uint64_t n);
 
+// The indices that the CPU chooses.
+std::vector<uint32_t> largest_on_cpu(const std::vector<float>& x, uint64_t k);
+
+void add_baselines(std::vector<Row>& rows, const std::vector<float>& x);
 void add_selection(std::vector<Row>& rows, const std::vector<float>& x);
 void add_quantisation(std::vector<Row>& rows, const std::vector<float>& x);
 void add_low_rank(std::vector<Row>& rows, const std::vector<float>& x);

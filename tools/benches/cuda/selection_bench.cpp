@@ -15,9 +15,7 @@
 #include <memory>
 
 namespace penstock::kernels::cuda::bench {
-namespace {
 
-// The indices that the CPU chooses.
 std::vector<uint32_t> largest_on_cpu(const std::vector<float>& x, uint64_t k) {
   const uint64_t bytes = select_scratch_bytes(x.size(), k);
   std::vector<char> memory(bytes + 64);
@@ -28,6 +26,8 @@ std::vector<uint32_t> largest_on_cpu(const std::vector<float>& x, uint64_t k) {
                           select_code_path(""));
   return indices;
 }
+
+namespace {
 
 void add_largest(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device,
                  double density, const char* name) {

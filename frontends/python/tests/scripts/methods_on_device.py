@@ -5,7 +5,7 @@ same gradients: equal bits, or near each other where a method forms sums.
 
 Prints a line for each method and ends with 1 where results differ, or where a gradient was not
 worked on on the device. Where there is no device, or the runtime does not take gradients there, it
-says "not run" and why. The plugins are to be built with CUDA (tools/gpu-check does that).
+says "skipped" and why. The plugins are to be built with CUDA (tools/gpu-check does that).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import sys
 from typing import Any
 
-from train_on_device import why_not
+from train_on_device import is_first_rank, why_not
 
 # As they are they would be staged.
 VECTORS_AS_PAIRS = """
@@ -147,8 +147,8 @@ def main() -> int:
     options = parser.parse_args()
     reason = why_not(options.device)
     if reason:
-        if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0":
-            print(f"not run: {reason}")
+        if is_first_rank():
+            print(f"skipped: {reason}")
         return 0
     import torch
 

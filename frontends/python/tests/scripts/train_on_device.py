@@ -4,7 +4,7 @@ the hook of DistributedDataParallel: the losses must be the same but for the ord
     mpirun -np 2 python train_on_device.py [--steps 40] [--device cuda]
 
 Prints a line for each way and scheme, and ends with 1 where a curve on the device leaves that of
-the CPU. Where there is no device, or the runtime does not take gradients there, it says "not run"
+the CPU. Where there is no device, or the runtime does not take gradients there, it says "skipped"
 and why.
 """
 
@@ -45,6 +45,11 @@ def why_not(device: str) -> str:
     from penstock.common.devices import why_not_in_place
 
     return why_not_in_place(0)
+
+
+def is_first_rank() -> bool:
+    """Of those that mpirun or torchrun started, before they have met."""
+    return (os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK", "0")) == "0"
 
 
 def make_model() -> Any:
@@ -142,6 +147,23 @@ def train(device: Any, steps: int) -> bool:
     return agree
 
 
+def with_group(function: Callable[[], bool]) -> bool:
+    """What `function` returns while torch has a process group of these ranks."""
+    import torch.distributed as dist
+
+    import penstock.torch as hvd
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = hvd.broadcast_object(folder, 0)
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder}/gloo", rank=hvd.rank(), world_size=hvd.size()
+        )
+        result = function()
+        hvd.barrier()
+    dist.destroy_process_group()
+    return result
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=40)
@@ -149,8 +171,8 @@ def main() -> int:
     options = parser.parse_args()
     reason = why_not(options.device)
     if reason:
-        if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0":
-            print(f"not run: {reason}")
+        if is_first_rank():
+            print(f"skipped: {reason}")
         return 0
     import torch
     import torch.distributed as dist
@@ -163,14 +185,10 @@ def main() -> int:
     if options.device == "cuda":
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    with tempfile.TemporaryDirectory() as folder:
-        folder = hvd.broadcast_object(folder, 0)
-        dist.init_process_group(
-            "gloo", init_method=f"file://{folder}/gloo", rank=hvd.rank(), world_size=hvd.size()
-        )
+    if dist.is_initialized():  # and lent: over_gloo.py
         agree = train(device, options.steps)
-        hvd.barrier()
-    dist.destroy_process_group()
+    else:
+        agree = with_group(lambda: train(device, options.steps))
     hvd.shutdown()
     return 0 if agree else 1
 
