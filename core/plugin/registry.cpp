@@ -110,8 +110,10 @@ Status Registry::unknown(Kind kind, std::string_view name) const {
     if (file.path.find(name) != std::string::npos)
       unread += fmt::format("; skipped {}", file.reason);
   }
-  return not_found("there is no {} plugin \"{}\"{}{}{}; looked in {}", kind_name(kind), name,
+  const bool needs_cuda = kind == Kind::collective && name == "nccl";
+  return not_found("there is no {} plugin \"{}\"{}{}{}{}; looked in {}", kind_name(kind), name,
                    did_you_mean(name, names), elsewhere, unread,
+                   needs_cuda ? "; only builds with CUDA have it (docs/guide/gpu.md)" : "",
                    places.empty() ? "no directory: set runtime.plugin_path"
                                   : fmt::format("{}", fmt::join(places, ", ")));
 }

@@ -155,7 +155,7 @@ static void destroy(void* instance) {}
 static penstock_status* describe(void* instance, penstock_compressor_traits* traits) {
   traits->dtypes = PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT32);
   traits->device_types = 1u << PENSTOCK_DEVICE_CPU;
-#ifdef ALSO_ON_CUDA
+#if defined(ALSO_ON_CUDA) || defined(LOSSY_ON_CUDA)
   traits->device_types |= 1u << PENSTOCK_DEVICE_CUDA;
 #endif
   return NULL;
@@ -179,6 +179,9 @@ static penstock_status* plan(void* instance, uint32_t phase, uint32_t world, con
     needs[i]->n_rounds = 1;
     needs[i]->period = 1;
     needs[i]->flags = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
+#ifdef LOSSY_ON_CUDA
+    needs[i]->flags = PENSTOCK_NEED_LINEAR;
+#endif
   }
   return NULL;
 }

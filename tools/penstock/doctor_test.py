@@ -122,16 +122,23 @@ def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
     assert "through host memory, there and back, go matrices, convolutions" in adaq["found"]
 
 
-def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(tmp_path):
-    compile_plugin(tmp_path, "ALSO_ON_CUDA")
+VECTORS_ON_THE_CPU = '[[rule]]\nmatch = { dims = 1 }\ncompressor = "adaq"\nmemory = "residual"\n'
+
+
+@pytest.mark.parametrize("kind", ["LOSSY_ON_CUDA", "ALSO_ON_CUDA"])
+def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(kind, tmp_path):
+    compile_plugin(tmp_path, kind)
     file = tmp_path / "bad.toml"
-    scheme = '[scheme]\ncompressor = "bad"\ncollective = "loopback"\n'
-    vectors = '[[rule]]\nmatch = { dims = 1 }\ncompressor = "adaq"\nmemory = "residual"\n'
-    file.write_text(scheme + vectors)
+    file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n' + VECTORS_ON_THE_CPU)
     (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
-    assert line["state"] == "ok" and line["on_device"] == ["matrices", "convolutions"], line
-    assert line["through_host_memory"] == {'compressor "adaq" works on the CPU only': ["vectors"]}
-    assert "what they send goes through pinned host memory. through host memory" in line["found"].replace("Through", "through")
+    staged = line["through_host_memory"]
+    assert line["state"] == "ok" and staged.pop('compressor "adaq" works on the CPU only') == ["vectors"]
+    if kind == "LOSSY_ON_CUDA":
+        assert line["on_device"] == ["matrices", "convolutions"] and not staged
+        assert "what they send goes through pinned host memory" in line["found"]
+    else:
+        ((why, what),) = staged.items()
+        assert what == ["matrices", "convolutions"] and "no transport.device is named" in why
 
 
 def test_doctor_names_what_is_wrong_with_a_scheme(tmp_path):
