@@ -127,6 +127,12 @@ def test_the_check_of_methods_finds_the_bits_of_the_cpu_on_the_cpu():
     assert lines and all(line.endswith("of the CPU") for line in lines), done.stdout
 
 
+def test_the_check_over_nccl_wants_devices():
+    done = on_device("methods_on_device.py", "--device", "cpu", "--nccl")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "skipped: NCCL moves memory of CUDA devices\n"
+
+
 # ---- what torch is asked ----
 
 

@@ -1,7 +1,9 @@
 """Whole steps of every method that works on a CUDA device, beside the same steps on the CPU, on the
 same gradients: equal bits, or near each other where a method forms sums.
 
-    mpirun -np 2 python methods_on_device.py [--steps 6] [--device cuda]
+    mpirun -np 2 python methods_on_device.py [--steps 6] [--device cuda] [--nccl]
+
+With --nccl what is sent goes from device to device, of the methods for which it can.
 
 Prints a line for each method and ends with 1 where results differ, or where a gradient was not
 worked on on the device. Where there is no device, or the runtime does not take gradients there, it
@@ -17,6 +19,8 @@ from typing import Any
 
 from train_on_device import is_first_rank, why_not
 
+# How launchers tell the number of ranks on this host.
+LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
 # As they are they would be staged.
 VECTORS_AS_PAIRS = """
 [[rule]]
@@ -45,14 +49,23 @@ METHODS: dict[str, tuple[str, float]] = {
     "tbq": ("threshold = 0.5", 0),
 }
 MEMORIES = ("residual", "none")
+# Sent from device to device over NCCL, which adds halves in an order of its own.
+OVER_NCCL: dict[str, tuple[str, float]] = {
+    "none": ("", 1e-6),
+    "topk": ("density = 0.05", 0),
+    "fp16": ("", 1e-3),
+    "bf16": ("", 1e-2),
+    "powersgd": ("rank = 4", 1e-4),
+    "acpsgd": ("rank = 4", 1e-4),
+}
 # Several small ones share a bucket; one is larger than any tile of a kernel.
 SHAPES = ((64, 3, 7, 7), (64,), (256, 64), (1000, 512), (1000,), (31,), ())
 
 
-def scheme_of(compressor: str, memory: str) -> str:
+def scheme_of(compressor: str, memory: str, options: str) -> str:
     return (
         f'[scheme]\ncompressor = "{compressor}"\nmemory = "{memory}"\nscheduler = "fusion"\n'
-        f"[compressor.{compressor}]\n{METHODS[compressor][0]}\n"
+        f"[compressor.{compressor}]\n{options}\n"
     )
 
 
@@ -119,14 +132,14 @@ def apart(found: list[list[Any]], expected: list[list[Any]], tolerance: float) -
     return ""
 
 
-def compare(device: Any, steps: int) -> bool:
-    """Runs all methods; whether all agree."""
+def compare(methods: dict[str, tuple[str, float]], device: Any, steps: int) -> bool:
+    """Runs these methods; whether all agree."""
     import penstock.torch as hvd
 
     agree = True
-    for compressor, (_, tolerance) in METHODS.items():
+    for compressor, (settings, tolerance) in methods.items():
         for memory in MEMORIES:
-            scheme = scheme_of(compressor, memory)
+            scheme = scheme_of(compressor, memory, settings)
             expected, _ = results(scheme, "cpu", steps)
             found, staged = results(scheme, device, steps)
             wrong = apart(found, expected, tolerance)
@@ -140,12 +153,24 @@ def compare(device: Any, steps: int) -> bool:
     return agree
 
 
+def why_not_over_nccl(device: str) -> str:
+    import torch
+
+    if device == "cpu":
+        return "NCCL moves memory of CUDA devices"
+    ranks = max(int(os.environ.get(name, "1")) for name in LOCAL_RANKS)
+    if torch.cuda.device_count() < ranks:
+        return f"{torch.cuda.device_count()} device(s) for {ranks} ranks, and NCCL wants one for each"
+    return ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--nccl", action="store_true", help="send from device to device")
     options = parser.parse_args()
-    reason = why_not(options.device)
+    reason = why_not(options.device) or (options.nccl and why_not_over_nccl(options.device))
     if reason:
         if is_first_rank():
             print(f"skipped: {reason}")
@@ -154,12 +179,12 @@ def main() -> int:
 
     import penstock.torch as hvd
 
-    hvd.init()
+    hvd.init(config_text='[transport]\ndevice = "nccl"\n' if options.nccl else None)
     device: Any = "cpu"
     if options.device == "cuda":
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    agree = compare(device, options.steps)
+    agree = compare(OVER_NCCL if options.nccl else METHODS, device, options.steps)
     hvd.shutdown()
     return 0 if agree else 1
 
