@@ -2,14 +2,17 @@
 // (core/tensor/elements.hpp does it on the CPU). Each is queued on `stream`, of the current device.
 #pragma once
 
+#include "core/device/device_table.h"
+
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 namespace penstock::device_cuda {
 
-cudaError_t find_nonfinite(const float* values, uint64_t count, uint32_t* found,
-                           cudaStream_t stream);
+// One launch for up to 128 arrays.
+cudaError_t find_nonfinite(std::span<const penstock_device_values> arrays, cudaStream_t stream);
 cudaError_t fill_nan(float* values, uint64_t count, cudaStream_t stream);
 cudaError_t scale(float* values, uint64_t count, float factor, cudaStream_t stream);
 
