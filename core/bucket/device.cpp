@@ -4,6 +4,7 @@
 #include "core/bucket/direct.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace penstock {
 namespace {
@@ -83,11 +84,21 @@ Status lay_out_counts(BucketRun& bucket, const Device& device) {
   return {};
 }
 
-Status look_at(const PieceRun& piece, const Stream& stream, uint32_t* found) {
-  const uint64_t first_byte = piece.piece.first * dtype_bytes(piece.gradient->dtype);
-  PENSTOCK_TRY(piece.gradient->resident->begin(first_byte, bytes_of(piece)));
-  return stream.find_nonfinite(static_cast<const float*>(piece.storage()), piece.piece.numel,
-                               found);
+// Of the pieces on the device, as many at a time as the stack holds.
+Status look_at(BucketRun& bucket, const Stream& stream) {
+  std::array<penstock_device_values, 128> looked_at;
+  uint64_t n = 0;
+  for (size_t i = 0; i < bucket.pieces.size(); ++i) {
+    const PieceRun& piece = bucket.pieces[i];
+    if (!piece.is_on_device()) continue;
+    const uint64_t first_byte = piece.piece.first * dtype_bytes(piece.gradient->dtype);
+    PENSTOCK_TRY(named(piece.gradient->resident->begin(first_byte, bytes_of(piece)), piece));
+    if (n == looked_at.size())
+      PENSTOCK_TRY(stream.find_nonfinite({looked_at.data(), std::exchange(n, 0)}));
+    looked_at[n++] = {static_cast<const float*>(piece.storage()), piece.piece.numel,
+                      bucket.device->flags.place(i)};
+  }
+  return stream.find_nonfinite({looked_at.data(), n});
 }
 
 }  // namespace
@@ -128,9 +139,7 @@ Status look_on_device(BucketRun& bucket) {
   part.brings_counts = part.brings_payloads = part.brings_verdicts = false;
   const Stream& stream = bucket.context.residents->stream();
   PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
-  for (size_t i = 0; i < bucket.pieces.size(); ++i)
-    if (const PieceRun& piece = bucket.pieces[i]; piece.is_on_device())
-      PENSTOCK_TRY(named(look_at(piece, stream, part.flags.place(i)), piece));
+  PENSTOCK_TRY(look_at(bucket, stream));
   PENSTOCK_TRY(part.flags.bring(stream));
   return part.copied.record(stream.handle());
 }

@@ -95,10 +95,11 @@ Status Stream::clear(void* target, uint64_t bytes) const {
   return device_.check(device_.table().clear(device_.id(), target, bytes, thing_), "write zeros");
 }
 
-Status Stream::find_nonfinite(const float* values, uint64_t count, uint32_t* found) const {
-  if (count == 0) return {};
-  return device_.check(device_.table().find_nonfinite(device_.id(), values, count, found, thing_),
-                       "look for values that are not finite");
+Status Stream::find_nonfinite(std::span<const penstock_device_values> arrays) const {
+  if (arrays.empty()) return {};
+  return device_.check(
+      device_.table().find_nonfinite(device_.id(), arrays.data(), arrays.size(), thing_),
+      "look for values that are not finite");
 }
 
 Status Stream::fill_nan(float* values, uint64_t count) const {

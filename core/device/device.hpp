@@ -90,10 +90,10 @@ class Stream final : public DeviceOwned<&penstock_device_table::stream_destroy> 
   // Queued; the host goes on. Memory of the host must be pinned. No bytes are no work.
   Status copy_to_host(void* target, const void* source, uint64_t bytes) const;
   Status copy_to_device(void* target, const void* source, uint64_t bytes) const;
-  // The same in memory of the device: zero bytes; `found` becomes 1 where a value is NaN or
-  // infinite; every value becomes NaN; every value times `factor`.
+  // The same in memory of the device: zero bytes; `found` of each array becomes 1 where a value is
+  // NaN or infinite; every value becomes NaN; every value times `factor`.
   Status clear(void* target, uint64_t bytes) const;
-  Status find_nonfinite(const float* values, uint64_t count, uint32_t* found) const;
+  Status find_nonfinite(std::span<const penstock_device_values> arrays) const;
   Status fill_nan(float* values, uint64_t count) const;
   Status scale(float* values, uint64_t count, float factor) const;
   Status copy_on_device(void* target, const void* source, uint64_t bytes) const;

@@ -36,6 +36,13 @@ typedef struct penstock_index_list {
                       less than `below` */
 } penstock_index_list;
 
+/* Float32 values of a device to look at, and where the device is to say what was found. */
+typedef struct penstock_device_values {
+  const float* values;
+  uint64_t count;
+  uint32_t* found;
+} penstock_device_values;
+
 typedef struct penstock_device_table {
   uint64_t struct_size;
   int32_t device_type; /* PENSTOCK_DEVICE_CUDA */
@@ -77,10 +84,11 @@ typedef struct penstock_device_table {
   int32_t (*host_allocate)(int32_t device, uint64_t bytes, void** memory);
   int32_t (*host_free)(int32_t device, void* memory);
 
-  /* Queued on `stream`, of device memory. Zero bytes; *found becomes 1 where some value is NaN or
-   * infinite, else it stays; every value becomes NaN; every value times `factor`, in float32. */
+  /* Queued on `stream`, of device memory. Zero bytes; of each of several arrays, in as few launches
+   * as go, *found becomes 1 where some value is NaN or infinite, else it stays; every value becomes
+   * NaN; every value times `factor`, in float32. */
   int32_t (*clear)(int32_t device, void* target, uint64_t bytes, void* stream);
-  int32_t (*find_nonfinite)(int32_t device, const float* values, uint64_t count, uint32_t* found,
+  int32_t (*find_nonfinite)(int32_t device, const penstock_device_values* arrays, uint64_t n_arrays,
                             void* stream);
   int32_t (*fill_nan)(int32_t device, float* values, uint64_t count, void* stream);
   int32_t (*scale)(int32_t device, float* values, uint64_t count, float factor, void* stream);

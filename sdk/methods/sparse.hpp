@@ -10,7 +10,8 @@
 //   };
 //
 // Where kernels are linked (device/) it also works on a device, if choose takes a device::Choice
-// too: by a second function, or as `choose(const auto& from)` (device/choice.hpp).
+// too: by a second function, or as `choose(const auto& from)` (device/choice.hpp); then many
+// gradients are chosen from at once (device/choices.hpp).
 // It hides what it does otherwise: describe, plan, encode_item, decode. `most` is [any],
 // `choose` is [step] and allocates nothing. Errors are thrown: INVALID_ARGUMENT for what 32 bits
 // cannot number, and for gradients of a bucket in different units.
@@ -20,7 +21,7 @@
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
 #include <methods/device/batches.hpp>
-#include <methods/device/choice.hpp>
+#include <methods/device/choices.hpp>
 #include <methods/folded.hpp>
 #include <methods/sparse_values.hpp>
 
@@ -104,6 +105,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   void encode_folded(const Call& call, const Items& items, PayloadWriters& payloads,
                      const penstock_fold* const* folds) {
+    if constexpr (device::kHasKernels && chooses_later())
+      if (call.on_device()) return encode_together(call, items, payloads, folds);
     if (!across_bucket_)
       FoldingEncoder<Method>::encode_folded(call, items, payloads, folds);
     else if (items.size() > 0)
@@ -174,22 +177,45 @@ class SparseCompressor : public FoldingEncoder<Method> {
     };
   }
 
+  // The same, of whether its choice may wait for those from other gradients.
+  static constexpr bool chooses_later() {
+    return requires(const Method& some, const device::OneOfMany& from) {
+      some.choose(from);
+    };
+  }
+
+  void encode_together(const Call& call, const Items& items, PayloadWriters& payloads,
+                       const penstock_fold* const* folds) const {
+    device::Choices choices(call, values_.type());
+    encode_each(call, items, payloads, folds,
+                [&](const Item& item, PayloadWriter& payload, const kernels::Fold* fold) {
+                  method().choose(
+                      device::OneOfMany(choices, item, payload, method().most(item.numel()), fold));
+                });
+    choices.queue();
+  }
+
   // As decode: the first call of an item begins with zeros, the last one scales.
   void decode_on_device(const Call& call, const Items& items,
                         const PayloadReaders& payloads) const {
+    device::SparseSumming sums(call, values_.type());
+    const bool over_zeros = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
     for (uint64_t i = 0; i < items.size(); ++i) {
-      auto over = (call.flags & PENSTOCK_DECODE_FIRST) != 0 ? device::SumOver::kZeros
-                                                            : device::SumOver::kWhatIsThere;
-      const auto add = [&](std::span<const device::SparseSender> senders, bool, bool is_last) {
-        device::sum_sparse(call, items[i], senders, over, is_last ? call.result_scale() : 1,
-                           items[i].out(), values_.type());
-        over = device::SumOver::kWhatIsThere;
+      const Item item = items[i];
+      const auto add = [&](std::span<const device::SparseSender> senders, bool is_first,
+                           bool is_last) {
+        if (!is_first) sums.queue();  // it goes on where the one before has ended
+        sums.add(item,
+                 {senders,
+                  is_first && over_zeros ? device::SumOver::kZeros : device::SumOver::kWhatIsThere,
+                  is_last ? call.result_scale() : 1, item.out().data(), item.numel()});
       };
       const auto read = [&](const PayloadReader& payload) {
         return device::sender_of(call, payload, values_);
       };
       device::each_batch<device::SparseSender>(payloads, i, read, add);
     }
+    sums.queue();
   }
 
   void sum(const Call& call, std::span<float> out, std::span<SparseValues::Sender> senders,

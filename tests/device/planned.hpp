@@ -105,8 +105,18 @@ class PlannedGradient {
     } else {
       EXPECT_EQ(compressor_.encode(exec_, step, round, {item}, {payload}).message, "");
     }
-    settle_counts(rounds_[round]);
+    settle_counts(round);
     bring_to_host(round);
+  }
+
+  // As the core does after an encode. Of pairs only the indices have a count.
+  void settle_counts(uint32_t round = 0) {
+    Round& encoded = rounds_[round];
+    for (uint64_t s = 0; s < encoded.sections.size(); ++s) {
+      penstock_section& section = encoded.sections[s];
+      if (section.count != PENSTOCK_COUNT_ON_DEVICE) continue;
+      section.count = s == 1 ? encoded.sections[0].count : place_.get(section.device_count, 1)[0];
+    }
   }
 
   // As the core does before a decode: what was sent, in host memory.
@@ -150,15 +160,6 @@ class PlannedGradient {
     round.payload.sections = round.pointers.data();
     round.payload.n_sections = round.pointers.size();
     round.payload.rank = int32_t(rank_);
-  }
-
-  // As the core does after an encode. Of pairs only the indices have a count.
-  void settle_counts(Round& round) {
-    for (uint64_t s = 0; s < round.sections.size(); ++s) {
-      penstock_section& section = round.sections[s];
-      if (section.count != PENSTOCK_COUNT_ON_DEVICE) continue;
-      section.count = s == 1 ? round.sections[0].count : place_.get(section.device_count, 1)[0];
-    }
   }
 
   Place& place_;

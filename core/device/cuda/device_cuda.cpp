@@ -188,10 +188,10 @@ int32_t host_free(int32_t device, void* memory) {
 int32_t clear(int32_t device, void* target, uint64_t bytes, void* stream) {
   return on_device(device, [&] { return cudaMemsetAsync(target, 0, bytes, as_stream(stream)); });
 }
-int32_t find_nonfinite(int32_t device, const float* values, uint64_t count, uint32_t* found,
+int32_t find_nonfinite(int32_t device, const penstock_device_values* arrays, uint64_t n_arrays,
                        void* stream) {
   return on_device(device, [&] {
-    return penstock::device_cuda::find_nonfinite(values, count, found, as_stream(stream));
+    return penstock::device_cuda::find_nonfinite({arrays, n_arrays}, as_stream(stream));
   });
 }
 int32_t fill_nan(int32_t device, float* values, uint64_t count, void* stream) {

@@ -146,7 +146,8 @@ void check_elements(int32_t device) {
       values[n] = NAN;  // behind the end
       SUCCEED(copy_to_device, device, data, host, bytes, stream);
       SUCCEED(clear, device, found, sizeof(uint32_t), stream);
-      SUCCEED(find_nonfinite, device, on_device, n, static_cast<uint32_t*>(found), stream);
+      const penstock_device_values array{on_device, n, static_cast<uint32_t*>(found)};
+      SUCCEED(find_nonfinite, device, &array, 1, stream);
       SUCCEED(copy_to_host, device, host, found, sizeof(uint32_t), stream);
       SUCCEED(stream_wait, device, stream);
       std::memcpy(&is_found, host, sizeof is_found);
@@ -174,6 +175,41 @@ void check_elements(int32_t device) {
     SUCCEED(free, device, data);
     SUCCEED(free, device, found);
   }
+  SUCCEED(stream_destroy, device, streams.first);
+  SUCCEED(stream_destroy, device, streams.second);
+}
+
+// More arrays than one launch takes, of all sizes, every third with a NaN.
+void check_many_arrays(int32_t device) {
+  constexpr uint64_t kArrays = 300;
+  const Pair streams = make_streams(device);
+  std::vector<uint64_t> begins{0};
+  for (uint64_t i = 0; i < kArrays; ++i) begins.push_back(begins[i] + i * 37 % 5000);
+  const uint64_t bytes = begins[kArrays] * sizeof(float);
+  void *host = nullptr, *data = nullptr, *found = nullptr, *host_found = nullptr;
+  SUCCEED(host_allocate, device, bytes, &host);
+  SUCCEED(host_allocate, device, kArrays * sizeof(uint32_t), &host_found);
+  SUCCEED(allocate, device, bytes, &data);
+  SUCCEED(allocate, device, kArrays * sizeof(uint32_t), &found);
+  auto* const values = static_cast<float*>(host);
+  std::vector<penstock_device_values> arrays;
+  for (uint64_t i = 0; i < kArrays; ++i) {
+    for (uint64_t j = begins[i]; j < begins[i + 1]; ++j) values[j] = 1;
+    if (i % 3 == 0 && begins[i] < begins[i + 1]) values[begins[i + 1] - 1] = NAN;
+    arrays.push_back({static_cast<const float*>(data) + begins[i], begins[i + 1] - begins[i],
+                      static_cast<uint32_t*>(found) + i});
+  }
+  SUCCEED(copy_to_device, device, data, host, bytes, streams.first);
+  SUCCEED(clear, device, found, kArrays * sizeof(uint32_t), streams.first);
+  SUCCEED(find_nonfinite, device, arrays.data(), kArrays, streams.first);
+  SUCCEED(copy_to_host, device, host_found, found, kArrays * sizeof(uint32_t), streams.first);
+  SUCCEED(stream_wait, device, streams.first);
+  for (uint64_t i = 0; i < kArrays; ++i)
+    REQUIRE(static_cast<uint32_t*>(host_found)[i] == (i % 3 == 0 && arrays[i].count > 0 ? 1u : 0u));
+  SUCCEED(host_free, device, host);
+  SUCCEED(host_free, device, host_found);
+  SUCCEED(free, device, data);
+  SUCCEED(free, device, found);
   SUCCEED(stream_destroy, device, streams.first);
   SUCCEED(stream_destroy, device, streams.second);
 }
@@ -227,6 +263,7 @@ int main(int argc, char** argv) {
     check_copies(device);
     check_events(device);
     check_elements(device);
+    check_many_arrays(device);
     check_errors(device, count);
     std::printf("device %d: copies, events, streams, elements and errors are right\n", device);
   }

@@ -11,8 +11,8 @@
 
 namespace penstock::device_cuda {
 
-cudaError_t find_nonfinite(const float* values, uint64_t count, uint32_t* found,
-                           cudaStream_t stream);
+// One launch for up to 128 arrays.
+cudaError_t find_nonfinite(std::span<const penstock_device_values> arrays, cudaStream_t stream);
 cudaError_t fill_nan(float* values, uint64_t count, cudaStream_t stream);
 cudaError_t scale(float* values, uint64_t count, float factor, cudaStream_t stream);
 cudaError_t check_indices(std::span<const penstock_index_list> lists, cudaStream_t stream);

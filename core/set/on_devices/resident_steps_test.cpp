@@ -24,10 +24,9 @@ struct Cost {
   }
 };
 
-TEST(Residents, NobodyWaitsNothingIsAllocatedAndOnlyPayloadsCrossTheBus) {
-  constexpr uint64_t kNumel = 10000, kSteps = 6;
-  constexpr uint64_t kPairBytes = uint64_t(kDensity * kNumel) * 8;
-  const uint32_t size = 3;
+// What `steps` of `size` ranks cost that have one gradient of each size, in one bucket. Nobody
+// waits for a device, and nothing is allocated.
+Cost cost_of_steps(const std::vector<int64_t>& sizes, uint32_t size, uint64_t n_steps) {
   const SimulatedDevices devices;
   std::atomic<uint32_t> at{0};
   Cost before{}, after{};
@@ -40,24 +39,34 @@ TEST(Residents, NobodyWaitsNothingIsAllocatedAndOnlyPayloadsCrossTheBus) {
     while (at.load() < (next + 1) * size) std::this_thread::yield();
   };
   with_device_ranks(
-      size, resident_scheme(kResidentMethods[0].keys), [&](Runtime& runtime, uint32_t rank) {
-        const std::vector<GradientShape> shapes{
-            {"x", {kNumel}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, 0, by_rank(rank, 0)}};
+      size, resident_scheme(kResidentMethods[1].keys), [&](Runtime& runtime, uint32_t rank) {
+        std::vector<GradientShape> shapes;
+        for (const int64_t n : sizes)
+          shapes.push_back({fmt::format("x{}", shapes.size()),
+                            {n},
+                            PENSTOCK_FLOAT32,
+                            PENSTOCK_NO_BUCKET,
+                            0,
+                            by_rank(rank, 0)});
         std::vector<Storage> storage = storage_of(shapes);
         auto set = make_set(runtime, shapes);
         ASSERT_OK(set.status());
-        storage[0].write(std::vector<float>(kNumel, 1));
-        storage[0].settle();
+        ASSERT_EQ(report_of(**set)["buckets"].size(), 1u);
+        for (size_t i = 0; i < storage.size(); ++i) {
+          storage[i].write(std::vector<float>(size_t(sizes[i]), 1));
+          storage[i].settle();
+        }
         const auto steps = [&](uint64_t n) {
           for (uint64_t step = 0; step < n; ++step) {
-            ASSERT_OK(set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream()));
+            for (size_t i = storage.size(); i-- > 0;)
+              ASSERT_OK(set.value()->gradient_ready(i, storage[i].tensor(), storage[i].stream()));
             ASSERT_OK(end_step(**set, storage, testing::Waits(step % 4), true));
           }
         };
         steps(4);
         const uint64_t waits_before = simulated::waits_of_this_thread().total();
         meet(rank, before);
-        steps(kSteps);
+        steps(n_steps);
         meet(rank, after);
         EXPECT_EQ(simulated::waits_of_this_thread().total(), waits_before);
         penstock_counters counters{};
@@ -70,15 +79,46 @@ TEST(Residents, NobodyWaitsNothingIsAllocatedAndOnlyPayloadsCrossTheBus) {
           return Status();
         }));
       });
-  const uint64_t rank_steps = kSteps * size;
-  // A look at the gradient, eight of the selection, one sum.
-  EXPECT_EQ(after.launches - before.launches, 10 * rank_steps);
-  // The own payload, and what the look has found.
-  EXPECT_EQ(after.to_host - before.to_host, (kPairBytes + sizeof(uint32_t)) * rank_steps);
-  EXPECT_EQ(after.to_device - before.to_device, kPairBytes * (size - 1) * rank_steps);
   EXPECT_EQ(after.host_memory, before.host_memory);
   EXPECT_EQ(after.device_memory, before.device_memory);
   EXPECT_EQ(after.events, before.events);
+  after.launches -= before.launches;
+  after.to_host -= before.to_host;
+  after.to_device -= before.to_device;
+  return after;
+}
+
+constexpr uint64_t kRanks = 3, kSteps = 6;
+
+// What a rank sends for a gradient of n elements.
+constexpr uint64_t pair_bytes(uint64_t n) {
+  return uint64_t(kDensity * double(n)) * 8;
+}
+
+TEST(Residents, NobodyWaitsNothingIsAllocatedAndOnlyPayloadsCrossTheBus) {
+  const Cost cost = cost_of_steps({10000}, kRanks, kSteps);
+  const uint64_t rank_steps = kSteps * kRanks;
+  // A look at the gradient, eight of the selection, one sum.
+  EXPECT_EQ(cost.launches, 10 * rank_steps);
+  // The own payload, and what the look has found.
+  EXPECT_EQ(cost.to_host, (pair_bytes(10000) + sizeof(uint32_t)) * rank_steps);
+  EXPECT_EQ(cost.to_device, pair_bytes(10000) * (kRanks - 1) * rank_steps);
+}
+
+TEST(Residents, ABucketOfManyGradientsTakesAsFewLaunchesAsOneOfASingleGradient) {
+  constexpr uint64_t kGradients = 20;
+  std::vector<int64_t> sizes;
+  uint64_t bytes = 0;
+  for (uint64_t i = 0; i < kGradients; ++i) {
+    const uint64_t kept = 10 + 2 * i;  // even, so that payloads lie close to each other
+    sizes.push_back(int64_t(double(kept) / kDensity));
+    bytes += kept * 8;
+  }
+  const Cost cost = cost_of_steps(sizes, kRanks, kSteps);
+  const uint64_t rank_steps = kSteps * kRanks;
+  EXPECT_EQ(cost.launches, 10 * rank_steps);
+  EXPECT_EQ(cost.to_host, (bytes + kGradients * sizeof(uint32_t)) * rank_steps);
+  EXPECT_EQ(cost.to_device, bytes * (kRanks - 1) * rank_steps);
 }
 
 // ---- what is told ----
@@ -189,8 +229,13 @@ void expect_run_to_end() {
 
 TEST(Residents, ACallThatFailsInTheMiddleOfAStepEndsTheRunOnEveryRank) {
   using simulated::Call;
-  for (const Call call : {Call::kLaunch, Call::kCopy, Call::kFill, Call::kEventRecord})
-    for (const uint64_t nth : {60, 95, 130}) {
+  // Of fills there is one in a step of a rank.
+  const std::pair<Call, std::array<uint64_t, 3>> calls[] = {{Call::kLaunch, {60, 95, 130}},
+                                                            {Call::kCopy, {60, 95, 130}},
+                                                            {Call::kFill, {20, 41, 65}},
+                                                            {Call::kEventRecord, {60, 95, 130}}};
+  for (const auto& [call, nths] : calls)
+    for (const uint64_t nth : nths) {
       const SimulatedDevices devices(nth);
       simulated::fail_call(call, nth, 719);
       ::testing::internal::CaptureStderr();

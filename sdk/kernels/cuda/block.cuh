@@ -77,14 +77,14 @@ __device__ T block_exclusive_sum(T value, T* sums, T& total) {
   return before + inclusive - value;
 }
 
-// Whether this block is the last of the grid to come here; it then sees what the others wrote
+// Whether this block is the last of `blocks` to come here; it then sees what the others wrote
 // before. For all threads of a block; `arrived` is 0 before the first block comes.
-__device__ inline bool last_block(uint32_t* arrived) {
+__device__ inline bool last_block(uint32_t* arrived, uint32_t blocks) {
   __shared__ bool is_last;
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    is_last = atomicAdd(arrived, 1u) == gridDim.x - 1;
+    is_last = atomicAdd(arrived, 1u) == blocks - 1;
     __threadfence();
   }
   __syncthreads();

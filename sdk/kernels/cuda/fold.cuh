@@ -51,6 +51,19 @@ void with_form(uint32_t form, Use&& use) {
     use.template operator()<PENSTOCK_FORM_NONE>();
 }
 
+// The same inside a kernel, for a form that all threads of a block have in common.
+template <typename Use>
+__device__ void with_form_of_block(uint32_t form, Use&& use) {
+  if (form == PENSTOCK_FORM_AFFINE)
+    use.template operator()<PENSTOCK_FORM_AFFINE>();
+  else if (form == PENSTOCK_FORM_HEAVY_BALL)
+    use.template operator()<PENSTOCK_FORM_HEAVY_BALL>();
+  else if (form == PENSTOCK_FORM_NESTEROV)
+    use.template operator()<PENSTOCK_FORM_NESTEROV>();
+  else
+    use.template operator()<PENSTOCK_FORM_NONE>();
+}
+
 // Whether a fold is one of the published forms with the arrays it needs.
 inline bool can_fold(const Fold& fold) {
   const bool has_momentum = fold.form != PENSTOCK_FORM_AFFINE;

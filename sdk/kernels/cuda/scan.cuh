@@ -7,9 +7,8 @@
 namespace penstock::kernels::cuda {
 
 // counts[i] <- counts[0] + ... + counts[i - 1], modulo 2^64; *total, unless null, is the sum of
-// all. One block of kScanThreads. Each thread keeps kScanItems neighbours.
-static __global__ void __launch_bounds__(kScanThreads)
-    scan_tiles(uint64_t* counts, uint64_t n, uint64_t* total) {
+// all. For all threads of a block of kScanThreads. Each thread keeps kScanItems neighbours.
+__device__ inline void scan_counts(uint64_t* counts, uint64_t n, uint64_t* total) {
   __shared__ uint64_t sums[kScanThreads / kWarp];
   uint64_t before = 0;
   for (uint64_t first = 0; first < n; first += kScanThreads * kScanItems) {

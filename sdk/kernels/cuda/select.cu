@@ -1,6 +1,5 @@
 // See select.hpp: plans the workspace and queues the kernels of select.cuh.
 #include <kernels/cuda/elements.cuh>
-#include <kernels/cuda/scan.cuh>
 #include <kernels/cuda/select.cuh>
 #include <kernels/cuda/select.hpp>
 
@@ -22,162 +21,222 @@ struct Compensate {
   }
 };
 
-void queue_compensate(Queue& queue, const Fold* fold, uint64_t n) {
-  if (fold == nullptr) return;
-  with_form(fold->form, [&]<uint32_t kForm>() {
-    if constexpr (kForm != PENSTOCK_FORM_NONE) each_element(queue, Compensate<kForm>{*fold}, n);
-  });
+bool has_workspace(const Workspace& workspace, uint64_t bytes) {
+  return workspace.data != nullptr && aligned(workspace.data, 64) && workspace.bytes >= bytes;
 }
 
-// What is asked of a selection.
-struct Request {
-  const float* x;
-  uint64_t n;
-  uint64_t k;
-  const float* threshold;  // null: the k largest
-  uint32_t* indices;
-  float* values;
-  float* work;      // null: nothing is taken out
-  uint64_t* count;  // null: it is k
-  const Fold* fold;
-  uint64_t least = 0;  // where fewer reach the threshold, the `instead` largest
-  uint64_t instead = 0;
-  Reached* reached = nullptr;
-  Zeros zeros = Zeros::kNeverReach;
-};
-
-bool legal(const Request& request, const Workspace& workspace) {
+bool legal(const SelectRequest& request) {
   if (request.n > kMostEntries) return false;
-  if (request.fold != nullptr && (!can_fold(*request.fold) || request.fold->work != request.x))
+  if (request.fold.form != PENSTOCK_FORM_NONE &&
+      (!can_fold(request.fold) || request.fold.work != request.x))
     return false;
-  if (request.count == nullptr && request.k > request.n) return false;
-  if (request.count != nullptr && request.threshold == nullptr) return false;
-  if (request.n == 0 || request.k == 0) return true;
-  return request.x != nullptr && request.indices != nullptr && workspace.data != nullptr &&
-         aligned(workspace.data, 64) &&
-         workspace.bytes >= select_workspace_bytes(request.n, request.k);
+  if (request.work != nullptr && request.work != request.x) return false;
+  if (request.count == nullptr && (request.k > request.n || request.least > 0)) return false;
+  if (request.least > 0 &&
+      (request.instead == 0 || request.instead > std::min(request.n, request.k)))
+    return false;
+  if (request.n == 0) return true;
+  return request.x != nullptr && (request.k == 0 || request.indices != nullptr);
 }
 
-void queue_bound(Queue& queue, const Selection& s, const Request& request) {
+bool legal(std::span<const SelectRequest> requests, const Workspace& workspace) {
+  uint64_t bytes = 0, tiles = 0;
+  for (const SelectRequest& request : requests) {
+    if (!legal(request)) return false;
+    bytes += select_workspace_bytes(request.n, request.k);
+    tiles += pieces(request.n, kCollectTile);
+  }
+  return requests.empty() || (has_workspace(workspace, bytes) && tiles <= kMostBlocks);
+}
+
+// 0 where no sample is drawn.
+uint32_t sample_rank_of(const SelectRequest& request) {
+  if (request.count != nullptr || request.n <= kAlwaysAll || request.k == 0) return 0;
   const uint64_t rank = sample_rank(request.n, request.k);
-  if (request.threshold != nullptr || request.n <= kAlwaysAll || rank > kSamples)
-    return queue.run(set_bound, 1, kWarp, s, request.threshold, 0);
-  const Fold fold = request.fold == nullptr ? Fold{} : *request.fold;
-  with_form(fold.form, [&]<uint32_t kForm>() {
-    queue.run(find_sampled_bound<kForm>, 1, kSampleThreads, s, fold, static_cast<uint32_t>(rank));
-  });
+  return rank > kSamples ? 0 : static_cast<uint32_t>(rank);
 }
 
-void queue_digits(Queue& queue, const Selection& s) {
-  const uint64_t blocks =
-      std::min<uint64_t>(kDigitBlocks, pieces(s.n, uint64_t{4} * kDigitThreads));
-  queue.run(find_digit<0>, blocks, kDigitThreads, s);
-  queue.run(find_digit<1>, blocks, kDigitThreads, s);
-  queue.run(find_digit<2>, blocks, kDigitThreads, s);
-}
-
-int32_t select(const Request& request, const Workspace& workspace, void* stream) {
-  if (!legal(request, workspace)) return cudaErrorInvalidValue;
-  Queue queue(stream);
-  if (request.n == 0 || request.k == 0) {
-    queue_compensate(queue, request.fold, request.n);
-    if (request.count != nullptr) queue.zero(request.count, sizeof(uint64_t));
-    return queue.error();
-  }
-  if (request.threshold == nullptr && request.k == request.n) {
-    queue_compensate(queue, request.fold, request.n);
-    queue.run(write_everything, pieces(request.n, kElementThreads), kElementThreads, request.x,
-              request.n, request.indices, request.values, request.work);
-    return queue.error();
-  }
-  Selection s = plan_selection(request.x, 1, request.n, std::min(request.n, request.k),
-                               request.threshold != nullptr, workspace.data)
-                    .selection;
+Selection selection_of(const SelectRequest& request, Parts& parts) {
+  Selection s{};
+  s.x = request.x;
+  s.stride = 1;
+  s.fold = request.fold;
+  s.indices = request.indices;
+  s.values = request.values;
+  s.work = request.work;
+  s.count = request.count;
+  s.threshold = request.threshold;
+  s.known_threshold = request.known_threshold;
+  s.reached = request.reached;
   s.least = static_cast<uint32_t>(request.least);
   s.instead = static_cast<uint32_t>(request.instead);
-  s.reached = request.reached;
+  s.sample_rank = sample_rank_of(request);
   s.zeros_reach_zero = request.zeros == Zeros::kReachZero;
-  queue.zero(s.state, sizeof(SelectState));
-  queue_bound(queue, s, request);
-  const Fold fold = request.fold == nullptr ? Fold{} : *request.fold;
-  with_form(fold.form, [&]<uint32_t kForm>() {
-    queue.run(collect<kForm>, s.n_tiles, kCollectThreads, s, fold);
-  });
-  queue_digits(queue, s);
-  const uint64_t blocks = pieces(s.n_tiles, kTileWarps);
-  queue.run(count_chosen, blocks, kTileThreads, s);
-  queue.run(scan_tiles, 1, kScanThreads, s.chosen, s.n_tiles, nullptr);
-  queue.run(write_chosen, blocks, kTileThreads, s, request.indices, request.values, request.work,
-            request.count);
-  return queue.error();
+  plan_selection(parts, request.n, request.k, s);
+  return s;
+}
+
+// How many there are of what kernels number through.
+struct Totals {
+  uint32_t tiles = 0;
+  uint32_t digit_blocks = 0;
+};
+
+// Launches what begins selections, as many at a time as go with a launch.
+class Beginning {
+ public:
+  Beginning(Queue& queue, const Selections& table) : queue_(queue), table_(table) {}
+
+  void add(const Selection& s) {
+    begun_.all[n_] = s;
+    begun_.first_tiles[n_] = totals_.tiles;
+    begun_.first_digit_blocks[n_] = totals_.digit_blocks;
+    totals_.tiles += s.n_tiles;
+    totals_.digit_blocks += digit_blocks(s.n);
+    if (++n_ == kMostBegun) launch();
+  }
+  Totals end() {
+    launch();
+    return totals_;
+  }
+
+ private:
+  void launch() {
+    queue_.run(begin_selections, n_, kSampleThreads, begun_, table_);
+    begun_.first += n_;
+    n_ = 0;
+  }
+
+  Queue& queue_;
+  Selections table_;
+  BegunSelections begun_{};
+  uint32_t n_ = 0;
+  Totals totals_;
+};
+
+void queue_digits(Queue& queue, const Selections& table, const Totals& totals) {
+  queue.run(find_digit<0>, totals.digit_blocks, kDigitThreads, table);
+  queue.run(find_digit<1>, totals.digit_blocks, kDigitThreads, table);
+  queue.run(find_digit<2>, totals.digit_blocks, kDigitThreads, table);
+}
+
+SelectRequest largest(const float* x, uint64_t n, uint64_t k, uint32_t* indices, float* values,
+                      const Fold* fold) {
+  SelectRequest request{x, n, k, indices, values};
+  if (fold != nullptr) request.fold = *fold;
+  return request;
+}
+
+SelectRequest above(const float* x, uint64_t n, const float* threshold, uint64_t capacity,
+                    uint32_t* indices, float* values, uint64_t* count, const Fold* fold,
+                    Zeros zeros) {
+  SelectRequest request = largest(x, n, capacity, indices, values, fold);
+  request.threshold = threshold;
+  request.count = count;
+  request.zeros = zeros;
+  return request;
 }
 
 }  // namespace
 
 uint64_t select_workspace_bytes(uint64_t n, uint64_t k) noexcept {
-  if (n == 0 || k == 0 || n > kMostEntries) return 0;
-  return plan_selection(nullptr, 1, n, std::min(n, k), false, nullptr).bytes;
+  if (n > kMostEntries) return 0;
+  Parts parts(nullptr);
+  Selection s{};
+  (void)plan_table(parts, 1);
+  plan_selection(parts, n, k, s);
+  return parts.bytes();
+}
+
+int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
+               void* stream) noexcept {
+  if (!legal(requests, workspace)) return cudaErrorInvalidValue;
+  Queue queue(stream);
+  Parts parts(workspace.data);
+  const Selections table = plan_table(parts, requests.size());
+  Beginning beginning(queue, table);
+  for (const SelectRequest& request : requests) beginning.add(selection_of(request, parts));
+  const Totals totals = beginning.end();
+  queue.run(collect, totals.tiles, kCollectThreads, table);
+  queue_digits(queue, table, totals);
+  const uint64_t blocks = pieces(totals.tiles, kTileWarps);
+  queue.run(count_chosen, blocks, kTileThreads, table, totals.tiles);
+  queue.run(scan_chosen, totals.tiles == 0 ? 0 : table.n, kScanThreads, table);
+  queue.run(write_chosen, blocks, kTileThreads, table, totals.tiles);
+  return queue.error();
 }
 
 int32_t select_largest(const float* x, uint64_t n, uint64_t k, uint32_t* indices, float* values,
                        Workspace workspace, void* stream, const Fold* fold) noexcept {
-  return select({x, n, k, nullptr, indices, values, nullptr, nullptr, fold}, workspace, stream);
+  const SelectRequest request = largest(x, n, k, indices, values, fold);
+  return select({&request, 1}, workspace, stream);
 }
 
 int32_t take_largest(float* work, uint64_t n, uint64_t k, uint32_t* indices, float* values,
                      Workspace workspace, void* stream, const Fold* fold) noexcept {
-  return select({work, n, k, nullptr, indices, values, work, nullptr, fold}, workspace, stream);
+  SelectRequest request = largest(work, n, k, indices, values, fold);
+  request.work = work;
+  return select({&request, 1}, workspace, stream);
 }
 
 int32_t select_above(const float* x, uint64_t n, const float* threshold, uint64_t capacity,
                      uint32_t* indices, float* values, uint64_t* count, Workspace workspace,
                      void* stream, const Fold* fold, Zeros zeros) noexcept {
   if (threshold == nullptr || count == nullptr) return cudaErrorInvalidValue;
-  Request request{x, n, capacity, threshold, indices, values, nullptr, count, fold};
-  request.zeros = zeros;
-  return select(request, workspace, stream);
+  const SelectRequest request =
+      above(x, n, threshold, capacity, indices, values, count, fold, zeros);
+  return select({&request, 1}, workspace, stream);
 }
 
 int32_t take_above(float* work, uint64_t n, const float* threshold, uint64_t capacity,
                    uint32_t* indices, float* values, uint64_t* count, Workspace workspace,
                    void* stream, const Fold* fold, Zeros zeros) noexcept {
   if (threshold == nullptr || count == nullptr) return cudaErrorInvalidValue;
-  Request request{work, n, capacity, threshold, indices, values, work, count, fold};
-  request.zeros = zeros;
-  return select(request, workspace, stream);
+  SelectRequest request = above(work, n, threshold, capacity, indices, values, count, fold, zeros);
+  request.work = work;
+  return select({&request, 1}, workspace, stream);
 }
 
 int32_t select_near(float* work, uint64_t n, const float* threshold, const Band& band, bool taken,
                     uint32_t* indices, float* values, uint64_t* count, Reached* reached,
                     Workspace workspace, void* stream) noexcept {
-  if (threshold == nullptr || count == nullptr || reached == nullptr || n == 0 || band.least == 0 ||
-      band.target == 0 || band.target > n || band.most < band.target)
+  if (threshold == nullptr || count == nullptr || reached == nullptr || n == 0 || band.least == 0)
     return cudaErrorInvalidValue;
-  return select({work, n, band.most, threshold, indices, values, taken ? work : nullptr, count,
-                 nullptr, band.least, band.target, reached},
-                workspace, stream);
+  SelectRequest request =
+      above(work, n, threshold, band.most, indices, values, count, nullptr, Zeros::kNeverReach);
+  if (taken) request.work = work;
+  request.least = band.least;
+  request.instead = band.target;
+  request.reached = reached;
+  return select({&request, 1}, workspace, stream);
 }
 
 int32_t kth_magnitude(const float* x, uint64_t n, uint64_t stride, uint64_t k, float* magnitude,
                       Workspace workspace, void* stream) noexcept {
   if (n > kMostEntries || k == 0 || k > n || x == nullptr || magnitude == nullptr ||
-      workspace.data == nullptr || !aligned(workspace.data, 64) ||
-      workspace.bytes < select_workspace_bytes(n, k))
+      !has_workspace(workspace, select_workspace_bytes(n, k)))
     return cudaErrorInvalidValue;
-  Selection s = plan_selection(x, stride, n, k, false, workspace.data).selection;
+  Parts parts(workspace.data);
+  const Selections table = plan_table(parts, 1);
+  Selection s{};
+  s.x = x;
+  s.stride = stride;
+  plan_selection(parts, n, k, s);
   s.capacity = 0;
   Queue queue(stream);
-  queue.zero(s.state, sizeof(SelectState));
-  queue.run(set_bound, 1, kWarp, s, nullptr, 1);  // more than there is room for: all compete
-  queue_digits(queue, s);
-  queue.run(write_magnitude, 1, kWarp, s, magnitude);
+  Beginning beginning(queue, table);
+  beginning.add(s);
+  queue_digits(queue, table, beginning.end());
+  queue.run(write_magnitude, 1, kWarp, table, magnitude);
   return queue.error();
 }
 
 int32_t compensate(const Fold& fold, uint64_t n, void* stream) noexcept {
   if (!can_fold(fold)) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue_compensate(queue, &fold, n);
+  with_form(fold.form, [&]<uint32_t kForm>() {
+    if constexpr (kForm != PENSTOCK_FORM_NONE) each_element(queue, Compensate<kForm>{fold}, n);
+  });
   return queue.error();
 }
 

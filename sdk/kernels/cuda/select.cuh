@@ -1,28 +1,40 @@
-// The kernels of a selection, in the order in which they run. Internal to the CUDA kernels.
+// The kernels of selections, in the order in which they run. Internal to the CUDA kernels.
 //
-//   find_sampled_bound, or set_bound     the key that candidates must reach
+//   begin_selections                     what is to be done, and the key that candidates must reach
 //   collect                              the one pass over the input: candidates, tile by tile
 //   find_digit<0>, <1>, <2>              the k-th largest key among them
-//   count_chosen, scan_tiles             where each tile writes
+//   count_chosen, scan_chosen            where each tile writes
 //   write_chosen                         indices and values; zeroes what is taken
 #pragma once
 
 #include <kernels/cuda/block.cuh>
 #include <kernels/cuda/fold.cuh>
+#include <kernels/cuda/scan.cuh>
 #include <kernels/cuda/select_plan.hpp>
 #include <kernels/element/keys.hpp>
 
 namespace penstock::kernels::cuda {
 
+// Whose block or tile `position` is, as numbered through: the last selection that begins there or
+// before, since one without any begins where the next does. For all lanes of a warp.
+__device__ inline uint32_t selection_at(const uint32_t* firsts, uint32_t n, uint32_t position) {
+  uint32_t begun = 0;
+  for (uint32_t i = 0; i < n; i += kWarp) {
+    const bool begins = i + lane() < n && firsts[i + lane()] <= position;
+    begun += __popc(__ballot_sync(kAllLanes, begins));
+  }
+  return begun - 1;
+}
+
 // ---- The bound ----
 
 template <uint32_t kForm>
-__device__ float value_at(const Selection& s, const Fold& fold, uint64_t i) {
+__device__ float value_at(const Selection& s, uint64_t i) {
   if constexpr (kForm == PENSTOCK_FORM_NONE) {
     return s.x[i * s.stride];
   } else {
-    FoldInput in = load_fold<kForm>(fold, i);
-    return apply_fold<kForm>(fold, in);
+    FoldInput in = load_fold<kForm>(s.fold, i);
+    return apply_fold<kForm>(s.fold, in);
   }
 }
 
@@ -37,23 +49,27 @@ __device__ inline uint32_t append_digit(uint32_t prefix, uint32_t bin, uint32_t 
   return digit == 0 ? bin : prefix << 10 | bin;
 }
 
-// One block; the keys of the sample stay in registers. Positions are one per stride, scattered by a
-// hash, so that no period of the data meets them.
+// Positions are one per stride, scattered by a hash, so that no period of the data meets them.
 template <uint32_t kForm>
-__global__ void __launch_bounds__(kSampleThreads)
-    find_sampled_bound(Selection s, Fold fold, uint32_t rank) {
-  __shared__ uint32_t histogram[kDigitBins];
-  __shared__ uint32_t sums[kSampleThreads / kWarp];
-  __shared__ Bin found;
+__device__ void read_sample(const Selection& s, uint32_t* keys) {
   const uint64_t stride = s.n / kSamples;
-  uint32_t keys[kSampleItems];
 #pragma unroll
   for (uint32_t j = 0; j < kSampleItems; ++j) {
     const uint64_t sample = uint64_t{j} * kSampleThreads + threadIdx.x;
     const uint64_t scattered = ((sample * 0x9E3779B97F4A7C15u) >> 32) * stride >> 32;
-    keys[j] = magnitude_key(value_at<kForm>(s, fold, sample * stride + scattered));
+    keys[j] = magnitude_key(value_at<kForm>(s, sample * stride + scattered));
   }
+}
+
+// The keys of the sample stay in registers.
+__device__ inline uint32_t sampled_bound(const Selection& s) {
+  __shared__ uint32_t histogram[kDigitBins];
+  __shared__ uint32_t sums[kSampleThreads / kWarp];
+  __shared__ Bin found;
+  uint32_t keys[kSampleItems];
+  with_form_of_block(s.fold.form, [&]<uint32_t kForm>() { read_sample<kForm>(s, keys); });
   uint32_t prefix = 0;
+  uint32_t rank = s.sample_rank;
   for (uint32_t digit = 0; digit < kDigits; ++digit) {
     for (uint32_t b = threadIdx.x; b < kDigitBins; b += kSampleThreads) histogram[b] = 0;
     __syncthreads();
@@ -66,35 +82,51 @@ __global__ void __launch_bounds__(kSampleThreads)
     prefix = append_digit(prefix, bin.index, digit);
     rank = bin.left;
   }
-  if (threadIdx.x == 0) s.state->bound = prefix > 1 ? prefix : 1;
+  return prefix > 1 ? prefix : 1;
 }
 
-// One warp. Without a threshold every entry but zeros is a candidate. `found` is 0 unless there
-// will be no candidates.
-static __global__ void __launch_bounds__(kWarp)
-    set_bound(Selection s, const float* threshold, uint32_t found) {
-  if (threadIdx.x != 0) return;
-  s.state->bound = threshold == nullptr ? 1 : threshold_key(*threshold);
-  s.state->found = found;
-  s.state->zeros_fill = s.zeros_reach_zero && *threshold == 0 ? 1 : 0;
+__device__ inline float threshold_of(const Selection& s) {
+  return s.threshold == nullptr ? s.known_threshold : *s.threshold;
+}
+
+// Without a threshold every entry but zeros is a candidate; where nothing goes, none is.
+__device__ inline uint32_t known_bound(const Selection& s) {
+  if (s.k == 0) return kInfinityKey + 1;
+  return s.count == nullptr ? 1 : threshold_key(threshold_of(s));
+}
+
+// A block to each selection.
+static __global__ void __launch_bounds__(kSampleThreads)
+    begin_selections(BegunSelections begun, Selections selections) {
+  const Selection& s = begun.all[blockIdx.x];
+  const bool is_first = threadIdx.x == 0;
+  if (is_first) {
+    const uint32_t which = begun.first + blockIdx.x;
+    selections.all[which] = s;
+    selections.first_tiles[which] = begun.first_tiles[blockIdx.x];
+    selections.first_digit_blocks[which] = begun.first_digit_blocks[blockIdx.x];
+  }
+  if (s.n == 0) {  // it has no tiles, and none of what follows
+    if (is_first && s.count != nullptr) *s.count = 0;
+    return;
+  }
+  auto* const words = reinterpret_cast<uint32_t*>(s.state);
+  for (uint32_t i = threadIdx.x; i < sizeof(SelectState) / sizeof(uint32_t); i += kSampleThreads)
+    words[i] = 0;
+  const uint32_t bound = s.sample_rank > 0 ? sampled_bound(s) : known_bound(s);
+  __syncthreads();  // the zeros lie there
+  if (!is_first) return;
+  s.state->bound = bound;
+  s.state->found = s.capacity == 0 ? 1 : 0;  // more than there is room for
+  s.state->zeros_fill = s.zeros_reach_zero && threshold_of(s) == 0 ? 1 : 0;
   if (s.reached != nullptr) s.reached->smallest = kInfinityKey + 1;
 }
 
 // ---- The pass over the input ----
 
-// A block takes one tile. Entry j * kCollectThreads + t of the tile belongs to thread t, so loads
-// are coalesced; the candidates of each warp's row are counted, and a sum over rows gives their
-// order.
+// The keys of a tile; compensates it.
 template <uint32_t kForm>
-__global__ void __launch_bounds__(kCollectThreads) collect(Selection s, Fold fold) {
-  constexpr uint32_t kWarps = kCollectThreads / kWarp;
-  constexpr uint32_t kRows = kCollectItems * kWarps;
-  static_assert(kRows % kWarp == 0);
-  __shared__ uint32_t before[kRows];  // candidates of a row, then of all rows before it
-  __shared__ uint32_t begin, total;
-  const uint32_t bound = s.state->bound;
-  const uint64_t first = uint64_t{blockIdx.x} * kCollectTile + threadIdx.x;
-  uint32_t keys[kCollectItems];
+__device__ void read_tile(const Selection& s, uint64_t first, uint32_t* keys) {
   if constexpr (kForm == PENSTOCK_FORM_NONE) {
 #pragma unroll
     for (uint32_t j = 0; j < kCollectItems; ++j) {
@@ -106,19 +138,37 @@ __global__ void __launch_bounds__(kCollectThreads) collect(Selection s, Fold fol
 #pragma unroll
     for (uint32_t j = 0; j < kCollectItems; ++j) {
       const uint64_t i = first + j * kCollectThreads;
-      if (i < s.n) in[j] = load_fold<kForm>(fold, i);
+      if (i < s.n) in[j] = load_fold<kForm>(s.fold, i);
     }
 #pragma unroll
     for (uint32_t j = 0; j < kCollectItems; ++j) {
       const uint64_t i = first + j * kCollectThreads;
       keys[j] = 0;
       if (i < s.n) {
-        const float work = apply_fold<kForm>(fold, in[j]);
-        store_fold<kForm>(fold, i, work, in[j]);
+        const float work = apply_fold<kForm>(s.fold, in[j]);
+        store_fold<kForm>(s.fold, i, work, in[j]);
         keys[j] = magnitude_key(work);
       }
     }
   }
+}
+
+// A block takes one tile. Entry j * kCollectThreads + t of the tile belongs to thread t, so loads
+// are coalesced; the candidates of each warp's row are counted, and a sum over rows gives their
+// order. Three blocks to a multiprocessor are what the form with the most arrays leaves room for.
+static __global__ void __launch_bounds__(kCollectThreads, 3) collect(Selections selections) {
+  constexpr uint32_t kWarps = kCollectThreads / kWarp;
+  constexpr uint32_t kRows = kCollectItems * kWarps;
+  static_assert(kRows % kWarp == 0);
+  __shared__ uint32_t before[kRows];  // candidates of a row, then of all rows before it
+  __shared__ uint32_t begin, total;
+  const uint32_t which = selection_at(selections.first_tiles, selections.n, blockIdx.x);
+  const uint32_t tile = blockIdx.x - selections.first_tiles[which];
+  const Selection s = selections.all[which];
+  const uint32_t bound = s.state->bound;
+  const uint64_t first = uint64_t{tile} * kCollectTile + threadIdx.x;
+  uint32_t keys[kCollectItems];
+  with_form_of_block(s.fold.form, [&]<uint32_t kForm>() { read_tile<kForm>(s, first, keys); });
 
   uint32_t passed[kCollectItems];  // lanes of this warp whose entry reaches the bound
 #pragma unroll
@@ -138,7 +188,7 @@ __global__ void __launch_bounds__(kCollectThreads) collect(Selection s, Fold fol
     if (lane() == 0) {
       total = sum;
       begin = atomicAdd(&s.state->found, sum);
-      s.tiles[blockIdx.x] = {begin, sum};
+      s.tiles[tile] = {begin, sum};
     }
   }
   __syncthreads();
@@ -149,7 +199,7 @@ __global__ void __launch_bounds__(kCollectThreads) collect(Selection s, Fold fol
     if (keys[j] < bound) continue;
     const uint32_t at =
         begin + before[j * kWarps + warp_of_block()] + __popc(passed[j] & lanes_before());
-    s.indices[at] = static_cast<uint32_t>(first + j * kCollectThreads);
+    s.candidates[at] = static_cast<uint32_t>(first + j * kCollectThreads);
     s.keys[at] = keys[j];
   }
 }
@@ -157,7 +207,7 @@ __global__ void __launch_bounds__(kCollectThreads) collect(Selection s, Fold fol
 // ---- The threshold ----
 
 __device__ inline bool goes_up_to_k(const Selection& s) {
-  return s.up_to_k && s.state->zeros_fill == 0;
+  return s.count != nullptr && s.state->zeros_fill == 0;
 }
 
 __device__ inline Decision decision_of(const Selection& s) {
@@ -167,18 +217,22 @@ __device__ inline Decision decision_of(const Selection& s) {
 // Adds up a histogram of one digit over the keys that begin as the k-th largest does; the last
 // block to finish reads off the digit.
 template <uint32_t kDigit>
-__global__ void __launch_bounds__(kDigitThreads) find_digit(Selection s) {
+__global__ void __launch_bounds__(kDigitThreads) find_digit(Selections selections) {
   __shared__ uint32_t histogram[kDigitBins];
   __shared__ uint32_t sums[kDigitThreads / kWarp];
   __shared__ Bin found;
+  const uint32_t which = selection_at(selections.first_digit_blocks, selections.n, blockIdx.x);
+  const uint32_t block = blockIdx.x - selections.first_digit_blocks[which];
+  const Selection s = selections.all[which];
+  const uint32_t n_blocks = digit_blocks(s.n);
   const Decision decision = decision_of(s);
-  if (decision.known) return;  // all threads of all blocks
+  if (decision.known) return;  // all threads of all its blocks
   for (uint32_t b = threadIdx.x; b < kDigitBins; b += kDigitThreads) histogram[b] = 0;
   __syncthreads();
   const uint32_t prefix = kDigit == 0 ? 0 : s.state->prefix[kDigit == 0 ? 0 : kDigit - 1];
   const uint64_t n = decision.from_all ? s.n : s.state->found;
-  const uint64_t step = uint64_t{gridDim.x} * kDigitThreads;
-  for (uint64_t i = uint64_t{blockIdx.x} * kDigitThreads + threadIdx.x; i < n; i += step) {
+  const uint64_t step = uint64_t{n_blocks} * kDigitThreads;
+  for (uint64_t i = uint64_t{block} * kDigitThreads + threadIdx.x; i < n; i += step) {
     const uint32_t key = decision.from_all ? magnitude_key(s.x[i * s.stride]) : s.keys[i];
     if (before_digit(key, kDigit) == prefix) atomicAdd(&histogram[digit_of(key, kDigit)], 1u);
   }
@@ -186,7 +240,7 @@ __global__ void __launch_bounds__(kDigitThreads) find_digit(Selection s) {
   uint32_t* const all = s.state->histogram[kDigit];
   for (uint32_t b = threadIdx.x; b < kDigitBins; b += kDigitThreads)
     if (histogram[b] != 0) atomicAdd(&all[b], histogram[b]);
-  if (!last_block(&s.state->arrived[kDigit])) return;
+  if (!last_block(&s.state->arrived[kDigit], n_blocks)) return;
   const uint32_t k = kDigit == 0 ? decision.k : s.state->left[kDigit == 0 ? 0 : kDigit - 1];
   const Bin bin = find_bin<kDigitThreads, kDigitBins>(all, k, sums, &found);
   if (threadIdx.x == 0) {
@@ -226,15 +280,26 @@ __device__ inline uint32_t key_at(const Selection& s, const Decision& decision, 
   return decision.from_all ? magnitude_key(s.x[at * s.stride]) : s.keys[at];
 }
 
-__device__ inline uint32_t tile_of_warp() {
+// A warp takes one tile of the `n_tiles` of all selections.
+struct TileOfSelection {
+  uint32_t which;
+  uint32_t tile;  // of that selection's
+};
+__device__ inline TileOfSelection tile_of_warp(const Selections& selections, uint32_t position) {
+  const uint32_t which = selection_at(selections.first_tiles, selections.n, position);
+  return {which, position - selections.first_tiles[which]};
+}
+__device__ inline uint32_t position_of_warp() {
   return blockIdx.x * kTileWarps + warp_of_block();
 }
 
 // How many keys of each tile lie above the threshold and how many at it.
-static __global__ void __launch_bounds__(kTileThreads) count_chosen(Selection s) {
+static __global__ void __launch_bounds__(kTileThreads)
+    count_chosen(Selections selections, uint32_t n_tiles) {
+  if (position_of_warp() >= n_tiles) return;  // whole warps
+  const auto [which, tile] = tile_of_warp(selections, position_of_warp());
+  const Selection s = selections.all[which];
   const Decision decision = final_decision(s);
-  const uint32_t tile = tile_of_warp();
-  if (tile >= s.n_tiles) return;  // whole warps
   uint32_t above = 0, equal = 0;
   if (decision.known && !decision.from_all) {
     above = s.tiles[tile].count;
@@ -251,15 +316,20 @@ static __global__ void __launch_bounds__(kTileThreads) count_chosen(Selection s)
   if (lane() == 0) s.chosen[tile] = uint64_t{above} << 32 | equal;
 }
 
-// After scan_tiles over s.chosen. `work` is null where nothing is taken out, `count` where it is
-// known.
+// A block to each selection.
+static __global__ void __launch_bounds__(kScanThreads) scan_chosen(Selections selections) {
+  const Selection s = selections.all[blockIdx.x];
+  scan_counts(s.chosen, s.n_tiles, nullptr);
+}
+
 static __global__ void __launch_bounds__(kTileThreads)
-    write_chosen(Selection s, uint32_t* indices, float* values, float* work, uint64_t* count) {
+    write_chosen(Selections selections, uint32_t n_tiles) {
+  if (position_of_warp() >= n_tiles) return;  // whole warps
+  const auto [which, tile] = tile_of_warp(selections, position_of_warp());
+  const Selection s = selections.all[which];
   const Decision decision = final_decision(s);
-  const uint32_t tile = tile_of_warp();
-  if (tile == 0 && lane() == 0 && count != nullptr) *count = decision.k;
+  if (tile == 0 && lane() == 0 && s.count != nullptr) *s.count = decision.k;
   if (tile == 0 && lane() == 0 && s.reached != nullptr) s.reached->passed = s.state->found;
-  if (tile >= s.n_tiles) return;  // whole warps
   const TileEntries entries = entries_of(s, decision, tile);
   uint32_t equal = static_cast<uint32_t>(s.chosen[tile]);  // ties before those looked at
   uint32_t to =
@@ -275,11 +345,11 @@ static __global__ void __launch_bounds__(kTileThreads)
     const bool take = exists && (key > decision.threshold || tie);
     const uint32_t taken = __ballot_sync(kAllLanes, take);
     if (take) {
-      const uint32_t index = decision.from_all ? static_cast<uint32_t>(at) : s.indices[at];
+      const uint32_t index = decision.from_all ? static_cast<uint32_t>(at) : s.candidates[at];
       const uint32_t position = to + __popc(taken & lanes_before());
-      indices[position] = index;
-      if (values != nullptr) values[position] = s.x[index];
-      if (work != nullptr) work[index] = 0;
+      s.indices[position] = index;
+      if (s.values != nullptr) s.values[position] = s.x[index];
+      if (s.work != nullptr) s.work[index] = 0;
       smallest = key < smallest ? key : smallest;
     }
     equal += __popc(ties);
@@ -290,17 +360,10 @@ static __global__ void __launch_bounds__(kTileThreads)
   if (lane() == 0) atomicMin(&s.reached->smallest, smallest);
 }
 
-// Without a choice: all n entries.
-static __global__ void __launch_bounds__(kElementThreads)
-    write_everything(const float* x, uint64_t n, uint32_t* indices, float* values, float* work) {
-  const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
-  if (i >= n) return;
-  indices[i] = static_cast<uint32_t>(i);
-  if (values != nullptr) values[i] = x[i];
-  if (work != nullptr) work[i] = 0;
-}
-
-static __global__ void __launch_bounds__(kWarp) write_magnitude(Selection s, float* magnitude) {
+// One warp, of the only selection.
+static __global__ void __launch_bounds__(kWarp)
+    write_magnitude(Selections selections, float* magnitude) {
+  const Selection s = selections.all[0];
   if (threadIdx.x == 0) *magnitude = std::bit_cast<float>(final_decision(s).threshold);
 }
 

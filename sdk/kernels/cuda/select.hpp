@@ -11,11 +11,45 @@
 #include <kernels/fold.hpp>
 
 #include <cstdint>
+#include <span>
 
 namespace penstock::kernels::cuda {
 
-// Bytes of workspace to select at most k of n < 2^32 entries.
+// Bytes of workspace to select at most k of n < 2^32 entries; for several selections at once the
+// sum over them.
 uint64_t select_workspace_bytes(uint64_t n, uint64_t k) noexcept;
+
+// Whether zero entries reach a threshold of zero.
+enum class Zeros { kNeverReach, kReachZero };
+// What came of a threshold, in device memory.
+struct Reached {
+  uint32_t passed;    // entries that reached it, whether or not they went
+  uint32_t smallest;  // bits of the smallest magnitude that went; those of a NaN where none did
+};
+
+// One of several arrays that are selected from at once, each by itself. All pointers are to device
+// memory. What each field does is said below, at the functions for one array.
+struct SelectRequest {
+  const float* x;
+  uint64_t n;
+  uint64_t k;  // how many go, or where there is a count, how many may
+  uint32_t* indices;
+  float* values;
+  float* work = nullptr;             // x, where what goes is taken out of it
+  uint64_t* count = nullptr;         // null: the k largest go; else those that reach the threshold
+  const float* threshold = nullptr;  // null: it is known_threshold
+  float known_threshold = 0;
+  Zeros zeros = Zeros::kNeverReach;
+  uint64_t least = 0;  // where fewer reach the threshold than this, the `instead` largest go
+  uint64_t instead = 0;
+  Reached* reached = nullptr;
+  Fold fold{};  // whose work is x; of form NONE: x is as it is
+};
+
+// Does what is asked, in seven launches and one more for every 20 requests. The arrays may be of
+// any sizes; they must not overlap.
+[[nodiscard]] int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
+                             void* stream) noexcept;
 
 // Writes the k <= n < 2^32 entries of largest magnitude of x[n]: indices[k] ascending, values[k] as
 // they are; `values` may be null. With `fold`, whose work is x, the array is compensated first, in
@@ -28,9 +62,6 @@ uint64_t select_workspace_bytes(uint64_t n, uint64_t k) noexcept;
 [[nodiscard]] int32_t take_largest(float* work, uint64_t n, uint64_t k, uint32_t* indices,
                                    float* values, Workspace workspace, void* stream,
                                    const Fold* fold = nullptr) noexcept;
-
-// Whether zero entries reach a threshold of zero.
-enum class Zeros { kNeverReach, kReachZero };
 
 // The entries with |x| >= *threshold; where more than `capacity` pass, the `capacity` largest. Zero
 // entries never pass unless `zeros` says so, and nothing passes a NaN. *count is set to how many
@@ -53,11 +84,6 @@ struct Band {
   uint64_t target;
   uint64_t least;
   uint64_t most;
-};
-// What came of a threshold, in device memory.
-struct Reached {
-  uint32_t passed;    // entries that reached it, whether or not they went
-  uint32_t smallest;  // bits of the smallest magnitude that went; those of a NaN where none did
 };
 
 // As select_above or, where `taken`, take_above, with room for band.most entries; but where fewer

@@ -34,25 +34,57 @@ struct TileCandidates {
   uint32_t count;
 };
 
-// One selection, as every kernel of it gets it.
+// One selection, as its kernels read it: what is asked for, and its part of the workspace.
 struct Selection {
   const float* x;
   uint64_t stride;  // between entries
-  uint32_t n;
-  uint32_t k;      // chosen, or at most so many where all above a threshold are wanted
-  bool up_to_k;    // fewer where fewer reach the bound
-  uint32_t least;  // where fewer reach the bound than this, the `instead` largest go, but zeros
-  uint32_t instead;
-  bool zeros_reach_zero;  // where the threshold is zero, zeros fill up to k
-  uint32_t capacity;      // candidates that there is room for
-  uint32_t n_tiles;
+  Fold fold;        // of form NONE: x is as it is
+  uint32_t* indices;
+  float* values;           // null: nobody asks
+  float* work;             // null: nothing is taken out
+  uint64_t* count;         // null: the k largest go; else at most k, all above the threshold
+  const float* threshold;  // null: known_threshold
+  Reached* reached;        // null: nobody asks
   SelectState* state;
   TileCandidates* tiles;  // [n_tiles]
   uint64_t* chosen;       // [n_tiles] upper half: keys above the threshold; lower: equal to it
-  uint32_t* indices;      // [capacity] candidates
-  uint32_t* keys;         // [capacity]
-  Reached* reached;       // null: nobody asks
+  uint32_t* candidates;   // [capacity] their positions
+  uint32_t* keys;         // [capacity] and their magnitudes
+  uint32_t n;
+  uint32_t k;
+  uint32_t least;  // where fewer reach the bound than this, the `instead` largest go, but zeros
+  uint32_t instead;
+  uint32_t capacity;  // candidates that there is room for; 0: all entries compete
+  uint32_t n_tiles;
+  uint32_t sample_rank;  // the bound is this largest of a sample; 0: it is known
+  float known_threshold;
+  bool zeros_reach_zero;  // where the threshold is zero, zeros fill up to k
 };
+
+// The selections of a call. A kernel's blocks, or warps, are numbered through: those of the first
+// selection, then those of the second.
+struct Selections {
+  Selection* all;                // [n]
+  uint32_t* first_tiles;         // [n]
+  uint32_t* first_digit_blocks;  // [n]
+  uint32_t n;
+};
+
+// What the first kernel brings into the workspace: by value, so that it travels with the launch.
+inline constexpr uint32_t kMostBegun = 20;
+struct BegunSelections {
+  Selection all[kMostBegun];
+  uint32_t first_tiles[kMostBegun];
+  uint32_t first_digit_blocks[kMostBegun];
+  uint32_t first;  // where they go
+};
+static_assert(sizeof(BegunSelections) + sizeof(Selections) <= 4096, "a launch takes no more");
+
+// Blocks that look for a digit of the k-th largest of n keys.
+constexpr uint32_t digit_blocks(uint64_t n) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(kDigitBlocks, pieces(n, uint64_t{4} * kDigitThreads)));
+}
 
 // Where the chosen entries come from. Those above `threshold` are chosen, and the first `ties` of
 // those equal to it; both are meaningful where `known`, else they are searched for.
@@ -110,29 +142,29 @@ class Parts {
   uint64_t bytes_ = 0;
 };
 
-struct PlannedSelection {
-  Selection selection;
-  uint64_t bytes;
-};
+// The parts are rounded up one by one, so what the table of several selections takes is no more
+// than what one table for each would.
+inline Selections plan_table(Parts& parts, uint64_t n) {
+  Selections table{};
+  table.all = parts.take<Selection>(n);
+  table.first_tiles = parts.take<uint32_t>(n);
+  table.first_digit_blocks = parts.take<uint32_t>(n);
+  table.n = static_cast<uint32_t>(n);
+  return table;
+}
 
-inline PlannedSelection plan_selection(const float* x, uint64_t stride, uint64_t n, uint64_t k,
-                                       bool up_to_k, void* workspace) {
-  Parts parts(workspace);
-  const uint64_t capacity = candidates_for(n, k);
-  Selection plan{};
-  plan.x = x;
-  plan.stride = stride;
+// Fills in what follows from n and k, and takes the selection's parts.
+inline void plan_selection(Parts& parts, uint64_t n, uint64_t k, Selection& plan) {
   plan.n = static_cast<uint32_t>(n);
-  plan.k = static_cast<uint32_t>(k);
-  plan.up_to_k = up_to_k;
-  plan.capacity = static_cast<uint32_t>(capacity);
+  plan.k = static_cast<uint32_t>(std::min(n, k));
   plan.n_tiles = static_cast<uint32_t>(pieces(n, kCollectTile));
+  if (n == 0) return;
+  plan.capacity = static_cast<uint32_t>(candidates_for(n, plan.k));
   plan.state = parts.take<SelectState>(1);
   plan.tiles = parts.take<TileCandidates>(plan.n_tiles);
   plan.chosen = parts.take<uint64_t>(plan.n_tiles);
-  plan.indices = parts.take<uint32_t>(capacity);
-  plan.keys = parts.take<uint32_t>(capacity);
-  return {plan, parts.bytes()};
+  plan.candidates = parts.take<uint32_t>(plan.capacity);
+  plan.keys = parts.take<uint32_t>(plan.capacity);
 }
 
 }  // namespace penstock::kernels::cuda

@@ -121,6 +121,12 @@ __device__ void pack_nonzero(const float* values, uint64_t numel, uint64_t* nonz
   write_half_word(nonzero, numel, mine);
 }
 
+// One block.
+__global__ void __launch_bounds__(kScanThreads)
+    scan_tiles(uint64_t* counts, uint64_t n, uint64_t* total) {
+  scan_counts(counts, n, total);
+}
+
 // One block per tile, after scan_tiles: tile t lists its zeros from offsets[t] to offsets[t + 1].
 // Tiles without zeros, most of them, are not read again while zeros are listed.
 __global__ void __launch_bounds__(kSignThreads)

@@ -22,55 +22,97 @@ __device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
   return begin;
 }
 
+// Which sum a block works for: the last that begins there or before, since one over nothing begins
+// where the next does.
+__device__ uint32_t sum_of_block(const SparseSums& all) {
+  uint32_t begin = 0, end = all.n_sums;
+  while (end - begin > 1) {
+    const uint32_t middle = begin + (end - begin) / 2;
+    if (all.targets[middle].first_tile <= blockIdx.x)
+      begin = middle;
+    else
+      end = middle;
+  }
+  return begin;
+}
+
 // A block sums one tile in shared memory, sender after sender. Indices of one sender differ, so its
 // entries are added all at once.
 template <ValueType kType>
-__global__ void __launch_bounds__(kSparseSumThreads)
-    sum_tile(Senders<SparseSender> senders, bool over_zeros, float scale, float* out, uint64_t n) {
+__global__ void __launch_bounds__(kSparseSumThreads) sum_tile(SparseSums all) {
   __shared__ float tile[kSparseSumTile];
   __shared__ uint64_t begins[kMostSenders], ends[kMostSenders];
-  const uint64_t first = uint64_t{blockIdx.x} * kSparseSumTile;
-  const uint64_t end = first + kSparseSumTile < n ? first + kSparseSumTile : n;
+  const SparseSums::Target target = all.targets[sum_of_block(all)];
+  float* const out = target.out;
+  const uint64_t first = uint64_t{blockIdx.x - target.first_tile} * kSparseSumTile;
+  const uint64_t end = first + kSparseSumTile < target.n ? first + kSparseSumTile : target.n;
   for (uint64_t i = first + threadIdx.x; i < end; i += kSparseSumThreads)
-    tile[i - first] = over_zeros ? 0.0f : out[i];
-  if (threadIdx.x < senders.n) {
-    begins[threadIdx.x] = first_entry(senders.all[threadIdx.x], first);
-    ends[threadIdx.x] = first_entry(senders.all[threadIdx.x], end);
+    tile[i - first] = target.over_zeros ? 0.0f : out[i];
+  if (threadIdx.x < target.n_senders) {
+    const SparseSender& sender = all.senders[target.first_sender + threadIdx.x];
+    begins[threadIdx.x] = first_entry(sender, first);
+    ends[threadIdx.x] = first_entry(sender, end);
   }
   __syncthreads();
-  for (uint32_t s = 0; s < senders.n; ++s) {
-    const SparseSender& sender = senders.all[s];
+  for (uint32_t s = 0; s < target.n_senders; ++s) {
+    const SparseSender& sender = all.senders[target.first_sender + s];
     const auto* const values = static_cast<const typename Wire<kType>::Bits*>(sender.values);
     const float step = wire_scale<kType>(sender.scale);
     for (uint64_t j = begins[s] + threadIdx.x; j < ends[s]; j += kSparseSumThreads)
       tile[sender.indices[j] - first] += Wire<kType>::widen(values[j], step);
     __syncthreads();
   }
+  const float scale = target.scale;
   for (uint64_t i = first + threadIdx.x; i < end; i += kSparseSumThreads)
     out[i] = scale == 1 ? tile[i - first] : tile[i - first] * scale;
 }
 
-bool legal(std::span<const SparseSender> senders, const float* out, uint64_t n, ValueType type) {
-  if (senders.size() > kMostSenders || n > uint64_t{1} << 32 || (n > 0 && out == nullptr))
+bool legal(const SparseSums& sums, const SparseSums::Target& target, ValueType type) {
+  if (target.n_senders > kMostSenders || target.n > uint64_t{1} << 32 ||
+      (target.n > 0 && target.out == nullptr))
     return false;
+  const std::span senders(sums.senders + target.first_sender, target.n_senders);
   return std::all_of(senders.begin(), senders.end(), [&](const SparseSender& sender) {
-    return sender.count <= n && (type != ValueType::kInt8 || sender.scale != nullptr) &&
+    return sender.count <= target.n && (type != ValueType::kInt8 || sender.scale != nullptr) &&
            (sender.count == 0 || (sender.indices != nullptr && sender.values != nullptr));
   });
 }
 
 }  // namespace
 
-int32_t sum_sparse(std::span<const SparseSender> senders, SumOver over, float scale, float* out,
-                   uint64_t n, void* stream, ValueType type) noexcept {
-  if (!legal(senders, out, n, type)) return cudaErrorInvalidValue;
-  const auto all = by_value(senders);
+static_assert(sizeof(SparseSums) <= 4096, "a launch takes no more");
+
+void SparseSums::add(const SparseSum& sum) {
+  std::copy(sum.senders.begin(), sum.senders.end(), senders + n_senders);
+  targets[n_sums++] = {sum.out,
+                       sum.n,
+                       sum.scale,
+                       n_tiles,
+                       static_cast<uint16_t>(n_senders),
+                       static_cast<uint16_t>(sum.senders.size()),
+                       sum.over == SumOver::kZeros};
+  n_senders += static_cast<uint32_t>(sum.senders.size());
+  n_tiles += static_cast<uint32_t>(pieces(sum.n, kSparseSumTile));
+}
+
+int32_t sum_sparse(const SparseSums& sums, void* stream, ValueType type) noexcept {
+  const std::span targets(sums.targets, sums.n_sums);
+  if (!std::all_of(targets.begin(), targets.end(),
+                   [&](const SparseSums::Target& target) { return legal(sums, target, type); }))
+    return cudaErrorInvalidValue;
   Queue queue(stream);
   with_wire_type(type, [&]<ValueType kType>() {
-    queue.run(sum_tile<kType>, pieces(n, kSparseSumTile), kSparseSumThreads, all,
-              over == SumOver::kZeros, scale, out, n);
+    queue.run(sum_tile<kType>, sums.n_tiles, kSparseSumThreads, sums);
   });
   return queue.error();
+}
+
+int32_t sum_sparse(std::span<const SparseSender> senders, SumOver over, float scale, float* out,
+                   uint64_t n, void* stream, ValueType type) noexcept {
+  SparseSums one;
+  if (!one.has_room_for(senders.size())) return cudaErrorInvalidValue;
+  one.add({senders, over, scale, out, n});
+  return sum_sparse(one, stream, type);
 }
 
 }  // namespace penstock::kernels::cuda

@@ -23,9 +23,50 @@ struct SparseSender {
 // Whether a sum begins with zeros, or with what lies there.
 enum class SumOver { kZeros, kWhatIsThere };
 
-// out[i] = (0 or out[i]) + the values for i of all senders, in their order, and that times `scale`
-// as a rounding of its own; n at most 2^32. `type` is that of all values, widened as in
-// narrow_values.hpp. One kernel, and one pass over out.
+// One sum: out[i] = (0 or out[i]) + the values for i of all senders, in their order, and that times
+// `scale` as a rounding of its own; n at most 2^32.
+struct SparseSum {
+  std::span<const SparseSender> senders;  // at most kMostSenders
+  SumOver over;
+  float scale;
+  float* out;
+  uint64_t n;
+};
+
+// Sums that one launch forms, as the kernel takes them: by value. Their arrays must not overlap.
+// Only `add` writes to what lies in it.
+struct SparseSums {
+  bool empty() const { return n_sums == 0; }
+  bool has_room_for(uint64_t more_senders) const {
+    return n_sums < kMostSums && more_senders <= kMostOfAllSenders - n_senders;
+  }
+  // Where there is room.
+  void add(const SparseSum& sum);
+
+  static constexpr uint64_t kMostSums = 24;
+  static constexpr uint64_t kMostOfAllSenders = 96;
+  struct Target {
+    float* out;
+    uint64_t n;
+    float scale;
+    uint32_t first_tile;  // blocks are numbered through: those of the first sum, of the second
+    uint16_t first_sender;
+    uint16_t n_senders;
+    bool over_zeros;
+  };
+  SparseSender senders[kMostOfAllSenders];
+  Target targets[kMostSums];
+  uint32_t n_sums = 0;
+  uint32_t n_senders = 0;
+  uint32_t n_tiles = 0;
+};
+
+// One kernel, and one pass over each out. `type` is that of all values, widened as in
+// narrow_values.hpp.
+[[nodiscard]] int32_t sum_sparse(const SparseSums& sums, void* stream,
+                                 ValueType type = ValueType::kFloat32) noexcept;
+
+// The same of a single sum.
 [[nodiscard]] int32_t sum_sparse(std::span<const SparseSender> senders, SumOver over, float scale,
                                  float* out, uint64_t n, void* stream,
                                  ValueType type = ValueType::kFloat32) noexcept;

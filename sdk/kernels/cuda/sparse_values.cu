@@ -57,10 +57,6 @@ __global__ void __launch_bounds__(kElementThreads)
   if (lane() == 0 && key > 0) atomicMax(largest, key);
 }
 
-__global__ void __launch_bounds__(kWarp) write_number(float value, float* target) {
-  if (threadIdx.x == 0) *target = value;
-}
-
 bool legal(const ChosenEntries& chosen) {
   return chosen.capacity == 0 || (chosen.work != nullptr && chosen.indices != nullptr);
 }
@@ -85,13 +81,6 @@ int32_t largest_of(const ChosenEntries& chosen, float* largest, void* stream) no
   queue.zero(largest, sizeof(float));
   queue.run(find_largest_of, pieces(chosen.capacity, kElementTile), kElementThreads, chosen,
             reinterpret_cast<uint32_t*>(largest));
-  return queue.error();
-}
-
-int32_t put_number(float value, float* target, void* stream) noexcept {
-  if (target == nullptr) return cudaErrorInvalidValue;
-  Queue queue(stream);
-  queue.run(write_number, 1, kWarp, value, target);
   return queue.error();
 }
 

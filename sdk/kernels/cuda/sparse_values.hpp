@@ -29,7 +29,4 @@ struct ChosenEntries {
 [[nodiscard]] int32_t largest_of(const ChosenEntries& chosen, float* largest,
                                  void* stream) noexcept;
 
-// *target = value, for what wants a number in device memory that the host knows.
-[[nodiscard]] int32_t put_number(float value, float* target, void* stream) noexcept;
-
 }  // namespace penstock::kernels::cuda

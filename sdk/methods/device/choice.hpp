@@ -4,15 +4,13 @@
 //   void choose(const auto& from) const { from.largest(from.most); }
 //
 // What a choice finds stays on the device. So a rule that looks at numbers (counts, magnitudes) is
-// written for a device by itself, as kernels that leave a threshold in device memory.
+// written for a device by itself, as kernels that leave a threshold in device memory. One that
+// looks at none chooses from many gradients at once (choices.hpp).
 #pragma once
 
 #include <kernels/cuda/reduce.hpp>
-#include <kernels/cuda/select.hpp>
-#include <kernels/cuda/sparse_values.hpp>
-#include <kernels/cuda/values.hpp>
+#include <methods/device/pairs.hpp>
 #include <methods/device/sparse.hpp>
-#include <methods/sparse_values.hpp>
 
 #include <algorithm>
 
@@ -22,9 +20,9 @@ namespace penstock::sdk::device {
 // choice: the payload is complete when what it queued is done.
 class Choice {
  public:
-  Choice(const Call& of, const Item& from, PayloadWriter& payload, uint64_t most_entries,
+  Choice(const Call& of, const Item& from, const PayloadWriter& payload, uint64_t most_entries,
          const kernels::Fold* fold, kernels::ValueType type)
-      : call(of), item(from), most(most_entries), payload_(payload), fold_(fold), type_(type) {}
+      : call(of), item(from), most(most_entries), pairs_(of, from, payload, type), fold_(fold) {}
 
   const Call& call;
   const Item& item;
@@ -37,22 +35,15 @@ class Choice {
   // The k largest; between equal magnitudes the lower index goes.
   void largest(uint64_t k) const {
     if (n() == 0) return these(0);
-    queue([&](void* stream) {
-      return taken_at_once() ? kernels::cuda::take_largest(work(), n(), k, indices(), values(),
-                                                           workspace(), stream, fold_)
-                             : kernels::cuda::select_largest(work(), n(), k, indices(), values(),
-                                                             workspace(), stream, fold_);
-    });
-    payload_.sparse(k);
-    send(nullptr, k);
+    select(pairs_.largest(k, fold_));
   }
 
   // Those that reach the threshold, or of more than `capacity` the largest. Zeros never go.
   void above(float threshold, uint64_t capacity) const {
     if (n() == 0) return these(0);
-    float* const at = &numbers()->threshold;
-    queue([&](void* stream) { return kernels::cuda::put_number(threshold, at, stream); });
-    above(at, capacity);
+    SelectRequest request = pairs_.above(capacity, fold_);
+    request.known_threshold = threshold;
+    select(request);
   }
 
   // The same with a threshold that work before this leaves in device memory. Zeros may reach one
@@ -60,36 +51,28 @@ class Choice {
   void above(const float* threshold, uint64_t capacity,
              kernels::cuda::Zeros zeros = kernels::cuda::Zeros::kNeverReach) const {
     if (n() == 0) return these(0);
-    uint64_t* const count = payload_.sparse_on_device();
-    queue([&](void* stream) {
-      return taken_at_once()
-                 ? kernels::cuda::take_above(work(), n(), threshold, capacity, indices(), values(),
-                                             count, workspace(), stream, fold_, zeros)
-                 : kernels::cuda::select_above(work(), n(), threshold, capacity, indices(),
-                                               values(), count, workspace(), stream, fold_, zeros);
-    });
-    send(count, capacity);
+    SelectRequest request = pairs_.above(capacity, fold_);
+    request.threshold = threshold;
+    request.zeros = zeros;
+    select(request);
   }
 
   // The same, but where fewer than band.least reach it the band.target largest go. Of a choice
   // that is compensated, and not of nothing. Returns where the device writes how many go.
   const uint64_t* near(const float* threshold, const kernels::cuda::Band& band,
                        kernels::cuda::Reached* reached) const {
-    uint64_t* const count = payload_.sparse_on_device();
-    queue([&](void* stream) {
-      return kernels::cuda::select_near(work(), n(), threshold, band, taken_at_once(), indices(),
-                                        values(), count, reached, workspace(), stream);
-    });
-    send(count, band.most);
-    return count;
+    SelectRequest request = pairs_.above(band.most, nullptr);
+    request.threshold = threshold;
+    request.least = band.least;
+    request.instead = band.target;
+    request.reached = reached;
+    select(request);
+    return request.count;
   }
 
   // The k entries whose ascending indices work before this leaves in indices().
-  void these(uint64_t k) const {
-    payload_.sparse(k);
-    send_all(nullptr, k);
-  }
-  uint32_t* indices() const { return payload_.room<uint32_t>(0).data(); }
+  void these(uint64_t k) const { pairs_.these(k); }
+  uint32_t* indices() const { return pairs_.indices(); }
 
   // The same choice with work compensated: for rules that look at it before they choose.
   Choice compensated() const {
@@ -105,11 +88,14 @@ class Choice {
     queue_on_device(call, item, "select from", launch);
   }
 
+  // The scratch of a call: numbers of Pairs, those of the method's own, a kernel's workspace.
+  static constexpr uint64_t kOwnBytes = 512;
+  static constexpr uint64_t kFixedBytes = Pairs::kScratchBytes + kOwnBytes;
   // Scratch for numbers of the method's own; what lies there no door touches.
   template <typename T>
   T* own() const {
     static_assert(sizeof(T) <= kOwnBytes && alignof(T) <= 64);
-    return reinterpret_cast<T*>(static_cast<char*>(call.exec->scratch) + kNumberBytes);
+    return reinterpret_cast<T*>(static_cast<char*>(call.exec->scratch) + Pairs::kScratchBytes);
   }
   // Scratch for one kernel at a time.
   kernels::cuda::Workspace workspace() const { return workspace_of(call, kFixedBytes); }
@@ -122,45 +108,13 @@ class Choice {
   static uint64_t scratch_bytes(uint64_t workspace) { return kFixedBytes + workspace; }
 
  private:
-  struct Numbers {
-    float threshold;
-    float largest;  // of what goes, for int8
-  };
-  static constexpr uint64_t kNumberBytes = 64;
-  static constexpr uint64_t kOwnBytes = 512;
-  static constexpr uint64_t kFixedBytes = kNumberBytes + kOwnBytes;
-  static_assert(sizeof(Numbers) <= kNumberBytes);
-
-  bool exact() const { return type_ == kernels::ValueType::kFloat32; }
-  // Other types leave a rest in work.
-  bool taken_at_once() const { return exact() && item.keeps(); }
-  float* values() const { return exact() ? payload_.room<float>(1).data() : nullptr; }
-  Numbers* numbers() const { return static_cast<Numbers*>(call.exec->scratch); }
-
-  // A selection has written float32 itself.
-  void send(const uint64_t* count, uint64_t capacity) const {
-    if (!exact()) send_all(count, capacity);
+  void select(const SelectRequest& request) const {
+    queue([&](void* stream) { return kernels::cuda::select({&request, 1}, workspace(), stream); });
+    pairs_.send(request);
   }
 
-  void send_all(const uint64_t* count, uint64_t capacity) const {
-    const kernels::cuda::ChosenEntries chosen{work(), indices(), count, capacity};
-    float* scale = nullptr;
-    if (type_ == kernels::ValueType::kInt8) {
-      scale = payload_.room<float>(2).data();
-      payload_.count(2, 1);
-      float* const most_of_all = &numbers()->largest;
-      queue([&](void* stream) { return kernels::cuda::largest_of(chosen, most_of_all, stream); });
-      queue([&](void* stream) { return kernels::cuda::int8_scale(most_of_all, scale, stream); });
-    }
-    void* const target = payload_.room<char>(1).data();
-    queue([&](void* stream) {
-      return kernels::cuda::send_values(type_, chosen, target, scale, item.keeps(), stream);
-    });
-  }
-
-  PayloadWriter& payload_;
+  Pairs pairs_;
   const kernels::Fold* fold_;
-  kernels::ValueType type_;
 };
 
 // A payload of pairs, whose numbers are checked as on the CPU. Its indices the host has looked at

@@ -21,12 +21,38 @@ inline void compensate(const Call& call, const Item& item, const kernels::Fold& 
   });
 }
 
+// Sums for several gradients of a call, a launch for as many as go together. A sum that goes on
+// where another has ended must not go with it: whoever adds it queues before.
+class SparseSumming {
+ public:
+  SparseSumming(const Call& call, kernels::ValueType type) : call_(call), type_(type) {}
+  SparseSumming(const SparseSumming&) = delete;
+  SparseSumming& operator=(const SparseSumming&) = delete;
+
+  void add(const Item& item, const kernels::cuda::SparseSum& sum) {
+    if (!sums_.has_room_for(sum.senders.size())) queue();
+    if (sums_.empty()) first_ = &item.c();
+    sums_.add(sum);
+  }
+  void queue() {
+    if (sums_.empty()) return;
+    queue_on_device(call_, Item(first_), "add up what was sent of a bucket with",
+                    [&](void* stream) { return kernels::cuda::sum_sparse(sums_, stream, type_); });
+    sums_ = {};
+  }
+
+ private:
+  const Call& call_;
+  kernels::ValueType type_;
+  const penstock_item* first_ = nullptr;
+  kernels::cuda::SparseSums sums_;
+};
+
 // As sum_sparse of kernels/cuda.
 inline void sum_sparse(const Call& call, const Item& item, std::span<const SparseSender> senders,
-                       SumOver over, float scale, std::span<float> out,
-                       kernels::ValueType type = kernels::ValueType::kFloat32) {
+                       SumOver over, float scale, std::span<float> out) {
   queue_on_device(call, item, "add up what was sent of", [&](void* stream) {
-    return kernels::cuda::sum_sparse(senders, over, scale, out.data(), out.size(), stream, type);
+    return kernels::cuda::sum_sparse(senders, over, scale, out.data(), out.size(), stream);
   });
 }
 

@@ -173,6 +173,7 @@ int main(int argc, char** argv) {
       {"selection", check_selection},
       {"rows", check_rows},
       {"pairs", check_pairs},
+      {"many together", check_many_together},
       {"thresholds", check_thresholds},
       {"sums", check_sums},
       {"signs", check_signs},

@@ -131,6 +131,7 @@ struct Extent {
 void check_selection(const Extent& extent);
 void check_rows(const Extent& extent);
 void check_pairs(const Extent& extent);
+void check_many_together(const Extent& extent);
 void check_thresholds(const Extent& extent);
 void check_sums(const Extent& extent);
 void check_signs(const Extent& extent);

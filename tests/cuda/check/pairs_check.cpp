@@ -154,16 +154,9 @@ void check_narrow_sum(uint64_t n, ValueType type) {
       [&] { REQUIRE(same_bits(out.host(), expected), "narrow sum", n, width_of(type)); });
 }
 
-void check_number() {
-  Array<float> number(1);
-  both_ways([&] { number.spoil(); }, [&](void* s) { return put_number(0.3f, number.data(), s); },
-            [&] { REQUIRE(same_bits(number.host(), {0.3f}), "a number"); });
-}
-
 }  // namespace
 
 void check_pairs(const Extent& extent) {
-  check_number();
   for (const uint64_t n : extent.sizes) {
     for (const ValueType type : kTypes) check_narrow_sum(n, type);
     for (const Input& input : extent.inputs(n, true)) {

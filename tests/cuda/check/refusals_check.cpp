@@ -111,6 +111,38 @@ void refuse_signs() {
   refused(good, scratch.get(), &elsewhere, "a fold of another array");
 }
 
+void refuse_requests() {
+  Array<float> x(100), other(100);
+  Array<uint32_t> indices(200);
+  Array<uint64_t> count(1);
+  const uint64_t bytes = 2 * select_workspace_bytes(100, 10);
+  Scratch scratch(bytes);
+  const SelectRequest good{x.data(), 100, 10, indices.data(), nullptr};
+  const SelectRequest also{other.data(), 100, 10, indices.data() + 100, nullptr};
+  const auto refused = [&](const SelectRequest& request, uint64_t workspace_bytes,
+                           const char* why) {
+    const SelectRequest both[] = {request, also};
+    REQUIRE(select(both, {scratch.get().data, workspace_bytes}, nullptr) == cudaErrorInvalidValue,
+            why);
+  };
+  refused(good, bytes - 1, "a workspace for two that is too small");
+  SelectRequest request = good;
+  request.work = other.data();
+  refused(request, bytes, "taken out of another array");
+  request = good;
+  request.indices = nullptr;
+  refused(request, bytes, "no indices");
+  request = good;
+  request.least = request.instead = 1;
+  refused(request, bytes, "at least so many, and no count");
+  request.count = count.data();
+  request.instead = 11;
+  refused(request, bytes, "instead of few more than there is room for");
+  request = good;
+  request.fold = {PENSTOCK_FORM_AFFINE, 1, 1, 1, other.data(), other.data(), nullptr};
+  refused(request, bytes, "a fold of another array");
+}
+
 }  // namespace
 
 void check_refusals() {
@@ -133,6 +165,7 @@ void check_refusals() {
   REQUIRE(select_largest(x.data(), uint64_t{1} << 32, 1, indices.data(), nullptr, scratch.get(),
                          nullptr) == cudaErrorInvalidValue,
           "too many for 32-bit indices");
+  refuse_requests();
   REQUIRE(
       select_rows(x.data(), 10, 10, 11, indices.data(), nullptr, nullptr) == cudaErrorInvalidValue,
       "more than a row has");

@@ -11,6 +11,7 @@
 #include <kernels/select.hpp>
 #include "bench.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -39,6 +40,39 @@ void add_largest(std::vector<Row>& rows, const std::vector<float>& x, const floa
       {std::string("exact top-k, ") + name, n * 4 + k * 8,
        [=](cudaStream_t s) { return select_largest(on_device, n, k, indices, values, work, s); },
        [=, &x] { return fetch(indices, k) == largest_on_cpu(x, k); }});
+}
+
+// A bucket of small gradients, where launches are what costs: in one call, and in one for each.
+void add_bucket(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
+  constexpr uint64_t kArrays = 20, kNumel = 16 * 1024, kChosen = kNumel / 100;
+  if (x.size() < kArrays * kNumel) return;
+  auto* const indices = array<uint32_t>(kArrays * kChosen);
+  auto* const values = array<float>(kArrays * kChosen);
+  const Workspace work = workspace(kArrays * select_workspace_bytes(kNumel, kChosen));
+  std::vector<SelectRequest> requests;
+  for (uint64_t i = 0; i < kArrays; ++i)
+    requests.push_back(
+        {on_device + i * kNumel, kNumel, kChosen, indices + i * kChosen, values + i * kChosen});
+  const auto verify = [=, &x] {
+    const std::vector<uint32_t> found = fetch(indices, kArrays * kChosen);
+    for (uint64_t i = 0; i < kArrays; ++i) {
+      const auto begin = x.begin() + static_cast<std::ptrdiff_t>(i * kNumel);
+      const std::vector<uint32_t> expected = largest_on_cpu({begin, begin + kNumel}, kChosen);
+      if (!std::equal(expected.begin(), expected.end(), found.data() + i * kChosen)) return false;
+    }
+    return true;
+  };
+  const uint64_t bytes = kArrays * (kNumel * 4 + kChosen * 8);
+  rows.push_back({"exact top-k of 20 arrays of 16384, at once, 1 %", bytes,
+                  [=](cudaStream_t s) { return select(requests, work, s); }, verify});
+  rows.push_back({"the same, one by one", bytes,
+                  [=](cudaStream_t s) {
+                    for (const SelectRequest& request : requests)
+                      if (const int32_t error = select({&request, 1}, work, s); error != 0)
+                        return error;
+                    return int32_t{0};
+                  },
+                  verify});
 }
 
 // beta 0 and gamma 1: work becomes the gradient, whatever it was, and the bytes are those of any
@@ -163,6 +197,7 @@ void add_selection(std::vector<Row>& rows, const std::vector<float>& x) {
   const float* const on_device = array(x);
   add_largest(rows, x, on_device, 0.001, "0.1 %");
   add_largest(rows, x, on_device, 0.01, "1 %");
+  add_bucket(rows, x, on_device);
   add_folded(rows, x, on_device, false);
   add_folded(rows, x, on_device, true);
   add_above(rows, x, on_device);

@@ -1,0 +1,89 @@
+// Choices from many gradients at once: a few launches for all of them, and not for each. For rules
+// that ask for no number in between, which is how they are written for the CPU and a device alike:
+//
+//   void choose(const auto& from) const { from.largest(from.most); }
+#pragma once
+
+#include <kernels/fold.hpp>
+#include <methods/device/choice.hpp>
+
+#include <array>
+#include <optional>
+
+namespace penstock::sdk::device {
+
+// Collects what gradients of a call ask for, and queues it when it is full, or asked to.
+class Choices {
+ public:
+  Choices(const Call& call, kernels::ValueType type) : call_(call), type_(type) {}
+  Choices(const Choices&) = delete;
+  Choices& operator=(const Choices&) = delete;
+
+  void add(const Pairs& pairs, const SelectRequest& request) {
+    if (n_ == kMost) queue();
+    pairs_[n_] = pairs;
+    requests_[n_++] = request;
+  }
+
+  // Payloads are complete when what this queues is done.
+  void queue() {
+    if (n_ == 0) return;
+    const std::span<const SelectRequest> requests(requests_.data(), n_);
+    queue_on_device(call_, pairs_[0]->item(), n_ == 1 ? "select from" : "select from a bucket with",
+                    [&](void* stream) {
+                      return kernels::cuda::select(
+                          requests, workspace_of(call_, Choice::kFixedBytes), stream);
+                    });
+    for (uint64_t i = 0; i < n_; ++i) pairs_[i]->send(requests_[i]);
+    n_ = 0;
+  }
+
+  const Call& call() const { return call_; }
+  kernels::ValueType type() const { return type_; }
+
+ private:
+  // They lie on the caller's stack; it is more than most buckets have.
+  static constexpr uint64_t kMost = 64;
+
+  const Call& call_;
+  kernels::ValueType type_;
+  uint64_t n_ = 0;
+  std::array<SelectRequest, kMost> requests_;
+  std::array<std::optional<Pairs>, kMost> pairs_;
+};
+
+// One of many gradients, as a rule chooses from it: the doors of Choice (choice.hpp) whose entries
+// may be chosen later, with those of others.
+class OneOfMany {
+ public:
+  OneOfMany(Choices& choices, const Item& from, const PayloadWriter& payload, uint64_t most_entries,
+            const kernels::Fold* fold)
+      : item(from),
+        most(most_entries),
+        choices_(choices),
+        pairs_(choices.call(), from, payload, choices.type()),
+        fold_(fold) {}
+
+  const Item& item;
+  uint64_t most;  // entries that may go
+
+  double unit() const { return work_unit(choices_.call(), item); }
+
+  void largest(uint64_t k) const {
+    if (item.numel() == 0) return pairs_.these(0);
+    choices_.add(pairs_, pairs_.largest(k, fold_));
+  }
+  void above(float threshold, uint64_t capacity) const {
+    if (item.numel() == 0) return pairs_.these(0);
+    SelectRequest request = pairs_.above(capacity, fold_);
+    request.known_threshold = threshold;
+    choices_.add(pairs_, request);
+  }
+
+ private:
+  Choices& choices_;
+  Pairs pairs_;
+  const kernels::Fold* fold_;
+};
+
+}  // namespace penstock::sdk::device

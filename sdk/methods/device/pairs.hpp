@@ -1,0 +1,93 @@
+// What a choice of entries asks of a selection on a device, and how the chosen values get into a
+// payload. One gradient's; who chooses is in choice.hpp and choices.hpp.
+#pragma once
+
+#include <kernels/cuda/select.hpp>
+#include <kernels/cuda/sparse_values.hpp>
+#include <kernels/cuda/values.hpp>
+#include <methods/device/call.hpp>
+#include <methods/sparse_values.hpp>
+
+namespace penstock::sdk::device {
+
+using kernels::cuda::SelectRequest;
+
+// The pairs of one payload. Made for a call, and small: whoever chooses later keeps a copy.
+class Pairs {
+ public:
+  Pairs(const Call& call, const Item& item, const PayloadWriter& payload, kernels::ValueType type)
+      : call_(&call), item_(item), payload_(&payload.c()), type_(type) {}
+
+  const Item& item() const { return item_; }
+  uint32_t* indices() const { return room<uint32_t>(0); }
+
+  // The k largest. The payload says how many.
+  SelectRequest largest(uint64_t k, const kernels::Fold* fold) const {
+    writer().sparse(k);
+    return request(k, fold);
+  }
+  // Those that reach a threshold, which the caller fills in. The device writes how many.
+  SelectRequest above(uint64_t capacity, const kernels::Fold* fold) const {
+    SelectRequest above = request(capacity, fold);
+    above.count = writer().sparse_on_device();
+    return above;
+  }
+  // The k whose indices work before this leaves in indices().
+  void these(uint64_t k) const {
+    writer().sparse(k);
+    send_all(nullptr, k);
+  }
+
+  // After the selection that was asked for.
+  void send(const SelectRequest& asked) const {
+    if (!exact()) send_all(asked.count, asked.k);
+  }
+
+  // Scratch that `send` uses at its beginning.
+  static constexpr uint64_t kScratchBytes = 64;
+
+ private:
+  bool exact() const { return type_ == kernels::ValueType::kFloat32; }
+  PayloadWriter writer() const { return PayloadWriter(payload_); }
+  template <typename T>
+  T* room(uint64_t section) const {
+    return writer().room<T>(section).data();
+  }
+
+  // A selection writes float32 itself. Other types are rounded after it, and leave a rest in work.
+  SelectRequest request(uint64_t k, const kernels::Fold* fold) const {
+    float* const work = item_.work().data();
+    SelectRequest request{work, item_.numel(), k, indices(), exact() ? room<float>(1) : nullptr};
+    if (exact() && item_.keeps()) request.work = work;
+    if (fold != nullptr) request.fold = *fold;
+    return request;
+  }
+
+  void send_all(const uint64_t* count, uint64_t capacity) const {
+    const kernels::cuda::ChosenEntries chosen{item_.work().data(), indices(), count, capacity};
+    float* scale = nullptr;
+    if (type_ == kernels::ValueType::kInt8) {
+      scale = room<float>(2);
+      writer().count(2, 1);
+      float* const largest = call_->scratch<float>(1).data();
+      queue([&](void* stream) { return kernels::cuda::largest_of(chosen, largest, stream); });
+      queue([&](void* stream) { return kernels::cuda::int8_scale(largest, scale, stream); });
+    }
+    void* const target = room<char>(1);
+    queue([&](void* stream) {
+      return kernels::cuda::send_values(type_, chosen, target, scale, item_.keeps(), stream);
+    });
+  }
+
+  template <typename Launch>
+  void queue(Launch&& launch) const {
+    queue_on_device(*call_, item_, "select from", launch);
+  }
+
+  const Call* call_;
+  Item item_;
+  penstock_payload* payload_;
+  kernels::ValueType type_;
+};
+
+}  // namespace penstock::sdk::device
