@@ -63,7 +63,8 @@ inline Result<RuntimeHandle> open_rank(const std::string& config) {
 
 inline Result<SetHandle> make_set(Runtime& runtime, const std::vector<GradientShape>& gradients,
                                   uint32_t flags = 0, const std::string& name = "model",
-                                  const std::string& scheme = "") {
+                                  const std::string& scheme = "",
+                                  const std::vector<uint32_t>& ranks = {}) {
   std::vector<penstock_gradient_declaration> declarations(gradients.size());
   std::vector<const penstock_gradient_declaration*> pointers;
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -85,6 +86,8 @@ inline Result<SetHandle> make_set(Runtime& runtime, const std::vector<GradientSh
   declaration.gradients = pointers.data();
   declaration.n_gradients = pointers.size();
   declaration.scheme = str(scheme);
+  declaration.ranks = ranks.data();  // none: all
+  declaration.n_ranks = ranks.size();
   declaration.flags = flags | PENSTOCK_SET_TELLS_OUTCOME;
   return Set::create(runtime.services(), declaration);
 }

@@ -26,8 +26,8 @@ uint64_t blocks_for(uint64_t count) {
   return std::min((count + kThreads * kPerThread - 1) / (kThreads * kPerThread), kMostBlocks);
 }
 
-// Arrays to look at, by value, so that they travel with the launch, as many as fit. Their blocks are
-// numbered through: those of the first array, then those of the second.
+// Arrays to look at, by value, so that they travel with the launch, as many as fit. Their blocks
+// are numbered through: those of the first array, then those of the second.
 template <typename Array>
 struct LookedAt {
   static constexpr uint32_t kMost = 4000 / (sizeof(Array) + sizeof(uint32_t));
@@ -76,8 +76,7 @@ __device__ bool any_of_mine(const LookedAt<Array>& arrays, uint32_t which, Predi
 __global__ void look_for_nonfinite(LookedAt<penstock_device_values> arrays) {
   const uint32_t which = array_of_block(arrays);
   const auto* const values = reinterpret_cast<const uint32_t*>(arrays.all[which].values);
-  if (any_of_mine(arrays, which,
-                  [&](uint64_t i) { return (values[i] & kExponent) == kExponent; }))
+  if (any_of_mine(arrays, which, [&](uint64_t i) { return (values[i] & kExponent) == kExponent; }))
     *arrays.all[which].found = 1;
 }
 

@@ -53,6 +53,8 @@ const ResidentMethod kMethods[] = {
     {"none_one_by_one", "memory = \"none\"\nscheduler = \"wfbp\"", 0, "none-simulated", ""},
     {"none_with_momentum", "memory = \"momentum-simulated\"\nscheduler = \"fusion\"", 0,
      "none-simulated", ""},
+    {"topk_that_warms_up", kWithDgc, 0, "topk-simulated",
+     "density = 0.3\n[[switch]]\nat_step = 3\nset = { compressor.topk-simulated.density = 0.1 }\n"},
     {"signs_beside", kWithResidual, 0, "signsgd-simulated", ""},
     {"vectors_as_they_are", kWithResidual, 0, "topk-simulated",
      "density = 0.1\n[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n"
@@ -246,6 +248,26 @@ TEST(DirectMessages, OfSeveralSetsHaveOneOrderOnEveryRank) {
   }
 }
 
+TEST(DirectMessages, OfASetOfSomeRanksGoThroughHostMemory) {
+  const DevicesForAll devices;
+  with_device_ranks(
+      3, resident_scheme(kWithResidual, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
+        const auto shapes = lying_on({{"x", {300}}}, on_cuda(int32_t(rank)));
+        if (rank == 2) return;
+        std::vector<Storage> storage = storage_of(shapes);
+        auto set = make_set(runtime, shapes, 0, "some", "", {0, 1});
+        ASSERT_OK(set.status());
+        each_item(report_of(**set),
+                  [&](const nlohmann::json& item) { EXPECT_EQ(item["why_staged"], ""); });
+        storage[0].write(std::vector<float>(300, 1));
+        ASSERT_OK(set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream()));
+        ASSERT_OK(set.value()->wait_all());
+        ASSERT_OK(set.value()->step_end(true));
+        storage[0].settle();
+        EXPECT_EQ(runtime.between_devices().channel->messages_sent, 0u);
+      });
+}
+
 // ---- what goes wrong ----
 
 bool contains(std::string_view text, std::string_view part) {
@@ -293,6 +315,29 @@ TEST(DirectMessages, ARankWhoseGradientsLieOnTheCpuIsNamed) {
             << set.status().message();
       });
   (void)::testing::internal::GetCapturedStderr();
+}
+
+TEST(DirectMessages, OfAnotherDeviceThanTheChannelsEndTheRunWithASentence) {
+  const DevicesForAll devices;
+  ::testing::internal::CaptureStderr();
+  std::atomic<int> n_told = 0;
+  with_device_ranks(
+      2, resident_scheme(kWithResidual, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
+        const auto shapes = lying_on({{"x", {100}}}, on_cuda(int32_t(rank + 2)));
+        std::vector<Storage> storage = storage_of(shapes);
+        auto set = make_set(runtime, shapes);
+        ASSERT_OK(set.status());
+        storage[0].write(std::vector<float>(100, 1));
+        Status status = set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream());
+        if (status.ok()) status = set.value()->wait_all();
+        EXPECT_FALSE(status.ok());
+        storage[0].settle();
+        n_told += contains(status.message(), fmt::format("it lies on cuda:{}, this rank's channel "
+                                                         "is on cuda:{}",
+                                                         rank + 2, rank));
+      });
+  (void)::testing::internal::GetCapturedStderr();
+  EXPECT_GT(n_told, 0);
 }
 
 TEST(DirectMessages, ADeviceThatIsLostEndsTheRunOnEveryRank) {
