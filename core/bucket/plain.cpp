@@ -28,11 +28,24 @@ std::byte* one_stretch(const MessageRun& message) {
   return is_one ? first : nullptr;
 }
 
-Status copy(const MessageRun& message, std::byte* target, const std::byte* source, uint64_t bytes) {
-  if (message.is_direct())
-    return message.bucket->context.residents->stream().copy_on_device(target, source, bytes);
-  std::memcpy(target, source, bytes);
-  return {};
+enum class To { message, storage };
+
+// All gradients behind each other in the message's copy, or back.
+Status copy(MessageRun& message, To to) {
+  std::byte* at = message.send.data();
+  message.copies.clear();
+  each_stretch(message, [&](std::byte* storage, uint64_t bytes) {
+    std::byte* const source = to == To::message ? storage : at;
+    std::byte* const target = to == To::message ? at : storage;
+    at += bytes;
+    if (message.is_direct())
+      message.copies.push_back({reinterpret_cast<const float*>(source),
+                                reinterpret_cast<float*>(target), bytes / sizeof(float)});
+    else
+      std::memcpy(target, source, bytes);
+  });
+  return message.is_direct() ? message.bucket->context.residents->stream().copy_many(message.copies)
+                             : Status();
 }
 
 }  // namespace
@@ -51,6 +64,7 @@ Status lay_out_plain(MessageRun& message) {
   if (message.is_direct()) {
     const Device& device = message.bucket->context.residents->device();
     PENSTOCK_ASSIGN(message.send, MessageMemory::make_on_device(device, bytes));
+    message.copies.reserve(message.items.size());
   } else {
     message.send = Buffer::unwritten(bytes);
   }
@@ -58,28 +72,16 @@ Status lay_out_plain(MessageRun& message) {
 }
 
 Status send_from_where_it_lies(MessageRun& message) {
-  std::byte* storage = one_stretch(message);
-  Status status;
-  if (storage == nullptr) {
-    std::byte* at = storage = message.send.data();
-    each_stretch(message, [&](const std::byte* values, uint64_t bytes) {
-      if (status.ok()) status = copy(message, at, values, bytes);
-      at += bytes;
-    });
-  }
-  message.message.send = message.message.receive = storage;
-  return status;
+  std::byte* const storage = one_stretch(message);
+  message.message.receive = storage != nullptr ? storage : message.send.data();
+  message.message.send = message.message.receive;
+  return storage != nullptr ? Status() : copy(message, To::message);
 }
 
-Status receive_where_it_lies(const MessageRun& message) {
-  if (message.send.bytes() == 0 || message.message.receive != message.send.data()) return {};
-  const std::byte* at = message.send.data();
-  Status status;
-  each_stretch(message, [&](std::byte* values, uint64_t bytes) {
-    if (status.ok()) status = copy(message, values, at, bytes);
-    at += bytes;
-  });
-  return status;
+Status receive_where_it_lies(MessageRun& message) {
+  const bool was_copied =
+      message.send.bytes() != 0 && message.message.receive == message.send.data();
+  return was_copied ? copy(message, To::storage) : Status();
 }
 
 }  // namespace penstock

@@ -16,6 +16,6 @@ Status lay_out_plain(MessageRun& message);
 
 // Before the message leaves, and when it has come back. On a device copies are queued.
 Status send_from_where_it_lies(MessageRun& message);
-Status receive_where_it_lies(const MessageRun& message);
+Status receive_where_it_lies(MessageRun& message);
 
 }  // namespace penstock

@@ -119,6 +119,13 @@ Status Stream::copy_on_device(void* target, const void* source, uint64_t bytes) 
                        "copy in its memory");
 }
 
+Status Stream::copy_many(std::span<const penstock_device_copy> copies) const {
+  if (copies.empty()) return {};
+  return device_.check(
+      device_.table().copy_many(device_.id(), copies.data(), copies.size(), thing_),
+      "copy in its memory");
+}
+
 Status Stream::check_indices(std::span<const penstock_index_list> lists) const {
   if (lists.empty()) return {};
   return device_.check(

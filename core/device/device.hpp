@@ -97,6 +97,7 @@ class Stream final : public DeviceOwned<&penstock_device_table::stream_destroy> 
   Status fill_nan(float* values, uint64_t count) const;
   Status scale(float* values, uint64_t count, float factor) const;
   Status copy_on_device(void* target, const void* source, uint64_t bytes) const;
+  Status copy_many(std::span<const penstock_device_copy> copies) const;
   // See penstock_index_list.
   Status check_indices(std::span<const penstock_index_list> lists) const;
   // Blocks until all that is queued has run. [control]

@@ -43,6 +43,13 @@ typedef struct penstock_device_values {
   uint32_t* found;
 } penstock_device_values;
 
+/* Float32 values to copy within a device; the two do not overlap. */
+typedef struct penstock_device_copy {
+  const float* source;
+  float* target;
+  uint64_t count;
+} penstock_device_copy;
+
 typedef struct penstock_device_table {
   uint64_t struct_size;
   int32_t device_type; /* PENSTOCK_DEVICE_CUDA */
@@ -95,6 +102,9 @@ typedef struct penstock_device_table {
   /* Queued on `stream`; `lists` is read before it returns. */
   int32_t (*check_indices)(int32_t device, const penstock_index_list* lists, uint64_t n_lists,
                            void* stream);
+  /* The same, many at once. */
+  int32_t (*copy_many)(int32_t device, const penstock_device_copy* copies, uint64_t n_copies,
+                       void* stream);
 } penstock_device_table;
 
 #if defined(_WIN32)

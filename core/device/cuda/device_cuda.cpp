@@ -211,6 +211,13 @@ int32_t check_indices(int32_t device, const penstock_index_list* lists, uint64_t
   });
 }
 
+int32_t copy_many(int32_t device, const penstock_device_copy* copies, uint64_t n_copies,
+                  void* stream) {
+  return on_device(device, [&] {
+    return penstock::device_cuda::copy_many({copies, n_copies}, as_stream(stream));
+  });
+}
+
 }  // namespace
 
 extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
@@ -240,4 +247,5 @@ extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
     fill_nan,
     scale,
     check_indices,
+    copy_many,
 };

@@ -214,6 +214,47 @@ void check_many_arrays(int32_t device) {
   SUCCEED(stream_destroy, device, streams.second);
 }
 
+// Lists of indices, copied first: of three one repeats an index and one ends too high.
+void check_many_lists(int32_t device) {
+  constexpr uint64_t kLists = 250, kMost = 5000;
+  const Pair streams = make_streams(device);
+  const uint64_t bytes = kLists * kMost * sizeof(uint32_t);
+  void *host = nullptr, *data = nullptr, *twin = nullptr, *wrong = nullptr;
+  SUCCEED(host_allocate, device, bytes, &host);
+  SUCCEED(allocate, device, bytes, &data);
+  SUCCEED(allocate, device, bytes, &twin);
+  SUCCEED(allocate, device, kLists * sizeof(uint32_t), &wrong);
+  auto* const indices = static_cast<uint32_t*>(host);
+  std::vector<penstock_index_list> lists;
+  std::vector<penstock_device_copy> copies;
+  for (uint64_t i = 0; i < kLists; ++i) {
+    const uint64_t first = i * kMost, count = i * 53 % kMost;
+    for (uint64_t j = 0; j < kMost; ++j) indices[first + j] = static_cast<uint32_t>(2 * j);
+    if (i % 3 == 0 && count > 1) indices[first + count - 1] = indices[first + count - 2];
+    if (i % 3 == 1 && count > 0) indices[first + count - 1] = static_cast<uint32_t>(2 * count);
+    lists.push_back({static_cast<uint32_t*>(twin) + first, count, 2 * count,
+                     static_cast<uint32_t*>(wrong) + i});
+    copies.push_back(
+        {static_cast<const float*>(data) + first, static_cast<float*>(twin) + first, count});
+  }
+  SUCCEED(copy_to_device, device, data, host, bytes, streams.first);
+  SUCCEED(copy_many, device, copies.data(), kLists, streams.first);
+  SUCCEED(clear, device, wrong, kLists * sizeof(uint32_t), streams.first);
+  SUCCEED(check_indices, device, lists.data(), kLists, streams.first);
+  SUCCEED(copy_to_host, device, host, wrong, kLists * sizeof(uint32_t), streams.first);
+  SUCCEED(stream_wait, device, streams.first);
+  for (uint64_t i = 0; i < kLists; ++i) {
+    const bool is_wrong = (i % 3 == 0 && lists[i].count > 1) || (i % 3 == 1 && lists[i].count > 0);
+    REQUIRE(indices[i] == (is_wrong ? 1u : 0u));
+  }
+  SUCCEED(host_free, device, host);
+  SUCCEED(free, device, data);
+  SUCCEED(free, device, twin);
+  SUCCEED(free, device, wrong);
+  SUCCEED(stream_destroy, device, streams.first);
+  SUCCEED(stream_destroy, device, streams.second);
+}
+
 // Errors come back as numbers with a text, and do not stick to the next call.
 void check_errors(int32_t device, int32_t count) {
   void* stream = nullptr;
@@ -264,6 +305,7 @@ int main(int argc, char** argv) {
     check_events(device);
     check_elements(device);
     check_many_arrays(device);
+    check_many_lists(device);
     check_errors(device, count);
     std::printf("device %d: copies, events, streams, elements and errors are right\n", device);
   }

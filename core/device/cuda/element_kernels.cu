@@ -26,10 +26,10 @@ uint64_t blocks_for(uint64_t count) {
   return std::min((count + kThreads * kPerThread - 1) / (kThreads * kPerThread), kMostBlocks);
 }
 
-// Arrays to look at, by value, so that they travel with the launch, as many as fit. Their blocks
+// Arrays to work on, by value, so that they travel with the launch, as many as fit. Their blocks
 // are numbered through: those of the first array, then those of the second.
 template <typename Array>
-struct LookedAt {
+struct Arrays {
   static constexpr uint32_t kMost = 4000 / (sizeof(Array) + sizeof(uint32_t));
 
   void add(const Array& array) {
@@ -47,7 +47,7 @@ struct LookedAt {
 // Whose a block is: the last that begins there or before, since one without any begins where the
 // next does.
 template <typename Array>
-__device__ uint32_t array_of_block(const LookedAt<Array>& arrays) {
+__device__ uint32_t array_of_block(const Arrays<Array>& arrays) {
   uint32_t begin = 0, end = arrays.n;
   while (end - begin > 1) {
     const uint32_t middle = begin + (end - begin) / 2;
@@ -59,35 +59,43 @@ __device__ uint32_t array_of_block(const LookedAt<Array>& arrays) {
   return begin;
 }
 
-// Whether the predicate holds for some of the elements that are this thread's of an array.
-template <typename Array, typename Predicate>
-__device__ bool any_of_mine(const LookedAt<Array>& arrays, uint32_t which, Predicate&& holds) {
+// Calls body(i) for the elements of an array that are this thread's.
+template <typename Array, typename Body>
+__device__ void each_of_mine(const Arrays<Array>& arrays, uint32_t which, Body&& body) {
   const uint64_t count = arrays.all[which].count;
   const uint32_t first = arrays.first_blocks[which];
   const uint32_t end = which + 1 < arrays.n ? arrays.first_blocks[which + 1] : arrays.n_blocks;
-  bool any = false;
   for (uint64_t i = uint64_t{blockIdx.x - first} * kThreads + threadIdx.x; i < count;
        i += uint64_t{end - first} * kThreads)
-    any = any || holds(i);
-  return any;
+    body(i);
 }
 
 // All that write, write the same.
-__global__ void look_for_nonfinite(LookedAt<penstock_device_values> arrays) {
+__global__ void look_for_nonfinite(Arrays<penstock_device_values> arrays) {
   const uint32_t which = array_of_block(arrays);
   const auto* const values = reinterpret_cast<const uint32_t*>(arrays.all[which].values);
-  if (any_of_mine(arrays, which, [&](uint64_t i) { return (values[i] & kExponent) == kExponent; }))
-    *arrays.all[which].found = 1;
+  bool any = false;
+  each_of_mine(arrays, which,
+               [&](uint64_t i) { any = any || (values[i] & kExponent) == kExponent; });
+  if (any) *arrays.all[which].found = 1;
 }
 
-__global__ void look_for_wrong_indices(LookedAt<penstock_index_list> lists) {
+__global__ void look_for_wrong_indices(Arrays<penstock_index_list> lists) {
   const uint32_t which = array_of_block(lists);
   const penstock_index_list& list = lists.all[which];
   const uint32_t* const indices = list.indices;
-  if (any_of_mine(lists, which, [&](uint64_t i) {
-        return indices[i] >= list.below || (i != 0 && indices[i] <= indices[i - 1]);
-      }))
-    *list.wrong = 1;
+  bool any = false;
+  each_of_mine(lists, which, [&](uint64_t i) {
+    any = any || indices[i] >= list.below || (i != 0 && indices[i] <= indices[i - 1]);
+  });
+  if (any) *list.wrong = 1;
+}
+
+__global__ void copy_all(Arrays<penstock_device_copy> copies) {
+  const uint32_t which = array_of_block(copies);
+  const float* const source = copies.all[which].source;
+  float* const target = copies.all[which].target;
+  each_of_mine(copies, which, [&](uint64_t i) { target[i] = source[i]; });
 }
 
 __global__ void write_nan(uint32_t* values, uint64_t count) {
@@ -110,13 +118,13 @@ cudaError_t queue(void (*kernel)(Parameters...), uint64_t blocks, cudaStream_t s
 }
 
 template <typename Array>
-cudaError_t look_at(void (*kernel)(LookedAt<Array>), std::span<const Array> arrays,
+cudaError_t for_all(void (*kernel)(Arrays<Array>), std::span<const Array> arrays,
                     cudaStream_t stream) {
   while (!arrays.empty()) {
-    const auto some = arrays.first(std::min<uint64_t>(arrays.size(), LookedAt<Array>::kMost));
-    LookedAt<Array> looked_at;
-    for (const Array& array : some) looked_at.add(array);
-    const cudaError_t error = queue(kernel, looked_at.n_blocks, stream, looked_at);
+    const auto some = arrays.first(std::min<uint64_t>(arrays.size(), Arrays<Array>::kMost));
+    Arrays<Array> of;
+    for (const Array& array : some) of.add(array);
+    const cudaError_t error = queue(kernel, of.n_blocks, stream, of);
     if (error != cudaSuccess) return error;
     arrays = arrays.subspan(some.size());
   }
@@ -126,7 +134,7 @@ cudaError_t look_at(void (*kernel)(LookedAt<Array>), std::span<const Array> arra
 }  // namespace
 
 cudaError_t find_nonfinite(std::span<const penstock_device_values> arrays, cudaStream_t stream) {
-  return look_at(look_for_nonfinite, arrays, stream);
+  return for_all(look_for_nonfinite, arrays, stream);
 }
 
 cudaError_t fill_nan(float* values, uint64_t count, cudaStream_t stream) {
@@ -137,8 +145,12 @@ cudaError_t scale(float* values, uint64_t count, float factor, cudaStream_t stre
   return queue(multiply, blocks_for(count), stream, values, count, factor);
 }
 
+cudaError_t copy_many(std::span<const penstock_device_copy> copies, cudaStream_t stream) {
+  return for_all(copy_all, copies, stream);
+}
+
 cudaError_t check_indices(std::span<const penstock_index_list> lists, cudaStream_t stream) {
-  return look_at(look_for_wrong_indices, lists, stream);
+  return for_all(look_for_wrong_indices, lists, stream);
 }
 
 }  // namespace penstock::device_cuda

@@ -15,6 +15,7 @@ namespace penstock::device_cuda {
 cudaError_t find_nonfinite(std::span<const penstock_device_values> arrays, cudaStream_t stream);
 cudaError_t fill_nan(float* values, uint64_t count, cudaStream_t stream);
 cudaError_t scale(float* values, uint64_t count, float factor, cudaStream_t stream);
+cudaError_t copy_many(std::span<const penstock_device_copy> copies, cudaStream_t stream);
 cudaError_t check_indices(std::span<const penstock_index_list> lists, cudaStream_t stream);
 
 }  // namespace penstock::device_cuda

@@ -14,10 +14,6 @@ using namespace testing;  // all of resident_testing.hpp
 // NCCL lets no two ranks share a device.
 constexpr int kDevices = 4;
 
-const char* const kOverNccl =
-    "[transport]\ndevice = \"nccl-simulated\"\n"
-    "[collective.nccl-simulated]\nlibrary = \"libpenstock_device_simulated.so\"\n";
-
 Place one_each(uint32_t rank, size_t) {
   return on_cuda(int32_t(rank));
 }

@@ -10,6 +10,11 @@ namespace penstock::testing {
 
 inline constexpr double kDensity = 0.05;
 
+// Tables behind a scheme: what can goes from device to device.
+inline const char* const kOverNccl =
+    "[transport]\ndevice = \"nccl-simulated\"\n"
+    "[collective.nccl-simulated]\nlibrary = \"libpenstock_device_simulated.so\"\n";
+
 struct ResidentMethod {
   const char* name;
   const char* keys;  // of [scheme], but compressor and collective

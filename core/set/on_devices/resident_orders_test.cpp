@@ -1,0 +1,55 @@
+// Streams of a device run in any order that events allow: under a thousand of them, drawn from
+// seeds, results and what is kept are the same. `tools/test --long` draws all.
+
+#include "core/set/on_devices/resident_testing.hpp"
+
+#include <support/long.hpp>
+
+namespace penstock::resident_orders_test {
+namespace {
+
+using namespace testing;  // all of resident_testing.hpp
+
+constexpr uint32_t kSize = 2;
+constexpr const char* kWithResidual = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
+
+struct Way {
+  const char* name;
+  ResidentMethod method;
+  std::string tables;
+};
+
+const Way kWays[] = {
+    {"through_mirrors", {"", "memory = \"residual\"\nscheduler = \"wfbp\"", 0, "topk", ""}, ""},
+    {"payloads_through_host_memory", {"", kWithResidual}, ""},
+    {"from_device_to_device", {"", kWithResidual}, kOverNccl},
+    {"sums_from_device_to_device",
+     {"", "memory = \"none\"\nscheduler = \"fusion\"", 0, "none-simulated", ""},
+     kOverNccl},
+};
+
+class Orders : public ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, Orders, ::testing::ValuesIn(kWays),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(Orders, OfStreamsDoNotShow) {
+  const Way& way = GetParam();
+  const bool is_staged = way.method.compressor == std::string("topk");
+  Script script = resident_script(way.method, kSize);
+  script.shapes = {{"first", {24, 16}}, {"bias", {24}}, {"last", {330}}};
+  script.steps = 6;
+  const auto expected = results_of(script, on_the_cpu);
+  script.scheme = resident_scheme(way.method, way.tables);
+  const Places one_each = [](uint32_t rank, size_t) { return on_cuda(int32_t(rank)); };
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 1000 : 8) && !HasFailure(); ++seed) {
+    const SimulatedDevices devices(seed, double(seed % 4) / 5, kSize);
+    ::testing::internal::CaptureStderr();
+    const auto got =
+        is_staged ? results_of(script, one_each) : outcome_of(script, one_each).results;
+    (void)::testing::internal::GetCapturedStderr();
+    ASSERT_EQ(difference(got, expected), "") << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace penstock::resident_orders_test
