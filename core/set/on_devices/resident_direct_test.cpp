@@ -96,7 +96,7 @@ TEST_P(Direct, GivesTheBitsOfTheCpu) {
   const auto& [method, size] = GetParam();
   const ResidentOutcome expected = outcome_of(resident_script(method, size), on_the_cpu);
   const Script script = direct_script(method, size);
-  for (uint64_t seed = 1; seed <= (test::is_long() ? 100 : 1) && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 1) && !HasFailure(); ++seed) {
     const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
     const ResidentOutcome got = outcome_of(script, one_each);
     ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
@@ -117,7 +117,7 @@ TEST_P(NearDirect, StaysNearTheCpuWithEqualBitsOnAllRanks) {
   const ResidentOutcome expected = outcome_of(resident_script(near.method, size), on_the_cpu);
   const Script script = direct_script(near.method, size);
   ResidentOutcome first;
-  for (uint64_t seed = 1; seed <= (test::is_long() ? 100 : 2) && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 2) && !HasFailure(); ++seed) {
     const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
     const ResidentOutcome got = outcome_of(script, one_each);
     if (seed == 1) first = got;
@@ -214,7 +214,7 @@ TEST(DirectMessages, OfCodesThatAHostLooksAtGoThroughHostMemory) {
 // of messages meet, and the same one must come first on every rank.
 TEST(DirectMessages, OfSeveralSetsHaveOneOrderOnEveryRank) {
   constexpr uint32_t kSize = 3;
-  for (uint64_t seed = 1; seed <= (test::is_long() ? 100 : 5); ++seed) {
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 5); ++seed) {
     const DevicesForAll devices(seed);
     with_device_ranks(
         kSize, resident_scheme(kOneByOne, kOverNccl), [&](Runtime& runtime, uint32_t rank) {

@@ -100,7 +100,7 @@ TEST_P(DeviceMethods, GiveTheBitsOfTheCpu) {
   const auto& [method, size] = GetParam();
   const Script script = resident_script(method, size);
   const ResidentOutcome expected = outcome_of(script, on_the_cpu);
-  const uint64_t first = size == 1 ? 2 : 1, seeds = test::is_long() ? 100 : first;
+  const uint64_t first = size == 1 ? 2 : 1, seeds = test::is_long() ? 10 : first;
   for (uint64_t seed = first; seed <= seeds && !HasFailure(); ++seed) {
     const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
     const ResidentOutcome got = outcome_of(script, by_rank);
@@ -126,7 +126,7 @@ TEST_P(LowRankMethods, StayNearTheCpuWithEqualBitsOnDevices) {
   const Script script = resident_script(method, size, kVectorsAsPairs);
   const ResidentOutcome expected = outcome_of(script, on_the_cpu);
   ResidentOutcome first;
-  const uint64_t seeds = test::is_long() ? 100 : 2;
+  const uint64_t seeds = test::is_long() ? 10 : 2;
   for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
     const ResidentOutcome got = outcome_of(script, by_rank);

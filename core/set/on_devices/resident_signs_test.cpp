@@ -65,7 +65,7 @@ TEST_P(DeviceSigns, BeginNearTheCpuAndHaveTheSameBitsOnAllDevices) {
   const Script script = resident_script(method, size);
   const ResidentOutcome on_cpu = outcome_of(script, on_the_cpu);
   ResidentOutcome first;
-  const uint64_t seeds = test::is_long() ? 100 : 2;
+  const uint64_t seeds = test::is_long() ? 10 : 2;
   for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
     const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
     const ResidentOutcome got = outcome_of(script, by_rank);
