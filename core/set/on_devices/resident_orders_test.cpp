@@ -19,6 +19,11 @@ struct Way {
   std::string tables;
 };
 
+// Printed by gtest.
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
+
 const Way kWays[] = {
     {"through_mirrors", {"", "memory = \"residual\"\nscheduler = \"wfbp\"", 0, "topk", ""}, ""},
     {"payloads_through_host_memory", {"", kWithResidual}, ""},
