@@ -1,7 +1,6 @@
 #include "core/bucket/device.hpp"
 
 #include "core/bucket/calls.hpp"
-#include "core/bucket/direct.hpp"
 
 #include <algorithm>
 #include <array>
@@ -121,7 +120,6 @@ Status lay_out_device_part(BucketRun& bucket) {
   PENSTOCK_ASSIGN(part->copied, Event::make(device));
   PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
   bucket.device = std::move(part);
-  PENSTOCK_TRY(lay_out_verdicts(bucket));
   return lay_out_counts(bucket, device);
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/base/out_of_memory.hpp"
 #include "core/bucket/device.hpp"
+#include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
 
 #include <algorithm>
@@ -85,6 +86,7 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
   for (auto& coding : bucket->codings) PENSTOCK_TRY(plan_items(*bucket, *coding, states_, scratch));
   PENSTOCK_TRY(lay_out(*bucket, states_));
   PENSTOCK_TRY(lay_out_device_part(*bucket));
+  PENSTOCK_TRY(lay_out_verdicts(*bucket));
   phase.push_back(std::move(bucket));
   return {};
 }

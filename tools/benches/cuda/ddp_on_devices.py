@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+OVER_NCCL = '[transport]\ndevice = "nccl"\n'  # of the run
 SCHEME = '[scheme]\ncompressor = "none"\nmemory = "none"\nscheduler = "wfbp"\n'  # the buckets are DDP's
 WARM_UP = 3  # DDP makes its buckets anew after the first
 

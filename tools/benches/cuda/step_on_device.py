@@ -241,7 +241,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         found["models"].append(measure(model, options, device))
         keep(found, options)
     reason = ddp_on_devices.why_not(options.device)
-    found["ddp"] = {"skipped": reason} if reason else ddp_on_devices.measure(options, torch.device("cuda", hvd.local_rank()), "nccl")
+    if reason:
+        found["ddp"] = {"skipped": reason}
+    else:  # a device for each rank now, and between them NCCL for both
+        hvd.shutdown()
+        hvd.init(config_text=ddp_on_devices.OVER_NCCL)
+        found["ddp"] = ddp_on_devices.measure(options, torch.device("cuda", hvd.local_rank()), "nccl")
     keep(found, options)
     return found
 
