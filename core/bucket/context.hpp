@@ -25,7 +25,8 @@ struct BucketListener {
   ~BucketListener() = default;
 };
 
-// A channel as the buckets of a set use it, each step its messages in a sequence.
+// A channel as the buckets of a set use it, each step its messages in a sequence; between devices
+// by turns instead.
 struct Link {
   Channel* channel = nullptr;
   uint64_t sequence_base = 0;  // ORDERED channels: of this step's first message

@@ -135,7 +135,7 @@ Status look_on_device(BucketRun& bucket) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
   part.brings_counts = part.brings_payloads = part.brings_verdicts = false;
-  const Stream& stream = bucket.context.residents->stream();
+  const Stream& stream = bucket.context.residents->looks();
   PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
   PENSTOCK_TRY(look_at(bucket, stream));
   PENSTOCK_TRY(part.flags.bring(stream));
@@ -167,9 +167,10 @@ Status take_counts(BucketRun& bucket, Leg& leg, uint32_t round) {
     for (size_t s = 0; s < payload.size(); ++s) {
       penstock_section& section = payload.section(s);
       if (section.count != PENSTOCK_COUNT_ON_DEVICE) continue;
-      const bool is_of_indices = s == 1 && payload.c()->kind == PENSTOCK_PAYLOAD_SPARSE;
-      section.count = is_of_indices ? payload.section(0).count
-                                    : counts[uint64_t(section.device_count - counts.place(0))];
+      const bool has_count_of_indices = s == 1 && payload.c()->kind == PENSTOCK_PAYLOAD_SPARSE;
+      section.count = has_count_of_indices
+                          ? payload.section(0).count
+                          : counts[uint64_t(section.device_count - counts.place(0))];
     }
     PENSTOCK_TRY(check_own(bucket, item, round));
   }

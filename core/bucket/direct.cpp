@@ -15,7 +15,7 @@ bool carries(const Channel& channel, uint32_t pattern) {
   return (channel.traits.patterns & PENSTOCK_PATTERN_BIT(pattern)) != 0;
 }
 
-// Values that no host looks at, whatever their type.
+// Indices and values, of any type and nothing beside: no host looks at values.
 bool are_pairs(const RoundNeed& need) {
   return need.combine == PENSTOCK_COMBINE_GATHER && need.sections.size() == 2 &&
          need.sections[0].role == PENSTOCK_ROLE_INDICES &&
@@ -49,14 +49,19 @@ class Places {
 // stays where it is.
 Status pack(const Stream& stream, MessageRun& message, uint32_t round) {
   Places places(message.packed.data(), false);
+  message.copies.clear();
   for (const size_t position : message.items) {
     PayloadStorage& own = message.coding->items[position].own[round];
     for (size_t s = 0; s < own.size(); ++s) {
       const penstock_section& section = own.section(s);
-      PENSTOCK_TRY(stream.copy_on_device(places.next(section), section.data,
-                                         section.count * dtype_bytes(section.dtype)));
+      // Whole words: there is room behind a section for what its last one has too much.
+      const uint64_t bytes = section.count * dtype_bytes(section.dtype);
+      message.copies.push_back({static_cast<const float*>(section.data),
+                                reinterpret_cast<float*>(places.next(section)),
+                                (bytes + sizeof(float) - 1) / sizeof(float)});
     }
   }
+  PENSTOCK_TRY(stream.copy_many(message.copies));
   message.message.send = message.packed.data();
   message.message.count = static_cast<uint64_t>(places.end() - message.packed.data());
   return {};
@@ -115,6 +120,12 @@ bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round) {
          (channel->traits.dtypes & PENSTOCK_DTYPE_BIT(need.sections.front().dtype)) != 0;
 }
 
+bool sends_directly(const Coding& coding, const ItemRun& item) {
+  for (uint32_t round = 0; round < item.rounds.size(); ++round)
+    if (goes_directly(coding, item, round)) return true;
+  return false;
+}
+
 void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round) {
   Prelude& prelude = leg.preludes[round];
   for (const auto& message : leg.messages[round]) {
@@ -152,10 +163,11 @@ void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round) {
   turn->message.count = kTurnBytes;
   prelude.header = header.get();
   prelude.turn = turn.get();
-  // Before what they speak of: on an ordered channel in this order.
+  // On an ordered channel in the order in which they are sent: the turn waits for all that goes
+  // with the header.
   auto& messages = leg.messages[round];
-  messages.insert(messages.begin(), std::move(turn));
   messages.insert(messages.begin(), std::move(header));
+  messages.push_back(std::move(turn));
 }
 
 Status lay_out_verdicts(BucketRun& bucket) {
@@ -187,7 +199,6 @@ Status read_headers(BucketRun& bucket, Leg& leg, uint32_t round) {
 Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round) {
   message.message.exec = &bucket.context.device_exec;
   if (message.kind != MessageRun::Kind::gather) return {};
-  message.message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
   if (!is_exact(message)) return pack(bucket.context.residents->stream(), message, round);
   message.message.send = message.send.data();
   message.message.count = message.send.bytes();

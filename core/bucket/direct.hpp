@@ -16,6 +16,7 @@ namespace penstock {
 // Whether a round of an item goes so: known at plan time. Every rank answers alike, or the needs
 // that ranks compare differ.
 bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round);
+bool sends_directly(const Coding& coding, const ItemRun& item);  // some round
 
 // Header and turn of a round, where one of its messages goes so. [control]
 void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round);

@@ -43,7 +43,7 @@ struct MessageRun final : Transfer {
   std::vector<uint64_t> send_counts, send_offsets;  // of each part
   std::vector<uint64_t> receive_counts, receive_offsets;
   std::vector<uint64_t> room_for;            // gathers: the most that each rank may send here
-  std::vector<penstock_device_copy> copies;  // direct sums of gradients as they are
+  std::vector<penstock_device_copy> copies;  // direct: what is brought together, or back
   std::vector<const penstock_item*> item_pointers;  // sparse
   std::vector<const penstock_payload*> payload_pointers;
   std::vector<penstock_payload*> result_pointers;

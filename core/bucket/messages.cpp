@@ -164,6 +164,7 @@ Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, bool is_direc
   if (exact || is_direct) message->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
   if (is_direct && !exact) {
     PENSTOCK_ASSIGN(message->packed, memory_of(bucket, *message, message->send.bytes()));
+    message->copies.reserve(2 * message->items.size());  // indices and values
   }
   leg.messages[round].push_back(std::move(message));
   return {};

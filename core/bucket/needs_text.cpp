@@ -30,8 +30,7 @@ void add_rounds(const ItemRun& item, std::string& text) {
 // made on the same kind of place.
 // Likewise what goes from device to device, which no other rank could read from host memory.
 std::string place_text(const Coding& coding, const ItemRun& item) {
-  for (uint32_t round = 0; round < item.rounds.size(); ++round)
-    if (goes_directly(coding, item, round)) return " from device to device";
+  if (sends_directly(coding, item)) return " from device to device";
   const bool same_bits = std::any_of(
       item.rounds.begin(), item.rounds.end(),
       [](const RoundNeed& round) { return (round.flags & PENSTOCK_ROUND_SAME_BITS) != 0; });

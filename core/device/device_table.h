@@ -102,7 +102,7 @@ typedef struct penstock_device_table {
   /* Queued on `stream`; `lists` is read before it returns. */
   int32_t (*check_indices)(int32_t device, const penstock_index_list* lists, uint64_t n_lists,
                            void* stream);
-  /* The same, many at once. */
+  /* copy_on_device of many at once. */
   int32_t (*copy_many)(int32_t device, const penstock_device_copy* copies, uint64_t n_copies,
                        void* stream);
 } penstock_device_table;

@@ -18,18 +18,23 @@ Status Resident::take_zeros(void* storage) {
 }
 
 Status Resident::begin(uint64_t first_byte, uint64_t bytes) const {
-  PENSTOCK_TRY(written_.hold_back(stream_.handle()));
-  return is_zero_ ? stream_.clear(storage_ + first_byte, bytes) : Status();
+  PENSTOCK_TRY(written_.hold_back(looks_.handle()));
+  if (!is_zero_) return {};
+  // Nobody's stream stands between this and what the last step has left there.
+  PENSTOCK_TRY(returned_.hold_back(looks_.handle()));
+  return looks_.clear(storage_ + first_byte, bytes);
 }
 
 Result<std::unique_ptr<Residents>> Residents::make(const Device& device,
                                                    std::span<const uint64_t> bytes) {
+  PENSTOCK_ASSIGN(Stream looks, Stream::make(device, true));
   PENSTOCK_ASSIGN(Stream stream, Stream::make(device, true));
-  std::unique_ptr<Residents> made(new Residents(std::move(stream)));
+  std::unique_ptr<Residents> made(new Residents(std::move(looks), std::move(stream)));
   for (const uint64_t of_one : bytes) {
     PENSTOCK_ASSIGN(Event written, Event::make(device));
     PENSTOCK_ASSIGN(Event returned, Event::make(device));
-    made->residents_.emplace_back(made->stream_, of_one, std::move(written), std::move(returned));
+    made->residents_.emplace_back(made->looks_, made->stream_, of_one, std::move(written),
+                                  std::move(returned));
   }
   return made;
 }

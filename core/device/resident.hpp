@@ -1,13 +1,16 @@
 // Gradients that are worked on where they lie: plugins queue their work on a stream of the
 // engine's, and of the gradient nothing is copied but what they send and receive.
 //
-//   producer's stream    ... writes the storage | written
-//   engine's stream          waits for written | looks, encodes, payloads out ... in, decodes |
-//   returned application's stream                                                  waits for
-//   returned | ...
+//   producer's stream     ... writes the storage | written
+//   engine's, for looks       waits for written | looks
+//   engine's                      encodes, payloads out ... in, decodes | returned
+//   application's stream                                      waits for returned | ...
 //
-// All residents of a set lie on one device and share the stream: what one step queues is done
-// before the next one begins, so that what lies in device memory needs no other order.
+// All residents of a set lie on one device and share the engine's two streams. A look waits for its
+// gradient, and so does nothing else: who is asked for what it has found queues the rest when it
+// has come, and what is behind a later gradient holds up no earlier one. On the other stream what
+// one step queues is done before the next one begins, so that what lies in device memory needs no
+// other order.
 #pragma once
 
 #include "core/device/device_side.hpp"
@@ -21,8 +24,9 @@ namespace penstock {
 // A gradient's. In a step: taken, begun and ended piece by piece, returned.
 class Resident final : public DeviceSide {
  public:
-  Resident(const Stream& stream, uint64_t bytes, Event written, Event returned)
+  Resident(const Stream& looks, const Stream& stream, uint64_t bytes, Event written, Event returned)
       : DeviceSide(std::move(returned)),
+        looks_(looks),
         stream_(stream),
         bytes_(bytes),
         written_(std::move(written)) {}
@@ -33,12 +37,13 @@ class Resident final : public DeviceSide {
   void* work_place() const override { return storage_; }
 
   // ---- [engine] ----
-  // What is queued on the stream from now on finds the values of a part.
+  // What is queued on the stream for looks from now on finds the values of a part.
   Status begin(uint64_t first_byte, uint64_t bytes) const;
   // All that leaves a result in a part is queued.
   Status end() { return returned_.record(stream_.handle()); }
 
  private:
+  const Stream& looks_;
   const Stream& stream_;
   const uint64_t bytes_;
   Event written_;
@@ -55,16 +60,20 @@ class Residents {
                                                  std::span<const uint64_t> bytes);
 
   const Stream& stream() const { return stream_; }
+  const Stream& looks() const { return looks_; }
   const Device& device() const { return stream_.device(); }
   Resident& resident(size_t index) { return residents_[index]; }
-  // As Staging::drain, of all that was queued on the stream. [control]
-  Status drain(uint64_t limit_us) const { return stream_.wait_at_most(limit_us); }
+  // As Staging::drain, of all that was queued on the streams. [control]
+  Status drain(uint64_t limit_us) const {
+    PENSTOCK_TRY(looks_.wait_at_most(limit_us));
+    return stream_.wait_at_most(limit_us);
+  }
 
  private:
-  explicit Residents(Stream stream) : stream_(std::move(stream)) {}
+  Residents(Stream looks, Stream stream) : looks_(std::move(looks)), stream_(std::move(stream)) {}
 
-  const Stream stream_;
-  std::deque<Resident> residents_;  // end before their stream
+  const Stream looks_, stream_;
+  std::deque<Resident> residents_;  // end before their streams
 };
 
 }  // namespace penstock

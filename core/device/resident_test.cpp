@@ -20,16 +20,19 @@ class OneResident : public ::testing::TestWithParam<uint64_t> {
     settings.seed = GetParam();
     simulated::reset(settings);
     auto made = Residents::make(device_, std::vector<uint64_t>{kBytes});
+    auto looked = Event::make(device_);
     auto stream = Stream::make(device_, false);
     auto storage = DeviceMemory::make(device_, kBytes);
-    ASSERT_TRUE(made.ok() && stream.ok() && storage.ok());
+    ASSERT_TRUE(made.ok() && looked.ok() && stream.ok() && storage.ok());
     residents_ = std::move(*made);
+    looked_ = std::move(*looked);
     stream_ = std::move(*stream);
     storage_ = std::move(*storage);
   }
   void TearDown() override {
     ASSERT_TRUE(residents_->drain(kLimitUs).ok() && stream_.wait().ok());
     residents_.reset();
+    looked_ = Event();
     stream_ = Stream();
     storage_ = DeviceMemory();
     pinned_.clear();
@@ -51,7 +54,10 @@ class OneResident : public ::testing::TestWithParam<uint64_t> {
          {std::pair<uint64_t, uint64_t>(0, 300), {300, kBytes - 300}}) {
       ASSERT_TRUE(resident().begin(first, bytes).ok());
       const Stream& stream = residents_->stream();
-      ASSERT_TRUE(stream.copy_to_host(seen + first, place + first, bytes).ok());
+      ASSERT_TRUE(residents_->looks().copy_to_host(seen + first, place + first, bytes).ok());
+      // For a host that has asked whether the look has ended.
+      ASSERT_TRUE(looked_.record(residents_->looks().handle()).ok());
+      ASSERT_TRUE(looked_.hold_back(stream.handle()).ok());
       ASSERT_TRUE(stream.copy_to_device(place + first, result + first, bytes).ok());
       ASSERT_TRUE(resident().end().ok());
     }
@@ -62,6 +68,7 @@ class OneResident : public ::testing::TestWithParam<uint64_t> {
 
   const Device device_{penstock_device, 0};
   std::unique_ptr<Residents> residents_;
+  Event looked_;
   Stream stream_;
   DeviceMemory storage_;
   std::deque<PinnedMemory> pinned_;

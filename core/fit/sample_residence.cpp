@@ -28,7 +28,10 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
     const auto sample = std::find_if(
         model.begin(), model.end(),
         [of = std::string(name)](const auto& gradient) { return gradient.name == of; });
-    found.push_back({what, why_staged(stages, *sample, site)});
+    const CompressorFacts& facts =
+        stages.front().fitting->options(sample->index).front().needs.compressor_facts;
+    found.push_back({what, why_staged(stages, *sample, site),
+                     site.sends_directly && (!facts.gathers || facts.gathers_sparse)});
   }
   return found;
 }

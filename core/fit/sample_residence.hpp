@@ -13,7 +13,8 @@ namespace penstock {
 // A kind of gradient of a model of usual shapes: "matrices", "convolutions" or "vectors".
 struct SampleResidence {
   std::string what;
-  std::string why_staged;  // empty: it is worked on on the device
+  std::string why_staged;      // empty: it is worked on on the device
+  bool goes_directly = false;  // and what is sent of it goes from there, where there is a way
 };
 
 // Of float32 gradients of a frontend that can let the next forward wait.

@@ -2,6 +2,10 @@
 
 #include "core/fit/rules.hpp"
 
+#include "core/config/config.hpp"
+
+#include <algorithm>
+
 namespace penstock {
 namespace {
 
@@ -11,6 +15,18 @@ bool carries_memory_of(const CollectiveFacts& collective, uint32_t device_type) 
 
 bool says(uint32_t flags, uint32_t flag) {
   return (flags & flag) != 0;
+}
+
+// Why nothing of a scheme goes from device to device; empty where something can.
+std::string why_idle(const FitInput& input) {
+  if (input.route != PENSTOCK_ROUTE_FLAT)
+    return fmt::format("route \"{}\" has legs in host memory", route_name(input.route));
+  if (input.has_transport)
+    return fmt::format("collective \"{}\" reads payloads in host memory", input.collective.name);
+  const bool any = std::any_of(input.groups.begin(), input.groups.end(), [](const FitGroup& of) {
+    return of.compressor.sums || of.compressor.gathers_sparse;
+  });
+  return any || input.groups.empty() ? "" : "its payloads are codes, which hosts look at";
 }
 
 }  // namespace
@@ -55,12 +71,22 @@ Status check_between_devices(const FitInput& input, FitAdvice& advice) {
           "transport.device = \"{}\" needs a collective beside it by which ranks tell each other "
           "what they send, but \"{}\" has no {}; use collective = \"mpi\" or \"ucx\"",
           direct.name, tells.name, what);
+  for (const FitGroup& group : input.groups)
+    if ((group.compressor.same_bits || group.memory.same_bits) &&
+        !says(direct.flags, PENSTOCK_COLLECTIVE_SAME_BITS))
+      return failed_precondition(
+          "compressor \"{}\" with memory \"{}\" needs sums with the same bits on all ranks, which "
+          "transport.device = \"{}\" does not promise (SAME_BITS); leave it out, or use \"nccl\"",
+          group.compressor.name, group.memory.name, direct.name);
   if (input.deterministic && !says(direct.flags, PENSTOCK_COLLECTIVE_RANK_ORDER))
     return failed_precondition(
         "runtime.deterministic = true wants sums in ascending rank order, which transport.device = "
         "\"{}\" does not promise (RANK_ORDER); leave it out, or set deterministic = false",
         direct.name);
-  if (says(input.scheduler.flags, PENSTOCK_SCHEDULER_MEASURES))
+  if (std::string why = why_idle(input); !why.empty())
+    advice.warnings.push_back(fmt::format(
+        "transport.device = \"{}\" carries nothing of this: {}; leave it out", direct.name, why));
+  else if (says(input.scheduler.flags, PENSTOCK_SCHEDULER_MEASURES))
     advice.warnings.push_back(
         fmt::format("scheduler \"{}\" plans by what messages of \"{}\" take, and what goes from "
                     "device to device "

@@ -64,6 +64,32 @@ TEST(TransportRules, SumsInAnotherOrderThanThatOfRanksAreNotDeterministic) {
   EXPECT_TRUE(says(check_between_devices(input, advice), "transport.device = \"nccl\" does not"));
 }
 
+TEST(TransportRules, SumsThatFeedReplicatedStateNeedTheSameBits) {
+  FitAdvice advice;
+  FitInput input = over_both();
+  input.groups.emplace_back().compressor.name = "powersgd";
+  input.groups[0].compressor.same_bits = input.groups[0].compressor.sums = true;
+  EXPECT_TRUE(check_between_devices(input, advice).ok());
+  input.between_devices->flags &= ~uint32_t{PENSTOCK_COLLECTIVE_SAME_BITS};
+  EXPECT_TRUE(says(check_between_devices(input, advice), "compressor \"powersgd\""));
+}
+
+TEST(TransportRules, OneThatCarriesNothingIsWarnedOf) {
+  FitInput input = over_both();
+  input.groups.emplace_back().compressor.gathers = true;  // codes
+  const auto warning = [&] {
+    FitAdvice advice;
+    EXPECT_TRUE(check_between_devices(input, advice).ok());
+    return advice.warnings.empty() ? std::string() : advice.warnings[0];
+  };
+  EXPECT_NE(warning().find("\"nccl\" carries nothing of this: its payloads are codes"),
+            std::string::npos);
+  input.groups[0].compressor.gathers_sparse = true;
+  EXPECT_EQ(warning(), "");
+  input.route = PENSTOCK_ROUTE_SHARD;
+  EXPECT_NE(warning().find("route \"shard\" has legs in host memory"), std::string::npos);
+}
+
 TEST(TransportRules, ASchedulerThatPlansByOtherTimesIsWarnedOf) {
   FitAdvice advice;
   FitInput input = over_both();

@@ -56,6 +56,8 @@ bool Runtime::end() {
   if (control_ != nullptr) control_->stop();
   if (engine_ != nullptr) communication_->set_listener(nullptr);
   engine_.reset();
+  if (between_devices_.channel != nullptr)
+    communication_->close_channel(std::exchange(between_devices_.channel, nullptr));
   for (CollectiveInstance* transport : joined_) {
     if (!PENSTOCK_HAS_MEMBER(transport->table(), penstock_collective, leave)) continue;
     if (world_channel_ != nullptr) communication_->close_channel(world_channel_);

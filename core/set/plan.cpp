@@ -92,7 +92,8 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
       const CollectiveInstance& own = services_.transports.at(level);
       input.of_level[level] = collective_facts(own.name(), own.traits());
     }
-  if (const CollectiveInstance* direct = services_.transports.for_devices())
+  const CollectiveInstance* direct = services_.transports.for_devices();
+  if (direct != nullptr && at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr)
     input.between_devices = collective_facts(direct->name(), direct->traits());
   input.collective =
       composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;

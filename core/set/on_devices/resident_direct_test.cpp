@@ -244,6 +244,26 @@ TEST(DirectMessages, OfSeveralSetsHaveOneOrderOnEveryRank) {
   }
 }
 
+// On an ordered collective header, host messages and turn of a bucket have one order too.
+TEST(DirectMessages, MixWithMirrorsAndTheCpuInABucketOnAnOrderedCollective) {
+  for (const bool ordered : {true, false})
+    for (const ResidentMethod& method : {kMethods[0], kMethods[1]}) {
+      Script script = resident_script(method, 3);
+      script.shapes[2].dtype = PENSTOCK_FLOAT16;  // staged
+      const Places mixed = [](uint32_t rank, size_t gradient) {
+        return gradient == 1 ? Place() : on_cuda(int32_t(rank));
+      };
+      const auto expected = results_of(script, on_the_cpu);
+      script.scheme = resident_scheme(
+          method, fmt::format("{}[collective.loopback]\nordered = {}\n", kOverNccl, ordered));
+      const DevicesForAll devices(7);
+      ::testing::internal::CaptureStderr();
+      const auto got = results_of(script, mixed);
+      (void)::testing::internal::GetCapturedStderr();
+      EXPECT_EQ(difference(got, expected), "") << method.name << (ordered ? ", ordered" : "");
+    }
+}
+
 TEST(DirectMessages, OfASetOfSomeRanksGoThroughHostMemory) {
   const DevicesForAll devices;
   with_device_ranks(

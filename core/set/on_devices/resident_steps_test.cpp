@@ -3,6 +3,10 @@
 
 #include "core/set/on_devices/resident_testing.hpp"
 
+#include <cuda_runtime_api.h>
+
+#include <future>
+
 namespace penstock::resident_steps_test {
 namespace {
 
@@ -119,6 +123,34 @@ TEST(Residents, ABucketOfManyGradientsTakesAsFewLaunchesAsOneOfASingleGradient) 
   EXPECT_EQ(cost.launches, 10 * rank_steps);
   EXPECT_EQ(cost.to_host, (bytes + kGradients * sizeof(uint32_t)) * rank_steps);
   EXPECT_EQ(cost.to_device, bytes * (kRanks - 1) * rank_steps);
+}
+
+// Backward runs on while what it has left behind is sent: it reaches the last parameter first.
+TEST(Residents, AreWorkedOnWhileALaterOneIsStillComputed) {
+  const SimulatedDevices devices;
+  with_device_ranks(1, resident_scheme(kResidentMethods[0].keys), [&](Runtime& runtime, uint32_t) {
+    const auto shapes = lying_on({{"late", {300}}, {"early", {300}}}, on_cuda(0));
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    std::promise<void> computed;
+    const auto is_computed = computed.get_future().share();
+    for (Storage& one : storage) one.write(std::vector<float>(300, 1));
+    ASSERT_EQ(cudaLaunchHostFunc(
+                  static_cast<cudaStream_t>(storage[0].stream()),
+                  [](void* until) { static_cast<std::shared_future<void>*>(until)->wait(); },
+                  const_cast<std::shared_future<void>*>(&is_computed)),
+              cudaSuccess);
+    for (size_t i : {1, 0})
+      ASSERT_OK(set.value()->gradient_ready(i, storage[i].tensor(), storage[i].stream()));
+    auto early = std::async(std::launch::async, [&] { return set.value()->wait(1); });
+    EXPECT_EQ(early.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    computed.set_value();
+    ASSERT_OK(early.get());
+    ASSERT_OK(set.value()->wait_all());
+    ASSERT_OK(set.value()->step_end(true));
+    for (Storage& one : storage) one.settle();
+  });
 }
 
 // ---- what is told ----

@@ -71,14 +71,17 @@ class Loopback {
           .rank_local()
           .at_least(0)
           .unit("us/byte")
-          .summary("the same for each byte that a rank hands over")};
+          .summary("the same for each byte that a rank hands over"),
+      sdk::bool_option("ordered", false)
+          .summary("wants messages in one order on all ranks, as some transports do")};
 
   explicit Loopback(const sdk::Options& values)
       : seat_{std::string(values.string("hub")),
               static_cast<uint32_t>(values.integer("rank")),
               static_cast<uint32_t>(values.integer("size")),
               {},
-              {values.real("latency_us"), values.real("us_per_byte")}} {
+              {values.real("latency_us"), values.real("us_per_byte")}},
+        ordered_(values.boolean("ordered")) {
     if (seat_.rank >= seat_.size)
       throw sdk::invalid_argument("collective/loopback: rank is ", seat_.rank,
                                   ", expected less than size, which is ", seat_.size);
@@ -94,7 +97,8 @@ class Loopback {
     traits.device_types = uint64_t(1) << PENSTOCK_DEVICE_CPU;
     traits.abort_bound_us = 100'000;
     traits.flags = PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS |
-                   PENSTOCK_COLLECTIVE_RANK_ORDER;
+                   PENSTOCK_COLLECTIVE_RANK_ORDER |
+                   (ordered_ ? uint32_t{PENSTOCK_COLLECTIVE_ORDERED} : 0u);
     traits.max_in_flight = 0;
   }
 
@@ -163,6 +167,7 @@ class Loopback {
   static Channel& owner(const Ticket& ticket) { return *static_cast<Channel*>(ticket.channel); }
 
   Seat seat_;
+  bool ordered_;
   std::shared_ptr<Hub> hub_;  // shared with the other ranks
 };
 

@@ -117,7 +117,9 @@ class Nccl {
     uint32_t place = 0;
     for (uint32_t r = 0; r < world.rank; ++r)
       place += world.hosts != nullptr && world.hosts[r] == world.hosts[world.rank] ? 1 : 0;
-    const int device = wanted_device_ >= 0 ? wanted_device_ : static_cast<int>(place);
+    // Launchers may show each rank a device of its own, and no other.
+    const int usual = count == 1 ? 0 : static_cast<int>(place);
+    const int device = wanted_device_ >= 0 ? wanted_device_ : usual;
     if (device < count) return device;
     throw sdk::Error(
         PENSTOCK_NOT_FOUND,

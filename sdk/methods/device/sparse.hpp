@@ -56,8 +56,8 @@ inline void sum_sparse(const Call& call, const Item& item, std::span<const Spars
   });
 }
 
-// A payload of pairs in float32. Its numbers are checked, not its indices: those of peers the host
-// has looked at before it brought them to the device.
+// A payload of pairs in float32. Its numbers are checked, not its indices: those of peers the
+// runtime has looked at before.
 inline SparseSender sender_of(const PayloadReader& payload) {
   if (payload.kind() != PENSTOCK_PAYLOAD_SPARSE)
     throw payload.error("is of kind ", payload.kind(), ", expected sparse");

@@ -120,24 +120,27 @@ TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& 
   Registry& registry = opened.plugins->registry();
   PENSTOCK_TRY(check_config(opened.config, registry));
   PENSTOCK_ASSIGN(const auto found, sample_residence(opened.config, registry));
-  std::vector<std::string> on_device;
+  std::vector<std::string> on_device, directly;
   std::map<std::string, std::vector<std::string>> staged;  // by the reason
-  for (const SampleResidence& one : found)
+  for (const SampleResidence& one : found) {
     (one.why_staged.empty() ? on_device : staged[one.why_staged]).push_back(one.what);
+    if (one.why_staged.empty() && one.goes_directly) directly.push_back(one.what);
+  }
   std::vector<std::string> parts;
-  const std::string direct = opened.config.at_step(0).device_transport;
   if (!on_device.empty())
-    parts.push_back(fmt::format(
-        "gradients on a device are worked on there: {}; what they send goes {}",
-        joined(on_device, ", "),
-        direct.empty()
-            ? std::string("through pinned host memory")
-            : fmt::format("from device to device over {}, but codes that hosts look at", direct)));
+    parts.push_back(
+        fmt::format("gradients on a device are worked on there: {}; what they send goes through "
+                    "pinned host memory",
+                    joined(on_device, ", ")));
+  if (!directly.empty())
+    parts.back() += fmt::format(", but from device to device over {}: {}",
+                                opened.config.at_step(0).device_transport, joined(directly, ", "));
   for (const auto& [why, what] : staged)
     parts.push_back(
         fmt::format("through host memory, there and back, go {}: {}", joined(what, ", "), why));
   return {Verdict::ok, Json{{"found", joined(parts, ". ")},
                             {"on_device", on_device},
+                            {"from_device_to_device", directly},
                             {"through_host_memory", staged}}
                            .dump()};
 }
