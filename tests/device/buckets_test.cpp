@@ -1,149 +1,140 @@
 // A bucket of many gradients on a device: what is chosen from each, and what comes of it, are as on
 // the CPU, by a few launches for all of them.
-#include <testing/gtest.hpp>
-
-#include "planned.hpp"
+#include "ranks.hpp"
 
 namespace penstock::simulated::buckets_test {
 
-class BucketsOnADevice : public SimulatedDevice {};
+class BucketsOnADevice : public WellUsedDevice {};
 
 // Gradients of one compressor on each of several ranks, in calls that have all of them.
 class Bucket {
  public:
-  Bucket(bool on_device, const StepCase& of, const std::vector<uint64_t>& sizes)
-      : place_(on_device), n_(sizes.size()) {
-    uint64_t scratch_bytes = 0;
-    for (uint64_t rank = 0; rank < of.ranks; ++rank)
-      for (const uint64_t n : sizes) {
-        StepCase one = of;
-        one.n = n;
-        scratch_bytes += gradients_.emplace_back(place_, one, rank).exec().scratch_bytes;
+  Bucket(bool on_device, const Method& method, uint32_t ranks, const std::vector<int64_t>& sizes)
+      : compressor_(method), place_(on_device), n_(sizes.size()), exec_(place_.exec()) {
+    exec_.scratch_bytes = 0;  // the core adds up what the gradients of a call want
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      for (const int64_t n : sizes) {
+        const Case of{.shape = {n}, .ranks = ranks, .form = PENSTOCK_FORM_AFFINE};
+        PlacedGradient& gradient = gradients_.emplace_back(place_, compressor_, of, rank);
+        if (rank == 0) exec_.scratch_bytes += gradient.exec().scratch_bytes;
+        own_.emplace_back(place_, gradient.planned());
       }
-    exec_ = place_.exec();
-    // The core adds up what the gradients of a call want.
-    const uint64_t of_a_rank = scratch_bytes / of.ranks;
-    EXPECT_LE(of_a_rank, exec_.scratch_bytes);
-    exec_.scratch_bytes = of_a_rank;
-    step_.struct_size = sizeof step_;
-    step_.grad_scale = 8;
-    step_.world = uint32_t(of.ranks);
-    step_.result_scale = 0.25;
+    EXPECT_LE(exec_.scratch_bytes, place_.exec().scratch_bytes);
   }
 
   // Every second gradient is compensated in the same sweep; the others are as they are.
-  test::Outcome encode(uint64_t rank) {
+  test::Outcome encode(uint32_t rank) {
     std::vector<penstock_item*> items;
     std::vector<penstock_payload*> payloads;
     std::vector<const penstock_fold*> folds;
-    penstock_fold fold{};
-    fold.struct_size = sizeof fold;
-    fold.form = PENSTOCK_FORM_AFFINE;
-    fold.beta = 0.75;
-    fold.gamma = 1.5;
+    const penstock_fold fold = of(rank, 0).fold();
     for (uint64_t i = 0; i < n_; ++i) {
       items.push_back(&of(rank, i).item());
-      payloads.push_back(&of(rank, i).payload());
+      payloads.push_back(own_[rank * n_ + i].c());
       folds.push_back(i % 2 == 0 ? &fold : nullptr);
     }
-    const test::CompressorInstance& compressor = of(rank, 0).compressor();
-    const auto* encoder = static_cast<const penstock_fold_encoder*>(
-        compressor.table().extension(compressor.self(), sdk::str(PENSTOCK_FOLD_EXTENSION)));
-    return test::take(encoder->encode(compressor.self(), &exec_, &step_, 0, items.data(), n_,
-                                      payloads.data(), folds.data()));
+    return test::take(compressor_.folding().encode(compressor_.instance.self(), &exec_,
+                                                   &of(rank, 0).step(), 0, items.data(), n_,
+                                                   payloads.data(), folds.data()));
   }
-  void bring_to_host(uint64_t rank) {
-    for (uint64_t i = 0; i < n_; ++i) {
-      of(rank, i).settle_counts();
-      of(rank, i).bring_to_host();
-    }
+  // What the rank sends of its gradient i.
+  const Sent& sent(uint32_t rank, uint64_t i) {
+    return sent_[{i, rank}] = own_[rank * n_ + i].sent();
   }
-  test::Outcome decode(uint64_t ranks) {
-    std::vector<const penstock_item*> items;
+  // By rank 0, all that was sent.
+  test::Outcome decode() {
+    test::ItemViews items;
+    for (uint64_t i = 0; i < n_; ++i) items.push_back(&of(0, i).item());
+    std::deque<PlacedPayload> brought;
     std::vector<const penstock_payload*> payloads;
-    for (uint64_t i = 0; i < n_; ++i) {
-      items.push_back(&of(0, i).item());
-      for (uint64_t rank = 0; rank < ranks; ++rank) payloads.push_back(&of(rank, i).payload());
+    for (const auto& [from, sent] : sent_) {
+      const auto& [i, rank] = from;
+      payloads.push_back(
+          brought.emplace_back(place_, of(rank, i).planned(), sent, int32_t(rank)).c());
     }
-    return test::take(of(0, 0).compressor().table().decode(
-        of(0, 0).compressor().self(), &exec_, &step_, 0, items.data(), n_, payloads.data(), ranks,
-        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST));
+    penstock_step step = of(0, 0).step();
+    step.result_scale = 0.25;
+    return compressor_.instance.decode(exec_, step, 0, items, payloads, payloads.size() / n_,
+                                       PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
   }
-  PlannedGradient& of(uint64_t rank, uint64_t i) { return gradients_[rank * n_ + i]; }
-  uint64_t size() const { return n_; }
+  PlacedGradient& of(uint32_t rank, uint64_t i) { return gradients_[rank * n_ + i]; }
 
  private:
+  const Compressor compressor_;
   Place place_;
   uint64_t n_;
-  std::deque<PlannedGradient> gradients_;
-  penstock_exec exec_{};
-  penstock_step step_{};
+  penstock_exec exec_;
+  std::deque<PlacedGradient> gradients_;
+  std::deque<PlacedPayload> own_;
+  std::map<std::pair<uint64_t, uint32_t>, Sent> sent_;  // by gradient, then rank
 };
 
-std::vector<Bytes> left_behind(bool on_device, const StepCase& of,
-                               const std::vector<uint64_t>& sizes) {
-  Bucket bucket(on_device, of, sizes);
-  std::vector<Bytes> left;
-  for (uint64_t rank = 0; rank < of.ranks; ++rank) {
+// What goes, what is left of it, and the results.
+Seen left_behind(bool on_device, const Method& method, uint32_t ranks,
+                 const std::vector<int64_t>& sizes) {
+  Bucket bucket(on_device, method, ranks, sizes);
+  Seen seen;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
     EXPECT_EQ(bucket.encode(rank).message, "");
-    bucket.bring_to_host(rank);
     for (uint64_t i = 0; i < sizes.size(); ++i) {
-      PlannedGradient& gradient = bucket.of(rank, i);
-      left.push_back(bytes_of(gradient.work()));
-      for (uint64_t s = 0; s < gradient.payload().n_sections; ++s) left.push_back(gradient.sent(s));
+      const std::string name = sdk::text("rank ", rank, " gradient ", i);
+      const Sent& sent = bucket.sent(rank, i);
+      for (uint64_t s = 0; s < sent.sections.size(); ++s)
+        seen[sdk::text(name, " section ", s)] = sent.sections[s].bytes;
+      seen[name + " work"] = bucket.of(rank, i).get("work");
     }
   }
-  EXPECT_EQ(bucket.decode(of.ranks).message, "");
-  for (uint64_t i = 0; i < sizes.size(); ++i) left.push_back(bytes_of(bucket.of(0, i).out()));
-  return left;
+  EXPECT_EQ(bucket.decode().message, "");
+  for (uint64_t i = 0; i < sizes.size(); ++i)
+    seen[sdk::text("result ", i)] = bucket.of(0, i).get("gradient");
+  return seen;
 }
 
-const std::vector<uint64_t> kAwkwardSizes = {0, 1, 70001, 0, 31, 64, 65, 1000, 1, 4097, 0};
+void expect_the_bits_of_the_cpu(const Method& method, uint32_t ranks,
+                                const std::vector<int64_t>& sizes) {
+  EXPECT_EQ(
+      difference(left_behind(true, method, ranks, sizes), left_behind(false, method, ranks, sizes)),
+      "")
+      << text_of(method) << ", " << sizes.size() << " gradients on " << ranks;
+}
 
-std::vector<uint64_t> small_sizes(uint64_t how_many) {
-  std::vector<uint64_t> sizes;
-  for (uint64_t i = 0; i < how_many; ++i) sizes.push_back(100 + i * 37 % 300);
+std::vector<int64_t> small_sizes(int64_t how_many) {
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < how_many; ++i) sizes.push_back(100 + i * 37 % 300);
   return sizes;
 }
 
 TEST_F(BucketsOnADevice, HaveTheBitsOfTheCpuInEveryTypeOfValues) {
+  const std::vector<int64_t> sizes{0, 1, 70001, 0, 31, 64, 65, 1000, 1, 4097, 0};
   for (const char* type : {"fp32", "fp16", "bf16", "int8"})
-    for (const char* plugin : {"topk", "threshold"}) {
-      const StepCase of{plugin, {{"value_type", type}}, 0};
-      EXPECT_TRUE(left_behind(true, of, kAwkwardSizes) == left_behind(false, of, kAwkwardSizes))
-          << plugin << " " << type;
-    }
-  for (const Report& report : reports()) ADD_FAILURE() << report.sentence;
+    for (const char* name : {"topk", "threshold"})
+      expect_the_bits_of_the_cpu({name, {{"value_type", type}}}, 2, sizes);
 }
 
 // More gradients than are chosen from at once, and more ranks than one launch adds up.
 TEST_F(BucketsOnADevice, OfAnySizeHaveTheBitsOfTheCpu) {
-  for (const auto& [gradients, ranks] : {std::pair<uint64_t, uint64_t>{64, 1}, {65, 2}, {3, 40}})
-    for (const char* plugin : {"topk", "threshold"}) {
-      const StepCase of{plugin, {}, 0, ranks};
-      const std::vector<uint64_t> sizes = small_sizes(gradients);
-      EXPECT_TRUE(left_behind(true, of, sizes) == left_behind(false, of, sizes))
-          << plugin << ", " << gradients << " gradients on " << ranks;
-    }
+  for (const auto& [gradients, ranks] : {std::pair<int64_t, uint32_t>{64, 1}, {65, 2}, {3, 40}})
+    for (const char* name : {"topk", "threshold"})
+      expect_the_bits_of_the_cpu({name}, ranks, small_sizes(gradients));
 }
 
 TEST_F(BucketsOnADevice, OfTwentyGradientsTakeEightLaunchesToChooseAndOneToAddUp) {
-  for (const char* plugin : {"topk", "threshold"}) {
-    Bucket bucket(true, {plugin, {}, 0, 4}, small_sizes(20));
-    for (uint64_t rank = 0; rank < 4; ++rank) {
+  for (const char* name : {"topk", "threshold"}) {
+    Bucket bucket(true, {name}, 4, small_sizes(20));
+    for (uint32_t rank = 0; rank < 4; ++rank) {
       const uint64_t before = calls(Call::kLaunch);
       EXPECT_EQ(bucket.encode(rank).message, "");
-      EXPECT_EQ(calls(Call::kLaunch) - before, 8u) << plugin;
-      bucket.bring_to_host(rank);
+      EXPECT_EQ(calls(Call::kLaunch) - before, 8u) << name;
+      for (uint64_t i = 0; i < 20; ++i) (void)bucket.sent(rank, i);
     }
     const uint64_t before = calls(Call::kLaunch);
-    EXPECT_EQ(bucket.decode(4).message, "");
-    EXPECT_EQ(calls(Call::kLaunch) - before, 1u) << plugin;
+    EXPECT_EQ(bucket.decode().message, "");
+    EXPECT_EQ(calls(Call::kLaunch) - before, 1u) << name;
   }
 }
 
 TEST_F(BucketsOnADevice, TellWhichOneTheDeviceRefuses) {
-  Bucket bucket(true, {"topk", {}, 0, 1}, small_sizes(3));
+  Bucket bucket(true, {"topk"}, 1, small_sizes(3));
   fail_call(Call::kLaunch, 2, 719);
   const test::Outcome outcome = bucket.encode(0);
   EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_DEVICE_ERROR});

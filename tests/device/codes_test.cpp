@@ -2,16 +2,15 @@
 // calls in both places, and the same bits; or, where a sum in floating point decides about a scale,
 // the next float at most.
 #include <testing/data.hpp>
-#include <testing/gtest.hpp>
 
 #include <array>
 #include <functional>
 
-#include "coded_gradient.hpp"
+#include "ranks.hpp"
 
 namespace penstock::simulated::codes_test {
 
-class CodesOnADevice : public SimulatedDevice {};
+class CodesOnADevice : public WellUsedDevice {};
 
 // Those with the bits of the CPU.
 const std::vector<Method>& exact_methods() {
@@ -34,11 +33,6 @@ const std::vector<Method>& exact_methods() {
   return all;
 }
 
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-}
-
 // Heavy tails, with zeros of both signs among them.
 std::vector<float> gradient_of(uint64_t n, uint64_t rank) {
   std::vector<float> x = test::heavy_tailed(n, 5 + rank);
@@ -46,72 +40,90 @@ std::vector<float> gradient_of(uint64_t n, uint64_t rank) {
   return x;
 }
 
-// What `ranks` ranks send, on a device or on the CPU.
-std::vector<Sent> sent_by(const Method& method, bool on_device, uint64_t n, bool keeps,
-                          uint32_t ranks) {
-  Place place(on_device);
-  CodedGradient gradient(method, place, n, keeps, ranks);
-  std::vector<Sent> sent;
-  for (uint32_t r = 0; r < ranks; ++r) sent.push_back(gradient.encode(gradient_of(n, r), r));
-  return sent;
-}
-std::vector<float> decoded(const Method& method, bool on_device, uint64_t n,
-                           const std::vector<Sent>& sent) {
-  Place place(on_device);
-  CodedGradient gradient(method, place, n, false);
-  EXPECT_EQ(gradient.decode(sent).message, "") << text_of(method);
-  return gradient.result();
+// A range of a larger gradient.
+Case of_size(uint64_t n, uint64_t ranks, Work work = Work::kGradient) {
+  return {.shape = {int64_t(n)}, .ranks = uint32_t(ranks), .work = work, .first = 4096};
 }
 
-void expect_the_same_is_sent(const Method& method, uint64_t n, bool keeps, uint32_t ranks) {
-  const auto expected = sent_by(method, false, n, keeps, ranks);
-  const auto got = sent_by(method, true, n, keeps, ranks);
+// What ranks send, and what they hold then, on a device or on the CPU.
+std::vector<Encoded> encoded_by_all(const Compressor& compressor, bool on_device, uint64_t n,
+                                    Work work, uint32_t ranks) {
+  std::vector<Encoded> all;
+  for (uint32_t r = 0; r < ranks; ++r)
+    all.push_back(encoded(compressor, of_size(n, ranks, work), on_device, gradient_of(n, r), r, 3));
+  return all;
+}
+std::vector<Sent> sent_by(const Compressor& compressor, uint64_t n, uint32_t ranks) {
+  std::vector<Sent> sent;
+  for (Encoded& one : encoded_by_all(compressor, false, n, Work::kGradient, ranks))
+    sent.push_back(std::move(one.sent));
+  return sent;
+}
+// In two slices where there are several ranks: the first rank, then the others.
+Bytes decoded(const Compressor& compressor, bool on_device, uint64_t n,
+              const std::vector<Sent>& sent) {
+  Place place(on_device);
+  PlacedGradient gradient(place, compressor, of_size(n, sent.size()), 0);
+  std::vector<uint64_t> slices{1};
+  if (sent.size() > 1) slices.push_back(sent.size() - 1);
+  EXPECT_EQ(gradient.receive(sent, {.slices = slices}).message, "") << compressor.text;
+  return gradient.get("gradient");
+}
+
+void expect_the_same_is_sent(const Compressor& compressor, uint64_t n, Work work, uint32_t ranks) {
+  const auto expected = encoded_by_all(compressor, false, n, work, ranks);
+  const auto got = encoded_by_all(compressor, true, n, work, ranks);
   for (uint32_t r = 0; r < ranks; ++r) {
-    SCOPED_TRACE(text_of(method) + " " + std::to_string(n) + (keeps ? " kept" : ""));
-    EXPECT_EQ(got[r].kind, uint32_t{PENSTOCK_PAYLOAD_CODED});
-    EXPECT_EQ(got[r].counts, expected[r].counts);
-    EXPECT_TRUE(got[r].sections == expected[r].sections);
-    EXPECT_TRUE(same_bits(got[r].work, expected[r].work));
+    SCOPED_TRACE(sdk::text(compressor.text, " ", n, " work ", int(work)));
+    EXPECT_EQ(got[r].sent.kind, uint32_t{PENSTOCK_PAYLOAD_CODED});
+    EXPECT_TRUE(got[r].sent == expected[r].sent);
+    EXPECT_EQ(difference(got[r].left, expected[r].left), "");
   }
 }
 
-void expect_the_same_sum(const Method& method, uint64_t n, const std::vector<Sent>& sent) {
-  EXPECT_TRUE(same_bits(decoded(method, true, n, sent), decoded(method, false, n, sent)))
-      << text_of(method) << " " << n << " from " << sent.size();
+void expect_the_same_sum(const Compressor& compressor, uint64_t n, const std::vector<Sent>& sent) {
+  EXPECT_TRUE(decoded(compressor, true, n, sent) == decoded(compressor, false, n, sent))
+      << compressor.text << " " << n << " from " << sent.size();
 }
 
 TEST_F(CodesOnADevice, AreThoseOfTheCpu) {
-  for (const Method& method : exact_methods())
-    for (const bool keeps : {false, true})
+  for (const Method& method : exact_methods()) {
+    const Compressor compressor(method);
+    for (const Work work : {Work::kGradient, Work::kKept})
       for (const uint64_t n : {0, 1, 31, 63, 64, 65, 1000})
-        expect_the_same_is_sent(method, n, keeps, 2);
-  for (const Report& report : reports()) ADD_FAILURE() << report.sentence;
+        expect_the_same_is_sent(compressor, n, work, 2);
+  }
 }
 
 TEST_F(CodesOnADevice, AreThoseOfTheCpuInLargeGradientsToo) {
-  for (const Method& method : exact_methods()) expect_the_same_is_sent(method, 70001, true, 1);
+  for (const Method& method : exact_methods())
+    expect_the_same_is_sent(Compressor(method), 70001, Work::kKept, 1);
 }
 
 TEST_F(CodesOnADevice, AreAddedToTheBitsOfTheCpu) {
   std::vector<Method> all = exact_methods();
-  all.push_back({"qsgd", {}});
-  all.push_back({"terngrad", {}});
-  for (const Method& method : all)
-    for (const uint64_t n : {0, 1, 31, 63, 64, 65, 1000, 70001})
+  all.push_back({"qsgd"});
+  all.push_back({"terngrad"});
+  for (const Method& method : all) {
+    const Compressor compressor(method);
+    for (const uint64_t n : kAwkwardSizes)
       for (const uint32_t ranks : {1u, 2u, 3u}) {
         if (n > 1000 && ranks != 3) continue;
-        std::vector<Sent> sent = sent_by(method, false, n, false, ranks);
-        expect_the_same_sum(method, n, sent);
+        std::vector<Sent> sent = sent_by(compressor, n, ranks);
+        expect_the_same_sum(compressor, n, sent);
         if (ranks == 1) continue;
         sent[ranks - 2] = Sent{};  // absent
-        expect_the_same_sum(method, n, sent);
+        expect_the_same_sum(compressor, n, sent);
       }
+  }
 }
 
 // A kernel takes 32 senders.
 TEST_F(CodesOnADevice, OfSeventyRanksAreAddedInTheirOrder) {
-  for (const Method& method : {Method{"natural", {}}, Method{"maxmin", {}}})
-    expect_the_same_sum(method, 65, sent_by(method, false, 65, false, 70));
+  for (const Method& method : {Method{"natural"}, Method{"maxmin"}}) {
+    const Compressor compressor(method);
+    expect_the_same_sum(compressor, 65, sent_by(compressor, 65, 70));
+  }
 }
 
 // A few numbers over and over: zeros of either sign and both, one number, the ends of floats.
@@ -124,18 +136,18 @@ TEST_F(CodesOnADevice, OfFewNumbersAreThoseOfTheCpu) {
                                                  {-0.0f, 0.0f, 1.0f, -1.0f},
                                                  {3e38f, -3e38f},
                                                  {1e-44f, -4e-44f, 8e-44f}};
-  for (const Method& method : exact_methods())
+  for (const Method& method : exact_methods()) {
+    const Compressor compressor(method);
     for (const std::vector<float>& pattern : patterns) {
       std::vector<float> x(200);
       for (uint64_t i = 0; i < x.size(); ++i) x[i] = pattern[i % pattern.size()];
-      std::array<Sent, 2> sent;
-      for (const bool on_device : {false, true}) {
-        Place place(on_device);
-        sent[on_device] = CodedGradient(method, place, x.size(), true).encode(x, 0);
-      }
-      EXPECT_TRUE(sent[1].sections == sent[0].sections) << text_of(method) << " " << pattern[0];
-      EXPECT_TRUE(same_bits(sent[1].work, sent[0].work)) << text_of(method) << " " << pattern[0];
+      const Case of = of_size(x.size(), 3, Work::kKept);
+      const Encoded got = encoded(compressor, of, true, x),
+                    expected = encoded(compressor, of, false, x);
+      EXPECT_TRUE(got.sent == expected.sent) << compressor.text << " " << pattern[0];
+      EXPECT_EQ(difference(got.left, expected.left), "") << compressor.text << " " << pattern[0];
     }
+  }
 }
 
 // Where a scale comes from a sum it is that of the CPU or the next float. Levels are then those of
@@ -143,28 +155,32 @@ TEST_F(CodesOnADevice, OfFewNumbersAreThoseOfTheCpu) {
 // apart, and not one in a thousand of these.
 TEST_F(CodesOnADevice, OfSummedScalesAreWithinOneStepOfTheCpus) {
   for (const Method& method :
-       {Method{"qsgd", {}}, Method{"qsgd", {{"bits", 8}, {"bucket", 0}}}, Method{"terngrad", {}}})
+       {Method{"qsgd"}, Method{"qsgd", {{"bits", 8}, {"bucket", 0}}}, Method{"terngrad"}})
     for (const uint64_t n : {1, 65, 1000, 70001}) {
       SCOPED_TRACE(text_of(method) + " " + std::to_string(n));
+      const Compressor compressor(method);
       const uint64_t of_scales = method.name == "terngrad" ? 2 : 1;
-      const Sent expected = sent_by(method, false, n, true, 1).front();
-      const Sent got = sent_by(method, true, n, true, 1).front();
-      ASSERT_EQ(got.counts, expected.counts);
+      const Encoded expected = encoded_by_all(compressor, false, n, Work::kKept, 1).front();
+      const Encoded got = encoded_by_all(compressor, true, n, Work::kKept, 1).front();
+      for (uint64_t s = 0; s < got.sent.sections.size(); ++s)
+        ASSERT_EQ(got.sent.sections[s].count, expected.sent.sections[s].count);
+      const auto mine = got.sent.sections[of_scales].as<float>(),
+                 others = expected.sent.sections[of_scales].as<float>();
       float largest = 0;
-      for (uint64_t b = 0; b < got.counts[of_scales]; ++b) {
-        float mine, others;
-        std::memcpy(&mine, got.sections[of_scales].data() + 4 * b, 4);
-        std::memcpy(&others, expected.sections[of_scales].data() + 4 * b, 4);
-        EXPECT_LE(std::fabs(mine - others), std::nextafter(others, INFINITY) - others);
-        largest = std::max(largest, others);
+      for (uint64_t b = 0; b < mine.size(); ++b) {
+        EXPECT_LE(std::fabs(mine[b] - others[b]), std::nextafter(others[b], INFINITY) - others[b]);
+        largest = std::max(largest, others[b]);
       }
-      const auto here = decoded(method, false, n, {expected}),
-                 there = decoded(method, false, n, {got});
+      // What is received of one rank is halved.
+      const auto here = floats_of(decoded(compressor, false, n, {expected.sent})),
+                 there = floats_of(decoded(compressor, false, n, {got.sent})),
+                 left_here = floats_of(expected.left.at("work")),
+                 left_there = floats_of(got.left.at("work"));
       uint64_t n_apart = 0;
       for (uint64_t i = 0; i < n; ++i) {
-        ASSERT_LE(std::fabs(here[i] - there[i]), 1.0001f * largest);
+        ASSERT_LE(std::fabs(here[i] - there[i]), 1.0001f * largest / 2);
         n_apart += std::fabs(here[i] - there[i]) > 1e-5f * std::fabs(here[i]) ? 1 : 0;
-        ASSERT_LE(std::fabs(got.work[i] - expected.work[i]), 1.0001f * largest);
+        ASSERT_LE(std::fabs(left_there[i] - left_here[i]), 1.0001f * largest);
       }
       EXPECT_LE(n_apart, n / 1000);
     }
@@ -173,10 +189,11 @@ TEST_F(CodesOnADevice, OfSummedScalesAreWithinOneStepOfTheCpus) {
 // The same sentence as on the CPU, whatever is wrong; and nothing is added.
 TEST_F(CodesOnADevice, ThatCannotBeAreRefusedInTheWordsOfTheCpu) {
   const auto put = [](uint64_t section, uint64_t at, auto value) {
-    return [=](Sent& sent) { std::memcpy(&sent.sections[section][at], &value, sizeof value); };
+    return
+        [=](Sent& sent) { std::memcpy(&sent.sections[section].bytes[at], &value, sizeof value); };
   };
   const auto count = [](uint64_t section, uint64_t value) {
-    return [=](Sent& sent) { sent.counts[section] = value; };
+    return [=](Sent& sent) { sent.sections[section].count = value; };
   };
   const struct {
     Method method;
@@ -201,15 +218,17 @@ TEST_F(CodesOnADevice, ThatCannotBeAreRefusedInTheWordsOfTheCpu) {
   };
   for (const auto& of : cases) {
     SCOPED_TRACE(text_of(of.method) + " " + of.why);
-    std::vector<Sent> sent = sent_by(of.method, false, 1000, false, 2);
+    const Compressor compressor(of.method);
+    std::vector<Sent> sent = sent_by(compressor, 1000, 2);
     of.change(sent[1]);
     std::array<test::Outcome, 2> outcomes;
     for (const bool on_device : {false, true}) {
       Place place(on_device);
-      CodedGradient gradient(of.method, place, 1000, false);
-      outcomes[on_device] = gradient.add(sent, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
+      PlacedGradient gradient(place, compressor, of_size(1000, 2), 0);
+      const Bytes before = gradient.get("gradient");
+      outcomes[on_device] = gradient.receive(sent);
       if (!on_device) continue;
-      EXPECT_EQ(gradient.result(), std::vector<float>(1000, 0.25f));
+      EXPECT_TRUE(gradient.get("gradient") == before);
     }
     EXPECT_EQ(outcomes[1].code, uint32_t{PENSTOCK_INVALID_PAYLOAD});
     EXPECT_EQ(outcomes[1].message, outcomes[0].message);
@@ -223,30 +242,30 @@ TEST_F(CodesOnADevice, AreMadeByFewKernelsAndAddedByOneAndNobodyWaits) {
   const struct {
     Method method;
     uint64_t launches;
-  } cases[] = {{{"qsgd", {}}, 4},     {{"natural", {}}, 3},
-               {{"terngrad", {}}, 3}, {{"terngrad", {{"clip", 0.0}}}, 2},
-               {{"int8", {}}, 2},     {{"maxmin", {}}, 4},
-               {{"tbq", {}}, 3}};
+  } cases[] = {
+      {{"qsgd"}, 4}, {{"natural"}, 3}, {{"terngrad"}, 3}, {{"terngrad", {{"clip", 0.0}}}, 2},
+      {{"int8"}, 2}, {{"maxmin"}, 4},  {{"tbq"}, 3}};
   for (const auto& of : cases) {
     SCOPED_TRACE(text_of(of.method));
-    const std::vector<Sent> sent = sent_by(of.method, false, 1000, false, 3);
+    const Compressor compressor(of.method);
+    const std::vector<Sent> sent = sent_by(compressor, 1000, 3);
     Place place(true);
-    CodedGradient gradient(of.method, place, 1000, false);
-    const uint64_t before = calls(Call::kLaunch);
-    (void)gradient.encode(gradient_of(1000, 0), 0);
+    PlacedGradient gradient(place, compressor, of_size(1000, 3), 0);
+    gradient.set("work", gradient_of(1000, 0));
+    PlacedPayload payload(place, gradient.planned());
+    std::deque<PlacedPayload> brought = gradient.bring(sent);
+    const uint64_t before = calls(Call::kLaunch), waited = waits().total();
+    EXPECT_EQ(gradient.encode(payload).message, "");
     EXPECT_EQ(calls(Call::kLaunch) - before, of.launches);
-    const uint64_t launched = calls(Call::kLaunch), waited = waits().for_stream;
-    EXPECT_TRUE(gradient.add(sent, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST).ok());
-    EXPECT_EQ(calls(Call::kLaunch) - launched, 1u);
-    EXPECT_EQ(waits().for_stream, waited);
+    EXPECT_EQ(gradient.decode(brought).message, "");
+    EXPECT_EQ(calls(Call::kLaunch) - before, of.launches + 1);
+    EXPECT_EQ(waits().total(), waited);
   }
 }
 
 TEST_F(CodesOnADevice, SayWhereTheyWork) {
-  const uint64_t both = uint64_t{1} << PENSTOCK_DEVICE_CPU | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
-  Place place(false);
   for (const Method& method : exact_methods())
-    EXPECT_EQ(CodedGradient(method, place, 1, false).device_types(), both) << text_of(method);
+    EXPECT_EQ(device_types(method), kOnBoth) << text_of(method);
 }
 
 }  // namespace penstock::simulated::codes_test

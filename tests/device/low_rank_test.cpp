@@ -3,22 +3,12 @@
 // devices bits are equal.
 #include <array>
 
-#include "summed_ranks.hpp"
+#include "ranks.hpp"
 
 namespace penstock::simulated::low_rank_test {
 
-class LowRankOnADevice : public SimulatedDevice {
- protected:
-  void TearDown() override {
-    for (const Report& report : reports()) ADD_FAILURE() << report.sentence;
-    SimulatedDevice::TearDown();
-  }
-};
+class LowRankOnADevice : public WellUsedDevice {};
 
-struct Method {
-  const char* name;
-  test::OptionSettings settings;
-};
 const std::vector<Method>& methods() {
   static const std::vector<Method> all{
       {"powersgd", {{"minimum_compression_rate", 0.0}}},
@@ -67,27 +57,28 @@ void expect_near(const Seen& there, const Seen& here, const std::string& what) {
   }
 }
 
-// Calls body(method, plugin, instance) for each.
+// Calls body(compressor) for each method.
 template <typename Body>
 void each_method(const Body& body) {
-  for (const Method& method : methods()) {
-    const test::LoadedPlugin plugin =
-        simulated_plugin(sdk::text("compressor-", method.name, "-simulated.so"));
-    const test::CompressorInstance instance(plugin, method.settings);
-    body(method, plugin, instance);
-  }
+  for (const Method& method : methods()) body(Compressor(method));
+}
+
+Case normal_numbers(const test::Shape& shape, uint32_t ranks = 2) {
+  return {.shape = shape, .ranks = ranks, .draw = normal};
 }
 
 // Four steps: both phases, first with factors that are drawn, then with those that were kept.
-void expect_steps_near(const SummedCase& of) {
-  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
-    SummedRanks there(plugin, instance, of, true, normal);
-    SummedRanks here(plugin, instance, of, false, normal);
+void expect_steps_near(const Case& of) {
+  each_method([&](const Compressor& compressor) {
+    Ranks there(compressor, of, true), here(compressor, of, false);
     for (uint64_t index = 0; index < 4; ++index) {
       const Seen got = there.step(index), expected = here.step(index);
-      expect_near(got, expected, sdk::text(method.name, " of ", text_of(of), ", step ", index));
+      expect_near(got, expected, sdk::text(compressor.text, " of ", text_of(of), ", step ", index));
       there.hold(expected);
-      for (SummedRanks* ranks : {&there, &here}) ranks->renew(index + 1);
+      for (Ranks* ranks : {&there, &here}) {
+        ranks->draw("work", 1000 * (index + 1) + 100);
+        ranks->draw("gradient", 1000 * (index + 1));
+      }
     }
   });
 }
@@ -96,64 +87,61 @@ TEST_F(LowRankOnADevice, StaysNearTheCpu) {
   const std::array<test::Shape, 7> shapes{
       {{1, 1}, {1, 33}, {33, 1}, {31, 64}, {65, 63}, {20, 3, 3, 5}, {270, 70}}};
   for (const test::Shape& shape : shapes) {
-    expect_steps_near({.shape = shape, .ranks = 1, .keeps = false});
-    expect_steps_near({.shape = shape, .ranks = 3});
+    expect_steps_near({.shape = shape, .ranks = 1, .work = Work::kGradient, .draw = normal});
+    expect_steps_near(normal_numbers(shape, 3));
   }
 }
 
 TEST_F(LowRankOnADevice, FoldsWhatMemoriesFold) {
   for (const uint32_t form :
        {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV})
-    expect_steps_near({.shape = {40, 70}, .form = form});
+    expect_steps_near({.shape = {40, 70}, .form = form, .draw = normal});
 }
 
 TEST_F(LowRankOnADevice, CountsWhoSendsNothingAsZeros) {
-  expect_steps_near({.shape = {40, 30}, .ranks = 3, .absent = 1});
-  expect_steps_near({.shape = {40, 30}, .ranks = 2, .absent = 2});
+  expect_steps_near({.shape = {40, 30}, .ranks = 3, .absent = {2}, .draw = normal});
+  expect_steps_near({.shape = {40, 30}, .ranks = 2, .absent = {0, 1}, .draw = normal});
 }
 
 TEST_F(LowRankOnADevice, SendsVectorsWithTheBitsOfTheCpu) {
-  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
-    for (const int64_t n : {0, 1, 31, 65, 1000, 70001})
+  each_method([&](const Compressor& compressor) {
+    for (const int64_t n : {0, 1, 31, 65, 1000, 70001}) {
+      expect_the_bits_of_the_cpu(compressor,
+                                 {.shape = {n}, .work = Work::kGradient, .draw = normal});
       for (const uint32_t form : {PENSTOCK_FORM_NONE, PENSTOCK_FORM_AFFINE,
                                   PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV})
-        for (const bool keeps : {false, true}) {
-          if (form != PENSTOCK_FORM_NONE && !keeps) continue;
-          const SummedCase of{.shape = {n}, .keeps = keeps, .form = form};
-          const Seen there = SummedRanks(plugin, instance, of, true, normal).step(0);
-          const Seen here = SummedRanks(plugin, instance, of, false, normal).step(0);
-          EXPECT_EQ(difference(there, here), "") << method.name << ", " << text_of(of);
-        }
+        expect_the_bits_of_the_cpu(compressor, {.shape = {n}, .form = form, .draw = normal});
+    }
   });
 }
 
 TEST_F(LowRankOnADevice, GivesEqualBitsInEveryRun) {
-  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
-    const SummedCase of{.shape = {300, 70}, .ranks = 2, .form = PENSTOCK_FORM_AFFINE};
+  each_method([&](const Compressor& compressor) {
+    const Case of{.shape = {300, 70}, .form = PENSTOCK_FORM_AFFINE, .draw = normal};
     std::vector<Seen> first;
     for (const uint64_t seed : {1, 2, 3}) {
       begin_with_seed(seed);
-      SummedRanks ranks(plugin, instance, of, true, normal);
+      Ranks ranks(compressor, of, true);
       for (uint64_t index = 0; index < 3; ++index) {
         const Seen seen = ranks.step(index);
         if (seed == 1) first.push_back(seen);
         EXPECT_EQ(difference(seen, first[index]), "")
-            << method.name << ", seed " << seed << ", step " << index;
+            << compressor.text << ", seed " << seed << ", step " << index;
       }
     }
   });
 }
 
 TEST_F(LowRankOnADevice, LeavesEqualStatesOnAllRanks) {
-  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
-    SummedRanks ranks(plugin, instance, {.shape = {90, 70}, .ranks = 3}, true, normal);
+  each_method([&](const Compressor& compressor) {
+    Ranks ranks(compressor, normal_numbers({90, 70}, 3), true);
     for (uint64_t index = 0; index < 3; ++index) {
       const Seen seen = ranks.step(index);
-      for (const char* state : {"p", "q"})
+      for (const char* state : {"state p", "state q"})
         for (const char* rank : {"rank 1 ", "rank 2 "}) {
           const auto found = seen.find(sdk::text(rank, state));
           if (found == seen.end()) continue;  // without a warm start there is no q
-          EXPECT_EQ(found->second, seen.at(sdk::text("rank 0 ", state))) << method.name;
+          EXPECT_EQ(found->second, seen.at(sdk::text("rank 0 ", state))) << compressor.text;
         }
     }
   });
@@ -161,20 +149,19 @@ TEST_F(LowRankOnADevice, LeavesEqualStatesOnAllRanks) {
 
 // A gradient of one row has a rank of one: all columns of its left factor but one die.
 TEST_F(LowRankOnADevice, DrawsDeadColumnsAnew) {
-  const SummedCase of{.shape = {40, 30}, .ranks = 1};
+  const Case of{.shape = {40, 30}, .ranks = 1, .draw = zeros};
   std::vector<float> one_row(40 * 30);
   const std::vector<float> entries = normal(30, 5);
   std::copy(entries.begin(), entries.end(), one_row.begin() + 7 * 30);
-  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
-    SummedRanks there(plugin, instance, of, true, zeros);
-    SummedRanks here(plugin, instance, of, false, zeros);
+  each_method([&](const Compressor& compressor) {
+    Ranks there(compressor, of, true), here(compressor, of, false);
     for (uint64_t index = 0; index < 4; ++index) {
-      for (SummedRanks* ranks : {&there, &here}) ranks->set(0, "work", bytes_of(one_row));
+      for (Ranks* ranks : {&there, &here}) (*ranks)[0].set("work", one_row);
       const Seen got = there.step(index), expected = here.step(index);
-      for (const char* state : {"rank 0 p", "rank 0 q"}) {
+      for (const char* state : {"rank 0 state p", "rank 0 state q"}) {
         if (expected.count(state) == 0) continue;  // without a warm start there is no q
         EXPECT_LE(distance(floats_of(got.at(state)), floats_of(expected.at(state))), kNear)
-            << method.name << ", " << state << ", step " << index;
+            << compressor.text << ", " << state << ", step " << index;
       }
       there.hold(expected);
     }
@@ -182,25 +169,25 @@ TEST_F(LowRankOnADevice, DrawsDeadColumnsAnew) {
 }
 
 TEST_F(LowRankOnADevice, KeepsItsFactorsWhereAllGradientsAreZero) {
-  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
-    SummedRanks ranks(plugin, instance, {.shape = {40, 30}, .ranks = 2}, true, normal);
+  each_method([&](const Compressor& compressor) {
+    Ranks ranks(compressor, normal_numbers({40, 30}), true);
     (void)ranks.step(0);
     const Seen before = ranks.step(1);
-    for (const uint32_t rank : {0u, 1u}) ranks.set(rank, "work", Bytes(40 * 30 * sizeof(float)));
+    for (const uint32_t rank : {0u, 1u}) ranks[rank].set("work", std::vector<float>(40 * 30));
     for (uint64_t index = 2; index < 4; ++index) {
       const Seen after = ranks.step(index);
-      EXPECT_EQ(norm(floats_of(after.at("rank 1 gradient"))), 0) << method.name;
-      const std::string kept = std::string(method.name) == "powersgd" ? "rank 1 q" : "rank 1 p";
+      EXPECT_EQ(norm(floats_of(after.at("rank 1 gradient"))), 0) << compressor.text;
+      const std::string kept =
+          compressor.text.starts_with("powersgd ") ? "rank 1 state q" : "rank 1 state p";
       if (before.count(kept) == 0) continue;
-      EXPECT_EQ(after.at(kept), before.at(kept)) << method.name;
+      EXPECT_EQ(after.at(kept), before.at(kept)) << compressor.text;
     }
   });
 }
 
 TEST_F(LowRankOnADevice, LaunchesThirtySevenKernelsForAMatrixAndAStep) {
-  const test::LoadedPlugin plugin = simulated_plugin("compressor-powersgd-simulated.so");
-  const test::CompressorInstance instance(plugin);
-  SummedRanks rank(plugin, instance, {.shape = {40, 60}, .ranks = 1}, true, normal);
+  const Compressor compressor({"powersgd"});
+  Ranks rank(compressor, normal_numbers({40, 60}, 1), true);
   const uint64_t before = calls(Call::kLaunch);
   (void)rank.step(0);
   // Nine for Q and its product; seven for P; a product and what it stands for out of work; the
@@ -209,32 +196,31 @@ TEST_F(LowRankOnADevice, LaunchesThirtySevenKernelsForAMatrixAndAStep) {
 }
 
 TEST_F(LowRankOnADevice, RefusesASumOfAnotherSize) {
-  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
-    SummedRanks rank(plugin, instance, {.shape = {40, 30}, .ranks = 1}, true, normal);
-    test::OwnedPayload payload(rank.need(0).rounds[0].sections, -1);
-    payload.c()->kind = PENSTOCK_PAYLOAD_CODED;
-    payload.section(0).count = payload.section(0).capacity - 1;
+  each_method([&](const Compressor& compressor) {
+    Ranks rank(compressor, normal_numbers({40, 30}, 1), true);
+    Sent sent = rank[0].send();
+    sent.sections[0].drop_last();
     const uint64_t before = calls(Call::kLaunch);
-    const test::Outcome outcome = rank.decode_once(payload, 0);
-    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << method.name;
+    const test::Outcome outcome = rank[0].receive({sent});
+    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << compressor.text;
     EXPECT_TRUE(contains(outcome.message, "gradient 'gradient'")) << outcome.message;
-    EXPECT_EQ(calls(Call::kLaunch), before) << method.name;
+    EXPECT_EQ(calls(Call::kLaunch), before) << compressor.text;
   });
 }
 
 TEST_F(LowRankOnADevice, SaysWhereItWorks) {
-  const uint64_t both = uint64_t{1} << PENSTOCK_DEVICE_CPU | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
-  each_method([&](const Method& method, const auto&, const auto& instance) {
-    EXPECT_EQ(instance.describe().device_types, both) << method.name;
-  });
+  for (const Method& method : methods())
+    EXPECT_EQ(device_types(method), kOnBoth) << text_of(method);
 }
 
 TEST_F(LowRankOnADevice, TellsTheGradientThatTheDeviceRefuses) {
-  each_method([&](const Method& method, const auto& plugin, const auto& instance) {
-    SummedRanks rank(plugin, instance, {.shape = {40, 30}, .ranks = 1}, true, normal);
+  each_method([&](const Compressor& compressor) {
+    Place place(true);
+    PlacedGradient gradient(place, compressor, normal_numbers({40, 30}, 1), 0);
+    PlacedPayload payload(place, gradient.planned());
     fail_call(Call::kLaunch, 1, 719);
-    const test::Outcome outcome = rank.encode_once();
-    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_DEVICE_ERROR}) << method.name;
+    const test::Outcome outcome = gradient.encode(payload);
+    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_DEVICE_ERROR}) << compressor.text;
     EXPECT_TRUE(contains(outcome.message, "a factor of gradient 'gradient'")) << outcome.message;
   });
 }

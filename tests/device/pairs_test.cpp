@@ -1,82 +1,69 @@
 // Sparse methods on a device, against themselves on the CPU: the same entries go, in every type of
 // values, with the same bits, and what is left is the same.
-#include <testing/gtest.hpp>
-
-#include "planned.hpp"
+#include "ranks.hpp"
 
 namespace penstock::simulated::pairs_test {
 
-class PairsOnADevice : public SimulatedDevice {};
+class PairsOnADevice : public WellUsedDevice {};
 
-const uint64_t kAwkwardSizes[] = {0, 1, 31, 63, 64, 65, 1000, 70001};
 const char* const kValueTypes[] = {"fp32", "fp16", "bf16", "int8"};
 
-void expect_the_bits_of_the_cpu(const StepCase& of, const std::string& what) {
-  const LeftBehind got = gathered_steps(true, of), expected = gathered_steps(false, of);
-  EXPECT_TRUE(got.bytes == expected.bytes)
-      << of.plugin << " " << what << ", " << of.n << " entries on " << of.ranks;
-  for (const Report& report : reports()) ADD_FAILURE() << report.sentence;
+// Compensated in the sweep that chooses.
+Case folded(int64_t n, uint32_t ranks = 2) {
+  return {.shape = {n}, .ranks = ranks, .form = PENSTOCK_FORM_AFFINE};
 }
 
 TEST_F(PairsOnADevice, OfTopKHaveTheBitsOfTheCpuInEveryTypeOfValues) {
   for (const char* type : kValueTypes)
-    for (const uint64_t n : kAwkwardSizes)
-      expect_the_bits_of_the_cpu({"topk", {{"density", 0.05}, {"value_type", type}}, n}, type);
+    for (const int64_t n : kAwkwardSizes)
+      expect_the_bits_of_the_cpu({"topk", {{"density", 0.05}, {"value_type", type}}}, folded(n));
 }
 
 TEST_F(PairsOnADevice, AboveAThresholdHaveTheBitsOfTheCpuInEveryTypeOfValues) {
   for (const char* type : kValueTypes)
-    for (const uint64_t n : kAwkwardSizes)
-      expect_the_bits_of_the_cpu({"threshold", {{"threshold", 4.0}, {"value_type", type}}, n},
-                                 type);
+    for (const int64_t n : kAwkwardSizes)
+      expect_the_bits_of_the_cpu({"threshold", {{"threshold", 4.0}, {"value_type", type}}},
+                                 folded(n));
 }
 
 TEST_F(PairsOnADevice, AboveAThresholdAreTheLargestWhereMoreReachItThanThereIsRoomFor) {
-  for (const uint64_t n : {31, 1000, 70001})
-    expect_the_bits_of_the_cpu({"threshold", {{"threshold", 0.01}, {"capacity", 0.02}}, n}, "all");
+  for (const int64_t n : {31, 1000, 70001})
+    expect_the_bits_of_the_cpu({"threshold", {{"threshold", 0.01}, {"capacity", 0.02}}}, folded(n));
 }
 
 TEST_F(PairsOnADevice, AboveAThresholdMayBeNone) {
-  Place place(true);
-  const StepCase of{"threshold", {{"threshold", 1e30}}, 1000, 1};
-  PlannedGradient gradient(place, of, 0);
-  penstock_step step{};
-  step.struct_size = sizeof step;
-  step.grad_scale = 1;
-  step.world = 1;
-  gradient.encode(step, true, 1);
-  EXPECT_EQ(gradient.section(0).count, 0u);
-  EXPECT_EQ(gradient.payload().kind, uint32_t{PENSTOCK_PAYLOAD_SPARSE});
-  EXPECT_EQ(gradient.decode(step, {&gradient.payload()}).message, "");
-  EXPECT_EQ(gradient.out(), std::vector<float>(1000));
+  const Compressor threshold({"threshold", {{"threshold", 1e30}}});
+  Ranks rank(threshold, folded(1000, 1), true);
+  const Sent sent = rank[0].send();
+  EXPECT_EQ(sent.sections[0].count, 0u);
+  EXPECT_EQ(sent.kind, uint32_t{PENSTOCK_PAYLOAD_SPARSE});
+  EXPECT_EQ(rank[0].receive({sent}).message, "");
+  EXPECT_EQ(rank[0].floats("gradient"), std::vector<float>(1000));
 }
 
 TEST_F(PairsOnADevice, HaveTheBitsOfTheCpuOnAnyNumberOfRanks) {
   for (const char* type : kValueTypes)
-    for (const uint64_t ranks : {1, 3})
-      for (const uint64_t absent : {uint64_t{0}, ranks - 1, ranks})
-        expect_the_bits_of_the_cpu({"threshold",
-                                    {{"threshold", 3.0}, {"value_type", type}},
-                                    500,
-                                    ranks,
-                                    true,
-                                    true,
-                                    absent},
-                                   std::string(type) + " without " + std::to_string(absent));
+    for (const uint32_t ranks : {1u, 3u})
+      for (const std::set<uint32_t>& absent :
+           {std::set<uint32_t>{0}, std::set<uint32_t>{ranks - 1}, std::set<uint32_t>{}}) {
+        Case of = folded(500, ranks);
+        of.absent = absent;
+        expect_the_bits_of_the_cpu({"threshold", {{"threshold", 3.0}, {"value_type", type}}}, of);
+      }
 }
 
 TEST_F(PairsOnADevice, OfMoreRanksThanOneKernelAddsUpHaveTheBitsOfTheCpu) {
   for (const char* type : {"fp32", "int8"})
-    expect_the_bits_of_the_cpu({"threshold", {{"threshold", 3.0}, {"value_type", type}}, 90, 40},
-                               type);
+    expect_the_bits_of_the_cpu({"threshold", {{"threshold", 3.0}, {"value_type", type}}},
+                               folded(90, 40));
 }
 
 TEST_F(PairsOnADevice, HaveTheBitsOfTheCpuWhereNothingIsKeptOrWorkIsCompensatedAlready) {
   for (const char* plugin : {"topk", "threshold"})
     for (const char* type : kValueTypes)
-      for (const bool keeps : {false, true})
-        expect_the_bits_of_the_cpu({plugin, {{"value_type", type}}, 5000, 2, false, keeps},
-                                   std::string(type) + (keeps ? " kept" : " not kept"));
+      for (const Work work : {Work::kGradient, Work::kKept})
+        expect_the_bits_of_the_cpu({plugin, {{"value_type", type}}},
+                                   {.shape = {5000}, .work = work});
 }
 
 TEST_F(PairsOnADevice, OfEveryRowHaveTheBitsOfTheCpu) {
@@ -85,69 +72,45 @@ TEST_F(PairsOnADevice, OfEveryRowHaveTheBitsOfTheCpu) {
                                 {5, 0, 3}, {64, 2, 2}, {1, 2000, 3}};
   for (const test::Shape& shape : shapes)
     for (const char* type : {"fp32", "bf16"})
-      for (const bool keeps : {true, false}) {
-        StepCase of{"adtopk",
-                    {{"density", 0.05}, {"mode", "plain"}, {"value_type", type}},
-                    test::numel_of(shape),
-                    2,
-                    false,
-                    keeps};
-        of.shape = shape;
-        expect_the_bits_of_the_cpu(of, test::text_of(shape) + " " + type);
-      }
+      for (const Work work : {Work::kKept, Work::kGradient})
+        expect_the_bits_of_the_cpu(
+            {"adtopk", {{"density", 0.05}, {"mode", "plain"}, {"value_type", type}}},
+            {.shape = shape, .work = work});
 }
 
 TEST_F(PairsOnADevice, SayWhereTheyWork) {
-  const uint64_t cpu = uint64_t{1} << PENSTOCK_DEVICE_CPU;
-  const uint64_t both = cpu | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
-  const auto devices = [&](const std::string& name, const test::OptionSettings& settings) {
-    return test::CompressorInstance(simulated_plugin("compressor-" + name + "-simulated.so"),
-                                    settings)
-        .describe()
-        .device_types;
-  };
   for (const char* type : kValueTypes) {
-    EXPECT_EQ(devices("topk", {{"value_type", type}}), both) << type;
-    EXPECT_EQ(devices("threshold", {{"value_type", type}}), both) << type;
+    EXPECT_EQ(device_types({"topk", {{"value_type", type}}}), kOnBoth) << type;
+    EXPECT_EQ(device_types({"threshold", {{"value_type", type}}}), kOnBoth) << type;
   }
-  EXPECT_EQ(devices("topk", {{"scope", "bucket"}}), cpu);
-  EXPECT_EQ(devices("adtopk", {{"mode", "plain"}}), both);
-  EXPECT_EQ(devices("adtopk", {{"mode", "interleaved"}}), both);
-  EXPECT_EQ(devices("adtopk", {{"mode", "threshold"}}), cpu);
+  EXPECT_EQ(device_types({"topk", {{"scope", "bucket"}}}), kOnCpu);
+  EXPECT_EQ(device_types({"adtopk", {{"mode", "plain"}}}), kOnBoth);
+  EXPECT_EQ(device_types({"adtopk", {{"mode", "interleaved"}}}), kOnBoth);
+  EXPECT_EQ(device_types({"adtopk", {{"mode", "threshold"}}}), kOnCpu);
 }
 
 TEST_F(PairsOnADevice, AreRefusedWhereTheirScaleMakesNoNumbers) {
-  Place place(true);
-  const StepCase of{"topk", {{"value_type", "int8"}}, 1000, 1};
-  PlannedGradient gradient(place, of, 0);
-  penstock_step step{};
-  step.struct_size = sizeof step;
-  step.grad_scale = 1;
-  step.world = 1;
-  gradient.encode(step, true, 1);
+  const Compressor topk({"topk", {{"value_type", "int8"}}});
+  Ranks rank(topk, folded(1000, 1), true);
+  Sent sent = rank[0].send();
   for (const float scale : {-1.0f, std::nanf(""), 1e38f}) {
-    place.write(static_cast<float*>(gradient.section(2).data), {scale});
-    gradient.bring_to_host();
-    const test::Outcome outcome = gradient.decode(step, {&gradient.payload()});
+    sent.sections[2].set<float>({scale});
+    const test::Outcome outcome = rank[0].receive({sent});
     EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << scale;
     EXPECT_TRUE(contains(outcome.message, "has the scale")) << outcome.message;
   }
 }
 
 TEST_F(PairsOnADevice, AreRefusedWhereValuesAreMissingOrTheKindIsAnother) {
-  Place place(true);
-  PlannedGradient gradient(place, {"threshold", {{"threshold", 2.0}}, 1000, 1}, 0);
-  penstock_step step{};
-  step.struct_size = sizeof step;
-  step.grad_scale = 1;
-  step.world = 1;
-  gradient.encode(step, true, 1);
-  ASSERT_GT(gradient.section(0).count, 0u);
-  gradient.payload().kind = PENSTOCK_PAYLOAD_DENSE;
-  EXPECT_EQ(gradient.decode(step, {&gradient.payload()}).code, uint32_t{PENSTOCK_INVALID_PAYLOAD});
-  gradient.payload().kind = PENSTOCK_PAYLOAD_SPARSE;
-  --gradient.section(1).count;
-  EXPECT_EQ(gradient.decode(step, {&gradient.payload()}).code, uint32_t{PENSTOCK_INVALID_PAYLOAD});
+  const Compressor threshold({"threshold", {{"threshold", 2.0}}});
+  Ranks rank(threshold, folded(1000, 1), true);
+  Sent sent = rank[0].send();
+  ASSERT_GT(sent.sections[0].count, 0u);
+  sent.kind = PENSTOCK_PAYLOAD_DENSE;
+  EXPECT_EQ(rank[0].receive({sent}).code, uint32_t{PENSTOCK_INVALID_PAYLOAD});
+  sent.kind = PENSTOCK_PAYLOAD_SPARSE;
+  sent.sections[1].drop_last();
+  EXPECT_EQ(rank[0].receive({sent}).code, uint32_t{PENSTOCK_INVALID_PAYLOAD});
 }
 
 }  // namespace penstock::simulated::pairs_test

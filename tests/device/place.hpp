@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include <testing/instances.hpp>
+#include <penstock/plugin.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -15,8 +15,22 @@
 
 namespace penstock::simulated {
 
-inline test::LoadedPlugin simulated_plugin(const std::string& file) {
-  return test::load_plugin(std::string(PENSTOCK_SIMULATED_PLUGINS) + "/" + file);
+using Bytes = std::vector<unsigned char>;
+
+template <typename T>
+Bytes bytes_of(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+template <typename T>
+std::vector<T> values_of(const Bytes& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  return values;
+}
+inline std::vector<float> floats_of(const Bytes& bytes) {
+  return values_of<float>(bytes);
 }
 
 // Memory of one place, and the exec of calls there.
@@ -44,6 +58,7 @@ class Place {
     if (on_device_) (void)cudaStreamDestroy(static_cast<cudaStream_t>(exec_.stream));
   }
 
+  bool is_device() const { return on_device_; }
   const penstock_exec& exec() const { return exec_; }
   template <typename T>
   T* put(const std::vector<T>& values) {
@@ -90,6 +105,12 @@ class Place {
   std::vector<void*> memory_;
 };
 
+// Nothing, single elements, odd ones, around a warp's and a word's, and more than a block's.
+inline constexpr int64_t kAwkwardSizes[] = {0, 1, 31, 63, 64, 65, 1000, 70001};
+
+// n values, the same for the same seed.
+using Draw = std::vector<float> (*)(uint64_t n, uint64_t seed);
+
 inline std::vector<float> drawn(uint64_t n, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -98,14 +119,15 @@ inline std::vector<float> drawn(uint64_t n, uint64_t seed) {
   return values;
 }
 
-inline penstock_tensor tensor_of(float* data, uint64_t n, const penstock_exec& exec) {
+inline penstock_tensor tensor_of(void* data, uint64_t n, const penstock_exec& exec,
+                                 uint32_t dtype = PENSTOCK_FLOAT32) {
   static const int64_t kNoShape = 0;
   penstock_tensor tensor{};
   tensor.struct_size = sizeof tensor;
   tensor.data = data;
   tensor.shape = &kNoShape;
   tensor.numel = n;
-  tensor.dtype = PENSTOCK_FLOAT32;
+  tensor.dtype = dtype;
   tensor.device_type = exec.device_type;
   tensor.device_id = exec.device_id;
   return tensor;

@@ -1,184 +1,95 @@
-// Plugins that work on a device, against themselves on the CPU: one file, one instance, the same
-// calls in both places, and the same bits.
-#include <penstock/fold.h>
-
-#include <testing/gtest.hpp>
-
-#include <cmath>
-
-#include "place.hpp"
+// Top-k and its residual on a device, against themselves on the CPU: one file, the same calls in
+// both places, and the same bits.
+#include "ranks.hpp"
 
 namespace penstock::simulated::plugins_test {
 
-using test::LoadedPlugin;
-using test::take;
+class PluginsOnADevice : public WellUsedDevice {};
 
-class PluginsOnADevice : public SimulatedDevice {};
-
-// A gradient on one rank, its residual, and what it sends.
-struct Sender {
-  Sender(Place& place, uint64_t n, uint64_t k, uint64_t seed)
-      : grad(place.put(drawn(n, seed))),
-        work(place.put(drawn(n, 100 + seed))),
-        indices(place.put(std::vector<uint32_t>(k, 7))),
-        values(place.put(std::vector<float>(k, 7))) {
-    item.struct_size = sizeof item;
-    item.name = sdk::str("gradient");
-    item.numel = item.rows = n;
-    item.cols = 1;
-    item.grad = item.out = tensor_of(grad, n, place.exec());
-    item.work = residual = tensor_of(work, n, place.exec());
-    item.flags = PENSTOCK_ITEM_KEEP;
+// The item as its memory sees it, whose state is what is kept.
+struct MemoryItem {
+  explicit MemoryItem(const penstock_item& of) : item(of) {
     item.states = &states;
     item.n_states = 1;
-    for (penstock_section* section : sections) {
-      section->struct_size = sizeof *section;
-      section->capacity = k;
-    }
-    pair[0].data = indices;
-    pair[0].dtype = PENSTOCK_UINT32;
-    pair[0].role = PENSTOCK_ROLE_INDICES;
-    pair[1].data = values;
-    pair[1].dtype = PENSTOCK_FLOAT32;
-    pair[1].role = PENSTOCK_ROLE_VALUES;
-    payload.struct_size = sizeof payload;
-    payload.sections = sections;
-    payload.n_sections = 2;
   }
-  Sender(const Sender&) = delete;
-  Sender& operator=(const Sender&) = delete;
+  MemoryItem(const MemoryItem&) = delete;
+  MemoryItem& operator=(const MemoryItem&) = delete;
 
-  float* grad;
-  float* work;
-  uint32_t* indices;
-  float* values;
-  penstock_tensor residual{};
-  const penstock_tensor* states = &residual;
-  penstock_item item{};
-  penstock_section pair[2]{};
-  penstock_section* sections[2] = {&pair[0], &pair[1]};
-  penstock_payload payload{};
+  penstock_item item;
+  const penstock_tensor* states = &item.work;
 };
 
-// All arrays of a few ranks after each call of a step, one after the other.
-struct Seen {
-  std::vector<std::vector<float>> floats;
-  std::vector<std::vector<uint32_t>> indices;
-  bool operator==(const Seen& other) const {
-    const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
-      return a.size() == b.size() &&
-             (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
-    };
-    return indices == other.indices &&
-           std::equal(floats.begin(), floats.end(), other.floats.begin(), other.floats.end(), same);
-  }
-};
-
-struct Case {
-  uint64_t n;
-  uint64_t ranks;
-  bool folds;
-};
-
+// One call after the other, and all arrays after each.
 Seen step(bool on_device, const Case& of) {
-  const LoadedPlugin topk = simulated_plugin("compressor-topk-simulated.so");
-  const LoadedPlugin residual = simulated_plugin("memory-residual-simulated.so");
-  const test::CompressorInstance compressor(topk, {{"density", 0.05}});
-  const test::MemoryInstance memory(residual, {{"beta", 0.75}, {"gamma", 1.5}});
-  const uint64_t k = std::min<uint64_t>(of.n, uint64_t(std::ceil(0.05 * double(of.n))));
+  const Compressor compressor({"topk", {{"density", 0.05}}});
+  const test::MemoryInstance memory(simulated_plugin("memory", "residual"),
+                                    {{"beta", of.beta}, {"gamma", of.gamma}});
   Place place(on_device);
-  penstock_step step{};
-  step.struct_size = sizeof step;
-  step.grad_scale = 8;
-  step.world = uint32_t(of.ranks);
-  std::deque<Sender> senders;
+  std::deque<PlacedGradient> ranks;
+  std::vector<Sent> sent;
   Seen seen;
-  for (uint64_t r = 0; r < of.ranks; ++r) {
-    Sender& sender = senders.emplace_back(place, of.n, k, r);
-    penstock_item* item = &sender.item;
-    penstock_payload* payload = &sender.payload;
-    if (of.folds) {
-      penstock_fold fold{};
-      fold.struct_size = sizeof fold;
-      fold.form = PENSTOCK_FORM_AFFINE;
-      fold.beta = 0.75;
-      fold.gamma = 1.5;
-      const penstock_fold* folds = &fold;
-      const auto* encoder = static_cast<const penstock_fold_encoder*>(
-          compressor.table().extension(compressor.self(), sdk::str(PENSTOCK_FOLD_EXTENSION)));
-      EXPECT_EQ(take(encoder->encode(compressor.self(), &place.exec(), &step, 0, &item, 1, &payload,
-                                     &folds))
-                    .message,
-                "");
-    } else {
-      EXPECT_EQ(memory.compensate(place.exec(), step, {item}, nullptr).message, "");
-      EXPECT_EQ(compressor.encode(place.exec(), step, 0, {item}, {payload}).message, "");
+  const auto see = [&](const std::string& when, uint32_t rank) {
+    for (const auto& [name, bytes] : ranks[rank].all()) seen[sdk::text(when, name, rank)] = bytes;
+  };
+  for (uint32_t r = 0; r < of.ranks; ++r) {
+    PlacedGradient& rank = ranks.emplace_back(place, compressor, of, r);
+    MemoryItem kept(rank.item());
+    if (of.form == PENSTOCK_FORM_NONE) {
+      EXPECT_EQ(memory.compensate(place.exec(), rank.step(), {&kept.item}, nullptr).message, "");
     }
-    EXPECT_EQ(payload->kind, uint32_t{PENSTOCK_PAYLOAD_SPARSE});
-    EXPECT_EQ(sender.pair[0].count, k);
-    seen.floats.push_back(place.get(sender.work, of.n));
-    seen.floats.push_back(place.get(sender.values, k));
-    seen.indices.push_back(place.get(sender.indices, k));
+    sent.push_back(rank.send());
+    EXPECT_EQ(sent[r].kind, uint32_t{PENSTOCK_PAYLOAD_SPARSE});
+    EXPECT_EQ(sent[r].sections[0].count, uint64_t(std::ceil(0.05 * double(of.shape[0]))));
+    seen[sdk::text("indices ", r)] = sent[r].sections[0].bytes;
+    seen[sdk::text("values ", r)] = sent[r].sections[1].bytes;
+    see("sent ", r);
   }
-  std::vector<const penstock_payload*> payloads;
-  for (Sender& sender : senders) payloads.push_back(&sender.payload);
-  Sender& first = senders.front();
-  step.result_scale = 1.0 / double(of.ranks);
-  EXPECT_EQ(compressor
-                .decode(place.exec(), step, 0, {&first.item}, payloads, of.ranks,
-                        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST)
-                .message,
-            "");
-  seen.floats.push_back(place.get(first.grad, of.n));
-  EXPECT_EQ(memory.give_back(place.exec(), step, {&first.item}, {&first.payload}).message, "");
-  seen.floats.push_back(place.get(first.work, of.n));
-  EXPECT_EQ(memory.drain(place.exec(), {&first.item}).message, "");
-  seen.floats.push_back(place.get(first.grad, of.n));
-  seen.floats.push_back(place.get(first.work, of.n));
+  PlacedGradient& first = ranks.front();
+  std::deque<PlacedPayload> brought = first.bring(sent);
+  EXPECT_EQ(first.decode(brought).message, "");
+  see("decoded ", 0);
+  MemoryItem kept(first.item());
+  const penstock_payload* own = brought.front().c();
+  EXPECT_EQ(memory.give_back(place.exec(), first.step(), {&kept.item}, {own}).message, "");
+  see("given back ", 0);
+  EXPECT_EQ(memory.drain(place.exec(), {&kept.item}).message, "");
+  see("drained ", 0);
   return seen;
+}
+
+Case of_size(int64_t n, uint32_t ranks, uint32_t form = PENSTOCK_FORM_AFFINE) {
+  return {.shape = {n}, .ranks = ranks, .form = form};
 }
 
 TEST_F(PluginsOnADevice, HaveTheBitsOfTheCpu) {
   for (const Case& of :
-       {Case{0, 2, true}, Case{1, 1, true}, Case{31, 3, true}, Case{5000, 2, false},
-        Case{5000, 4, true}, Case{70000, 2, true}, Case{90, 40, true}}) {
-    EXPECT_TRUE(step(true, of) == step(false, of)) << of.n << " entries on " << of.ranks;
-    for (const Report& report : reports()) ADD_FAILURE() << report.sentence;
-  }
+       {of_size(0, 2), of_size(1, 1), of_size(31, 3), of_size(5000, 2, PENSTOCK_FORM_NONE),
+        of_size(5000, 4), of_size(70000, 2), of_size(90, 40)})
+    EXPECT_EQ(difference(step(true, of), step(false, of)), "") << text_of(of);
 }
 
 TEST_F(PluginsOnADevice, LaunchNineKernelsForAStepAndThreeToGiveBackAndDrain) {
   const uint64_t before = calls(Call::kLaunch);
-  (void)step(true, {5000, 1, true});
+  (void)step(true, of_size(5000, 1));
   // Eight of the selection, one sum, and give_back and drain: three.
   EXPECT_EQ(calls(Call::kLaunch) - before, 12u);
 }
 
 TEST_F(PluginsOnADevice, SayWhereTheyWork) {
-  const uint64_t both = uint64_t{1} << PENSTOCK_DEVICE_CPU | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
-  const LoadedPlugin topk = simulated_plugin("compressor-topk-simulated.so");
-  const auto devices = [&](const test::OptionSettings& settings) {
-    return test::CompressorInstance(topk, settings).describe().device_types;
-  };
-  EXPECT_EQ(devices({}), both);
-  EXPECT_EQ(devices({{"scope", "bucket"}}), uint64_t{1} << PENSTOCK_DEVICE_CPU);
-  EXPECT_EQ(devices({{"value_type", "fp16"}}), both);
-  EXPECT_EQ(test::MemoryInstance(simulated_plugin("memory-residual-simulated.so"))
-                .describe()
-                .device_types,
-            both);
+  EXPECT_EQ(device_types({"topk"}), kOnBoth);
+  EXPECT_EQ(device_types({"topk", {{"scope", "bucket"}}}), kOnCpu);
+  EXPECT_EQ(device_types({"topk", {{"value_type", "fp16"}}}), kOnBoth);
+  EXPECT_EQ(test::MemoryInstance(simulated_plugin("memory", "residual")).describe().device_types,
+            kOnBoth);
 }
 
 TEST_F(PluginsOnADevice, TellTheGradientThatTheDeviceRefuses) {
-  const test::CompressorInstance compressor(simulated_plugin("compressor-topk-simulated.so"));
+  const Compressor compressor({"topk"});
   Place place(true);
-  Sender sender(place, 100, 1, 1);
-  penstock_step step{};
-  step.struct_size = sizeof step;
-  step.grad_scale = 1;
+  PlacedGradient gradient(place, compressor, {.shape = {100}, .ranks = 1}, 0);
+  PlacedPayload payload(place, gradient.planned());
   fail_call(Call::kLaunch, 2, 719);
-  const test::Outcome outcome =
-      compressor.encode(place.exec(), step, 0, {&sender.item}, {&sender.payload});
+  const test::Outcome outcome = gradient.encode(payload);
   EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_DEVICE_ERROR});
   EXPECT_TRUE(contains(outcome.message, "cuda:1 cannot select from gradient 'gradient'"))
       << outcome.message;
