@@ -3,7 +3,6 @@
 #include "core/bucket/calls.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace penstock {
 namespace {
@@ -83,21 +82,19 @@ Status lay_out_counts(BucketRun& bucket, const Device& device) {
   return {};
 }
 
-// Of the pieces on the device, as many at a time as the stack holds.
+// Of the pieces on the device.
 Status look_at(BucketRun& bucket, const Stream& stream) {
-  std::array<penstock_device_values, 128> looked_at;
-  uint64_t n = 0;
+  DevicePart& part = *bucket.device;
+  part.looked_at.clear();
   for (size_t i = 0; i < bucket.pieces.size(); ++i) {
     const PieceRun& piece = bucket.pieces[i];
     if (!piece.is_on_device()) continue;
     const uint64_t first_byte = piece.piece.first * dtype_bytes(piece.gradient->dtype);
     PENSTOCK_TRY(named(piece.gradient->resident->begin(first_byte, bytes_of(piece)), piece));
-    if (n == looked_at.size())
-      PENSTOCK_TRY(stream.find_nonfinite({looked_at.data(), std::exchange(n, 0)}));
-    looked_at[n++] = {static_cast<const float*>(piece.storage()), piece.piece.numel,
-                      bucket.device->flags.place(i)};
+    part.looked_at.push_back(
+        {static_cast<const float*>(piece.storage()), piece.piece.numel, part.flags.place(i)});
   }
-  return stream.find_nonfinite({looked_at.data(), n});
+  return stream.find_nonfinite(part.looked_at);
 }
 
 }  // namespace
@@ -119,6 +116,7 @@ Status lay_out_device_part(BucketRun& bucket) {
   auto part = std::make_unique<DevicePart>();
   PENSTOCK_ASSIGN(part->copied, Event::make(device));
   PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
+  part->looked_at.reserve(bucket.pieces.size());
   bucket.device = std::move(part);
   return lay_out_counts(bucket, device);
 }

@@ -29,7 +29,8 @@ struct FoundNumbers {
 };
 
 struct DevicePart {
-  Event copied;                   // what the job parks for
+  Event copied;  // what the job parks for
+  std::vector<penstock_device_values> looked_at;
   FoundNumbers<uint32_t> flags;   // for each piece of the bucket: some value is not finite
   FoundNumbers<uint64_t> counts;  // of sections whose counts vary
   // Of pairs of peers that lie on the device, which the host cannot look at.

@@ -35,7 +35,7 @@ class Places {
   std::byte* next(const penstock_section& section) {
     std::byte* const place = at_;
     const uint64_t count = exact_ ? section.capacity : section.count;
-    at_ += (count * dtype_bytes(section.dtype) + 7) / 8 * 8;
+    at_ += round_up(count * dtype_bytes(section.dtype));
     return place;
   }
   std::byte* end() const { return at_; }

@@ -5,10 +5,6 @@
 namespace penstock {
 namespace {
 
-constexpr uint64_t round_up(uint64_t bytes) {
-  return (bytes + 7) / 8 * 8;
-}
-
 // A device does not look at indices before it uses them, so this is done here.
 Status check_indices(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
                      const ItemRun& item, PayloadStorage& payload) {

@@ -12,6 +12,11 @@ namespace penstock {
 inline constexpr uint32_t kWireNonfinite =
     1u << 0;  // this rank's gradients are not finite: its payloads are absent
 
+// Sections begin at multiples of 8 bytes.
+constexpr uint64_t round_up(uint64_t bytes) {
+  return (bytes + 7) / 8 * 8;
+}
+
 // INVALID_PAYLOAD "set 's', bucket 1: the message of rank 2 for gradient 'g' WHAT". `item` may be
 // null.
 Status bad_payload(const BucketRun& bucket, const MessageRun& message, uint32_t rank,

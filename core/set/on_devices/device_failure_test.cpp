@@ -11,10 +11,6 @@ using namespace testing;  // all of device_testing.hpp
 const std::string kDense = scheme_text("scheduler = \"wfbp\"");
 const std::vector<GradientShape> kShapes{{"weight", {400, 30}}, {"bias", {7}}};
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 // Two ranks, of which the last declares its gradients on a device that it cannot have: it hears the
 // reason, the other that it cannot take part, and both can go on with another set.
 void expect_refused(const std::vector<std::string>& parts, int32_t device = 0,

@@ -15,6 +15,10 @@ namespace penstock::testing {
 using Values = std::vector<std::vector<float>>;
 using Bytes = std::vector<std::string>;  // of each gradient
 
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
 inline Result<RuntimeHandle> open_rank_over_devices(const std::string& config) {
   penstock_runtime_options options{};
   options.struct_size = sizeof options;
@@ -129,6 +133,13 @@ class Storage {
   PinnedMemory upload_, download_;
   Stream stream_;
 };
+
+// The only gradient of a set, of ones, to its result.
+inline Status exchange_ones(Set& set, Storage& storage) {
+  storage.write(std::vector<float>(storage.bytes() / sizeof(float), 1));
+  PENSTOCK_TRY(set.gradient_ready(0, storage.tensor(), storage.stream()));
+  return set.wait_all();
+}
 
 // Ways to wait for the results of a step; each ends it.
 enum class Waits { for_all, for_each, by_streams, by_the_end };

@@ -24,11 +24,6 @@ class DevicesForAll : public SimulatedDevices {
       : SimulatedDevices(seed, early, kDevices) {}
 };
 
-constexpr const char* kWithResidual = "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
-constexpr const char* kOneByOne = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
-constexpr const char* kWithDgc = "memory = \"dgc-simulated\"\nscheduler = \"fusion\"";
-constexpr const char* kNothingKept = "memory = \"none\"\nscheduler = \"fusion\"";
-
 const ResidentMethod kMethods[] = {
     {"topk", kWithResidual},
     {"topk_one_by_one", kOneByOne},
@@ -286,10 +281,6 @@ TEST(DirectMessages, OfASetOfSomeRanksGoThroughHostMemory) {
 
 // ---- what goes wrong ----
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 TEST(DirectMessages, IndicesOfAPeerThatDoNotAscendAreRefused) {
   const DevicesForAll devices;
   const ResidentMethod liar{"liar", kWithResidual, 0, "liar-simulated",
@@ -301,9 +292,7 @@ TEST(DirectMessages, IndicesOfAPeerThatDoNotAscendAreRefused) {
     std::vector<Storage> storage = storage_of(shapes);
     auto set = make_set(runtime, shapes);
     ASSERT_OK(set.status());
-    storage[0].write(std::vector<float>(100, 1));
-    Status status = set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream());
-    if (status.ok()) status = set.value()->wait_all();
+    const Status status = exchange_ones(**set, storage[0]);
     EXPECT_FALSE(status.ok());
     if (status.code() == Code::invalid_payload) {
       ++refusals;
@@ -343,9 +332,7 @@ TEST(DirectMessages, OfAnotherDeviceThanTheChannelsEndTheRunWithASentence) {
         std::vector<Storage> storage = storage_of(shapes);
         auto set = make_set(runtime, shapes);
         ASSERT_OK(set.status());
-        storage[0].write(std::vector<float>(100, 1));
-        Status status = set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream());
-        if (status.ok()) status = set.value()->wait_all();
+        const Status status = exchange_ones(**set, storage[0]);
         EXPECT_FALSE(status.ok());
         storage[0].settle();
         n_told += contains(status.message(), fmt::format("it lies on cuda:{}, this rank's channel "

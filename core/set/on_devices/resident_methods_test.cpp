@@ -14,10 +14,6 @@ namespace {
 
 using namespace testing;  // all of resident_testing.hpp
 
-constexpr const char* kNothingKept = "memory = \"none\"\nscheduler = \"fusion\"";
-constexpr const char* kWithResidual = "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
-constexpr const char* kWithDgc = "memory = \"dgc-simulated\"\nscheduler = \"fusion\"";
-
 const ResidentMethod kMethods[] = {
     {"topk_with_residual", "memory = \"residual-simulated\"\nscheduler = \"fusion\""},
     {"topk_of_a_frontend_that_can_defer", kWithResidual, PENSTOCK_SET_DEFERRED_UPDATE},

@@ -11,7 +11,6 @@ namespace {
 using namespace testing;  // all of resident_testing.hpp
 
 constexpr uint32_t kSize = 2;
-constexpr const char* kWithResidual = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
 
 struct Way {
   const char* name;
@@ -26,8 +25,8 @@ void PrintTo(const Way& way, std::ostream* out) {
 
 const Way kWays[] = {
     {"through_mirrors", {"", "memory = \"residual\"\nscheduler = \"wfbp\"", 0, "topk", ""}, ""},
-    {"payloads_through_host_memory", {"", kWithResidual}, ""},
-    {"from_device_to_device", {"", kWithResidual}, kOverNccl},
+    {"payloads_through_host_memory", {"", kOneByOne}, ""},
+    {"from_device_to_device", {"", kOneByOne}, kOverNccl},
     {"sums_from_device_to_device",
      {"", "memory = \"none\"\nscheduler = \"fusion\"", 0, "none-simulated", ""},
      kOverNccl},

@@ -227,10 +227,6 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
 
 // ---- what goes wrong ----
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 // All ranks hear of it, one of them in the device's words, and nobody can go on.
 void expect_run_to_end() {
   std::atomic<int> n_with_words = 0;
@@ -305,9 +301,7 @@ TEST(Residents, IndicesOfAPeerThatDoNotAscendAreRefused) {
     std::vector<Storage> storage = storage_of(shapes);
     auto set = make_set(runtime, shapes);
     ASSERT_OK(set.status());
-    storage[0].write(std::vector<float>(100, 1));
-    Status status = set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream());
-    if (status.ok()) status = set.value()->wait_all();
+    const Status status = exchange_ones(**set, storage[0]);
     if (rank == 0) {
       EXPECT_EQ(status.code(), Code::invalid_payload);
       EXPECT_TRUE(contains(status.message(),

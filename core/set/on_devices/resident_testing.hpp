@@ -23,6 +23,12 @@ struct ResidentMethod {
   const char* options = "density = 0.05\n";  // and tables behind it
   const char* runtime = "";
 };
+// Memory and scheduler of methods.
+inline constexpr const char* kWithResidual =
+    "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
+inline constexpr const char* kOneByOne = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
+inline constexpr const char* kWithDgc = "memory = \"dgc-simulated\"\nscheduler = \"fusion\"";
+inline constexpr const char* kNothingKept = "memory = \"none\"\nscheduler = \"fusion\"";
 inline const ResidentMethod kResidentMethods[] = {
     {"residual", "memory = \"residual-simulated\"\nscheduler = \"wfbp\""},
     {"residual_fused", "memory = \"residual-simulated\"\nscheduler = \"fusion\""},

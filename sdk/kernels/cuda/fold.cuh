@@ -38,22 +38,11 @@ __device__ void store_fold(const Fold& fold, uint64_t i, float work, const FoldI
   if constexpr (kForm != PENSTOCK_FORM_AFFINE) fold.momentum[i] = in.momentum;
 }
 
-// Calls use.template operator()<kForm>() with the form of a fold, which chooses a kernel.
+// Calls use.template operator()<kForm>() with the form of a fold: on the host to choose a kernel,
+// in a kernel for a form that all threads of a block have in common. (constexpr, so that it runs in
+// both.)
 template <typename Use>
-void with_form(uint32_t form, Use&& use) {
-  if (form == PENSTOCK_FORM_AFFINE)
-    use.template operator()<PENSTOCK_FORM_AFFINE>();
-  else if (form == PENSTOCK_FORM_HEAVY_BALL)
-    use.template operator()<PENSTOCK_FORM_HEAVY_BALL>();
-  else if (form == PENSTOCK_FORM_NESTEROV)
-    use.template operator()<PENSTOCK_FORM_NESTEROV>();
-  else
-    use.template operator()<PENSTOCK_FORM_NONE>();
-}
-
-// The same inside a kernel, for a form that all threads of a block have in common.
-template <typename Use>
-__device__ void with_form_of_block(uint32_t form, Use&& use) {
+constexpr void with_form(uint32_t form, Use&& use) {
   if (form == PENSTOCK_FORM_AFFINE)
     use.template operator()<PENSTOCK_FORM_AFFINE>();
   else if (form == PENSTOCK_FORM_HEAVY_BALL)

@@ -67,7 +67,7 @@ __device__ inline uint32_t sampled_bound(const Selection& s) {
   __shared__ uint32_t sums[kSampleThreads / kWarp];
   __shared__ Bin found;
   uint32_t keys[kSampleItems];
-  with_form_of_block(s.fold.form, [&]<uint32_t kForm>() { read_sample<kForm>(s, keys); });
+  with_form(s.fold.form, [&]<uint32_t kForm>() { read_sample<kForm>(s, keys); });
   uint32_t prefix = 0;
   uint32_t rank = s.sample_rank;
   for (uint32_t digit = 0; digit < kDigits; ++digit) {
@@ -168,7 +168,7 @@ static __global__ void __launch_bounds__(kCollectThreads, 3) collect(Selections 
   const uint32_t bound = s.state->bound;
   const uint64_t first = uint64_t{tile} * kCollectTile + threadIdx.x;
   uint32_t keys[kCollectItems];
-  with_form_of_block(s.fold.form, [&]<uint32_t kForm>() { read_tile<kForm>(s, first, keys); });
+  with_form(s.fold.form, [&]<uint32_t kForm>() { read_tile<kForm>(s, first, keys); });
 
   uint32_t passed[kCollectItems];  // lanes of this warp whose entry reaches the bound
 #pragma unroll

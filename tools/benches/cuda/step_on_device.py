@@ -21,9 +21,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+TOOLS = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TOOLS), str(TOOLS.parent / "frontends/python/tests/scripts")]
 
 from benches.step import models  # noqa: E402
+from train_on_device import is_first_rank, why_not  # noqa: E402
 
 # A further way to bring gradients through is a line here.
 FP16 = '[scheme]\ncompressor = "fp16"\nmemory = "residual"\nscheduler = "fusion"\n'
@@ -201,21 +203,6 @@ def measure(model: str, options: argparse.Namespace, device: Any) -> dict[str, A
     return result
 
 
-def why_not(device: str) -> str:
-    """Why there is nothing to run; empty where there is."""
-    try:
-        import torch
-    except ImportError as error:
-        return f"{sys.executable} does not import torch: {error}"
-    if device == "cpu":
-        return ""
-    if not torch.cuda.is_available():
-        return f"torch {torch.__version__} finds no CUDA device"
-    from penstock.common.devices import why_not_in_place
-
-    return why_not_in_place(0)
-
-
 def keep(found: dict[str, Any], options: argparse.Namespace) -> None:
     """What was found so far; a part that is cut off later leaves the others."""
     if options.output and is_first_rank():
@@ -249,11 +236,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         found["ddp"] = ddp_on_devices.measure(options, torch.device("cuda", hvd.local_rank()), "nccl")
     keep(found, options)
     return found
-
-
-def is_first_rank() -> bool:
-    """Of those that mpirun or torchrun started, before they have met."""
-    return (os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("RANK", "0")) == "0"
 
 
 def lines(found: dict[str, Any]) -> list[str]:
