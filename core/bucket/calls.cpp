@@ -106,19 +106,23 @@ Status call_encode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   });
 }
 
-// What an owner adds up is in the units of its ranks' memories; where those keep nothing it still
-// has the frontend's scale.
+bool take_sum(BucketRun& bucket, const ItemRun& item) {
+  void* values = item.values();
+  const double factor = to_true_units(bucket, item);
+  if (factor != 1) scale(item.dtype, values, item.range.numel, factor);
+  return all_finite(item.dtype, values, item.range.numel);
+}
+
+// Those on a device have been looked at.
 void take_sums(BucketRun& bucket, Coding& coding) {
-  const double scaled = bucket.context.step.grad_scale;
-  for (ItemRun& item : coding.items) {
+  for (size_t i = 0; i < coding.items.size(); ++i) {
+    const ItemRun& item = coding.items[i];
     if (!item.encodes) continue;
-    void* values = item.values();
-    if (item.sum_of->work_is == PENSTOCK_WORK_IS_GRAD && scaled != 1)
-      scale(item.dtype, values, item.range.numel, 1 / scaled);
-    if (!all_finite(item.dtype, values, item.range.numel)) {
-      note_nonfinite(bucket.context, *item.gradient);
-      coding.nonfinite = true;
-    }
+    const bool is_finite =
+        item.is_on_device() ? bucket.device->sums[i] == 0 : take_sum(bucket, item);
+    if (is_finite) continue;
+    note_nonfinite(bucket.context, *item.gradient);
+    coding.nonfinite = true;
   }
 }
 
@@ -141,6 +145,10 @@ Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
           capacity, bucket.label);
   }
   return {};
+}
+
+double to_true_units(const BucketRun& bucket, const ItemRun& sum) {
+  return sum.sum_of->work_is == PENSTOCK_WORK_IS_GRAD ? 1 / bucket.context.step.grad_scale : 1;
 }
 
 void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,

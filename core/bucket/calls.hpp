@@ -22,6 +22,10 @@ void take_in(BucketRun& bucket);
 void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,
                double scale);
 
+// What the sum of an item's gradients has to be multiplied with before its owner codes it again: it
+// is in the units of its ranks' memories, and where those keep nothing it has the frontend's scale.
+double to_true_units(const BucketRun& bucket, const ItemRun& sum);
+
 // ---- a coding, from its first leg on ----
 
 // Points its items at their values in this step, which an earlier leg has brought.
@@ -59,10 +63,12 @@ Status give_out(BucketRun& bucket);
 
 // Hands messages to the communication thread.
 void send_prologue(BucketRun& bucket, Coding& coding);
-void send_round(BucketRun& bucket, Leg& leg, uint32_t round);
-// Of what goes from device to device a round sends its header; then these two, one after the other.
+Status send_round(BucketRun& bucket, Leg& leg, uint32_t round);
+// Of what goes from device to device a round sends its header; then these two, one after the other,
+// or, where nothing goes, none.
 void send_turn(BucketRun& bucket, Leg& leg, uint32_t round);
 Status send_direct(BucketRun& bucket, Leg& leg, uint32_t round);
+void skip_turn(BucketRun& bucket, Leg& leg, uint32_t round);
 
 // A void bucket sends nothing more: on ORDERED channels its turns pass to those behind it.
 void skip_unsent(BucketRun& bucket);

@@ -129,6 +129,7 @@ float flag_at(uint32_t dtype, const void* elements, uint64_t index);
 struct Coding {
   LevelLinks* links = nullptr;               // of the group that exchanges it
   uint32_t leg = 0;                          // of the route, where it begins
+  bool to_owners = false;                    // what is gathered goes to owners alone
   bool alone = false;                        // each owner encodes for itself: one payload per item
   std::deque<ItemRun> items;                 // all, also those of other owners
   std::vector<CompressorCall> encode_calls;  // by round
@@ -136,7 +137,8 @@ struct Coding {
   std::vector<MemoryCall> memory_calls;
   uint32_t n_rounds = 0;
   std::unique_ptr<MessageRun> prologue;
-  std::map<uint32_t, Buffer> shares;  // by dtype: what this rank owns of a sum over its host
+  // What this rank owns of sums over its host, by dtype and whether it lies on a device.
+  std::map<std::pair<uint32_t, bool>, MessageMemory> shares;
 
   // The step under way.
   penstock_step step{};    // as plugins see it: rank and world are the group's

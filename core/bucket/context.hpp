@@ -30,6 +30,7 @@ struct BucketListener {
 struct Link {
   Channel* channel = nullptr;
   uint64_t sequence_base = 0;  // ORDERED channels: of this step's first message
+  bool is_direct = false;      // between memories of devices
 };
 
 // The ranks of one level of a set, and how they reach each other. Links of levels that no plan has
@@ -38,7 +39,8 @@ struct LevelLinks {
   Group group;
   Link transport;
   Link composite;  // of the composite collective, where the scheme has one
-  Link direct;     // from device to device, where the run has a transport for that
+  // From device to device, where the run has a transport for that, at this level.
+  Link direct{.is_direct = true};
 };
 
 // What a set has sent on a channel that it shares with others. [any]

@@ -1,5 +1,7 @@
 #include "core/bucket/dense.hpp"
 
+#include "core/bucket/copies.hpp"
+#include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/tensor/elements.hpp"
 
@@ -10,6 +12,12 @@ namespace penstock {
 namespace {
 
 constexpr float kVoid = 1, kVoidAndNotTaken = 2;
+
+using ShareKind = std::pair<uint32_t, bool>;  // as Coding::shares
+
+ShareKind share_kind(const MessageRun& message) {
+  return {message.message.dtype, message.is_direct()};
+}
 
 std::byte* place_in_piece(const ItemRun& item) {
   return static_cast<std::byte*>(item.of->values) +
@@ -29,6 +37,22 @@ void each_share(MessageRun& message, const Body& body) {
   }
 }
 
+enum class To { message, pieces };
+
+Status copy_shares(MessageRun& message, std::byte* shares, To to) {
+  MessageCopies copies(message);
+  each_share(message, [&](const ItemRun& item, uint64_t offset) {
+    const uint64_t element = dtype_bytes(item.dtype);
+    std::byte* const share = shares + offset * element;
+    std::byte* const piece = place_in_piece(item);
+    if (to == To::message)
+      copies.add(piece, share, item.range.numel * element);
+    else
+      copies.add(share, piece, item.range.numel * element);
+  });
+  return copies.end();
+}
+
 // Where the flag of an owner's share lies.
 uint64_t flag_of(const MessageRun& message, uint32_t owner) {
   return message.send_offsets[owner] + message.send_counts[owner] - 1;
@@ -42,7 +66,7 @@ uint64_t lay_out_shares(MessageRun& message, uint32_t n_owners) {
     if (rank < n_owners) {
       for (const size_t position : message.by_owner[rank])
         count += message.coding->items[position].range.numel;
-      ++count;
+      if (!message.is_direct()) ++count;  // the flag
     }
     message.send_counts.push_back(count);
     message.send_offsets.push_back(offset);
@@ -53,14 +77,19 @@ uint64_t lay_out_shares(MessageRun& message, uint32_t n_owners) {
   return offset;
 }
 
+Result<MessageMemory> make_memory(const BucketRun& bucket, bool is_direct, uint64_t bytes) {
+  if (!is_direct) return MessageMemory(Buffer(bytes));
+  return MessageMemory::make_on_device(bucket.context.residents->device(), bytes);
+}
+
 // Where what this rank owns arrives, is exchanged, and leaves from.
-std::byte* make_share(Coding& coding, const MessageRun& scattered, uint64_t element) {
+Result<std::byte*> make_share(const BucketRun& bucket, Coding& coding, const MessageRun& scattered,
+                              uint64_t element) {
   const uint32_t me = scattered.group_rank();
-  std::byte* share =
-      coding.shares
-          .emplace(scattered.message.dtype,
-                   Buffer(std::max<uint64_t>(scattered.send_counts[me], 1) * element))
-          .first->second.data();
+  const uint64_t bytes = std::max<uint64_t>(scattered.send_counts[me], 1) * element;
+  PENSTOCK_ASSIGN(MessageMemory memory, make_memory(bucket, scattered.is_direct(), bytes));
+  std::byte* const share = memory.data();
+  coding.shares[share_kind(scattered)] = std::move(memory);
   if (me >= scattered.by_owner.size()) return share;
   uint64_t offset = 0;
   for (const size_t position : scattered.by_owner[me]) {
@@ -71,17 +100,20 @@ std::byte* make_share(Coding& coding, const MessageRun& scattered, uint64_t elem
   return share;
 }
 
-void lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, uint32_t dtype,
-                       const std::vector<std::vector<size_t>>& by_owner) {
+Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, ShareKind kind,
+                         const std::vector<std::vector<size_t>>& by_owner) {
   Coding& coding = *scatter.coding;
-  Link& link = bucket.context.at(scatter.kind.level).transport;
+  LevelLinks& links = bucket.context.at(scatter.kind.level);
+  const auto [dtype, is_direct] = kind;
+  Link& link = is_direct ? links.direct : links.transport;
   auto out = make_message(bucket, coding, MessageRun::Kind::scattered, link,
                           PENSTOCK_REDUCE_SCATTER, dtype);
   out->by_owner = by_owner;
   const uint64_t count = lay_out_shares(*out, bucket.context.owners_per_host);
   const uint64_t element = dtype_bytes(dtype);
-  out->send = Buffer(count * element);
-  std::byte* share = make_share(coding, *out, element);
+  PENSTOCK_ASSIGN(out->send, make_memory(bucket, is_direct, count * element));
+  PENSTOCK_ASSIGN(std::byte * share, make_share(bucket, coding, *out, element));
+  out->copies.reserve(coding.items.size());
   penstock_message& sum = out->message;
   sum.send = out->send.data();
   sum.count = count;
@@ -99,38 +131,41 @@ void lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, uint32_t dt
     results.receive_counts = back->receive_counts.data();
     results.receive_offsets = back->receive_offsets.data();
     results.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
+    back->copies.reserve(coding.items.size());
     spread->messages[0].push_back(std::move(back));
   }
   scatter.messages[0].push_back(std::move(out));
+  return {};
 }
 
 }  // namespace
 
-void lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread) {
-  std::map<uint32_t, std::vector<std::vector<size_t>>> shares;  // by dtype
+Status lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread) {
+  std::map<ShareKind, std::vector<std::vector<size_t>>> shares;
   for (size_t i = 0; i < scatter.coding->items.size(); ++i) {
     const ItemRun& item = scatter.coding->items[i];
-    auto& by_owner = shares[item.dtype];
+    auto& by_owner = shares[{item.dtype, item.is_on_device()}];
     by_owner.resize(bucket.context.owners_per_host);
     by_owner[item.owner].push_back(i);
   }
-  for (const auto& [dtype, by_owner] : shares)
-    lay_out_shares_of(bucket, scatter, spread, dtype, by_owner);
+  for (const auto& [kind, by_owner] : shares)
+    PENSTOCK_TRY(lay_out_shares_of(bucket, scatter, spread, kind, by_owner));
+  lay_out_prelude(bucket, scatter, 0);
+  if (spread != nullptr) lay_out_prelude(bucket, *spread, 0);
+  return {};
 }
 
-void pack_scattered(BucketRun& bucket, MessageRun& message) {
-  each_share(message, [&](const ItemRun& item, uint64_t offset) {
-    const uint64_t element = dtype_bytes(item.dtype);
-    std::memcpy(message.send.data() + offset * element, place_in_piece(item),
-                item.range.numel * element);
-  });
+Status pack_scattered(BucketRun& bucket, MessageRun& message) {
+  PENSTOCK_TRY(copy_shares(message, message.send.data(), To::message));
+  if (message.is_direct()) return {};
   for (uint32_t owner = 0; owner < message.by_owner.size(); ++owner)
     write_flag(message.message.dtype, message.send.data(), flag_of(message, owner),
                bucket.nonfinite ? 1 : 0);
+  return {};
 }
 
 void read_scattered(MessageRun& message) {
-  if (message.group_rank() >= message.by_owner.size()) return;
+  if (message.is_direct() || message.group_rank() >= message.by_owner.size()) return;
   const uint64_t own_count = message.send_counts[message.group_rank()];
   if (flag_at(message.message.dtype, message.message.receive, own_count - 1) != 0)
     message.coding->nonfinite = true;
@@ -139,22 +174,19 @@ void read_scattered(MessageRun& message) {
 void mark_spread(BucketRun& bucket, MessageRun& message) {
   if (message.group_rank() >= message.by_owner.size()) return;
   const float flag = !bucket.is_void ? 0 : message.coding->compensated ? kVoid : kVoidAndNotTaken;
-  const Buffer& share = message.coding->shares.at(message.message.dtype);
+  const MessageMemory& share = message.coding->shares.at(share_kind(message));
   write_flag(message.message.dtype, share.data(), message.message.count - 1, flag);
 }
 
-void unpack_spread(BucketRun& bucket, MessageRun& message) {
-  const auto* arrived = static_cast<const std::byte*>(message.message.receive);
-  for (uint32_t owner = 0; owner < message.by_owner.size(); ++owner) {
+Status unpack_spread(BucketRun& bucket, MessageRun& message) {
+  auto* const arrived = static_cast<std::byte*>(message.message.receive);
+  const size_t n_flags = message.is_direct() ? 0 : message.by_owner.size();
+  for (uint32_t owner = 0; owner < n_flags; ++owner) {
     const float flag = flag_at(message.message.dtype, arrived, flag_of(message, owner));
     if (flag != 0) bucket.is_void = true;
     if (flag == kVoidAndNotTaken) message.coding->compensated = false;
   }
-  if (bucket.is_void) return;
-  each_share(message, [&](const ItemRun& item, uint64_t offset) {
-    const uint64_t element = dtype_bytes(item.dtype);
-    std::memcpy(place_in_piece(item), arrived + offset * element, item.range.numel * element);
-  });
+  return bucket.is_void ? Status() : copy_shares(message, arrived, To::pieces);
 }
 
 }  // namespace penstock

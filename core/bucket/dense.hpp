@@ -2,7 +2,8 @@
 //
 // The buffer holds owner after owner what each owns of the bucket's pieces, and behind each share a
 // flag that all its senders set: so every owner learns at once whether some rank of the host has
-// gradients that are not finite, and every rank in the end whether the bucket is void.
+// gradients that are not finite, and every rank in the end whether the bucket is void. What goes
+// from device to device has no flags: its header tells (direct.hpp).
 #pragma once
 
 #include "core/bucket/bucket.hpp"
@@ -10,17 +11,17 @@
 namespace penstock {
 
 // The messages of the leg that scatters sums to the coding behind it, and of the one that spreads
-// what comes out of it; null: nothing does. [control]
-void lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread);
+// what comes out of it; null: nothing does. OUT_OF_MEMORY on a device. [control]
+Status lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread);
 
-// Pieces into the send buffer.
-void pack_scattered(BucketRun& bucket, MessageRun& message);
+// Pieces into the send buffer. On a device that is queued.
+Status pack_scattered(BucketRun& bucket, MessageRun& message);
 // Tells the coding whether the host's gradients are finite.
 void read_scattered(MessageRun& message);
 // The flag of this rank's share: whether the bucket is void, and whether the gradients of this host
 // were taken nevertheless.
 void mark_spread(BucketRun& bucket, MessageRun& message);
-// Results into the pieces.
-void unpack_spread(BucketRun& bucket, MessageRun& message);
+// Results into the pieces. On a device that is queued.
+Status unpack_spread(BucketRun& bucket, MessageRun& message);
 
 }  // namespace penstock

@@ -97,16 +97,30 @@ Status look_at(BucketRun& bucket, const Stream& stream) {
   return stream.find_nonfinite(part.looked_at);
 }
 
-}  // namespace
-
-Status lay_out_device_part(BucketRun& bucket) {
+const PieceRun* first_on_device(const BucketRun& bucket) {
   const auto first = std::find_if(bucket.pieces.begin(), bucket.pieces.end(),
                                   [](const PieceRun& piece) { return piece.is_on_device(); });
-  if (first == bucket.pieces.end()) return {};
-  if (bucket.plan.route != PENSTOCK_ROUTE_FLAT)
-    return internal(
-        "set '{}', {}: gradient '{}' is worked on on a device, which is for one flat leg alone",
-        bucket.context.name, bucket.label, first->gradient->name);
+  return first == bucket.pieces.end() ? nullptr : &*first;
+}
+
+}  // namespace
+
+Status check_way_on_device(const BucketRun& bucket) {
+  const PieceRun* first = first_on_device(bucket);
+  const uint32_t route = bucket.plan.route;
+  const bool is_added = route == PENSTOCK_ROUTE_HIERARCHICAL &&
+                        bucket.context.at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr;
+  if (first == nullptr || route == PENSTOCK_ROUTE_FLAT || route == PENSTOCK_ROUTE_SHARD || is_added)
+    return {};
+  return internal(
+      "set '{}', bucket {}: gradient '{}' is worked on on a device, which has no way on route "
+      "\"{}\"",
+      bucket.context.name, bucket.number, first->gradient->name, route_name(route));
+}
+
+Status lay_out_device_part(BucketRun& bucket) {
+  const PieceRun* first = first_on_device(bucket);
+  if (first == nullptr) return {};
   if (bucket.defers())
     return internal(
         "set '{}', {}: gradient '{}' is worked on on a device, and the plan lets it wait for the "
@@ -117,6 +131,10 @@ Status lay_out_device_part(BucketRun& bucket) {
   PENSTOCK_ASSIGN(part->copied, Event::make(device));
   PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
   part->looked_at.reserve(bucket.pieces.size());
+  if (const Coding& last = *bucket.codings.back(); last.alone) {
+    PENSTOCK_TRY(part->sums.make(device, last.items.size()));
+    part->looked_at.reserve(last.items.size());
+  }
   bucket.device = std::move(part);
   return lay_out_counts(bucket, device);
 }
@@ -132,11 +150,31 @@ void place_on_device(ItemRun& item, const Device& device) {
 Status look_on_device(BucketRun& bucket) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
-  part.brings_counts = part.brings_payloads = part.brings_verdicts = false;
+  part.brings_sums = part.brings_counts = part.brings_payloads = part.brings_verdicts = false;
   const Stream& stream = bucket.context.residents->looks();
   PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
   PENSTOCK_TRY(look_at(bucket, stream));
   PENSTOCK_TRY(part.flags.bring(stream));
+  return part.copied.record(stream.handle());
+}
+
+Status look_at_sums(BucketRun& bucket, Coding& coding) {
+  if (bucket.device == nullptr || !coding.alone) return {};
+  DevicePart& part = *bucket.device;
+  const Stream& stream = bucket.context.residents->stream();
+  part.looked_at.clear();
+  for (size_t i = 0; i < coding.items.size(); ++i) {
+    const ItemRun& item = coding.items[i];
+    if (!item.is_on_device() || !item.encodes) continue;
+    auto* const values = static_cast<float*>(item.values());
+    PENSTOCK_TRY(stream.scale(values, item.range.numel, float(to_true_units(bucket, item))));
+    part.looked_at.push_back({values, item.range.numel, part.sums.place(i)});
+  }
+  part.brings_sums = !part.looked_at.empty();
+  if (!part.brings_sums) return {};
+  PENSTOCK_TRY(stream.clear(part.sums.there.data(), part.sums.n * sizeof(uint32_t)));
+  PENSTOCK_TRY(stream.find_nonfinite(part.looked_at));
+  PENSTOCK_TRY(part.sums.bring(stream));
   return part.copied.record(stream.handle());
 }
 
@@ -226,6 +264,8 @@ Status give_out_on_device(BucketRun& bucket, PieceRun& piece) {
   Status status;
   if (bucket.is_void)
     status = stream.fill_nan(static_cast<float*>(piece.values), piece.piece.numel);
+  else if (bucket.only_compensates && bucket.legs.front().kind.is_dense())
+    status = stream.clear(piece.values, bytes_of(piece));  // elsewhere compensate does it
   if (status.ok()) status = piece.gradient->resident->end();
   return named(std::move(status), piece);
 }

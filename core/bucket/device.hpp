@@ -32,11 +32,13 @@ struct DevicePart {
   Event copied;  // what the job parks for
   std::vector<penstock_device_values> looked_at;
   FoundNumbers<uint32_t> flags;   // for each piece of the bucket: some value is not finite
+  FoundNumbers<uint32_t> sums;    // the same for each item of the coding of sums
   FoundNumbers<uint64_t> counts;  // of sections whose counts vary
   // Of pairs of peers that lie on the device, which the host cannot look at.
   std::vector<penstock_index_list> lists;
   FoundNumbers<uint32_t> wrong_indices;  // [rank * items of the message + item]
   // What the job parks for in the round under way.
+  bool brings_sums = false;
   bool brings_counts = false;
   bool brings_payloads = false;
   bool brings_verdicts = false;
@@ -44,9 +46,11 @@ struct DevicePart {
   bool is_nonfinite(size_t piece) const { return flags[piece] != 0; }
 };
 
-// What the bucket needs for pieces that are worked on on a device, after its payloads have their
-// sections; nothing where there is none. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL on a route that has
-// no way for them. [control]
+// INTERNAL where pieces are worked on on a device and the bucket's route has no way for them, which
+// was known before they were. [control]
+Status check_way_on_device(const BucketRun& bucket);
+// What the bucket needs for such pieces, after its payloads have their sections; nothing where there
+// is none. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL where legs wait for the next forward. [control]
 Status lay_out_device_part(BucketRun& bucket);
 
 // Items on a device: their tensors say where. [control]
@@ -57,6 +61,8 @@ void place_on_device(ItemRun& item, const Device& device);
 // The stream waits for the gradients and looks for values that are not finite; what it finds comes
 // to the host.
 Status look_on_device(BucketRun& bucket);
+// Sums that this rank owns, of what is coded again: in true units, and looked at likewise.
+Status look_at_sums(BucketRun& bucket, Coding& coding);
 // The counts that encode has left to the device, if it has; and then what they mean.
 Status bring_counts(BucketRun& bucket, Leg& leg, uint32_t round);
 Status take_counts(BucketRun& bucket, Leg& leg, uint32_t round);

@@ -1,5 +1,7 @@
 #include "core/bucket/direct.hpp"
 
+#include "core/bucket/calls.hpp"
+#include "core/bucket/dense.hpp"
 #include "core/bucket/device.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/wire.hpp"
@@ -67,12 +69,27 @@ Status pack(const Stream& stream, MessageRun& message, uint32_t round) {
   return {};
 }
 
+// What a rank says of all that it sends in a leg.
+uint32_t flags_of(const BucketRun& bucket, const Leg& leg) {
+  const Coding& coding = *leg.coding;
+  if (!leg.kind.is_dense()) return coding.nonfinite ? kWireNonfinite : 0;
+  if (!leg.tells) return bucket.nonfinite ? kWireNonfinite : 0;
+  if (!bucket.is_void) return 0;
+  return kWireNonfinite | (coding.compensated ? 0 : kWireNotTaken);
+}
+
+void take_flags(BucketRun& bucket, const Leg& leg, uint32_t flags) {
+  const bool is_of_sums = leg.kind.is_dense() && !leg.tells;
+  if ((flags & kWireNonfinite) != 0) (is_of_sums ? leg.coding->nonfinite : bucket.is_void) = true;
+  if ((flags & kWireNotTaken) != 0) leg.coding->compensated = false;
+}
+
 // One rank's part of the headers; then where its payloads will lie.
 Status read_part(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t rank) {
   const Prelude& prelude = leg.preludes[round];
   const MessageRun& header = *prelude.header;
   HeaderReader reader(header, header.receive.data() + rank * header.message.count);
-  if (reader.is_nonfinite()) bucket.is_void = true;
+  take_flags(bucket, leg, reader.flags());
   if (prelude.gathered == nullptr) return {};
   MessageRun& message = *prelude.gathered;
   const bool is_own = rank == message.group_rank();
@@ -114,13 +131,16 @@ bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round) {
   const Channel* channel = coding.links->direct.channel;
   if (channel == nullptr || !item.is_on_device() || item.rounds.size() <= round) return false;
   const RoundNeed& need = item.rounds[round];
+  const bool has_owner = coding.to_owners || coding.alone;
+  if (has_owner && need.combine != PENSTOCK_COMBINE_SUM) return false;
   if (need.combine != PENSTOCK_COMBINE_SUM)
     return are_pairs(need) && carries(*channel, PENSTOCK_ALL_GATHER);
   return !need.sections.empty() && carries(*channel, PENSTOCK_ALL_REDUCE) &&
          (channel->traits.dtypes & PENSTOCK_DTYPE_BIT(need.sections.front().dtype)) != 0;
 }
 
-bool sends_directly(const Coding& coding, const ItemRun& item) {
+bool sends_directly(const BucketRun& bucket, const Coding& coding, const ItemRun& item) {
+  if (bucket.legs.front().kind.is_dense() && item.is_on_device()) return true;
   for (uint32_t round = 0; round < item.rounds.size(); ++round)
     if (goes_directly(coding, item, round)) return true;
   return false;
@@ -135,8 +155,9 @@ void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round) {
   }
   if (prelude.n_messages == 0) return;
   Coding& coding = *leg.coding;
-  auto header = make_message(bucket, coding, MessageRun::Kind::header, coding.links->transport,
-                             PENSTOCK_ALL_GATHER, PENSTOCK_UINT8);
+  Link& link = bucket.context.at(leg.kind.level).transport;
+  auto header = make_message(bucket, coding, MessageRun::Kind::header, link, PENSTOCK_ALL_GATHER,
+                             PENSTOCK_UINT8);
   const uint64_t bytes = header_bytes(
       coding, prelude.gathered != nullptr ? prelude.gathered->items : std::vector<size_t>(), round);
   const uint32_t size = header->group_size();
@@ -154,8 +175,8 @@ void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round) {
   c.receive_offsets = header->receive_offsets.data();
   c.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
 
-  auto turn = make_message(bucket, coding, MessageRun::Kind::turn, coding.links->transport,
-                           PENSTOCK_BROADCAST, PENSTOCK_UINT8);
+  auto turn = make_message(bucket, coding, MessageRun::Kind::turn, link, PENSTOCK_BROADCAST,
+                           PENSTOCK_UINT8);
   turn->send = Buffer(kTurnBytes);
   turn->receive = Buffer(kTurnBytes);
   turn->message.send = turn->send.data();
@@ -182,22 +203,31 @@ Status lay_out_verdicts(BucketRun& bucket) {
   return part.wrong_indices.make(bucket.context.residents->device(), most);
 }
 
-void write_header(MessageRun& header, const Prelude& prelude, uint32_t round) {
-  HeaderWriter writer(header.send.data());
-  writer.flags(header.coding->nonfinite);
+void write_header(BucketRun& bucket, Leg& leg, uint32_t round) {
+  const Prelude& prelude = leg.preludes[round];
+  HeaderWriter writer(prelude.header->send.data());
+  writer.flags(flags_of(bucket, leg));
   if (prelude.gathered == nullptr) return;
   for (const size_t position : prelude.gathered->items)
-    writer.item(header.coding->items[position].own[round]);
+    writer.item(leg.coding->items[position].own[round]);
 }
 
 Status read_headers(BucketRun& bucket, Leg& leg, uint32_t round) {
-  for (uint32_t rank = 0; rank < leg.coding->n_ranks(); ++rank)
+  for (uint32_t rank = 0; rank < leg.preludes[round].header->group_size(); ++rank)
     PENSTOCK_TRY(read_part(bucket, leg, round, rank));
   return {};
 }
 
+bool takes_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
+  if (!has_direct(leg, round)) return false;
+  const bool has_sum = !leg.kind.is_dense() || leg.tells || !leg.coding->nonfinite;
+  if (!has_sum) skip_turn(bucket, leg, round);
+  return has_sum;
+}
+
 Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round) {
   message.message.exec = &bucket.context.device_exec;
+  if (message.kind == MessageRun::Kind::scattered) return pack_scattered(bucket, message);
   if (message.kind != MessageRun::Kind::gather) return {};
   if (!is_exact(message)) return pack(bucket.context.residents->stream(), message, round);
   message.message.send = message.send.data();

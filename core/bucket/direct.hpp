@@ -16,7 +16,8 @@ namespace penstock {
 // Whether a round of an item goes so: known at plan time. Every rank answers alike, or the needs
 // that ranks compare differ.
 bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round);
-bool sends_directly(const Coding& coding, const ItemRun& item);  // some round
+// Whether something of it goes so: some round, or what the ranks of a host add.
+bool sends_directly(const BucketRun& bucket, const Coding& coding, const ItemRun& item);
 
 // Header and turn of a round, where one of its messages goes so. [control]
 void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round);
@@ -28,10 +29,14 @@ Status lay_out_verdicts(BucketRun& bucket);
 inline bool has_direct(const Leg& leg, uint32_t round) {
   return leg.preludes[round].header != nullptr;
 }
-// Fills in the header of a round that has been encoded.
-void write_header(MessageRun& header, const Prelude& prelude, uint32_t round);
-// What the headers say: whether the bucket is void, and where payloads will lie. INVALID_PAYLOAD.
+// Fills in the header of a round: what goes is known.
+void write_header(BucketRun& bucket, Leg& leg, uint32_t round);
+// What the headers say: whether the bucket is void, or the sum of this host, and where payloads will
+// lie. INVALID_PAYLOAD.
 Status read_headers(BucketRun& bucket, Leg& leg, uint32_t round);
+// Whether something goes from device to device in this step; where a host has no sum nothing does,
+// and the turn is passed over.
+bool takes_turn(BucketRun& bucket, Leg& leg, uint32_t round);
 // Points a message at what it sends in this round.
 Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round);
 // The device looks at the indices that have arrived; then what it has found. INVALID_PAYLOAD.

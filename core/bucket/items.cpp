@@ -19,6 +19,7 @@ Coding& add_coding(BucketRun& bucket, const LegKind& kind, uint32_t leg) {
   Coding& coding = *bucket.codings.emplace_back(std::make_unique<Coding>());
   coding.links = &bucket.context.at(kind.level);
   coding.leg = leg;
+  coding.to_owners = kind.pattern == PENSTOCK_ALL_TO_ALL;
   // The second coding of a route is of sums, which each owner has alone.
   coding.alone = bucket.codings.size() > 1;
   coding.failed_owners.resize(coding.links->group.size());

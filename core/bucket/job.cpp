@@ -32,6 +32,9 @@ Job run_bucket(BucketRun& bucket) {
       co_await bucket.next_forward();
     }
     if (leg.kind.encodes) {
+      PENSTOCK_CO_TRY(look_at_sums(bucket, *leg.coding));
+      co_await bucket.sums_looked_at();
+      PENSTOCK_CO_TRY(bucket.failure);
       begin(bucket, *leg.coding);
       if (leg.coding->prologue != nullptr) {
         PENSTOCK_CO_TRY(measure(bucket, *leg.coding));
@@ -55,12 +58,14 @@ Job run_bucket(BucketRun& bucket) {
         PENSTOCK_CO_TRY(bucket.failure);
         note_encoded(bucket);
       }
-      send_round(bucket, leg, round);
+      PENSTOCK_CO_TRY(send_round(bucket, leg, round));
       co_await bucket.arrival();
       PENSTOCK_CO_TRY(bucket.failure);
       if (has_direct(leg, round)) {
         PENSTOCK_CO_TRY(read_headers(bucket, leg, round));
         if (bucket.is_void) break;
+      }
+      if (takes_turn(bucket, leg, round)) {
         send_turn(bucket, leg, round);
         co_await bucket.arrival();
         PENSTOCK_CO_TRY(bucket.failure);
@@ -137,6 +142,7 @@ void BucketRun::CopiesEnd::await_suspend(std::coroutine_handle<>) noexcept {
 }
 
 bool BucketRun::copies_anything(Copies copies) const {
+  if (copies == Copies::of_sums) return device != nullptr && device->brings_sums;
   if (copies == Copies::of_counts) return device != nullptr && device->brings_counts;
   if (copies == Copies::of_payloads) return device != nullptr && device->brings_payloads;
   if (copies == Copies::of_verdicts) return device != nullptr && device->brings_verdicts;
@@ -180,10 +186,6 @@ Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {
   for (size_t position : items) coding->items[position].refused.absent();
   return from_c(channel.table->returned(channel.instance, ticket, refused_pointers.data(),
                                         refused_pointers.size()));
-}
-
-bool MessageRun::is_direct() const {
-  return link == &coding->links->direct;
 }
 
 void MessageRun::finished(Status status) {

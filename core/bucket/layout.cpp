@@ -126,10 +126,10 @@ void list_compressor_calls(Coding& coding) {
   }
 }
 
-// Where decode leaves the result and the compressor can, it leaves the mean. On routes of several
-// legs sums go on to other ranks, and a vote is no sum.
+// Where decode leaves the result and the compressor can, it leaves the mean. Sums that go on to a
+// further coding are none, and a vote is no sum.
 void let_decode_divide(BucketRun& bucket) {
-  if (bucket.legs.size() != 1 || bucket.context.result_is_sum) return;
+  if (bucket.codings.size() != 1 || bucket.context.result_is_sum) return;
   Coding& coding = *bucket.codings.front();
   for (CompressorCall& call : coding.decode_calls) {
     const bool scales =
@@ -238,7 +238,8 @@ Status lay_out(BucketRun& bucket, StateStore& states) {
     Leg& leg = bucket.legs[i];
     if (leg.kind.is_dense()) {
       if (!leg.tells)
-        lay_out_scattered(bucket, leg, bucket.only_compensates ? nullptr : &bucket.legs.back());
+        PENSTOCK_TRY(lay_out_scattered(bucket, leg,
+                                       bucket.only_compensates ? nullptr : &bucket.legs.back()));
       continue;
     }
     if (!leg.kind.encodes) continue;

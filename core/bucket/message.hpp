@@ -64,7 +64,7 @@ struct MessageRun final : Transfer {
     return by_owner[message.pattern == PENSTOCK_ALL_TO_ALL ? group_rank() : rank];
   }
   // From memory of devices.
-  bool is_direct() const;
+  bool is_direct() const { return link->is_direct; }
   // An all-to-all has a part for each rank, all others one.
   uint32_t n_parts() const { return message.pattern == PENSTOCK_ALL_TO_ALL ? group_size() : 1; }
 

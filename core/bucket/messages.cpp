@@ -346,7 +346,7 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
   Coding& coding = *begins.coding;
   std::map<Summed, std::vector<size_t>> sums;
   std::vector<size_t> gathers, sparse, direct;
-  const bool to_owners = begins.kind.pattern == PENSTOCK_ALL_TO_ALL || coding.alone;
+  const bool to_owners = coding.to_owners || coding.alone;
   std::vector<std::vector<size_t>> by_owner(to_owners ? coding.links->group.size() : 0);
   for (size_t i = 0; i < coding.items.size(); ++i) {
     const ItemRun& item = coding.items[i];

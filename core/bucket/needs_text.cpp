@@ -29,8 +29,8 @@ void add_rounds(const ItemRun& item, std::string& text) {
 // A device forms sums in an order of its own, so what must have the same bits on all ranks is to be
 // made on the same kind of place.
 // Likewise what goes from device to device, which no other rank could read from host memory.
-std::string place_text(const Coding& coding, const ItemRun& item) {
-  if (sends_directly(coding, item)) return " from device to device";
+std::string place_text(const BucketRun& bucket, const Coding& coding, const ItemRun& item) {
+  if (sends_directly(bucket, coding, item)) return " from device to device";
   const bool same_bits = std::any_of(
       item.rounds.begin(), item.rounds.end(),
       [](const RoundNeed& round) { return (round.flags & PENSTOCK_ROUND_SAME_BITS) != 0; });
@@ -58,7 +58,7 @@ std::string needs_text(const std::vector<std::vector<std::unique_ptr<BucketRun>>
     text += fmt::format("{}; memory '{}' work {} scalars {}{}; {}{}{}\n", item.compressor_wants,
                         item.memory->name(), item.work_is, item.n_scalars, item.memory_wants,
                         dtype_name(item.dtype), item.passes_through ? " as it is" : "",
-                        place_text(coding, item));
+                        place_text(bucket, coding, item));
   };
   for (const auto& phase : buckets)
     for (const auto& bucket : phase)

@@ -1,6 +1,6 @@
 #include "core/bucket/plain.hpp"
 
-#include <cstring>
+#include "core/bucket/copies.hpp"
 
 namespace penstock {
 namespace {
@@ -33,19 +33,15 @@ enum class To { message, storage };
 // All gradients behind each other in the message's copy, or back.
 Status copy(MessageRun& message, To to) {
   std::byte* at = message.send.data();
-  message.copies.clear();
+  MessageCopies copies(message);
   each_stretch(message, [&](std::byte* storage, uint64_t bytes) {
-    std::byte* const source = to == To::message ? storage : at;
-    std::byte* const target = to == To::message ? at : storage;
-    at += bytes;
-    if (message.is_direct())
-      message.copies.push_back({reinterpret_cast<const float*>(source),
-                                reinterpret_cast<float*>(target), bytes / sizeof(float)});
+    if (to == To::message)
+      copies.add(storage, at, bytes);
     else
-      std::memcpy(target, source, bytes);
+      copies.add(at, storage, bytes);
+    at += bytes;
   });
-  return message.is_direct() ? message.bucket->context.residents->stream().copy_many(message.copies)
-                             : Status();
+  return copies.end();
 }
 
 }  // namespace

@@ -45,14 +45,13 @@ void skip(BucketRun& bucket, const MessageRun& message) {
 }
 
 // Fills in what differs from step to step.
-void prepare(BucketRun& bucket, const Prelude& prelude, MessageRun& message, uint32_t round) {
+Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round) {
   switch (message.kind) {
     case MessageKind::gather:
       close_gathered(message, round);
       break;
     case MessageKind::scattered:
-      pack_scattered(bucket, message);
-      break;
+      return pack_scattered(bucket, message);
     case MessageKind::spread:
       mark_spread(bucket, message);
       break;
@@ -60,7 +59,7 @@ void prepare(BucketRun& bucket, const Prelude& prelude, MessageRun& message, uin
     case MessageKind::sparse:
       break;
     case MessageKind::header:
-      write_header(message, prelude, round);
+      write_header(bucket, leg, round);
       break;
     default:
       if (is_plain(message)) break;
@@ -69,6 +68,7 @@ void prepare(BucketRun& bucket, const Prelude& prelude, MessageRun& message, uin
         write_flag(message.message.dtype, message.send.data(), message.flag_index,
                    message.coding->nonfinite ? 1 : 0);
   }
+  return {};
 }
 
 }  // namespace
@@ -90,21 +90,29 @@ void send_prologue(BucketRun& bucket, Coding& coding) {
   submit(bucket, *coding.prologue);
 }
 
-void send_round(BucketRun& bucket, Leg& leg, uint32_t round) {
+Status send_round(BucketRun& bucket, Leg& leg, uint32_t round) {
   const Prelude& prelude = leg.preludes[round];
   const auto waits = [&](const MessageRun& message) {
     return message.is_direct() || &message == prelude.turn;
   };
   bucket.exchange_start_us = now_us();
   bucket.exchange_bytes = 0;
+  for (auto& message : leg.messages[round])
+    if (!waits(*message)) PENSTOCK_TRY(prepare(bucket, leg, *message, round));
   const uint32_t n_waiting = prelude.header == nullptr ? 0 : prelude.n_messages + 1;
   bucket.begin_transfers(static_cast<uint32_t>(leg.messages[round].size()) - n_waiting);
   for (auto& message : leg.messages[round]) {
     if (waits(*message)) continue;
-    prepare(bucket, prelude, *message, round);
     bucket.exchange_bytes += bytes_handed_over(message->message, message->group_size());
     submit(bucket, *message);
   }
+  return {};
+}
+
+void skip_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
+  MessageRun& turn = *leg.preludes[round].turn;
+  skip(bucket, turn);
+  turn.sent = true;  // as far as whoever skips the rest is concerned
 }
 
 void send_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
@@ -173,7 +181,7 @@ Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
         read_scattered(*message);
         continue;
       case MessageKind::spread:
-        unpack_spread(bucket, *message);
+        PENSTOCK_TRY(unpack_spread(bucket, *message));
         continue;
       default:
         break;

@@ -46,7 +46,7 @@ Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, u
     return bad_payload(bucket, message, rank, nullptr,
                        fmt::format("has {} bytes, its header alone takes {}", bytes, header));
   HeaderReader reader(message, part);
-  if (reader.is_nonfinite()) {
+  if ((reader.flags() & kWireNonfinite) != 0) {
     bucket.is_void = true;
     if (coding.alone) coding.failed_owners[rank] = true;
   }
@@ -166,7 +166,7 @@ std::byte* close_part(const MessageRun& message, const std::vector<size_t>& item
                       std::byte* part) {
   Coding& coding = *message.coding;
   HeaderWriter writer(part);
-  writer.flags(coding.nonfinite);
+  writer.flags(coding.nonfinite ? kWireNonfinite : 0);
   std::byte* target = part + header_bytes(coding, items, round);
   for (size_t position : items) {
     const bool on_device = coding.items[position].is_on_device();

@@ -9,8 +9,10 @@
 
 namespace penstock {
 
-inline constexpr uint32_t kWireNonfinite =
-    1u << 0;  // this rank's gradients are not finite: its payloads are absent
+// Nonfinite: this rank's gradients are not finite, and its payloads are absent; of results, which go
+// from device to device: there are none, for some rank's were not. Not taken: and the memories of
+// this host have not seen its gradients either.
+inline constexpr uint32_t kWireNonfinite = 1u << 0, kWireNotTaken = 1u << 1;
 
 // Sections begin at multiples of 8 bytes.
 constexpr uint64_t round_up(uint64_t bytes) {
@@ -28,7 +30,7 @@ uint64_t header_bytes(const Coding& coding, const std::vector<size_t>& items, ui
 class HeaderWriter {
  public:
   explicit HeaderWriter(std::byte* header) : cursor_(header) {}
-  void flags(bool nonfinite) { put(nonfinite ? kWireNonfinite : 0u); }
+  void flags(uint32_t flags) { put(flags); }
   void item(PayloadStorage& payload);
 
  private:
@@ -41,7 +43,7 @@ class HeaderReader {
  public:
   HeaderReader(const MessageRun& message, const std::byte* header)
       : message_(message), cursor_(header) {}
-  bool is_nonfinite() { return (take() & kWireNonfinite) != 0; }
+  uint32_t flags() { return take(); }
   // Kind and counts of what has arrived of an item.
   Status read(const BucketRun& bucket, ItemRun& item, uint32_t round, uint32_t rank);
 

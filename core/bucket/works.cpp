@@ -82,6 +82,7 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
     run.carry_joins_result = needs.memory_facts.owns_momentum || needs.memory_facts.shifts;
     if (run.widened) run.wide = Buffer(piece.numel * sizeof(float));
   }
+  PENSTOCK_TRY(check_way_on_device(*bucket));
   make_codings(*bucket, *fitting_);
   for (auto& coding : bucket->codings) PENSTOCK_TRY(plan_items(*bucket, *coding, states_, scratch));
   PENSTOCK_TRY(lay_out(*bucket, states_));

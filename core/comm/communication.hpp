@@ -50,9 +50,13 @@ struct Channel {
 // other's streams never end. So rank 0 gives each exchange a number when it has heard that all
 // ranks are ready for it, and every rank sends in the order of numbers. That no number is given
 // before means that whoever waits for one waits for nothing that an application has yet to do.
+//
+// Its ranks are all of the run, or on routes with legs within hosts those of one: then each host has
+// an order of its own, which the first of its ranks gives.
 struct BetweenDevices {
-  Channel* channel = nullptr;          // null: the run has none
-  std::atomic<uint64_t> next_turn{0};  // rank 0's; the channel's sequence number
+  Channel* channel = nullptr;             // null: the run has none
+  uint32_t level = PENSTOCK_LEVEL_WORLD;  // of its ranks
+  std::atomic<uint64_t> next_turn{0};     // its rank 0's; the channel's sequence number
 };
 
 // One message and what happens at its end. Owned by whoever submits it; must stay alive until

@@ -15,7 +15,9 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   const uint32_t scheduler = fitting.scheduler()->traits().flags;
   if (site.forward_waits && (scheduler & PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) != 0)
     return fmt::format("scheduler \"{}\" lets the next forward wait for it", scheme.scheduler);
-  if (scheme.route != PENSTOCK_ROUTE_FLAT)
+  if (scheme.route == PENSTOCK_ROUTE_HIERARCHICAL && !site.adds_in_hosts)
+    return "the ranks of a host add it in host memory, for no transport.device goes between them";
+  if (scheme.route == PENSTOCK_ROUTE_SPLIT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
   if (!scheme.transport.empty())
     return fmt::format("collective \"{}\" reads payloads in host memory", scheme.collective);
@@ -27,7 +29,7 @@ std::string why_compressor(const CompressorFacts& compressor, const ResidenceSit
     return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
   constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   const bool is_plain = (compressor.need_flags & kPlain) == kPlain && compressor.sums;
-  if (is_plain && !site.sends_directly)
+  if (is_plain && !site.sends_directly && !site.adds_in_hosts)
     return "it is sent as it is, and so as a whole, and no transport.device is named";
   return {};
 }
@@ -55,6 +57,10 @@ std::string why_in_stage(const Fitting& fitting, const DeclaredGradient& gradien
     return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
   if (std::string why = why_compressor(option.needs.compressor_facts, site); !why.empty())
     return why;
+  if (option.owner_memory != nullptr)
+    if (std::string why = why_memory(*option.owner_memory, option.owner_memory_facts, site);
+        !why.empty())
+      return why;
   return why_memory(*option.memory, option.needs.memory_facts, site);
 }
 

@@ -14,7 +14,8 @@ namespace penstock {
 struct ResidenceSite {
   bool forward_waits = false;   // the frontend can wait for gradients in the next forward
   bool result_is_sum = false;   // the frontend wants sums, not means
-  bool sends_directly = false;  // from device to device
+  bool sends_directly = false;  // from device to device, among all ranks
+  bool adds_in_hosts = false;   // and so do the ranks of a host what they add for their owners
 };
 
 // A scheme from one switch to the next.

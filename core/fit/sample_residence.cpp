@@ -19,8 +19,12 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
                                                 {.world = kRanks, .forward_waits = true}));
     stages.push_back({step, std::move(fitting)});
   }
+  const Scheme first = config.at_step(0);
+  const bool has_transport = !first.device_transport.empty();
+  const bool adds_in_hosts = has_transport && first.route == PENSTOCK_ROUTE_HIERARCHICAL;
   const ResidenceSite site{.forward_waits = true,
-                           .sends_directly = !config.at_step(0).device_transport.empty()};
+                           .sends_directly = has_transport && !adds_in_hosts,
+                           .adds_in_hosts = adds_in_hosts};
   std::vector<SampleResidence> found;
   for (const auto& [what, name] :
        {std::pair("matrices", "linear0.weight"), std::pair("convolutions", "convolution0.weight"),
@@ -31,7 +35,8 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
     const CompressorFacts& facts =
         stages.front().fitting->options(sample->index).front().needs.compressor_facts;
     found.push_back({what, why_staged(stages, *sample, site),
-                     site.sends_directly && (!facts.gathers || facts.gathers_sparse)});
+                     site.adds_in_hosts ||
+                         (site.sends_directly && (!facts.gathers || facts.gathers_sparse))});
   }
   return found;
 }

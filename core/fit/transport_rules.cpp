@@ -17,16 +17,28 @@ bool says(uint32_t flags, uint32_t flag) {
   return (flags & flag) != 0;
 }
 
+// What ranks tell each other over about what goes from device to device.
+const CollectiveFacts& telling(const FitInput& input) {
+  const auto local = input.of_level.find(PENSTOCK_LEVEL_LOCAL);
+  if (input.route == PENSTOCK_ROUTE_HIERARCHICAL && local != input.of_level.end())
+    return local->second;
+  return input.has_transport ? input.transport : input.collective;
+}
+
 // Why nothing of a scheme goes from device to device; empty where something can.
 std::string why_idle(const FitInput& input) {
-  if (input.route != PENSTOCK_ROUTE_FLAT)
-    return fmt::format("route \"{}\" has legs in host memory", route_name(input.route));
   if (input.has_transport)
     return fmt::format("collective \"{}\" reads payloads in host memory", input.collective.name);
-  const bool any = std::any_of(input.groups.begin(), input.groups.end(), [](const FitGroup& of) {
-    return of.compressor.sums || of.compressor.gathers_sparse;
+  if (input.route == PENSTOCK_ROUTE_HIERARCHICAL) return {};
+  if (input.route == PENSTOCK_ROUTE_SPLIT)
+    return fmt::format("route \"{}\" has legs in host memory", route_name(input.route));
+  const bool has_owners = input.route == PENSTOCK_ROUTE_SHARD;
+  const bool any = std::any_of(input.groups.begin(), input.groups.end(), [&](const FitGroup& of) {
+    return of.compressor.sums || (of.compressor.gathers_sparse && !has_owners);
   });
-  return any || input.groups.empty() ? "" : "its payloads are codes, which hosts look at";
+  if (any || input.groups.empty()) return {};
+  return has_owners ? "what goes to owners goes through host memory"
+                    : "its payloads are codes, which hosts look at";
 }
 
 }  // namespace
@@ -63,7 +75,7 @@ Status check_between_devices(const FitInput& input, FitAdvice& advice) {
   if (!input.between_devices) return {};
   const CollectiveFacts& direct = *input.between_devices;
   PENSTOCK_TRY(check_device_transport(direct));
-  const CollectiveFacts& tells = input.has_transport ? input.transport : input.collective;
+  const CollectiveFacts& tells = telling(input);
   for (const auto& [pattern, what] :
        {std::pair(PENSTOCK_ALL_GATHER, "all-gather"), std::pair(PENSTOCK_BROADCAST, "broadcast")})
     if ((tells.patterns & PENSTOCK_PATTERN_BIT(pattern)) == 0 && input.world > 1)

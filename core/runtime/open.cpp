@@ -43,9 +43,9 @@ Status Runtime::start(const penstock_runtime_options& options) {
   if (own.ok()) own = choose_level_transports(options);
   PENSTOCK_TRY(share("loading", own));
   PENSTOCK_TRY(join_levels());
-  PENSTOCK_TRY(open_between_devices());
   PENSTOCK_TRY(start_operations());
-  return agree();
+  PENSTOCK_TRY(agree());
+  return open_between_devices();
 }
 
 Status Runtime::load(const penstock_runtime_options& options) {
@@ -263,20 +263,18 @@ Status Runtime::join_levels() {
   return {};
 }
 
-// One for all sets: what several had opened could be used in another order by each rank.
+// One for all sets: what several had opened could be used in another order by each rank. Where the
+// route has legs within hosts, each host has its own.
 Status Runtime::open_between_devices() {
   CollectiveInstance* transport = transports_.for_devices();
   if (transport == nullptr) return {};
-  Communication::OpenRequest request{};
-  request.table = transport->table();
-  request.instance = transport->self();
-  request.group = world_;
-  request.group_id = kFirstGroupId;
-  request.store = control_->store();
-  request.timeout_us = deadline_us();
-  request.name = "between devices";
-  const auto opened = communication_->open_channel(request);
+  const bool adds_in_hosts = config_.at_step(0).route == PENSTOCK_ROUTE_HIERARCHICAL;
+  const Group members = adds_in_hosts ? world_.local() : world_;
+  std::string what = "channel between devices";
+  if (adds_in_hosts) what += fmt::format(" on the host of rank {}", members.ranks().front());
+  const auto opened = open_channel(what, members, *transport, nullptr);
   if (opened.ok()) between_devices_.channel = opened.value();
+  between_devices_.level = members.level();
   return share("opening the channel between devices", opened.status());
 }
 

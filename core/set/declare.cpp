@@ -100,7 +100,7 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   // Sets of some ranks have no order with those of others: theirs go through host memory.
   between_devices = &services_.between_devices;
   if (world == services_.world.size())
-    at(PENSTOCK_LEVEL_WORLD).direct.channel = between_devices->channel;
+    at(between_devices->level).direct.channel = between_devices->channel;
 
   PENSTOCK_TRY(declare_gradients(declaration));
   PENSTOCK_TRY(find_devices());

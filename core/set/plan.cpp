@@ -93,7 +93,7 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
       input.of_level[level] = collective_facts(own.name(), own.traits());
     }
   const CollectiveInstance* direct = services_.transports.for_devices();
-  if (direct != nullptr && at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr)
+  if (direct != nullptr && at(between_devices->level).direct.channel != nullptr)
     input.between_devices = collective_facts(direct->name(), direct->traits());
   input.collective =
       composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;

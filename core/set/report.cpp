@@ -76,7 +76,7 @@ Result<std::string> Set::report() {
              {"worked_on", item.is_on_device() ? item.gradient->lies_on.name() : Place().name()},
              {"staged", item.of->workplace == Workplace::mirror},
              {"why_staged", item.gradient->why_staged},
-             {"from_device_to_device", sends_directly(*bucket->codings.front(), item)},
+             {"from_device_to_device", sends_directly(*bucket, *bucket->codings.front(), item)},
              {"one_sweep", item.folded}});
       }
       buckets.push_back({{"phase", phase},

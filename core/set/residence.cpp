@@ -28,7 +28,8 @@ Status Set::find_devices() {
 Status Set::settle_residence(std::span<const Stage> stages) {
   const ResidenceSite site{.forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
                            .result_is_sum = result_is_sum,
-                           .sends_directly = at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr};
+                           .sends_directly = at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr,
+                           .adds_in_hosts = at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr};
   std::vector<Gradient*> resident, staged;
   for (const auto& [index, device] : devices_) {
     Gradient& gradient = *gradients_[index];

@@ -11,19 +11,6 @@ namespace {
 
 using namespace testing;  // all of resident_testing.hpp
 
-// NCCL lets no two ranks share a device.
-constexpr int kDevices = 4;
-
-Place one_each(uint32_t rank, size_t) {
-  return on_cuda(int32_t(rank));
-}
-
-class DevicesForAll : public SimulatedDevices {
- public:
-  explicit DevicesForAll(uint64_t seed = 1, double early = 0)
-      : SimulatedDevices(seed, early, kDevices) {}
-};
-
 const ResidentMethod kMethods[] = {
     {"topk", kWithResidual},
     {"topk_one_by_one", kOneByOne},
@@ -124,50 +111,9 @@ TEST_P(NearDirect, StaysNearTheCpuWithEqualBitsOnAllRanks) {
 
 // ---- what goes which way ----
 
-// What a step of one gradient moves, by whom.
-struct Moved {
-  simulated::Copied copied;
-  uint64_t direct_messages = 0, direct_bytes = 0;
-};
-
-Moved moved_in_a_step(const ResidentMethod& method, uint64_t numel, bool finite = true) {
-  const DevicesForAll devices;
-  constexpr uint32_t kSize = 2;
-  Moved moved;
-  std::atomic<uint32_t> at{0};
-  with_device_ranks(
-      kSize, resident_scheme(method, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
-        const std::vector<GradientShape> shapes =
-            lying_on({{"x", {int64_t(numel)}}}, on_cuda(int32_t(rank)));
-        std::vector<Storage> storage = storage_of(shapes);
-        auto set = make_set(runtime, shapes);
-        ASSERT_OK(set.status());
-        std::vector<float> values(numel, 1);
-        if (!finite && rank == 1) values[3] = std::numeric_limits<float>::quiet_NaN();
-        storage[0].write(values);
-        storage[0].settle();
-        const auto meet = [&](uint32_t round) {
-          at.fetch_add(1);
-          while (at.load() < (round + 1) * kSize) std::this_thread::yield();
-        };
-        meet(0);
-        const simulated::Copied before = simulated::copied();
-        meet(1);
-        ASSERT_OK(set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream()));
-        ASSERT_OK(set.value()->wait_all());
-        storage[0].settle();
-        meet(2);
-        if (rank == 0) {
-          const simulated::Copied after = simulated::copied();
-          moved.copied.to_host = after.to_host - before.to_host;
-          moved.copied.to_device = after.to_device - before.to_device;
-          moved.direct_messages = runtime.between_devices().channel->messages_sent;
-          moved.direct_bytes = runtime.between_devices().channel->bytes_sent;
-        }
-        meet(3);
-        ASSERT_OK(set.value()->step_end(true));
-      });
-  return moved;
+Moved moved_in_a_step(const ResidentMethod& method, uint64_t numel,
+                      std::optional<uint32_t> not_finite = {}) {
+  return testing::moved_in_a_step(resident_scheme(method, kOverNccl), 2, numel, not_finite);
 }
 
 TEST(DirectMessages, NoPayloadCrossesTheBus) {
@@ -193,7 +139,7 @@ TEST(DirectMessages, CarryOnlyAsMuchAsAThresholdLetsThrough) {
 }
 
 TEST(DirectMessages, OfAVoidBucketAreNotSent) {
-  const Moved moved = moved_in_a_step({"topk", kWithResidual}, 1000, false);
+  const Moved moved = moved_in_a_step({"topk", kWithResidual}, 1000, 1);
   EXPECT_EQ(moved.direct_messages, 0u);
 }
 
@@ -205,37 +151,10 @@ TEST(DirectMessages, OfCodesThatAHostLooksAtGoThroughHostMemory) {
 
 // ---- several sets ----
 
-// Each rank makes the gradients of two sets ready in an order of its own: on one device two streams
-// of messages meet, and the same one must come first on every rank.
 TEST(DirectMessages, OfSeveralSetsHaveOneOrderOnEveryRank) {
-  constexpr uint32_t kSize = 3;
   for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 5); ++seed) {
     const DevicesForAll devices(seed);
-    with_device_ranks(
-        kSize, resident_scheme(kOneByOne, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
-          const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, on_cuda(int32_t(rank)));
-          std::vector<Storage> storages[2] = {storage_of(shapes), storage_of(shapes)};
-          std::vector<SetHandle> sets;
-          for (const char* name : {"one", "other"}) {
-            auto made = make_set(runtime, shapes, 0, name);
-            ASSERT_OK(made.status());
-            sets.push_back(std::move(made.value()));
-          }
-          for (uint64_t step = 0; step < 4; ++step) {
-            for (uint64_t turn = 0; turn < 4; ++turn) {
-              const uint64_t which = (turn + rank + step) % 2, i = turn / 2;
-              Storage& storage = storages[which][i];
-              storage.write(std::vector<float>(storage.bytes() / sizeof(float), float(rank + 1)));
-              ASSERT_OK(sets[which]->gradient_ready(i, storage.tensor(), storage.stream()));
-            }
-            for (uint64_t which : {(rank + step) % 2, (rank + step + 1) % 2}) {
-              ASSERT_OK(sets[which]->wait_all());
-              ASSERT_OK(sets[which]->step_end(true));
-            }
-            for (auto& storage : storages)
-              for (Storage& one : storage) one.settle();
-          }
-        });
+    with_device_ranks(3, resident_scheme(kOneByOne, kOverNccl), take_turns_with_two_sets);
   }
 }
 

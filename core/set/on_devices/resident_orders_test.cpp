@@ -44,7 +44,6 @@ TEST_P(Orders, OfStreamsDoNotShow) {
   script.steps = 6;
   const auto expected = results_of(script, on_the_cpu);
   script.scheme = resident_scheme(way.method, way.tables);
-  const Places one_each = [](uint32_t rank, size_t) { return on_cuda(int32_t(rank)); };
   for (uint64_t seed = 1; seed <= (test::is_long() ? 1000 : 8) && !HasFailure(); ++seed) {
     const SimulatedDevices devices(seed, double(seed % 4) / 5, kSize);
     ::testing::internal::CaptureStderr();

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
+
 namespace penstock::testing {
 
 inline constexpr double kDensity = 0.05;
@@ -71,6 +73,17 @@ inline Place by_rank(uint32_t rank, size_t) {
   return on_cuda(int32_t(rank % 2));
 }
 
+// NCCL lets no two ranks share a device.
+inline constexpr int kDevices = 4;
+inline Place one_each(uint32_t rank, size_t) {
+  return on_cuda(int32_t(rank));
+}
+class DevicesForAll : public SimulatedDevices {
+ public:
+  explicit DevicesForAll(uint64_t seed = 1, double early = 0)
+      : SimulatedDevices(seed, early, kDevices) {}
+};
+
 inline nlohmann::json report_of(Set& set) {
   const auto text = set.report();
   EXPECT_TRUE(text.ok()) << text.status().message();
@@ -117,6 +130,78 @@ inline ResidentOutcome outcome_of(const Script& script, const Places& places) {
     });
   });
   return outcome;
+}
+
+// What a step of one gradient of ones moves: over the bus by all ranks, and from device to device by
+// rank 0. `not_finite`: a rank whose gradient is not.
+struct Moved {
+  simulated::Copied copied;
+  uint64_t direct_messages = 0, direct_bytes = 0;
+};
+
+inline Moved moved_in_a_step(const std::string& scheme, uint32_t size, uint64_t numel,
+                             std::optional<uint32_t> not_finite = {}) {
+  const DevicesForAll devices;
+  Moved moved;
+  std::atomic<uint32_t> at{0};
+  with_device_ranks(size, scheme, [&](Runtime& runtime, uint32_t rank) {
+    const auto shapes = lying_on({{"x", {int64_t(numel)}}}, one_each(rank, 0));
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    std::vector<float> values(numel, 1);
+    if (not_finite == rank) values[3] = std::numeric_limits<float>::quiet_NaN();
+    storage[0].write(values);
+    storage[0].settle();
+    const auto meet = [&](uint32_t round) {
+      at.fetch_add(1);
+      while (at.load() < (round + 1) * size) std::this_thread::yield();
+    };
+    meet(0);
+    const simulated::Copied before = simulated::copied();
+    meet(1);
+    ASSERT_OK(set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream()));
+    ASSERT_OK(set.value()->wait_all());
+    storage[0].settle();
+    meet(2);
+    if (rank == 0) {
+      const simulated::Copied after = simulated::copied();
+      moved.copied.to_host = after.to_host - before.to_host;
+      moved.copied.to_device = after.to_device - before.to_device;
+      moved.direct_messages = runtime.between_devices().channel->messages_sent;
+      moved.direct_bytes = runtime.between_devices().channel->bytes_sent;
+    }
+    meet(3);
+    ASSERT_OK(set.value()->step_end(true));
+  });
+  return moved;
+}
+
+// Steps of two sets of which each rank makes the gradients ready in an order of its own: on one
+// device two streams of messages meet, and the same one must come first on every rank.
+inline void take_turns_with_two_sets(Runtime& runtime, uint32_t rank) {
+  const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, one_each(rank, 0));
+  std::vector<Storage> storages[2] = {storage_of(shapes), storage_of(shapes)};
+  std::vector<SetHandle> sets;
+  for (const char* name : {"one", "other"}) {
+    auto made = make_set(runtime, shapes, 0, name);
+    ASSERT_OK(made.status());
+    sets.push_back(std::move(made.value()));
+  }
+  for (uint64_t step = 0; step < 4; ++step) {
+    for (uint64_t turn = 0; turn < 4; ++turn) {
+      const uint64_t which = (turn + rank + step) % 2, i = turn / 2;
+      Storage& storage = storages[which][i];
+      storage.write(std::vector<float>(storage.bytes() / sizeof(float), float(rank + 1)));
+      ASSERT_OK(sets[which]->gradient_ready(i, storage.tensor(), storage.stream()));
+    }
+    for (uint64_t which : {(rank + step) % 2, (rank + step + 1) % 2}) {
+      ASSERT_OK(sets[which]->wait_all());
+      ASSERT_OK(sets[which]->step_end(true));
+    }
+    for (auto& storage : storages)
+      for (Storage& one : storage) one.settle();
+  }
 }
 
 // The largest distance of two results, over the largest magnitude.

@@ -1,0 +1,261 @@
+// Gradients on devices on routes of several legs. On `hierarchical` the ranks of a host add them from
+// device to device, owners work on the sums there, and payloads alone go between hosts. On `shard`
+// owners add on their devices what others send them through host memory, and code it again. Results
+// and what is kept are those of the CPU on the same route.
+
+#include "core/set/on_devices/resident_testing.hpp"
+
+#include <support/long.hpp>
+
+namespace penstock::resident_routes_test {
+namespace {
+
+using namespace testing;  // all of resident_testing.hpp
+
+// Where ranks are; each has a device of its own, so that hosts do not share any.
+struct Layout {
+  const char* name;
+  uint32_t size;
+  const char* hosts;  // option of loopback
+};
+void PrintTo(const Layout& layout, std::ostream* out) {
+  *out << layout.name;
+}
+const Layout kTwoByTwo{"two_hosts_of_two", 4, "0,0,1,1"};
+const Layout kUnequal{"three_and_one", 4, "0,0,0,1"};
+const Layout kOneHost{"one_host", 2, "0,0"};
+const Layout kNoneShares{"hosts_of_one", 3, "0,1,2"};
+
+const char* const kOverNcclInHosts =
+    "[transport]\ndevice = \"nccl-simulated\"\n"
+    "[collective.nccl-simulated]\nlibrary = \"libpenstock_device_simulated.so\"\ndevice = RANK\n";
+
+std::string hosts_of(const Layout& layout) {
+  return fmt::format("[collective.loopback]\nhosts = \"{}\"\n", layout.hosts);
+}
+
+Script script_of(const ResidentMethod& method, const Layout& layout, const char* tables = "",
+                 const char* route = "hierarchical") {
+  const std::string keys = fmt::format("{}\nroute = \"{}\"\n", method.keys, route);
+  ResidentMethod on_route = method;
+  on_route.keys = keys.c_str();
+  return resident_script(on_route, layout.size, tables + hosts_of(layout));
+}
+
+const ResidentMethod kMethods[] = {
+    {"topk", kWithResidual},
+    {"topk_one_by_one", kOneByOne},
+    {"topk_for_sums", kWithResidual, PENSTOCK_SET_SUM},
+    {"topk_in_pieces", "memory = \"residual-simulated\"\nscheduler = \"hipress\""},
+    {"topk_told_of_void_buckets_first", kWithResidual, 0, "topk-simulated", "density = 0.05\n",
+     "nonfinite = \"strict\"\n"},
+    {"topk_with_dgc_that_warms_up", kWithDgc, 0, "topk-simulated",
+     "density = 0.3\n[[switch]]\nat_step = 3\nset = { compressor.topk-simulated.density = 0.1 }\n"},
+    {"topk_in_halves", kWithResidual, 0, "topk-simulated",
+     "density = 0.1\nvalue_type = \"fp16\"\n"},
+    {"threshold", kWithResidual, 0, "threshold-simulated", "threshold = 1.5\n"},
+    {"fp16", kWithResidual, 0, "fp16-simulated", ""},
+    {"signs", kWithResidual, 0, "signsgd-simulated", ""},
+    {"none", kNothingKept, 0, "none-simulated", ""},
+    {"none_with_momentum", "memory = \"momentum-simulated\"\nscheduler = \"wfbp\"", 0,
+     "none-simulated", ""},
+};
+
+class InHosts : public ::testing::TestWithParam<std::tuple<ResidentMethod, Layout>> {};
+INSTANTIATE_TEST_SUITE_P(Methods, InHosts,
+                         ::testing::Combine(::testing::ValuesIn(kMethods),
+                                            ::testing::Values(kTwoByTwo, kUnequal)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_on_" +
+                                  std::get<1>(info.param).name;
+                         });
+INSTANTIATE_TEST_SUITE_P(Layouts, InHosts,
+                         ::testing::Combine(::testing::Values(kMethods[0]),
+                                            ::testing::Values(kOneHost, kNoneShares)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_on_" +
+                                  std::get<1>(info.param).name;
+                         });
+
+void expect_bits_of_the_cpu(const Script& script, const Script& on_the_cpu_too) {
+  const ResidentOutcome expected = outcome_of(on_the_cpu_too, on_the_cpu);
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 1); ++seed) {
+    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
+    const ResidentOutcome got = outcome_of(script, one_each);
+    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
+    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
+  }
+}
+
+TEST_P(InHosts, GiveTheBitsOfTheCpu) {
+  const auto& [method, layout] = GetParam();
+  expect_bits_of_the_cpu(script_of(method, layout, kOverNcclInHosts), script_of(method, layout));
+}
+
+// Factors are sums in floating point, and a matrix is left out of every second step.
+TEST(InHostsOnly, AlternatingFactorsStayNearTheCpu) {
+  const ResidentMethod method{"alternating", kWithResidual, 0, "powersgd-alternating-simulated",
+                              "rank = 2\n"};
+  const ResidentOutcome expected = outcome_of(script_of(method, kTwoByTwo), on_the_cpu);
+  const DevicesForAll devices(3);
+  const ResidentOutcome got =
+      outcome_of(script_of(method, kTwoByTwo, kOverNcclInHosts), one_each);
+  expect_near(got, expected, {1e-5, 1e-3});
+  expect_alike(got, expected);
+}
+
+// On an ordered collective header, host messages and turn of each leg have one order too.
+TEST(InHostsOnly, MirrorsAndTheCpuShareBuckets) {
+  for (const bool ordered : {true, false}) {
+    Script script = script_of(kMethods[0], kTwoByTwo);
+    script.shapes[2].dtype = PENSTOCK_FLOAT16;  // staged
+    const Places mixed = [](uint32_t rank, size_t gradient) {
+      return gradient == 1 ? Place() : on_cuda(int32_t(rank));
+    };
+    const auto expected = results_of(script, on_the_cpu);
+    script.scheme = script_of(kMethods[0], kTwoByTwo, kOverNcclInHosts).scheme +
+                    fmt::format("ordered = {}\n", ordered);
+    const DevicesForAll devices(7);
+    ::testing::internal::CaptureStderr();
+    const auto got = results_of(script, mixed);
+    (void)::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(difference(got, expected), "") << (ordered ? "ordered" : "");
+  }
+}
+
+// ---- what goes which way ----
+
+constexpr uint64_t kNumel = 8000, kFlag = sizeof(uint32_t);
+
+Moved moved(const ResidentMethod& method, std::optional<uint32_t> not_finite = {}) {
+  return moved_in_a_step(script_of(method, kTwoByTwo, kOverNcclInHosts).scheme, kTwoByTwo.size,
+                         kNumel, not_finite);
+}
+
+TEST(InHostsOnly, PayloadsOfSharesAloneCrossTheBus) {
+  const Moved moved_by_topk = moved(kMethods[0]);
+  // The gradient to its owners, and an owner's share of the result back.
+  EXPECT_EQ(moved_by_topk.direct_messages, 2u);
+  EXPECT_EQ(moved_by_topk.direct_bytes, (kNumel + kNumel / 2) * sizeof(float));
+  // Of each rank what the look has found and the payload of its share; and that of the owner on the
+  // other host.
+  const uint64_t payload = uint64_t(kDensity * kNumel / 2) * 8;
+  EXPECT_EQ(moved_by_topk.copied.to_host, kTwoByTwo.size * (kFlag + payload));
+  EXPECT_EQ(moved_by_topk.copied.to_device, kTwoByTwo.size * payload);
+}
+
+TEST(InHostsOnly, AHostWhoseSumIsNotFiniteSendsNothing) {
+  EXPECT_EQ(moved(kMethods[0], 1).direct_messages, 0u);
+  // The other one hears of it when it has added its gradients.
+  EXPECT_EQ(moved(kMethods[0], 2).direct_messages, 1u);
+}
+
+TEST(InHostsOnly, TheReportTellsWhatGoesFromDeviceToDevice) {
+  const DevicesForAll devices;
+  const Script script = script_of(kMethods[8], kTwoByTwo, kOverNcclInHosts);
+  with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
+    auto set = make_set(runtime, placed(script, one_each, rank));
+    ASSERT_OK(set.status());
+    each_item(report_of(**set), [&](const nlohmann::json& item) {
+      EXPECT_EQ(item["why_staged"], "");
+      EXPECT_EQ(item["from_device_to_device"], true);
+    });
+  });
+}
+
+TEST(InHostsOnly, WithoutATransportOfDevicesTheyAreStagedAndSaySo) {
+  const DevicesForAll devices;
+  const Script script = script_of(kMethods[0], kTwoByTwo);
+  ::testing::internal::CaptureStderr();
+  with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
+    auto set = make_set(runtime, placed(script, one_each, rank));
+    ASSERT_OK(set.status());
+    each_item(report_of(**set), [&](const nlohmann::json& item) {
+      EXPECT_TRUE(contains(item["why_staged"].get<std::string>(),
+                           "the ranks of a host add it in host memory"));
+    });
+  });
+  (void)::testing::internal::GetCapturedStderr();
+}
+
+// ---- sums at their owners ----
+
+const ResidentMethod kToOwners[] = {
+    {"topk", kWithResidual},
+    {"topk_one_by_one_for_sums", kOneByOne, PENSTOCK_SET_SUM},
+    {"topk_nothing_kept", kNothingKept},
+    {"topk_with_dgc", "memory = \"dgc-simulated\"\nowner_memory = \"residual-simulated\"\n"
+                      "scheduler = \"fusion\""},
+    {"threshold", kWithResidual, 0, "threshold-simulated", "threshold = 1.5\n"},
+    {"qsgd", kNothingKept, 0, "qsgd-simulated", "norm = \"max\"\nbucket = 64\n"},
+    {"natural", kWithResidual, 0, "natural-simulated", ""},
+    {"topk_and_vectors_as_they_are", kWithResidual, 0, "topk-simulated",
+     "density = 0.1\n[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"fp16-simulated\"\n"
+     "memory = \"none\"\n"},
+};
+
+class ToOwners : public ::testing::TestWithParam<ResidentMethod> {};
+INSTANTIATE_TEST_SUITE_P(Methods, ToOwners, ::testing::ValuesIn(kToOwners),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(ToOwners, GiveTheBitsOfTheCpu) {
+  for (const Layout& layout : {kOneHost, kNoneShares})
+    expect_bits_of_the_cpu(script_of(GetParam(), layout, "", "shard"),
+                           script_of(GetParam(), layout, "", "shard"));
+}
+
+// Each sum goes to one rank alone, as FSDP2 wants it.
+TEST(ToOwnersOnly, ResultsForTheirOwnersHaveTheBitsOfTheCpu) {
+  Script script = script_of(kToOwners[0], kNoneShares, "", "shard");
+  script.flags = PENSTOCK_SET_RESULT_AT_OWNER;
+  for (size_t i = 0; i < script.shapes.size(); ++i)
+    script.shapes[i].owner = uint32_t(i % script.size);
+  const auto owned = [&](const ResidentOutcome& outcome) {
+    std::vector<Bytes> results;
+    for (size_t step = 0; step < script.steps; ++step)
+      for (size_t i = 0; i < script.shapes.size(); ++i)
+        results.push_back({outcome.results[i % script.size][step][i]});
+    return results;
+  };
+  const ResidentOutcome expected = outcome_of(script, on_the_cpu);
+  const DevicesForAll devices(5);
+  const ResidentOutcome got = outcome_of(script, one_each);
+  EXPECT_EQ(difference({owned(got)}, {owned(expected)}), "");
+  EXPECT_TRUE(got.saved == expected.saved);
+}
+
+// The sum overflows at its owner, though every gradient is finite.
+TEST(ToOwnersOnly, ASumThatIsNotFiniteMakesTheBucketVoid) {
+  const DevicesForAll devices;
+  const Script script = script_of({"topk_nothing_kept", kNothingKept, 0, "topk-simulated",
+                                   "density = 1.0\n"},
+                                  kOneHost, "", "shard");
+  with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
+    const auto shapes = lying_on({{"x", {64}}}, one_each(rank, 0));
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    storage[0].write(std::vector<float>(64, std::numeric_limits<float>::max()));
+    ASSERT_OK(set.value()->gradient_ready(0, storage[0].tensor(), storage[0].stream()));
+    ASSERT_OK(set.value()->wait_all());
+    const std::string result = storage[0].read();
+    float first = 0;
+    std::memcpy(&first, result.data(), sizeof first);
+    EXPECT_TRUE(std::isnan(first));
+    ASSERT_OK(set.value()->step_end(false));
+  });
+}
+
+// ---- several sets ----
+
+// Each host has one order, whatever the other one's is.
+TEST(InHostsOnly, SeveralSetsHaveOneOrderOnEveryRankOfAHost) {
+  const std::string scheme = script_of(kMethods[1], kTwoByTwo, kOverNcclInHosts).scheme;
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 3); ++seed) {
+    const DevicesForAll devices(seed);
+    with_device_ranks(kTwoByTwo.size, scheme, take_turns_with_two_sets);
+  }
+}
+
+}  // namespace
+}  // namespace penstock::resident_routes_test
