@@ -64,12 +64,27 @@ std::string why_in_stage(const Fitting& fitting, const DeclaredGradient& gradien
   return why_memory(*option.memory, option.needs.memory_facts, site);
 }
 
-// What a memory hands over when it ends waits in host memory for the next step.
-std::string why_at_switch(const Fitting::Option& before, const Fitting::Option& after) {
-  if (before.memory->plugin()->record.id != after.memory->plugin()->record.id)
-    return fmt::format("memory \"{}\" gives way to \"{}\"", before.memory->name(),
-                       after.memory->name());
-  if (before.is_lossless() != after.is_lossless())
+std::string why_by_memories(const MemoryInstance* before, const MemoryInstance* after) {
+  if (before == nullptr || after == nullptr) return {};
+  if (before->plugin()->record.id == after->plugin()->record.id) return {};
+  return fmt::format("memory \"{}\" gives way to \"{}\"", before->name(), after->name());
+}
+
+// What a memory hands over when it ends, there or altogether, waits in host memory for the next
+// step.
+std::string why_at_switch(const Fitting& before, const Fitting& after, size_t gradient) {
+  const uint32_t route = before.scheme().route, next_route = after.scheme().route;
+  if (route != next_route && (has_owners(route) || has_owners(next_route)))
+    return fmt::format("route \"{}\" gives way to \"{}\"", route_name(route),
+                       route_name(next_route));
+  if (has_owners(route) && before.ownership(route)[gradient] != after.ownership(route)[gradient])
+    return "its owners change";
+  const Fitting::Option& option = before.options(gradient).front();
+  const Fitting::Option& next = after.options(gradient).front();
+  if (std::string why = why_by_memories(option.memory, next.memory); !why.empty()) return why;
+  if (std::string why = why_by_memories(option.owner_memory, next.owner_memory); !why.empty())
+    return why;
+  if (option.is_lossless() != next.is_lossless())
     return "something is kept of it in some stages only";
   return {};
 }
@@ -78,12 +93,10 @@ std::string why_at_switch(const Fitting::Option& before, const Fitting::Option& 
 
 std::string why_staged(std::span<const Stage> stages, const DeclaredGradient& gradient,
                        const ResidenceSite& site) {
-  const auto option_in = [&](const Stage& stage) -> const Fitting::Option& {
-    return stage.fitting->options(gradient.index).front();
-  };
   for (const Stage& stage : stages) {
     std::string why = why_in_stage(*stage.fitting, gradient, site);
-    if (why.empty()) why = why_at_switch(option_in(stages.front()), option_in(stage));
+    if (why.empty())
+      why = why_at_switch(*stages.front().fitting, *stage.fitting, gradient.index);
     if (why.empty()) continue;
     return stage.first_step == 0 ? why : fmt::format("{}, from step {} on", why, stage.first_step);
   }

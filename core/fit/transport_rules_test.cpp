@@ -87,7 +87,25 @@ TEST(TransportRules, OneThatCarriesNothingIsWarnedOf) {
   input.groups[0].compressor.gathers_sparse = true;
   EXPECT_EQ(warning(), "");
   input.route = PENSTOCK_ROUTE_SHARD;
-  EXPECT_NE(warning().find("route \"shard\" has legs in host memory"), std::string::npos);
+  EXPECT_NE(warning().find("what goes to owners goes through host memory"), std::string::npos);
+  input.route = PENSTOCK_ROUTE_SPLIT;
+  EXPECT_NE(warning().find("route \"split\" has legs in host memory"), std::string::npos);
+  input.groups[0].compressor.gathers_sparse = false;
+  input.route = PENSTOCK_ROUTE_HIERARCHICAL;  // gradients themselves go so, in each host
+  EXPECT_EQ(warning(), "");
+}
+
+// What ranks tell each other about sums in a host goes over the transport of that level.
+TEST(TransportRules, SumsInHostsAreToldOverTheTransportOfHosts) {
+  FitInput input = over_both();
+  input.route = PENSTOCK_ROUTE_HIERARCHICAL;
+  CollectiveFacts silent = input.collective;
+  silent.name = "silent";
+  silent.patterns = PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER);
+  input.of_level[PENSTOCK_LEVEL_LOCAL] = silent;
+  input.world = 2;
+  FitAdvice advice;
+  EXPECT_TRUE(says(check_between_devices(input, advice), "\"silent\" has no broadcast"));
 }
 
 TEST(TransportRules, ASchedulerThatPlansByOtherTimesIsWarnedOf) {

@@ -207,8 +207,12 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
   EXPECT_EQ(reason_under(resident_scheme(residual, "value_type = \"fp16\"\n")), "");
   EXPECT_EQ(reason_under(resident_scheme("memory = \"dgc\"\nscheduler = \"wfbp\"")),
             "memory \"dgc\" works on the CPU only");
-  EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"shard\"")),
-            "route \"shard\" has legs in host memory");
+  EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"shard\"")), "");
+  EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"hierarchical\"")),
+            "the ranks of a host add it in host memory, for no transport.device goes between them");
+  EXPECT_EQ(reason_under(resident_scheme(
+                residual + "\nroute = \"shard\"\nowner_memory = \"residual\"")),
+            "memory \"residual\" works on the CPU only");
   const auto with_switch = [&](const std::string& change) {
     return reason_under(
         resident_scheme(residual, "[[switch]]\nat_step = 5\nset = { " + change + " }\n"));
@@ -216,6 +220,8 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
   EXPECT_EQ(with_switch("compressor.topk-simulated.density = 0.2"), "");
   EXPECT_EQ(with_switch("scheme.compressor = \"randomk\""),
             "compressor \"randomk\" works on the CPU only, from step 5 on");
+  EXPECT_EQ(with_switch("scheme.route = \"shard\""),
+            "route \"flat\" gives way to \"shard\", from step 5 on");
   EXPECT_EQ(with_switch("scheme.memory = \"none\""),
             "memory \"residual-simulated\" gives way to \"none\", from step 5 on");
   EXPECT_EQ(reason_under(resident_scheme(residual), PENSTOCK_SET_DEFERRED_UPDATE), "");
