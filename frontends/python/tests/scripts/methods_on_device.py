@@ -1,7 +1,7 @@
 """Whole steps of every method that works on a CUDA device, beside the same steps on the CPU, on the
 same gradients: equal bits, or near each other where a method forms sums.
 
-    mpirun -np 2 python methods_on_device.py [--steps 6] [--device cuda] [--nccl]
+    mpirun -np 2 python methods_on_device.py [--steps 6] [--device cuda] [--nccl] [--route flat]
 
 With --nccl what is sent goes from device to device, of the methods for which it can.
 
@@ -62,9 +62,10 @@ OVER_NCCL: dict[str, tuple[str, float]] = {
 SHAPES = ((64, 3, 7, 7), (64,), (256, 64), (1000, 512), (1000,), (31,), ())
 
 
-def scheme_of(compressor: str, memory: str, options: str) -> str:
+def scheme_of(compressor: str, memory: str, options: str, route: str) -> str:
     return (
         f'[scheme]\ncompressor = "{compressor}"\nmemory = "{memory}"\nscheduler = "fusion"\n'
+        f'route = "{route}"\n'
         f"[compressor.{compressor}]\n{options}\n"
     )
 
@@ -134,14 +135,14 @@ def apart(found: list[list[Any]], expected: list[list[Any]], tolerance: float) -
     return ""
 
 
-def compare(methods: dict[str, tuple[str, float]], device: Any, steps: int) -> bool:
+def compare(methods: dict[str, tuple[str, float]], route: str, device: Any, steps: int) -> bool:
     """Runs these methods; whether all agree."""
     import penstock.torch as hvd
 
     agree = True
     for compressor, (settings, tolerance) in methods.items():
         for memory in MEMORIES:
-            scheme = scheme_of(compressor, memory, settings)
+            scheme = scheme_of(compressor, memory, settings, route)
             expected, _ = results(scheme, "cpu", steps, False)
             found, staged = results(scheme, device, steps, methods is OVER_NCCL)
             wrong = apart(found, expected, tolerance)
@@ -171,6 +172,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--nccl", action="store_true", help="send from device to device")
+    parser.add_argument("--route", choices=("flat", "hierarchical"), default="flat")
     options = parser.parse_args()
     reason = why_not(options.device) or (options.nccl and why_not_over_nccl(options.device))
     if reason:
@@ -181,12 +183,15 @@ def main() -> int:
 
     import penstock.torch as hvd
 
-    hvd.init(config_text='[transport]\ndevice = "nccl"\n' if options.nccl else None)
+    # Which ranks the transport of devices connects is the run's to say.
+    run = f'[scheme]\nroute = "{options.route}"\n'
+    hvd.init(config_text=run + ('[transport]\ndevice = "nccl"\n' if options.nccl else ""))
     device: Any = "cpu"
     if options.device == "cuda":
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    agree = compare(OVER_NCCL if options.nccl else METHODS, device, options.steps)
+    methods = OVER_NCCL if options.nccl else METHODS
+    agree = compare(methods, options.route, device, options.steps)
     hvd.shutdown()
     return 0 if agree else 1
 
