@@ -49,8 +49,9 @@ struct DevicePart {
 // INTERNAL where pieces are worked on on a device and the bucket's route has no way for them, which
 // was known before they were. [control]
 Status check_way_on_device(const BucketRun& bucket);
-// What the bucket needs for such pieces, after its payloads have their sections; nothing where there
-// is none. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL where legs wait for the next forward. [control]
+// What the bucket needs for such pieces, after its payloads have their sections; nothing where
+// there is none. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL where legs wait for the next forward.
+// [control]
 Status lay_out_device_part(BucketRun& bucket);
 
 // Items on a device: their tensors say where. [control]

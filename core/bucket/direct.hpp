@@ -31,8 +31,8 @@ inline bool has_direct(const Leg& leg, uint32_t round) {
 }
 // Fills in the header of a round: what goes is known.
 void write_header(BucketRun& bucket, Leg& leg, uint32_t round);
-// What the headers say: whether the bucket is void, or the sum of this host, and where payloads will
-// lie. INVALID_PAYLOAD.
+// What the headers say: whether the bucket is void, or the sum of this host, and where payloads
+// will lie. INVALID_PAYLOAD.
 Status read_headers(BucketRun& bucket, Leg& leg, uint32_t round);
 // Whether something goes from device to device in this step; where a host has no sum nothing does,
 // and the turn is passed over.

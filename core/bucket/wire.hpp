@@ -9,9 +9,9 @@
 
 namespace penstock {
 
-// Nonfinite: this rank's gradients are not finite, and its payloads are absent; of results, which go
-// from device to device: there are none, for some rank's were not. Not taken: and the memories of
-// this host have not seen its gradients either.
+// Nonfinite: this rank's gradients are not finite, and its payloads are absent; of results, which
+// go from device to device: there are none, for some rank's were not. Not taken: and the memories
+// of this host have not seen its gradients either.
 inline constexpr uint32_t kWireNonfinite = 1u << 0, kWireNotTaken = 1u << 1;
 
 // Sections begin at multiples of 8 bytes.

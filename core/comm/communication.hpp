@@ -51,8 +51,8 @@ struct Channel {
 // ranks are ready for it, and every rank sends in the order of numbers. That no number is given
 // before means that whoever waits for one waits for nothing that an application has yet to do.
 //
-// Its ranks are all of the run, or on routes with legs within hosts those of one: then each host has
-// an order of its own, which the first of its ranks gives.
+// Its ranks are all of the run, or on routes with legs within hosts those of one: then each host
+// has an order of its own, which the first of its ranks gives.
 struct BetweenDevices {
   Channel* channel = nullptr;             // null: the run has none
   uint32_t level = PENSTOCK_LEVEL_WORLD;  // of its ranks

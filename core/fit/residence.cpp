@@ -95,8 +95,7 @@ std::string why_staged(std::span<const Stage> stages, const DeclaredGradient& gr
                        const ResidenceSite& site) {
   for (const Stage& stage : stages) {
     std::string why = why_in_stage(*stage.fitting, gradient, site);
-    if (why.empty())
-      why = why_at_switch(*stages.front().fitting, *stage.fitting, gradient.index);
+    if (why.empty()) why = why_at_switch(*stages.front().fitting, *stage.fitting, gradient.index);
     if (why.empty()) continue;
     return stage.first_step == 0 ? why : fmt::format("{}, from step {} on", why, stage.first_step);
   }

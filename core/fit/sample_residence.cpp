@@ -34,9 +34,9 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
         [of = std::string(name)](const auto& gradient) { return gradient.name == of; });
     const CompressorFacts& facts =
         stages.front().fitting->options(sample->index).front().needs.compressor_facts;
-    found.push_back({what, why_staged(stages, *sample, site),
-                     site.adds_in_hosts ||
-                         (site.sends_directly && (!facts.gathers || facts.gathers_sparse))});
+    found.push_back(
+        {what, why_staged(stages, *sample, site),
+         site.adds_in_hosts || (site.sends_directly && (!facts.gathers || facts.gathers_sparse))});
   }
   return found;
 }

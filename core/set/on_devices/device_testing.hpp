@@ -6,6 +6,8 @@
 #include "core/tensor/elements.hpp"
 #include "tests/device/simulated.hpp"
 
+#include <support/long.hpp>
+
 #include <cmath>
 #include <limits>
 #include <random>
@@ -173,6 +175,11 @@ inline Values gradients_of(const Script& script, uint32_t rank, uint64_t step) {
     for (float& value : values) value = normal(random) * std::exp(normal(random));
   }
   return gradients;
+}
+
+// All that take_step does in turn, and what comes of it; twice in long runs.
+inline uint64_t scripted_steps() {
+  return test::is_long() ? 12 : 8;
 }
 
 // A step of the script, in turn: plain ones, one that is not applied, one with a gradient that some

@@ -4,7 +4,7 @@
 
 #include "core/set/on_devices/resident_testing.hpp"
 
-#include <support/long.hpp>
+#include <support/worlds.hpp>
 
 namespace penstock::resident_direct_test {
 namespace {
@@ -60,15 +60,10 @@ Script direct_script(const ResidentMethod& method, uint32_t size) {
   return resident_script(method, size, kOverNccl);
 }
 
-// All in long runs.
-inline auto some_worlds() {
-  return ::testing::ValuesIn(test::is_long() ? std::vector<uint32_t>{1, 2, 3, 4}
-                                             : std::vector<uint32_t>{1, 3});
-}
-
 class Direct : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, Direct,
-                         ::testing::Combine(::testing::ValuesIn(kMethods), some_worlds()),
+                         ::testing::Combine(::testing::ValuesIn(kMethods),
+                                            test::worlds({1, 2, 3, 4}, {1, 3})),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).name) + "_on_" +
                                   std::to_string(std::get<1>(info.param));
@@ -88,7 +83,8 @@ TEST_P(Direct, GivesTheBitsOfTheCpu) {
 
 class NearDirect : public ::testing::TestWithParam<std::tuple<NearMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, NearDirect,
-                         ::testing::Combine(::testing::ValuesIn(kNearMethods), some_worlds()),
+                         ::testing::Combine(::testing::ValuesIn(kNearMethods),
+                                            test::worlds({1, 2, 3, 4}, {1, 3})),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).method.name) + "_on_" +
                                   std::to_string(std::get<1>(info.param));

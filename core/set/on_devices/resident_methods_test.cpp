@@ -86,7 +86,8 @@ const ResidentMethod kLowRankMethods[] = {
 
 class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Methods, DeviceMethods,
-                         ::testing::Combine(::testing::ValuesIn(kMethods), test::worlds({1, 3})),
+                         ::testing::Combine(::testing::ValuesIn(kMethods),
+                                            test::worlds({1, 3}, {3})),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).name) + "_on_" +
                                   std::to_string(std::get<1>(info.param));
@@ -108,7 +109,7 @@ TEST_P(DeviceMethods, GiveTheBitsOfTheCpu) {
 class LowRankMethods : public DeviceMethods {};
 INSTANTIATE_TEST_SUITE_P(Methods, LowRankMethods,
                          ::testing::Combine(::testing::ValuesIn(kLowRankMethods),
-                                            test::worlds({1, 2, 3})),
+                                            test::worlds({1, 2, 3}, {3})),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).name) + "_on_" +
                                   std::to_string(std::get<1>(info.param));

@@ -210,9 +210,9 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"shard\"")), "");
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"hierarchical\"")),
             "the ranks of a host add it in host memory, for no transport.device goes between them");
-  EXPECT_EQ(reason_under(resident_scheme(
-                residual + "\nroute = \"shard\"\nowner_memory = \"residual\"")),
-            "memory \"residual\" works on the CPU only");
+  EXPECT_EQ(
+      reason_under(resident_scheme(residual + "\nroute = \"shard\"\nowner_memory = \"residual\"")),
+      "memory \"residual\" works on the CPU only");
   const auto with_switch = [&](const std::string& change) {
     return reason_under(
         resident_scheme(residual, "[[switch]]\nat_step = 5\nset = { " + change + " }\n"));

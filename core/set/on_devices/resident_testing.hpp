@@ -63,7 +63,7 @@ inline Script resident_script(const ResidentMethod& method, uint32_t size,
                    {"empty", {0}},      {"last", {33}}, {"scalar", {}}};
   script.scheme = resident_scheme(method, tables);
   script.size = size;
-  script.steps = 12;
+  script.steps = scripted_steps();
   script.flags = method.flags;
   return script;
 }
@@ -132,8 +132,8 @@ inline ResidentOutcome outcome_of(const Script& script, const Places& places) {
   return outcome;
 }
 
-// What a step of one gradient of ones moves: over the bus by all ranks, and from device to device by
-// rank 0. `not_finite`: a rank whose gradient is not.
+// What a step of one gradient of ones moves: over the bus by all ranks, and from device to device
+// by rank 0. `not_finite`: a rank whose gradient is not.
 struct Moved {
   simulated::Copied copied;
   uint64_t direct_messages = 0, direct_bytes = 0;

@@ -134,11 +134,12 @@ TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& 
                     joined(on_device, ", ")));
   const Scheme scheme = opened.config.at_step(0);
   if (!directly.empty())
-    parts.back() += scheme.route == PENSTOCK_ROUTE_HIERARCHICAL
-                        ? fmt::format(", and what the ranks of a host add from device to device over {}",
-                                      scheme.device_transport)
-                        : fmt::format(", but from device to device over {}: {}",
-                                      scheme.device_transport, joined(directly, ", "));
+    parts.back() +=
+        scheme.route == PENSTOCK_ROUTE_HIERARCHICAL
+            ? fmt::format(", and what the ranks of a host add from device to device over {}",
+                          scheme.device_transport)
+            : fmt::format(", but from device to device over {}: {}", scheme.device_transport,
+                          joined(directly, ", "));
   for (const auto& [why, what] : staged)
     parts.push_back(
         fmt::format("through host memory, there and back, go {}: {}", joined(what, ", "), why));
