@@ -62,7 +62,7 @@ void send_prologue(BucketRun& bucket, Coding& coding);
 void send_round(BucketRun& bucket, Leg& leg, uint32_t round);
 // Of what goes from device to device a round sends its header; then these two, one after the other.
 void send_turn(BucketRun& bucket, Leg& leg, uint32_t round);
-Status send_direct(BucketRun& bucket, Leg& leg, uint32_t round);
+void send_direct(BucketRun& bucket, Leg& leg, uint32_t round);
 
 // A void bucket sends nothing more: on ORDERED channels its turns pass to those behind it.
 void skip_unsent(BucketRun& bucket);

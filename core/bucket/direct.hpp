@@ -32,8 +32,9 @@ inline bool has_direct(const Leg& leg, uint32_t round) {
 void write_header(MessageRun& header, const Prelude& prelude, uint32_t round);
 // What the headers say: whether the bucket is void, and where payloads will lie. INVALID_PAYLOAD.
 Status read_headers(BucketRun& bucket, Leg& leg, uint32_t round);
-// Points a message at what it sends in this round.
-Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round);
+// Points the round's messages at what they send; where their transport knows no streams, the job
+// has to park until that lies there.
+Status prepare_direct(BucketRun& bucket, Leg& leg, uint32_t round);
 // The device looks at the indices that have arrived; then what it has found. INVALID_PAYLOAD.
 Status look_at_indices(BucketRun& bucket, Leg& leg, uint32_t round);
 Status take_verdicts(BucketRun& bucket, Leg& leg, uint32_t round);

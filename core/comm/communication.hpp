@@ -51,7 +51,9 @@ struct Channel {
 // ranks are ready for it, and every rank sends in the order of numbers. That no number is given
 // before means that whoever waits for one waits for nothing that an application has yet to do.
 struct BetweenDevices {
-  Channel* channel = nullptr;          // null: the run has none
+  Channel* channel = nullptr;  // null: the run has none
+  static constexpr int32_t kNoDevice = -1;
+  int32_t device = kNoDevice;          // [comm] TAKES_FINISHED: the thread's, and so all messages'
   std::atomic<uint64_t> next_turn{0};  // rank 0's; the channel's sequence number
 };
 

@@ -27,9 +27,10 @@ std::string why_compressor(const CompressorFacts& compressor, const ResidenceSit
     return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
   constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   const bool is_plain = (compressor.need_flags & kPlain) == kPlain && compressor.sums;
-  if (is_plain && !site.sends_directly)
-    return "it is sent as it is, and so as a whole, and no transport.device is named";
-  return {};
+  if (!is_plain || site.sums_directly) return {};
+  constexpr std::string_view kWhole = "it is sent as it is, and so as a whole, and";
+  if (site.device_transport.empty()) return fmt::format("{} no transport.device is named", kWhole);
+  return fmt::format("{} transport.device = \"{}\" carries no sums", kWhole, site.device_transport);
 }
 
 // What ranks ask each other for before they compensate, they read on the host.

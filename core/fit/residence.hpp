@@ -12,9 +12,10 @@ namespace penstock {
 
 // What a set knows beside its fitting.
 struct ResidenceSite {
-  bool forward_waits = false;   // the frontend can wait for gradients in the next forward
-  bool result_is_sum = false;   // the frontend wants sums, not means
-  bool sends_directly = false;  // from device to device
+  bool forward_waits = false;         // the frontend can wait for gradients in the next forward
+  bool result_is_sum = false;         // the frontend wants sums, not means
+  bool sums_directly = false;         // from device to device
+  std::string device_transport = "";  // by which something goes from device to device; empty: none
 };
 
 // A scheme from one switch to the next.

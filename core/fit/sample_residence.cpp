@@ -1,11 +1,26 @@
 #include "core/fit/sample_residence.hpp"
 
 #include "core/fit/residence.hpp"
+#include "core/fit/resolve.hpp"
 #include "core/fit/usual_model.hpp"
 
 #include <algorithm>
 
 namespace penstock {
+namespace {
+
+// As it is known without a run.
+Result<std::optional<CollectiveFacts>> device_transport_of(const Scheme& scheme,
+                                                           Registry& registry) {
+  if (scheme.device_transport.empty()) return std::optional<CollectiveFacts>();
+  PENSTOCK_ASSIGN(const auto instance,
+                  make_instance<penstock_collective>(scheme, scheme.device_transport, registry));
+  const CollectiveFacts facts = collective_facts(instance->name(), instance->traits());
+  PENSTOCK_TRY(check_device_transport(facts, false));
+  return std::optional(facts);
+}
+
+}  // namespace
 
 Result<std::vector<SampleResidence>> sample_residence(const Config& config, Registry& registry) {
   constexpr uint32_t kRanks = 2;
@@ -19,8 +34,11 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
                                                 {.world = kRanks, .forward_waits = true}));
     stages.push_back({step, std::move(fitting)});
   }
+  PENSTOCK_ASSIGN(const std::optional<CollectiveFacts> direct,
+                  device_transport_of(config.at_step(0), registry));
   const ResidenceSite site{.forward_waits = true,
-                           .sends_directly = !config.at_step(0).device_transport.empty()};
+                           .sums_directly = direct && direct->sums_on_devices(),
+                           .device_transport = direct ? direct->name : ""};
   std::vector<SampleResidence> found;
   for (const auto& [what, name] :
        {std::pair("matrices", "linear0.weight"), std::pair("convolutions", "convolution0.weight"),
@@ -31,7 +49,7 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
     const CompressorFacts& facts =
         stages.front().fitting->options(sample->index).front().needs.compressor_facts;
     found.push_back({what, why_staged(stages, *sample, site),
-                     site.sends_directly && (!facts.gathers || facts.gathers_sparse)});
+                     facts.gathers ? direct && facts.gathers_pairs : site.sums_directly});
   }
   return found;
 }

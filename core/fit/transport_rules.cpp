@@ -19,14 +19,18 @@ bool says(uint32_t flags, uint32_t flag) {
 
 // Why nothing of a scheme goes from device to device; empty where something can.
 std::string why_idle(const FitInput& input) {
+  const CollectiveFacts& direct = *input.between_devices;
   if (input.route != PENSTOCK_ROUTE_FLAT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(input.route));
   if (input.has_transport)
     return fmt::format("collective \"{}\" reads payloads in host memory", input.collective.name);
-  const bool any = std::any_of(input.groups.begin(), input.groups.end(), [](const FitGroup& of) {
-    return of.compressor.sums || of.compressor.gathers_sparse;
+  const bool any = std::any_of(input.groups.begin(), input.groups.end(), [&](const FitGroup& of) {
+    return (of.compressor.sums && direct.sums_on_devices()) || of.compressor.gathers_pairs;
   });
-  return any || input.groups.empty() ? "" : "its payloads are codes, which hosts look at";
+  if (any || input.groups.empty()) return "";
+  return direct.sums_on_devices()
+             ? "its payloads are codes, which hosts look at"
+             : "it carries no sums, and the rest are codes, which hosts look at";
 }
 
 }  // namespace
@@ -43,26 +47,24 @@ Status check_reads_host_memory(const CollectiveFacts& collective) {
       collective.name);
 }
 
-Status check_device_transport(const CollectiveFacts& collective) {
-  if (!says(collective.flags, PENSTOCK_COLLECTIVE_TRANSPORT) ||
-      !carries_memory_of(collective, PENSTOCK_DEVICE_CUDA))
-    return failed_precondition(
-        "transport.device = \"{}\" does not carry memory of CUDA devices; use \"nccl\", or leave "
-        "it "
-        "out: then messages go through pinned host memory",
-        collective.name);
-  if (!says(collective.flags, PENSTOCK_COLLECTIVE_ORDERED))
-    return failed_precondition(
-        "transport.device = \"{}\" matches messages by tags, but all sets share it, so it has to "
-        "match them by order (ORDERED); use \"nccl\"",
-        collective.name);
-  return {};
+Status check_device_transport(const CollectiveFacts& collective, bool has_joined) {
+  if (says(collective.flags, PENSTOCK_COLLECTIVE_TRANSPORT) &&
+      carries_memory_of(collective, PENSTOCK_DEVICE_CUDA))
+    return {};
+  return failed_precondition(
+      "transport.device = \"{}\" does not carry memory of CUDA devices{}; use \"nccl\", or leave "
+      "it "
+      "out: then messages go through pinned host memory",
+      collective.name,
+      has_joined ? ": its library was asked, and does not say that it takes any (where it cannot "
+                   "be asked: device_memory = \"yes\" of \"mpi\" and \"ucx\")"
+                 : "");
 }
 
 Status check_between_devices(const FitInput& input, FitAdvice& advice) {
   if (!input.between_devices) return {};
   const CollectiveFacts& direct = *input.between_devices;
-  PENSTOCK_TRY(check_device_transport(direct));
+  PENSTOCK_TRY(check_device_transport(direct, false));
   const CollectiveFacts& tells = input.has_transport ? input.transport : input.collective;
   for (const auto& [pattern, what] :
        {std::pair(PENSTOCK_ALL_GATHER, "all-gather"), std::pair(PENSTOCK_BROADCAST, "broadcast")})
@@ -71,14 +73,15 @@ Status check_between_devices(const FitInput& input, FitAdvice& advice) {
           "transport.device = \"{}\" needs a collective beside it by which ranks tell each other "
           "what they send, but \"{}\" has no {}; use collective = \"mpi\" or \"ucx\"",
           direct.name, tells.name, what);
+  const bool sums = direct.sums_on_devices();
   for (const FitGroup& group : input.groups)
-    if ((group.compressor.same_bits || group.memory.same_bits) &&
+    if (sums && (group.compressor.same_bits || group.memory.same_bits) &&
         !says(direct.flags, PENSTOCK_COLLECTIVE_SAME_BITS))
       return failed_precondition(
           "compressor \"{}\" with memory \"{}\" needs sums with the same bits on all ranks, which "
           "transport.device = \"{}\" does not promise (SAME_BITS); leave it out, or use \"nccl\"",
           group.compressor.name, group.memory.name, direct.name);
-  if (input.deterministic && !says(direct.flags, PENSTOCK_COLLECTIVE_RANK_ORDER))
+  if (sums && input.deterministic && !says(direct.flags, PENSTOCK_COLLECTIVE_RANK_ORDER))
     return failed_precondition(
         "runtime.deterministic = true wants sums in ascending rank order, which transport.device = "
         "\"{}\" does not promise (RANK_ORDER); leave it out, or set deterministic = false",

@@ -92,9 +92,9 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
       const CollectiveInstance& own = services_.transports.at(level);
       input.of_level[level] = collective_facts(own.name(), own.traits());
     }
-  const CollectiveInstance* direct = services_.transports.for_devices();
-  if (direct != nullptr && at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr)
-    input.between_devices = collective_facts(direct->name(), direct->traits());
+  if (const Channel* direct = at(PENSTOCK_LEVEL_WORLD).direct.channel; direct != nullptr)
+    input.between_devices =
+        collective_facts(services_.transports.for_devices()->name(), direct->traits);
   input.collective =
       composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
   input.frontend = frontend_flags_;

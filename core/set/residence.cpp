@@ -26,9 +26,12 @@ Status Set::find_devices() {
 
 // For the life of the set: what is kept of a gradient lies where it is worked on.
 Status Set::settle_residence(std::span<const Stage> stages) {
-  const ResidenceSite site{.forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
-                           .result_is_sum = result_is_sum,
-                           .sends_directly = at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr};
+  ResidenceSite site{.forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
+                     .result_is_sum = result_is_sum};
+  if (const Channel* direct = at(PENSTOCK_LEVEL_WORLD).direct.channel; direct != nullptr) {
+    site.device_transport = services_.transports.for_devices()->name();
+    site.sums_directly = collective_facts(site.device_transport, direct->traits).sums_on_devices();
+  }
   std::vector<Gradient*> resident, staged;
   for (const auto& [index, device] : devices_) {
     Gradient& gradient = *gradients_[index];
@@ -77,7 +80,27 @@ Status Set::make_residents(const std::vector<Gradient*>& resident) {
   device_exec.device_type = PENSTOCK_DEVICE_CUDA;
   device_exec.device_id = device.id();
   device_exec.stream = residents_->stream().handle();
-  return {};
+  return settle_device_of_messages(device);
+}
+
+// A library that knows no streams finds the device by the thread that calls it.
+Status Set::settle_device_of_messages(const Device& device) {
+  const Channel* direct = at(PENSTOCK_LEVEL_WORLD).direct.channel;
+  if (direct == nullptr || (direct->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0)
+    return {};
+  return communication->run([&]() -> Status {
+    int32_t& settled = between_devices->device;
+    if (settled == device.id()) return {};
+    if (settled != BetweenDevices::kNoDevice)
+      return failed_precondition(
+          "gradients of set '{}' lie on {}, and messages over transport.device = \"{}\" on cuda:{} "
+          "already, which is all that a process can have there; put all sets of a rank on one "
+          "device, or leave transport.device out",
+          name, device.name(), services_.transports.for_devices()->name(), settled);
+    PENSTOCK_TRY(device.make_current());
+    settled = device.id();
+    return {};
+  });
 }
 
 // Until it has ended, what is queued reads from the storage of a gradient and writes to it.
