@@ -46,7 +46,8 @@ TEST(Facts, JoinPhasesAndRounds) {
 TEST(Facts, PairsOfOtherValuesArePairsButNotSparse) {
   const penstock_section_bound indices = {sizeof indices,  4, PENSTOCK_ROLE_INDICES,
                                           PENSTOCK_UINT32, 0, 0};
-  const penstock_section_bound values = {sizeof values, 4, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT16, 0, 0};
+  const penstock_section_bound values = {sizeof values,    4, PENSTOCK_ROLE_VALUES,
+                                         PENSTOCK_FLOAT16, 0, 0};
   const penstock_section_bound scale = {sizeof scale,     1, PENSTOCK_ROLE_SCALES,
                                         PENSTOCK_FLOAT32, 0, 0};
   const penstock_section_bound* const sections[] = {&indices, &values, &scale};
