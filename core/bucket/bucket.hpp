@@ -42,9 +42,9 @@ class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
   // From a device: gradients into mirrors, and what a look at residents has found; what a look at
-  // sums of an owner has; then counts of payloads, and those into messages; what a look at peers'
-  // indices has found. Back to it: results.
-  enum class Copies { in, of_sums, of_counts, of_payloads, of_verdicts, back };
+  // sums of an owner has; then counts of payloads, and those into messages; what direct messages
+  // send, which stays there; what a look at peers' indices has found. Back to it: results.
+  enum class Copies { in, of_sums, of_counts, of_payloads, of_sends, of_verdicts, back };
 
   BucketRun(SetContext& context, planning::Bucket plan, uint32_t number);
   ~BucketRun();
@@ -132,6 +132,7 @@ class BucketRun {
   CopiesEnd sums_looked_at() { return CopiesEnd{*this, Copies::of_sums}; }
   CopiesEnd counts_brought() { return CopiesEnd{*this, Copies::of_counts}; }
   CopiesEnd payloads_brought() { return CopiesEnd{*this, Copies::of_payloads}; }
+  CopiesEnd sends_finished() { return CopiesEnd{*this, Copies::of_sends}; }
   CopiesEnd verdicts_brought() { return CopiesEnd{*this, Copies::of_verdicts}; }
   CopiesEnd results_returned() { return CopiesEnd{*this, Copies::back}; }
   bool copies_anything(Copies copies) const;

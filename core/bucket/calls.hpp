@@ -67,7 +67,7 @@ Status send_round(BucketRun& bucket, Leg& leg, uint32_t round);
 // Of what goes from device to device a round sends its header; then these two, one after the other,
 // or, where nothing goes, none.
 void send_turn(BucketRun& bucket, Leg& leg, uint32_t round);
-Status send_direct(BucketRun& bucket, Leg& leg, uint32_t round);
+void send_direct(BucketRun& bucket, Leg& leg, uint32_t round);
 void skip_turn(BucketRun& bucket, Leg& leg, uint32_t round);
 
 // A void bucket sends nothing more: on ORDERED channels its turns pass to those behind it.

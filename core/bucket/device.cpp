@@ -150,7 +150,8 @@ void place_on_device(ItemRun& item, const Device& device) {
 Status look_on_device(BucketRun& bucket) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
-  part.brings_sums = part.brings_counts = part.brings_payloads = part.brings_verdicts = false;
+  part.brings_sums = part.brings_counts = part.brings_payloads = false;
+  part.brings_verdicts = part.finishes_sends = false;
   const Stream& stream = bucket.context.residents->looks();
   PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
   PENSTOCK_TRY(look_at(bucket, stream));

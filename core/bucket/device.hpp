@@ -42,6 +42,7 @@ struct DevicePart {
   bool brings_counts = false;
   bool brings_payloads = false;
   bool brings_verdicts = false;
+  bool finishes_sends = false;
 
   bool is_nonfinite(size_t piece) const { return flags[piece] != 0; }
 };

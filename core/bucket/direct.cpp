@@ -5,6 +5,7 @@
 #include "core/bucket/device.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/wire.hpp"
+#include "core/plugin/instances.hpp"
 
 #include <algorithm>
 
@@ -14,7 +15,7 @@ namespace {
 constexpr uint64_t kTurnBytes = sizeof(uint64_t);
 
 bool carries(const Channel& channel, uint32_t pattern) {
-  return (channel.traits.patterns & PENSTOCK_PATTERN_BIT(pattern)) != 0;
+  return (device_patterns(channel.traits) & PENSTOCK_PATTERN_BIT(pattern)) != 0;
 }
 
 // Indices and values, of any type and nothing beside: no host looks at values.
@@ -66,6 +67,17 @@ Status pack(const Stream& stream, MessageRun& message, uint32_t round) {
   PENSTOCK_TRY(stream.copy_many(message.copies));
   message.message.send = message.packed.data();
   message.message.count = static_cast<uint64_t>(places.end() - message.packed.data());
+  return {};
+}
+
+// Points a message at what it sends in this round.
+Status prepare(BucketRun& bucket, MessageRun& message, uint32_t round) {
+  message.message.exec = &bucket.context.device_exec;
+  if (message.kind == MessageRun::Kind::scattered) return pack_scattered(bucket, message);
+  if (message.kind != MessageRun::Kind::gather) return {};
+  if (!is_exact(message)) return pack(bucket.context.residents->stream(), message, round);
+  message.message.send = message.send.data();
+  message.message.count = message.send.bytes();
   return {};
 }
 
@@ -225,14 +237,15 @@ bool takes_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
   return has_sum;
 }
 
-Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round) {
-  message.message.exec = &bucket.context.device_exec;
-  if (message.kind == MessageRun::Kind::scattered) return pack_scattered(bucket, message);
-  if (message.kind != MessageRun::Kind::gather) return {};
-  if (!is_exact(message)) return pack(bucket.context.residents->stream(), message, round);
-  message.message.send = message.send.data();
-  message.message.count = message.send.bytes();
-  return {};
+Status prepare_direct(BucketRun& bucket, Leg& leg, uint32_t round) {
+  const Stream& stream = bucket.context.residents->stream();
+  const uint32_t flags = bucket.context.between_devices->channel->traits.flags;
+  for (auto& message : leg.messages[round])
+    if (message->is_direct()) PENSTOCK_TRY(prepare(bucket, *message, round));
+  DevicePart& part = *bucket.device;
+  part.finishes_sends = (flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) != 0;
+  // Behind what is sent, and behind all that has used what is received into.
+  return part.finishes_sends ? part.copied.record(stream.handle()) : Status();
 }
 
 Status look_at_indices(BucketRun& bucket, Leg& leg, uint32_t round) {

@@ -37,8 +37,9 @@ Status read_headers(BucketRun& bucket, Leg& leg, uint32_t round);
 // Whether something goes from device to device in this step; where a host has no sum nothing does,
 // and the turn is passed over.
 bool takes_turn(BucketRun& bucket, Leg& leg, uint32_t round);
-// Points a message at what it sends in this round.
-Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round);
+// Points the round's messages at what they send; where their transport knows no streams, the job
+// has to park until that lies there.
+Status prepare_direct(BucketRun& bucket, Leg& leg, uint32_t round);
 // The device looks at the indices that have arrived; then what it has found. INVALID_PAYLOAD.
 Status look_at_indices(BucketRun& bucket, Leg& leg, uint32_t round);
 Status take_verdicts(BucketRun& bucket, Leg& leg, uint32_t round);

@@ -66,10 +66,13 @@ Job run_bucket(BucketRun& bucket) {
         if (bucket.is_void) break;
       }
       if (takes_turn(bucket, leg, round)) {
+        PENSTOCK_CO_TRY(prepare_direct(bucket, leg, round));
         send_turn(bucket, leg, round);
         co_await bucket.arrival();
         PENSTOCK_CO_TRY(bucket.failure);
-        PENSTOCK_CO_TRY(send_direct(bucket, leg, round));
+        co_await bucket.sends_finished();
+        PENSTOCK_CO_TRY(bucket.failure);
+        send_direct(bucket, leg, round);
         co_await bucket.arrival();
         PENSTOCK_CO_TRY(bucket.failure);
         PENSTOCK_CO_TRY(look_at_indices(bucket, leg, round));
@@ -145,6 +148,7 @@ bool BucketRun::copies_anything(Copies copies) const {
   if (copies == Copies::of_sums) return device != nullptr && device->brings_sums;
   if (copies == Copies::of_counts) return device != nullptr && device->brings_counts;
   if (copies == Copies::of_payloads) return device != nullptr && device->brings_payloads;
+  if (copies == Copies::of_sends) return device != nullptr && device->finishes_sends;
   if (copies == Copies::of_verdicts) return device != nullptr && device->brings_verdicts;
   return has_devices;
 }

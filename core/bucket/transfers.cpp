@@ -22,19 +22,26 @@ void read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived
     bucket.is_void = true;
 }
 
-// `sequence`: on the message's channel, where that is ordered.
-void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence) {
-  const uint64_t step = bucket.context.step.index;
-  message.message.id = sdk::step_message_id(step, bucket.number, message.order);
-  // Eight steps apart a tag comes again; by then every message of the older step has ended.
-  message.message.tag = step % 8 * bucket.context.tags_per_step + message.order;
+// `sequence`: on the message's channel, where that is ordered; `tag`: where it is not.
+void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t tag) {
+  message.message.id =
+      sdk::step_message_id(bucket.context.step.index, bucket.number, message.order);
+  message.message.tag = tag;
   message.sequence = sequence;
   message.sent = true;
   // The engine announces it.
   bucket.context.communication->submit_quietly(message.link->channel, &message);
 }
 void submit(BucketRun& bucket, MessageRun& message) {
-  submit(bucket, message, message.link->sequence_base + message.order);
+  // Eight steps apart a tag comes again; by then every message of the older step has ended.
+  const uint64_t tag = bucket.context.step.index % 8 * bucket.context.tags_per_step + message.order;
+  submit(bucket, message, message.link->sequence_base + message.order, tag);
+}
+// By its turn among the exchanges of all sets. A million turns later its tag comes again: it is
+// under way on every rank by its turn, and waits for none of their applications, so it has long
+// ended.
+void submit_by_turn(BucketRun& bucket, MessageRun& message, uint64_t turn) {
+  submit(bucket, message, turn, turn % sdk::kTagLimit);
 }
 
 void skip(BucketRun& bucket, const MessageRun& message) {
@@ -125,13 +132,11 @@ void send_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
   submit(bucket, turn);
 }
 
-Status send_direct(BucketRun& bucket, Leg& leg, uint32_t round) {
+void send_direct(BucketRun& bucket, Leg& leg, uint32_t round) {
   const Prelude& prelude = leg.preludes[round];
   const MessageMemory& told =
       prelude.turn->group_rank() == 0 ? prelude.turn->send : prelude.turn->receive;
-  uint64_t sequence = *told.as<uint64_t>();
-  for (auto& message : leg.messages[round])
-    if (message->is_direct()) PENSTOCK_TRY(prepare_direct(bucket, *message, round));
+  uint64_t turn = *told.as<uint64_t>();
   bucket.begin_transfers(prelude.n_messages);
   for (auto& message : leg.messages[round]) {
     if (!message->is_direct()) continue;
@@ -139,9 +144,8 @@ Status send_direct(BucketRun& bucket, Leg& leg, uint32_t round) {
     bucket.exchange_bytes += bytes;
     bucket.context.direct_traffic.add(bytes,
                                       bytes_moved(*message->link->channel, message->message));
-    submit(bucket, *message, sequence++);
+    submit_by_turn(bucket, *message, turn++);
   }
-  return {};
 }
 
 void skip_unsent(BucketRun& bucket) {

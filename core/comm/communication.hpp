@@ -56,7 +56,9 @@ struct Channel {
 struct BetweenDevices {
   Channel* channel = nullptr;             // null: the run has none
   uint32_t level = PENSTOCK_LEVEL_WORLD;  // of its ranks
-  std::atomic<uint64_t> next_turn{0};     // its rank 0's; the channel's sequence number
+  static constexpr int32_t kNoDevice = -1;
+  int32_t device = kNoDevice;          // [comm] TAKES_FINISHED: the thread's, and so all messages'
+  std::atomic<uint64_t> next_turn{0};  // its rank 0's; the channel's sequence number
 };
 
 // One message and what happens at its end. Owned by whoever submits it; must stay alive until

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace penstock {
@@ -23,22 +24,32 @@ class Transports {
   CollectiveInstance& at(uint32_t level) const {
     return has_own(level) ? *own_[level - PENSTOCK_LEVEL_WORLD] : world();
   }
-  void set_for_devices(std::unique_ptr<CollectiveInstance> transport) {
-    for_devices_ = std::move(transport);
+  // Of that name, among those of levels; null: none.
+  CollectiveInstance* find(std::string_view name) const {
+    for (const auto& transport : own_)
+      if (transport != nullptr && transport->name() == name) return transport.get();
+    return nullptr;
   }
-  CollectiveInstance* for_devices() const { return for_devices_.get(); }  // null: none
+  void set_for_devices(std::unique_ptr<CollectiveInstance> transport) {
+    for_devices_ = transport.get();
+    own_for_devices_ = std::move(transport);
+  }
+  // One that carries other messages too: some can be joined only once in a process.
+  void share_for_devices(CollectiveInstance& of_level) { for_devices_ = &of_level; }
+  CollectiveInstance* for_devices() const { return for_devices_; }  // null: none
   // Each once, that of all ranks first.
   std::vector<CollectiveInstance*> all() const {
     std::vector<CollectiveInstance*> transports;
     for (const auto& transport : own_)
       if (transport != nullptr) transports.push_back(transport.get());
-    if (for_devices_ != nullptr) transports.push_back(for_devices_.get());
+    if (own_for_devices_ != nullptr) transports.push_back(own_for_devices_.get());
     return transports;
   }
 
  private:
   std::array<std::unique_ptr<CollectiveInstance>, 3> own_;  // by level, from WORLD on
-  std::unique_ptr<CollectiveInstance> for_devices_;
+  std::unique_ptr<CollectiveInstance> own_for_devices_;     // where it is none of these
+  CollectiveInstance* for_devices_ = nullptr;
 };
 
 }  // namespace penstock

@@ -219,9 +219,10 @@ const ConfigTable& transport_keys() {
         .target = &Scheme::cross_transport},
        {.name = "device",
         .initial = "none: through pinned host memory",
-        .summary = "collective instance that carries sums and pairs from device to device, such as "
-                   "`nccl`, of gradients that are worked on there; what ranks have to tell each "
-                   "other about them goes over `collective`",
+        .summary =
+            "collective instance that carries sums and pairs (`nccl`) or pairs alone (`mpi`, "
+            "`ucx`) from device to device, of gradients that are worked on there; what "
+            "ranks have to tell each other about them goes over `collective`",
         .target = &Scheme::device_transport}}};
   return table;
 }

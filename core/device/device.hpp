@@ -30,6 +30,10 @@ class Device {
   Status check(int32_t error, std::string_view action) const {
     return error == 0 ? Status() : failure(error, action);
   }
+  // For libraries that ask for the calling thread's device: it is this one from now on. [control]
+  Status make_current() const {
+    return check(table_->make_current(id_), "become the device of a thread");
+  }
   // OUT_OF_MEMORY for a call that was to give memory.
   Status check_memory(int32_t error, uint64_t bytes, std::string_view kind) const;
 

@@ -6,8 +6,8 @@
  * no error: device_count then gives 0 and says why. Nothing here waits for a device unless its name
  * says so.
  *
- * Threads: every function may be called from any thread; each leaves the calling thread's current
- * device as it found it. */
+ * Threads: every function may be called from any thread; each but make_current leaves the calling
+ * thread's current device as it found it. */
 #ifndef PENSTOCK_DEVICE_TABLE_H
 #define PENSTOCK_DEVICE_TABLE_H
 
@@ -105,6 +105,8 @@ typedef struct penstock_device_table {
   /* copy_on_device of many at once. */
   int32_t (*copy_many)(int32_t device, const penstock_device_copy* copies, uint64_t n_copies,
                        void* stream);
+  /* The device becomes the calling thread's, for libraries that ask whose it is. */
+  int32_t (*make_current)(int32_t device);
 } penstock_device_table;
 
 #if defined(_WIN32)

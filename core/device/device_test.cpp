@@ -4,7 +4,11 @@
 #include "core/device/table.hpp"
 #include "tests/device/simulated.hpp"
 
+#include <cuda_runtime_api.h>
+
 #include <gtest/gtest.h>
+
+#include <thread>
 
 namespace penstock::device_test {
 namespace {
@@ -100,6 +104,23 @@ TEST_F(Simulated, ErrorsNameTheDeviceTheActionAndTheNumber) {
   EXPECT_TRUE(contains(event.status().message(), "cuda:1 cannot make an event: "))
       << event.status().message();
   EXPECT_TRUE(contains(event.status().message(), "(error 2)"));
+}
+
+TEST_F(Simulated, IsTheDeviceOfAThreadFromWhenItIsMadeSo) {
+  std::thread([&] {
+    const auto current = [] {
+      int id = -1;
+      EXPECT_EQ(cudaGetDevice(&id), cudaSuccess);
+      return id;
+    };
+    EXPECT_TRUE(Stream::make(device_, false).ok());
+    EXPECT_EQ(current(), 0);
+    EXPECT_TRUE(device_.make_current().ok());
+    EXPECT_EQ(current(), 1);
+    simulated::fail_call(simulated::Call::kCurrent, 1, kOutOfMemory);
+    EXPECT_TRUE(
+        contains(device_.make_current().message(), "cuda:1 cannot become the device of a thread"));
+  }).join();
 }
 
 TEST_F(Simulated, AnEventThatNotedNothingIsDoneAndHoldsNothingBack) {

@@ -89,7 +89,7 @@ CollectiveFacts able_transport() {
   return {"mpi",
           PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS |
               PENSTOCK_COLLECTIVE_RANK_ORDER,
-          ~uint64_t{0}, ~uint64_t{0}};
+          ~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
 }
 
 Result<CollectiveFacts> facts_of_collective(const Scheme& scheme, const std::string& name,

@@ -9,28 +9,53 @@ bool works_on_cuda(uint64_t device_types) {
   return (device_types >> PENSTOCK_DEVICE_CUDA & 1) != 0;
 }
 
+// Why what this route adds up is not added on devices, as half a sentence; empty where it is.
+std::string why_not_added(const ResidenceSite& site, uint32_t route) {
+  const bool in_hosts = route == PENSTOCK_ROUTE_HIERARCHICAL;
+  const std::string_view transport = site.device_transport;
+  if (transport.empty()) return "no transport.device is named";
+  if (!site.has_all_ranks) return "sets of some ranks have no transport.device";
+  if (in_hosts && site.connects != PENSTOCK_LEVEL_LOCAL)
+    return fmt::format(
+        "transport.device = \"{}\" connects all ranks, as the run's own scheme.route is not "
+        "\"hierarchical\"",
+        transport);
+  if (!in_hosts && site.connects != PENSTOCK_LEVEL_WORLD)
+    return fmt::format(
+        "transport.device = \"{}\" connects the ranks of each host alone, as the run's own "
+        "scheme.route is \"hierarchical\"",
+        transport);
+  if (!site.sums_directly)
+    return fmt::format("transport.device = \"{}\" carries no sums", transport);
+  return {};
+}
+
 // Of all gradients.
 std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   const Scheme& scheme = fitting.scheme();
   const uint32_t scheduler = fitting.scheduler()->traits().flags;
   if (site.forward_waits && (scheduler & PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) != 0)
     return fmt::format("scheduler \"{}\" lets the next forward wait for it", scheme.scheduler);
-  if (scheme.route == PENSTOCK_ROUTE_HIERARCHICAL && !site.adds_in_hosts)
-    return "the ranks of a host add it in host memory, for no transport.device goes between them";
+  if ((scheduler & PENSTOCK_SCHEDULER_CHOOSES) != 0 && scheme.where.count("route") == 0)
+    return fmt::format("scheduler \"{}\" chooses its route", scheme.scheduler);
   if (scheme.route == PENSTOCK_ROUTE_SPLIT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
+  const std::string why = why_not_added(site, scheme.route);
+  if (scheme.route == PENSTOCK_ROUTE_HIERARCHICAL && !why.empty())
+    return fmt::format("the ranks of a host add it in host memory, for {}", why);
   if (!scheme.transport.empty())
     return fmt::format("collective \"{}\" reads payloads in host memory", scheme.collective);
   return {};
 }
 
-std::string why_compressor(const CompressorFacts& compressor, const ResidenceSite& site) {
+std::string why_compressor(const CompressorFacts& compressor, const ResidenceSite& site,
+                           uint32_t route) {
   if (!works_on_cuda(compressor.device_types))
     return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
   constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   const bool is_plain = (compressor.need_flags & kPlain) == kPlain && compressor.sums;
-  if (is_plain && !site.sends_directly && !site.adds_in_hosts)
-    return "it is sent as it is, and so as a whole, and no transport.device is named";
+  if (const std::string why = why_not_added(site, route); is_plain && !why.empty())
+    return fmt::format("it is sent as it is, and so as a whole, and {}", why);
   return {};
 }
 
@@ -55,7 +80,7 @@ std::string why_in_stage(const Fitting& fitting, const DeclaredGradient& gradien
   const Fitting::Option& option = options.front();
   if (gradient.dtype != PENSTOCK_FLOAT32 || option.needs.dtype != PENSTOCK_FLOAT32)
     return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
-  if (std::string why = why_compressor(option.needs.compressor_facts, site); !why.empty())
+  if (std::string why = why_compressor(option.needs.compressor_facts, site, fitting.scheme().route); !why.empty())
     return why;
   if (option.owner_memory != nullptr)
     if (std::string why = why_memory(*option.owner_memory, option.owner_memory_facts, site);

@@ -12,10 +12,14 @@ namespace penstock {
 
 // What a set knows beside its fitting.
 struct ResidenceSite {
-  bool forward_waits = false;   // the frontend can wait for gradients in the next forward
-  bool result_is_sum = false;   // the frontend wants sums, not means
-  bool sends_directly = false;  // from device to device, among all ranks
-  bool adds_in_hosts = false;   // and so do the ranks of a host what they add for their owners
+  bool forward_waits = false;  // the frontend can wait for gradients in the next forward
+  bool result_is_sum = false;  // the frontend wants sums, not means
+  bool has_all_ranks = true;   // of the run; others go through host memory
+  // By which something goes from device to device, between all ranks or those of each host; empty:
+  // the run has none.
+  std::string device_transport = "";
+  uint32_t connects = PENSTOCK_LEVEL_WORLD;
+  bool sums_directly = false;  // it adds up what lies on devices
 };
 
 // A scheme from one switch to the next.

@@ -27,6 +27,7 @@ struct CompressorFacts {
   bool sums = false;            // some round sums
   bool gathers = false;         // some round gathers
   bool gathers_sparse = false;  // the last round gathers an INDICES and a VALUES section
+  bool gathers_pairs = false;   // some round gathers indices and values, of whatever type
   bool same_bits = false;       // some round feeds replicated state
   bool final_result = false;    // RESULT_FINAL
   bool replicates = false;      // keeps state that is equal on all ranks
@@ -62,6 +63,17 @@ struct CollectiveFacts {
   uint32_t flags = 0;  // PENSTOCK_COLLECTIVE_*
   uint64_t patterns = 0;
   uint64_t device_types = 0;
+  uint64_t device_patterns = 0;  // of patterns, those for memory of devices
+  // Adds up what lies on devices.
+  bool sums_on_devices() const {
+    return (device_patterns & PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE)) != 0;
+  }
+  // And what the ranks of a host add for their owners, and hear from them.
+  bool scatters_on_devices() const {
+    constexpr uint64_t kBoth =
+        PENSTOCK_PATTERN_BIT(PENSTOCK_REDUCE_SCATTER) | PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER);
+    return (device_patterns & kBoth) == kBoth;
+  }
 };
 
 struct SchedulerFacts {
@@ -101,10 +113,11 @@ struct FitAdvice {
 // route, collective, scheduler, compressor, memory, size.
 Result<FitAdvice> check_fit(const FitInput& input);
 
-// Whether a collective can carry what lies in host memory, and whether one can be transport.device:
-// FAILED_PRECONDITION says why not, and where it belongs. Pure.
+// Whether a collective can carry what lies in host memory, and whether one can be transport.device,
+// as it says before it has joined or then: FAILED_PRECONDITION says why not, and where it belongs.
+// Pure.
 Status check_reads_host_memory(const CollectiveFacts& collective);
-Status check_device_transport(const CollectiveFacts& collective);
+Status check_device_transport(const CollectiveFacts& collective, bool has_joined);
 Status check_between_devices(const FitInput& input, FitAdvice& advice);
 
 // Whether what is compressed and kept so can take a route: FAILED_PRECONDITION says why not, and

@@ -1,11 +1,26 @@
 #include "core/fit/sample_residence.hpp"
 
 #include "core/fit/residence.hpp"
+#include "core/fit/resolve.hpp"
 #include "core/fit/usual_model.hpp"
 
 #include <algorithm>
 
 namespace penstock {
+namespace {
+
+// As it is known without a run.
+Result<std::optional<CollectiveFacts>> device_transport_of(const Scheme& scheme,
+                                                           Registry& registry) {
+  if (scheme.device_transport.empty()) return std::optional<CollectiveFacts>();
+  PENSTOCK_ASSIGN(const auto instance,
+                  make_instance<penstock_collective>(scheme, scheme.device_transport, registry));
+  const CollectiveFacts facts = collective_facts(instance->name(), instance->traits());
+  PENSTOCK_TRY(check_device_transport(facts, false));
+  return std::optional(facts);
+}
+
+}  // namespace
 
 Result<std::vector<SampleResidence>> sample_residence(const Config& config, Registry& registry) {
   constexpr uint32_t kRanks = 2;
@@ -20,11 +35,16 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
     stages.push_back({step, std::move(fitting)});
   }
   const Scheme first = config.at_step(0);
-  const bool has_transport = !first.device_transport.empty();
-  const bool adds_in_hosts = has_transport && first.route == PENSTOCK_ROUTE_HIERARCHICAL;
-  const ResidenceSite site{.forward_waits = true,
-                           .sends_directly = has_transport && !adds_in_hosts,
-                           .adds_in_hosts = adds_in_hosts};
+  PENSTOCK_ASSIGN(const std::optional<CollectiveFacts> direct,
+                  device_transport_of(first, registry));
+  const bool adds_in_hosts = first.route == PENSTOCK_ROUTE_HIERARCHICAL;
+  const bool gathers_directly = direct && first.route == PENSTOCK_ROUTE_FLAT;
+  const ResidenceSite site{
+      .forward_waits = true,
+      .device_transport = direct ? direct->name : "",
+      .connects = adds_in_hosts ? PENSTOCK_LEVEL_LOCAL : PENSTOCK_LEVEL_WORLD,
+      .sums_directly = direct && (adds_in_hosts ? direct->scatters_on_devices()
+                                                : direct->sums_on_devices())};
   std::vector<SampleResidence> found;
   for (const auto& [what, name] :
        {std::pair("matrices", "linear0.weight"), std::pair("convolutions", "convolution0.weight"),
@@ -34,9 +54,10 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
         [of = std::string(name)](const auto& gradient) { return gradient.name == of; });
     const CompressorFacts& facts =
         stages.front().fitting->options(sample->index).front().needs.compressor_facts;
-    found.push_back(
-        {what, why_staged(stages, *sample, site),
-         site.adds_in_hosts || (site.sends_directly && (!facts.gathers || facts.gathers_sparse))});
+    const bool goes_directly = facts.gathers && !adds_in_hosts
+                                   ? gathers_directly && facts.gathers_pairs
+                                   : site.sums_directly;
+    found.push_back({what, why_staged(stages, *sample, site), goes_directly});
   }
   return found;
 }

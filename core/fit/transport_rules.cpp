@@ -17,28 +17,35 @@ bool says(uint32_t flags, uint32_t flag) {
   return (flags & flag) != 0;
 }
 
-// What ranks tell each other over about what goes from device to device.
-const CollectiveFacts& telling(const FitInput& input) {
+// What ranks tell each other over about what goes from device to device, and the key that names it.
+std::pair<const CollectiveFacts&, std::string_view> telling(const FitInput& input) {
   const auto local = input.of_level.find(PENSTOCK_LEVEL_LOCAL);
   if (input.route == PENSTOCK_ROUTE_HIERARCHICAL && local != input.of_level.end())
-    return local->second;
-  return input.has_transport ? input.transport : input.collective;
+    return {local->second, "transport.local"};
+  return {input.has_transport ? input.transport : input.collective, "collective"};
 }
 
 // Why nothing of a scheme goes from device to device; empty where something can.
 std::string why_idle(const FitInput& input) {
+  const CollectiveFacts& direct = *input.between_devices;
   if (input.has_transport)
     return fmt::format("collective \"{}\" reads payloads in host memory", input.collective.name);
-  if (input.route == PENSTOCK_ROUTE_HIERARCHICAL) return {};
+  if (input.route == PENSTOCK_ROUTE_HIERARCHICAL)
+    return direct.scatters_on_devices()
+               ? ""
+               : "it has no reduce-scatter or no all-gather for memory of devices";
   if (input.route == PENSTOCK_ROUTE_SPLIT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(input.route));
   const bool has_owners = input.route == PENSTOCK_ROUTE_SHARD;
   const bool any = std::any_of(input.groups.begin(), input.groups.end(), [&](const FitGroup& of) {
-    return of.compressor.sums || (of.compressor.gathers_sparse && !has_owners);
+    return (of.compressor.sums && direct.sums_on_devices()) ||
+           (of.compressor.gathers_pairs && !has_owners);
   });
-  if (any || input.groups.empty()) return {};
-  return has_owners ? "what goes to owners goes through host memory"
-                    : "its payloads are codes, which hosts look at";
+  if (any || input.groups.empty()) return "";
+  if (has_owners) return "what goes to owners goes through host memory";
+  return direct.sums_on_devices()
+             ? "its payloads are codes, which hosts look at"
+             : "it carries no sums, and the rest are codes, which hosts look at";
 }
 
 }  // namespace
@@ -55,42 +62,41 @@ Status check_reads_host_memory(const CollectiveFacts& collective) {
       collective.name);
 }
 
-Status check_device_transport(const CollectiveFacts& collective) {
-  if (!says(collective.flags, PENSTOCK_COLLECTIVE_TRANSPORT) ||
-      !carries_memory_of(collective, PENSTOCK_DEVICE_CUDA))
-    return failed_precondition(
-        "transport.device = \"{}\" does not carry memory of CUDA devices; use \"nccl\", or leave "
-        "it "
-        "out: then messages go through pinned host memory",
-        collective.name);
-  if (!says(collective.flags, PENSTOCK_COLLECTIVE_ORDERED))
-    return failed_precondition(
-        "transport.device = \"{}\" matches messages by tags, but all sets share it, so it has to "
-        "match them by order (ORDERED); use \"nccl\"",
-        collective.name);
-  return {};
+Status check_device_transport(const CollectiveFacts& collective, bool has_joined) {
+  if (says(collective.flags, PENSTOCK_COLLECTIVE_TRANSPORT) &&
+      carries_memory_of(collective, PENSTOCK_DEVICE_CUDA))
+    return {};
+  return failed_precondition(
+      "transport.device = \"{}\" does not carry memory of CUDA devices{}; use \"nccl\", or leave "
+      "it "
+      "out: then messages go through pinned host memory",
+      collective.name,
+      has_joined ? ": its library was asked, and does not say that it takes any (where it cannot "
+                   "be asked: device_memory = \"yes\" of \"mpi\" and \"ucx\")"
+                 : "");
 }
 
 Status check_between_devices(const FitInput& input, FitAdvice& advice) {
   if (!input.between_devices) return {};
   const CollectiveFacts& direct = *input.between_devices;
-  PENSTOCK_TRY(check_device_transport(direct));
-  const CollectiveFacts& tells = telling(input);
+  PENSTOCK_TRY(check_device_transport(direct, false));
+  const auto& [tells, key] = telling(input);
   for (const auto& [pattern, what] :
        {std::pair(PENSTOCK_ALL_GATHER, "all-gather"), std::pair(PENSTOCK_BROADCAST, "broadcast")})
     if ((tells.patterns & PENSTOCK_PATTERN_BIT(pattern)) == 0 && input.world > 1)
       return failed_precondition(
           "transport.device = \"{}\" needs a collective beside it by which ranks tell each other "
-          "what they send, but \"{}\" has no {}; use collective = \"mpi\" or \"ucx\"",
-          direct.name, tells.name, what);
+          "what they send, but \"{}\" has no {}; use {} = \"mpi\" or \"ucx\"",
+          direct.name, tells.name, what, key);
+  const bool sums = direct.sums_on_devices();
   for (const FitGroup& group : input.groups)
-    if ((group.compressor.same_bits || group.memory.same_bits) &&
+    if (sums && (group.compressor.same_bits || group.memory.same_bits) &&
         !says(direct.flags, PENSTOCK_COLLECTIVE_SAME_BITS))
       return failed_precondition(
           "compressor \"{}\" with memory \"{}\" needs sums with the same bits on all ranks, which "
           "transport.device = \"{}\" does not promise (SAME_BITS); leave it out, or use \"nccl\"",
           group.compressor.name, group.memory.name, direct.name);
-  if (input.deterministic && !says(direct.flags, PENSTOCK_COLLECTIVE_RANK_ORDER))
+  if (sums && input.deterministic && !says(direct.flags, PENSTOCK_COLLECTIVE_RANK_ORDER))
     return failed_precondition(
         "runtime.deterministic = true wants sums in ascending rank order, which transport.device = "
         "\"{}\" does not promise (RANK_ORDER); leave it out, or set deterministic = false",

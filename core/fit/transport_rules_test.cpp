@@ -12,11 +12,16 @@ CollectiveFacts nccl() {
   return {
       "nccl",
       PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_ORDERED | PENSTOCK_COLLECTIVE_SAME_BITS,
-      ~uint64_t{0}, kCuda};
+      ~uint64_t{0}, kCuda, ~uint64_t{0}};
 }
 CollectiveFacts mpi() {
-  return {"mpi", PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_RANK_ORDER, ~uint64_t{0},
-          kCpu};
+  return {"mpi", PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_RANK_ORDER, ~uint64_t{0}, kCpu,
+          ~uint64_t{0}};
+}
+// One that copies what lies on devices, and adds nothing up there.
+CollectiveFacts ucx() {
+  return {"ucx", PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_TAKES_FINISHED, ~uint64_t{0},
+          kCpu | kCuda, PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_GATHER)};
 }
 FitInput over_both() {
   FitInput input;
@@ -39,11 +44,35 @@ TEST(TransportRules, OneForDevicesAloneIsNoCollectiveOfAScheme) {
 }
 
 TEST(TransportRules, OneForHostMemoryDoesNotGoBetweenDevices) {
-  EXPECT_TRUE(check_device_transport(nccl()).ok());
-  EXPECT_TRUE(says(check_device_transport(mpi()), "transport.device = \"mpi\" does not carry"));
-  CollectiveFacts tagged = nccl();
-  tagged.flags &= ~uint32_t{PENSTOCK_COLLECTIVE_ORDERED};
-  EXPECT_TRUE(says(check_device_transport(tagged), "matches messages by tags"));
+  for (const bool has_joined : {false, true}) {
+    EXPECT_TRUE(check_device_transport(nccl(), has_joined).ok());
+    EXPECT_TRUE(check_device_transport(ucx(), has_joined).ok());
+  }
+  EXPECT_TRUE(
+      says(check_device_transport(mpi(), false),
+           "transport.device = \"mpi\" does not carry memory of CUDA devices; use \"nccl\", "
+           "or leave it out: then messages go through pinned host memory"));
+  EXPECT_TRUE(says(check_device_transport(mpi(), true),
+                   "devices: its library was asked, and does not say that it takes any (where it "
+                   "cannot be asked: device_memory = \"yes\" of \"mpi\" and \"ucx\"); use"));
+}
+
+TEST(TransportRules, WhatIsAskedOfSumsIsNotAskedOfOneThatCarriesNone) {
+  FitAdvice advice;
+  FitInput input = over_both();
+  input.between_devices = ucx();
+  input.deterministic = true;
+  input.groups.emplace_back().compressor.name = "powersgd";
+  input.groups[0].compressor.same_bits = input.groups[0].compressor.sums = true;
+  EXPECT_TRUE(check_between_devices(input, advice).ok());
+  ASSERT_EQ(advice.warnings.size(), 1u);
+  EXPECT_NE(advice.warnings[0].find("\"ucx\" carries nothing of this: it carries no sums, and the "
+                                    "rest are codes"),
+            std::string::npos);
+  input.groups[0].compressor.gathers_pairs = true;
+  advice = {};
+  EXPECT_TRUE(check_between_devices(input, advice).ok());
+  EXPECT_TRUE(advice.warnings.empty());
 }
 
 TEST(TransportRules, TheCollectiveBesideItMustLetRanksTellEachOther) {
@@ -84,7 +113,7 @@ TEST(TransportRules, OneThatCarriesNothingIsWarnedOf) {
   };
   EXPECT_NE(warning().find("\"nccl\" carries nothing of this: its payloads are codes"),
             std::string::npos);
-  input.groups[0].compressor.gathers_sparse = true;
+  input.groups[0].compressor.gathers_pairs = true;
   EXPECT_EQ(warning(), "");
   input.route = PENSTOCK_ROUTE_SHARD;
   EXPECT_NE(warning().find("what goes to owners goes through host memory"), std::string::npos);
@@ -105,7 +134,7 @@ TEST(TransportRules, SumsInHostsAreToldOverTheTransportOfHosts) {
   input.of_level[PENSTOCK_LEVEL_LOCAL] = silent;
   input.world = 2;
   FitAdvice advice;
-  EXPECT_TRUE(says(check_between_devices(input, advice), "\"silent\" has no broadcast"));
+  EXPECT_TRUE(says(check_between_devices(input, advice), "\"silent\" has no broadcast; use transport.local"));
 }
 
 TEST(TransportRules, ASchedulerThatPlansByOtherTimesIsWarnedOf) {

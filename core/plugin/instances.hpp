@@ -68,6 +68,11 @@ class Instance {
   OptionValues options_;
 };
 
+// Of a collective's patterns those that it carries for memory of devices.
+inline uint64_t device_patterns(const penstock_collective_traits& traits) {
+  return traits.device_patterns != 0 ? traits.device_patterns : traits.patterns;
+}
+
 using CompressorInstance = Instance<penstock_compressor>;
 using MemoryInstance = Instance<penstock_memory>;
 using CollectiveInstance = Instance<penstock_collective>;

@@ -35,6 +35,11 @@ TEST(Instance, ALentTableIsCheckedLikeAPlugins) {
   EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
                        "no returned"));
   lent_traits.flags = PENSTOCK_COLLECTIVE_COMPOSITE;
+  lent_traits.patterns = PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE);
+  lent_traits.device_patterns = PENSTOCK_PATTERN_BIT(PENSTOCK_BROADCAST);
+  EXPECT_TRUE(contains(CollectiveInstance::borrow("lent", &table, nullptr).status().message(),
+                       "patterns 0x20 for memory of devices, expected some of its patterns 0x2"));
+  lent_traits.device_patterns = lent_traits.patterns;
   EXPECT_TRUE(CollectiveInstance::borrow("lent", &table, nullptr).ok());
   EXPECT_FALSE(CollectiveInstance::borrow("lent", nullptr, nullptr).ok());
 }

@@ -92,11 +92,15 @@ Status Runtime::choose_level_transports(const penstock_runtime_options& options)
 
 Status Runtime::choose_device_transport(const Scheme& scheme) {
   if (scheme.device_transport.empty()) return {};
-  PENSTOCK_ASSIGN(auto transport,
-                  make_instance<penstock_collective>(scheme, scheme.device_transport, *registry_));
-  PENSTOCK_TRY(check_device_transport(collective_facts(transport->name(), transport->traits())));
-  transports_.set_for_devices(std::move(transport));
-  return {};
+  if (CollectiveInstance* same = transports_.find(scheme.device_transport); same != nullptr) {
+    transports_.share_for_devices(*same);
+  } else {
+    PENSTOCK_ASSIGN(auto transport, make_instance<penstock_collective>(
+                                        scheme, scheme.device_transport, *registry_));
+    transports_.set_for_devices(std::move(transport));
+  }
+  const CollectiveInstance& direct = *transports_.for_devices();
+  return check_device_transport(collective_facts(direct.name(), direct.traits()), false);
 }
 
 Result<std::unique_ptr<CollectiveInstance>> Runtime::make_transport(
@@ -273,9 +277,14 @@ Status Runtime::open_between_devices() {
   std::string what = "channel between devices";
   if (adds_in_hosts) what += fmt::format(" on the host of rank {}", members.ranks().front());
   const auto opened = open_channel(what, members, *transport, nullptr);
-  if (opened.ok()) between_devices_.channel = opened.value();
-  between_devices_.level = members.level();
-  return share("opening the channel between devices", opened.status());
+  Status status = opened.status();
+  if (status.ok()) {
+    between_devices_.channel = opened.value();
+    between_devices_.level = members.level();
+    status =
+        check_device_transport(collective_facts(transport->name(), opened.value()->traits), true);
+  }
+  return share("opening the channel between devices", status);
 }
 
 // A rank that found something wrong by itself gets its own error; the others get its number and its

@@ -92,9 +92,12 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
       const CollectiveInstance& own = services_.transports.at(level);
       input.of_level[level] = collective_facts(own.name(), own.traits());
     }
-  const CollectiveInstance* direct = services_.transports.for_devices();
-  if (direct != nullptr && at(between_devices->level).direct.channel != nullptr)
-    input.between_devices = collective_facts(direct->name(), direct->traits());
+  const uint32_t level = fitting.scheme().route == PENSTOCK_ROUTE_HIERARCHICAL
+                             ? PENSTOCK_LEVEL_LOCAL
+                             : PENSTOCK_LEVEL_WORLD;
+  if (const Channel* direct = at(level).direct.channel; direct != nullptr)
+    input.between_devices =
+        collective_facts(services_.transports.for_devices()->name(), direct->traits);
   input.collective =
       composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
   input.frontend = frontend_flags_;

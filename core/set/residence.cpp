@@ -26,10 +26,18 @@ Status Set::find_devices() {
 
 // For the life of the set: what is kept of a gradient lies where it is worked on.
 Status Set::settle_residence(std::span<const Stage> stages) {
-  const ResidenceSite site{.forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
-                           .result_is_sum = result_is_sum,
-                           .sends_directly = at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr,
-                           .adds_in_hosts = at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr};
+  ResidenceSite site{.forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
+                     .result_is_sum = result_is_sum,
+                     .has_all_ranks = world == services_.world.size(),
+                     .connects = between_devices->level};
+  if (const CollectiveInstance* transport = services_.transports.for_devices();
+      transport != nullptr) {
+    site.device_transport = transport->name();
+    const CollectiveFacts facts =
+        collective_facts(site.device_transport, between_devices->channel->traits);
+    site.sums_directly = site.connects == PENSTOCK_LEVEL_LOCAL ? facts.scatters_on_devices()
+                                                               : facts.sums_on_devices();
+  }
   std::vector<Gradient*> resident, staged;
   for (const auto& [index, device] : devices_) {
     Gradient& gradient = *gradients_[index];
@@ -78,7 +86,27 @@ Status Set::make_residents(const std::vector<Gradient*>& resident) {
   device_exec.device_type = PENSTOCK_DEVICE_CUDA;
   device_exec.device_id = device.id();
   device_exec.stream = residents_->stream().handle();
-  return {};
+  return settle_device_of_messages(device);
+}
+
+// A library that knows no streams finds the device by the thread that calls it.
+Status Set::settle_device_of_messages(const Device& device) {
+  const Channel* direct = at(PENSTOCK_LEVEL_WORLD).direct.channel;
+  if (direct == nullptr || (direct->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0)
+    return {};
+  return communication->run([&]() -> Status {
+    int32_t& settled = between_devices->device;
+    if (settled == device.id()) return {};
+    if (settled != BetweenDevices::kNoDevice)
+      return failed_precondition(
+          "gradients of set '{}' lie on {}, and messages over transport.device = \"{}\" on cuda:{} "
+          "already, which is all that a process can have there; put all sets of a rank on one "
+          "device, or leave transport.device out",
+          name, device.name(), services_.transports.for_devices()->name(), settled);
+    PENSTOCK_TRY(device.make_current());
+    settled = device.id();
+    return {};
+  });
 }
 
 // Until it has ended, what is queued reads from the storage of a gradient and writes to it.

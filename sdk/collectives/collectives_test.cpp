@@ -1,7 +1,6 @@
 // All patterns over a wire of threads, for several numbers of ranks. Under the thread sanitizer it
 // shows that ranks share nothing but what the wire carries.
 #include "direct.hpp"
-#include "messages.hpp"
 #include "threads_testing.hpp"
 
 #include <penstock/error.hpp>
@@ -18,18 +17,6 @@ namespace penstock::collectives {
 namespace {
 
 constexpr uint64_t kCounts[] = {0, 1, 7, 1024, 1025, 4001, 66'000};
-
-penstock_message message_of(uint32_t pattern, uint64_t tag, uint32_t dtype = PENSTOCK_FLOAT32) {
-  penstock_message message{};
-  message.struct_size = sizeof message;
-  message.id = tag + 1000;
-  message.tag = tag;
-  message.pattern = pattern;
-  message.dtype = dtype;
-  message.reduction = PENSTOCK_REDUCE_SUM;
-  message.deadline_us = 60'000'000;
-  return message;
-}
 
 // Values whose sum depends on the order of addition.
 std::vector<float> values(uint32_t rank, uint64_t count) {
@@ -48,46 +35,14 @@ std::vector<float> ordered_sum(uint32_t size, uint64_t count) {
   return sum;
 }
 
-// One rank in its thread.
-struct Rank {
-  Channel channel;
-  uint32_t rank, size;
-
-  // Empty, or what is wrong.
-  std::string exchange(const penstock_message& message) {
-    Ticket* ticket = nullptr;
-    std::string wrong;
-    try {
-      ticket = submit(channel, message);
-      while (!progress(*ticket)) std::this_thread::yield();
-    } catch (const sdk::Error& error) {
-      wrong = sdk::text(error.code(), ": ", error.what());
-    }
-    if (ticket != nullptr) release(*ticket);
-    return wrong;
-  }
-};
-
 class Collectives : public ::testing::TestWithParam<uint32_t> {
  protected:
-  // Runs `body` as all ranks. Small segments and parts, so that short messages have many.
+  // Small segments and parts, so that short messages have many.
   void on_all_ranks(const std::function<void(Rank&)>& body, Sizes sizes) {
-    Board board;
-    std::vector<Rank> ranks(GetParam());
-    std::vector<std::thread> threads;
-    const std::vector<uint32_t> hosts(GetParam());
-    for (uint32_t r = 0; r < GetParam(); ++r) {
-      penstock_group group{};
-      group.hosts = hosts.data();
-      group.rank = r;
-      group.size = GetParam();
-      set_up(ranks[r].channel, group, sizes);
-      ranks[r].channel.wire = std::make_unique<ThreadWire>(board, r);
-      ranks[r].rank = r;
-      ranks[r].size = GetParam();
-    }
-    for (Rank& rank : ranks) threads.emplace_back([&] { body(rank); });
-    for (std::thread& thread : threads) thread.join();
+    const auto make_wire = [](Board& board, uint32_t rank) {
+      return std::make_unique<ThreadWire>(board, rank);
+    };
+    run_ranks(GetParam(), sizes, make_wire, body);
   }
   void on_all_ranks(const std::function<void(Rank&)>& body) {
     on_all_ranks(body, {1024, 5000});

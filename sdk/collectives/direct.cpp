@@ -49,12 +49,13 @@ void receive_segment(Ticket& ticket, uint32_t r) {
   } else {
     to = peer.in.data + peer.in.begin(s);
   }
-  receive(ticket, {Kind::kIn, r, s, bytes}, to);
+  receive(ticket, {Kind::kIn, r, s, bytes, ticket.on_device && !peer.trash}, to);
 }
 
 void send_segment(Ticket& ticket, uint32_t r, Stream& stream, Kind kind) {
   const uint64_t s = stream.posted++;
-  send(ticket, {kind, r, s, stream.end(s) - stream.begin(s)}, stream.data + stream.begin(s));
+  send(ticket, {kind, r, s, stream.end(s) - stream.begin(s), ticket.on_device},
+       stream.data + stream.begin(s));
 }
 
 bool may_post(const Stream& stream) {

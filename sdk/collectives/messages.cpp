@@ -21,6 +21,23 @@ void refuse_if_aborted(const Channel& channel, const penstock_message& message) 
     throw sdk::message_error(PENSTOCK_ABORTED, message, "the channel was aborted");
 }
 
+bool lies_on_device(const penstock_message& message) {
+  return message.pattern != PENSTOCK_BARRIER && message.exec != nullptr &&
+         message.exec->device_type > PENSTOCK_DEVICE_CPU;
+}
+
+void refuse_on_device(const Channel& channel, const penstock_message& message) {
+  if (!lies_on_device(message)) return;
+  if (!channel.takes_devices)
+    throw sdk::message_error(PENSTOCK_INVALID_ARGUMENT, message,
+                             "it lies in memory of a device, which this transport does not take "
+                             "here; bring it to host memory first");
+  if (sdk::is_reduction(message.pattern))
+    throw sdk::message_error(PENSTOCK_INVALID_ARGUMENT, message,
+                             "it lies in memory of a device, and this transport adds up in host "
+                             "memory; bring it there first");
+}
+
 bool progress_whole(const Ticket& ticket) {
   if (ticket.n_requests != 0) return false;
   if (ticket.own_bytes != 0) std::memcpy(ticket.own_to, ticket.own_from, ticket.own_bytes);
@@ -88,12 +105,14 @@ void set_up(Channel& channel, const penstock_group& group, const Sizes& sizes) {
 
 Ticket* submit(Channel& channel, const penstock_message& message) {
   sdk::check_message(message, channel.size);
+  refuse_on_device(channel, message);
   refuse_if_aborted(channel, message);
   Ticket& ticket = take_ticket(channel);
   ticket.channel = &channel;
   ticket.message = message;
   ticket.submitted = std::chrono::steady_clock::now();
   ticket.done = ticket.told = ticket.small = false;
+  ticket.on_device = lies_on_device(message);
   ticket.asked = channel.round;
   ticket.failure_code = PENSTOCK_OK;
   ticket.thrown = nullptr;

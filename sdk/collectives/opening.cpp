@@ -53,7 +53,14 @@ Header header_for(const Ticket& ticket, uint32_t rank) {
     header.counts = hash_of(message.receive_counts, ticket.channel->size);
   if (message.pattern == PENSTOCK_BROADCAST) header.root = message.peer;
   header.segment = static_cast<uint32_t>(segment_of(ticket));
+  header.on_device = ticket.on_device ? 1 : 0;
   return header;
+}
+
+// Data bytes that fit an opening. Memory of a device is the wire's alone.
+uint64_t most_inline(const Ticket& ticket) {
+  if (ticket.on_device) return 0;
+  return ticket.small ? ticket.channel->small_bytes : kInlineBytes;
 }
 
 void fail(Ticket& ticket, const std::string& text) {
@@ -122,7 +129,7 @@ void lay_out_gather(Ticket& ticket) {
     room = count;
     ticket.own_from = peer.send;
     ticket.own_to = static_cast<char*>(message.receive) + message.receive_offsets[r] * width;
-    ticket.own_bytes = ticket.own_from == ticket.own_to ? 0 : peer.send_bytes;
+    ticket.own_bytes = ticket.on_device || ticket.own_from == ticket.own_to ? 0 : peer.send_bytes;
   }
 }
 
@@ -150,7 +157,7 @@ void lay_out_broadcast(Ticket& ticket) {
       if (place + bit < channel.size) child(place + bit);
   }
   if (!root) ticket.peers[(parent + message.peer) % channel.size].receives = true;
-  if (root && message.receive != nullptr && message.receive != message.send) {
+  if (root && !ticket.on_device && message.receive != nullptr && message.receive != message.send) {
     ticket.own_from = static_cast<const char*>(message.send);
     ticket.own_to = static_cast<char*>(message.receive);
     ticket.own_bytes = bytes;
@@ -196,6 +203,10 @@ std::string disagreement(const Ticket& ticket, uint32_t rank, const Header& thei
   if (theirs.reduction != mine.reduction)
     return differ("reduction", mine.reduction, theirs.reduction);
   if (theirs.root != mine.root) return differ("root", mine.root, theirs.root);
+  const auto memory = [](const Header& of) {
+    return of.on_device != 0 ? "a device's" : "a host's";
+  };
+  if (theirs.on_device != mine.on_device) return differ("memory", memory(mine), memory(theirs));
   if (sdk::is_reduction(expected) || expected == PENSTOCK_BROADCAST) {
     const uint64_t bytes =
         expected == PENSTOCK_BROADCAST ? message.count * width_of(message) : ticket.share.bytes;
@@ -275,8 +286,7 @@ void send_opening(Ticket& ticket, uint32_t rank, bool failed) {
   if (failed) peer.send_bytes = 0;
   Header header = header_for(ticket, rank);
   header.failed = failed ? 1 : 0;
-  const uint64_t here =
-      std::min(peer.send_bytes, ticket.small ? channel.small_bytes : kInlineBytes);
+  const uint64_t here = std::min(peer.send_bytes, most_inline(ticket));
   const uint64_t rest = peer.send_bytes - here;
   // Up to a segment goes at once, for latency.
   peer.granted = !sdk::is_reduction(ticket.message.pattern) || rest <= header.segment;
@@ -303,7 +313,7 @@ void take_opening(Ticket& ticket, uint32_t rank, uint64_t bytes) {
   Header header{};
   std::memcpy(&header, opening, std::min<uint64_t>(bytes, sizeof header));
   peer.inline_bytes = bytes < sizeof header ? 0 : bytes - sizeof header;
-  const uint64_t most = ticket.small ? channel.small_bytes : kInlineBytes;
+  const uint64_t most = most_inline(ticket);
   peer.owed_grant = header.awaits_grant != 0;
   if (bytes < sizeof header || header.bytes < peer.inline_bytes || header.segment == 0 ||
       header.segment > kLongSegment) {

@@ -1,14 +1,22 @@
-// A wire whose ranks are threads of one process, for tests of the algorithms over it. Nothing is
-// copied before both ends have come: who uses a buffer too early or too long is seen by a
-// sanitizer.
+// Ranks as threads of one process and a wire between them, for tests of the algorithms over it.
+// Nothing is copied before both ends have come: who uses a buffer too early or too long is seen by
+// a sanitizer.
 #pragma once
 
-#include <collectives/ticket.hpp>
+#include <collectives/direct.hpp>
+#include <collectives/messages.hpp>
+
+#include <penstock/error.hpp>
 
 #include <cstring>
+#include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
 
 namespace penstock::collectives {
 
@@ -97,5 +105,60 @@ class ThreadWire : public Wire {
   std::vector<Ended> ended_;
   std::vector<Ended> tested_;
 };
+
+inline penstock_message message_of(uint32_t pattern, uint64_t tag,
+                                   uint32_t dtype = PENSTOCK_FLOAT32) {
+  penstock_message message{};
+  message.struct_size = sizeof message;
+  message.id = tag + 1000;
+  message.tag = tag;
+  message.pattern = pattern;
+  message.dtype = dtype;
+  message.reduction = PENSTOCK_REDUCE_SUM;
+  message.deadline_us = 60'000'000;
+  return message;
+}
+
+// One rank in its thread.
+struct Rank {
+  Channel channel;
+  uint32_t rank, size;
+
+  // Empty, or what is wrong.
+  std::string exchange(const penstock_message& message) {
+    Ticket* ticket = nullptr;
+    std::string wrong;
+    try {
+      ticket = submit(channel, message);
+      while (!progress(*ticket)) std::this_thread::yield();
+    } catch (const sdk::Error& error) {
+      wrong = sdk::text(error.code(), ": ", error.what());
+    }
+    if (ticket != nullptr) release(*ticket);
+    return wrong;
+  }
+};
+
+// Runs `body` as each of `size` ranks of one host.
+inline void run_ranks(uint32_t size, const Sizes& sizes,
+                      const std::function<std::unique_ptr<Wire>(Board&, uint32_t)>& make_wire,
+                      const std::function<void(Rank&)>& body) {
+  Board board;
+  std::vector<Rank> ranks(size);
+  std::vector<std::thread> threads;
+  const std::vector<uint32_t> hosts(size);
+  for (uint32_t r = 0; r < size; ++r) {
+    penstock_group group{};
+    group.hosts = hosts.data();
+    group.rank = r;
+    group.size = size;
+    set_up(ranks[r].channel, group, sizes);
+    ranks[r].channel.wire = make_wire(board, r);
+    ranks[r].rank = r;
+    ranks[r].size = size;
+  }
+  for (Rank& rank : ranks) threads.emplace_back([&] { body(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
 
 }  // namespace penstock::collectives

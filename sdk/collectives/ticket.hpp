@@ -72,7 +72,7 @@ struct Header {
   uint32_t failed;        // 1: the sender cannot pass the message on
   uint32_t segment;       // bytes; what follows is cut into these
   uint32_t awaits_grant;  // 1: what follows comes after a grant
-  uint32_t reserved;
+  uint32_t on_device;     // 1: the data lies in memory of a device, and none of it here
 };
 static_assert(sizeof(Header) == 64);
 
@@ -121,6 +121,7 @@ struct Ticket {
   bool done = false;
   bool told = false;                    // for a transport that says later that it is done
   bool small = false;                   // all-reduce in one step, all of it in the openings
+  bool on_device = false;               // nobody but the wire may touch the message's memory
   bool touched = false;                 // there may be something to do
   bool lost = false;                    // released while the wire still used its buffers
   uint64_t asked = 0;                   // the channel's round when it was last asked after
@@ -162,6 +163,7 @@ struct Channel {
   uint64_t opening_bytes = 0;  // room for the data of one opening
   uint64_t small_bytes = 0;
   uint64_t segment = kLongSegment;
+  bool takes_devices = false;  // the wire moves memory of devices
   std::atomic<bool> aborted{false};
   bool settling = false;  // aborted, and a ticket was released since: nothing new begins
   std::chrono::steady_clock::time_point settle_until;

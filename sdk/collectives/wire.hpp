@@ -31,7 +31,8 @@ struct Event {
   Kind kind;
   uint32_t peer;  // rank in the group
   uint64_t segment;
-  uint64_t bytes;  // of a receive: how many are expected, and room for
+  uint64_t bytes;          // of a receive: how many are expected, and room for
+  bool on_device = false;  // the bytes lie in memory of a device
 };
 
 // A request that has ended.

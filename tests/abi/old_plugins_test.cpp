@@ -27,7 +27,8 @@ class OldPlugins : public ::testing::TestWithParam<Version> {
 };
 INSTANTIATE_TEST_SUITE_P(Abi, OldPlugins,
                          ::testing::Values(Version{"0_1", 1}, Version{"0_2", 2}, Version{"0_3", 3},
-                                           Version{"0_4", 4}, Version{"0_5", 5}, Version{"0_6", 6}),
+                                           Version{"0_4", 4}, Version{"0_5", 5}, Version{"0_6", 6},
+                                           Version{"0_7", 7}),
                          [](const auto& version) { return std::string(version.param.folder); });
 
 TEST_P(OldPlugins, SayWhatTheyWereBuiltFor) {

@@ -47,6 +47,21 @@ TEST_F(SimulatedMemoryDeathTest, AHostThatLeavesPinnedMemoryDies) {
   EXPECT_ENDS_WITH_SENTENCE(touch(pinned + 512), "the host touched 0 bytes behind the end of");
 }
 
+TEST_F(SimulatedMemoryDeathTest, OneThatIsOpenToHostsIsSoUntilItIsFreed) {
+  Settings settings;
+  settings.open_to_hosts = true;
+  begin(settings);
+  unsigned char* memory = device_bytes(256);
+  touch(memory);
+  EXPECT_EQ(read(memory, 1)[0], 1);
+  SUCCEEDS(cudaMemset(memory, 7, 8));
+  SUCCEEDS(cudaDeviceSynchronize());
+  EXPECT_EQ(memory[7], 7);
+  EXPECT_ENDS_WITH_SENTENCE(touch(memory + 256), "the host touched 0 bytes behind the end of");
+  SUCCEEDS(cudaFree(memory));
+  EXPECT_ENDS_WITH_SENTENCE(touch(memory), "device 0\\), which has been freed");
+}
+
 TEST_F(SimulatedMemoryDeathTest, OtherFaultsAreLeftAlone) {
   (void)device_bytes(1);
   unsigned char* volatile nowhere = nullptr;

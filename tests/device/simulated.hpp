@@ -27,6 +27,9 @@ struct Settings {
   // How likely a call that queues work is to run some at once, of any stream. 0: work runs as late
   // as can be. More finds what a host does too late, such as filling memory whose copy is queued.
   double early = 0;
+  // Memory of devices is open to the host, for libraries that move it. Who else touches it is not
+  // found then; memory that was freed stays closed.
+  bool open_to_hosts = false;
   // Misuse ends the program with its sentence, instead of being kept for reports().
   bool abort_on_misuse = false;
 };

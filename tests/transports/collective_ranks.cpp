@@ -1,6 +1,7 @@
 // A transport between processes, loaded as a plugin: every rank runs the same tests. Arguments: the
 // plugin's file name, --native, --short-segments or --small-sockets, and those of GoogleTest. What
 // becomes of bad messages, late ranks and aborts is in failure_ranks.cpp.
+#include "printing.hpp"
 #include "rank.hpp"
 
 #include <cstdio>
@@ -258,20 +259,6 @@ TEST(Ranks, GroupsMatchApartAndOutsidersAreNotNeeded) {
   me->table.close(me->self(), half);
 }
 
-// Rank 0 prints as usual, the others only what fails.
-class FailuresOnly : public ::testing::EmptyTestEventListener {
- public:
-  explicit FailuresOnly(uint32_t rank) : rank_(rank) {}
-  void OnTestPartResult(const ::testing::TestPartResult& result) override {
-    if (result.failed())
-      std::fprintf(stderr, "rank %u: %s:%d: %s\n", rank_, result.file_name(), result.line_number(),
-                   result.summary());
-  }
-
- private:
-  uint32_t rank_;
-};
-
 int run(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (argc < 2) return 2;
@@ -280,11 +267,7 @@ int run(int argc, char** argv) {
   if (argc > 2 && std::string(argv[2]) == "--short-segments") segment_bytes = 5000;
   if (argc > 2 && std::string(argv[2]) == "--small-sockets") socket_bytes = 16384;
   me = std::make_unique<Rank>();
-  auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
-  if (me->rank != 0) {
-    delete listeners.Release(listeners.default_result_printer());
-    listeners.Append(new FailuresOnly(me->rank));
-  }
+  print_as_rank(me->rank);
   const int failed = RUN_ALL_TESTS();
   std::fflush(nullptr);
   // mpirun ends everybody as soon as one ends without finalising: all have reported by then.

@@ -12,6 +12,7 @@ from command_test import BUILD, COMMAND, ROOT, compile_plugin, penstock
 
 TABLE = "libpenstock_device_cuda.so"
 SIMULATED = BUILD / "lib/libpenstock_device_simulated.so"
+ON_DEVICE = BUILD / "tests/plugins/on_device/compressor-topk-simulated.so"
 needs_simulated_devices = pytest.mark.skipif(
     not SIMULATED.exists(), reason=f"there is no {SIMULATED}: ninja -C {BUILD} penstock_device_simulated"
 )
@@ -139,6 +140,29 @@ def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(kind, tmp_path):
     else:
         ((why, what),) = staged.items()
         assert what == ["matrices", "convolutions"] and "no transport.device is named" in why
+
+
+def test_doctor_says_which_sums_a_transport_between_devices_leaves_to_host_memory(tmp_path):
+    compile_plugin(tmp_path, "ALSO_ON_CUDA")
+    file = tmp_path / "bad.toml"
+    file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n[transport]\ndevice = "mpi"\n')
+    (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
+    (why,) = line["through_host_memory"]
+    assert 'as a whole, and transport.device = "mpi" carries no sums' in why and not line["from_device_to_device"]
+
+
+@pytest.mark.skipif(not ON_DEVICE.exists(), reason=f"there is no {ON_DEVICE}: ninja -C {BUILD} core_set_test")
+def test_doctor_says_what_goes_over_a_library_that_a_run_will_ask(tmp_path):
+    file = tmp_path / "pairs.toml"
+    scheme = ('[scheme]\ncompressor = "topk-simulated"\nmemory = "residual-simulated"\ncollective = "loopback"\n'
+              '[transport]\ndevice = "mpi"\n[collective.mpi]\ndevice_memory = ')
+    file.write_text(scheme + '"auto"\n')
+    (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", ON_DEVICE.parent, file), "scheme")
+    assert line["on_device"] == line["from_device_to_device"] == ["matrices", "convolutions", "vectors"]
+    assert "over mpi (where its library takes memory of devices: a run asks it" in line["found"]
+    file.write_text(scheme + '"no"\n')
+    (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", ON_DEVICE.parent, file), "scheme")
+    assert line["state"] == "problem" and 'transport.device = "mpi" does not carry memory of CUDA devices' in line["found"]
 
 
 def test_doctor_names_what_is_wrong_with_a_scheme(tmp_path):

@@ -218,6 +218,14 @@ int32_t copy_many(int32_t device, const penstock_device_copy* copies, uint64_t n
   });
 }
 
+int32_t make_current(int32_t device) {
+  cudaError_t error = cudaSetDevice(device);
+  // Before CUDA 12 the thread gets the device's context with the first call that needs one.
+  if (error == cudaSuccess) error = cudaFree(nullptr);
+  if (error != cudaSuccess) (void)cudaGetLastError();
+  return error;
+}
+
 }  // namespace
 
 extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
@@ -248,4 +256,5 @@ extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
     scale,
     check_indices,
     copy_many,
+    make_current,
 };

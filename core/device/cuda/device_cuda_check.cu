@@ -100,6 +100,7 @@ void check_events(int32_t device) {
 
   int before = -1;
   REQUIRE(cudaGetDevice(&before) == cudaSuccess);
+  SUCCEED(make_current, device);
   REQUIRE(cudaSetDevice(device) == cudaSuccess);
   cudaLaunchConfig_t config{};  // and no <<<...>>>, for compilers other than nvcc
   config.gridDim = dim3(4);

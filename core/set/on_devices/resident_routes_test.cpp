@@ -162,19 +162,46 @@ TEST(InHostsOnly, TheReportTellsWhatGoesFromDeviceToDevice) {
   });
 }
 
-TEST(InHostsOnly, WithoutATransportOfDevicesTheyAreStagedAndSaySo) {
+// The reason that a set with this scheme of its own is given, among these ranks.
+std::string reason_in(const std::string& run, const std::string& scheme,
+                      const std::vector<uint32_t>& ranks = {}) {
   const DevicesForAll devices;
-  const Script script = script_of(kMethods[0], kTwoByTwo);
+  std::string why;
   ::testing::internal::CaptureStderr();
-  with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
-    auto set = make_set(runtime, placed(script, one_each, rank));
+  with_device_ranks(kTwoByTwo.size, run, [&](Runtime& runtime, uint32_t rank) {
+    if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return;
+    auto set = make_set(runtime, lying_on({{"x", {40}}}, one_each(rank, 0)), 0, "own", scheme, ranks);
     ASSERT_OK(set.status());
-    each_item(report_of(**set), [&](const nlohmann::json& item) {
-      EXPECT_TRUE(contains(item["why_staged"].get<std::string>(),
-                           "the ranks of a host add it in host memory"));
-    });
+    if (rank == 0)
+      each_item(report_of(**set),
+                [&](const nlohmann::json& item) { why = item["why_staged"].get<std::string>(); });
   });
   (void)::testing::internal::GetCapturedStderr();
+  return why;
+}
+
+TEST(InHostsOnly, WhereNothingIsAddedOnDevicesTheReportSaysWhy) {
+  const auto scheme = [](const char* route, const char* tables = "") {
+    return script_of(kMethods[0], kTwoByTwo, tables, route).scheme;
+  };
+  const std::string own = "[scheme]\ncompressor = \"topk-simulated\"\nmemory = "
+                          "\"residual-simulated\"\nscheduler = \"fusion\"\n";
+  const std::string plain = "[scheme]\ncompressor = \"none-simulated\"\nmemory = \"none\"\n"
+                            "scheduler = \"fusion\"\n";
+  const std::string in_hosts = own + "route = \"hierarchical\"\n";
+  constexpr const char* kOnHost = "the ranks of a host add it in host memory, for ";
+  EXPECT_EQ(reason_in(scheme("hierarchical"), ""),
+            std::string(kOnHost) + "no transport.device is named");
+  EXPECT_EQ(reason_in(scheme("flat", kOverNcclInHosts), in_hosts),
+            std::string(kOnHost) + "transport.device = \"nccl-simulated\" connects all ranks, as "
+                                   "the run's own scheme.route is not \"hierarchical\"");
+  EXPECT_EQ(reason_in(scheme("hierarchical", kOverNcclInHosts), "", {0, 1, 2}),
+            std::string(kOnHost) + "sets of some ranks have no transport.device");
+  EXPECT_EQ(reason_in(scheme("hierarchical", kOverNcclInHosts), own), "");
+  EXPECT_EQ(reason_in(scheme("hierarchical", kOverNcclInHosts), plain),
+            "it is sent as it is, and so as a whole, and transport.device = \"nccl-simulated\" "
+            "connects the ranks of each host alone, as the run's own scheme.route is "
+            "\"hierarchical\"");
 }
 
 // ---- sums at their owners ----
@@ -252,10 +279,18 @@ TEST(ToOwnersOnly, ASumThatIsNotFiniteMakesTheBucketVoid) {
 
 // Each host has one order, whatever the other one's is.
 TEST(InHostsOnly, SeveralSetsHaveOneOrderOnEveryRankOfAHost) {
-  const std::string scheme = script_of(kMethods[1], kTwoByTwo, kOverNcclInHosts).scheme;
+  const auto results_of_two = [](const char* tables, const Places& places) {
+    std::vector<std::vector<Bytes>> results(kTwoByTwo.size);
+    with_device_ranks(kTwoByTwo.size, script_of(kMethods[1], kTwoByTwo, tables).scheme,
+                      [&](Runtime& runtime, uint32_t rank) {
+                        step_two_sets(runtime, places(rank, 0), rank, results[rank]);
+                      });
+    return results;
+  };
+  const auto expected = results_of_two("", on_the_cpu);
   for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 3); ++seed) {
     const DevicesForAll devices(seed);
-    with_device_ranks(kTwoByTwo.size, scheme, take_turns_with_two_sets);
+    EXPECT_EQ(difference(results_of_two(kOverNcclInHosts, one_each), expected), "") << seed;
   }
 }
 

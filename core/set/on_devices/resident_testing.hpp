@@ -110,24 +110,30 @@ struct ResidentOutcome {
   std::vector<std::string> saved;
 };
 
+// One rank's part of it.
+inline void leave_outcome(Runtime& runtime, const Script& script, const Places& places,
+                          uint32_t rank, std::vector<Bytes>& results, std::string& saved) {
+  const auto shapes = placed(script, places, rank);
+  std::vector<Storage> storage = storage_of(shapes);
+  auto set = make_set(runtime, shapes, script.flags);
+  ASSERT_OK(set.status());
+  for (uint64_t step = 0; step < script.steps; ++step) {
+    ASSERT_OK(take_step(script, **set, storage, rank, step));
+    Bytes& read = results.emplace_back();
+    for (const Storage& one : storage) read.push_back(one.read());
+  }
+  ASSERT_OK(set.value()->save(saved));
+  each_item(report_of(**set), [&](const nlohmann::json& item) {
+    EXPECT_EQ(item["worked_on"], item["lies_on"]) << item["why_staged"];
+  });
+}
+
 inline ResidentOutcome outcome_of(const Script& script, const Places& places) {
   ResidentOutcome outcome;
   outcome.results.resize(script.size);
   outcome.saved.resize(script.size);
   with_device_ranks(script.size, script.scheme, [&](Runtime& runtime, uint32_t rank) {
-    const auto shapes = placed(script, places, rank);
-    std::vector<Storage> storage = storage_of(shapes);
-    auto set = make_set(runtime, shapes, script.flags);
-    ASSERT_OK(set.status());
-    for (uint64_t step = 0; step < script.steps; ++step) {
-      ASSERT_OK(take_step(script, **set, storage, rank, step));
-      Bytes& read = outcome.results[rank].emplace_back();
-      for (const Storage& one : storage) read.push_back(one.read());
-    }
-    ASSERT_OK(set.value()->save(outcome.saved[rank]));
-    each_item(report_of(**set), [&](const nlohmann::json& item) {
-      EXPECT_EQ(item["worked_on"], item["lies_on"]) << item["why_staged"];
-    });
+    leave_outcome(runtime, script, places, rank, outcome.results[rank], outcome.saved[rank]);
   });
   return outcome;
 }
@@ -177,10 +183,12 @@ inline Moved moved_in_a_step(const std::string& scheme, uint32_t size, uint64_t 
   return moved;
 }
 
-// Steps of two sets of which each rank makes the gradients ready in an order of its own: on one
-// device two streams of messages meet, and the same one must come first on every rank.
-inline void take_turns_with_two_sets(Runtime& runtime, uint32_t rank) {
-  const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, one_each(rank, 0));
+// Steps of two sets, of which each rank makes the gradients ready in an order of its own: on one
+// device two streams of messages meet, and the same one must come first on every rank. What lies in
+// the storage of both after each step is as it would be without the other.
+inline void step_two_sets(Runtime& runtime, const Place& place, uint32_t rank,
+                          std::vector<Bytes>& results) {
+  const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, place);
   std::vector<Storage> storages[2] = {storage_of(shapes), storage_of(shapes)};
   std::vector<SetHandle> sets;
   for (const char* name : {"one", "other"}) {
@@ -192,15 +200,16 @@ inline void take_turns_with_two_sets(Runtime& runtime, uint32_t rank) {
     for (uint64_t turn = 0; turn < 4; ++turn) {
       const uint64_t which = (turn + rank + step) % 2, i = turn / 2;
       Storage& storage = storages[which][i];
-      storage.write(std::vector<float>(storage.bytes() / sizeof(float), float(rank + 1)));
+      storage.write(std::vector<float>(storage.bytes() / sizeof(float), float(rank + 1 + which)));
       ASSERT_OK(sets[which]->gradient_ready(i, storage.tensor(), storage.stream()));
     }
     for (uint64_t which : {(rank + step) % 2, (rank + step + 1) % 2}) {
       ASSERT_OK(sets[which]->wait_all());
       ASSERT_OK(sets[which]->step_end(true));
     }
+    Bytes& read = results.emplace_back();
     for (auto& storage : storages)
-      for (Storage& one : storage) one.settle();
+      for (Storage& one : storage) read.push_back(one.read());
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <kernels/message.hpp>
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -97,6 +98,13 @@ void Library::leave(bool aborted) {
 
 Library::~Library() {
   leave(true);
+}
+
+// An extension of Open MPI and MPICH. It is looked for by name: the library that a run finds need
+// not be the one that this was built with, and other libraries have none.
+bool Library::takes_device_memory() const {
+  const auto ask = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  return ask != nullptr && ask() == 1;
 }
 
 // For what all ranks of the world take part in.

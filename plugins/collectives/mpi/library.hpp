@@ -25,6 +25,10 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
+  // Whether it moves memory of CUDA devices, as far as it says: false also where it cannot be
+  // asked.
+  bool takes_device_memory() const;
+
   uint32_t rank() const { return rank_; }
   uint32_t size() const { return size_; }
 

@@ -3,6 +3,7 @@
 
 #include <penstock/collective.hpp>
 
+#include <collectives/device_memory.hpp>
 #include <collectives/direct.hpp>
 #include <collectives/messages.hpp>
 #include <kernels/message.hpp>
@@ -18,15 +19,19 @@ class Mpi : public collectives::OverWire {
       sdk::choice_option("algorithm", "auto", {"auto", "direct", "native"})
           .summary("direct adds in rank order, equal bits everywhere; native is MPI's own; auto "
                    "is direct"),
-      collectives::Sizes::small_option(), collectives::Sizes::segment_option()};
+      collectives::Sizes::small_option(), collectives::Sizes::segment_option(),
+      collectives::DeviceMemory::option()};
 
   explicit Mpi(const sdk::Options& values)
-      : OverWire(collectives::Sizes(values)), native_(values.choice("algorithm") == "native") {}
+      : OverWire(collectives::Sizes(values)),
+        native_(values.choice("algorithm") == "native"),
+        device_memory_(values) {}
   Mpi(const Mpi&) = delete;
   Mpi& operator=(const Mpi&) = delete;
 
   void describe(penstock_collective_traits& traits) const {
     collectives::describe(traits);
+    device_memory_.describe(traits);
     traits.flags |= PENSTOCK_COLLECTIVE_PROCESS_GLOBAL;
     if (!native_) return;
     traits.flags &= ~(PENSTOCK_COLLECTIVE_SAME_BITS | PENSTOCK_COLLECTIVE_RANK_ORDER);
@@ -41,6 +46,7 @@ class Mpi : public collectives::OverWire {
       library_.reset();
       throw;
     }
+    device_memory_.learn(library_->takes_device_memory());
     world.hosts = hosts_.data();
     world.rank = library_->rank();
     world.size = library_->size();
@@ -71,6 +77,7 @@ class Mpi : public collectives::OverWire {
     check_tags(communicator);
     auto channel = std::make_unique<Channel>();
     collectives::set_up(*channel, call.group, sizes_);
+    channel->takes_devices = device_memory_.is_taken();
     channel->wire = std::make_unique<Wire>(communicator, native_);
     return channel;
   }
@@ -104,7 +111,8 @@ class Mpi : public collectives::OverWire {
                                "shared memory and TCP has 2147483647)");
   }
 
-  bool native_;
+  const bool native_;
+  collectives::DeviceMemory device_memory_;
   std::optional<Library> library_;
   std::vector<uint32_t> hosts_;
 };

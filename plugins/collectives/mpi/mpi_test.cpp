@@ -9,9 +9,10 @@ const LoadedPlugin& plugin() {
   return loaded;
 }
 
-penstock_collective_traits traits_of(const char* algorithm) {
-  const Instance<penstock_collective> mpi(plugin().collective(), *plugin().module,
-                                          {{"algorithm", algorithm}});
+penstock_collective_traits traits_of(const char* algorithm, const char* device_memory = "auto") {
+  const Instance<penstock_collective> mpi(
+      plugin().collective(), *plugin().module,
+      {{"algorithm", algorithm}, {"device_memory", device_memory}});
   penstock_collective_traits traits{};
   traits.struct_size = sizeof traits;
   PENSTOCK_EXPECT_OK(mpi.table().describe(mpi.self(), &traits));
@@ -30,6 +31,31 @@ TEST(Mpi, PromisesRankOrderUnlessTheNativeAlgorithmIsChosen) {
   const auto native = traits_of("native");
   EXPECT_EQ(native.flags & promises, 0u);
   EXPECT_NE(native.flags & PENSTOCK_COLLECTIVE_ORDERED, 0u);
+}
+
+// What the library says when it has been asked is tested under mpirun (device_ranks.cpp).
+TEST(Mpi, CopiesMemoryOfDevicesAndAddsNoneUpUnlessItIsToldNotTo) {
+  constexpr uint64_t kCuda = uint64_t{1} << PENSTOCK_DEVICE_CUDA;
+  for (const char* says : {"auto", "yes", "no"}) {
+    const auto traits = traits_of("auto", says);
+    const bool takes = std::string_view(says) != "no";
+    EXPECT_EQ((traits.device_types & kCuda) != 0, takes) << says;
+    EXPECT_EQ((traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) != 0, takes) << says;
+    const uint64_t sums =
+        PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE) | PENSTOCK_PATTERN_BIT(PENSTOCK_REDUCE_SCATTER);
+    EXPECT_EQ(traits.device_patterns, takes ? traits.patterns & ~sums : 0) << says;
+  }
+}
+
+// A host of ABI 0.7 knows neither field nor flag.
+TEST(Mpi, AnOlderHostIsToldOfHostMemoryAlone) {
+  const Instance<penstock_collective> mpi(plugin().collective(), *plugin().module);
+  penstock_collective_traits traits{};
+  traits.struct_size = offsetof(penstock_collective_traits, device_patterns);
+  PENSTOCK_EXPECT_OK(mpi.table().describe(mpi.self(), &traits));
+  EXPECT_EQ(traits.device_types, uint64_t{1} << PENSTOCK_DEVICE_CPU);
+  EXPECT_EQ(traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED, 0u);
+  EXPECT_EQ(traits.device_patterns, 0u);
 }
 
 TEST(Mpi, AllReduceVolumeIsTwoTimesPMinusOneOverP) {

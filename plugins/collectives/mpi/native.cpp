@@ -1,5 +1,6 @@
 // MPI's own non-blocking collectives, for comparison and for networks that MPI knows better. They
-// match by order of submission, and their sums depend on MPI's choice of algorithm.
+// match by order of submission, and their sums depend on MPI's choice of algorithm. Open MPI takes
+// no memory of devices in them.
 #include "wire.hpp"
 
 #include <collectives/ticket.hpp>
@@ -57,14 +58,16 @@ MPI_Op operation_of(uint32_t dtype, uint32_t reduction) {
 
 }  // namespace
 
-// Nothing for 16-bit floats, counts that do not fit an int or that are not known, send and receive.
+// Nothing for memory of devices, 16-bit floats, counts that do not fit an int or that are not
+// known, send and receive.
 uint32_t Wire::carry(Ticket& ticket) {
   const penstock_message& message = ticket.message;
   // A count that fits here fits on all ranks: it is the same on all.
   const bool fits = message.count <= static_cast<uint64_t>(INT_MAX);
   const MPI_Datatype datatype = datatype_of(message.dtype);
   const bool barrier = message.pattern == PENSTOCK_BARRIER;
-  if (!native_ || (!barrier && (!fits || datatype == MPI_DATATYPE_NULL))) return 0;
+  if (!native_ || ticket.on_device || (!barrier && (!fits || datatype == MPI_DATATYPE_NULL)))
+    return 0;
   const bool in_place = message.send == message.receive;
   const void* send = in_place ? MPI_IN_PLACE : message.send;
   const MPI_Op operation = operation_of(message.dtype, message.reduction);

@@ -16,6 +16,8 @@ namespace {
 // All at once, as UCX calls them, and the single ones.
 constexpr std::string_view kAllMemory[] = {"sm", "shm", "mm"};
 constexpr std::string_view kMemory[] = {"posix", "sysv", "cma", "knem", "xpmem"};
+// Likewise, of CUDA devices.
+constexpr std::string_view kCuda[] = {"cuda", "cuda_copy", "cuda_ipc", "gdr_copy"};
 
 // Under way to one rank from all others: about what a link of 25 Gb/s has in 100 us. With 384 KiB
 // the queue before a link of 100 Mb/s overflows. A connection has its share, no less than a
@@ -48,12 +50,16 @@ std::string all_but(const std::vector<std::string>& names) {
   return left == "cma," ? "" : left;  // which only helps the others
 }
 
+// As an option or the variable says.
+std::string list_of(const Selection& selection) {
+  const char* const variable = std::getenv("UCX_TLS");
+  return selection.transports.empty() && variable != nullptr ? variable : selection.transports;
+}
+
 }  // namespace
 
-Selection memory_of(const Selection& selection) {
-  std::string list = selection.transports;
-  const char* const variable = std::getenv("UCX_TLS");
-  if (list.empty() && variable != nullptr) list = variable;
+Selection memory_of(const Selection& selection, bool devices) {
+  const std::string list = list_of(selection);
   std::string memory;
   if (list.empty() || list == "all") {
     memory = "sm,";
@@ -63,7 +69,18 @@ Selection memory_of(const Selection& selection) {
     for (const std::string& name : names_in(list))
       if (contains(kAllMemory, name) || contains(kMemory, name)) memory += name + ",";
   }
-  return {memory.empty() ? "" : memory + "self", ""};
+  if (memory.empty()) return {"", ""};
+  if (devices) memory += "cuda,";
+  return {memory + "self", ""};
+}
+
+bool allows_cuda(const Selection& selection) {
+  const std::string list = list_of(selection);
+  if (list.empty() || list == "all") return true;
+  const bool excludes = list[0] == '^';
+  const std::vector<std::string> names = names_in(std::string_view(list).substr(excludes ? 1 : 0));
+  return excludes != std::any_of(names.begin(), names.end(),
+                                 [](const std::string& name) { return contains(kCuda, name); });
 }
 
 Selection network_of(Selection selection, uint32_t n_senders) {
@@ -118,6 +135,17 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   if (status != UCS_OK) return;  // nobody will find this rank
   address_.assign(reinterpret_cast<const char*>(address), bytes);
   ucp_worker_release_address(worker_, address);
+}
+
+bool Context::takes_cuda() const {
+#if UCP_API_VERSION >= UCP_VERSION(1, 11)
+  ucp_context_attr_t about{};
+  about.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  return ucp_context_query(context_, &about) == UCS_OK &&
+         (about.memory_types >> UCS_MEMORY_TYPE_CUDA & 1) != 0;
+#else
+  return false;
+#endif
 }
 
 bool Context::has_let_go() {

@@ -27,8 +27,12 @@ struct Selection {
 // before its link, TCP shares what is left unevenly, and a sum waits for the slowest of them.
 Selection network_of(Selection selection, uint32_t n_senders);
 
-// The part of it that goes through memory of this host; no transports where there is none.
-Selection memory_of(const Selection& selection);
+// The part of it that goes through memory of this host, and with `devices` what moves theirs; no
+// transports where there is none.
+Selection memory_of(const Selection& selection, bool devices);
+
+// Whether it leaves UCX its ways into memory of CUDA devices.
+bool allows_cuda(const Selection& selection);
 
 // Throws `code` with UCX's own words unless `status` is UCS_OK.
 void check(ucs_status_t status, const char* what, uint32_t code);
@@ -42,6 +46,8 @@ class Context {
 
   ucp_worker_h worker() const { return worker_; }
   const std::string& address() const { return address_; }
+  // As UCX says; false where it is too old to be asked.
+  bool takes_cuda() const;
   // Drives everything under way, and returns whether something moved.
   bool progress() { return ucp_worker_progress(worker_) != 0; }
 

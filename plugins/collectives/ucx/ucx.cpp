@@ -3,6 +3,7 @@
 
 #include <penstock/collective.hpp>
 
+#include <collectives/device_memory.hpp>
 #include <collectives/direct.hpp>
 #include <collectives/messages.hpp>
 
@@ -15,7 +16,8 @@ namespace {
 class Ucx : public collectives::OverWire {
  public:
   static inline const sdk::OptionList options{
-      collectives::Sizes::small_option(), collectives::Sizes::segment_option(),
+      collectives::Sizes::small_option(),
+      collectives::Sizes::segment_option(),
       sdk::string_option("transports", "")
           .rank_local()
           .summary("what UCX may use, as in tcp,self; empty: as UCX_TLS says, or all there is"),
@@ -29,12 +31,13 @@ class Ucx : public collectives::OverWire {
           .unit("bytes")
           .rank_local()
           .summary("under way in a TCP connection; 0: as UCX_TCP_SNDBUF says, else a share of "
-                   "294912 where several ranks send to this one, else as the system has it")};
+                   "294912 where several ranks send to this one, else as the system has it"),
+      collectives::DeviceMemory::option()};
 
   explicit Ucx(const sdk::Options& values)
       : OverWire(collectives::Sizes(values)),
-        selection_{std::string(values.string("transports")),
-                   std::string(values.string("devices"))} {
+        selection_{std::string(values.string("transports")), std::string(values.string("devices"))},
+        device_memory_(values) {
     if (const int64_t bytes = values.integer("socket_buffer_bytes"); bytes != 0)
       selection_.socket_buffer = std::to_string(bytes);
   }
@@ -44,6 +47,7 @@ class Ucx : public collectives::OverWire {
 
   void describe(penstock_collective_traits& traits) const {
     collectives::describe(traits);
+    device_memory_.describe(traits);
     traits.flags |= PENSTOCK_COLLECTIVE_IS_TOLD;
   }
 
@@ -64,7 +68,8 @@ class Ucx : public collectives::OverWire {
     uint32_t n_senders = 0;
     for (uint32_t r = 0; r < world.size; ++r)
       n_senders += world.hosts[r] != world.hosts[world.rank] ? 1 : 0;
-    world_.emplace(selection_, world.rank, world.size, n_senders);
+    world_.emplace(selection_, world.rank, world.size, n_senders, device_memory_.is_wanted());
+    device_memory_.learn(world_->takes_cuda());
     if (world.size == 1) return;
     try {
       world_->connect(*world.store, world.hosts, timeout_us);
@@ -83,6 +88,7 @@ class Ucx : public collectives::OverWire {
         world_->number_of_channel(members, call.group.rank, call.group.id, call.timeout_us);
     auto channel = std::make_unique<Channel>();
     collectives::set_up(*channel, call.group, sizes_);
+    channel->takes_devices = device_memory_.is_taken();
     channel->wire = std::make_unique<Wire>(*world_, number, std::move(members));
     return channel;
   }
@@ -132,6 +138,7 @@ class Ucx : public collectives::OverWire {
   }
 
   Selection selection_;
+  collectives::DeviceMemory device_memory_;
   uint64_t n_under_way_ = 0;  // messages whose end was not told, of all channels
   std::vector<std::unique_ptr<Channel>> unfinished_;  // closed
   std::optional<World> world_;

@@ -11,8 +11,11 @@ const LoadedPlugin& plugin() {
 }
 
 struct Ucx {
-  explicit Ucx(const char* transports = "", const char* devices = "")
-      : instance(plugin(), {{"transports", transports}, {"devices", devices}}) {}
+  explicit Ucx(const char* transports = "", const char* devices = "",
+               const char* device_memory = "auto")
+      : instance(
+            plugin(),
+            {{"transports", transports}, {"devices", devices}, {"device_memory", device_memory}}) {}
   penstock_status* join(uint32_t rank, uint32_t size) {
     world.struct_size = sizeof world;
     world.hosts = hosts;
@@ -40,7 +43,30 @@ TEST(Ucx, IsToldWhoThereIsAndPromisesRankOrder) {
   traits.struct_size = sizeof traits;
   PENSTOCK_EXPECT_OK(ucx.instance.table().describe(ucx.instance.self(), &traits));
   EXPECT_EQ(traits.flags, uint32_t{PENSTOCK_COLLECTIVE_TRANSPORT | PENSTOCK_COLLECTIVE_SAME_BITS |
-                                   PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_IS_TOLD});
+                                   PENSTOCK_COLLECTIVE_RANK_ORDER | PENSTOCK_COLLECTIVE_IS_TOLD |
+                                   PENSTOCK_COLLECTIVE_TAKES_FINISHED});
+}
+
+// The UCX of these tests may be one that does.
+TEST(Ucx, ThatIsAskedForMemoryOfDevicesKnowsOnlyWhenItHasStarted) {
+  const auto types_of = [](const Ucx& ucx) {
+    penstock_collective_traits traits{};
+    traits.struct_size = sizeof traits;
+    PENSTOCK_EXPECT_OK(ucx.instance.table().describe(ucx.instance.self(), &traits));
+    return traits.device_types;
+  };
+  const uint64_t cpu = uint64_t{1} << PENSTOCK_DEVICE_CPU;
+  const uint64_t both = cpu | uint64_t{1} << PENSTOCK_DEVICE_CUDA;
+  Ucx asked("tcp,self");  // a list without its ways into devices
+  EXPECT_EQ(types_of(asked), both);
+  PENSTOCK_ASSERT_OK(asked.join(0, 1));
+  EXPECT_EQ(types_of(asked), cpu);
+  asked.instance.table().leave(asked.instance.self(), 0);
+  Ucx trusted("tcp,self", "", "yes");
+  PENSTOCK_ASSERT_OK(trusted.join(0, 1));
+  EXPECT_EQ(types_of(trusted), both);
+  trusted.instance.table().leave(trusted.instance.self(), 0);
+  EXPECT_EQ(types_of(Ucx("", "", "no")), cpu);
 }
 
 TEST(Ucx, RanksWithoutAStoreCannotFindEachOther) {

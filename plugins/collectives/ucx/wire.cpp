@@ -47,6 +47,17 @@ void Wire::end(Slot& slot, ucs_status_t status, uint64_t bytes) {
   free_.push_back(&slot);
 }
 
+// UCX finds out by itself whose memory it is given, unless it is told.
+void Wire::tell_memory(const Event& event, ucp_request_param_t& param) const {
+#if UCP_API_VERSION >= UCP_VERSION(1, 11)
+  if (!world_.takes_cuda()) return;
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.memory_type = event.on_device ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+#else
+  (void)event, (void)param;
+#endif
+}
+
 void Wire::send(Ticket& ticket, const Event& event, uint64_t match, const void* data) {
   const ucp_ep_h to = world_.endpoint(members_[event.peer]);
   world_.note_send(members_[event.peer]);
@@ -59,6 +70,7 @@ void Wire::send(Ticket& ticket, const Event& event, uint64_t match, const void* 
     ended.wire->end(ended, status, 0);
     ucp_request_free(request);
   };
+  tell_memory(event, param);
   begun(slot,
         ucp_tag_send_nbx(to, data, event.bytes, tag_of(number_, world_.rank(), match), &param));
 }
@@ -79,6 +91,7 @@ void Wire::receive(Ticket& ticket, const Event& event, uint64_t match, void* dat
     ended.wire->end(ended, status, status == UCS_OK ? came->length : 0);
     ucp_request_free(request);
   };
+  tell_memory(event, param);
   begun(slot, ucp_tag_recv_nbx(world_.worker_for(from), data, event.bytes,
                                tag_of(number_, from, match), UINT64_MAX, &param));
 }

@@ -37,6 +37,7 @@ class Wire : public collectives::Wire {
     Event event;
     void* request;
   };
+  void tell_memory(const Event& event, ucp_request_param_t& param) const;
   Slot& take_slot(Ticket& ticket, const Event& event);
   void begun(Slot& slot, void* request);
   void end(Slot& slot, ucs_status_t status, uint64_t bytes);

@@ -41,10 +41,15 @@ uint64_t left_us(std::chrono::steady_clock::time_point end) {
 
 }  // namespace
 
-World::World(const Selection& selection, uint32_t rank, uint32_t size, uint32_t n_senders)
-    : rank_(rank), network_(network_of(selection, n_senders), size), peers_(size) {
-  const Selection memory = memory_of(selection);
+World::World(const Selection& selection, uint32_t rank, uint32_t size, uint32_t n_senders,
+             bool devices)
+    : rank_(rank),
+      network_(network_of(selection, n_senders), size),
+      takes_cuda_(devices && allows_cuda(selection) && network_.takes_cuda()),
+      peers_(size) {
+  const Selection memory = memory_of(selection, takes_cuda_);
   if (!memory.transports.empty()) memory_.emplace(memory, size);
+  takes_cuda_ = takes_cuda_ && (!memory_ || memory_->takes_cuda());
   for (Peer& peer : peers_) {
     peer.world = this;
     peer.context = &network_;

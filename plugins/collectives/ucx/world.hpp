@@ -29,7 +29,8 @@ constexpr ucp_tag_t tag_of(uint64_t channel, uint32_t sender, uint64_t match) {
 
 class World {
  public:
-  World(const Selection& selection, uint32_t rank, uint32_t size, uint32_t n_senders);
+  // `devices`: whether memory of theirs may come.
+  World(const Selection& selection, uint32_t rank, uint32_t size, uint32_t n_senders, bool devices);
   ~World();  // whatever is under way ends; waits for nobody
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -39,6 +40,8 @@ class World {
   void connect(const penstock_key_value_store& store, const uint32_t* hosts, uint64_t timeout_us);
 
   uint32_t rank() const { return rank_; }
+  // Whether UCX says that it moves memory of CUDA devices, to whichever rank.
+  bool takes_cuda() const { return takes_cuda_; }
 
   // Drives everything under way, and returns whether something moved.
   bool progress();
@@ -88,6 +91,7 @@ class World {
 
   const uint32_t rank_;
   Context network_;
+  bool takes_cuda_;
   std::optional<Context> memory_;
   std::vector<Peer> peers_;  // by rank of the world
   uint32_t n_failed_ = 0;

@@ -70,8 +70,13 @@ enum {
   PENSTOCK_COLLECTIVE_MAY_REFUSE = 1u << 5, /* returned may give entries back */
   /* 1u << 6 is a draft: draft/collective.h */
   PENSTOCK_COLLECTIVE_PROCESS_GLOBAL = 1u << 7, /* at most one instance per process (MPI) */
-  PENSTOCK_COLLECTIVE_IS_TOLD = 1u << 8 /* transports: join is told rank, size, hosts and store; the host has met the other
-                                           ranks before, or, where no launcher speaks of any, says that there is one */
+  PENSTOCK_COLLECTIVE_IS_TOLD = 1u << 8, /* transports: join is told rank, size, hosts and store; the host has met the other
+                                            ranks before, or, where no launcher speaks of any, says that there is one */
+  PENSTOCK_COLLECTIVE_TAKES_FINISHED = 1u << 9 /* knows no streams. Of a message in memory of a device (exec) what is sent lies
+                                                  there when submit is called, and nothing queued uses what is received into;
+                                                  what came lies there when the message is DONE. The device is the calling
+                                                  thread's current one. This rank's own part of a gather, an all-to-all or a
+                                                  broadcast is not copied: its place at `receive` stays as it is */
 };
 
 typedef struct penstock_collective_traits {
@@ -82,6 +87,7 @@ typedef struct penstock_collective_traits {
   uint64_t abort_bound_us; /* abort makes every ticket finish within this time */
   uint32_t flags;
   uint32_t max_in_flight; /* 0: no limit on the messages of a channel; no other value is taken yet */
+  uint64_t device_patterns; /* of `patterns`, those for memory of devices other than the CPU; 0: all of them */
 } penstock_collective_traits;
 
 /* What moving a message costs on one level, as a pure formula. */
@@ -157,7 +163,8 @@ typedef struct penstock_collective {
   /* [control] As in penstock_compressor. */
   penstock_status* (*create)(const penstock_option_value* const* options, uint64_t n_options, void** instance);
   void (*destroy)(void* instance);
-  /* [any] Pure. */
+  /* [any] Pure, but for device_types of a transport: before join those that it may carry, from then on those that it does,
+   * for some libraries can be asked no earlier. */
   penstock_status* (*describe)(void* instance, penstock_collective_traits* traits);
 
   /* [any] Pure: the cost of `bytes` in `pattern` on `hosts` hosts of `ranks_per_host` ranks: volumes[0] within a host,

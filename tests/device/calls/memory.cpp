@@ -51,7 +51,8 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
     Device& device = machine.devices[current];
     if (bytes > device.memory_bytes - std::min(device.held_bytes, device.memory_bytes))
       return cudaErrorMemoryAllocation;
-    const Allocation* made = machine.memory.allocate(current, bytes);
+    const Allocation* made =
+        machine.memory.allocate(current, bytes, machine.settings.open_to_hosts);
     if (made == nullptr) return cudaErrorMemoryAllocation;
     device.held_bytes += bytes;
     *memory = reinterpret_cast<void*>(made->begin);
@@ -80,7 +81,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
     if (captures()) return cudaErrorStreamCaptureUnsupported;
     *memory = nullptr;
     if (bytes == 0) return cudaSuccess;
-    const Allocation* made = machine.memory.allocate(kHost, bytes);
+    const Allocation* made = machine.memory.allocate(kHost, bytes, true);
     if (made == nullptr) return cudaErrorMemoryAllocation;
     *memory = reinterpret_cast<void*>(made->begin);
     return cudaSuccess;

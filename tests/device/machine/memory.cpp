@@ -64,7 +64,7 @@ std::optional<uintptr_t> Memory::find_room(uint64_t bytes) {
   return std::nullopt;
 }
 
-Allocation* Memory::allocate(int device, uint64_t bytes) {
+Allocation* Memory::allocate(int device, uint64_t bytes, bool open) {
   if (begin_ == 0) reserve();
   if (begin_ == 0 || bytes > kReservedBytes / 2) return nullptr;
   const uint64_t page_bytes = round_up(bytes, kPage);
@@ -77,9 +77,9 @@ Allocation* Memory::allocate(int device, uint64_t bytes) {
   std::memset(at(*room), kSlack, begin - *room);
   std::memset(at(begin), kFresh, bytes);
   std::memset(at(begin + bytes), kSlack, *room + page_bytes - begin - bytes);
-  if (device != kHost) mprotect(at(*room), page_bytes, PROT_NONE);
+  if (!open) mprotect(at(*room), page_bytes, PROT_NONE);
   auto made = std::make_unique<Allocation>(
-      Allocation{++n_made_, device, begin, bytes, *room, page_bytes, device == kHost, nullptr});
+      Allocation{++n_made_, device, begin, bytes, *room, page_bytes, open, nullptr});
   return (live_[*room] = std::move(made)).get();
 }
 

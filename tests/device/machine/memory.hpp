@@ -38,7 +38,8 @@ struct Allocation {
 class Memory {
  public:
   // Null where the system has no memory left. Filled with a pattern that is not zero.
-  Allocation* allocate(int device, uint64_t bytes);
+  // `open`: to the host too, whatever it is.
+  Allocation* allocate(int device, uint64_t bytes, bool open);
   // What lay around the allocation and was written over, as a sentence, or nothing. The address is
   // dead from now on.
   std::optional<std::string> release(const Allocation& allocation);

@@ -114,6 +114,15 @@ std::string joined(const std::vector<std::string>& parts, std::string_view by) {
   return fmt::format("{}", fmt::join(parts, by));
 }
 
+// What some libraries tell only a run.
+Result<std::string> proviso(const Scheme& scheme, Registry& registry) {
+  PENSTOCK_ASSIGN(const auto transport,
+                  make_instance<penstock_collective>(scheme, scheme.device_transport, registry));
+  if ((transport->traits().flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0) return std::string();
+  return std::string(
+      " (where its library takes memory of devices: a run asks it, and does not start otherwise)");
+}
+
 // "matrices, convolutions on the device; through host memory: vectors (why)".
 TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& plugin_path) {
   PENSTOCK_ASSIGN(const OpenedConfig opened, open_config(file, plugin_path));
@@ -132,14 +141,15 @@ TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& 
         fmt::format("gradients on a device are worked on there: {}; what they send goes through "
                     "pinned host memory",
                     joined(on_device, ", ")));
-  const Scheme scheme = opened.config.at_step(0);
-  if (!directly.empty())
-    parts.back() +=
-        scheme.route == PENSTOCK_ROUTE_HIERARCHICAL
-            ? fmt::format(", and what the ranks of a host add from device to device over {}",
-                          scheme.device_transport)
-            : fmt::format(", but from device to device over {}: {}", scheme.device_transport,
-                          joined(directly, ", "));
+  if (!directly.empty()) {
+    const Scheme scheme = opened.config.at_step(0);
+    PENSTOCK_ASSIGN(const std::string where, proviso(scheme, registry));
+    const std::string over =
+        fmt::format("from device to device over {}{}", scheme.device_transport, where);
+    parts.back() += scheme.route == PENSTOCK_ROUTE_HIERARCHICAL
+                        ? fmt::format(", and what the ranks of a host add {}", over)
+                        : fmt::format(", but {}: {}", over, joined(directly, ", "));
+  }
   for (const auto& [why, what] : staged)
     parts.push_back(
         fmt::format("through host memory, there and back, go {}: {}", joined(what, ", "), why));

@@ -1,0 +1,31 @@
+/* Workers: threads of the host that share the work of one call, so that a kernel can use several cores.
+ *
+ * An extension of the host; a plugin that does not find it does the work itself. */
+#ifndef PENSTOCK_WORKERS_H
+#define PENSTOCK_WORKERS_H
+
+#include <penstock/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The id to ask penstock_host.extension for; what comes back is a penstock_workers that lives as long as the process. */
+#define PENSTOCK_WORKERS_EXTENSION "penstock.workers/1"
+
+typedef struct penstock_workers {
+  uint64_t struct_size;
+  void* context;
+  /* [any] How many threads take part in a run, the caller's included: at least 1. It may differ between ranks, so results
+   * must not depend on it. */
+  uint32_t (*count)(void* context);
+  /* [step] Calls task(task_context, i) once for each i < n_tasks, several at a time, in any order, and returns when all are
+   * done. What the tasks wrote is then visible to the caller. A task must not fail, wait for another task or call run. If
+   * the workers are busy with another caller's run, the caller's thread does all of it. */
+  void (*run)(void* context, uint32_t n_tasks, void (*task)(void* task_context, uint32_t index), void* task_context);
+} penstock_workers;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* PENSTOCK_WORKERS_H */
