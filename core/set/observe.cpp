@@ -58,16 +58,16 @@ penstock_measurement measurement_of(const MeasuredTimes::Means& means, uint64_t 
 
 // Only where costs count, and on the rank that plans.
 void Set::probe_candidates(const Fitting& fitting) {
-  constexpr uint32_t kLooksAtCosts = PENSTOCK_SCHEDULER_MEASURES | PENSTOCK_SCHEDULER_CHOOSES;
   if (rank != 0 || services_.config.runtime().deterministic ||
-      (fitting.scheduler()->traits().flags & kLooksAtCosts) == 0)
+      !looks_at_costs(*fitting.scheduler()))
     return;
-  std::vector<const DeclaredGradient*> declared;
-  for (const auto& gradient : gradients_) declared.push_back(gradient.get());
+  std::vector<const Gradient*> gradients;
+  for (const auto& gradient : gradients_) gradients.push_back(gradient.get());
   for (const ProbedCall& call :
-       probe_compressors(*this, fitting.scheme(), declared, services_.registry))
+       probe_compressors(*this, fitting.scheme(), gradients, services_.registry))
     if (call.status.ok())
-      measured_.add_probe(call.compressor, call.elements, call.encode_us, call.decode_us);
+      measured_.add_probe(call.compressor, call.on_device, call.elements, call.encode_us,
+                          call.decode_us);
     else
       services_.log.write(LogLevel::info, "plan",
                           fmt::format("set '{}': what compressor '{}' costs is not known before it "

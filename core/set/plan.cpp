@@ -146,7 +146,8 @@ planning::ModelEntries Set::model_of(const Fitting& fitting) const {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     planning::GradientEntry& gradient = model.gradients[i];
     for (planning::CandidateEntry& candidate : gradient.candidates)
-      if (const CallLines* lines = measured_.lines(candidate.compressor)) {
+      if (const CallLines* lines =
+              measured_.lines(candidate.compressor, gradients_[i]->resident != nullptr)) {
         candidate.encode_fixed_us = lines->encode.fixed();
         candidate.encode_per_element_us = lines->encode.per_element();
         candidate.decode_fixed_us = lines->decode.fixed();

@@ -73,10 +73,7 @@ Status Set::make_residents(const std::vector<Gradient*>& resident) {
   residents = residents_.get();
   for (size_t i = 0; i < resident.size(); ++i)
     resident[i]->device_side = resident[i]->resident = &residents_->resident(i);
-  device_exec.struct_size = sizeof device_exec;
-  device_exec.device_type = PENSTOCK_DEVICE_CUDA;
-  device_exec.device_id = device.id();
-  device_exec.stream = residents_->stream().handle();
+  device_exec = exec_on(*residents_);
   return {};
 }
 
