@@ -20,6 +20,13 @@ bool is_sparse(const penstock_round& round) {
   return indices && values && round.n_sections == 2;
 }
 
+// What goes from device to device: no host looks at values.
+bool are_pairs(const penstock_round& round) {
+  return round.n_sections == 2 && round.sections[0]->role == PENSTOCK_ROLE_INDICES &&
+         round.sections[0]->dtype == PENSTOCK_UINT32 &&
+         round.sections[1]->role == PENSTOCK_ROLE_VALUES;
+}
+
 }  // namespace
 
 void merge_phase(CompressorFacts& facts, const CompressorFacts& next) {
@@ -28,6 +35,7 @@ void merge_phase(CompressorFacts& facts, const CompressorFacts& next) {
   facts.sums |= next.sums;
   facts.gathers |= next.gathers;
   facts.gathers_sparse |= next.gathers_sparse;
+  facts.gathers_pairs |= next.gathers_pairs;
   facts.same_bits |= next.same_bits;
   facts.final_result |= next.final_result;
   facts.replicates |= next.replicates;
@@ -53,6 +61,7 @@ CompressorFacts compressor_facts(std::string name, const penstock_compressor_tra
       next.same_bits |= (round.flags & PENSTOCK_ROUND_SAME_BITS) != 0;
       next.gathers_sparse |=
           is_last && round.combine == PENSTOCK_COMBINE_GATHER && is_sparse(round);
+      next.gathers_pairs |= round.combine == PENSTOCK_COMBINE_GATHER && are_pairs(round);
       next.final_result |= is_last && round.result == PENSTOCK_RESULT_FINAL;
     }
     for (uint64_t i = 0; i < need.n_states; ++i)

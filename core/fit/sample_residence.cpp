@@ -31,7 +31,7 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
     const CompressorFacts& facts =
         stages.front().fitting->options(sample->index).front().needs.compressor_facts;
     found.push_back({what, why_staged(stages, *sample, site),
-                     site.sends_directly && (!facts.gathers || facts.gathers_sparse)});
+                     site.sends_directly && (!facts.gathers || facts.gathers_pairs)});
   }
   return found;
 }

@@ -24,7 +24,7 @@ std::string why_idle(const FitInput& input) {
   if (input.has_transport)
     return fmt::format("collective \"{}\" reads payloads in host memory", input.collective.name);
   const bool any = std::any_of(input.groups.begin(), input.groups.end(), [](const FitGroup& of) {
-    return of.compressor.sums || of.compressor.gathers_sparse;
+    return of.compressor.sums || of.compressor.gathers_pairs;
   });
   return any || input.groups.empty() ? "" : "its payloads are codes, which hosts look at";
 }

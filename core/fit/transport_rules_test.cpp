@@ -84,7 +84,7 @@ TEST(TransportRules, OneThatCarriesNothingIsWarnedOf) {
   };
   EXPECT_NE(warning().find("\"nccl\" carries nothing of this: its payloads are codes"),
             std::string::npos);
-  input.groups[0].compressor.gathers_sparse = true;
+  input.groups[0].compressor.gathers_pairs = true;
   EXPECT_EQ(warning(), "");
   input.route = PENSTOCK_ROUTE_SHARD;
   EXPECT_NE(warning().find("route \"shard\" has legs in host memory"), std::string::npos);
