@@ -96,6 +96,15 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
   return {};
 }
 
+bool Works::sends_directly() const {
+  bool any = false;
+  for (const Phase& phase : phases_)
+    for (const auto& bucket : phase)
+      bucket->each_message(
+          [&](uint32_t, uint32_t, const MessageRun& message) { any = any || message.is_direct(); });
+  return any;
+}
+
 void Works::index(size_t n_gradients) {
   where_.assign(period(), std::vector<std::vector<BucketRun*>>(n_gradients));
   for (uint32_t phase = 0; phase < period(); ++phase)

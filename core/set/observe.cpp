@@ -2,7 +2,6 @@
 // and the links that a new plan is made with.
 
 #include "core/base/left_behind.hpp"
-#include "core/set/link_line.hpp"
 #include "core/set/probe.hpp"
 #include "core/set/set.hpp"
 
@@ -157,14 +156,54 @@ Status Set::measure_links() {
   const Traffic before = traffic();
   links_.clear();
   lines_.clear();
+  const auto host_way = [&](Channel& level) {
+    return HostWay{*communication, level, limit_us, kTagBetweenSteps};
+  };
   for (Channel* level : levels) {
-    PENSTOCK_ASSIGN(const LinkLines measured,
-                    measure_lines(*communication, *level, limit_us, kTagBetweenSteps));
+    PENSTOCK_ASSIGN(const LinkLines measured, measure_lines(host_way(*level)));
     links_.push_back(measured.whole);
     lines_.insert(lines_.end(), measured.by_size.begin(), measured.by_size.end());
   }
+  if (works_->sends_directly()) {
+    const DirectWay way{host_way(*channel()), *between_devices, *residents, direct_traffic};
+    PENSTOCK_ASSIGN(direct_lines_, measure_lines(way));
+  }
   count_as_measuring(before);
   return {};
+}
+
+// By the compressors that gradients are configured with: residents have no others.
+BytesByWay Set::bytes_by_way(const Fitting& fitting) const {
+  BytesByWay bytes;
+  const bool has_direct = at(PENSTOCK_LEVEL_WORLD).direct.channel != nullptr;
+  for (const auto& gradient : gradients_) {
+    const ItemNeeds& needs = fitting.options(gradient->index).front().needs;
+    const CompressorFacts& facts = needs.compressor_facts;
+    const bool may = has_direct && gradient->resident != nullptr;
+    // What has no planned size counts as a byte: it is there.
+    if (facts.sums) (may ? bytes.direct : bytes.host).summed += needs.planned.summed + 1;
+    if (facts.gathers)
+      (may && facts.gathers_pairs ? bytes.direct : bytes.host).gathered +=
+          needs.planned.gathered + needs.planned.pairs + 1;
+  }
+  return bytes;
+}
+
+// The lines of the way that each kind of message goes.
+void Set::add_links(const Fitting& fitting, planning::ModelEntries& model) const {
+  model.links = links_;
+  model.lines = lines_;
+  const DirectShare share(bytes_by_way(fitting));
+  if (!links_.empty()) take_direct(direct_lines_, share, model.links, model.lines);
+  if (!reads_lines(*fitting.scheduler())) {
+    model.lines.clear();
+    return;
+  }
+  const CollectiveInstance& transport =
+      share.most ? *services_.transports.for_devices() : services_.transports.world();
+  if (!PENSTOCK_HAS_MEMBER(transport.table(), penstock_collective, volume)) return;
+  model.volume = transport.table()->volume;
+  model.volume_context = transport.self();
 }
 
 // Channels of the first rank's host and of the first ranks of all hosts, where this rank is in
