@@ -5,7 +5,6 @@
 #include "core/set/on_devices/resident_testing.hpp"
 
 #include <support/long.hpp>
-#include <support/sanitized.hpp>
 
 #include <sstream>
 
@@ -199,8 +198,10 @@ class DevicesForAll : public SimulatedDevices {
 // messages are ready before, on others their application comes to them only afterwards.
 TEST(PlannedResidents, MeasuringTakesTurnsWithTheStepsOfAnotherSet) {
   constexpr uint32_t kSize = 3;
-  const std::string measuring = resident_scheme(std::string(kWithWitness), kOverNccl);
-  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 3); ++seed) {
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 4); ++seed) {
+    const std::string measuring = resident_scheme(
+        std::string(kWithWitness),
+        fmt::format("{}[collective.loopback]\nordered = {}\n", kOverNccl, seed % 2 == 0));
     const DevicesForAll devices(seed);
     with_device_ranks(kSize, measuring, [&](Runtime& runtime, uint32_t rank) {
       const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, on_cuda(int32_t(rank)));
