@@ -5,6 +5,7 @@
 #include "core/bucket/call_plugin.hpp"
 #include "core/bucket/device.hpp"
 #include "core/bucket/plain.hpp"
+#include "core/bucket/watch.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/tensor/elements.hpp"
 
@@ -106,6 +107,31 @@ Status call_encode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   });
 }
 
+Status call_decode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
+  const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
+  penstock_step step = coding.step;
+  if (call.scales_result) step.result_scale = 1.0 / bucket.context.world;
+  return call_plugin(*call.compressor, "decode", call.items, [&] {
+    return call.compressor->table()->decode(
+        call.compressor->self(), &bucket.context.exec_of(call.on_device), &step, call.round,
+        call.items.data(), call.items.size(), call.received.data(), call.n_ranks,
+        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
+  });
+}
+
+// As part of `whole_us`.
+template <typename Make>
+Status take_time(BucketRun& bucket, CompressorCall& call, uint64_t& whole_us, const Make& make) {
+  const uint64_t called = now_us();
+  PENSTOCK_TRY(begin_watch(bucket, call.watch.get()));
+  PENSTOCK_TRY(make());
+  PENSTOCK_TRY(end_watch(bucket, call.watch.get()));
+  const uint64_t took_us = now_us() - called;
+  if (!call.on_device) call.took_us = took_us;
+  note_call(bucket, call.on_device, took_us, whole_us);
+  return {};
+}
+
 bool take_sum(BucketRun& bucket, const ItemRun& item) {
   void* values = item.values();
   const double factor = to_true_units(bucket, item);
@@ -165,7 +191,7 @@ void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dty
   }
 }
 
-void take_in(BucketRun& bucket) {
+Status take_in(BucketRun& bucket) {
   bucket.nonfinite = false;
   bucket.is_void = false;
   bucket.ran = true;
@@ -197,6 +223,7 @@ void take_in(BucketRun& bucket) {
     coding->rounds_encoded = 0;
     std::fill(coding->failed_owners.begin(), coding->failed_owners.end(), false);
   }
+  return take_watched(bucket);
 }
 
 void begin(BucketRun& bucket, Coding& coding) {
@@ -233,6 +260,7 @@ Status measure(BucketRun& bucket, Coding& coding) {
 Status compensate(BucketRun& bucket, Coding& coding) {
   const auto timed = span(bucket, "compensate");
   const uint64_t start = now_us();
+  PENSTOCK_TRY(begin_watch(bucket, coding.watch(0, &RoundWatches::encode)));
   // Under `strict` no rank adds anything of a step that is not finite somewhere.
   if (!coding.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
     coding.compensated = true;
@@ -243,14 +271,16 @@ Status compensate(BucketRun& bucket, Coding& coding) {
       const auto& items = bucket.is_void ? call.items : call.unfolded;
       if (items.empty()) continue;
       const auto noted = plugin_call(bucket, "memory", call.memory->name(), "compensate");
+      const uint64_t called = now_us();
       PENSTOCK_TRY(call_plugin(*call.memory, "compensate", items, [&] {
         return call.memory->table()->compensate(call.memory->self(),
                                                 &bucket.context.exec_of(call.on_device),
                                                 &coding.step, items.data(), items.size(), summed);
       }));
+      note_call(bucket, call.on_device, now_us() - called, bucket.encode_us);
     }
   }
-  bucket.encode_us += now_us() - start;
+  note_stage(bucket, now_us() - start, bucket.encode_us);
   // Nothing travels for these in this phase: their result is zero.
   for (ItemRun& item : coding.items) {
     if (!item.encodes || !item.rounds.empty() || item.range.numel == 0) continue;
@@ -267,6 +297,8 @@ Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
   const auto timed = span(bucket, "encode");
   bucket.encode_start_us = now_us();
   Coding& coding = *leg.coding;
+  Stopwatch* const watch = coding.watch(round, &RoundWatches::encode);
+  if (round > 0) PENSTOCK_TRY(begin_watch(bucket, watch));  // the first begins with compensate
   for (auto& message : leg.messages[round]) {
     if (message->kind == MessageRun::Kind::gather) place_gathered(*message, round);
     if (is_plain(*message)) PENSTOCK_TRY(send_from_where_it_lies(*message));
@@ -277,44 +309,38 @@ Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
       for (size_t position : call.positions) coding.items[position].own[round].absent();
       continue;
     }
-    const uint64_t called = now_us();
-    PENSTOCK_TRY(call_encode(bucket, coding, call));
-    call.took_us = now_us() - called;
+    PENSTOCK_TRY(take_time(bucket, call, bucket.encode_us,
+                           [&] { return call_encode(bucket, coding, call); }));
     for (size_t position : call.positions) {
       PENSTOCK_TRY(send_zeros(bucket, coding.items[position], round));
       PENSTOCK_TRY(check_own(bucket, coding.items[position], round));
     }
   }
   coding.rounds_encoded = round + 1;
+  PENSTOCK_TRY(end_watch(bucket, watch));
   return bring_counts(bucket, leg, round);
 }
 
 void note_encoded(BucketRun& bucket) {
-  bucket.encode_us += now_us() - bucket.encode_start_us;
+  note_stage(bucket, now_us() - bucket.encode_start_us, bucket.encode_us);
 }
 
 Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
   const auto timed = span(bucket, "decode");
   const uint64_t start = now_us();
   Coding& coding = *leg.coding;
+  Stopwatch* const watch = coding.watch(round, &RoundWatches::decode);
+  PENSTOCK_TRY(begin_watch(bucket, watch));
   for (auto& message : leg.messages[round])
     if (is_plain(*message)) PENSTOCK_TRY(receive_where_it_lies(*message));
   PENSTOCK_TRY(take_payloads(bucket, leg, round));
   for (CompressorCall& call : coding.decode_calls) {
     if (call.round != round) continue;
-    const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "decode");
-    const uint64_t called = now_us();
-    penstock_step step = coding.step;
-    if (call.scales_result) step.result_scale = 1.0 / bucket.context.world;
-    PENSTOCK_TRY(call_plugin(*call.compressor, "decode", call.items, [&] {
-      return call.compressor->table()->decode(
-          call.compressor->self(), &bucket.context.exec_of(call.on_device), &step, round,
-          call.items.data(), call.items.size(), call.received.data(), call.n_ranks,
-          PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
-    }));
-    call.took_us = now_us() - called;
+    PENSTOCK_TRY(take_time(bucket, call, bucket.decode_us,
+                           [&] { return call_decode(bucket, coding, call); }));
   }
-  bucket.decode_us += now_us() - start;
+  PENSTOCK_TRY(end_watch(bucket, watch));
+  note_stage(bucket, now_us() - start, bucket.decode_us);
   return {};
 }
 

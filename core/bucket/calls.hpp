@@ -15,8 +15,8 @@ inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, st
 }
 
 // Takes the gradients of this step, widens to float32 where the compressor wants that, and looks
-// for values that are not finite.
-void take_in(BucketRun& bucket);
+// for values that are not finite. What the device took in the step before is known from here on.
+Status take_in(BucketRun& bucket);
 
 // Adds `scale` times what a replaced memory left over of `range` of a gradient to `values`.
 void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,

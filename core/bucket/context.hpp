@@ -53,6 +53,16 @@ struct DirectTraffic {
   }
 };
 
+// Of plugin calls whose work goes to the stream of these.
+inline penstock_exec exec_on(const Residents& residents) {
+  penstock_exec exec{};
+  exec.struct_size = sizeof exec;
+  exec.device_type = PENSTOCK_DEVICE_CUDA;
+  exec.device_id = residents.device().id();
+  exec.stream = residents.stream().handle();
+  return exec;
+}
+
 struct SetContext {
   BucketListener* listener = nullptr;
   Communication* communication = nullptr;

@@ -1,6 +1,7 @@
 #include "core/bucket/device.hpp"
 
 #include "core/bucket/calls.hpp"
+#include "core/bucket/watch.hpp"
 
 #include <algorithm>
 
@@ -220,9 +221,10 @@ Status bring_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
   part.brings_payloads = false;
   if (leg.coding->nonfinite) return {};
   const Stream& stream = bucket.context.residents->stream();
+  Stopwatch* const watch = leg.coding->watch(round, &RoundWatches::out);
   for (auto& message : leg.messages[round]) {
     if (message->items.empty() || message->is_direct()) continue;
-    part.brings_payloads = true;
+    if (!std::exchange(part.brings_payloads, true)) PENSTOCK_TRY(begin_watch(bucket, watch));
     const auto copy = [&](std::byte* there, uint64_t bytes) {
       return stream.copy_to_host(message->send.on_host(there), there, bytes);
     };
@@ -233,7 +235,9 @@ Status bring_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
     }
     PENSTOCK_TRY(stretches.flush());
   }
-  return part.brings_payloads ? part.copied.record(stream.handle()) : Status();
+  if (!part.brings_payloads) return {};
+  PENSTOCK_TRY(end_watch(bucket, watch));
+  return part.copied.record(stream.handle());
 }
 
 Status take_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {

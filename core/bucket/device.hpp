@@ -43,6 +43,8 @@ struct DevicePart {
   bool brings_payloads = false;
   bool brings_verdicts = false;
   bool finishes_sends = false;
+  std::unique_ptr<Stopwatch> settling;  // null: the bucket is not watched
+  bool has_times = false;               // of the last step on the device (watch.hpp)
 
   bool is_nonfinite(size_t piece) const { return flags[piece] != 0; }
 };

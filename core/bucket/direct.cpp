@@ -4,6 +4,7 @@
 #include "core/bucket/dense.hpp"
 #include "core/bucket/device.hpp"
 #include "core/bucket/layout.hpp"
+#include "core/bucket/watch.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/plugin/instances.hpp"
 
@@ -75,7 +76,12 @@ Status prepare(BucketRun& bucket, MessageRun& message, uint32_t round) {
   message.message.exec = &bucket.context.device_exec;
   if (message.kind == MessageRun::Kind::scattered) return pack_scattered(bucket, message);
   if (message.kind != MessageRun::Kind::gather) return {};
-  if (!is_exact(message)) return pack(bucket.context.residents->stream(), message, round);
+  if (!is_exact(message)) {
+    Stopwatch* const watch = message.coding->watch(round, &RoundWatches::packing);
+    PENSTOCK_TRY(begin_watch(bucket, watch));
+    PENSTOCK_TRY(pack(bucket.context.residents->stream(), message, round));
+    return end_watch(bucket, watch);
+  }
   message.message.send = message.send.data();
   message.message.count = message.send.bytes();
   return {};
@@ -263,8 +269,11 @@ Status look_at_indices(BucketRun& bucket, Leg& leg, uint32_t round) {
                });
   part.brings_verdicts = !part.lists.empty();
   if (!part.brings_verdicts) return {};
+  Stopwatch* const watch = leg.coding->watch(round, &RoundWatches::checking);
+  PENSTOCK_TRY(begin_watch(bucket, watch));
   PENSTOCK_TRY(stream.clear(found.there.data(), found.n * sizeof(uint32_t)));
   PENSTOCK_TRY(stream.check_indices(part.lists));
+  PENSTOCK_TRY(end_watch(bucket, watch));
   PENSTOCK_TRY(found.bring(stream));
   return part.copied.record(stream.handle());
 }

@@ -22,7 +22,7 @@ Job run_bucket(BucketRun& bucket) {
   PENSTOCK_CO_TRY(look_on_device(bucket));
   co_await bucket.gradients_arrived();
   PENSTOCK_CO_TRY(bucket.failure);
-  take_in(bucket);
+  PENSTOCK_CO_TRY(take_in(bucket));
   bool owes_backward = bucket.defers();
   for (Leg& leg : bucket.legs) {
     if (bucket.is_void && !leg.tells) continue;

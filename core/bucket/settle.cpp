@@ -2,7 +2,9 @@
 
 #include "core/bucket/call_plugin.hpp"
 #include "core/bucket/calls.hpp"
+#include "core/bucket/device.hpp"
 #include "core/bucket/layout.hpp"
+#include "core/bucket/watch.hpp"
 #include "core/tensor/elements.hpp"
 
 namespace penstock {
@@ -224,6 +226,8 @@ Status give_back_own(BucketRun& bucket, Coding& coding) {
 Status settle(BucketRun& bucket) {
   const uint64_t start = now_us();
   const auto& context = bucket.context;
+  Stopwatch* const watch = bucket.device == nullptr ? nullptr : bucket.device->settling.get();
+  PENSTOCK_TRY(begin_watch(bucket, watch));
   for (auto& coding : bucket.codings) {
     PENSTOCK_TRY(keep_refused(bucket, *coding));
     PENSTOCK_TRY(record(bucket, *coding));
@@ -240,7 +244,8 @@ Status settle(BucketRun& bucket) {
       add_carry(*item.gradient, item.range, item.dtype, item.for_memory.out.data,
                 context.step.grad_scale * (context.result_is_sum ? context.world : 1));
   }
-  bucket.decode_us += now_us() - start;  // the mean costs what it costs, too
+  PENSTOCK_TRY(end_watch(bucket, watch));
+  note_stage(bucket, now_us() - start, bucket.decode_us);  // the mean costs what it costs, too
   return {};
 }
 

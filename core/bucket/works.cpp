@@ -4,6 +4,8 @@
 #include "core/bucket/device.hpp"
 #include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
+#include "core/bucket/watch.hpp"
+#include "core/plan/planner.hpp"
 
 #include <algorithm>
 #include <map>
@@ -88,8 +90,20 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
   PENSTOCK_TRY(lay_out(*bucket, states_));
   PENSTOCK_TRY(lay_out_device_part(*bucket));
   PENSTOCK_TRY(lay_out_verdicts(*bucket));
+  // Who has no scheduler asks what its calls take.
+  const SchedulerInstance* scheduler = fitting_->scheduler();
+  if (scheduler == nullptr || looks_at_costs(*scheduler)) PENSTOCK_TRY(lay_out_watches(*bucket));
   phase.push_back(std::move(bucket));
   return {};
+}
+
+bool Works::sends_directly() const {
+  bool any = false;
+  for (const Phase& phase : phases_)
+    for (const auto& bucket : phase)
+      bucket->each_message(
+          [&](uint32_t, uint32_t, const MessageRun& message) { any = any || message.is_direct(); });
+  return any;
 }
 
 void Works::index(size_t n_gradients) {

@@ -49,6 +49,8 @@ class Works {
       if (bucket.route == route) return true;
     return false;
   }
+  // Some message goes from device to device; alike on all ranks, which compare their needs.
+  bool sends_directly() const;
   bool defers() const { return defers_; }  // some leg waits for the next forward
   // Fills in what calls of its plugins find as scratch, on the CPU and on a device.
   void lend_scratch(penstock_exec& exec, penstock_exec& device_exec) const {

@@ -26,6 +26,13 @@ Result<Event> Event::make(const Device& device) {
   return Event(device, made);
 }
 
+Result<Event> Event::make_timed(const Device& device) {
+  void* made = nullptr;
+  PENSTOCK_TRY(device.check(device.table().event_create_timed(device.id(), &made),
+                            "make an event with a time"));
+  return Event(device, made);
+}
+
 Status Event::record(void* stream) {
   is_recorded_ = true;
   return device_.check(device_.table().event_record(device_.id(), thing_, stream),
@@ -46,6 +53,14 @@ Status Event::hold_back(void* stream) const {
   if (!is_recorded_) return {};
   return device_.check(device_.table().event_wait(device_.id(), stream, thing_),
                        "let a stream wait for an event");
+}
+
+Result<double> Event::us_since(const Event& before) const {
+  double us = 0;
+  PENSTOCK_TRY(
+      device_.check(device_.table().event_elapsed(device_.id(), before.thing_, thing_, &us),
+                    "tell the time between two events"));
+  return us;
 }
 
 // ---- streams ----

@@ -72,6 +72,8 @@ class DeviceOwned {
 class Event final : public DeviceOwned<&penstock_device_table::event_destroy> {
  public:
   static Result<Event> make(const Device& device);
+  // One with a time: see us_since.
+  static Result<Event> make_timed(const Device& device);
 
   // Takes note of all that is queued on `stream` so far; null: the legacy default stream.
   Status record(void* stream);
@@ -79,6 +81,9 @@ class Event final : public DeviceOwned<&penstock_device_table::event_destroy> {
   Status query(bool& done) const;
   // What is queued on `stream` from now on runs after what was noted last, if anything was.
   Status hold_back(void* stream) const;
+  // What lies between what the two noted last, in microseconds of the device's. Both are done and
+  // have a time.
+  Result<double> us_since(const Event& before) const;
 
  private:
   using DeviceOwned::DeviceOwned;

@@ -68,7 +68,8 @@ typedef struct penstock_device_table {
   /* Blocks the caller until all work queued on `stream` is done. Never on a step's path. */
   int32_t (*stream_wait)(int32_t device, void* stream);
 
-  /* Events order streams and tell the host what is done; they carry no time. */
+  /* Events order streams and tell the host what is done; they carry no time, but for those at the
+   * end of the table. */
   int32_t (*event_create)(int32_t device, void** event);
   int32_t (*event_destroy)(int32_t device, void* event);
   int32_t (*event_record)(int32_t device, void* event, void* stream);
@@ -107,6 +108,11 @@ typedef struct penstock_device_table {
                        void* stream);
   /* The device becomes the calling thread's, for libraries that ask whose it is. */
   int32_t (*make_current)(int32_t device);
+
+  /* An event with a time; all that takes events takes it. Between the last records of two of them,
+   * both done, as event_query says, lie *us microseconds of the device's. */
+  int32_t (*event_create_timed)(int32_t device, void** event);
+  int32_t (*event_elapsed)(int32_t device, void* begin, void* end, double* us);
 } penstock_device_table;
 
 #if defined(_WIN32)

@@ -68,6 +68,31 @@ TEST(Facts, PairsOfOtherValuesArePairsButNotSparse) {
   EXPECT_FALSE(facts(3).gathers_pairs);
 }
 
+TEST(Facts, PairsOfHalvesArePairsThatNoCompositeReadsAndCodesAreNone) {
+  const penstock_section_bound indices = {sizeof indices,  4, PENSTOCK_ROLE_INDICES,
+                                          PENSTOCK_UINT32, 0, 0};
+  penstock_section_bound values = {sizeof values, 4, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT16, 0, 0};
+  const penstock_section_bound* const sections[] = {&indices, &values, &values};
+  penstock_round gather{};
+  gather.combine = PENSTOCK_COMBINE_GATHER;
+  gather.sections = sections;
+  const penstock_round* const one[] = {&gather};
+  penstock_compressor_need need{};
+  need.rounds = one;
+  need.n_rounds = 1;
+  const penstock_compressor_need* const needs[] = {&need};
+  const auto facts_of = [&](uint64_t n_sections) {
+    gather.n_sections = n_sections;
+    return compressor_facts("x", penstock_compressor_traits{}, needs, 1);
+  };
+  EXPECT_TRUE(facts_of(2).gathers_pairs);
+  EXPECT_FALSE(facts_of(2).gathers_sparse);
+  EXPECT_FALSE(facts_of(1).gathers_pairs);
+  EXPECT_FALSE(facts_of(3).gathers_pairs);
+  gather.combine = PENSTOCK_COMBINE_SUM;
+  EXPECT_FALSE(facts_of(2).gathers_pairs);
+}
+
 TEST(Facts, AMemoryKeepsWhereItHasMass) {
   penstock_memory table{};
   table.struct_size = sizeof table;

@@ -80,7 +80,8 @@ std::string why_in_stage(const Fitting& fitting, const DeclaredGradient& gradien
   const Fitting::Option& option = options.front();
   if (gradient.dtype != PENSTOCK_FLOAT32 || option.needs.dtype != PENSTOCK_FLOAT32)
     return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
-  if (std::string why = why_compressor(option.needs.compressor_facts, site, fitting.scheme().route); !why.empty())
+  if (std::string why = why_compressor(option.needs.compressor_facts, site, fitting.scheme().route);
+      !why.empty())
     return why;
   if (option.owner_memory != nullptr)
     if (std::string why = why_memory(*option.owner_memory, option.owner_memory_facts, site);

@@ -26,8 +26,8 @@ struct CompressorFacts {
   uint32_t n_rounds = 0;        // the most of any phase
   bool sums = false;            // some round sums
   bool gathers = false;         // some round gathers
-  bool gathers_sparse = false;  // the last round gathers an INDICES and a VALUES section
-  bool gathers_pairs = false;   // some round gathers indices and values, of whatever type
+  bool gathers_sparse = false;  // the last round gathers an INDICES and a VALUES section of float32
+  bool gathers_pairs = false;   // some round gathers such sections, whatever the type of values
   bool same_bits = false;       // some round feeds replicated state
   bool final_result = false;    // RESULT_FINAL
   bool replicates = false;      // keeps state that is equal on all ranks

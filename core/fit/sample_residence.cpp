@@ -39,12 +39,11 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
                   device_transport_of(first, registry));
   const bool adds_in_hosts = first.route == PENSTOCK_ROUTE_HIERARCHICAL;
   const bool gathers_directly = direct && first.route == PENSTOCK_ROUTE_FLAT;
-  const ResidenceSite site{
-      .forward_waits = true,
-      .device_transport = direct ? direct->name : "",
-      .connects = adds_in_hosts ? PENSTOCK_LEVEL_LOCAL : PENSTOCK_LEVEL_WORLD,
-      .sums_directly = direct && (adds_in_hosts ? direct->scatters_on_devices()
-                                                : direct->sums_on_devices())};
+  const ResidenceSite site{.forward_waits = true,
+                           .device_transport = direct ? direct->name : "",
+                           .connects = adds_in_hosts ? PENSTOCK_LEVEL_LOCAL : PENSTOCK_LEVEL_WORLD,
+                           .sums_directly = direct && (adds_in_hosts ? direct->scatters_on_devices()
+                                                                     : direct->sums_on_devices())};
   std::vector<SampleResidence> found;
   for (const auto& [what, name] :
        {std::pair("matrices", "linear0.weight"), std::pair("convolutions", "convolution0.weight"),

@@ -104,12 +104,6 @@ Status check_between_devices(const FitInput& input, FitAdvice& advice) {
   if (std::string why = why_idle(input); !why.empty())
     advice.warnings.push_back(fmt::format(
         "transport.device = \"{}\" carries nothing of this: {}; leave it out", direct.name, why));
-  else if (says(input.scheduler.flags, PENSTOCK_SCHEDULER_MEASURES))
-    advice.warnings.push_back(
-        fmt::format("scheduler \"{}\" plans by what messages of \"{}\" take, and what goes from "
-                    "device to device "
-                    "over \"{}\" is not measured: its plan may be worse than one of \"fusion\"",
-                    input.scheduler.name, tells.name, direct.name));
   return {};
 }
 

@@ -113,6 +113,11 @@ bool reads_lines(const SchedulerInstance& scheduler) {
   return scheduler.plugin() != nullptr && scheduler.plugin()->record.abi_minor >= kSince;
 }
 
+bool looks_at_costs(const SchedulerInstance& scheduler) {
+  constexpr uint32_t kLooks = PENSTOCK_SCHEDULER_MEASURES | PENSTOCK_SCHEDULER_CHOOSES;
+  return (scheduler.traits().flags & kLooks) != 0;
+}
+
 Result<Plan> make_plan(SchedulerInstance& scheduler, const penstock_model& model) {
   Plan plan;
   plan.period = model.period;

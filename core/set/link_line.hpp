@@ -2,8 +2,8 @@
 // way.
 #pragma once
 
-#include "core/comm/communication.hpp"
 #include "core/plan/planner.hpp"
+#include "core/set/link_trial.hpp"
 
 namespace penstock {
 
@@ -14,12 +14,12 @@ struct LinkLines {
   std::vector<planning::LinkEntry> by_size;  // per pattern, each in two classes of size
 };
 
-// Collective over the channel's group, between two steps; `tag` and the ones just below it must be
-// free. The transport carries messages side by side, so what counts is what each of several small
-// ones takes and not the time that a lone one is on its way, and what a second large one takes
-// behind the first. Each is the least of a few: whatever else the machine does only adds to it.
-// Errors: the transport's, and `limit_us` per message.
-Result<LinkLines> measure_lines(Communication& communication, Channel& channel, uint64_t limit_us,
-                                uint64_t tag);
+// Collective over the channel's group, between two steps. The transport carries messages side by
+// side, so what counts is what each of several small ones takes and not the time that a lone one is
+// on its way, and what a second large one takes behind the first. Each is the least of a few:
+// whatever else the machine does only adds to it. From device to device a message counts with its
+// header and turn. Errors: the transport's, and `limit_us` per message.
+Result<LinkLines> measure_lines(const HostWay& way);
+Result<LinkLines> measure_lines(const DirectWay& way);
 
 }  // namespace penstock

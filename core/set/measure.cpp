@@ -1,6 +1,6 @@
 #include "core/set/measure.hpp"
 
-#include "core/bucket/bucket.hpp"
+#include "core/bucket/device.hpp"
 
 #include <algorithm>
 
@@ -71,7 +71,8 @@ void MeasuredTimes::add_bucket(uint32_t phase, size_t number, const BucketRun& b
   // Behind the plan's buckets is one of gradients that send nothing in this phase.
   if (const size_t place = phase_first_[phase] + number; place < phase_first_[phase + 1])
     exchanges_[place].add(double(bucket.exchange_us));
-  add_calls(bucket);
+  // What was queued on a device is no time; what the device took is known where it is watched.
+  if (bucket.device == nullptr || bucket.device->has_times) add_calls(bucket);
 }
 
 void MeasuredTimes::add_calls(const BucketRun& bucket) {
@@ -79,9 +80,11 @@ void MeasuredTimes::add_calls(const BucketRun& bucket) {
   calls.clear();
   double elements = 0;
   const auto add = [&](const ItemRun& item) {
-    auto mine = std::find_if(calls.begin(), calls.end(),
-                             [&](const Calls& c) { return c.compressor == item.compressor; });
-    if (mine == calls.end()) mine = calls.insert(calls.end(), Calls{item.compressor});
+    const bool on_device = item.is_on_device();
+    auto mine = std::find_if(calls.begin(), calls.end(), [&](const Calls& c) {
+      return c.compressor == item.compressor && c.on_device == on_device;
+    });
+    if (mine == calls.end()) mine = calls.insert(calls.end(), Calls{item.compressor, on_device});
     if (item.passes_through || item.rounds.empty()) return;
     mine->any = true;
     mine->elements += double(item.range.numel);
@@ -95,7 +98,7 @@ void MeasuredTimes::add_calls(const BucketRun& bucket) {
     for (const auto& coding : bucket.codings)
       for (const CompressorCall& call : coding.get()->*made)
         for (Calls& mine : calls)
-          if (mine.compressor == call.compressor) {
+          if (mine.compressor == call.compressor && mine.on_device == call.on_device) {
             mine.*part += double(call.took_us);
             whole_us -= double(call.took_us);
           }
@@ -106,23 +109,24 @@ void MeasuredTimes::add_calls(const BucketRun& bucket) {
   share_out(&Coding::encode_calls, double(bucket.encode_us), &Calls::encode_us);
   share_out(&Coding::decode_calls, double(bucket.decode_us), &Calls::decode_us);
   for (const Calls& mine : calls) {
-    CallLines& lines = lines_[mine.compressor->name()];
+    CallLines& lines = lines_[mine.on_device][mine.compressor->name()];
     if (!mine.any) continue;
     lines.encode.steps.add(mine.elements, mine.encode_us);
     lines.decode.steps.add(mine.elements, mine.decode_us);
   }
 }
 
-void MeasuredTimes::add_probe(const std::string& compressor, double elements, double encode_us,
-                              double decode_us) {
-  CallLines& lines = lines_[compressor];
+void MeasuredTimes::add_probe(const std::string& compressor, bool on_device, double elements,
+                              double encode_us, double decode_us) {
+  CallLines& lines = lines_[on_device][compressor];
   lines.encode.probes.add(elements, encode_us);
   lines.decode.probes.add(elements, decode_us);
 }
 
-const CallLines* MeasuredTimes::lines(const std::string& compressor) const {
-  const auto found = lines_.find(compressor);
-  return found == lines_.end() ? nullptr : &found->second;
+const CallLines* MeasuredTimes::lines(const std::string& compressor, bool on_device) const {
+  const auto& lines = lines_[on_device];
+  const auto found = lines.find(compressor);
+  return found == lines.end() ? nullptr : &found->second;
 }
 
 void MeasuredTimes::add_step(double step_us, double backward_us, double exposed_us) {

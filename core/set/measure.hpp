@@ -80,18 +80,20 @@ class MeasuredTimes {
   // `reduced`: the sums and maxima over all ranks.
   Means means(const Numbers& reduced, uint32_t world) const;
 
-  // What a call to a compressor took outside the steps.
-  void add_probe(const std::string& compressor, double elements, double encode_us,
+  // What a call to a compressor took outside the steps, on a device or not.
+  void add_probe(const std::string& compressor, bool on_device, double elements, double encode_us,
                  double decode_us);
 
   bool any() const { return n_steps_ > 0; }
-  // Null for a compressor instance that has neither run nor been probed.
-  const CallLines* lines(const std::string& compressor) const;
+  // Null for a compressor instance that has neither run nor been probed there.
+  const CallLines* lines(const std::string& compressor, bool on_device) const;
 
  private:
-  // What a bucket's calls to one compressor took. Buckets have few compressors, nearly always one.
+  // What a bucket's calls to one compressor took in one place. Buckets have few compressors, nearly
+  // always one.
   struct Calls {
     CompressorInstance* compressor;
+    bool on_device;
     bool any = false;  // none for gradients that pass through: their lines stay at zero
     double elements = 0, encode_us = 0, decode_us = 0;
   };
@@ -118,7 +120,8 @@ class MeasuredTimes {
   Mean whole_forward_;
   std::vector<Exchanges> exchanges_;
   std::vector<uint64_t> phase_first_;
-  std::map<std::string, CallLines> lines_;  // by compressor instance; kept over observations
+  // By compressor instance, on the CPU and on a device; kept over observations.
+  std::array<std::map<std::string, CallLines>, 2> lines_;
 };
 
 }  // namespace penstock

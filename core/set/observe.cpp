@@ -2,7 +2,6 @@
 // and the links that a new plan is made with.
 
 #include "core/base/left_behind.hpp"
-#include "core/set/link_line.hpp"
 #include "core/set/probe.hpp"
 #include "core/set/set.hpp"
 
@@ -58,16 +57,16 @@ penstock_measurement measurement_of(const MeasuredTimes::Means& means, uint64_t 
 
 // Only where costs count, and on the rank that plans.
 void Set::probe_candidates(const Fitting& fitting) {
-  constexpr uint32_t kLooksAtCosts = PENSTOCK_SCHEDULER_MEASURES | PENSTOCK_SCHEDULER_CHOOSES;
   if (rank != 0 || services_.config.runtime().deterministic ||
-      (fitting.scheduler()->traits().flags & kLooksAtCosts) == 0)
+      !looks_at_costs(*fitting.scheduler()))
     return;
-  std::vector<const DeclaredGradient*> declared;
-  for (const auto& gradient : gradients_) declared.push_back(gradient.get());
+  std::vector<const Gradient*> gradients;
+  for (const auto& gradient : gradients_) gradients.push_back(gradient.get());
   for (const ProbedCall& call :
-       probe_compressors(*this, fitting.scheme(), declared, services_.registry))
+       probe_compressors(*this, fitting.scheme(), gradients, services_.registry))
     if (call.status.ok())
-      measured_.add_probe(call.compressor, call.elements, call.encode_us, call.decode_us);
+      measured_.add_probe(call.compressor, call.on_device, call.elements, call.encode_us,
+                          call.decode_us);
     else
       services_.log.write(LogLevel::info, "plan",
                           fmt::format("set '{}': what compressor '{}' costs is not known before it "
@@ -157,14 +156,64 @@ Status Set::measure_links() {
   const Traffic before = traffic();
   links_.clear();
   lines_.clear();
+  const auto host_way = [&](Channel& level) {
+    return HostWay{*communication, level, limit_us, kTagBetweenSteps};
+  };
   for (Channel* level : levels) {
-    PENSTOCK_ASSIGN(const LinkLines measured,
-                    measure_lines(*communication, *level, limit_us, kTagBetweenSteps));
+    PENSTOCK_ASSIGN(const LinkLines measured, measure_lines(host_way(*level)));
     links_.push_back(measured.whole);
     lines_.insert(lines_.end(), measured.by_size.begin(), measured.by_size.end());
   }
+  const LevelLinks& between = at(between_devices->level);
+  if (works_->sends_directly() && between.group.ranks().front() == group_.ranks().front()) {
+    const DirectWay way{host_way(*between.transport.channel), *between_devices, *residents,
+                        direct_traffic};
+    PENSTOCK_ASSIGN(direct_lines_, measure_lines(way));
+  }
   count_as_measuring(before);
   return {};
+}
+
+// By the compressors that gradients are configured with: residents have no others. Between the
+// ranks of a host gradients go as they are.
+BytesByWay Set::bytes_by_way(const Fitting& fitting) const {
+  BytesByWay bytes;
+  const bool has_direct = at(between_devices->level).direct.channel != nullptr;
+  for (const auto& gradient : gradients_) {
+    if (between_devices->level == PENSTOCK_LEVEL_LOCAL) {
+      const bool is_direct = has_direct && gradient->resident != nullptr;
+      (is_direct ? bytes.direct : bytes.host).summed += double(gradient->bytes()) + 1;
+      continue;
+    }
+    const ItemNeeds& needs = fitting.options(gradient->index).front().needs;
+    const CompressorFacts& facts = needs.compressor_facts;
+    const bool may = has_direct && gradient->resident != nullptr;
+    // What has no planned size counts as a byte: it is there.
+    if (facts.sums) (may ? bytes.direct : bytes.host).summed += needs.planned.summed + 1;
+    if (facts.gathers)
+      (may && facts.gathers_pairs ? bytes.direct : bytes.host).gathered +=
+          needs.planned.gathered + needs.planned.pairs + 1;
+  }
+  return bytes;
+}
+
+// The lines of the way that each kind of message goes.
+void Set::add_links(const Fitting& fitting, planning::ModelEntries& model) const {
+  model.links = links_;
+  model.lines = lines_;
+  const DirectShare share(bytes_by_way(fitting));
+  if (!links_.empty())
+    take_direct(direct_lines_, between_devices->level, share, model.links, model.lines);
+  if (!reads_lines(*fitting.scheduler())) {
+    model.lines.clear();
+    return;
+  }
+  const bool is_direct = share.most && between_devices->level == PENSTOCK_LEVEL_WORLD;
+  const CollectiveInstance& transport =
+      is_direct ? *services_.transports.for_devices() : services_.transports.world();
+  if (!PENSTOCK_HAS_MEMBER(transport.table(), penstock_collective, volume)) return;
+  model.volume = transport.table()->volume;
+  model.volume_context = transport.self();
 }
 
 // Channels of the first rank's host and of the first ranks of all hosts, where this rank is in

@@ -149,7 +149,8 @@ planning::ModelEntries Set::model_of(const Fitting& fitting) const {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     planning::GradientEntry& gradient = model.gradients[i];
     for (planning::CandidateEntry& candidate : gradient.candidates)
-      if (const CallLines* lines = measured_.lines(candidate.compressor)) {
+      if (const CallLines* lines =
+              measured_.lines(candidate.compressor, gradients_[i]->resident != nullptr)) {
         candidate.encode_fixed_us = lines->encode.fixed();
         candidate.encode_per_element_us = lines->encode.per_element();
         candidate.decode_fixed_us = lines->decode.fixed();
@@ -166,15 +167,7 @@ planning::ModelEntries Set::model_of(const Fitting& fitting) const {
   else if (!ready_us_.empty())
     std::stable_sort(model.order.begin(), model.order.end(),
                      [&](uint64_t a, uint64_t b) { return ready_us_[a] < ready_us_[b]; });
-  model.links = links_;
-  if (reads_lines(*fitting.scheduler())) {
-    model.lines = lines_;
-    const CollectiveInstance& transport = services_.transports.world();
-    if (PENSTOCK_HAS_MEMBER(transport.table(), penstock_collective, volume)) {
-      model.volume = transport.table()->volume;
-      model.volume_context = transport.self();
-    }
-  }
+  add_links(fitting, model);
   model.backward_us = backward_us_;
   model.forward_us = whole_forward_us_;
   model.hosts = services_.topology.cross_size;

@@ -1,13 +1,15 @@
 #include "core/set/probe.hpp"
 
-#include "core/bucket/calls.hpp"
+#include "core/base/left_behind.hpp"
 #include "core/bucket/engine.hpp"
-#include "core/bucket/wire.hpp"
+#include "core/set/alone.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 
 namespace penstock {
 namespace {
@@ -20,57 +22,61 @@ uint64_t most_elements(uint32_t world) {
   return std::clamp<uint64_t>((uint64_t{1} << 22) / world, 4096, uint64_t{1} << 20);
 }
 
-// What this rank sends comes back as what every rank sent.
-void arrive(MessageRun& message, uint32_t round) {
-  if (message.kind == MessageRun::Kind::gather) {
-    close_gathered(message, round);
-    const uint64_t bytes = message.message.count;
-    for (size_t r = 0; r < message.receive_counts.size(); ++r) {
-      std::memcpy(message.receive.data() + message.receive_offsets[r], message.send.data(), bytes);
-      message.receive_counts[r] = bytes;
+// The values of a gradient, where those of the set's lie.
+class Values {
+ public:
+  Status make(const DeclaredGradient& gradient, Residents* residents) {
+    wide_.resize(gradient.numel);
+    // Around zero and of many sizes, as gradients are.
+    for (size_t i = 0; i < wide_.size(); ++i)
+      wide_[i] = std::sin(float(i % 1021) * 12.9898f) * std::exp(-float(i % 61) * 0.1f);
+    if (residents == nullptr) {
+      here_ = Buffer(gradient.bytes());
+      return {};
     }
-  } else if (message.kind == MessageRun::Kind::sparse) {
-    for (const size_t position : message.items) {
-      ItemRun& item = message.coding->items[position];
-      PayloadStorage& sent = item.own[round];
-      PayloadStorage& received = item.received[round][0];
-      received.c()->kind = sent.c()->kind;
-      for (size_t s = 0; s < sent.size(); ++s) {
-        penstock_section& section = received.section(s);
-        section.count = std::min(sent.section(s).count, section.capacity);
-        std::memcpy(section.data, sent.section(s).data, section.count * dtype_bytes(section.dtype));
-      }
-      item.refused.absent();
-    }
-  } else if (message.receive.bytes() != 0) {
-    std::memcpy(message.receive.data(), message.send.data(), message.receive.bytes());
+    PENSTOCK_ASSIGN(upload_, PinnedMemory::make(residents->device(), gradient.bytes()));
+    PENSTOCK_ASSIGN(there_, DeviceMemory::make(residents->device(), gradient.bytes()));
+    from_float32(gradient.dtype, wide_.data(), upload_.data(), wide_.size());
+    return {};
   }
-}
+  // Ready for an exchange, as they were before the last; between two of them.
+  Status hand_over(Gradient& gradient, Residents* residents) {
+    if (residents == nullptr) {
+      from_float32(gradient.dtype, wide_.data(), here_.data(), wide_.size());
+      gradient.data = here_.data();
+      return {};
+    }
+    const Stream& stream = residents->stream();
+    PENSTOCK_TRY(stream.copy_to_device(there_.data(), upload_.data(), gradient.bytes()));
+    PENSTOCK_TRY(gradient.resident->take(there_.data(), stream.handle()));
+    gradient.data = gradient.resident->work_place();
+    return {};
+  }
 
-// The life of a bucket in a step, without the others. [engine]
-Status run_alone(BucketRun& bucket) {
-  take_in(bucket);
-  for (Leg& leg : bucket.legs) {
-    Coding& coding = *leg.coding;
-    begin(bucket, coding);
-    if (coding.prologue != nullptr) PENSTOCK_TRY(measure(bucket, coding));
-    PENSTOCK_TRY(compensate(bucket, coding));
-    for (uint32_t round = 0; round < leg.messages.size(); ++round) {
-      PENSTOCK_TRY(encode(bucket, leg, round));
-      note_encoded(bucket);
-      for (auto& message : leg.messages[round]) arrive(*message, round);
-      PENSTOCK_TRY(read_round(bucket, leg, round));
-      PENSTOCK_TRY(decode(bucket, leg, round));
-    }
-  }
-  return settle(bucket);
-}
+ private:
+  std::vector<float> wide_;
+  Buffer here_;
+  PinnedMemory upload_;
+  DeviceMemory there_;
+};
+
+// What a probed gradient has, in the order in which it is made; ends in the other.
+struct Belongings {
+  std::unique_ptr<Residents> residents;  // null: it is worked on on the CPU
+  Values values;
+  Works::Gradients gradients;  // the one
+  std::shared_ptr<const Fitting> fitting;
+  std::unique_ptr<Works> works;
+};
 
 // A gradient by itself, with the scheme's plugins made anew.
 class Rig {
  public:
-  Rig(const SetContext& set, const DeclaredGradient& gradient)
-      : engine_(*set.engine), declared_(gradient.name, 0, gradient.shape, gradient.dtype) {
+  Rig(const SetContext& set, const Gradient& gradient)
+      : engine_(*set.engine),
+        declared_(gradient.name, 0, gradient.shape, gradient.dtype),
+        device_(gradient.resident != nullptr ? std::optional(set.residents->device())
+                                             : std::nullopt) {
     context_.communication = set.communication;
     context_.engine = set.engine;
     context_.timeline = &untold_;
@@ -86,47 +92,72 @@ class Rig {
     context_.exec = set.exec;
     context_.step = set.step;
   }
+  Rig(const Rig&) = delete;
+  Rig& operator=(const Rig&) = delete;
+  // What a device may still use is never freed.
+  ~Rig() {
+    if (its_->residents != nullptr && !its_->residents->drain(kEndUs).ok())
+      leave_behind(std::move(its_));
+  }
 
   // The gradient's call with this compressor; its times are the least of a few.
   ProbedCall probe(const Scheme& scheme, Registry& registry, const std::string& compressor) {
     ProbedCall call;
     call.compressor = compressor;
+    call.on_device = device_.has_value();
     call.elements = double(declared_.numel);
     call.status = fit(scheme, registry);
+    if (call.status.ok()) call.status = make_works(compressor);
     if (call.status.ok()) call.status = time(call);
     return call;
   }
 
  private:
+  static constexpr uint64_t kEndUs = 1'000'000;
+
   Status fit(const Scheme& scheme, Registry& registry) {
-    PENSTOCK_ASSIGN(fitting_, Fitting::make(scheme, choose(scheme, {&declared_}), registry,
-                                            {.world = context_.world,
-                                             .calls = context_.planning_calls,
-                                             .set = context_.name}));
-    gradients_.push_back(std::make_unique<Gradient>(declared_));
-    values_ = Buffer(declared_.bytes());
-    gradients_.front()->data = values_.data();
+    PENSTOCK_ASSIGN(its_->fitting, Fitting::make(scheme, choose(scheme, {&declared_}), registry,
+                                                 {.world = context_.world,
+                                                  .calls = context_.planning_calls,
+                                                  .set = context_.name}));
+    its_->gradients.push_back(std::make_unique<Gradient>(declared_));
+    if (device_) PENSTOCK_TRY(go_to_device());
+    return its_->values.make(declared_, its_->residents.get());
+  }
+
+  // Streams of its own: nothing of the set's waits for it.
+  Status go_to_device() {
+    const uint64_t bytes = declared_.bytes();
+    PENSTOCK_ASSIGN(its_->residents, Residents::make(*device_, {&bytes, 1}));
+    Gradient& gradient = *its_->gradients.front();
+    gradient.device_side = gradient.resident = &its_->residents->resident(0);
+    context_.residents = its_->residents.get();
+    context_.device_exec = exec_on(*its_->residents);
     return {};
   }
 
-  Status time(ProbedCall& call) {
-    const auto& options = fitting_->options(0);
+  Status make_works(const std::string& compressor) {
+    const auto& options = its_->fitting->options(0);
     const auto option = std::find_if(options.begin(), options.end(), [&](const auto& each) {
-      return each.compressor->name() == call.compressor;
+      return each.compressor->name() == compressor;
     });
     if (option == options.end()) return internal("no gradient may have it");
     Plan plan;
-    plan.period = fitting_->period();
+    plan.period = its_->fitting->period();
     planning::Bucket& only = plan.buckets.emplace_back();
     only.pieces.push_back({0, 0, declared_.numel, uint32_t(option - options.begin())});
     only.route = PENSTOCK_ROUTE_FLAT;
     only.launch = PENSTOCK_LAUNCH_READY;
-    PENSTOCK_ASSIGN(const std::unique_ptr<Works> works,
-                    Works::make(context_, fitting_, std::move(plan), gradients_, nullptr));
-    works->lend_scratch(context_.exec, context_.device_exec);
-    BucketRun& bucket = *works->phase(0).front();
+    PENSTOCK_ASSIGN(its_->works, Works::make(context_, its_->fitting, std::move(plan),
+                                             its_->gradients, nullptr));
+    its_->works->lend_scratch(context_.exec, context_.device_exec);
+    return {};
+  }
+
+  Status time(ProbedCall& call) {
+    BucketRun& bucket = *its_->works->phase(0).front();
     for (int i = 0; i <= kTries; ++i) {  // the first one warms up
-      make_up();
+      PENSTOCK_TRY(its_->values.hand_over(*its_->gradients.front(), its_->residents.get()));
       PENSTOCK_TRY(engine_.run([&] { return run_alone(bucket); }));
       const auto encode = double(bucket.encode_us), decode = double(bucket.decode_us);
       call.encode_us = i <= 1 ? encode : std::min(call.encode_us, encode);
@@ -136,29 +167,16 @@ class Rig {
     return {};
   }
 
-  // Values around zero of many sizes, as gradients have.
-  void make_up() {
-    std::vector<float> wide(declared_.numel);
-    for (size_t i = 0; i < wide.size(); ++i)
-      wide[i] = std::sin(float(i % 1021) * 12.9898f) * std::exp(-float(i % 61) * 0.1f);
-    if (declared_.dtype == PENSTOCK_FLOAT32 && !wide.empty())
-      std::memcpy(values_.data(), wide.data(), values_.bytes());
-    else
-      from_float32(declared_.dtype, wide.data(), values_.data(), wide.size());
-  }
-
   Engine& engine_;
   const DeclaredGradient declared_;
+  const std::optional<Device> device_;
   Timeline untold_;
   SetContext context_;
-  std::shared_ptr<const Fitting> fitting_;
-  Works::Gradients gradients_;
-  Buffer values_;
+  std::unique_ptr<Belongings> its_ = std::make_unique<Belongings>();  // ends before its context
 };
 
 // The largest, the smallest and a middle one; each size once.
-std::vector<const DeclaredGradient*> extremes(std::vector<const DeclaredGradient*> gradients,
-                                              uint64_t most) {
+std::vector<const Gradient*> extremes(std::vector<const Gradient*> gradients, uint64_t most) {
   const auto is_larger = [](const auto* a, const auto* b) { return a->numel > b->numel; };
   std::stable_sort(gradients.begin(), gradients.end(), is_larger);
   const auto same_size = [](const auto* a, const auto* b) { return a->numel == b->numel; };
@@ -171,23 +189,26 @@ std::vector<const DeclaredGradient*> extremes(std::vector<const DeclaredGradient
 }  // namespace
 
 std::vector<ProbedCall> probe_compressors(const SetContext& set, const Scheme& scheme,
-                                          const std::vector<const DeclaredGradient*>& gradients,
+                                          const std::vector<const Gradient*>& gradients,
                                           Registry& registry) {
-  std::map<std::string, std::vector<const DeclaredGradient*>> users;  // by compressor
-  for (const ChosenGradient& chosen : choose(scheme, gradients)) {
-    users[chosen.choice.compressor].push_back(chosen.gradient);
-    for (const std::string& name : chosen.choice.candidates)
-      if (name != chosen.choice.compressor) users[name].push_back(chosen.gradient);
+  // By compressor, and whether they are worked on on a device.
+  std::map<std::pair<std::string, bool>, std::vector<const Gradient*>> users;
+  for (const Gradient* gradient : gradients) {
+    const Choice choice = scheme.choose(gradient->facts());
+    std::set<std::string> names(choice.candidates.begin(), choice.candidates.end());
+    names.insert(choice.compressor);
+    for (const std::string& name : names)
+      users[{name, gradient->resident != nullptr}].push_back(gradient);
   }
   Scheme alone = scheme;
   alone.scheduler.clear();
   std::vector<ProbedCall> calls;
-  for (auto& [compressor, its] : users) {
+  for (auto& [who, its] : users) {
     const uint64_t start = now_us();
-    for (const DeclaredGradient* gradient : extremes(std::move(its), most_elements(set.world))) {
+    for (const Gradient* gradient : extremes(std::move(its), most_elements(set.world))) {
       if (now_us() - start > kBudgetUs) break;
       Rig rig(set, *gradient);
-      calls.push_back(rig.probe(alone, registry, compressor));
+      calls.push_back(rig.probe(alone, registry, who.first));
       if (!calls.back().status.ok()) break;
     }
   }

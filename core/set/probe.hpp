@@ -11,6 +11,7 @@ namespace penstock {
 
 struct ProbedCall {
   std::string compressor;
+  bool on_device = false;
   double elements = 0;
   double encode_us = 0;  // compensate and encode, as in a step
   double decode_us = 0;
@@ -20,9 +21,11 @@ struct ProbedCall {
 // Every compressor that the scheme lets any of the gradients have, with the largest, the smallest
 // and a middle one of those gradients, as far as they are no larger than is quick to try. Each time
 // is the least of a few, and a compressor gets about 50 ms in all. Runs on the engine thread of
-// `set`, call by call, and sends nothing: what a rank sent arrives as that of every rank. [control]
+// `set`, call by call, and sends nothing: what a rank sent arrives as that of every rank. Residents
+// are worked on on their device, as in a step, and what it takes counts until it is done: these
+// calls wait for it. [control]
 std::vector<ProbedCall> probe_compressors(const SetContext& set, const Scheme& scheme,
-                                          const std::vector<const DeclaredGradient*>& gradients,
+                                          const std::vector<const Gradient*>& gradients,
                                           Registry& registry);
 
 }  // namespace penstock

@@ -82,16 +82,13 @@ Status Set::make_residents(const std::vector<Gradient*>& resident) {
   residents = residents_.get();
   for (size_t i = 0; i < resident.size(); ++i)
     resident[i]->device_side = resident[i]->resident = &residents_->resident(i);
-  device_exec.struct_size = sizeof device_exec;
-  device_exec.device_type = PENSTOCK_DEVICE_CUDA;
-  device_exec.device_id = device.id();
-  device_exec.stream = residents_->stream().handle();
+  device_exec = exec_on(*residents_);
   return settle_device_of_messages(device);
 }
 
 // A library that knows no streams finds the device by the thread that calls it.
 Status Set::settle_device_of_messages(const Device& device) {
-  const Channel* direct = at(PENSTOCK_LEVEL_WORLD).direct.channel;
+  const Channel* direct = at(between_devices->level).direct.channel;
   if (direct == nullptr || (direct->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0)
     return {};
   return communication->run([&]() -> Status {

@@ -15,6 +15,7 @@
 #include "core/set/measure.hpp"
 #include "core/set/record.hpp"
 #include "core/set/saved.hpp"
+#include "core/set/ways.hpp"
 
 #include <penstock/runtime.h>
 
@@ -192,6 +193,8 @@ class Set final : private SetContext {
   Result<MeasuredTimes::Means> join_measured();
   Status measure_links();
   Status add_level_channels(std::vector<Channel*>& levels);
+  BytesByWay bytes_by_way(const Fitting& fitting) const;
+  void add_links(const Fitting& fitting, planning::ModelEntries& model) const;
 
   const Services services_;
   std::map<uint64_t, Device> devices_;    // of gradients that lie on one
@@ -214,6 +217,7 @@ class Set final : private SetContext {
   std::vector<uint64_t> given_order_;  // in the step before buckets were given; empty: not yet
   double backward_us_ = 0, whole_forward_us_ = 0;
   std::vector<planning::LinkEntry> links_, lines_;  // of each level; by pattern and size
+  LinkLines direct_lines_;                          // from device to device; empty: not measured
   Traffic traffic_at_start_;
   Traffic measuring_;  // went out between steps, for observations and links
   double dense_moved_per_step_ = 0;

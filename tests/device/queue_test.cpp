@@ -65,6 +65,41 @@ TEST_F(SimulatedQueue, AnEventHoldsWorkBack) {
   }
 }
 
+// By clocks of their own, which only work moves.
+TEST_F(SimulatedQueue, EventsTellWhatTheWorkBetweenThemWouldTake) {
+  unsigned char* memory = device_bytes(8);
+  const cudaStream_t producer = new_stream(), consumer = new_stream();
+  cudaEvent_t begin = nullptr, middle = nullptr, end = nullptr;
+  for (cudaEvent_t* event : {&begin, &middle, &end}) SUCCEEDS(cudaEventCreate(event));
+  SUCCEEDS(cudaEventRecord(begin, producer));
+  for (int i = 0; i < 3; ++i) SUCCEEDS(cudaMemsetAsync(memory, i, 8, producer));
+  SUCCEEDS(cudaEventRecord(middle, producer));
+  SUCCEEDS(cudaStreamWaitEvent(consumer, middle));
+  SUCCEEDS(cudaMemsetAsync(memory, 9, 8, consumer));
+  SUCCEEDS(cudaEventRecord(end, consumer));
+  float milliseconds = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin, end), cudaErrorNotReady);
+  SUCCEEDS(cudaStreamSynchronize(consumer));
+  SUCCEEDS(cudaEventElapsedTime(&milliseconds, begin, end));
+  EXPECT_FLOAT_EQ(milliseconds, 4 * kCopyUs * 1e-3);
+  SUCCEEDS(cudaEventElapsedTime(&milliseconds, begin, middle));
+  EXPECT_FLOAT_EQ(milliseconds, 3 * kCopyUs * 1e-3);
+}
+
+TEST_F(SimulatedQueue, EventsWithoutATimeOrARecordTellNone) {
+  const cudaStream_t stream = new_stream();
+  cudaEvent_t timed = nullptr;
+  const cudaEvent_t untimed = new_event();
+  SUCCEEDS(cudaEventCreate(&timed));
+  float milliseconds = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, timed, timed), cudaErrorInvalidResourceHandle);
+  for (const cudaEvent_t event : {timed, untimed}) SUCCEEDS(cudaEventRecord(event, stream));
+  SUCCEEDS(cudaStreamSynchronize(stream));
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, timed, untimed), cudaErrorInvalidResourceHandle);
+  SUCCEEDS(cudaEventElapsedTime(&milliseconds, timed, timed));
+  EXPECT_EQ(milliseconds, 0);
+}
+
 // The consumer waits for the first record only; the second's work may still be queued.
 TEST_F(SimulatedQueue, AWaitIsForTheRecordMadeBefore) {
   int left = 0;

@@ -41,6 +41,10 @@ struct Settings {
 // two, for processes that have nobody to call this.
 void reset(const Settings& settings = {});
 
+// What work takes by the clocks of streams, which only cudaEventElapsedTime reads: so long for each
+// launch, and for each copy or fill.
+inline constexpr double kLaunchUs = 10, kCopyUs = 4;
+
 // ---- Faults to order ----
 
 // What can fail and is counted; a call belongs to one of them.
@@ -62,7 +66,8 @@ enum class Call {
   kEventDestroy,
   kEventRecord,
   kEventQuery,
-  kEventWait,   // cudaEventSynchronize
+  kEventWait,  // cudaEventSynchronize
+  kEventElapsed,
   kDeviceWait,  // cudaDeviceSynchronize
   kProperties,  // cudaGetDeviceProperties, priorities, cudaMemGetInfo, cudaPointerGetAttributes
   kCurrent,     // cudaSetDevice, cudaGetDevice

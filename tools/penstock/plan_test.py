@@ -355,6 +355,13 @@ def test_two_schemes_of_one_name_are_refused(tmp_path):
     assert 'a scheme "fusion" is there already' in refused("--scheme", copy, *scheme_flags("fusion"))
 
 
+def test_a_scheme_whose_messages_go_from_device_to_device_is_refused(tmp_path):
+    file = tmp_path / "nccl.toml"
+    file.write_text((ROOT / "conf/topk-residual.toml").read_text() + '\n[transport]\ndevice = "nccl"\n')
+    said = refused("--scheme", file)
+    assert all(word in said for word in [str(file), 'transport.device = "nccl"', "is not foretold; leave the key out"]), said
+
+
 def test_the_profile_that_the_page_writes_is_read(tmp_path):
     program = (ROOT / "docs/plan.md").read_text().split("```python\n")[1].split("```")[0]
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=120)

@@ -120,11 +120,25 @@ int32_t stream_wait(int32_t device, void* stream) {
   return on_device(device, [&] { return cudaStreamSynchronize(as_stream(stream)); });
 }
 
-int32_t event_create(int32_t device, void** event) {
+int32_t create_event(int32_t device, unsigned flags, void** event) {
   return on_device(device, [&] {
     cudaEvent_t made = nullptr;
-    const cudaError_t error = cudaEventCreateWithFlags(&made, cudaEventDisableTiming);
+    const cudaError_t error = cudaEventCreateWithFlags(&made, flags);
     if (error == cudaSuccess) *event = made;
+    return error;
+  });
+}
+int32_t event_create(int32_t device, void** event) {
+  return create_event(device, cudaEventDisableTiming, event);
+}
+int32_t event_create_timed(int32_t device, void** event) {
+  return create_event(device, cudaEventDefault, event);
+}
+int32_t event_elapsed(int32_t device, void* begin, void* end, double* us) {
+  return on_device(device, [&] {
+    float milliseconds = 0;
+    const cudaError_t error = cudaEventElapsedTime(&milliseconds, as_event(begin), as_event(end));
+    if (error == cudaSuccess) *us = 1e3 * static_cast<double>(milliseconds);
     return error;
   });
 }
@@ -257,4 +271,6 @@ extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
     check_indices,
     copy_many,
     make_current,
+    event_create_timed,
+    event_elapsed,
 };

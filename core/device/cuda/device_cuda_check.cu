@@ -89,8 +89,9 @@ void check_copies(int32_t device) {
 void check_events(int32_t device) {
   constexpr uint64_t kNumel = 4096;
   const Pair streams = make_streams(device);
-  void *event = nullptr, *data = nullptr, *host = nullptr;
+  void *event = nullptr, *begin = nullptr, *end = nullptr, *data = nullptr, *host = nullptr;
   SUCCEED(event_create, device, &event);
+  for (void** timed : {&begin, &end}) SUCCEED(event_create_timed, device, timed);
   SUCCEED(allocate, device, kNumel * sizeof(float), &data);
   SUCCEED(host_allocate, device, kNumel * sizeof(float), &host);
 
@@ -106,9 +107,11 @@ void check_events(int32_t device) {
   config.gridDim = dim3(4);
   config.blockDim = dim3(128);
   config.stream = static_cast<cudaStream_t>(streams.first);
+  SUCCEED(event_record, device, begin, streams.first);
   REQUIRE(cudaLaunchKernelEx(&config, write_late, static_cast<float*>(data), uint64_t{kNumel}, 3.0f,
                              kLateCycles) == cudaSuccess);
   REQUIRE(cudaSetDevice(before) == cudaSuccess);
+  SUCCEED(event_record, device, end, streams.first);
 
   SUCCEED(event_record, device, event, streams.first);
   SUCCEED(event_query, device, event, &done);
@@ -117,12 +120,18 @@ void check_events(int32_t device) {
   SUCCEED(copy_to_host, device, host, data, kNumel * sizeof(float), streams.second);
   SUCCEED(stream_wait, device, streams.second);
   for (uint64_t i = 0; i < kNumel; ++i) REQUIRE(static_cast<float*>(host)[i] == 3.0f);
-  SUCCEED(event_query, device, event, &done);
-  REQUIRE(done == 1);
+  for (void* const passed : {event, end}) {
+    SUCCEED(event_query, device, passed, &done);
+    REQUIRE(done == 1);
+  }
+  double us = 0, us_of_none = -1;
+  SUCCEED(event_elapsed, device, begin, end, &us);
+  SUCCEED(event_elapsed, device, end, end, &us_of_none);
+  REQUIRE(us > 0 && us_of_none == 0);
 
   SUCCEED(host_free, device, host);
   SUCCEED(free, device, data);
-  SUCCEED(event_destroy, device, event);
+  for (void* const made : {event, begin, end}) SUCCEED(event_destroy, device, made);
   SUCCEED(stream_destroy, device, streams.first);
   SUCCEED(stream_destroy, device, streams.second);
 }

@@ -170,7 +170,8 @@ std::string reason_in(const std::string& run, const std::string& scheme,
   ::testing::internal::CaptureStderr();
   with_device_ranks(kTwoByTwo.size, run, [&](Runtime& runtime, uint32_t rank) {
     if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return;
-    auto set = make_set(runtime, lying_on({{"x", {40}}}, one_each(rank, 0)), 0, "own", scheme, ranks);
+    auto set =
+        make_set(runtime, lying_on({{"x", {40}}}, one_each(rank, 0)), 0, "own", scheme, ranks);
     ASSERT_OK(set.status());
     if (rank == 0)
       each_item(report_of(**set),
@@ -184,17 +185,20 @@ TEST(InHostsOnly, WhereNothingIsAddedOnDevicesTheReportSaysWhy) {
   const auto scheme = [](const char* route, const char* tables = "") {
     return script_of(kMethods[0], kTwoByTwo, tables, route).scheme;
   };
-  const std::string own = "[scheme]\ncompressor = \"topk-simulated\"\nmemory = "
-                          "\"residual-simulated\"\nscheduler = \"fusion\"\n";
-  const std::string plain = "[scheme]\ncompressor = \"none-simulated\"\nmemory = \"none\"\n"
-                            "scheduler = \"fusion\"\n";
+  const std::string own =
+      "[scheme]\ncompressor = \"topk-simulated\"\nmemory = "
+      "\"residual-simulated\"\nscheduler = \"fusion\"\n";
+  const std::string plain =
+      "[scheme]\ncompressor = \"none-simulated\"\nmemory = \"none\"\n"
+      "scheduler = \"fusion\"\n";
   const std::string in_hosts = own + "route = \"hierarchical\"\n";
   constexpr const char* kOnHost = "the ranks of a host add it in host memory, for ";
   EXPECT_EQ(reason_in(scheme("hierarchical"), ""),
             std::string(kOnHost) + "no transport.device is named");
   EXPECT_EQ(reason_in(scheme("flat", kOverNcclInHosts), in_hosts),
-            std::string(kOnHost) + "transport.device = \"nccl-simulated\" connects all ranks, as "
-                                   "the run's own scheme.route is not \"hierarchical\"");
+            std::string(kOnHost) +
+                "transport.device = \"nccl-simulated\" connects all ranks, as "
+                "the run's own scheme.route is not \"hierarchical\"");
   EXPECT_EQ(reason_in(scheme("hierarchical", kOverNcclInHosts), "", {0, 1, 2}),
             std::string(kOnHost) + "sets of some ranks have no transport.device");
   EXPECT_EQ(reason_in(scheme("hierarchical", kOverNcclInHosts), own), "");
@@ -202,6 +206,16 @@ TEST(InHostsOnly, WhereNothingIsAddedOnDevicesTheReportSaysWhy) {
             "it is sent as it is, and so as a whole, and transport.device = \"nccl-simulated\" "
             "connects the ranks of each host alone, as the run's own scheme.route is "
             "\"hierarchical\"");
+}
+
+// It measures at creation what messages take, those of the first host's devices too, and plans
+// again from that; the other host takes no part.
+TEST(InHostsOnly, ASchedulerThatMeasuresGivesTheBitsOfTheCpu) {
+  const ResidentMethod method{
+      "measured", "memory = \"residual-simulated\"\nscheduler = \"optimal\"", 0, "topk-simulated",
+      "density = 0.05\n[scheduler.optimal]\nwarmup_steps = 2\n"};
+  expect_bits_of_the_cpu(script_of(method, kTwoByTwo, kOverNcclInHosts),
+                         script_of(method, kTwoByTwo));
 }
 
 // ---- sums at their owners ----

@@ -36,7 +36,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     if (event == nullptr || flags > (cudaEventBlockingSync | cudaEventDisableTiming))
       return cudaErrorInvalidValue;
     const uint64_t id = machine.new_id();
-    machine.events.emplace(id, Event{.device = this_thread_state().device});
+    machine.events.emplace(id, Event{.device = this_thread_state().device,
+                                     .timed = (flags & cudaEventDisableTiming) == 0});
     *event = as_handle<cudaEvent_t>(id);
     return cudaSuccess;
   });
@@ -90,5 +91,19 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     machine.journal.count_wait(&Waits::for_event);
     if (event->last == nullptr) return cudaSuccess;
     return machine.finish(lock, event->last);
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  return call(Call::kEventElapsed, [&](Machine& machine, Lock&) {
+    const Event* from = find_event(machine, begin, "cudaEventElapsedTime");
+    const Event* to = find_event(machine, end, "cudaEventElapsedTime");
+    if (from == nullptr || to == nullptr || from->device != to->device || !from->timed ||
+        !to->timed || from->last == nullptr || to->last == nullptr)
+      return cudaErrorInvalidResourceHandle;
+    if (const cudaError_t lost = machine.devices[to->device].lost; lost != cudaSuccess) return lost;
+    if (!from->last->done || !to->last->done) return cudaErrorNotReady;
+    *milliseconds = static_cast<float>((to->last->at_us - from->last->at_us) * 1e-3);
+    return cudaSuccess;
   });
 }

@@ -1,6 +1,7 @@
 // Runs one piece of work, and the life of the machine.
 #include "machine.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <thread>
 
@@ -62,8 +63,10 @@ void Machine::run_first(Stream& stream) {
   switch (first.kind) {
     case Kind::kRecord:
       first.record->done = true;
+      first.record->at_us = stream.clock_us;
       break;
     case Kind::kWaitEvent:
+      stream.clock_us = std::max(stream.clock_us, first.record->at_us);
       break;
     case Kind::kHostFunction:
       stream.busy = true;
@@ -89,6 +92,7 @@ void Machine::run_on_device(Stream& stream, Operation& operation) {
   const Working working(memory, is_kernel ? stream.device : kAnyDevice,
                         is_kernel ? "a kernel" : "a copy");
   operation.run();
+  stream.clock_us += is_kernel ? kLaunchUs : kCopyUs;
 }
 
 void Machine::end_first(Stream& stream) {

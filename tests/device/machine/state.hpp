@@ -19,6 +19,7 @@ struct Stream;
 struct Record {
   Stream* stream;
   bool done = false;
+  double at_us = 0;  // its stream's clock, once done
 };
 
 // Work of a meeting of several streams (NCCL): all must have come to it before it can run.
@@ -58,6 +59,7 @@ struct Stream {
   bool destroyed = false;   // goes when its work is done
   bool busy = false;        // its first operation runs on the thread of host functions
   uint64_t fruitless = 0;   // queries since this was made
+  double clock_us = 0;      // pretended: what its work so far would have taken
   std::deque<Operation> queue;
   // While it is captured: what the graph gets, and who began.
   std::unique_ptr<std::vector<Operation>> captured;
@@ -65,6 +67,7 @@ struct Stream {
 
 struct Event {
   int device;
+  bool timed = false;
   std::shared_ptr<Record> last{};  // null: never recorded
   uint64_t fruitless = 0;          // queries since it was recorded
 };

@@ -21,6 +21,16 @@ LoadOptions pure() {
   return {.environment = [](const char*) -> const char* { return nullptr; }};
 }
 
+// A file that names a way between devices is not foretold as if it had none.
+Status check_memory_of(const Config& config) {
+  const std::string device = config.at_step(0).device_transport;
+  if (device.empty()) return {};
+  return failed_precondition(
+      "transport.device = \"{}\": what goes from device to device, and what methods take on a "
+      "device, is not foretold; leave the key out to foretell the scheme in host memory",
+      device);
+}
+
 // Plugins are looked for once where the schemes do not say where.
 class Opener {
  public:
@@ -29,6 +39,7 @@ class Opener {
   Result<SchemeFile> open(Config config, std::string name) {
     SchemeFile file;
     file.name = std::move(name);
+    PENSTOCK_TRY(check_memory_of(config));
     file.directories = plugin_path_;
     for (const std::string& directory : config.runtime().plugin_path)
       file.directories.push_back(directory);

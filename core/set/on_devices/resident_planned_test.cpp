@@ -1,0 +1,277 @@
+// Schedulers that plan by measured costs, and gradients that are worked on on devices: what calls
+// take there, by the clock that the simulated device pretends, and what exchanges from device to
+// device take.
+
+#include "core/set/on_devices/resident_testing.hpp"
+
+#include <support/long.hpp>
+
+#include <sstream>
+
+namespace penstock::resident_planned_test {
+namespace {
+
+using namespace testing;  // all of resident_testing.hpp
+
+using simulated::kCopyUs, simulated::kLaunchUs;
+using Figures = std::map<std::string, std::vector<double>>;
+
+constexpr double kSelection = 8 * kLaunchUs;  // top-k of a bucket, residual and all
+
+// "name value" lines of the scheduler `witness`, from the plan in force.
+Figures figures_of(Set& set) {
+  Figures figures;
+  const nlohmann::json report = report_of(set);
+  for (const auto& line : report["explanation"]) {
+    std::istringstream words(line.get<std::string>());
+    std::string name;
+    double value = 0;
+    words >> name >> value;
+    figures[name].push_back(value);
+  }
+  return figures;
+}
+
+std::string text_of(const Figures& figures) {
+  std::string text;
+  for (const auto& [name, values] : figures)
+    text += fmt::format("{} {}\n", name, fmt::join(values, " "));
+  return text;
+}
+
+Status take_plain_step(Set& set, std::vector<Storage>& storage) {
+  for (size_t i = storage.size(); i-- > 0;) {
+    storage[i].write(std::vector<float>(storage[i].bytes() / sizeof(float), 1));
+    PENSTOCK_TRY(set.gradient_ready(i, storage[i].tensor(), storage[i].stream()));
+  }
+  PENSTOCK_TRY(set.wait_all());
+  return set.step_end(true);
+}
+
+// What rank 0's scheduler is shown before any step, and after some.
+struct Shown {
+  Figures before, after;
+};
+Shown shown_to_witness(const ResidentMethod& method, const std::vector<GradientShape>& shapes,
+                       const std::string& tables = "", uint32_t size = 2) {
+  simulated::Settings settings;
+  settings.devices = kDevices;
+  simulated::reset(settings);
+  Shown shown;
+  with_device_ranks(size, resident_scheme(method, tables), [&](Runtime& runtime, uint32_t rank) {
+    const auto placed_here = lying_on(shapes, one_each(rank, 0));
+    std::vector<Storage> storage = storage_of(placed_here);
+    auto set = make_set(runtime, placed_here);
+    ASSERT_OK(set.status());
+    if (rank == 0) shown.before = figures_of(**set);
+    for (int step = 0; step < 4; ++step) ASSERT_OK(take_plain_step(**set, storage));
+    if (rank == 0) shown.after = figures_of(**set);
+    for (const Storage& one : storage) one.settle();
+  });
+  for (const auto& report : simulated::reports()) ADD_FAILURE() << report.sentence;
+  simulated::reset();
+  return shown;
+}
+
+constexpr const char* kWithWitness = "memory = \"residual-simulated\"\nscheduler = \"witness\"";
+constexpr const char* kWitnessAlone = "memory = \"none\"\nscheduler = \"witness\"";
+const std::vector<GradientShape> kOne{{"x", {10000}}};
+
+// ---- what compressors take ----
+
+// Before any step by its probe, afterwards by its steps: the same calls, and nothing else.
+void expect_call(const Shown& shown, double encode_us, double decode_us) {
+  for (const Figures* figures : {&shown.before, &shown.after}) {
+    EXPECT_NEAR(figures->at("encode_fixed_us")[0], encode_us, 1) << text_of(*figures);
+    EXPECT_NEAR(figures->at("decode_fixed_us")[0], decode_us, 1) << text_of(*figures);
+  }
+}
+
+TEST(PlannedResidents, ACallTakesWhatTheDeviceTakesAndTheWayToPinnedMemoryAndBack) {
+  expect_call(shown_to_witness({"topk", kWithWitness}, kOne), kSelection + kCopyUs,
+              kCopyUs + kLaunchUs);
+}
+
+// A look at indices of the other rank: its answer is cleared, and found.
+TEST(PlannedResidents, ACallWhosePayloadsGoDirectlyTakesNoWayThroughPinnedMemory) {
+  expect_call(shown_to_witness({"topk", kWithWitness}, kOne, kOverNccl), kSelection,
+              kCopyUs + kLaunchUs + kLaunchUs);
+}
+
+TEST(PlannedResidents, WhatIsSentAsItLiesIsNoWorkButForTheMean) {
+  expect_call(shown_to_witness({"none", kWitnessAlone, 0, "none-simulated", ""}, kOne, kOverNccl),
+              0, kLaunchUs);
+}
+
+// What is around the calls of a bucket is shared by elements: pairs of both go together, and the
+// memory sees both.
+TEST(PlannedResidents, EachCompressorOfABucketHasItsOwnTime) {
+  const ResidentMethod method{
+      "two", kWitnessAlone, 0, "topk-simulated",
+      "density = 0.05\n[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = "
+      "\"threshold-simulated\"\nmemory = \"none\"\n[compressor.threshold-simulated]\nthreshold = "
+      "0.5\n"};
+  const auto seen = [&](const std::vector<GradientShape>& shapes) {
+    return shown_to_witness(method, shapes, kOverNccl).after.at("encode_fixed_us")[0];
+  };
+  const GradientShape matrix{"matrix", {100, 30}}, vector{"vector", {1000}};
+  const double of_topk = seen({matrix, vector}), of_threshold = seen({vector, matrix});
+  EXPECT_NEAR(of_topk, kSelection + 0.75 * kLaunchUs, 1);
+  EXPECT_NEAR(of_threshold, seen({vector}) - kLaunchUs + 0.25 * kLaunchUs, 1);
+}
+
+// ---- what exchanges take ----
+
+double line_of(const Figures& figures, uint32_t pattern, uint64_t bytes_from, const char* what) {
+  const auto found = figures.find(
+      fmt::format("line.{}.{}.{}.{}", uint32_t{PENSTOCK_LEVEL_WORLD}, pattern, bytes_from, what));
+  return found == figures.end() ? -1 : found->second[0];
+}
+
+// A pretended host's link of 2 ms a message and 20 ns a byte: over it go a header and a turn, and
+// no payload. A machine that does something else meanwhile only adds to a time.
+constexpr const char* kSlowHost = "[collective.loopback]\nlatency_us = 2000\nus_per_byte = 0.02\n";
+
+bool is_direct_line(const Figures& figures, uint32_t pattern) {
+  const double alpha = line_of(figures, pattern, 0, "alpha_us");
+  const uint64_t large = pattern == PENSTOCK_ALL_GATHER ? 16384 : 32768;
+  return alpha >= 3900 && alpha <= 5500 &&
+         line_of(figures, pattern, large, "beta_us_per_byte") < 0.01;
+}
+bool is_host_line(const Figures& figures, uint32_t pattern) {
+  const double alpha = line_of(figures, pattern, 0, "alpha_us");
+  return alpha >= 1900 && alpha <= 2500;
+}
+
+bool some_try(const std::function<bool()>& is_right) {
+  for (int tries = 0; tries < 8; ++tries)
+    if (is_right()) return true;
+  return false;
+}
+
+TEST(PlannedResidents, ALineFromDeviceToDeviceHasAHeaderAndATurnAndNotTheHostsBytes) {
+  Figures seen;
+  EXPECT_TRUE(some_try([&] {
+    seen = shown_to_witness({"topk", kWithWitness}, kOne, std::string(kOverNccl) + kSlowHost).after;
+    return is_direct_line(seen, PENSTOCK_ALL_REDUCE) &&
+           is_direct_line(seen, PENSTOCK_REDUCE_SCATTER) &&
+           is_direct_line(seen, PENSTOCK_ALL_GATHER);
+  })) << text_of(seen);
+}
+
+TEST(PlannedResidents, WhatGoesThroughPinnedMemoryIsPlannedByTheHostsLines) {
+  const ResidentMethod signs{"signs", kWitnessAlone, 0, "signsgd-simulated", ""};
+  Figures seen;
+  EXPECT_TRUE(some_try([&] {
+    seen = shown_to_witness(signs, kOne, std::string(kOverNccl) + kSlowHost).after;
+    return is_host_line(seen, PENSTOCK_ALL_REDUCE) && is_host_line(seen, PENSTOCK_ALL_GATHER);
+  })) << text_of(seen);
+}
+
+TEST(PlannedResidents, SumsThatGoDirectlyBesideCodesThatDoNotHaveEachTheirOwnLines) {
+  const ResidentMethod both{
+      "both", kWitnessAlone, 0, "none-simulated",
+      "[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"signsgd-simulated\"\n"
+      "[compressor.signsgd-simulated]\n"};
+  Figures seen;
+  EXPECT_TRUE(some_try([&] {
+    seen = shown_to_witness(both, {{"matrix", {30, 20}}, {"vector", {100}}},
+                            std::string(kOverNccl) + kSlowHost)
+               .after;
+    return is_direct_line(seen, PENSTOCK_ALL_REDUCE) && is_host_line(seen, PENSTOCK_ALL_GATHER);
+  })) << text_of(seen);
+}
+
+// ---- measuring beside others ----
+
+class DevicesForAll : public SimulatedDevices {
+ public:
+  explicit DevicesForAll(uint64_t seed) : SimulatedDevices(seed, 0, kDevices) {}
+};
+
+// One set measures at its steps' ends while another is in the middle of a step: on some ranks its
+// messages are ready before, on others their application comes to them only afterwards.
+TEST(PlannedResidents, MeasuringTakesTurnsWithTheStepsOfAnotherSet) {
+  constexpr uint32_t kSize = 3;
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 4); ++seed) {
+    const std::string measuring = resident_scheme(
+        std::string(kWithWitness),
+        fmt::format("{}[collective.loopback]\nordered = {}\n", kOverNccl, seed % 2 == 0));
+    const DevicesForAll devices(seed);
+    with_device_ranks(kSize, measuring, [&](Runtime& runtime, uint32_t rank) {
+      const auto shapes = lying_on({{"x", {300}}, {"y", {200}}}, on_cuda(int32_t(rank)));
+      std::vector<Storage> of_measuring = storage_of(shapes), of_other = storage_of(shapes);
+      auto set = make_set(runtime, shapes, 0, "measuring"), other = make_set(runtime, shapes);
+      ASSERT_OK(set.status());
+      ASSERT_OK(other.status());
+      const auto make_ready = [&](Set& which, std::vector<Storage>& storages, size_t i) {
+        storages[i].write(std::vector<float>(storages[i].bytes() / sizeof(float), float(rank + 1)));
+        ASSERT_OK(which.gradient_ready(i, storages[i].tensor(), storages[i].stream()));
+      };
+      for (uint64_t step = 0; step < 6; ++step) {
+        const bool is_early = (rank + step) % 2 == 0 || step % 3 == 2;
+        for (const size_t i : {1, 0}) {
+          make_ready(**set, of_measuring, i);
+          if (is_early) make_ready(**other, of_other, i);
+        }
+        ASSERT_OK(set.value()->wait_all());
+        ASSERT_OK(set.value()->step_end(true));
+        for (const size_t i : {1, 0})
+          if (!is_early) make_ready(**other, of_other, i);
+        ASSERT_OK(other.value()->wait_all());
+        ASSERT_OK(other.value()->step_end(true));
+        for (auto* storages : {&of_measuring, &of_other})
+          for (Storage& one : *storages) one.settle();
+      }
+      EXPECT_GT(line_of(figures_of(**set), PENSTOCK_ALL_REDUCE, 0, "alpha_us"), -1);
+    });
+  }
+}
+
+// What shares a bucket is void together, and buckets are what differs here.
+std::vector<std::vector<Bytes>> finite_results(const Script& script, const Places& places) {
+  auto results = outcome_of(script, places).results;
+  for (auto& of_rank : results)
+    for (uint64_t step = 0; step < of_rank.size(); ++step)
+      if (step % 6 == 4) of_rank[step].clear();
+  return results;
+}
+
+// What goes directly is the same on all ranks, where their gradients lie is not: one that measured
+// it alone would wait for the other.
+TEST(PlannedResidents, RanksOnDevicesAndOnTheCpuMeasureTheSame) {
+  const ResidentMethod signs{"signs", kWitnessAlone, 0, "signsgd-simulated", ""};
+  const DevicesForAll devices(1);
+  ::testing::internal::CaptureStderr();
+  with_device_ranks(2, resident_scheme(signs, kOverNccl), [&](Runtime& runtime, uint32_t rank) {
+    const auto shapes = lying_on({{"x", {300}}}, rank == 0 ? on_cuda(0) : Place());
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    if (rank == 0)
+      each_item(report_of(**set),
+                [&](const nlohmann::json& item) { EXPECT_EQ(item["worked_on"], "cuda:0"); });
+    for (int step = 0; step < 3; ++step) ASSERT_OK(take_plain_step(**set, storage));
+    for (const Storage& one : storage) one.settle();
+  });
+  (void)::testing::internal::GetCapturedStderr();
+}
+
+// Whatever they plan, sums are those of the CPU to the bit, as the simulated NCCL adds in the order
+// of ranks.
+TEST(PlannedResidents, OfEverySchedulerThatMeasuresHaveTheBitsOfTheCpu) {
+  const auto script_of = [](const std::string& scheduler, const std::string& tables) {
+    const std::string keys = "memory = \"none\"\nscheduler = \"" + scheduler + "\"";
+    return resident_script({"none", keys.c_str(), 0, "none-simulated", ""}, 3, tables);
+  };
+  const auto expected = finite_results(script_of("wfbp", ""), on_the_cpu);
+  for (const char* scheduler : {"mgwfbp", "optimal", "rgmerge", "omgs", "fgbuff", "horovod"}) {
+    const DevicesForAll devices(5);
+    const std::string options = fmt::format("[scheduler.{}]\nprofile_steps = 2\n", scheduler);
+    const auto got = finite_results(script_of(scheduler, kOverNccl + options), one_each);
+    EXPECT_EQ(difference(got, expected), "") << scheduler;
+  }
+}
+
+}  // namespace
+}  // namespace penstock::resident_planned_test
