@@ -212,8 +212,8 @@ TEST(InHostsOnly, WhereNothingIsAddedOnDevicesTheReportSaysWhy) {
 // again from that; the other host takes no part.
 TEST(InHostsOnly, ASchedulerThatMeasuresGivesTheBitsOfTheCpu) {
   const ResidentMethod method{
-      "measured", "memory = \"residual-simulated\"\nscheduler = \"optimal\"", 0, "topk-simulated",
-      "density = 0.05\n[scheduler.optimal]\nwarmup_steps = 2\n"};
+      "measured", "memory = \"residual-simulated\"\nscheduler = \"mgwfbp\"", 0, "topk-simulated",
+      "density = 0.05\n[scheduler.mgwfbp]\nprofile_steps = 2\n"};
   expect_bits_of_the_cpu(script_of(method, kTwoByTwo, kOverNcclInHosts),
                          script_of(method, kTwoByTwo));
 }
