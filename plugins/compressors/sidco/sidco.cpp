@@ -50,6 +50,10 @@ class Sidco : public sdk::SteeredCompressor<Sidco> {
     fit.learn(rule_, settled.threshold, learned.data());
   }
 
+  sdk::device::SteeringLaw law() const {
+    return {.kind = sdk::device::SteeringLaw::kStages, .in_stages = rule_};
+  }
+
  private:
   static kernels::StagedRule rule_of(const sdk::Options& values, double density) {
     kernels::StagedRule rule{.law = law_named(values.choice("law")),
