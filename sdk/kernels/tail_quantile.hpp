@@ -1,7 +1,9 @@
 // Quantiles of tails: which magnitude a share of the entries exceeds, if they follow a known law.
-// For thresholds that one rank chooses for itself: the last bits depend on the C library, so
-// nothing here may steer replicated state. All functions are [any].
+// For thresholds that one rank chooses for itself: the last bits depend on the C library, and on a
+// device on CUDA's, so nothing here may steer replicated state. All functions are [any].
 #pragma once
+
+#include <kernels/on_both.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +11,7 @@
 namespace penstock::kernels {
 
 // z with P(Z > z) = share for a standard normal Z, 0 < share < 1.
-inline double normal_tail_quantile(double share) {
+PENSTOCK_ON_BOTH inline double normal_tail_quantile(double share) {
   double low = -40, high = 40;
   for (int i = 0; i < 64; ++i) {
     const double middle = (low + high) / 2;
@@ -19,13 +21,13 @@ inline double normal_tail_quantile(double share) {
 }
 
 // x with P(X > x) = share for an exponential law of this mean.
-inline double exponential_tail_quantile(double mean, double share) {
+PENSTOCK_ON_BOTH inline double exponential_tail_quantile(double mean, double share) {
   return -mean * std::log(share);
 }
 
 // The same for the generalised Pareto law of this mean and variance; the exponential one where its
 // shape is too near to zero to divide by.
-inline double pareto_tail_quantile(double mean, double variance, double share) {
+PENSTOCK_ON_BOTH inline double pareto_tail_quantile(double mean, double variance, double share) {
   if (!(variance > 1e-12 * mean * mean)) return mean;  // all are equal
   const double ratio = mean * mean / variance;
   const double shape = (ratio - 1) / 2;
@@ -36,7 +38,7 @@ inline double pareto_tail_quantile(double mean, double variance, double share) {
 
 // ln Gamma(a), a > 0: Stirling's series, moved up by the recurrence to where it is exact. The C
 // library's function writes to a global.
-inline double log_gamma(double a) {
+PENSTOCK_ON_BOTH inline double log_gamma(double a) {
   double shift = 0;
   for (; a < 10; a += 1) shift += std::log(a);
   const double inverse = 1 / a;
@@ -46,11 +48,11 @@ inline double log_gamma(double a) {
   return (a - 0.5) * std::log(a) - a + 0.9189385332046727 + series - shift;
 }
 
-// P(X > x) for a gamma law of shape a and scale 1: a series for small x, a continued fraction
-// (Lentz) for large x.
-inline double gamma_tail(double a, double x) {
+// P(X > x) for a gamma law of shape a and scale 1, ln Gamma(a) given: a series for small x, a
+// continued fraction (Lentz) for large x.
+PENSTOCK_ON_BOTH inline double gamma_tail(double a, double log_gamma_of_a, double x) {
   if (x <= 0) return 1;
-  const double front = std::exp(a * std::log(x) - x - log_gamma(a));
+  const double front = std::exp(a * std::log(x) - x - log_gamma_of_a);
   if (x < a + 1) {
     double term = 1 / a, sum = term;
     for (int i = 1; i < 500 && term > sum * 1e-16; ++i) sum += term *= x / (a + i);
@@ -69,12 +71,13 @@ inline double gamma_tail(double a, double x) {
 }
 
 // x with P(X > x) = share for a gamma law.
-inline double gamma_tail_quantile(double shape, double scale, double share) {
+PENSTOCK_ON_BOTH inline double gamma_tail_quantile(double shape, double scale, double share) {
+  const double constant = log_gamma(shape);
   double low = 0, high = shape + 1;
-  while (gamma_tail(shape, high) > share && high < 1e6) high *= 2;
+  while (gamma_tail(shape, constant, high) > share && high < 1e6) high *= 2;
   for (int i = 0; i < 60; ++i) {
     const double middle = (low + high) / 2;
-    (gamma_tail(shape, middle) > share ? low : high) = middle;
+    (gamma_tail(shape, constant, middle) > share ? low : high) = middle;
   }
   return scale * (low + high) / 2;
 }

@@ -194,17 +194,6 @@ class SteeredCompressor : public SparseCompressor<Method> {
         });
   }
 
-  // A fitted threshold times `correction`, the right one over the fitted one of an earlier step.
-  static float corrected(double fitted, float correction) {
-    return static_cast<float>(fitted * (correction > 0 ? correction : 1));
-  }
-  // Sets it. False where there is nothing to learn from.
-  static bool learn_correction(double fitted, const Settled& settled, float& correction) {
-    if (!(fitted > 0) || !(settled.threshold > 0)) return false;
-    correction = static_cast<float>(settled.threshold / fitted);
-    return true;
-  }
-
  private:
   const Method& method() const { return static_cast<const Method&>(*this); }
   SteeredSelection selection_;

@@ -10,7 +10,7 @@ namespace penstock::simulated::steered_test {
 
 class SteeredOnADevice : public WellUsedDevice {};
 
-const char* const kAll[] = {"gaussiank", "redsync", "dgc"};
+const char* const kAll[] = {"gaussiank", "redsync", "sidco", "dgc"};
 
 void expect_near(const Bytes& there, const Bytes& here, const std::string& what) {
   const std::vector<float> got = floats_of(there), expected = floats_of(here);
@@ -52,6 +52,29 @@ TEST_F(SteeredOnADevice, BetweenMeanAndLargestChooseWhatTheCpuChooses) {
         expect_the_choice_of_the_cpu(
             {"redsync", {{"density", 0.02}, {"search", search}, {"reuse_period", period}}},
             folded(n));
+}
+
+const char* const kLaws[] = {"exponential", "pareto", "gamma_pareto", "gaussian"};
+
+TEST_F(SteeredOnADevice, InStagesChooseWhatTheCpuChooses) {
+  for (const char* law : kLaws)
+    for (const int stages : {0, 1, 3})
+      for (const int64_t n : {0, 1, 64, 5000, 70001})
+        expect_the_choice_of_the_cpu(
+            {"sidco", {{"density", 0.02}, {"law", law}, {"stages", stages}}}, folded(n));
+}
+
+TEST_F(SteeredOnADevice, InManyStagesOfAnyFirstRatioReusedOrNotChooseWhatTheCpuChooses) {
+  for (const int stages : {0, 2, 16})
+    for (const double ratio : {0.03, 0.5, 1.0})
+      for (const int period : {1, 3})
+        expect_the_choice_of_the_cpu({"sidco",
+                                      {{"density", 0.01},
+                                       {"law", "pareto"},
+                                       {"stages", stages},
+                                       {"first_ratio", ratio},
+                                       {"reuse_period", period}}},
+                                     folded(5000));
 }
 
 TEST_F(SteeredOnADevice, ByASampledThresholdChooseWhatTheCpuChooses) {
@@ -104,11 +127,37 @@ TEST_F(SteeredOnADevice, NobodyWaitsForAThreshold) {
   }
 }
 
+// Beside the compensation, the beginning of a fit, the selection and what is learned.
+TEST_F(SteeredOnADevice, AFitInStagesTakesALaunchForEachLookThatItMayTake) {
+  constexpr uint64_t kOthers = 11;
+  const struct {
+    Method method;
+    uint64_t looks;
+  } cases[] = {{{"sidco"}, 11},  // up to ten stages: the density is a thousandth
+               {{"sidco", {{"density", 0.3}}}, 1},
+               {{"sidco", {{"stages", 1}}}, 1},
+               {{"sidco", {{"stages", 2}, {"law", "gamma_pareto"}}}, 3},
+               {{"sidco", {{"stages", 16}}}, 17}};
+  for (const auto& of : cases)
+    for (const int64_t n : {1000, 70001}) {
+      const Compressor compressor(of.method);
+      Place place(true);
+      PlacedGradient gradient(place, compressor, folded(n), 0);
+      PlacedPayload payload(place, gradient.planned());
+      const uint64_t before = calls(Call::kLaunch);
+      EXPECT_EQ(gradient.encode(payload).message, "");
+      EXPECT_EQ(calls(Call::kLaunch) - before, kOthers + of.looks) << text_of(of.method);
+    }
+}
+
 TEST_F(SteeredOnADevice, SayWhichOptionsHaveKernels) {
   EXPECT_EQ(device_types({"gaussiank"}), kOnBoth);
   EXPECT_EQ(device_types({"redsync"}), kOnBoth);
   EXPECT_EQ(device_types({"redsync", {{"search", "trimmed"}, {"value_type", "int8"}}}), kOnBoth);
   EXPECT_EQ(device_types({"redsync", {{"quantised", true}}}), kOnCpu);
+  for (const char* law : kLaws)
+    EXPECT_EQ(device_types({"sidco", {{"law", law}, {"stages", 16}, {"value_type", "int8"}}}),
+              kOnBoth);
   EXPECT_EQ(device_types({"dgc"}), kOnBoth);
   EXPECT_EQ(device_types({"dgc", {{"resample", false}}}), kOnCpu);
 }

@@ -1,7 +1,7 @@
 // Gaussian-k: a threshold from a normal law fitted to the entries, corrected by what it selected.
 // Source: Shi, Chu, Cheung, See, "Understanding Top-k Sparsification in Distributed Deep Learning",
 // 2019.
-#include <kernels/tail_quantile.hpp>
+#include <kernels/tail_fit.hpp>
 #include <methods/steered_selection.hpp>
 
 namespace sdk = penstock::sdk;
@@ -28,10 +28,10 @@ class GaussianK : public sdk::SteeredCompressor<GaussianK> {
     if (x.n == 0) return 0;
     const kernels::Statistics facts = sdk::first_statistics(x, path());
     fitted = deviations_ * std::sqrt(facts.sum_of_squares / static_cast<double>(x.n));
-    return corrected(fitted, learned[0]);
+    return kernels::corrected(fitted, learned[0]);
   }
   void learn(std::span<float> learned, double fitted, const sdk::Settled& settled) const {
-    learn_correction(fitted, settled, learned[0]);
+    kernels::learn_correction(fitted, settled.threshold, learned[0]);
   }
 
   sdk::device::SteeringLaw law() const { return {sdk::device::SteeringLaw::kNormal, deviations_}; }

@@ -1,9 +1,8 @@
 // SIDCo against plain loops with full sorts, its fits against the laws they are for, and what it
 // promises about how many entries go.
+#include <kernels/tail_fit.hpp>
 #include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
-
-#include "fit.hpp"
 
 namespace penstock::test {
 namespace {
@@ -227,7 +226,7 @@ TEST(Sidco, EachFitFindsTheQuantileOfItsOwnLaw) {
   constexpr uint64_t kEntries = 200000;
   Random random(3);
   const auto sample_of = [](const std::vector<double>& y) {
-    sidco::Sample sample{static_cast<double>(y.size()), 0, 0, 0, true};
+    kernels::TailSample sample{static_cast<double>(y.size()), 0, 0, 0, true};
     for (const double value : y) {
       sample.mean += value / sample.count;
       sample.mean_log += std::log(value) / sample.count;
@@ -244,16 +243,16 @@ TEST(Sidco, EachFitFindsTheQuantileOfItsOwnLaw) {
     gamma.push_back(z * z);  // shape 1/2, scale 2
     normal.push_back(std::fabs(z));
   }
-  const auto found = [&](sidco::Law law, const std::vector<double>& y) {
-    return sidco::excess_for(law, sample_of(y), 0.001 * kEntries);
+  const auto found = [&](kernels::TailLaw law, const std::vector<double>& y) {
+    return kernels::excess_for(law, sample_of(y), 0.001 * kEntries);
   };
   // The share beyond is within 10 % where the threshold is within 10 % of the mean excess there.
-  EXPECT_NEAR(found(sidco::Law::kExponential, exponential), -2 * std::log(0.001), 0.2);
-  EXPECT_NEAR(found(sidco::Law::kPareto, pareto), (std::pow(0.001, -0.1) - 1) / 0.1, 0.3);
-  EXPECT_NEAR(found(sidco::Law::kGammaPareto, gamma), 3.2905267 * 3.2905267, 0.2);
-  EXPECT_NEAR(found(sidco::Law::kGammaPareto, std::vector<double>(kEntries, 3.0)), 3, 1e-6);
+  EXPECT_NEAR(found(kernels::TailLaw::kExponential, exponential), -2 * std::log(0.001), 0.2);
+  EXPECT_NEAR(found(kernels::TailLaw::kPareto, pareto), (std::pow(0.001, -0.1) - 1) / 0.1, 0.3);
+  EXPECT_NEAR(found(kernels::TailLaw::kGammaPareto, gamma), 3.2905267 * 3.2905267, 0.2);
+  EXPECT_NEAR(found(kernels::TailLaw::kGammaPareto, std::vector<double>(kEntries, 3.0)), 3, 1e-6);
   // The control takes mean and deviation of |x| for those of x, as published: it is off.
-  EXPECT_GT(std::fabs(found(sidco::Law::kGaussian, normal) - 3.2905), 0.2);
+  EXPECT_GT(std::fabs(found(kernels::TailLaw::kGaussian, normal) - 3.2905), 0.2);
 }
 
 TEST(Sidco, StagesAreAdaptedForEachGradientAlone) {

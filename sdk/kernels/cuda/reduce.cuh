@@ -31,16 +31,11 @@ __device__ typename Term::Sum join_block(const Term& term, typename Term::Sum mi
   return mine;
 }
 
-// One block per tile; tiles do not cross runs. sums[tile] is written.
+// The sum of x[begin, end), at most kSumTile elements, for thread 0 of the block. `term` is
+// prepared.
 template <typename Term>
-__global__ void __launch_bounds__(kSumThreads)
-    sum_tiles(Term term, const float* x, uint64_t n, uint64_t run, uint32_t tiles_per_run,
-              typename Term::Sum* sums) {
-  const uint64_t which = blockIdx.x / tiles_per_run;
-  const uint64_t run_end = (which + 1) * run < n ? (which + 1) * run : n;
-  const uint64_t begin = which * run + uint64_t{blockIdx.x % tiles_per_run} * kSumTile;
-  const uint64_t end = begin + kSumTile < run_end ? begin + kSumTile : run_end;
-  term.prepare();
+__device__ typename Term::Sum sum_tile(const Term& term, const float* x, uint64_t begin,
+                                       uint64_t end) {
   typename Term::Sum sum{};
   for (uint64_t i = begin + threadIdx.x; i < end; i += kSumThreads * kSumLoads) {
     float in[kSumLoads];
@@ -52,20 +47,41 @@ __global__ void __launch_bounds__(kSumThreads)
       if (i + j * kSumThreads < end) term.add(sum, in[j]);
   }
   term.close(sum);
-  const typename Term::Sum all = join_block(term, sum);
+  return join_block(term, sum);
+}
+
+// The sum of tiles' sums[0, n), for thread 0 of the block: that of tile t goes to chain
+// t mod kSumThreads.
+template <typename Term>
+__device__ typename Term::Sum sum_of_tiles(const Term& term, const typename Term::Sum* sums,
+                                           uint64_t n) {
+  typename Term::Sum sum{};
+  for (uint64_t t = threadIdx.x; t < n; t += kSumThreads) term.join(sum, sums[t]);
+  return join_block(term, sum);
+}
+
+// One block per tile; tiles do not cross runs. sums[tile] is written.
+template <typename Term>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_tiles(Term term, const float* x, uint64_t n, uint64_t run, uint32_t tiles_per_run,
+              typename Term::Sum* sums) {
+  const uint64_t which = blockIdx.x / tiles_per_run;
+  const uint64_t run_end = (which + 1) * run < n ? (which + 1) * run : n;
+  const uint64_t begin = which * run + uint64_t{blockIdx.x % tiles_per_run} * kSumTile;
+  const uint64_t end = begin + kSumTile < run_end ? begin + kSumTile : run_end;
+  term.prepare();
+  const typename Term::Sum all = sum_tile(term, x, begin, end);
   if (threadIdx.x == 0) sums[blockIdx.x] = all;
 }
 
-// One block per run: sum of tile t goes to chain t mod kSumThreads.
+// One block per run.
 template <typename Term>
 __global__ void __launch_bounds__(kSumThreads)
     join_tiles(Term term, const typename Term::Sum* sums, uint32_t tiles_per_run, uint64_t n_tiles,
                typename Term::Sum* results) {
   const uint64_t first = uint64_t{blockIdx.x} * tiles_per_run;
   const uint64_t end = first + tiles_per_run < n_tiles ? first + tiles_per_run : n_tiles;
-  typename Term::Sum sum{};
-  for (uint64_t t = first + threadIdx.x; t < end; t += kSumThreads) term.join(sum, sums[t]);
-  const typename Term::Sum all = join_block(term, sum);
+  const typename Term::Sum all = sum_of_tiles(term, sums + first, end - first);
   if (threadIdx.x == 0) results[blockIdx.x] = all;
 }
 

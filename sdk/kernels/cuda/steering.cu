@@ -1,37 +1,12 @@
 // See steering.hpp. Each kernel has one thread; the formulas are those of the methods on the CPU.
 #include <kernels/cuda/queue.hpp>
-#include <kernels/cuda/steering.hpp>
+#include <kernels/cuda/steering.cuh>
 #include <kernels/cuda/tuning.hpp>
-
-#include <bit>
-#include <cmath>
 
 namespace penstock::kernels::cuda {
 namespace {
 
 constexpr uint32_t kTrimmedSteps = 5;
-
-__device__ float no_threshold() {
-  return std::bit_cast<float>(0x7fc00000u);
-}
-
-// Views of a state.
-__device__ bool reuses(const float* state, const SteeringRules& rules) {
-  return state[0] > 0 && state[1] < rules.reuse_period;
-}
-__device__ const float* learned(const float* state) {
-  return state + 2;
-}
-__device__ float* learned(float* state) {
-  return state + 2;
-}
-
-// What will be selected with, where `fresh` is the estimate that is not looked at in a step that
-// reuses one.
-__device__ float usable(const float* state, const SteeringRules& rules, float fresh) {
-  const float threshold = (reuses(state, rules) ? state[0] * rules.unit : fresh) * rules.slack;
-  return threshold > 0 && threshold < INFINITY ? threshold : no_threshold();
-}
 
 // ---- A normal law ----
 
@@ -40,9 +15,7 @@ __global__ void __launch_bounds__(kWarp)
                     Steering* s) {
   if (threadIdx.x != 0) return;
   s->fitted = deviations * std::sqrt(s->facts.sum_of_squares / static_cast<double>(n));
-  const float correction = learned(state)[0];
-  s->threshold =
-      usable(state, rules, static_cast<float>(s->fitted * (correction > 0 ? correction : 1)));
+  s->threshold = usable(state, rules, corrected(s->fitted, learned(state)[0]));
 }
 
 // ---- A position between the mean magnitude and the largest ----
@@ -155,8 +128,9 @@ __global__ void __launch_bounds__(kWarp)
   const bool reuse = reuses(state, rules);
   float* const numbers = learned(state);
   if (!reuse && law.kind == SteeringLaw::kNormal) {
-    if (settled.threshold > 0 && s->fitted > 0)
-      numbers[0] = static_cast<float>(settled.threshold / s->fitted);
+    if (n > 0) learn_correction(s->fitted, settled.threshold, numbers[0]);
+  } else if (!reuse && law.kind == SteeringLaw::kStages) {
+    if (n > 0) s->fit.learn(law.in_stages, settled.threshold, numbers);
   } else if (!reuse) {
     numbers[0] = settled.hit ? 1 : 0;
     numbers[1] = n == 0 ? 0 : static_cast<float>(Range(*s, n).position_of(settled.threshold));
@@ -187,6 +161,8 @@ int32_t search(const SteeringLaw& law, const SteeringRules& rules, const float* 
 int32_t estimate(const SteeringLaw& law, const SteeringRules& rules, const float* x, uint64_t n,
                  const float* state, Steering* s, Workspace workspace, void* stream) noexcept {
   if (n == 0 || x == nullptr || state == nullptr || s == nullptr) return cudaErrorInvalidValue;
+  if (law.kind == SteeringLaw::kStages)
+    return fit_in_stages(law.in_stages, rules, x, n, state, s, workspace, stream);
   const int32_t error = statistics(x, n, false, &s->facts, workspace, stream);
   if (error != 0) return error;
   if (law.kind != SteeringLaw::kNormal) return search(law, rules, x, n, state, s, stream);

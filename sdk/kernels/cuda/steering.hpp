@@ -6,12 +6,14 @@
 //   select_near    (select.hpp)
 //   learn          what is remembered for the next step
 //
-// Thresholds rest on sums in floating point, whose order is a device's own (reduce.hpp); so they
-// differ from the CPU's in the last bits.
+// Thresholds rest on sums in floating point, whose order is a device's own (reduce.hpp), and those
+// of fitted laws on logarithms and powers of CUDA's; so they differ from the CPU's in the last
+// bits.
 #pragma once
 
 #include <kernels/cuda/reduce.hpp>
 #include <kernels/cuda/select.hpp>
+#include <kernels/staged_fit.hpp>
 
 namespace penstock::kernels::cuda {
 
@@ -21,9 +23,11 @@ struct SteeringLaw {
     kNormal,     // `deviations` of a normal law around zero; learned: the right one over this
     kBisection,  // between mean and largest magnitude, by halving. Learned by these two: whether
     kTrimmed,    // a position between them is known, and which. Trimmed: in five steps from above
+    kStages,     // as ../staged_fit.hpp says; learned: its numbers
   };
   Kind kind;
   double deviations = 0;
+  StagedRule in_stages = {};
 };
 
 struct SteeringRules {
@@ -38,12 +42,14 @@ inline constexpr uint32_t kMostProbes = 15;  // counted in one pass: four halvin
 // Scratch of one step, in device memory.
 struct Steering {
   Statistics facts;
-  double fitted;      // by the law alone
+  StagedFit fit;      // in stages
+  double fitted;      // by a normal law alone
   double low, width;  // what a search has left of [0, 1]
   uint64_t counts[kMostProbes];
   float probes[kMostProbes];
   float threshold;  // to select with; a NaN where there is none
   Reached reached;
+  uint32_t arrived;  // blocks of a look
 };
 
 // s->threshold for x[n], n at least 1. `state` is what the gradient remembers: the last threshold

@@ -114,6 +114,118 @@ void check_steering() {
   REQUIRE(step.count == 0 && step.state[0] == 0, "zeros never go", step.count);
 }
 
+// ---- Fits in stages ----
+
+constexpr double kUnit = 2;  // of x, over what is learned
+
+SteeringRules rules_of(uint64_t k, float reuse_period = 1) {
+  return {{k, k - k / 10, k + k / 10}, 1, kUnit, reuse_period};
+}
+
+StagedFit fit_on_the_cpu(const StagedRule& rule, const std::vector<float>& x, uint64_t k,
+                         const std::vector<float>& learned) {
+  const uint64_t n = x.size();
+  const bool logs = rule.wants_logs();
+  StagedFit fit;
+  fit.begin(rule, n, k, kUnit, learned.data());
+  while (fit.looks())
+    fit.take(rule, fit.looks_at_all()
+                       ? sample_of(kernels::statistics(x.data(), n, {.logs = logs}, kPath), logs)
+                       : sample_of(kernels::exceedances(x.data(), n, fit.look(), kPath)));
+  return fit;
+}
+
+void check_fit(const StagedRule& rule, const Input& input, const std::vector<float>& learned) {
+  const uint64_t n = input.x.size(), k = (n + 49) / 50;
+  const std::string what = describe(input.name, n, "law", static_cast<int>(rule.law), "stages",
+                                    rule.stages, "from", learned[StagedRule::kOrigin]);
+  const StagedFit expected = fit_on_the_cpu(rule, input.x, k, learned);
+  std::vector<float> before{0, 0};
+  before.insert(before.end(), learned.begin(), learned.end());
+  const Array<float> x(input.x), state(before);
+  Array<Steering> steering(1);
+  Scratch scratch(reduce_workspace_bytes(n));
+  const SteeringLaw law{.kind = SteeringLaw::kStages, .in_stages = rule};
+  both_ways([&] { steering.spoil(), scratch.spoil(); },
+            [&](void* s) {
+              return estimate(law, rules_of(k), x.data(), n, state.data(), steering.data(),
+                              scratch.get(), s);
+            },
+            [&] {
+              const Steering got = steering.host()[0];
+              near(got.fit.threshold(), expected.threshold(), what.c_str());
+              const float usable = corrected(expected.threshold(), learned[0]);
+              if (usable > 0)
+                near(got.threshold, usable, what.c_str());
+              else
+                REQUIRE(got.threshold != got.threshold, "no threshold", what);
+            });
+}
+
+// Where magnitudes are all but equal, a gamma law rests on what is left of logarithms that the CPU
+// knows to 1e-7.
+bool fits_gamma(const std::string& name) {
+  return name == "normal" || name == "laplace" || name == "student" || name == "zeros";
+}
+
+void check_fits(const Extent& extent) {
+  for (const uint64_t n : extent.few_sizes) {
+    if (n == 0) continue;
+    for (const Input& input : extent.inputs(n, true))
+      for (const TailLaw law :
+           {TailLaw::kExponential, TailLaw::kPareto, TailLaw::kGammaPareto, TailLaw::kGaussian})
+        for (const uint32_t stages : {0, 1, 3, 16}) {
+          if (law == TailLaw::kGammaPareto && !fits_gamma(input.name)) continue;
+          const StagedRule rule{law, stages, 5, 0.02, 0.25};
+          for (const float origin : {0.0f, 0.4f, 1e9f})
+            check_fit(rule, input, {1.25f, 5, 0, 0, origin});
+        }
+  }
+}
+
+// Steps in which stages are added: a normal law has lighter tails than the exponential one.
+void check_adapted_stages() {
+  constexpr uint64_t k = 500;
+  const StagedRule rule{TailLaw::kExponential, 0, 8, 0.005, 0.25};
+  const SteeringLaw law{.kind = SteeringLaw::kStages, .in_stages = rule};
+  std::vector<float> state(2 + StagedRule::kLearned);
+  for (uint64_t step = 0; step < 15; ++step) {
+    const std::vector<float> values = normal(100000, step);
+    const std::vector<float> before(state.begin() + 2, state.end());
+    const Steered got = step_of(law, rules_of(k), Array<float>(values), state);
+    REQUIRE(got.count >= k - k / 10 && got.count <= k + k / 10, "near k", step, got.count);
+    const StagedFit fit = fit_on_the_cpu(rule, values, k, before);
+    std::vector<float> expected = before;
+    fit.learn(rule, static_cast<float>(got.state[0] * kUnit), expected.data());
+    for (uint64_t i = 0; i < expected.size(); ++i)
+      near(got.state[2 + i], expected[i], "what is learned");
+    state = got.state;
+  }
+  REQUIRE(state[2 + StagedRule::kStages] >= 3, "stages are added", state[2 + StagedRule::kStages]);
+}
+
+// Looks that are not wanted read nothing: there is nothing that could be read.
+void check_unwanted_looks() {
+  constexpr uint64_t n = 100000;
+  const auto* const nowhere = reinterpret_cast<const float*>(uintptr_t{64});
+  const SteeringLaw law{.kind = SteeringLaw::kStages,
+                        .in_stages = {TailLaw::kGammaPareto, 16, 16, 0.01, 0.25}};
+  std::vector<float> before(2 + StagedRule::kLearned);
+  before[0] = 1.5f, before[1] = 2;
+  const Array<float> state(before);
+  Array<Steering> steering(1);
+  Scratch scratch(reduce_workspace_bytes(n));
+  both_ways([&] { steering.spoil(), scratch.spoil(); },
+            [&](void* s) {
+              return estimate(law, rules_of(1000, 3), nowhere, n, state.data(), steering.data(),
+                              scratch.get(), s);
+            },
+            [&] {
+              REQUIRE(steering.host()[0].threshold == 3, "a threshold that is reused",
+                      steering.host()[0].threshold);
+            });
+}
+
 // ---- Positions that are drawn ----
 
 void check_drawn(uint64_t n, uint64_t k, ValueType type) {
@@ -219,6 +331,9 @@ void check_norms_of_chunks(uint64_t n, uint64_t chunk) {
 
 void check_thresholds(const Extent& extent) {
   check_steering();
+  check_fits(extent);
+  check_adapted_stages();
+  check_unwanted_looks();
   for (const uint64_t n : extent.sizes) {
     for (const Input& input : extent.inputs(n, false))
       for (const float from : {0.0f, 1e-45f, 3.0f})
