@@ -198,10 +198,9 @@ TEST_P(DeviceMessages, RanksThatDisagreeWhereItLiesHearItAndTheChannelLivesOn) {
         message.receive = received;
       }
       const std::string wrong = me.exchange(message);
-      const auto* const expected = me.rank == 1 ? "has a host's, rank 0 has a device's"
-                                                : "has a device's, rank 1 has a host's";
-      EXPECT_NE(wrong.find("ranks disagree on the memory: rank "), std::string::npos) << wrong;
-      EXPECT_NE(wrong.find(expected), std::string::npos) << wrong;
+      for (const char* part :
+           {"ranks disagree on the memory: rank ", "rank 1 has a host's", " has a device's"})
+        EXPECT_NE(wrong.find(part), std::string::npos) << wrong;
     }
     EXPECT_EQ(me.exchange(message_of(PENSTOCK_BARRIER, 3)), "");
   });
