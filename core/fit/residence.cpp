@@ -36,8 +36,6 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   const uint32_t scheduler = fitting.scheduler()->traits().flags;
   if (site.forward_waits && (scheduler & PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) != 0)
     return fmt::format("scheduler \"{}\" lets the next forward wait for it", scheme.scheduler);
-  if ((scheduler & PENSTOCK_SCHEDULER_CHOOSES) != 0 && scheme.where.count("route") == 0)
-    return fmt::format("scheduler \"{}\" chooses its route", scheme.scheduler);
   if (scheme.route == PENSTOCK_ROUTE_SPLIT)
     return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
   const std::string why = why_not_added(site, scheme.route);

@@ -223,6 +223,10 @@ Status Set::hand_over(const Works& next) {
   std::vector<bool> had_carry;
   for (const auto& gradient : gradients_) had_carry.push_back(gradient->has_carry);
   const Status drained = engine->run([&]() -> Status {
+    for (const ItemRun* item : ending)  // what would be, staged
+      if (item->is_on_device())
+        return internal("what is kept of gradient '{}' lies on a device, and cannot be handed over",
+                        item->gradient->name);
     for (ItemRun* item : ending) before.emplace_back(*item);
     for (size_t i = 0; i < ends.size(); ++i)
       if (ends[i]) carry_of(*gradients_[i]);

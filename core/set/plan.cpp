@@ -144,11 +144,28 @@ Status Set::optimizer_momentum() {
 
 // ---- the plan ----
 
+// What is kept of a resident lies on its device, and cannot be handed over: where the scheme leaves
+// the route to the scheduler, it stays on the one for which it was decided.
+uint64_t Set::routes_open_to(const Gradient& gradient, const Fitting& fitting) const {
+  const Scheme& scheme = fitting.scheme();
+  const bool is_bound = gradient.resident != nullptr && scheme.where.count("route") == 0;
+  return is_bound ? uint64_t{1} << scheme.route : ~uint64_t{0};
+}
+
+PlanFacts Set::plan_facts_of(const Fitting& fitting) const {
+  PlanFacts facts = fitting.plan_facts();
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    for (PlanFacts::Candidate& candidate : facts.candidates[i])
+      candidate.routes &= routes_open_to(*gradients_[i], fitting);
+  return facts;
+}
+
 planning::ModelEntries Set::model_of(const Fitting& fitting) const {
   planning::ModelEntries model = fitting.model();
   for (size_t i = 0; i < gradients_.size(); ++i) {
     planning::GradientEntry& gradient = model.gradients[i];
-    for (planning::CandidateEntry& candidate : gradient.candidates)
+    for (planning::CandidateEntry& candidate : gradient.candidates) {
+      candidate.routes &= routes_open_to(*gradients_[i], fitting);
       if (const CallLines* lines =
               measured_.lines(candidate.compressor, gradients_[i]->resident != nullptr)) {
         candidate.encode_fixed_us = lines->encode.fixed();
@@ -156,6 +173,7 @@ planning::ModelEntries Set::model_of(const Fitting& fitting) const {
         candidate.decode_fixed_us = lines->decode.fixed();
         candidate.decode_per_element_us = lines->decode.per_element();
       }
+    }
     if (i < ready_us_.size()) gradient.ready_us = ready_us_[i];
     if (i < forward_us_.size()) gradient.forward_us = forward_us_[i];
   }
@@ -208,7 +226,7 @@ Result<Plan> Set::agree_on_plan(const Fitting& fitting) {
   Result<Plan> plan = plan_from_bytes(bytes);
   PENSTOCK_TRY(refused(plan.status()));
   PENSTOCK_TRY(
-      refused(check_plan(plan.value(), fitting.plan_facts(), fitting.scheduler()->name())));
+      refused(check_plan(plan.value(), plan_facts_of(fitting), fitting.scheduler()->name())));
   return plan;
 }
 

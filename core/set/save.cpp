@@ -131,7 +131,7 @@ Result<std::unique_ptr<Works>> Set::prepare_saved(uint64_t saved_step, Plan plan
                                                   std::string_view tensors) {
   PENSTOCK_ASSIGN(const auto fitting, fit(saved_step));
   // A checksum has passed: the plan is whole, and of another set or scheme.
-  if (const Status fits = check_plan(plan, fitting->plan_facts(), fitting->scheduler()->name());
+  if (const Status fits = check_plan(plan, plan_facts_of(*fitting), fitting->scheduler()->name());
       !fits.ok())
     return mismatch(
         "the saved plan does not fit set '{}' ({}): load it under the configuration it was saved "

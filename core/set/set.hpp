@@ -125,6 +125,8 @@ class Set final : private SetContext {
   Result<FitAdvice> check_fit_of(const Fitting& fitting) const;
   void warn(const FitAdvice& advice);
   planning::ModelEntries model_of(const Fitting& fitting) const;
+  uint64_t routes_open_to(const Gradient& gradient, const Fitting& fitting) const;
+  PlanFacts plan_facts_of(const Fitting& fitting) const;
   Result<Plan> agree_on_plan(const Fitting& fitting);
   Status agree_on_needs(const Result<std::unique_ptr<Works>>& works);
   Result<std::unique_ptr<Works>> agree_on_works(const std::shared_ptr<const Fitting>& fitting,

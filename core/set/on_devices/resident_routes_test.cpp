@@ -181,6 +181,26 @@ std::string reason_in(const std::string& run, const std::string& scheme,
   return why;
 }
 
+// What is kept of them lies on the device: a later plan that takes them elsewhere could not bring
+// it.
+TEST(InHostsOnly, ASchedulerToWhomTheRouteIsLeftHasNoChoiceForGradientsOnDevices) {
+  const ResidentMethod method{"random",
+                              "memory = \"residual-simulated\"\nscheduler = \"random-plan-c\""};
+  const std::string scheme = resident_scheme(
+      method, fmt::format("[scheduler.random-plan-c]\nroutes = {}\n", 1 << PENSTOCK_ROUTE_SHARD));
+  for (const bool on_device : {true, false}) {
+    const DevicesForAll devices;
+    ::testing::internal::CaptureStderr();
+    with_device_ranks(1, scheme, [&](Runtime& runtime, uint32_t) {
+      const auto set = make_set(runtime, lying_on({{"x", {40}}}, on_device ? on_cuda(0) : Place()));
+      EXPECT_EQ(set.ok(), !on_device) << set.status().message();
+      if (on_device)
+        EXPECT_TRUE(contains(set.status().message(), "planned route 4 for gradient 'x'"));
+    });
+    (void)::testing::internal::GetCapturedStderr();
+  }
+}
+
 TEST(InHostsOnly, WhereNothingIsAddedOnDevicesTheReportSaysWhy) {
   const auto scheme = [](const char* route, const char* tables = "") {
     return script_of(kMethods[0], kTwoByTwo, tables, route).scheme;
@@ -211,11 +231,15 @@ TEST(InHostsOnly, WhereNothingIsAddedOnDevicesTheReportSaysWhy) {
 // It measures at creation what messages take, those of the first host's devices too, and plans
 // again from that; the other host takes no part.
 TEST(InHostsOnly, ASchedulerThatMeasuresGivesTheBitsOfTheCpu) {
-  const ResidentMethod method{
-      "measured", "memory = \"residual-simulated\"\nscheduler = \"mgwfbp\"", 0, "topk-simulated",
-      "density = 0.05\n[scheduler.mgwfbp]\nprofile_steps = 2\n"};
-  expect_bits_of_the_cpu(script_of(method, kTwoByTwo, kOverNcclInHosts),
-                         script_of(method, kTwoByTwo));
+  const ResidentMethod method{"measured", "memory = \"residual-simulated\"\nscheduler = \"mgwfbp\"",
+                              0, "topk-simulated",
+                              "density = 0.05\n[scheduler.mgwfbp]\nprofile_steps = 2\n"};
+  Script script = script_of(method, kTwoByTwo);
+  script.steps = 4;  // then what is void depends on the buckets
+  const auto expected = results_of(script, on_the_cpu);
+  script.scheme = script_of(method, kTwoByTwo, kOverNcclInHosts).scheme;
+  const DevicesForAll devices(2);
+  EXPECT_EQ(difference(results_of(script, one_each), expected), "");
 }
 
 // ---- sums at their owners ----

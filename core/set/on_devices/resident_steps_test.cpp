@@ -222,9 +222,6 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"hierarchical\"")),
             "the ranks of a host add it in host memory, for no transport.device is named");
   EXPECT_EQ(
-      reason_under(resident_scheme("memory = \"residual-simulated\"\nscheduler = \"espresso\"")),
-      "scheduler \"espresso\" chooses its route");
-  EXPECT_EQ(
       reason_under(resident_scheme(residual + "\nroute = \"shard\"\nowner_memory = \"residual\"")),
       "memory \"residual\" works on the CPU only");
   const auto with_switch = [&](const std::string& change) {

@@ -49,8 +49,8 @@ inline std::string resident_scheme(const ResidentMethod& method, const std::stri
   return fmt::format(
       "[scheme]\ncollective = \"loopback\"\ncompressor = \"{0}\"\n{1}\n"
       "[runtime]\ndeadline_s = 20\n{2}{3}[compressor.{0}]\n{4}{5}",
-      method.compressor, method.keys, method.runtime, test_plugins({"on_device", "witness"}),
-      method.options, tables);
+      method.compressor, method.keys, method.runtime,
+      test_plugins({"on_device", "witness", "random_plan"}), method.options, tables);
 }
 inline std::string resident_scheme(const std::string& keys, const std::string& tables = "") {
   return resident_scheme(ResidentMethod{"", keys.c_str()}, tables);
