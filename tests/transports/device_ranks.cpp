@@ -6,6 +6,8 @@
 
 #include "printing.hpp"
 
+#include <support/long.hpp>
+
 #include <cuda_runtime_api.h>
 
 namespace penstock::device_ranks {
@@ -97,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, Pairs, ::testing::ValuesIn(kPairs),
 // Steps among them that are void, not applied, or without a gradient.
 TEST_P(Pairs, GiveTheBitsOfTheCpu) {
   const Outcome expected = on_the_cpu_alone(GetParam());
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 5 : 1); ++seed) {
     Rank rank(GetParam(), with("yes"), seed);
     ASSERT_OK(rank.status());
     const Outcome got = outcome_of(rank, GetParam(), on_the_device);
@@ -214,7 +216,7 @@ TEST(Sets, TwoAtOnceFindTheirOwnMessages) {
     ASSERT_OK(rank.status());
     step_two_sets(rank.runtime(), Place(), rank.number(), expected);
   }
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 3); ++seed) {
     Rank rank(method, with("yes"), seed);
     ASSERT_OK(rank.status());
     std::vector<Bytes> got;
