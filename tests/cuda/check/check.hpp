@@ -139,6 +139,7 @@ void check_stochastic(const Extent& extent);
 void check_codes(const Extent& extent);
 void check_values(const Extent& extent);
 void check_masking(const Extent& extent);
+void check_clipping(const Extent& extent);
 void check_low_rank(const Extent& extent);
 void check_orthogonalise(const Extent& extent);
 void check_factors(const Extent& extent);

@@ -1,5 +1,6 @@
 // Arguments that break a contract are refused before anything is queued.
 #include <penstock/memory.h>
+#include <kernels/cuda/clipping.hpp>
 #include <kernels/cuda/low_rank.hpp>
 #include <kernels/cuda/rows.hpp>
 #include <kernels/cuda/select.hpp>
@@ -143,9 +144,29 @@ void refuse_requests() {
   refused(request, bytes, "a fold of another array");
 }
 
+void refuse_clipping() {
+  Array<float> x(100), work(100), result(1);
+  const uint64_t bytes = square_norm_workspace_bytes(100);
+  Scratch scratch(bytes);
+  const auto refused = [&](float* to, const Workspace& workspace, const Fold& fold,
+                           const char* why) {
+    REQUIRE(square_norm(x.data(), 100, 1, to, workspace, nullptr) == cudaErrorInvalidValue, why);
+    REQUIRE(
+        compensate_clipped_to_norm(fold, 1, 1, 100, workspace, nullptr) == cudaErrorInvalidValue,
+        why);
+  };
+  const Fold good{PENSTOCK_FORM_AFFINE, 1, 1, 1, x.data(), work.data(), nullptr};
+  const Fold incomplete{PENSTOCK_FORM_NESTEROV, 1, 1, 1, x.data(), work.data(), nullptr};
+  refused(result.data(), {scratch.get().data, bytes - 1}, good, "a workspace too small");
+  refused(result.data(), {nullptr, bytes}, good, "no workspace");
+  refused(nullptr, scratch.get(), incomplete, "no result, no momentum");
+  REQUIRE(compensate_clipped(incomplete, {}, 100, nullptr) == cudaErrorInvalidValue, "no momentum");
+}
+
 }  // namespace
 
 void check_refusals() {
+  refuse_clipping();
   refuse_low_rank();
   refuse_orthogonalise();
   Array<float> x(100);
