@@ -41,10 +41,10 @@ struct DevicePart;
 class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
-  // From a device: gradients into mirrors, and what a look at residents has found; then counts of
-  // payloads, and those into messages; what a look at peers' indices has found. Back to it:
-  // results.
-  enum class Copies { in, of_counts, of_payloads, of_verdicts, back };
+  // From a device: gradients into mirrors, and what a look at residents has found; then what
+  // memories measure; counts of payloads, and those into messages; what a look at peers' indices
+  // has found. Back to it: results.
+  enum class Copies { in, of_scalars, of_counts, of_payloads, of_verdicts, back };
 
   BucketRun(SetContext& context, planning::Bucket plan, uint32_t number);
   ~BucketRun();
@@ -129,6 +129,7 @@ class BucketRun {
     void await_resume() const noexcept {}
   };
   CopiesEnd gradients_arrived() { return CopiesEnd{*this, Copies::in}; }
+  CopiesEnd scalars_brought() { return CopiesEnd{*this, Copies::of_scalars}; }
   CopiesEnd counts_brought() { return CopiesEnd{*this, Copies::of_counts}; }
   CopiesEnd payloads_brought() { return CopiesEnd{*this, Copies::of_payloads}; }
   CopiesEnd verdicts_brought() { return CopiesEnd{*this, Copies::of_verdicts}; }

@@ -82,6 +82,18 @@ Status lay_out_counts(BucketRun& bucket, const Device& device) {
   return {};
 }
 
+bool measures_on_device(const MemoryCall& call) {
+  return call.on_device && call.n_scalars != 0;
+}
+
+// Each has the place that it has in the prologue.
+Status lay_out_scalars(BucketRun& bucket, const Device& device) {
+  const Coding& coding = *bucket.codings.front();
+  if (std::none_of(coding.memory_calls.begin(), coding.memory_calls.end(), measures_on_device))
+    return {};
+  return bucket.device->scalars.make(device, coding.prologue->flag_index);
+}
+
 // Of the pieces on the device.
 Status look_at(BucketRun& bucket, const Stream& stream) {
   DevicePart& part = *bucket.device;
@@ -118,6 +130,7 @@ Status lay_out_device_part(BucketRun& bucket) {
   PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
   part->looked_at.reserve(bucket.pieces.size());
   bucket.device = std::move(part);
+  PENSTOCK_TRY(lay_out_scalars(bucket, device));
   return lay_out_counts(bucket, device);
 }
 
@@ -132,12 +145,32 @@ void place_on_device(ItemRun& item, const Device& device) {
 Status look_on_device(BucketRun& bucket) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
-  part.brings_counts = part.brings_payloads = part.brings_verdicts = false;
+  part.brings_scalars = part.brings_counts = part.brings_payloads = part.brings_verdicts = false;
   const Stream& stream = bucket.context.residents->looks();
   PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
   PENSTOCK_TRY(look_at(bucket, stream));
   PENSTOCK_TRY(part.flags.bring(stream));
   return part.copied.record(stream.handle());
+}
+
+Status bring_scalars(BucketRun& bucket, const Coding& coding) {
+  if (bucket.device == nullptr || bucket.device->scalars.n == 0) return {};
+  DevicePart& part = *bucket.device;
+  part.brings_scalars = !coding.nonfinite;
+  if (!part.brings_scalars) return {};
+  const Stream& stream = bucket.context.residents->stream();
+  PENSTOCK_TRY(part.scalars.bring(stream));
+  return part.copied.record(stream.handle());
+}
+
+void take_scalars(BucketRun& bucket, Coding& coding) {
+  if (bucket.device == nullptr || !bucket.device->brings_scalars) return;
+  auto* scalars = coding.prologue->send.as<float>();
+  for (const MemoryCall& call : coding.memory_calls) {
+    if (!measures_on_device(call)) continue;
+    const uint64_t end = call.scalars_first + call.items.size() * call.n_scalars;
+    for (uint64_t i = call.scalars_first; i < end; ++i) scalars[i] = bucket.device->scalars[i];
+  }
 }
 
 Status bring_counts(BucketRun& bucket, Leg& leg, uint32_t round) {

@@ -30,7 +30,8 @@ struct Cost {
 
 // What `steps` of `size` ranks cost that have one gradient of each size, in one bucket. Nobody
 // waits for a device, and nothing is allocated.
-Cost cost_of_steps(const std::vector<int64_t>& sizes, uint32_t size, uint64_t n_steps) {
+Cost cost_of_steps(const std::vector<int64_t>& sizes, uint32_t size, uint64_t n_steps,
+                   const ResidentMethod& method = kResidentMethods[1]) {
   const SimulatedDevices devices;
   std::atomic<uint32_t> at{0};
   Cost before{}, after{};
@@ -42,47 +43,46 @@ Cost cost_of_steps(const std::vector<int64_t>& sizes, uint32_t size, uint64_t n_
     const uint32_t next = at.fetch_add(1) / size;
     while (at.load() < (next + 1) * size) std::this_thread::yield();
   };
-  with_device_ranks(
-      size, resident_scheme(kResidentMethods[1].keys), [&](Runtime& runtime, uint32_t rank) {
-        std::vector<GradientShape> shapes;
-        for (const int64_t n : sizes)
-          shapes.push_back({fmt::format("x{}", shapes.size()),
-                            {n},
-                            PENSTOCK_FLOAT32,
-                            PENSTOCK_NO_BUCKET,
-                            0,
-                            by_rank(rank, 0)});
-        std::vector<Storage> storage = storage_of(shapes);
-        auto set = make_set(runtime, shapes);
-        ASSERT_OK(set.status());
-        ASSERT_EQ(report_of(**set)["buckets"].size(), 1u);
-        for (size_t i = 0; i < storage.size(); ++i) {
-          storage[i].write(std::vector<float>(size_t(sizes[i]), 1));
-          storage[i].settle();
-        }
-        const auto steps = [&](uint64_t n) {
-          for (uint64_t step = 0; step < n; ++step) {
-            for (size_t i = storage.size(); i-- > 0;)
-              ASSERT_OK(set.value()->gradient_ready(i, storage[i].tensor(), storage[i].stream()));
-            ASSERT_OK(end_step(**set, storage, testing::Waits(step % 4), true));
-          }
-        };
-        steps(4);
-        const uint64_t waits_before = simulated::waits_of_this_thread().total();
-        meet(rank, before);
-        steps(n_steps);
-        meet(rank, after);
-        EXPECT_EQ(simulated::waits_of_this_thread().total(), waits_before);
-        penstock_counters counters{};
-        counters.struct_size = sizeof counters;
-        set.value()->counters(counters);
-        EXPECT_EQ(counters.allocations, 0u);
-        // The engine, which is no thread of ours.
-        ASSERT_OK(runtime.engine().run([] {
-          EXPECT_EQ(simulated::waits_of_this_thread().total(), 0u);
-          return Status();
-        }));
-      });
+  with_device_ranks(size, resident_scheme(method), [&](Runtime& runtime, uint32_t rank) {
+    std::vector<GradientShape> shapes;
+    for (const int64_t n : sizes)
+      shapes.push_back({fmt::format("x{}", shapes.size()),
+                        {n},
+                        PENSTOCK_FLOAT32,
+                        PENSTOCK_NO_BUCKET,
+                        0,
+                        by_rank(rank, 0)});
+    std::vector<Storage> storage = storage_of(shapes);
+    auto set = make_set(runtime, shapes);
+    ASSERT_OK(set.status());
+    ASSERT_EQ(report_of(**set)["buckets"].size(), 1u);
+    for (size_t i = 0; i < storage.size(); ++i) {
+      storage[i].write(std::vector<float>(size_t(sizes[i]), 1));
+      storage[i].settle();
+    }
+    const auto steps = [&](uint64_t n) {
+      for (uint64_t step = 0; step < n; ++step) {
+        for (size_t i = storage.size(); i-- > 0;)
+          ASSERT_OK(set.value()->gradient_ready(i, storage[i].tensor(), storage[i].stream()));
+        ASSERT_OK(end_step(**set, storage, testing::Waits(step % 4), true));
+      }
+    };
+    steps(4);
+    const uint64_t waits_before = simulated::waits_of_this_thread().total();
+    meet(rank, before);
+    steps(n_steps);
+    meet(rank, after);
+    EXPECT_EQ(simulated::waits_of_this_thread().total(), waits_before);
+    penstock_counters counters{};
+    counters.struct_size = sizeof counters;
+    set.value()->counters(counters);
+    EXPECT_EQ(counters.allocations, 0u);
+    // The engine, which is no thread of ours.
+    ASSERT_OK(runtime.engine().run([] {
+      EXPECT_EQ(simulated::waits_of_this_thread().total(), 0u);
+      return Status();
+    }));
+  });
   EXPECT_EQ(after.host_memory, before.host_memory);
   EXPECT_EQ(after.device_memory, before.device_memory);
   EXPECT_EQ(after.events, before.events);
@@ -123,6 +123,20 @@ TEST(Residents, ABucketOfManyGradientsTakesAsFewLaunchesAsOneOfASingleGradient) 
   EXPECT_EQ(cost.launches, 10 * rank_steps);
   EXPECT_EQ(cost.to_host, (bytes + kGradients * sizeof(uint32_t)) * rank_steps);
   EXPECT_EQ(cost.to_device, bytes * (kRanks - 1) * rank_steps);
+}
+
+TEST(Residents, ANormOfAllRanksBringsOneNumberOfEachGradientToTheHost) {
+  const ResidentMethod method{
+      "", kWithDgc, 0, "topk-simulated",
+      "density = 0.05\n[memory.dgc-simulated]\nclipping = \"norm_global\"\n"};
+  const Cost cost = cost_of_steps({10000, 20000}, kRanks, kSteps, method);
+  const uint64_t rank_steps = kSteps * kRanks;
+  // A look, eight of the selection, one sum; and of each gradient: two for a norm of one tile,
+  // three for one of two; compensate and mask.
+  EXPECT_EQ(cost.launches, (10 + 5 + 4) * rank_steps);
+  EXPECT_EQ(cost.to_host,
+            (pair_bytes(30000) + 2 * sizeof(uint32_t) + 2 * sizeof(float)) * rank_steps);
+  EXPECT_EQ(cost.to_device, pair_bytes(30000) * (kRanks - 1) * rank_steps);
 }
 
 // Backward runs on while what it has left behind is sent: it reaches the last parameter first.
