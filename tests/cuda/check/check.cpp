@@ -170,14 +170,23 @@ int main(int argc, char** argv) {
     const char* name;
     void (*run)(const Extent&);
   } parts[] = {
-      {"selection", check_selection},   {"rows", check_rows},
-      {"pairs", check_pairs},           {"many together", check_many_together},
-      {"thresholds", check_thresholds}, {"sums", check_sums},
-      {"signs", check_signs},           {"stochastic", check_stochastic},
-      {"codes", check_codes},           {"values", check_values},
-      {"masking", check_masking},       {"clipping", check_clipping},
-      {"low-rank", check_low_rank},     {"orthogonalise", check_orthogonalise},
-      {"factors", check_factors},       {"dense", check_dense},
+      {"selection", check_selection},
+      {"rows", check_rows},
+      {"pairs", check_pairs},
+      {"many together", check_many_together},
+      {"thresholds", check_thresholds},
+      {"sums", check_sums},
+      {"signs", check_signs},
+      {"stochastic", check_stochastic},
+      {"codes", check_codes},
+      {"values", check_values},
+      {"one sign", check_one_sign},
+      {"masking", check_masking},
+      {"clipping", check_clipping},
+      {"low-rank", check_low_rank},
+      {"orthogonalise", check_orthogonalise},
+      {"factors", check_factors},
+      {"dense", check_dense},
   };
   check_refusals();
   bool found = only.empty();
