@@ -63,6 +63,20 @@ TEST_F(SteeredOnADevice, ByASampledThresholdChooseWhatTheCpuChooses) {
             folded(n));
 }
 
+// Bands that the first thresholds miss, on both sides, and some that are never met.
+TEST_F(SteeredOnADevice, ByACorrectedThresholdChooseWhatTheCpuChooses) {
+  for (const int64_t n : {0, 1, 64, 5000, 70001})
+    for (const double upper : {1.0, 1.3, 4.0})
+      for (const int rounds : {0, 3, 10, 32})
+        expect_the_choice_of_the_cpu({"dgc",
+                                      {{"density", 0.01},
+                                       {"resample", false},
+                                       {"upper", upper},
+                                       {"lower", 0.9},
+                                       {"max_rounds", rounds}}},
+                                     folded(n));
+}
+
 TEST_F(SteeredOnADevice, ChooseWhatTheCpuChoosesInEveryTypeOfValues) {
   for (const char* name : kAll)
     for (const char* type : {"fp16", "bf16", "int8"})
@@ -110,7 +124,7 @@ TEST_F(SteeredOnADevice, SayWhichOptionsHaveKernels) {
   EXPECT_EQ(device_types({"redsync", {{"search", "trimmed"}, {"value_type", "int8"}}}), kOnBoth);
   EXPECT_EQ(device_types({"redsync", {{"quantised", true}}}), kOnCpu);
   EXPECT_EQ(device_types({"dgc"}), kOnBoth);
-  EXPECT_EQ(device_types({"dgc", {{"resample", false}}}), kOnCpu);
+  EXPECT_EQ(device_types({"dgc", {{"resample", false}}}), kOnBoth);
 }
 
 }  // namespace penstock::simulated::steered_test
