@@ -62,6 +62,11 @@ const ResidentMethod kMethods[] = {
      "density = 0.05\nsearch = \"trimmed\"\nvalue_type = \"bf16\"\n"},
     {"dgc", kWithDgc, 0, "dgc-simulated", "density = 0.02\n"},
     {"adtopk_by_rows", kWithResidual, 0, "adtopk-simulated", "density = 0.1\nmode = \"plain\"\n"},
+    {"dgc_without_a_second_selection", kWithDgc, 0, "dgc-simulated",
+     "density = 0.02\nresample = false\n"},
+    {"adtopk_by_reused_thresholds", kWithResidual, 0, "adtopk-simulated",
+     "density = 0.1\nmode = \"threshold\"\nwarm_up_steps = 3\nreuse_steps = 2\ntotal_steps = "
+     "11\n"},
     {"adtopk_in_turn", kWithResidual, 0, "adtopk-simulated", "density = 0.1\n"},
     // Small ones, whose every chunk is wanted, would go as they are.
     {"chunktopk", kWithResidual, 0, "chunktopk-simulated",
@@ -86,18 +91,22 @@ const ResidentMethod kLowRankMethods[] = {
      "powersgd-alternating-simulated", "rank = 2\n"},
 };
 
-// Norms are sums.
+// Norms and means are sums.
 constexpr const char* kClipped = "density = 0.05\n[memory.dgc-simulated]\nclip = 0.5\nclipping = ";
 const std::string kToOwnNorm = std::string(kClipped) + "\"norm\"\n",
                   kToNormOfAll = std::string(kClipped) + "\"norm_global\"\n",
                   kByNormOfAll = std::string(kClipped) + "\"value_global\"\nnesterov = true\n";
-const ResidentMethod kClippingMethods[] = {
+const ResidentMethod kSummingMethods[] = {
     {"topk_clipped_to_its_norm", kWithDgc, 0, "topk-simulated", kToOwnNorm.c_str()},
     {"topk_clipped_to_the_norm_of_all", kWithDgc, 0, "topk-simulated", kToNormOfAll.c_str()},
     {"topk_clipped_by_the_norm_of_all", "memory = \"dgc-simulated\"\nscheduler = \"wfbp\"", 0,
      "topk-simulated", kByNormOfAll.c_str()},
     {"topk_clipped_and_told_of_void_buckets_first", kWithDgc, 0, "topk-simulated",
      kToNormOfAll.c_str(), "nonfinite = \"strict\"\n"},
+    {"redsync_quantised", kWithResidual, 0, "redsync-simulated",
+     "density = 0.05\nquantised = true\n"},
+    {"redsync_quantised_trimmed_with_dgc", kWithDgc, 0, "redsync-simulated",
+     "density = 0.05\nquantised = true\nsearch = \"trimmed\"\n"},
 };
 
 class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
@@ -152,18 +161,18 @@ TEST_P(LowRankMethods, StayNearTheCpuWithEqualBitsOnDevices) {
   expect_near_the_cpu(resident_script(method, size, kVectorsAsPairs), {1e-5, 1e-3});
 }
 
-class ClippingMethods : public DeviceMethods {};
-INSTANTIATE_TEST_SUITE_P(Methods, ClippingMethods,
-                         ::testing::Combine(::testing::ValuesIn(kClippingMethods),
+class SummingMethods : public DeviceMethods {};
+INSTANTIATE_TEST_SUITE_P(Methods, SummingMethods,
+                         ::testing::Combine(::testing::ValuesIn(kSummingMethods),
                                             test::worlds({1, 2, 3})),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param).name) + "_on_" +
                                   std::to_string(std::get<1>(info.param));
                          });
 
-TEST_P(ClippingMethods, StayNearTheCpuWithEqualBitsOnDevices) {
+TEST_P(SummingMethods, StayNearTheCpuWithEqualBitsOnDevices) {
   const auto& [method, size] = GetParam();
-  // A factor may be the next float, and so may what twelve steps add up under it.
+  // A factor or a mean may be the next float, and so may what twelve steps add up under it.
   expect_near_the_cpu(resident_script(method, size), {4 * 0x1p-23, 50 * 0x1p-23});
 }
 
