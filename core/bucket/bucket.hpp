@@ -42,9 +42,19 @@ class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
   // From a device: gradients into mirrors, and what a look at residents has found; what a look at
-  // sums of an owner has; then counts of payloads, and those into messages; what direct messages
-  // send, which stays there; what a look at peers' indices has found. Back to it: results.
-  enum class Copies { in, of_sums, of_counts, of_payloads, of_sends, of_verdicts, back };
+  // sums of an owner has, and what memories measure; then counts of payloads, and those into
+  // messages; what direct messages send, which stays there; what a look at peers' indices has
+  // found. Back to it: results.
+  enum class Copies {
+    in,
+    of_sums,
+    of_scalars,
+    of_counts,
+    of_payloads,
+    of_sends,
+    of_verdicts,
+    back
+  };
 
   BucketRun(SetContext& context, planning::Bucket plan, uint32_t number);
   ~BucketRun();
@@ -130,6 +140,7 @@ class BucketRun {
   };
   CopiesEnd gradients_arrived() { return CopiesEnd{*this, Copies::in}; }
   CopiesEnd sums_looked_at() { return CopiesEnd{*this, Copies::of_sums}; }
+  CopiesEnd scalars_brought() { return CopiesEnd{*this, Copies::of_scalars}; }
   CopiesEnd counts_brought() { return CopiesEnd{*this, Copies::of_counts}; }
   CopiesEnd payloads_brought() { return CopiesEnd{*this, Copies::of_payloads}; }
   CopiesEnd sends_finished() { return CopiesEnd{*this, Copies::of_sends}; }

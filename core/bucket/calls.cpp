@@ -247,14 +247,16 @@ Status measure(BucketRun& bucket, Coding& coding) {
   if (coding.nonfinite) return {};
   for (MemoryCall& call : coding.memory_calls) {
     if (call.n_scalars == 0) continue;
+    float* place = call.on_device ? bucket.device->scalars.place(call.scalars_first)
+                                  : scalars + call.scalars_first;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "measure");
     PENSTOCK_TRY(call_plugin(*call.memory, "measure", call.items, [&] {
-      return call.memory->table()->measure(call.memory->self(), &bucket.context.exec, &coding.step,
-                                           call.items.data(), call.items.size(),
-                                           scalars + call.scalars_first);
+      return call.memory->table()->measure(call.memory->self(),
+                                           &bucket.context.exec_of(call.on_device), &coding.step,
+                                           call.items.data(), call.items.size(), place);
     }));
   }
-  return {};
+  return bring_scalars(bucket, coding);
 }
 
 Status compensate(BucketRun& bucket, Coding& coding) {

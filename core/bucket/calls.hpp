@@ -32,7 +32,7 @@ double to_true_units(const BucketRun& bucket, const ItemRun& sum);
 void begin(BucketRun& bucket, Coding& coding);
 
 // Memory's prologue: local facts into the prologue message. Zeros where what this rank would encode
-// is not finite.
+// is not finite. What is found on a device comes after it (device.hpp).
 Status measure(BucketRun& bucket, Coding& coding);
 
 // grad -> work, by each memory. Skipped on a rank whose gradients are not finite: what it keeps

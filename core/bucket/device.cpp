@@ -83,6 +83,18 @@ Status lay_out_counts(BucketRun& bucket, const Device& device) {
   return {};
 }
 
+bool measures_on_device(const MemoryCall& call) {
+  return call.on_device && call.n_scalars != 0;
+}
+
+// Each has the place that it has in the prologue.
+Status lay_out_scalars(BucketRun& bucket, const Device& device) {
+  const Coding& coding = *bucket.codings.front();
+  if (std::none_of(coding.memory_calls.begin(), coding.memory_calls.end(), measures_on_device))
+    return {};
+  return bucket.device->scalars.make(device, coding.prologue->flag_index);
+}
+
 // Of the pieces on the device.
 Status look_at(BucketRun& bucket, const Stream& stream) {
   DevicePart& part = *bucket.device;
@@ -137,6 +149,7 @@ Status lay_out_device_part(BucketRun& bucket) {
     part->looked_at.reserve(last.items.size());
   }
   bucket.device = std::move(part);
+  PENSTOCK_TRY(lay_out_scalars(bucket, device));
   return lay_out_counts(bucket, device);
 }
 
@@ -151,7 +164,7 @@ void place_on_device(ItemRun& item, const Device& device) {
 Status look_on_device(BucketRun& bucket) {
   if (bucket.device == nullptr) return {};
   DevicePart& part = *bucket.device;
-  part.brings_sums = part.brings_counts = part.brings_payloads = false;
+  part.brings_sums = part.brings_scalars = part.brings_counts = part.brings_payloads = false;
   part.brings_verdicts = part.finishes_sends = false;
   const Stream& stream = bucket.context.residents->looks();
   PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
@@ -178,6 +191,26 @@ Status look_at_sums(BucketRun& bucket, Coding& coding) {
   PENSTOCK_TRY(stream.find_nonfinite(part.looked_at));
   PENSTOCK_TRY(part.sums.bring(stream));
   return part.copied.record(stream.handle());
+}
+
+Status bring_scalars(BucketRun& bucket, const Coding& coding) {
+  if (bucket.device == nullptr || bucket.device->scalars.n == 0) return {};
+  DevicePart& part = *bucket.device;
+  part.brings_scalars = !coding.nonfinite;
+  if (!part.brings_scalars) return {};
+  const Stream& stream = bucket.context.residents->stream();
+  PENSTOCK_TRY(part.scalars.bring(stream));
+  return part.copied.record(stream.handle());
+}
+
+void take_scalars(BucketRun& bucket, Coding& coding) {
+  if (bucket.device == nullptr || !bucket.device->brings_scalars) return;
+  auto* scalars = coding.prologue->send.as<float>();
+  for (const MemoryCall& call : coding.memory_calls) {
+    if (!measures_on_device(call)) continue;
+    const uint64_t end = call.scalars_first + call.items.size() * call.n_scalars;
+    for (uint64_t i = call.scalars_first; i < end; ++i) scalars[i] = bucket.device->scalars[i];
+  }
 }
 
 Status bring_counts(BucketRun& bucket, Leg& leg, uint32_t round) {

@@ -33,12 +33,14 @@ struct DevicePart {
   std::vector<penstock_device_values> looked_at;
   FoundNumbers<uint32_t> flags;   // for each piece of the bucket: some value is not finite
   FoundNumbers<uint32_t> sums;    // the same for each item of the coding of sums
+  FoundNumbers<float> scalars;    // of the prologue: what memories have measured
   FoundNumbers<uint64_t> counts;  // of sections whose counts vary
   // Of pairs of peers that lie on the device, which the host cannot look at.
   std::vector<penstock_index_list> lists;
   FoundNumbers<uint32_t> wrong_indices;  // [rank * items of the message + item]
-  // What the job parks for in the round under way.
+  // What the job parks for: before its first round, and in the round under way.
   bool brings_sums = false;
+  bool brings_scalars = false;
   bool brings_counts = false;
   bool brings_payloads = false;
   bool brings_verdicts = false;
@@ -67,6 +69,9 @@ void place_on_device(ItemRun& item, const Device& device);
 Status look_on_device(BucketRun& bucket);
 // Sums that this rank owns, of what is coded again: in true units, and looked at likewise.
 Status look_at_sums(BucketRun& bucket, Coding& coding);
+// What memories have measured there, to the host; and then into the prologue.
+Status bring_scalars(BucketRun& bucket, const Coding& coding);
+void take_scalars(BucketRun& bucket, Coding& coding);
 // The counts that encode has left to the device, if it has; and then what they mean.
 Status bring_counts(BucketRun& bucket, Leg& leg, uint32_t round);
 Status take_counts(BucketRun& bucket, Leg& leg, uint32_t round);

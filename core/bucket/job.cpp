@@ -38,6 +38,9 @@ Job run_bucket(BucketRun& bucket) {
       begin(bucket, *leg.coding);
       if (leg.coding->prologue != nullptr) {
         PENSTOCK_CO_TRY(measure(bucket, *leg.coding));
+        co_await bucket.scalars_brought();
+        PENSTOCK_CO_TRY(bucket.failure);
+        take_scalars(bucket, *leg.coding);
         send_prologue(bucket, *leg.coding);
         co_await bucket.arrival();
         PENSTOCK_CO_TRY(bucket.failure);
@@ -146,6 +149,7 @@ void BucketRun::CopiesEnd::await_suspend(std::coroutine_handle<>) noexcept {
 
 bool BucketRun::copies_anything(Copies copies) const {
   if (copies == Copies::of_sums) return device != nullptr && device->brings_sums;
+  if (copies == Copies::of_scalars) return device != nullptr && device->brings_scalars;
   if (copies == Copies::of_counts) return device != nullptr && device->brings_counts;
   if (copies == Copies::of_payloads) return device != nullptr && device->brings_payloads;
   if (copies == Copies::of_sends) return device != nullptr && device->finishes_sends;

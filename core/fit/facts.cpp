@@ -81,7 +81,6 @@ MemoryFacts memory_facts(std::string name, const penstock_memory& table,
   facts.finishes = PENSTOCK_HAS_MEMBER(&table, penstock_memory, finish);
   facts.adds_rest = (need.flags & PENSTOCK_MEMORY_ADDS_REST) != 0;
   facts.shifts = (need.flags & PENSTOCK_MEMORY_SHIFTS) != 0;
-  facts.measures = need.n_scalars != 0;
   facts.records = PENSTOCK_HAS_MEMBER(&table, penstock_memory, record);
   facts.works_in_scratch = need.work_is == PENSTOCK_WORK_IS_SCRATCH;
   for (uint64_t i = 0; i < need.n_states; ++i) {

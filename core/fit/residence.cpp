@@ -57,12 +57,10 @@ std::string why_compressor(const CompressorFacts& compressor, const ResidenceSit
   return {};
 }
 
-// What ranks ask each other for before they compensate, they read on the host.
 std::string why_memory(const MemoryInstance& memory, const MemoryFacts& facts,
                        const ResidenceSite& site) {
   if (!works_on_cuda(memory.traits().device_types))
     return fmt::format("memory \"{}\" works on the CPU only", facts.name);
-  if (facts.measures) return fmt::format("memory \"{}\" measures gradients first", facts.name);
   if (facts.same_bits)
     return fmt::format("memory \"{}\" keeps what is equal on all ranks", facts.name);
   if (facts.finishes && site.result_is_sum)

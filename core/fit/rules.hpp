@@ -43,7 +43,6 @@ struct MemoryFacts {
   bool adds_rest = false;         // what is left out comes later, although nothing is kept
   bool shifts = false;            // work is a difference
   bool same_bits = false;         // has replicated state, which sums change
-  bool measures = false;          // asks all ranks for something before compensate
   bool records = false;           // looks at what was sent
   bool works_in_scratch = false;  // work is neither the gradient nor a state
   bool operator==(const MemoryFacts&) const = default;

@@ -103,7 +103,11 @@ Status run_alone(BucketRun& bucket) {
   for (Leg& leg : bucket.legs) {
     Coding& coding = *leg.coding;
     begin(bucket, coding);
-    if (coding.prologue != nullptr) PENSTOCK_TRY(measure(bucket, coding));
+    if (coding.prologue != nullptr) {
+      PENSTOCK_TRY(measure(bucket, coding));
+      PENSTOCK_TRY(wait_for_device(bucket));
+      take_scalars(bucket, coding);
+    }
     PENSTOCK_TRY(compensate(bucket, coding));
     for (uint32_t round = 0; round < leg.messages.size(); ++round) {
       PENSTOCK_TRY(encode_alone(bucket, leg, round));

@@ -5,7 +5,9 @@
 
 #include <kernels/code_path.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace penstock::kernels {
 
@@ -43,5 +45,22 @@ void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept;
 
 // What compensate will leave in work[i]; changes nothing.
 float compensated(const Fold& fold, uint64_t i) noexcept;
+
+// What clipping leaves of a number: times `factor`, then into [-bound, bound].
+struct Clip {
+  float factor = 1;
+  float bound = std::numeric_limits<float>::infinity();
+  constexpr float operator()(float value) const {
+    return std::clamp(value * factor, -bound, bound);
+  }
+  // Of an array with this norm, which is at most `most` afterwards, but for rounding. The small
+  // term is that of the usual formula, where a norm of zero divides by it.
+  static constexpr Clip to_norm(double norm, double most) {
+    return {static_cast<float>(std::min(1.0, most / (norm + 1e-6)))};
+  }
+};
+
+// As compensate, with g = clip(unscale * grad).
+void compensate_clipped(const Fold& fold, const Clip& clip, uint64_t n, CodePath path) noexcept;
 
 }  // namespace penstock::kernels

@@ -2,7 +2,7 @@
 // AdaQ. What an entry has beyond the mean stays in work.
 #pragma once
 
-#include <kernels/scatter.hpp>
+#include <methods/device/sign_mean.hpp>
 #include <methods/sparse.hpp>
 
 #include <cmath>
@@ -47,27 +47,27 @@ inline float take_mean(const Item& item, std::span<const uint32_t> indices) {
   return mean;
 }
 
-// The entries of section `index` of a payload. Throws INVALID_PAYLOAD for one that is not below n.
-inline std::span<const uint32_t> checked_indices(const PayloadReader& payload, uint64_t index,
-                                                 uint64_t n) {
-  const std::span<const uint32_t> indices = payload.section<uint32_t>(index);
-  const uint64_t good = kernels::indices_in_range(indices.data(), indices.size(), n);
-  if (good != indices.size())
-    throw payload.error("has index ", indices[good], " at entry ", good, ", expected one below ",
-                        n);
-  return indices;
+// The entries of section `index` of a payload, where the call works. Throws INVALID_PAYLOAD unless
+// they ascend and are below n.
+inline std::span<const uint32_t> checked_indices(const Call& call, const PayloadReader& payload,
+                                                 uint64_t index, uint64_t n) {
+  const std::span<const uint32_t> indices = payload.on_host<uint32_t>(call, index);
+  for (uint64_t j = 0; j < indices.size(); ++j)
+    if (indices[j] >= n || (j > 0 && indices[j] <= indices[j - 1]))
+      throw payload.error("has index ", indices[j], " at entry ", j,
+                          ", expected ascending ones below ", n);
+  return payload.section<uint32_t>(index);
 }
 
-// The `expected` means of section `index` of a coded payload. Throws INVALID_PAYLOAD for another
-// kind and for a mean that is not finite.
-inline std::span<const float> checked_means(const PayloadReader& payload, uint64_t index,
-                                            uint64_t expected) {
+// The `expected` means of section `index` of a coded payload, where the call works. Throws
+// INVALID_PAYLOAD for another kind and for a mean that is not finite.
+inline std::span<const float> checked_means(const Call& call, const PayloadReader& payload,
+                                            uint64_t index, uint64_t expected) {
   if (payload.kind() != PENSTOCK_PAYLOAD_CODED)
     throw payload.error("is of kind ", payload.kind(), ", expected coded");
-  const std::span<const float> means = payload.section<float>(index, expected);
-  for (const float mean : means)
+  for (const float mean : payload.on_host<float>(call, index, expected))
     if (!std::isfinite(mean)) throw payload.error("has the mean ", mean, ", expected a finite one");
-  return means;
+  return payload.section<float>(index);
 }
 
 // out[i] += mean for every index.

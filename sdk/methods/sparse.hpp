@@ -20,7 +20,6 @@
 #include <kernels/stream.hpp>
 #include <methods/agreed.hpp>
 #include <methods/density.hpp>
-#include <methods/device/batches.hpp>
 #include <methods/device/choices.hpp>
 #include <methods/folded.hpp>
 #include <methods/sparse_values.hpp>
@@ -152,12 +151,8 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   std::string_view name() const { return name_; }
   const SparseValues& values() const { return values_; }
-  // Of options that a method has no kernels for it says false by a function of this name.
-  bool has_kernels() const { return true; }
   // Across a bucket several arrays compete, which no kernel does.
-  bool works_on_devices() const {
-    return has_device_choice() && !across_bucket_ && method().has_kernels();
-  }
+  bool works_on_devices() const { return has_device_choice() && !across_bucket_; }
   kernels::CodePath path() const { return path_; }
 
  private:
@@ -195,27 +190,12 @@ class SparseCompressor : public FoldingEncoder<Method> {
     choices.queue();
   }
 
-  // As decode: the first call of an item begins with zeros, the last one scales.
   void decode_on_device(const Call& call, const Items& items,
                         const PayloadReaders& payloads) const {
     device::SparseSumming sums(call, values_.type());
-    const bool over_zeros = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
-    for (uint64_t i = 0; i < items.size(); ++i) {
-      const Item item = items[i];
-      const auto add = [&](std::span<const device::SparseSender> senders, bool is_first,
-                           bool is_last) {
-        if (!is_first) sums.queue();  // it goes on where the one before has ended
-        sums.add(item,
-                 {senders,
-                  is_first && over_zeros ? device::SumOver::kZeros : device::SumOver::kWhatIsThere,
-                  is_last ? call.result_scale() : 1, item.out().data(), item.numel()});
-      };
-      const auto read = [&](const PayloadReader& payload) {
-        return device::sender_of(call, payload, values_);
-      };
-      device::each_batch<device::SparseSender>(payloads, i, read, add);
-    }
-    sums.queue();
+    device::add_up(call, items, payloads, sums, [&](const PayloadReader& payload, const Item&) {
+      return device::sender_of(call, payload, values_);
+    });
   }
 
   void sum(const Call& call, std::span<float> out, std::span<SparseValues::Sender> senders,

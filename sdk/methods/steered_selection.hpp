@@ -125,12 +125,11 @@ class SteeredSelection {
   // The same on a device, by a law that its kernels know.
   void choose(const device::Choice& from, const KeptBand& band, std::span<float> state,
               const device::SteeringLaw& law) const {
-    device::choose_steered(from, law,
-                           {{band.target, band.least, band.most},
-                            band.slack,
-                            static_cast<float>(from.unit()),
-                            reuse_period_},
-                           state);
+    device::choose_steered(from, law, rules(band, from.unit()), state);
+  }
+  kernels::cuda::SteeringRules rules(const KeptBand& band, double unit) const {
+    return {
+        {band.target, band.least, band.most}, band.slack, static_cast<float>(unit), reuse_period_};
   }
 
  private:
@@ -183,6 +182,10 @@ class SteeredCompressor : public SparseCompressor<Method> {
         selection_(values.real("density"), values.integer("reuse_period")) {}
 
   double density() const { return selection_.density(); }
+  kernels::cuda::SteeringRules rules(const Call& call, const Item& item,
+                                     const KeptBand& band) const {
+    return selection_.rules(band, work_unit(call, item));
+  }
 
   void choose_with(const Choice& from, std::span<float> state) const {
     typename Method::Fit fit{};

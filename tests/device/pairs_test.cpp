@@ -78,6 +78,86 @@ TEST_F(PairsOnADevice, OfEveryRowHaveTheBitsOfTheCpu) {
             {.shape = shape, .work = work});
 }
 
+// Gradients of all steps are drawn anew and at first now and then jump, so that thresholds of odd
+// steps are found, serve, let too many or too few pass, and are due; then they settle, and the last
+// quarter goes by rows.
+void expect_reuse_as_on_the_cpu(const Method& method, const test::Shape& shape, uint64_t n_steps,
+                                std::map<uint64_t, int>& counts) {
+  const Compressor compressor(method);
+  const Case of{.shape = shape};
+  Ranks there(compressor, of, true), here(compressor, of, false);
+  for (uint64_t index = 0; index < n_steps; ++index) {
+    const float size = index > 20 ? 1 : index % 12 == 9 ? 1.1f : index % 12 == 11 ? 0.5f : 1;
+    for (Ranks* ranks : {&there, &here})
+      for (uint32_t r = 0; r < of.ranks; ++r) {
+        std::vector<float> work = drawn(test::numel_of(shape), 10 * index + r);
+        for (float& value : work) value *= size;
+        (*ranks)[r].set("work", work);
+      }
+    const Seen got = there.step(index), expected = here.step(index);
+    EXPECT_EQ(difference(got, expected), "")
+        << text_of(method) << " of " << test::text_of(shape) << ", step " << index;
+    if (index % 2 == 1)
+      ++counts[expected.at("rank 0 round 0: section 0").size() / sizeof(uint32_t)];
+  }
+}
+
+TEST_F(PairsOnADevice, ByAReusedThresholdHaveTheBitsOfTheCpu) {
+  for (const test::Shape& shape : std::vector<test::Shape>{{0}, {1}, {31}, {24, 16}, {5, 40, 9}})
+    for (const char* type : {"fp32", "fp16", "int8"}) {
+      std::map<uint64_t, int> counts;
+      expect_reuse_as_on_the_cpu({"adtopk",
+                                  {{"density", 0.05},
+                                   {"mode", "threshold"},
+                                   {"warm_up_steps", 3},
+                                   {"reuse_steps", 3},
+                                   {"total_steps", 32},
+                                   {"value_type", type}}},
+                                 shape, 32, counts);
+    }
+}
+
+TEST_F(PairsOnADevice, ByAReusedThresholdAreOfEveryNumberThatMayGo) {
+  std::map<uint64_t, int> counts;
+  expect_reuse_as_on_the_cpu({"adtopk",
+                              {{"density", 0.01},
+                               {"mode", "threshold"},
+                               {"warm_up_steps", 3},
+                               {"reuse_steps", 4},
+                               {"total_steps", 40}}},
+                             {70, 150}, 40, counts);
+  EXPECT_GT(counts[105], 0) << "exactly";
+  EXPECT_GT(counts[115], 0) << "at most a tenth more";
+  EXPECT_GT(counts[70], 0) << "one of each row";
+  EXPECT_GT(counts.size(), 3u) << "all that reach a threshold";
+}
+
+TEST_F(PairsOnADevice, ByAReusedThresholdFillUpWithZerosAsOnTheCpu) {
+  const Compressor adtopk({"adtopk", {{"density", 0.1}, {"mode", "threshold"}}});
+  std::vector<float> few(500, 0.0f);
+  few[17] = 3, few[400] = -1e-3f;
+  const Case of{.shape = {500}, .ranks = 1};
+  Ranks there(adtopk, of, true), here(adtopk, of, false);
+  for (const uint64_t index : {1, 3}) {
+    for (Ranks* ranks : {&there, &here}) (*ranks)[0].set("work", few);
+    EXPECT_EQ(difference(there.step(index), here.step(index)), "") << index;
+  }
+}
+
+TEST_F(PairsOnADevice, NobodyWaitsForAReusedThreshold) {
+  const Compressor adtopk({"adtopk", {{"mode", "threshold"}, {"total_steps", 8}}});
+  Place place(true);
+  PlacedGradient gradient(place, adtopk, {.shape = {90, 40}, .ranks = 1}, 0);
+  for (const uint64_t index : {1, 7}) {
+    gradient.begin(index);
+    PlacedPayload payload(place, gradient.planned());
+    const uint64_t before = waits().total();
+    EXPECT_EQ(gradient.encode(payload).message, "");
+    EXPECT_EQ(waits().total(), before) << index;
+    EXPECT_EQ(payload.section(0).count, PENSTOCK_COUNT_ON_DEVICE) << index;
+  }
+}
+
 TEST_F(PairsOnADevice, SayWhereTheyWork) {
   for (const char* type : kValueTypes) {
     EXPECT_EQ(device_types({"topk", {{"value_type", type}}}), kOnBoth) << type;
@@ -86,7 +166,7 @@ TEST_F(PairsOnADevice, SayWhereTheyWork) {
   EXPECT_EQ(device_types({"topk", {{"scope", "bucket"}}}), kOnCpu);
   EXPECT_EQ(device_types({"adtopk", {{"mode", "plain"}}}), kOnBoth);
   EXPECT_EQ(device_types({"adtopk", {{"mode", "interleaved"}}}), kOnBoth);
-  EXPECT_EQ(device_types({"adtopk", {{"mode", "threshold"}}}), kOnCpu);
+  EXPECT_EQ(device_types({"adtopk", {{"mode", "threshold"}}}), kOnBoth);
 }
 
 TEST_F(PairsOnADevice, AreRefusedWhereTheirScaleMakesNoNumbers) {

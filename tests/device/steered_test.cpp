@@ -86,6 +86,20 @@ TEST_F(SteeredOnADevice, ByASampledThresholdChooseWhatTheCpuChooses) {
             folded(n));
 }
 
+// Bands that the first thresholds miss, on both sides, and some that are never met.
+TEST_F(SteeredOnADevice, ByACorrectedThresholdChooseWhatTheCpuChooses) {
+  for (const int64_t n : {0, 1, 64, 5000, 70001})
+    for (const double upper : {1.0, 1.3, 4.0})
+      for (const int rounds : {0, 3, 10, 32})
+        expect_the_choice_of_the_cpu({"dgc",
+                                      {{"density", 0.01},
+                                       {"resample", false},
+                                       {"upper", upper},
+                                       {"lower", 0.9},
+                                       {"max_rounds", rounds}}},
+                                     folded(n));
+}
+
 TEST_F(SteeredOnADevice, ChooseWhatTheCpuChoosesInEveryTypeOfValues) {
   for (const char* name : kAll)
     for (const char* type : {"fp16", "bf16", "int8"})
@@ -95,6 +109,78 @@ TEST_F(SteeredOnADevice, ChooseWhatTheCpuChoosesInEveryTypeOfValues) {
 TEST_F(SteeredOnADevice, ChooseWhatTheCpuChoosesWhereNothingIsKept) {
   for (const char* name : kAll)
     expect_the_choice_of_the_cpu({name}, {.shape = {5000}, .work = Work::kGradient});
+}
+
+const Method kOneSign{"redsync", {{"density", 0.02}, {"quantised", true}}};
+
+// Sums of whole numbers are the same in every order: so are means, and what they leave.
+std::vector<float> whole(uint64_t n, uint64_t seed) {
+  std::vector<float> values = drawn(n, seed);
+  for (float& value : values) value = std::round(value * 3);
+  return values;
+}
+TEST_F(SteeredOnADevice, OfOneSignSendTheMeanThatTheCpuSends) {
+  for (const char* search : {"bisection", "trimmed"})
+    for (const int64_t n : kAwkwardSizes) {
+      Method method = kOneSign;
+      method.options.push_back({"search", search});
+      const Compressor compressor(method);
+      const Case of{.shape = {n}, .draw = whole};
+      Ranks there(compressor, of, true), here(compressor, of, false);
+      for (uint64_t index = 0; index < 4; ++index) {
+        for (Ranks* ranks : {&there, &here}) ranks->draw("work", 10 * index);
+        const Seen got = there.step(index), expected = here.step(index);
+        for (const auto& [name, bytes] : expected) {
+          if (contains(name, " state ")) {
+            expect_near(got.at(name), bytes, name);
+          } else {
+            EXPECT_TRUE(got.at(name) == bytes)
+                << search << ", " << n << ", step " << index << ", " << name;
+          }
+        }
+      }
+    }
+}
+
+TEST_F(SteeredOnADevice, OfOneSignSendAMeanNearTheCpus) {
+  const Compressor compressor(kOneSign);
+  for (const int64_t n : kAwkwardSizes)
+    for (const uint64_t index : {0, 1}) {
+      const Case of{.shape = {n}, .ranks = 1};
+      Ranks there(compressor, of, true), here(compressor, of, false);
+      for (Ranks* ranks : {&there, &here}) (*ranks)[0].begin(index);
+      const Sent got = there[0].send(), expected = here[0].send();
+      ASSERT_EQ(got.sections[0].bytes, expected.sections[0].bytes) << n;
+      const float mean = expected.sections[1].as<float>()[0];
+      EXPECT_NEAR(got.sections[1].as<float>()[0], mean, 0x1p-23 * std::fabs(mean)) << n;
+      EXPECT_LE(index == 0 ? -mean : mean, 0) << n;
+    }
+}
+
+TEST_F(SteeredOnADevice, OfOneSignAreRefusedWhereTheyAreNoPayloadOfOurs) {
+  const Compressor compressor(kOneSign);
+  Ranks rank(compressor, {.shape = {1000}, .ranks = 1}, true);
+  const Sent good = rank[0].send();
+  ASSERT_GT(good.sections[0].count, 2u);
+  const auto refused = [&](const Sent& sent, const std::string& why) {
+    const test::Outcome outcome = rank[0].receive({sent});
+    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_INVALID_PAYLOAD}) << why;
+    EXPECT_TRUE(contains(outcome.message, why)) << outcome.message;
+  };
+  Sent sent = good;
+  std::vector<uint32_t> indices = good.sections[0].as<uint32_t>();
+  std::swap(indices[0], indices[1]);
+  sent.sections[0].set(indices);
+  refused(sent, "at entry 1, expected ascending ones below 1000");
+  indices = {1000};
+  sent.sections[0].set(indices);
+  refused(sent, "has index 1000 at entry 0");
+  sent = good;
+  sent.sections[1].set<float>({std::nanf("")});
+  refused(sent, "has the mean nan, expected a finite one");
+  sent = good;
+  sent.kind = PENSTOCK_PAYLOAD_SPARSE;
+  refused(sent, "expected coded");
 }
 
 TEST_F(SteeredOnADevice, NeverSendZerosButWhereTheCpuDoes) {
@@ -115,15 +201,16 @@ TEST_F(SteeredOnADevice, NeverSendZerosButWhereTheCpuDoes) {
 }
 
 TEST_F(SteeredOnADevice, NobodyWaitsForAThreshold) {
-  for (const char* name : kAll) {
-    const Compressor compressor({name});
+  for (const Method& method : {Method{"gaussiank"}, Method{"redsync"}, Method{"dgc"}, kOneSign,
+                               Method{"dgc", {{"resample", false}}}}) {
+    const Compressor compressor(method);
     Place place(true);
     PlacedGradient gradient(place, compressor, {.shape = {70001}, .ranks = 1}, 0);
     PlacedPayload payload(place, gradient.planned());
     const uint64_t waits_before = waits().total();
     EXPECT_EQ(gradient.encode(payload).message, "");
-    EXPECT_EQ(waits().total(), waits_before) << name;
-    EXPECT_EQ(payload.section(0).count, PENSTOCK_COUNT_ON_DEVICE) << name;
+    EXPECT_EQ(waits().total(), waits_before) << compressor.text;
+    EXPECT_EQ(payload.section(0).count, PENSTOCK_COUNT_ON_DEVICE) << compressor.text;
   }
 }
 
@@ -154,12 +241,12 @@ TEST_F(SteeredOnADevice, SayWhichOptionsHaveKernels) {
   EXPECT_EQ(device_types({"gaussiank"}), kOnBoth);
   EXPECT_EQ(device_types({"redsync"}), kOnBoth);
   EXPECT_EQ(device_types({"redsync", {{"search", "trimmed"}, {"value_type", "int8"}}}), kOnBoth);
-  EXPECT_EQ(device_types({"redsync", {{"quantised", true}}}), kOnCpu);
   for (const char* law : kLaws)
     EXPECT_EQ(device_types({"sidco", {{"law", law}, {"stages", 16}, {"value_type", "int8"}}}),
               kOnBoth);
+  EXPECT_EQ(device_types(kOneSign), kOnBoth);
   EXPECT_EQ(device_types({"dgc"}), kOnBoth);
-  EXPECT_EQ(device_types({"dgc", {{"resample", false}}}), kOnCpu);
+  EXPECT_EQ(device_types({"dgc", {{"resample", false}}}), kOnBoth);
 }
 
 }  // namespace penstock::simulated::steered_test

@@ -20,6 +20,8 @@ const ResidentMethod kMethods[] = {
     {"topk_with_dgc", "memory = \"dgc-simulated\"\nscheduler = \"fusion\""},
     {"topk_with_nesterov_and_room_for_all", "memory = \"dgc-simulated\"\nscheduler = \"wfbp\"", 0,
      "topk-simulated", "density = 0.4\n[memory.dgc-simulated]\nnesterov = true\nmomentum = 0.5\n"},
+    {"topk_with_dgc_that_clips_values", kWithDgc, 0, "topk-simulated",
+     "density = 0.05\n[memory.dgc-simulated]\nclipping = \"value\"\nclip = 0.5\n"},
     {"topk_told_of_void_buckets_first", "memory = \"residual-simulated\"\nscheduler = \"fusion\"",
      0, "topk-simulated", "density = 0.05\n", "nonfinite = \"strict\"\n"},
     {"topk_with_dgc_that_warms_up", "memory = \"dgc-simulated\"\nscheduler = \"fusion\"", 0,
@@ -63,6 +65,11 @@ const ResidentMethod kMethods[] = {
      "density = 0.05\nlaw = \"gamma_pareto\"\nstages = 2\nvalue_type = \"fp16\"\n"},
     {"dgc", kWithDgc, 0, "dgc-simulated", "density = 0.02\n"},
     {"adtopk_by_rows", kWithResidual, 0, "adtopk-simulated", "density = 0.1\nmode = \"plain\"\n"},
+    {"dgc_without_a_second_selection", kWithDgc, 0, "dgc-simulated",
+     "density = 0.02\nresample = false\n"},
+    {"adtopk_by_reused_thresholds", kWithResidual, 0, "adtopk-simulated",
+     "density = 0.1\nmode = \"threshold\"\nwarm_up_steps = 3\nreuse_steps = 2\ntotal_steps = "
+     "11\n"},
     {"adtopk_in_turn", kWithResidual, 0, "adtopk-simulated", "density = 0.1\n"},
     // Small ones, whose every chunk is wanted, would go as they are.
     {"chunktopk", kWithResidual, 0, "chunktopk-simulated",
@@ -85,6 +92,24 @@ const ResidentMethod kLowRankMethods[] = {
      "rank = 3\n"},
     {"powersgd_alternating", "memory = \"residual-simulated\"\nscheduler = \"wfbp\"", 0,
      "powersgd-alternating-simulated", "rank = 2\n"},
+};
+
+// Norms and means are sums.
+constexpr const char* kClipped = "density = 0.05\n[memory.dgc-simulated]\nclip = 0.5\nclipping = ";
+const std::string kToOwnNorm = std::string(kClipped) + "\"norm\"\n",
+                  kToNormOfAll = std::string(kClipped) + "\"norm_global\"\n",
+                  kByNormOfAll = std::string(kClipped) + "\"value_global\"\nnesterov = true\n";
+const ResidentMethod kSummingMethods[] = {
+    {"topk_clipped_to_its_norm", kWithDgc, 0, "topk-simulated", kToOwnNorm.c_str()},
+    {"topk_clipped_to_the_norm_of_all", kWithDgc, 0, "topk-simulated", kToNormOfAll.c_str()},
+    {"topk_clipped_by_the_norm_of_all", "memory = \"dgc-simulated\"\nscheduler = \"wfbp\"", 0,
+     "topk-simulated", kByNormOfAll.c_str()},
+    {"topk_clipped_and_told_of_void_buckets_first", kWithDgc, 0, "topk-simulated",
+     kToNormOfAll.c_str(), "nonfinite = \"strict\"\n"},
+    {"redsync_quantised", kWithResidual, 0, "redsync-simulated",
+     "density = 0.05\nquantised = true\n"},
+    {"redsync_quantised_trimmed_with_dgc", kWithDgc, 0, "redsync-simulated",
+     "density = 0.05\nquantised = true\nsearch = \"trimmed\"\n"},
 };
 
 class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32_t>> {};
@@ -118,24 +143,41 @@ INSTANTIATE_TEST_SUITE_P(Methods, LowRankMethods,
                                   std::to_string(std::get<1>(info.param));
                          });
 
-// What rounding does to a first step is small; later ones begin with what it has left.
-constexpr Bound kBound{1e-5, 1e-3};
-
-TEST_P(LowRankMethods, StayNearTheCpuWithEqualBitsOnDevices) {
-  const auto& [method, size] = GetParam();
-  const Script script = resident_script(method, size, kVectorsAsPairs);
+// Some steps of a script on devices, a few times in other orders.
+void expect_near_the_cpu(const Script& script, const Bound& bound) {
   const ResidentOutcome expected = outcome_of(script, on_the_cpu);
   ResidentOutcome first;
   const uint64_t seeds = test::is_long() ? 10 : 2;
-  for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
+  for (uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed) {
     const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
     const ResidentOutcome got = outcome_of(script, by_rank);
     if (seed == 1) first = got;
-    expect_near(got, expected, kBound);
+    expect_near(got, expected, bound);
     ASSERT_EQ(difference(got.results, first.results), "") << "seed " << seed;
     ASSERT_TRUE(got.saved == first.saved) << "seed " << seed;
     expect_alike(got, expected);
   }
+}
+
+TEST_P(LowRankMethods, StayNearTheCpuWithEqualBitsOnDevices) {
+  const auto& [method, size] = GetParam();
+  // What rounding does to a first step is small; later ones begin with what it has left.
+  expect_near_the_cpu(resident_script(method, size, kVectorsAsPairs), {1e-5, 1e-3});
+}
+
+class SummingMethods : public DeviceMethods {};
+INSTANTIATE_TEST_SUITE_P(Methods, SummingMethods,
+                         ::testing::Combine(::testing::ValuesIn(kSummingMethods),
+                                            test::worlds({1, 2, 3})),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) + "_on_" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST_P(SummingMethods, StayNearTheCpuWithEqualBitsOnDevices) {
+  const auto& [method, size] = GetParam();
+  // A factor or a mean may be the next float, and so may what twelve steps add up under it.
+  expect_near_the_cpu(resident_script(method, size), {4 * 0x1p-23, 50 * 0x1p-23});
 }
 
 }  // namespace

@@ -136,6 +136,20 @@ TEST(Residents, ABucketOfManyGradientsTakesAsFewLaunchesAsOneOfASingleGradient) 
   EXPECT_EQ(cost.to_device, bytes * (kRanks - 1) * rank_steps);
 }
 
+TEST(Residents, ANormOfAllRanksBringsOneNumberOfEachGradientToTheHost) {
+  const ResidentMethod method{
+      "", kWithDgc, 0, "topk-simulated",
+      "density = 0.05\n[memory.dgc-simulated]\nclipping = \"norm_global\"\n"};
+  const Cost cost = cost_of_steps({10000, 20000}, kRanks, kSteps, resident_scheme(method));
+  const uint64_t rank_steps = kSteps * kRanks;
+  // A look, eight of the selection, one sum; and of each gradient: two for a norm of one tile,
+  // three for one of two; compensate and mask.
+  EXPECT_EQ(cost.launches, (10 + 5 + 4) * rank_steps);
+  EXPECT_EQ(cost.to_host,
+            (pair_bytes(30000) + 2 * sizeof(uint32_t) + 2 * sizeof(float)) * rank_steps);
+  EXPECT_EQ(cost.to_device, pair_bytes(30000) * (kRanks - 1) * rank_steps);
+}
+
 // Backward runs on while what it has left behind is sent: it reaches the last parameter first.
 TEST(Residents, AreWorkedOnWhileALaterOneIsStillComputed) {
   const SimulatedDevices devices;

@@ -64,8 +64,8 @@ class AdaComp {
     for (const uint32_t i : chosen.subspan(0, count)) work[i] -= work[i] < 0 ? -scale : scale;
   }
 
-  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    const float scale = sdk::checked_means(payload, 1, 1)[0];
+  void decode_add(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& payload) {
+    const float scale = sdk::checked_means(call, payload, 1, 1)[0];
     narrow() ? read<uint8_t>(payload, scale, item.out())
              : read<uint16_t>(payload, scale, item.out());
   }

@@ -48,10 +48,10 @@ class AdaQ {
       payload.room<float>(2)[sign] = sdk::take_mean(item, chosen[sign]);
   }
 
-  void decode_add(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    const std::span<const float> means = sdk::checked_means(payload, 2, 2);
-    const auto positive = sdk::checked_indices(payload, kPositive, item.numel());
-    const auto negative = sdk::checked_indices(payload, kNegative, item.numel());
+  void decode_add(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& payload) {
+    const std::span<const float> means = sdk::checked_means(call, payload, 2, 2);
+    const auto positive = sdk::checked_indices(call, payload, kPositive, item.numel());
+    const auto negative = sdk::checked_indices(call, payload, kNegative, item.numel());
     sdk::add_mean(positive, means[kPositive], item.out());
     sdk::add_mean(negative, means[kNegative], item.out());
   }

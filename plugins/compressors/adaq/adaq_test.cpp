@@ -121,7 +121,13 @@ TEST(AdaQ, PayloadsAreInput) {
   EXPECT_EQ(static_cast<const float*>(rig.compressor_item(0, 0)->out.data)[3], -2);
   indices[0] = 16;
   EXPECT_TRUE(refused()) << "an index out of range";
-  indices[0] = 3;
+  payload.section(1).count = 2;
+  for (const uint32_t second : {3, 2}) {
+    indices[0] = 3;
+    indices[1] = second;
+    EXPECT_TRUE(refused()) << "index " << second << " behind 3";
+  }
+  payload.section(1).count = 1;
   for (const float mean : {INFINITY, NAN}) {
     means[1] = mean;
     EXPECT_TRUE(refused()) << "a mean of " << mean;

@@ -2,6 +2,8 @@
 // layer starves; optionally in turn with a selection over the whole, whose threshold may be reused.
 // Source: "ADTopk: All-Dimension Top-k Compression for High-Performance Data-Parallel DNN
 // Training", HPDC 2024. See README.md for where this differs and why.
+#include <kernels/cuda/reusing.hpp>
+#include <kernels/reused_threshold.hpp>
 #include <methods/sparse.hpp>
 
 #include "axis.hpp"
@@ -17,43 +19,6 @@ Mode mode_named(std::string_view name) {
   if (name == "plain") return Mode::kPlain;
   return name == "threshold" ? Mode::kThreshold : Mode::kInterleaved;
 }
-
-// What a gradient remembers of its last selection over the whole, kept as five floats.
-struct Reuse {
-  float threshold;  // the smallest magnitude that was selected
-  float tolerance;  // changes of the threshold are judged by it
-  float interval;   // steps for which a threshold serves; 0: none was found yet
-  float age;        // steps since it was found
-  float settled;    // 1 where the last change was below the tolerance
-
-  static constexpr uint64_t kFloats = 5;
-  static Reuse load(std::span<const float> state) {
-    return {state[0], state[1], state[2], state[3], state[4]};
-  }
-  void store(std::span<float> state) const {
-    const float fields[kFloats] = {threshold, tolerance, interval, age, settled};
-    std::copy_n(fields, kFloats, state.begin());
-  }
-  void found(float smallest) {
-    threshold = smallest;
-    tolerance = smallest / 10;
-    age = 0;
-  }
-  // A threshold that has hardly moved serves longer, one that jumped less long.
-  void adapt(float smallest) {
-    constexpr float kShortest = 5;
-    const float change = std::fabs(threshold - smallest);
-    const float shortest = std::min(kShortest, interval);
-    if (change < tolerance) {
-      interval += change < tolerance / 2 ? 2 : 1;
-      settled = 1;
-    } else if (change > tolerance) {
-      interval = std::max(interval - (change > 2 * tolerance ? 2 : 1), shortest);
-      settled = 0;
-    }
-    found(smallest);
-  }
-};
 
 class AdTopK : public sdk::SparseCompressor<AdTopK> {
  public:
@@ -92,9 +57,6 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
     if (works_on_devices()) traits.device_types = sdk::device::kWhereKernelsAre;
   }
-  // Whether a threshold serves again is decided on the CPU.
-  bool has_kernels() const { return mode_ != Mode::kThreshold; }
-
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     const uint64_t n = item.numel();
     sdk::check_indexable(item, name());
@@ -103,18 +65,12 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     const bool by_rows = selects_rows(call.phase);
     values().plan(need, by_rows ? axis.chosen() : whole, by_rows || mode_ != Mode::kThreshold);
     need.period = mode_ == Mode::kPlain ? 1 : 2;
-    if (mode_ == Mode::kThreshold) need.states.add("reuse", Reuse::kFloats, 1, PENSTOCK_STATE_SOFT);
+    if (mode_ == Mode::kThreshold)
+      need.states.add("reuse", ReusedThreshold::kFloats, 1, PENSTOCK_STATE_SOFT);
     need.scratch_bytes = std::max(adtopk::AxisScratch(axis, on_.workers).bytes(),
                                   kernels::select_scratch_bytes(n, whole));
     if constexpr (sdk::device::kHasKernels)
-      if (works_on_devices()) {
-        const uint64_t along =
-            kernels::cuda::select_lanes_workspace_bytes(adtopk::lanes_of(axis), axis.kept);
-        need.scratch_bytes =
-            std::max({need.scratch_bytes, sdk::device::Choice::scratch_bytes(n, whole),
-                      sdk::device::Choice::scratch_bytes(n, axis.chosen()),
-                      sdk::device::Choice::scratch_bytes(along)});
-      }
+      need.scratch_bytes = std::max(need.scratch_bytes, scratch_bytes_on_device(axis, n, whole));
   }
 
   uint64_t most(uint64_t n) const { return adtopk::kept_of(n, density_); }
@@ -123,27 +79,23 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     if (from.only().n == 0) return;
     if (selects_rows(from.call.step->phase)) return choose_by_rows(from);
     if (mode_ == Mode::kInterleaved) return from.largest(from.most);
-    Reuse reuse = Reuse::load(from.item.state(0));
-    choose_by_threshold(from, reuse);
-    reuse.store(from.item.state(0));
+    ReusedThreshold reused = ReusedThreshold::load(from.item.state(0).data());
+    choose_by_threshold(from, reused);
+    reused.store(from.item.state(0).data());
   }
 
-  // The same on a device, but for reused thresholds. A single row is chosen from as a whole.
+  // The same on a device.
   void choose(const sdk::device::Choice& from) const {
-    if (!selects_rows(from.call.step->phase)) return from.largest(from.most);
+    if (from.n() == 0) return from.largest(0);
     const adtopk::Axis axis = adtopk::axis_of(from.item.c(), density_);
-    if (axis.blocks * axis.lanes == 1) return from.largest(axis.kept);
-    from.queue([&](void* stream) {
-      if (axis.lanes == 1)
-        return kernels::cuda::select_rows(from.work(), axis.blocks, axis.length, axis.kept,
-                                          from.indices(), nullptr, stream);
-      return kernels::cuda::select_lanes(from.work(), adtopk::lanes_of(axis), axis.kept,
-                                         from.indices(), from.workspace(), stream);
-    });
-    from.these(axis.chosen());
+    if (selects_rows(from.call.step->phase)) return choose_by_rows(from, axis);
+    if (mode_ == Mode::kInterleaved) return from.largest(from.most);
+    choose_by_threshold(from, axis);
   }
 
  private:
+  using ReusedThreshold = kernels::ReusedThreshold;
+
   // The plan may have more phases than the two of this method: as many as suit all compressors.
   bool selects_rows(uint32_t phase) const { return mode_ == Mode::kPlain || phase % 2 == 0; }
 
@@ -154,6 +106,8 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     return std::max(most_passing(n), total_steps_ > 0 ? axis.chosen() : 0);
   }
   uint64_t most_passing(uint64_t n) const { return std::min(n, most(n) + most(n) / 10); }
+  // Nine tenths of the wanted number, rounded up.
+  static uint64_t fewest_passing(uint64_t wanted) { return (9 * wanted + 9) / 10; }
 
   void choose_by_rows(const sdk::Choice& from) const {
     const adtopk::Axis axis = adtopk::axis_of(from.item.c(), density_);
@@ -163,26 +117,102 @@ class AdTopK : public sdk::SparseCompressor<AdTopK> {
     target.count = axis.chosen();
   }
 
-  void choose_by_threshold(const sdk::Choice& from, Reuse& reuse) const {
+  // Where the threshold of a gradient has settled, it goes row by row from then on.
+  bool is_late(uint64_t step) const {
+    return total_steps_ > 0 && step > total_steps_ - total_steps_ / 4;
+  }
+
+  void choose_by_threshold(const sdk::Choice& from, ReusedThreshold& reused) const {
     kernels::SelectSegment& target = from.only();
     const auto unit = static_cast<float>(from.unit());
     const uint64_t index = from.call.step->index;
-    const bool late = total_steps_ > 0 && index > total_steps_ - total_steps_ / 4;
-    if (late && reuse.settled != 0) return choose_by_rows(from);
-    reuse.age += 2;  // every other step comes here
-    const bool fresh = index < warm_up_steps_ || reuse.interval == 0;
-    if (!fresh && reuse.age < reuse.interval) {
-      from.above(reuse.threshold * unit, most_passing(target.n));
-      if (10 * target.count >= 9 * from.most) return;
+    if (is_late(index) && reused.settled != 0) return choose_by_rows(from);
+    const bool warms_up = index < warm_up_steps_;
+    reused.age += 2;  // every other step comes here
+    if (reused.serves(warms_up)) {
+      from.above(reused.threshold * unit, most_passing(target.n));
+      if (target.count >= fewest_passing(from.most)) return;
     }
-    const bool due = !fresh && reuse.age >= reuse.interval;
     from.largest(from.most);
-    const float smallest = from.smallest() / unit;
-    if (fresh) reuse.interval = static_cast<float>(reuse_steps_);
-    if (due)
-      reuse.adapt(smallest);
+    reused.learn(from.smallest() / unit, warms_up, static_cast<float>(reuse_steps_));
+  }
+
+  // ---- on a device ----
+
+  // A single row is chosen from as a whole.
+  static bool is_one_row(const adtopk::Axis& axis) { return axis.blocks * axis.lanes == 1; }
+
+  static uint64_t rows_workspace_bytes(const adtopk::Axis& axis) {
+    return is_one_row(axis)
+               ? kernels::cuda::select_workspace_bytes(axis.length, axis.kept)
+               : kernels::cuda::select_lanes_workspace_bytes(adtopk::lanes_of(axis), axis.kept);
+  }
+  // Room for the indices of all rows, where another choice may take their place.
+  static uint64_t rows_bytes(const adtopk::Axis& axis) {
+    return sdk::whole_lines(axis.chosen() * sizeof(uint32_t));
+  }
+  uint64_t scratch_bytes_on_device(const adtopk::Axis& axis, uint64_t n, uint64_t whole) const {
+    const uint64_t beside = mode_ == Mode::kThreshold && total_steps_ > 0 ? rows_bytes(axis) : 0;
+    return std::max({sdk::device::Choice::scratch_bytes(n, whole),
+                     sdk::device::Choice::scratch_bytes(n, axis.chosen()),
+                     sdk::device::Choice::scratch_bytes(beside + rows_workspace_bytes(axis))});
+  }
+
+  static void select_rows(const sdk::device::Choice& from, const adtopk::Axis& axis,
+                          uint32_t* indices, const kernels::cuda::Workspace& workspace) {
+    from.queue([&](void* stream) {
+      if (is_one_row(axis))
+        return kernels::cuda::select_largest(from.work(), axis.length, axis.kept, indices, nullptr,
+                                             workspace, stream);
+      if (axis.lanes == 1)
+        return kernels::cuda::select_rows(from.work(), axis.blocks, axis.length, axis.kept, indices,
+                                          nullptr, stream);
+      return kernels::cuda::select_lanes(from.work(), adtopk::lanes_of(axis), axis.kept, indices,
+                                         workspace, stream);
+    });
+  }
+
+  static void choose_by_rows(const sdk::device::Choice& from, const adtopk::Axis& axis) {
+    if (is_one_row(axis)) return from.largest(axis.kept);
+    select_rows(from, axis, from.indices(), from.workspace());
+    from.these(axis.chosen());
+  }
+
+  // Whether the threshold serves again the device decides. Late in the training it chooses in both
+  // ways, and then which of them goes.
+  void choose_by_threshold(const sdk::device::Choice& from, const adtopk::Axis& axis) const {
+    const uint64_t index = from.call.step->index;
+    const kernels::cuda::Band band{from.most, fewest_passing(from.most), most_passing(from.n())};
+    const kernels::cuda::ReuseRules rules{band.least, static_cast<float>(from.unit()),
+                                          static_cast<float>(reuse_steps_), index < warm_up_steps_,
+                                          is_late(index)};
+    float* const state = from.item.state(0).data();
+    auto* const reusing = from.own<kernels::cuda::Reusing>();
+    from.queue(
+        [&](void* stream) { return kernels::cuda::begin_reuse(rules, state, reusing, stream); });
+    if (rules.is_late)
+      choose_in_both_ways(from, axis, band, reusing);
     else
-      reuse.found(smallest);  // too few passed: what was found says nothing about the interval
+      (void)from.near(&reusing->threshold, band, &reusing->reached,
+                      kernels::cuda::Zeros::kFillInstead);
+    from.queue(
+        [&](void* stream) { return kernels::cuda::end_reuse(rules, reusing, state, stream); });
+  }
+
+  void choose_in_both_ways(const sdk::device::Choice& from, const adtopk::Axis& axis,
+                           const kernels::cuda::Band& band, kernels::cuda::Reusing* reusing) const {
+    uint64_t* const count = from.indices_near(&reusing->threshold, band, &reusing->reached,
+                                              kernels::cuda::Zeros::kFillInstead);
+    const kernels::cuda::Workspace workspace = from.workspace();
+    auto* const rows = static_cast<uint32_t*>(workspace.data);
+    const uint64_t bytes = rows_bytes(axis);
+    select_rows(from, axis, rows,
+                {static_cast<char*>(workspace.data) + bytes, workspace.bytes - bytes});
+    from.queue([&](void* stream) {
+      return kernels::cuda::replace_by_rows(reusing, rows, axis.chosen(), from.indices(), count,
+                                            stream);
+    });
+    from.these(count, whole_capacity(axis, from.n()));
   }
 
   double density_;

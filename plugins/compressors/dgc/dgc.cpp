@@ -1,6 +1,7 @@
 // Deep Gradient Compression, the selection: a threshold from a sample, corrected if it misses, and
 // a second selection where too many pass. Momentum and clipping are in the memory of the same name.
 // Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018.
+#include <kernels/cuda/correcting.hpp>
 #include <kernels/cuda/falling.hpp>
 #include <kernels/random_normal.hpp>
 #include <methods/sparse.hpp>
@@ -65,9 +66,6 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
                                                                 samples, geometry.sampled_kept));
   }
 
-  // A threshold that rises and falls asks after each count what to count next.
-  bool has_kernels() const { return resample_; }
-
   uint64_t most(uint64_t n) const {
     const uint64_t k = sdk::kept_count(n, density_);
     if (resample_) return k;
@@ -86,24 +84,14 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
       select_by_threshold(geometry.kept, threshold, from);
   }
 
-  // The same on a device: all thresholds that may follow the sampled one are counted at once.
+  // The same on a device: thresholds that may follow the sampled one are counted together.
   void choose(const sdk::device::Choice& all) const {
     const dgc::Geometry geometry = geometry_of(all.n());
     if (geometry.exact) return all.largest(geometry.kept);
-    const sdk::device::Choice from = all.compensated();
-    auto* const falling = from.own<kernels::cuda::Falling>();
-    const Sample sample = sample_of(from.call, from.item, geometry);
-    from.queue([&](void* stream) {
-      return kernels::cuda::kth_magnitude(from.work() + sample.start, sample.count, geometry.stride,
-                                          sample.kept, falling->thresholds, from.workspace(),
-                                          stream);
-    });
-    from.queue([&](void* stream) {
-      return kernels::cuda::fall(from.work(), from.n(), static_cast<float>(lower_),
-                                 static_cast<uint32_t>(max_rounds_),
-                                 lower_ * static_cast<double>(geometry.kept), falling, stream);
-    });
-    from.above(&falling->found, geometry.kept, kernels::cuda::Zeros::kReachZero);
+    if (resample_)
+      select_hierarchically(geometry, all.compensated());
+    else
+      select_by_threshold(geometry, all.compensated());
   }
 
  private:
@@ -153,6 +141,16 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
                                   from.scratch);
   }
 
+  // The same on a device, into its memory.
+  static void find_sampled_threshold(const dgc::Geometry& geometry, const sdk::device::Choice& from,
+                                     float* threshold) {
+    const Sample sample = sample_of(from.call, from.item, geometry);
+    from.queue([&](void* stream) {
+      return kernels::cuda::kth_magnitude(from.work() + sample.start, sample.count, geometry.stride,
+                                          sample.kept, threshold, from.workspace(), stream);
+    });
+  }
+
   // All that reach the threshold or, of more than `most`, the largest. A threshold of zero is
   // reached by every entry, zeros included.
   static void choose_above(float threshold, uint64_t most, const sdk::Choice& from) {
@@ -177,6 +175,17 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
     choose_above(thresholds[chosen], k, from);
   }
 
+  void select_hierarchically(const dgc::Geometry& geometry, const sdk::device::Choice& from) const {
+    auto* const falling = from.own<kernels::cuda::Falling>();
+    find_sampled_threshold(geometry, from, falling->thresholds);
+    from.queue([&](void* stream) {
+      return kernels::cuda::fall(from.work(), from.n(), static_cast<float>(lower_),
+                                 static_cast<uint32_t>(max_rounds_),
+                                 lower_ * static_cast<double>(geometry.kept), falling, stream);
+    });
+    from.above(&falling->found, geometry.kept, kernels::cuda::Zeros::kReachZero);
+  }
+
   // Up to upper * k; should the corrections run out, the largest of those that pass.
   void select_by_threshold(uint64_t k, float threshold, const sdk::Choice& from) const {
     const double wanted = static_cast<double>(k);
@@ -194,6 +203,20 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
         break;
     }
     choose_above(threshold, from.most, from);
+  }
+
+  void select_by_threshold(const dgc::Geometry& geometry, const sdk::device::Choice& from) const {
+    auto* const correcting = from.own<kernels::cuda::Correcting>();
+    find_sampled_threshold(geometry, from, &correcting->threshold);
+    const double wanted = static_cast<double>(geometry.kept);
+    from.queue([&](void* stream) {
+      return kernels::cuda::correct(
+          from.work(), from.n(),
+          {static_cast<float>(upper_), static_cast<float>(lower_), upper_ * wanted, lower_ * wanted,
+           static_cast<uint32_t>(max_rounds_)},
+          correcting, stream);
+    });
+    from.above(&correcting->threshold, from.most, kernels::cuda::Zeros::kReachZero);
   }
 
   double density_;

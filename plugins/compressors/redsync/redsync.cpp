@@ -40,9 +40,6 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
     traits.folds = quantised_ ? 0 : sdk::kAllFolds;
     if (works_on_devices()) traits.device_types = sdk::device::kWhereKernelsAre;
   }
-  // Choosing by sign is the CPU's alone.
-  bool has_kernels() const { return !quantised_; }
-
   // The quantised form has a threshold for each sign, and magnitudes of one in the scratch.
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     if (!quantised_) return SteeredCompressor::plan(call, item, need);
@@ -50,6 +47,9 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
     const uint64_t n = item.numel();
     need.states.add("threshold", 1, 2 * kNumbers, PENSTOCK_STATE_SOFT);
     need.scratch_bytes = sdk::one_sign_scratch_bytes(n, most(n));
+    if constexpr (sdk::device::kHasKernels)
+      need.scratch_bytes =
+          std::max(need.scratch_bytes, sdk::device::OneSignScratch(n, most(n)).bytes());
     need.round(PENSTOCK_COMBINE_GATHER)
         .section(PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, most(n), false, PENSTOCK_SPLIT_BY_INDEX)
         .section(PENSTOCK_ROLE_SCALES, PENSTOCK_FLOAT32, 1, true, PENSTOCK_SPLIT_COPY);
@@ -59,11 +59,15 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
                    const kernels::Fold* fold) const {
     if (!quantised_) return SteeredCompressor::encode_item(call, item, payload, fold);
     const bool negative = call.step->index % 2 == 1;
-    const std::span<float> state = item.state(sdk::SteeredSelection::kState);
-    const std::span<uint32_t> chosen = sdk::choose_of_sign(
-        call, item, negative, payload.room<uint32_t>(0), path(), [&](const sdk::Choice& from) {
-          choose_with(from, state.subspan(negative ? kNumbers : 0, kNumbers));
-        });
+    const std::span<float> state =
+        item.state(sdk::SteeredSelection::kState).subspan(negative ? kNumbers : 0, kNumbers);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device())
+        return sdk::device::send_one_sign(call, item, payload, negative, law(),
+                                          rules(call, item, band(item.numel())), state);
+    const std::span<uint32_t> chosen =
+        sdk::choose_of_sign(call, item, negative, payload.room<uint32_t>(0), path(),
+                            [&](const sdk::Choice& from) { choose_with(from, state); });
     payload.kind(PENSTOCK_PAYLOAD_CODED);
     payload.count(0, chosen.size());
     payload.count(1, 1);
@@ -72,14 +76,16 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
 
   void decode(const sdk::Call& call, const sdk::Items& items, const sdk::PayloadReaders& payloads) {
     if (!quantised_) return SteeredCompressor::decode(call, items, payloads);
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return decode_means_on_device(call, items, payloads);
     for (uint64_t i = 0; i < items.size(); ++i) {
       const std::span<float> out = items[i].out();
       if ((call.flags & PENSTOCK_DECODE_FIRST) != 0) std::fill(out.begin(), out.end(), 0.0f);
       for (uint64_t r = 0; r < payloads.n_ranks(); ++r) {
         const sdk::PayloadReader payload = payloads.at(i, r);
         if (payload.absent()) continue;
-        const float mean = sdk::checked_means(payload, 1, 1)[0];
-        sdk::add_mean(sdk::checked_indices(payload, 0, out.size()), mean, out);
+        const float mean = sdk::checked_means(call, payload, 1, 1)[0];
+        sdk::add_mean(sdk::checked_indices(call, payload, 0, out.size()), mean, out);
       }
       if (const float scale = call.result_scale(); scale != 1)
         for (float& value : out) value *= scale;
@@ -124,6 +130,17 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
   static constexpr uint64_t kNumbers = sdk::SteeredSelection::kOwnNumbers + kLearned;
   static constexpr uint64_t kProbes = 15;  // counted in one pass: four halvings
   static constexpr int kMostPasses = 2;
+
+  static void decode_means_on_device(const sdk::Call& call, const sdk::Items& items,
+                                     const sdk::PayloadReaders& payloads) {
+    sdk::device::SparseSumming sums(call);
+    sdk::device::add_up(call, items, payloads, sums,
+                        [&](const sdk::PayloadReader& payload, const sdk::Item& item) {
+                          const float* const mean = sdk::checked_means(call, payload, 1, 1).data();
+                          const auto indices = sdk::checked_indices(call, payload, 0, item.numel());
+                          return sdk::device::SparseSender{indices.data(), mean, indices.size()};
+                        });
+  }
 
   static Range range_of(kernels::SelectSegment& x, kernels::CodePath path) {
     if (x.n == 0) return {0, 0};

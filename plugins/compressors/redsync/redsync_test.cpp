@@ -1,4 +1,5 @@
 // RedSync against plain loops with full sorts: both searches, and the quantised form.
+#include <support/coded.hpp>
 #include <support/contraction.hpp>
 #include <support/steered_oracle.hpp>
 
@@ -255,6 +256,19 @@ TEST(RedSync, RefusesATypeForValuesThatAreNotSent) {
 TEST(RedSync, PayloadsAreInput) {
   CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}});
   expect_sparse_payloads_are_input(rig);
+}
+
+TEST(RedSync, QuantisedPayloadsAreInput) {
+  CompressorRig rig({.ranks = 2}, {{16}}, plugin(), {{"density", 0.5}, {"quantised", true}});
+  const std::vector<float> values(16, 1.5f);
+  const auto refuse = [&](const std::function<void(OwnedPayload&)>& change, const char* why) {
+    expect_refused(rig, values, change, why);
+  };
+  refuse([](OwnedPayload& sent) { entry<uint32_t>(sent, 0, 0) = 16; }, "index 16 at entry 0");
+  refuse([](OwnedPayload& sent) { entry<uint32_t>(sent, 0, 2) = entry<uint32_t>(sent, 0, 1); },
+         "at entry 2, expected ascending ones below 16");
+  refuse([](OwnedPayload& sent) { entry<float>(sent, 1, 0) = INFINITY; }, "expected a finite one");
+  refuse([](OwnedPayload& sent) { sent.c()->kind = PENSTOCK_PAYLOAD_DENSE; }, "expected coded");
 }
 
 TEST(RedSync, LeavesAtMostTheShareThatWasNotSent) {

@@ -4,6 +4,7 @@
 #include <kernels/fold.hpp>
 #include <kernels/norm.hpp>
 #include <methods/agreed.hpp>
+#include <methods/device/clipping.hpp>
 #include <methods/device/masking.hpp>
 #include <methods/device/sparse.hpp>
 #include <methods/payload.hpp>
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace sdk = penstock::sdk;
 namespace kernels = penstock::kernels;
@@ -27,13 +27,6 @@ Clipping clipping_named(std::string_view name) {
   if (name == "value_global") return Clipping::kValueGlobal;
   return Clipping::kNone;
 }
-
-// What clipping does to one gradient: times `factor`, then into [-bound, bound].
-struct Clip {
-  float factor = 1;
-  float bound = std::numeric_limits<float>::infinity();
-  float operator()(float value) const { return std::clamp(value * factor, -bound, bound); }
-};
 
 // Room to undo the masking of a step that is not applied: what was masked, and where.
 struct Room {
@@ -86,10 +79,8 @@ class Dgc {
         clip_(values.real("clip")),
         path_(sdk::agreed_code_path("")) {}
 
-  // Norms are formed on the CPU.
   void describe(penstock_memory_traits& traits) const {
-    traits.device_types =
-        clipping_ == Clipping::kNone ? sdk::device::kWhereKernelsAre : sdk::device::kCpuAlone;
+    traits.device_types = sdk::device::kWhereKernelsAre;
   }
 
   void plan(const sdk::Item& item, const penstock_compressor_need& compressor,
@@ -110,16 +101,22 @@ class Dgc {
     need.beta = momentum_;
     if (clipping_ == Clipping::kNone)  // with clipping compensate is no published form
       need.form = nesterov_ ? PENSTOCK_FORM_NESTEROV : PENSTOCK_FORM_HEAVY_BALL;
-    const Room room = room_to_undo(compressor, item.numel());
-    if (!masking_ || room.values == 0) return;
-    need.states.add("masked", 1, room.values, PENSTOCK_STATE_SOFT);
-    need.states.add("masked_indices", 1, room.indices, PENSTOCK_STATE_SOFT, PENSTOCK_UINT32);
-    need.states.add("undo", 1, 2, PENSTOCK_STATE_SOFT, PENSTOCK_UINT64);
+    if (const Room room = room_to_undo(compressor, item.numel()); masking_ && room.values > 0) {
+      need.states.add("masked", 1, room.values, PENSTOCK_STATE_SOFT);
+      need.states.add("masked_indices", 1, room.indices, PENSTOCK_STATE_SOFT, PENSTOCK_UINT32);
+      need.states.add("undo", 1, 2, PENSTOCK_STATE_SOFT, PENSTOCK_UINT64);
+    }
+    if (by_norm())  // of the item, on a device; the same everywhere, so that ranks may differ
+      need.states.add("squares", 1, sdk::device::square_norm_room(item.numel()),
+                      PENSTOCK_STATE_SOFT, PENSTOCK_FLOAT64);
   }
 
   // The square of the local norm; of gradients that are sent whole only the mean is clipped.
   void measure(const sdk::Call& call, const sdk::Item& item, std::span<float> scalars) {
     if (scalars.empty()) return;
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device())
+        return sdk::device::measure_square_norm(call, item, squares_of(item), scalars.data());
     scalars[0] = item.lossless() ? 0 : static_cast<float>(square_norm(call, item.grad()));
   }
 
@@ -128,37 +125,20 @@ class Dgc {
     const std::span<const float> grad = item.grad();
     const std::span<float> u = item.state(kMomentum);
     const std::span<float> v = item.work();
-    const auto unscale = static_cast<float>(1 / call.step->grad_scale);
-    const auto m = static_cast<float>(momentum_);
-    if (clipping_ == Clipping::kNone) {
-      const kernels::Fold fold{
-          nesterov_ ? uint32_t{PENSTOCK_FORM_NESTEROV} : uint32_t{PENSTOCK_FORM_HEAVY_BALL},
-          m,
-          1,
-          unscale,
-          grad.data(),
-          v.data(),
-          u.data()};
-      if constexpr (sdk::device::kHasKernels)
-        if (call.on_device()) return sdk::device::compensate(call, item, fold);
-      return kernels::compensate(fold, v.size(), path_);
-    }
-    double norm = 0;
-    if (clipping_ == Clipping::kNorm) norm = std::sqrt(square_norm(call, grad));
-    if (global()) norm = std::sqrt(double{summed[0]} / call.step->world);
-    const Clip clip = clip_for(norm);
-    if (nesterov_) {
-      for (uint64_t i = 0; i < v.size(); ++i) {
-        const float g = clip(grad[i] * unscale);
-        u[i] = m * (u[i] + g);
-        v[i] = v[i] + u[i] + g;
-      }
-    } else {
-      for (uint64_t i = 0; i < v.size(); ++i) {
-        u[i] = m * u[i] + clip(grad[i] * unscale);
-        v[i] = v[i] + u[i];
-      }
-    }
+    const kernels::Fold fold{
+        nesterov_ ? uint32_t{PENSTOCK_FORM_NESTEROV} : uint32_t{PENSTOCK_FORM_HEAVY_BALL},
+        static_cast<float>(momentum_),
+        1,
+        static_cast<float>(1 / call.step->grad_scale),
+        grad.data(),
+        v.data(),
+        u.data()};
+    if constexpr (sdk::device::kHasKernels)
+      if (call.on_device()) return compensate_on_device(call, item, fold, summed);
+    if (clipping_ == Clipping::kNone) return kernels::compensate(fold, v.size(), path_);
+    const double norm = clipping_ == Clipping::kNorm ? std::sqrt(square_norm(call, grad))
+                                                     : global_norm(call, summed);
+    kernels::compensate_clipped(fold, clip_for(norm), v.size(), path_);
   }
 
   // Momentum factor masking: what has been sent shall not go on in an old direction.
@@ -222,8 +202,7 @@ class Dgc {
     const auto scale = static_cast<float>(call.step->grad_scale);
     const auto unscale = static_cast<float>(1 / call.step->grad_scale);
     const auto m = static_cast<float>(momentum_);
-    const bool by_norm = clipping_ != Clipping::kNone && clipping_ != Clipping::kValue;
-    const Clip clip = clip_for(by_norm ? std::sqrt(square_norm(call, out)) : 0);
+    const kernels::Clip clip = clip_for(by_norm() ? std::sqrt(square_norm(call, out)) : 0);
     const std::span<float> before = item.state(kMomentumBefore);
     set_undo(call, item.state<uint64_t>(kUndoWhole), kAll);
     for (uint64_t i = 0; i < out.size(); ++i) {
@@ -288,6 +267,16 @@ class Dgc {
 
   // ---- on a device: what is compressed, for what is sent whole is not worked on there ----
 
+  void compensate_on_device(const sdk::Call& call, const sdk::Item& item, const kernels::Fold& fold,
+                            std::span<const float> summed) const {
+    if (clipping_ == Clipping::kNone) return sdk::device::compensate(call, item, fold);
+    if (clipping_ == Clipping::kNorm)
+      return sdk::device::compensate_clipped_to_norm(call, item, fold, clip_, squares_of(item));
+    sdk::device::compensate_clipped(call, item, fold, clip_for(global_norm(call, summed)));
+  }
+  static std::span<double> squares_of(const sdk::Item& item) {
+    return item.state<double>(item.c().n_states - 1);
+  }
   static sdk::device::Masked masked_of(const sdk::Item& item) {
     const std::span<float> u = item.state(kMomentum);
     return {u.data(), u.size(), item.state(kMasked).data(),
@@ -321,18 +310,29 @@ class Dgc {
     return clipping_ == Clipping::kNormGlobal || clipping_ == Clipping::kValueGlobal;
   }
 
+  bool by_norm() const { return clipping_ == Clipping::kNorm || global(); }
+
+  // The root mean square over ranks; 0 for clipping that asks for none.
+  double global_norm(const sdk::Call& call, std::span<const float> summed) const {
+    return global() ? std::sqrt(double{summed[0]} / call.step->world) : 0;
+  }
   double square_norm(const sdk::Call& call, std::span<const float> scaled) const {
     const double scale = call.step->grad_scale;
     return kernels::sum_of_squares(scaled.data(), scaled.size(), path_) / (scale * scale);
   }
 
-  Clip clip_for(double norm) const {
-    Clip clip;
-    if (clipping_ == Clipping::kNorm || clipping_ == Clipping::kNormGlobal)
-      clip.factor = static_cast<float>(std::min(1.0, clip_ / (norm + 1e-6)));
-    if (clipping_ == Clipping::kValue) clip.bound = static_cast<float>(clip_);
-    if (clipping_ == Clipping::kValueGlobal) clip.bound = static_cast<float>(clip_ * norm);
-    return clip;
+  kernels::Clip clip_for(double norm) const {
+    switch (clipping_) {
+      case Clipping::kNorm:
+      case Clipping::kNormGlobal:
+        return kernels::Clip::to_norm(norm, clip_);
+      case Clipping::kValue:
+        return {.bound = static_cast<float>(clip_)};
+      case Clipping::kValueGlobal:
+        return {.bound = static_cast<float>(clip_ * norm)};
+      default:
+        return {};
+    }
   }
 
   double momentum_;

@@ -75,13 +75,15 @@ typedef struct penstock_memory {
   penstock_status* (*plan)(void* instance, const penstock_item* const* items, uint64_t n_items,
                            const penstock_compressor_need* const* compressor_needs, penstock_memory_need* const* needs);
 
-  /* [step] May be null. scalars[i * n_scalars + j]: facts of the local gradient, to be summed over ranks. */
+  /* [step] May be null. scalars[i * n_scalars + j]: facts of the local gradient, to be summed over ranks; all are written.
+   * They lie where the call works: on a device queued work writes them, and the core brings them to the host. */
   penstock_status* (*measure)(void* instance, const penstock_exec* exec, const penstock_step* step,
                               const penstock_item* const* items, uint64_t n_items, float* scalars);
 
-  /* [step] grad -> work. `summed` holds what measure gave, summed over ranks (null if it asked for none). grad holds
-   * step.grad_scale times the true gradient; states are in true units, and so is work unless it is grad itself: the core
-   * multiplies the result by grad_scale at the end. grad is finite: the core has looked. */
+  /* [step] grad -> work. `summed` holds what measure gave, summed over ranks (null if it asked for none); it lies in host
+   * memory, wherever the call works. grad holds step.grad_scale times the true gradient; states are in true units, and so
+   * is work unless it is grad itself: the core multiplies the result by grad_scale at the end. grad is finite: the core has
+   * looked. */
   penstock_status* (*compensate)(void* instance, const penstock_exec* exec, const penstock_step* step,
                                  const penstock_item* const* items, uint64_t n_items, const float* summed);
 

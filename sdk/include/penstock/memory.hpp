@@ -21,7 +21,8 @@
 //   };
 //   PENSTOCK_MEMORY(Residual, "memory/residual", "0.1.0", "one sentence", "paper");
 //
-// Absent payloads never reach record and give_back.
+// Absent payloads never reach record and give_back. On a device `scalars` lies there, and `summed`
+// in host memory.
 #pragma once
 
 #include <penstock/arguments.hpp>

@@ -43,6 +43,18 @@ void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept {
   sweep(fold, n);
 }
 
+void compensate_clipped(const Fold& fold, const Clip& clip, uint64_t n, CodePath path) noexcept {
+  float clipped[kFoldTile];
+  for (uint64_t start = 0; start < n; start += kFoldTile) {
+    const uint64_t count = std::min(kFoldTile, n - start);
+    Fold part = fold.from(start);
+    for (uint64_t i = 0; i < count; ++i) clipped[i] = clip(part.grad[i] * part.unscale);
+    part.grad = clipped;
+    part.unscale = 1;
+    compensate(part, count, path);
+  }
+}
+
 float compensated(const Fold& fold, uint64_t i) noexcept {
   if (fold.form == PENSTOCK_FORM_AFFINE) return affine(fold, fold.work[i], fold.grad[i]);
   float u = fold.momentum[i];

@@ -76,6 +76,32 @@ TEST(Fold, CompensateFollowsTheFormsOnEveryCodePath) {
       }
 }
 
+TEST(Fold, CompensateClippedIsCompensateOfTheClippedGradient) {
+  for (const uint32_t form : kForms)
+    for (const Clip& clip : {Clip{}, Clip{0.3f}, Clip{1, 0.5f}, Clip{0.3f, 0.1f}})
+      for (const uint64_t n : test::awkward_sizes())
+        for (const CodePath path : paths()) {
+          Arrays expected({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
+          Arrays found({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
+          for (float& g : expected.grad) {
+            g = g * expected.fold.unscale * clip.factor;
+            g = g > clip.bound ? clip.bound : g < -clip.bound ? -clip.bound : g;
+          }
+          expected.fold.unscale = 1;
+          expected.compensate_plainly();
+          compensate_clipped(found.fold, clip, n, path);
+          ASSERT_EQ(found.work, expected.work) << "form " << form << ", n " << n;
+          ASSERT_EQ(found.u, expected.u);
+        }
+}
+
+TEST(Fold, ClippingToANormLeavesASmallerOneAndShrinksALargerOne) {
+  EXPECT_EQ(Clip::to_norm(0, 2).factor, 1.0f);
+  EXPECT_EQ(Clip::to_norm(1.5, 2).factor, 1.0f);
+  EXPECT_FLOAT_EQ(Clip::to_norm(8, 2).factor, 0.25f);
+  EXPECT_EQ(Clip::to_norm(8, 2).bound, std::numeric_limits<float>::infinity());
+}
+
 struct Chosen {
   std::vector<uint32_t> indices;
   std::vector<float> values;

@@ -72,6 +72,7 @@ Selection selection_of(const SelectRequest& request, Parts& parts) {
   s.instead = static_cast<uint32_t>(request.instead);
   s.sample_rank = sample_rank_of(request);
   s.zeros_reach_zero = request.zeros == Zeros::kReachZero;
+  s.zeros_fill_instead = request.zeros == Zeros::kFillInstead;
   plan_selection(parts, request.n, request.k, s);
   return s;
 }
@@ -199,11 +200,11 @@ int32_t take_above(float* work, uint64_t n, const float* threshold, uint64_t cap
 
 int32_t select_near(float* work, uint64_t n, const float* threshold, const Band& band, bool taken,
                     uint32_t* indices, float* values, uint64_t* count, Reached* reached,
-                    Workspace workspace, void* stream) noexcept {
+                    Workspace workspace, void* stream, Zeros zeros) noexcept {
   if (threshold == nullptr || count == nullptr || reached == nullptr || n == 0 || band.least == 0)
     return cudaErrorInvalidValue;
   SelectRequest request =
-      above(work, n, threshold, band.most, indices, values, count, nullptr, Zeros::kNeverReach);
+      above(work, n, threshold, band.most, indices, values, count, nullptr, zeros);
   if (taken) request.work = work;
   request.least = band.least;
   request.instead = band.target;

@@ -255,7 +255,8 @@ __device__ inline Decision final_decision(const Selection& s) {
     decision.threshold = s.state->prefix[kDigits - 1];
     decision.ties = s.state->left[kDigits - 1];
   }
-  if (goes_up_to_k(s) && decision.threshold == 0) {  // zeros never go
+  const bool fills_instead = s.zeros_fill_instead && s.state->found < s.least;
+  if (goes_up_to_k(s) && !fills_instead && decision.threshold == 0) {  // zeros do not go
     decision.k -= decision.ties;
     decision.ties = 0;
   }

@@ -19,8 +19,9 @@ namespace penstock::kernels::cuda {
 // sum over them.
 uint64_t select_workspace_bytes(uint64_t n, uint64_t k) noexcept;
 
-// Whether zero entries reach a threshold of zero.
-enum class Zeros { kNeverReach, kReachZero };
+// Whether zero entries reach a threshold of zero, or are among the `instead` largest where too few
+// entries reach a threshold.
+enum class Zeros { kNeverReach, kReachZero, kFillInstead };
 // What came of a threshold, in device memory.
 struct Reached {
   uint32_t passed;    // entries that reached it, whether or not they went
@@ -87,12 +88,13 @@ struct Band {
 };
 
 // As select_above or, where `taken`, take_above, with room for band.most entries; but where fewer
-// than band.least reach the threshold, the band.target largest go instead. Zero entries never go.
-// *reached is written. n is at least 1. The workspace is
-// that for (n, band.most).
+// than band.least reach the threshold, the band.target largest go instead. Zero entries go only
+// then, and with kFillInstead. *reached is written. n is at least 1. The workspace is that for (n,
+// band.most).
 [[nodiscard]] int32_t select_near(float* work, uint64_t n, const float* threshold, const Band& band,
                                   bool taken, uint32_t* indices, float* values, uint64_t* count,
-                                  Reached* reached, Workspace workspace, void* stream) noexcept;
+                                  Reached* reached, Workspace workspace, void* stream,
+                                  Zeros zeros = Zeros::kNeverReach) noexcept;
 
 // *magnitude = the k-th largest magnitude among x[0], x[stride], ..., x[(n - 1) stride],
 // 1 <= k <= n < 2^32. The workspace is that for (n, k).

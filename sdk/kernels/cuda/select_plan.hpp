@@ -52,13 +52,14 @@ struct Selection {
   uint32_t* keys;         // [capacity] and their magnitudes
   uint32_t n;
   uint32_t k;
-  uint32_t least;  // where fewer reach the bound than this, the `instead` largest go, but zeros
+  uint32_t least;  // where fewer reach the bound than this, the `instead` largest go
   uint32_t instead;
   uint32_t capacity;  // candidates that there is room for; 0: all entries compete
   uint32_t n_tiles;
   uint32_t sample_rank;  // the bound is this largest of a sample; 0: it is known
   float known_threshold;
   bool zeros_reach_zero;  // where the threshold is zero, zeros fill up to k
+  bool zeros_fill_instead;
 };
 
 // The selections of a call. A kernel's blocks, or warps, are numbered through: those of the first

@@ -9,6 +9,27 @@
 namespace penstock::kernels::cuda {
 namespace {
 
+// ---- What is added for the j-th index of a sender ----
+
+template <ValueType kType>
+struct EachValue {
+  const typename Wire<kType>::Bits* values;
+  float step;
+  __device__ explicit EachValue(const SparseSender& sender)
+      : values(static_cast<const typename Wire<kType>::Bits*>(sender.values)),
+        step(wire_scale<kType>(sender.scale)) {}
+  __device__ float operator()(uint64_t j) const { return Wire<kType>::widen(values[j], step); }
+};
+
+struct OneValue {
+  float value;
+  __device__ explicit OneValue(const SparseSender& sender)
+      : value(sender.count == 0 ? 0 : *static_cast<const float*>(sender.values)) {}
+  __device__ float operator()(uint64_t) const { return value; }
+};
+
+// ---- The sum ----
+
 // The first of the sender's entries whose index is not below `bound`.
 __device__ uint64_t first_entry(const SparseSender& sender, uint64_t bound) {
   uint64_t begin = 0, end = sender.count;
@@ -38,7 +59,7 @@ __device__ uint32_t sum_of_block(const SparseSums& all) {
 
 // A block sums one tile in shared memory, sender after sender. Indices of one sender differ, so its
 // entries are added all at once.
-template <ValueType kType>
+template <typename Values>
 __global__ void __launch_bounds__(kSparseSumThreads) sum_tile(SparseSums all) {
   __shared__ float tile[kSparseSumTile];
   __shared__ uint64_t begins[kMostSenders], ends[kMostSenders];
@@ -56,10 +77,9 @@ __global__ void __launch_bounds__(kSparseSumThreads) sum_tile(SparseSums all) {
   __syncthreads();
   for (uint32_t s = 0; s < target.n_senders; ++s) {
     const SparseSender& sender = all.senders[target.first_sender + s];
-    const auto* const values = static_cast<const typename Wire<kType>::Bits*>(sender.values);
-    const float step = wire_scale<kType>(sender.scale);
+    const Values values(sender);
     for (uint64_t j = begins[s] + threadIdx.x; j < ends[s]; j += kSparseSumThreads)
-      tile[sender.indices[j] - first] += Wire<kType>::widen(values[j], step);
+      tile[sender.indices[j] - first] += values(j);
     __syncthreads();
   }
   const float scale = target.scale;
@@ -67,13 +87,13 @@ __global__ void __launch_bounds__(kSparseSumThreads) sum_tile(SparseSums all) {
     out[i] = scale == 1 ? tile[i - first] : tile[i - first] * scale;
 }
 
-bool legal(const SparseSums& sums, const SparseSums::Target& target, ValueType type) {
+bool legal(const SparseSums& sums, const SparseSums::Target& target, bool has_scales) {
   if (target.n_senders > kMostSenders || target.n > uint64_t{1} << 32 ||
       (target.n > 0 && target.out == nullptr))
     return false;
   const std::span senders(sums.senders + target.first_sender, target.n_senders);
   return std::all_of(senders.begin(), senders.end(), [&](const SparseSender& sender) {
-    return sender.count <= target.n && (type != ValueType::kInt8 || sender.scale != nullptr) &&
+    return sender.count <= target.n && (!has_scales || sender.scale != nullptr) &&
            (sender.count == 0 || (sender.indices != nullptr && sender.values != nullptr));
   });
 }
@@ -97,12 +117,18 @@ void SparseSums::add(const SparseSum& sum) {
 
 int32_t sum_sparse(const SparseSums& sums, void* stream, ValueType type) noexcept {
   const std::span targets(sums.targets, sums.n_sums);
-  if (!std::all_of(targets.begin(), targets.end(),
-                   [&](const SparseSums::Target& target) { return legal(sums, target, type); }))
+  const bool has_scales = !sums.has_one_value && type == ValueType::kInt8;
+  if (!std::all_of(targets.begin(), targets.end(), [&](const SparseSums::Target& target) {
+        return legal(sums, target, has_scales);
+      }))
     return cudaErrorInvalidValue;
   Queue queue(stream);
+  if (sums.has_one_value) {
+    queue.run(sum_tile<OneValue>, sums.n_tiles, kSparseSumThreads, sums);
+    return queue.error();
+  }
   with_wire_type(type, [&]<ValueType kType>() {
-    queue.run(sum_tile<kType>, sums.n_tiles, kSparseSumThreads, sums);
+    queue.run(sum_tile<EachValue<kType>>, sums.n_tiles, kSparseSumThreads, sums);
   });
   return queue.error();
 }

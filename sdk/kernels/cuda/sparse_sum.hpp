@@ -11,8 +11,8 @@
 namespace penstock::kernels::cuda {
 
 // What one rank sent: `count` indices, each above the one before it and below n, and their values,
-// for int8 with a scale in device memory. The device does not look whether that is so: whoever took
-// them from a peer has.
+// for int8 with a scale in device memory; or one float32 that is the value of all of them. The
+// device does not look whether that is so: whoever took them from a peer has.
 struct SparseSender {
   const uint32_t* indices;
   const void* values;
@@ -59,10 +59,11 @@ struct SparseSums {
   uint32_t n_sums = 0;
   uint32_t n_senders = 0;
   uint32_t n_tiles = 0;
+  bool has_one_value = false;  // each sender
 };
 
 // One kernel, and one pass over each out. `type` is that of all values, widened as in
-// narrow_values.hpp.
+// narrow_values.hpp; not looked at where senders have one value.
 [[nodiscard]] int32_t sum_sparse(const SparseSums& sums, void* stream,
                                  ValueType type = ValueType::kFloat32) noexcept;
 

@@ -1,4 +1,5 @@
 // See sparse_values.hpp.
+#include <kernels/cuda/chosen.cuh>
 #include <kernels/cuda/elements.cuh>
 #include <kernels/cuda/sparse_values.hpp>
 #include <kernels/cuda/wire.cuh>
@@ -6,11 +7,6 @@
 
 namespace penstock::kernels::cuda {
 namespace {
-
-__device__ uint64_t count_of(const ChosenEntries& chosen) {
-  if (chosen.count == nullptr) return chosen.capacity;
-  return *chosen.count < chosen.capacity ? *chosen.count : chosen.capacity;
-}
 
 template <ValueType kType>
 struct Send {
@@ -55,10 +51,6 @@ __global__ void __launch_bounds__(kElementThreads)
   }
   key = warp_largest(key);
   if (lane() == 0 && key > 0) atomicMax(largest, key);
-}
-
-bool legal(const ChosenEntries& chosen) {
-  return chosen.capacity == 0 || (chosen.work != nullptr && chosen.indices != nullptr);
 }
 
 }  // namespace

@@ -57,21 +57,30 @@ class Choice {
     select(request);
   }
 
-  // The same, but where fewer than band.least reach it the band.target largest go. Of a choice
-  // that is compensated, and not of nothing. Returns where the device writes how many go.
+  // The same, but where fewer than band.least reach it the band.target largest go, zeros among them
+  // only with kFillInstead. Of a choice that is compensated, and not of nothing. Returns where the
+  // device writes how many go.
   const uint64_t* near(const float* threshold, const kernels::cuda::Band& band,
-                       kernels::cuda::Reached* reached) const {
-    SelectRequest request = pairs_.above(band.most, nullptr);
-    request.threshold = threshold;
-    request.least = band.least;
-    request.instead = band.target;
-    request.reached = reached;
+                       kernels::cuda::Reached* reached,
+                       kernels::cuda::Zeros zeros = kernels::cuda::Zeros::kNeverReach) const {
+    const SelectRequest request =
+        near_of(pairs_.above(band.most, nullptr), threshold, band, reached, zeros);
     select(request);
+    return request.count;
+  }
+  // The same for indices() alone: work after this may write others, and how many, to the place that
+  // is returned. `these` ends the choice.
+  uint64_t* indices_near(const float* threshold, const kernels::cuda::Band& band,
+                         kernels::cuda::Reached* reached, kernels::cuda::Zeros zeros) const {
+    const SelectRequest request =
+        near_of(pairs_.indices_above(band.most, nullptr), threshold, band, reached, zeros);
+    queue([&](void* stream) { return kernels::cuda::select({&request, 1}, workspace(), stream); });
     return request.count;
   }
 
   // The k entries whose ascending indices work before this leaves in indices().
   void these(uint64_t k) const { pairs_.these(k); }
+  void these(const uint64_t* count, uint64_t capacity) const { pairs_.these(count, capacity); }
   uint32_t* indices() const { return pairs_.indices(); }
 
   // The same choice with work compensated: for rules that look at it before they choose.
@@ -108,6 +117,16 @@ class Choice {
   static uint64_t scratch_bytes(uint64_t workspace) { return kFixedBytes + workspace; }
 
  private:
+  static SelectRequest near_of(SelectRequest request, const float* threshold,
+                               const kernels::cuda::Band& band, kernels::cuda::Reached* reached,
+                               kernels::cuda::Zeros zeros) {
+    request.threshold = threshold;
+    request.least = band.least;
+    request.instead = band.target;
+    request.reached = reached;
+    request.zeros = zeros;
+    return request;
+  }
   void select(const SelectRequest& request) const {
     queue([&](void* stream) { return kernels::cuda::select({&request, 1}, workspace(), stream); });
     pairs_.send(request);

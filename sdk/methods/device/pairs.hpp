@@ -32,11 +32,19 @@ class Pairs {
     above.count = writer().sparse_on_device();
     return above;
   }
+  // The same, but of indices alone.
+  SelectRequest indices_above(uint64_t capacity, const kernels::Fold* fold) const {
+    SelectRequest request = above(capacity, fold);
+    request.values = request.work = nullptr;
+    return request;
+  }
   // The k whose indices work before this leaves in indices().
   void these(uint64_t k) const {
     writer().sparse(k);
     send_all(nullptr, k);
   }
+  // The *count of them, at most `capacity`, which the device knows.
+  void these(const uint64_t* count, uint64_t capacity) const { send_all(count, capacity); }
 
   // After the selection that was asked for.
   void send(const SelectRequest& asked) const {

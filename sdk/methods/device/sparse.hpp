@@ -7,6 +7,7 @@
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sparse_sum.hpp>
 #include <kernels/fold.hpp>
+#include <methods/device/batches.hpp>
 #include <methods/device/call.hpp>
 
 namespace penstock::sdk::device {
@@ -26,6 +27,9 @@ inline void compensate(const Call& call, const Item& item, const kernels::Fold& 
 class SparseSumming {
  public:
   SparseSumming(const Call& call, kernels::ValueType type) : call_(call), type_(type) {}
+  // Of senders that have one value for all of their entries.
+  explicit SparseSumming(const Call& call)
+      : call_(call), type_(kernels::ValueType::kFloat32), have_one_value_(true) {}
   SparseSumming(const SparseSumming&) = delete;
   SparseSumming& operator=(const SparseSumming&) = delete;
 
@@ -36,6 +40,7 @@ class SparseSumming {
   }
   void queue() {
     if (sums_.empty()) return;
+    sums_.has_one_value = have_one_value_;
     queue_on_device(call_, Item(first_), "add up what was sent of a bucket with",
                     [&](void* stream) { return kernels::cuda::sum_sparse(sums_, stream, type_); });
     sums_ = {};
@@ -44,9 +49,29 @@ class SparseSumming {
  private:
   const Call& call_;
   kernels::ValueType type_;
+  bool have_one_value_ = false;
   const penstock_item* first_ = nullptr;
   kernels::cuda::SparseSums sums_;
 };
+
+// What a decode call adds up: the first call of an item begins with zeros, the last one scales.
+// read(payload, item) checks a payload and gives its sender.
+template <typename Read>
+void add_up(const Call& call, const Items& items, const PayloadReaders& payloads,
+            SparseSumming& sums, Read&& read) {
+  const bool over_zeros = (call.flags & PENSTOCK_DECODE_FIRST) != 0;
+  for (uint64_t i = 0; i < items.size(); ++i) {
+    const Item item = items[i];
+    const auto add = [&](std::span<const SparseSender> senders, bool is_first, bool is_last) {
+      if (!is_first) sums.queue();  // it goes on where the one before has ended
+      sums.add(item, {senders, is_first && over_zeros ? SumOver::kZeros : SumOver::kWhatIsThere,
+                      is_last ? call.result_scale() : 1, item.out().data(), item.numel()});
+    };
+    each_batch<SparseSender>(
+        payloads, i, [&](const PayloadReader& payload) { return read(payload, item); }, add);
+  }
+  sums.queue();
+}
 
 // As sum_sparse of kernels/cuda.
 inline void sum_sparse(const Call& call, const Item& item, std::span<const SparseSender> senders,

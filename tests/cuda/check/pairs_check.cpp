@@ -30,13 +30,14 @@ struct Near {
   Reached reached{0, kInfinityKey + 1};
 };
 
-Near near_by_sorting(std::vector<float> x, float threshold, const Band& band) {
+Near near_by_sorting(std::vector<float> x, float threshold, const Band& band, bool fills) {
   std::vector<uint32_t> order;
   Near near;
-  for (uint32_t i = 0; i < x.size(); ++i) {
-    if (magnitude_key(x[i]) > 0) order.push_back(i);
+  for (uint32_t i = 0; i < x.size(); ++i)
     if (magnitude_key(x[i]) >= threshold_key(threshold)) ++near.reached.passed;
-  }
+  const bool zeros_go = fills && near.reached.passed < band.least;
+  for (uint32_t i = 0; i < x.size(); ++i)
+    if (zeros_go || magnitude_key(x[i]) > 0) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     return magnitude_key(x[a]) > magnitude_key(x[b]);
   });
@@ -52,10 +53,11 @@ Near near_by_sorting(std::vector<float> x, float threshold, const Band& band) {
   return near;
 }
 
-void check_near(const Input& input, float limit, bool taken, const Band& band) {
+void check_near(const Input& input, float limit, bool taken, const Band& band,
+                Zeros zeros = Zeros::kNeverReach) {
   const uint64_t n = input.x.size();
   const std::string what = describe(input.name, n, limit, band.target, band.least, band.most);
-  const Near expected = near_by_sorting(input.x, limit, band);
+  const Near expected = near_by_sorting(input.x, limit, band, zeros == Zeros::kFillInstead);
   const uint64_t k = expected.indices.size();
   Array<float> work(input.x), values(band.most), threshold(std::vector<float>{limit});
   Array<uint32_t> indices(band.most);
@@ -69,7 +71,8 @@ void check_near(const Input& input, float limit, bool taken, const Band& band) {
       },
       [&](void* stream) {
         return select_near(work.data(), n, threshold.data(), band, taken, indices.data(),
-                           values.data(), count.data(), reached.data(), scratch.get(), stream);
+                           values.data(), count.data(), reached.data(), scratch.get(), stream,
+                           zeros);
       },
       [&] {
         REQUIRE(count.host()[0] == k, what);
@@ -167,6 +170,8 @@ void check_pairs(const Extent& extent) {
       for (const float limit : {0.0f, 2.5f, 1e30f, std::nanf("")}) {
         check_near(input, limit, true, {target, target - target / 10, target + target / 10});
         check_near(input, limit, false, {target, target, target});
+        check_near(input, limit, true, {target, (9 * target + 9) / 10, target + target / 10},
+                   Zeros::kFillInstead);
       }
     }
   }

@@ -1,6 +1,9 @@
 // Arguments that break a contract are refused before anything is queued.
 #include <penstock/memory.h>
+#include <kernels/cuda/clipping.hpp>
 #include <kernels/cuda/low_rank.hpp>
+#include <kernels/cuda/one_sign.hpp>
+#include <kernels/cuda/reusing.hpp>
 #include <kernels/cuda/rows.hpp>
 #include <kernels/cuda/select.hpp>
 #include <kernels/cuda/sign.hpp>
@@ -143,9 +146,66 @@ void refuse_requests() {
   refused(request, bytes, "a fold of another array");
 }
 
+void refuse_clipping() {
+  Array<float> x(100), work(100), result(1);
+  const uint64_t bytes = square_norm_workspace_bytes(100);
+  Scratch scratch(bytes);
+  const auto refused = [&](float* to, const Workspace& workspace, const Fold& fold,
+                           const char* why) {
+    REQUIRE(square_norm(x.data(), 100, 1, to, workspace, nullptr) == cudaErrorInvalidValue, why);
+    REQUIRE(
+        compensate_clipped_to_norm(fold, 1, 1, 100, workspace, nullptr) == cudaErrorInvalidValue,
+        why);
+  };
+  const Fold good{PENSTOCK_FORM_AFFINE, 1, 1, 1, x.data(), work.data(), nullptr};
+  const Fold incomplete{PENSTOCK_FORM_NESTEROV, 1, 1, 1, x.data(), work.data(), nullptr};
+  refused(result.data(), {scratch.get().data, bytes - 1}, good, "a workspace too small");
+  refused(result.data(), {nullptr, bytes}, good, "no workspace");
+  refused(nullptr, scratch.get(), incomplete, "no result, no momentum");
+  REQUIRE(compensate_clipped(incomplete, {}, 100, nullptr) == cudaErrorInvalidValue, "no momentum");
+}
+
+void refuse_means() {
+  Array<float> work(4), mean(1);
+  Array<uint32_t> indices(4);
+  Array<double> sum(1);
+  const ChosenEntries good{work.data(), indices.data(), nullptr, 4};
+  const auto refused = [&](const ChosenEntries& chosen, const double* of, float* to,
+                           const char* why) {
+    REQUIRE(take_mean(chosen, of, false, true, to, nullptr) == cudaErrorInvalidValue, why);
+  };
+  refused({work.data(), indices.data(), nullptr, 0}, sum.data(), mean.data(), "no room");
+  refused({work.data(), nullptr, nullptr, 4}, sum.data(), mean.data(), "no indices");
+  refused(good, nullptr, mean.data(), "no sum");
+  refused(good, sum.data(), nullptr, "no mean");
+  REQUIRE(magnitudes_of_sign(nullptr, 4, false, work.data(), nullptr) == cudaErrorInvalidValue,
+          "no array");
+}
+
+void refuse_reuse() {
+  Array<float> state(5);
+  Array<uint32_t> rows(4), indices(4);
+  Array<uint64_t> count(1);
+  Array<Reusing> reusing(1);
+  const ReuseRules rules{1, 1, 5, false, false};
+  REQUIRE(begin_reuse(rules, nullptr, reusing.data(), nullptr) == cudaErrorInvalidValue,
+          "no state");
+  REQUIRE(end_reuse(rules, nullptr, state.data(), nullptr) == cudaErrorInvalidValue,
+          "no numbers of the step");
+  REQUIRE(replace_by_rows(reusing.data(), rows.data(), 0, indices.data(), count.data(), nullptr) ==
+              cudaErrorInvalidValue,
+          "no rows");
+  REQUIRE(replace_by_rows(reusing.data(), rows.data(), 4, indices.data(), nullptr, nullptr) ==
+              cudaErrorInvalidValue,
+          "no count");
+}
+
 }  // namespace
 
 void check_refusals() {
+  refuse_reuse();
+  refuse_means();
+  refuse_clipping();
   refuse_low_rank();
   refuse_orthogonalise();
   Array<float> x(100);

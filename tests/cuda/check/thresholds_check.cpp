@@ -1,6 +1,8 @@
 // Thresholds that are found and corrected on the device, and entries that all ranks choose alike.
 #include <kernels/cuda/chunks.hpp>
+#include <kernels/cuda/correcting.hpp>
 #include <kernels/cuda/falling.hpp>
+#include <kernels/cuda/reusing.hpp>
 #include <kernels/cuda/steering.hpp>
 #include <kernels/cuda/strata.hpp>
 #include <kernels/norm.hpp>
@@ -9,6 +11,7 @@
 #include "check.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace penstock::kernels::cuda::check {
@@ -35,6 +38,117 @@ void check_fall(const Input& input, float from, uint32_t falls, double enough) {
   both_ways([&] { state.put(before); },
             [&](void* s) { return fall(x.data(), n, 0.5f, falls, enough, state.data(), s); },
             [&] { REQUIRE(state.host()[0].found == expected, what, state.host()[0].found); });
+}
+
+// ---- Correcting ----
+
+void check_correct(const Input& input, float from, const CorrectionRules& rules) {
+  const uint64_t n = input.x.size();
+  const std::string what = describe(input.name, n, from, rules.rounds);
+  float expected = from;
+  for (uint32_t j = 0; j < rules.rounds; ++j) {
+    uint64_t count = 0;
+    for (const float x : input.x) count += x != 0 && std::fabs(x) >= expected ? 1 : 0;
+    if (static_cast<double>(count) > rules.most)
+      expected *= rules.rise;
+    else if (static_cast<double>(count) < rules.least)
+      expected *= rules.fall;
+    else
+      break;
+  }
+  Array<float> x(input.x);
+  Array<Correcting> state(1);
+  std::vector<Correcting> before(1);
+  before[0].threshold = from;
+  both_ways(
+      [&] { state.put(before); },
+      [&](void* s) { return correct(x.data(), n, rules, state.data(), s); },
+      [&] { REQUIRE(state.host()[0].threshold == expected, what, state.host()[0].threshold); });
+}
+
+// Around a twentieth of the entries: from far above and below, and in bands that are soon found, or
+// never.
+void check_corrections(const Input& input) {
+  const double wanted = static_cast<double>(input.x.size()) / 20;
+  for (const float from : {0.0f, 1e-45f, 0.3f, 50.0f})
+    for (const uint32_t rounds : {0u, 1u, 4u, 10u, 32u}) {
+      check_correct(input, from, {1.3f, 0.8f, 1.3 * wanted, 0.8 * wanted, rounds});
+      check_correct(input, from, {1.6f, 0.7f, 1.01 * wanted, wanted, rounds});
+    }
+}
+
+// ---- Reusing ----
+
+// What a selection told, and what is remembered before and after it.
+struct ReuseCase {
+  ReuseRules rules;
+  std::vector<float> before;
+  uint32_t passed;
+  float smallest;
+  float threshold;  // a NaN is none
+  std::vector<float> after;
+};
+
+void check_reuse(const ReuseCase& of, uint64_t number) {
+  Array<float> state(of.before);
+  Array<Reusing> reusing(1);
+  both_ways([&] { state.put(of.before), reusing.spoil(); },
+            [&](void* s) { return begin_reuse(of.rules, state.data(), reusing.data(), s); },
+            [&] {
+              const float got = reusing.host()[0].threshold;
+              REQUIRE(got == of.threshold || (std::isnan(got) && std::isnan(of.threshold)),
+                      "a threshold to select with", number, got);
+            });
+  std::vector<Reusing> told = reusing.host();
+  told[0].reached = {of.passed, std::bit_cast<uint32_t>(of.smallest)};
+  both_ways([&] { state.put(of.before), reusing.put(told); },
+            [&](void* s) { return end_reuse(of.rules, reusing.data(), state.data(), s); },
+            [&] { REQUIRE(same_bits(state.host(), of.after), "what is remembered", number); });
+}
+
+// State: threshold, tolerance, interval, age, settled. In units of half the true gradient's.
+void check_reuses() {
+  const float none = std::nanf("");
+  const ReuseRules usual{90, 2, 6, false, false}, warm{90, 2, 6, true, false},
+      late{90, 2, 6, false, true};
+  const std::vector<float> fresh{0, 0, 0, 0, 0}, young{4, 0.5f, 9, 1, 0}, old{4, 0.5f, 9, 8, 0},
+      settled{4, 0.5f, 9, 1, 1};
+  const ReuseCase cases[] = {
+      {usual, fresh, 0, 10, none, {5, 0.5f, 6, 0, 0}},            // the first one
+      {warm, young, 0, 10, none, {5, 0.5f, 6, 0, 0}},             // exact, whatever is remembered
+      {usual, young, 90, 10, 8, {4, 0.5f, 9, 3, 0}},              // serves
+      {usual, young, 89, 10, 8, {5, 0.5f, 9, 0, 0}},              // serves badly
+      {usual, old, 0, 8.25f, none, {4.125f, 0.4125f, 11, 0, 1}},  // is due, and has hardly moved
+      {usual, old, 0, 8.75f, none, {4.375f, 0.4375f, 10, 0, 1}},
+      {usual, old, 0, 9.0f, none, {4.5f, 0.45f, 9, 0, 0}},    // as far as it may
+      {usual, old, 0, 9.5f, none, {4.75f, 0.475f, 8, 0, 0}},  // has jumped
+      {usual, old, 0, 20, none, {10, 1, 7, 0, 0}},
+      {late, young, 90, 10, 8, {4, 0.5f, 9, 3, 0}},  // has not settled
+      {late, settled, 0, 10, none, settled},         // goes by rows
+  };
+  uint64_t number = 0;
+  for (const ReuseCase& of : cases) check_reuse(of, number++);
+}
+
+// Three rows take the place of five chosen entries, or do not.
+void check_replacing() {
+  const std::vector<uint32_t> chosen{1, 2, 3, 4, 5}, of_rows{7, 8, 9};
+  Array<uint32_t> indices(chosen), rows(of_rows);
+  Array<uint64_t> count(1);
+  Array<Reusing> reusing(1);
+  for (const bool by_rows : {false, true}) {
+    reusing.put({{0, by_rows ? 1u : 0u, {}}});
+    both_ways([&] { indices.put(chosen), count.put({5}); },
+              [&](void* s) {
+                return replace_by_rows(reusing.data(), rows.data(), 3, indices.data(), count.data(),
+                                       s);
+              },
+              [&] {
+                const std::vector<uint32_t> replaced{7, 8, 9, 4, 5};
+                REQUIRE(indices.host() == (by_rows ? replaced : chosen), "indices", by_rows);
+                REQUIRE(count.host()[0] == (by_rows ? 3 : 5), "their number", by_rows);
+              });
+  }
 }
 
 // ---- Steering: a step that estimates, one that reuses, one that misses ----
@@ -334,11 +448,14 @@ void check_thresholds(const Extent& extent) {
   check_fits(extent);
   check_adapted_stages();
   check_unwanted_looks();
+  check_reuses();
+  check_replacing();
   for (const uint64_t n : extent.sizes) {
     for (const Input& input : extent.inputs(n, false))
       for (const float from : {0.0f, 1e-45f, 3.0f})
         for (const uint32_t falls : {0u, 5u, kMostFalls})
           check_fall(input, from, falls, static_cast<double>(n) / 10);
+    for (const Input& input : extent.inputs(n, false)) check_corrections(input);
     if (n == 0) continue;
     for (const ValueType type : {ValueType::kFloat32, ValueType::kFloat16, ValueType::kBfloat16})
       for (const uint64_t k : {uint64_t{1}, (n + 2) / 3, n}) check_drawn(n, k, type);

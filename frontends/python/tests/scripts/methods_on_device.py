@@ -32,6 +32,9 @@ compressor = "topk"
 # float32 have another order on a device.
 METHODS: dict[str, tuple[str, float]] = {
     "topk": ("density = 0.05", 0),
+    "dgc": ("density = 0.05\nresample = false", 0),
+    "adtopk": ('mode = "threshold"\nwarm_up_steps = 2', 0),
+    "redsync": ("density = 0.05\nquantised = true", 1e-6),
     "fp16": ("", 0),
     "bf16": ("", 0),
     "powersgd": (f"rank = 4{VECTORS_AS_PAIRS}", 1e-4),
