@@ -175,6 +175,7 @@ int main(int argc, char** argv) {
       {"pairs", check_pairs},
       {"many together", check_many_together},
       {"thresholds", check_thresholds},
+      {"steered", check_steered},
       {"sums", check_sums},
       {"signs", check_signs},
       {"stochastic", check_stochastic},

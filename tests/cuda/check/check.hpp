@@ -133,6 +133,7 @@ void check_rows(const Extent& extent);
 void check_pairs(const Extent& extent);
 void check_many_together(const Extent& extent);
 void check_thresholds(const Extent& extent);
+void check_steered(const Extent& extent);
 void check_one_sign(const Extent& extent);
 void check_sums(const Extent& extent);
 void check_signs(const Extent& extent);
