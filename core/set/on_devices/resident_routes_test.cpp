@@ -194,8 +194,9 @@ TEST(InHostsOnly, ASchedulerToWhomTheRouteIsLeftHasNoChoiceForGradientsOnDevices
     with_device_ranks(1, scheme, [&](Runtime& runtime, uint32_t) {
       const auto set = make_set(runtime, lying_on({{"x", {40}}}, on_device ? on_cuda(0) : Place()));
       EXPECT_EQ(set.ok(), !on_device) << set.status().message();
-      if (on_device)
+      if (on_device) {
         EXPECT_TRUE(contains(set.status().message(), "planned route 4 for gradient 'x'"));
+      }
     });
     (void)::testing::internal::GetCapturedStderr();
   }
