@@ -245,9 +245,12 @@ bool takes_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
 
 Status prepare_direct(BucketRun& bucket, Leg& leg, uint32_t round) {
   const Stream& stream = bucket.context.residents->stream();
-  const uint32_t flags = bucket.context.between_devices->channel->traits.flags;
-  for (auto& message : leg.messages[round])
-    if (message->is_direct()) PENSTOCK_TRY(prepare(bucket, *message, round));
+  uint32_t flags = 0;  // all go over one channel
+  for (auto& message : leg.messages[round]) {
+    if (!message->is_direct()) continue;
+    PENSTOCK_TRY(prepare(bucket, *message, round));
+    flags = message->link->channel->traits.flags;
+  }
   DevicePart& part = *bucket.device;
   part.finishes_sends = (flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) != 0;
   // Behind what is sent, and behind all that has used what is received into.
