@@ -117,7 +117,7 @@ def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
     by_hosts, adaq = lines_of(ran, "scheme")
     assert by_hosts["subject"] == f"scheme {ROOT}/conf/dgc-hierarchical.toml"
     (why,) = by_hosts["through_host_memory"]
-    assert why == 'route "hierarchical" has legs in host memory' and why in by_hosts["found"]
+    assert why == "the ranks of a host add it in host memory, for no transport.device is named" and why in by_hosts["found"]
     assert not adaq["on_device"]
     assert adaq["through_host_memory"]['compressor "adaq" works on the CPU only'][0] == "matrices"
     assert "through host memory, there and back, go matrices, convolutions" in adaq["found"]
