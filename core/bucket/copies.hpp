@@ -10,11 +10,16 @@ namespace penstock {
 
 class MessageCopies {
  public:
+  enum class To { message, storage };
   // The message has room for as many as are added.
-  explicit MessageCopies(MessageRun& message) : message_(message) { message_.copies.clear(); }
+  MessageCopies(MessageRun& message, To to) : message_(message), to_(to) {
+    message_.copies.clear();
+  }
 
   // On a device whole float32 values.
-  void add(const std::byte* source, std::byte* target, uint64_t bytes) {
+  void add(std::byte* in_message, std::byte* in_storage, uint64_t bytes) {
+    std::byte* const source = to_ == To::message ? in_storage : in_message;
+    std::byte* const target = to_ == To::message ? in_message : in_storage;
     if (message_.is_direct())
       message_.copies.push_back({reinterpret_cast<const float*>(source),
                                  reinterpret_cast<float*>(target), bytes / sizeof(float)});
@@ -28,6 +33,7 @@ class MessageCopies {
 
  private:
   MessageRun& message_;
+  const To to_;
 };
 
 }  // namespace penstock

@@ -37,18 +37,13 @@ void each_share(MessageRun& message, const Body& body) {
   }
 }
 
-enum class To { message, pieces };
+using To = MessageCopies::To;
 
 Status copy_shares(MessageRun& message, std::byte* shares, To to) {
-  MessageCopies copies(message);
+  MessageCopies copies(message, to);
   each_share(message, [&](const ItemRun& item, uint64_t offset) {
     const uint64_t element = dtype_bytes(item.dtype);
-    std::byte* const share = shares + offset * element;
-    std::byte* const piece = place_in_piece(item);
-    if (to == To::message)
-      copies.add(piece, share, item.range.numel * element);
-    else
-      copies.add(share, piece, item.range.numel * element);
+    copies.add(shares + offset * element, place_in_piece(item), item.range.numel * element);
   });
   return copies.end();
 }
@@ -77,17 +72,12 @@ uint64_t lay_out_shares(MessageRun& message, uint32_t n_owners) {
   return offset;
 }
 
-Result<MessageMemory> make_memory(const BucketRun& bucket, bool is_direct, uint64_t bytes) {
-  if (!is_direct) return MessageMemory(Buffer(bytes));
-  return MessageMemory::make_on_device(bucket.context.residents->device(), bytes);
-}
-
 // Where what this rank owns arrives, is exchanged, and leaves from.
 Result<std::byte*> make_share(const BucketRun& bucket, Coding& coding, const MessageRun& scattered,
                               uint64_t element) {
   const uint32_t me = scattered.group_rank();
   const uint64_t bytes = std::max<uint64_t>(scattered.send_counts[me], 1) * element;
-  PENSTOCK_ASSIGN(MessageMemory memory, make_memory(bucket, scattered.is_direct(), bytes));
+  PENSTOCK_ASSIGN(MessageMemory memory, memory_of(bucket, scattered, bytes));
   std::byte* const share = memory.data();
   coding.shares[share_kind(scattered)] = std::move(memory);
   if (me >= scattered.by_owner.size()) return share;
@@ -111,7 +101,7 @@ Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, ShareKind
   out->by_owner = by_owner;
   const uint64_t count = lay_out_shares(*out, bucket.context.owners_per_host);
   const uint64_t element = dtype_bytes(dtype);
-  PENSTOCK_ASSIGN(out->send, make_memory(bucket, is_direct, count * element));
+  PENSTOCK_ASSIGN(out->send, memory_of(bucket, *out, count * element));
   PENSTOCK_ASSIGN(std::byte * share, make_share(bucket, coding, *out, element));
   out->copies.reserve(coding.items.size());
   penstock_message& sum = out->message;
@@ -186,7 +176,7 @@ Status unpack_spread(BucketRun& bucket, MessageRun& message) {
     if (flag != 0) bucket.is_void = true;
     if (flag == kVoidAndNotTaken) message.coding->compensated = false;
   }
-  return bucket.is_void ? Status() : copy_shares(message, arrived, To::pieces);
+  return bucket.is_void ? Status() : copy_shares(message, arrived, To::storage);
 }
 
 }  // namespace penstock

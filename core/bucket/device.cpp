@@ -95,8 +95,16 @@ Status lay_out_scalars(BucketRun& bucket, const Device& device) {
   return bucket.device->scalars.make(device, coding.prologue->flag_index);
 }
 
-// Of the pieces on the device.
-Status look_at(BucketRun& bucket, const Stream& stream) {
+// At part.looked_at, for values that are not finite; what is found comes to the host.
+Status look(DevicePart& part, const FoundNumbers<uint32_t>& found, const Stream& stream) {
+  PENSTOCK_TRY(stream.clear(found.there.data(), found.n * sizeof(uint32_t)));
+  PENSTOCK_TRY(stream.find_nonfinite(part.looked_at));
+  PENSTOCK_TRY(found.bring(stream));
+  return part.copied.record(stream.handle());
+}
+
+// The pieces on the device.
+Status list_pieces(BucketRun& bucket) {
   DevicePart& part = *bucket.device;
   part.looked_at.clear();
   for (size_t i = 0; i < bucket.pieces.size(); ++i) {
@@ -107,7 +115,7 @@ Status look_at(BucketRun& bucket, const Stream& stream) {
     part.looked_at.push_back(
         {static_cast<const float*>(piece.storage()), piece.piece.numel, part.flags.place(i)});
   }
-  return stream.find_nonfinite(part.looked_at);
+  return {};
 }
 
 const PieceRun* first_on_device(const BucketRun& bucket) {
@@ -166,11 +174,8 @@ Status look_on_device(BucketRun& bucket) {
   DevicePart& part = *bucket.device;
   part.brings_sums = part.brings_scalars = part.brings_counts = part.brings_payloads = false;
   part.brings_verdicts = part.finishes_sends = false;
-  const Stream& stream = bucket.context.residents->looks();
-  PENSTOCK_TRY(stream.clear(part.flags.there.data(), part.flags.n * sizeof(uint32_t)));
-  PENSTOCK_TRY(look_at(bucket, stream));
-  PENSTOCK_TRY(part.flags.bring(stream));
-  return part.copied.record(stream.handle());
+  PENSTOCK_TRY(list_pieces(bucket));
+  return look(part, part.flags, bucket.context.residents->looks());
 }
 
 Status look_at_sums(BucketRun& bucket, Coding& coding) {
@@ -186,11 +191,7 @@ Status look_at_sums(BucketRun& bucket, Coding& coding) {
     part.looked_at.push_back({values, item.range.numel, part.sums.place(i)});
   }
   part.brings_sums = !part.looked_at.empty();
-  if (!part.brings_sums) return {};
-  PENSTOCK_TRY(stream.clear(part.sums.there.data(), part.sums.n * sizeof(uint32_t)));
-  PENSTOCK_TRY(stream.find_nonfinite(part.looked_at));
-  PENSTOCK_TRY(part.sums.bring(stream));
-  return part.copied.record(stream.handle());
+  return part.brings_sums ? look(part, part.sums, stream) : Status();
 }
 
 Status bring_scalars(BucketRun& bucket, const Coding& coding) {

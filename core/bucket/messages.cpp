@@ -53,19 +53,6 @@ void point_summed(Coding& coding, MessageRun& message, uint32_t round) {
   }
 }
 
-// What is sent of these items or received: with a twin where one of them is worked on on a device,
-// and there alone where it goes directly.
-Result<MessageMemory> memory_of(const BucketRun& bucket, const MessageRun& message,
-                                uint64_t bytes) {
-  if (message.is_direct())
-    return MessageMemory::make_on_device(bucket.context.residents->device(), bytes);
-  const bool needs_twin =
-      std::any_of(message.items.begin(), message.items.end(),
-                  [&](size_t position) { return message.coding->items[position].is_on_device(); });
-  if (!needs_twin) return MessageMemory(Buffer(bytes));
-  return MessageMemory::make_with_twin(bucket.context.residents->device(), bytes);
-}
-
 // Buffers of a sum; what is sent must stay where it may have to be given back.
 Status make_sum_buffers(const BucketRun& bucket, Coding& coding, MessageRun& message,
                         uint32_t round) {
@@ -321,6 +308,17 @@ Result<uint32_t> summed_dtype(const ItemRun& item, uint32_t round) {
 }
 
 }  // namespace
+
+Result<MessageMemory> memory_of(const BucketRun& bucket, const MessageRun& message,
+                                uint64_t bytes) {
+  if (message.is_direct())
+    return MessageMemory::make_on_device(bucket.context.residents->device(), bytes);
+  const bool needs_twin =
+      std::any_of(message.items.begin(), message.items.end(),
+                  [&](size_t position) { return message.coding->items[position].is_on_device(); });
+  if (!needs_twin) return MessageMemory(Buffer(bytes));
+  return MessageMemory::make_with_twin(bucket.context.residents->device(), bytes);
+}
 
 std::unique_ptr<MessageRun> make_message(BucketRun& bucket, Coding& coding, MessageRun::Kind kind,
                                          Link& link, uint32_t pattern, uint32_t dtype) {

@@ -1,6 +1,7 @@
 #include "core/bucket/plain.hpp"
 
 #include "core/bucket/copies.hpp"
+#include "core/bucket/layout.hpp"
 
 namespace penstock {
 namespace {
@@ -28,17 +29,14 @@ std::byte* one_stretch(const MessageRun& message) {
   return is_one ? first : nullptr;
 }
 
-enum class To { message, storage };
+using To = MessageCopies::To;
 
 // All gradients behind each other in the message's copy, or back.
 Status copy(MessageRun& message, To to) {
   std::byte* at = message.send.data();
-  MessageCopies copies(message);
+  MessageCopies copies(message, to);
   each_stretch(message, [&](std::byte* storage, uint64_t bytes) {
-    if (to == To::message)
-      copies.add(storage, at, bytes);
-    else
-      copies.add(at, storage, bytes);
+    copies.add(at, storage, bytes);
     at += bytes;
   });
   return copies.end();
@@ -58,8 +56,7 @@ Status lay_out_plain(MessageRun& message) {
   if (message.items.size() == 1) return {};
   const uint64_t bytes = count * dtype_bytes(message.message.dtype);
   if (message.is_direct()) {
-    const Device& device = message.bucket->context.residents->device();
-    PENSTOCK_ASSIGN(message.send, MessageMemory::make_on_device(device, bytes));
+    PENSTOCK_ASSIGN(message.send, memory_of(*message.bucket, message, bytes));
     message.copies.reserve(message.items.size());
   } else {
     message.send = Buffer::unwritten(bytes);

@@ -95,46 +95,20 @@ struct HostSpace {
   Buffer send, receive;
 };
 
-struct HostProbe final : Probe {
-  const HostWay* way = nullptr;
-  Together* together = nullptr;
-  uint64_t number = 0;
-  void begin() { go_at_once(*way, number); }
-  void finished(Status status) override { together->end(std::move(status)); }
-};
-
-class HostTrial final : public LinkTrial {
+class HostProbe final : public Probe {
  public:
-  HostTrial(const HostWay& way, const TrialElements& most)
-      : LinkTrial(way.channel, (way.channel.traits.flags & PENSTOCK_COLLECTIVE_ORDERED) == 0),
-        way_(way),
-        space_(std::make_shared<const HostSpace>(
-            HostSpace{Buffer(most.sent * sizeof(float)), Buffer(most.received * sizeof(float))})) {}
-
-  Result<double> together_us(uint32_t pattern, uint64_t count, size_t n) override {
-    auto probes = std::make_unique<Probes>();
-    probes->space = space_;
-    auto* receive = space_->receive.as<float>();
-    for (size_t i = 0; i < n; ++i) {
-      HostProbe& probe = probes->all.emplace_back();
-      probe.way = &way_;
-      probe.together = &probes->together;
-      probe.number = i;
-      receive +=
-          probe.shape(pattern, count, channel().members.size(), {space_->send.data(), receive});
-    }
-    return time_of(std::move(probes), n);
+  HostProbe(const HostWay& way, const HostSpace&, Together& together, uint64_t number)
+      : way_(way), together_(together), number_(number) {}
+  uint64_t shape(uint32_t pattern, uint64_t count, const Elements& elements) {
+    return Probe::shape(pattern, count, way_.channel.members.size(), elements);
   }
+  void begin() { go_at_once(way_, number_); }
+  void finished(Status status) override { together_.end(std::move(status)); }
 
  private:
-  struct Probes {
-    std::shared_ptr<const HostSpace> space;
-    Together together;
-    std::deque<HostProbe> all;
-  };
-
-  const HostWay way_;
-  const std::shared_ptr<const HostSpace> space_;
+  const HostWay& way_;
+  Together& together_;
+  const uint64_t number_;
 };
 
 // ---- from device to device ----
@@ -202,41 +176,48 @@ class DirectProbe {
   Part header_, turn_, message_;
 };
 
-class DirectTrial final : public LinkTrial {
+// Messages over one way, all from the same place and each to one of its own.
+template <typename Way, typename Space, typename WayProbe>
+class TrialOver final : public LinkTrial {
  public:
-  DirectTrial(const DirectWay& way, std::shared_ptr<const DeviceSpace> space)
-      : LinkTrial(*way.between.channel,
-                  (way.tells.channel.traits.flags & PENSTOCK_COLLECTIVE_ORDERED) == 0),
+  TrialOver(const Way& way, const Channel& channel, const HostWay& tells, uint64_t patterns,
+            std::shared_ptr<const Space> space)
+      : LinkTrial(channel, patterns,
+                  (tells.channel.traits.flags & PENSTOCK_COLLECTIVE_ORDERED) == 0),
         way_(way),
         space_(std::move(space)) {}
 
-  uint64_t patterns() const override { return device_patterns(channel().traits); }
   Result<double> together_us(uint32_t pattern, uint64_t count, size_t n) override {
     auto probes = std::make_unique<Probes>();
     probes->space = space_;
-    auto* receive = static_cast<float*>(space_->receive.data());
+    void* const receive = space_->receive.data();
+    uint64_t received = 0;
     for (size_t i = 0; i < n; ++i) {
-      DirectProbe& probe = probes->all.emplace_back(way_, *space_, probes->together, i);
-      receive += probe.shape(pattern, count, {space_->send.data(), receive});
+      WayProbe& probe = probes->all.emplace_back(way_, *space_, probes->together, i);
+      received += probe.shape(pattern, count,
+                              {space_->send.data(), static_cast<float*>(receive) + received});
     }
     return time_of(std::move(probes), n);
   }
 
  private:
   struct Probes {
-    std::shared_ptr<const DeviceSpace> space;
+    std::shared_ptr<const Space> space;
     Together together;
-    std::deque<DirectProbe> all;
+    std::deque<WayProbe> all;
   };
 
-  const DirectWay way_;
-  const std::shared_ptr<const DeviceSpace> space_;
+  const Way way_;
+  const std::shared_ptr<const Space> space_;
 };
 
 }  // namespace
 
 std::unique_ptr<LinkTrial> make_trial(const HostWay& way, const TrialElements& most) {
-  return std::make_unique<HostTrial>(way, most);
+  HostSpace space{Buffer(most.sent * sizeof(float)), Buffer(most.received * sizeof(float))};
+  return std::make_unique<TrialOver<HostWay, HostSpace, HostProbe>>(
+      way, way.channel, way, way.channel.traits.patterns,
+      std::make_shared<const HostSpace>(std::move(space)));
 }
 
 Result<std::unique_ptr<LinkTrial>> make_trial(const DirectWay& way, const TrialElements& most) {
@@ -250,7 +231,10 @@ Result<std::unique_ptr<LinkTrial>> make_trial(const DirectWay& way, const TrialE
   PENSTOCK_TRY(stream.clear(space.send.data(), most.sent * sizeof(float)));
   PENSTOCK_TRY(stream.wait_at_most(way.tells.limit_us));
   auto shared = std::make_shared<const DeviceSpace>(std::move(space));
-  return std::unique_ptr<LinkTrial>(std::make_unique<DirectTrial>(way, std::move(shared)));
+  const Channel& channel = *way.between.channel;
+  return std::unique_ptr<LinkTrial>(
+      std::make_unique<TrialOver<DirectWay, DeviceSpace, DirectProbe>>(
+          way, channel, way.tells, device_patterns(channel.traits), std::move(shared)));
 }
 
 }  // namespace penstock

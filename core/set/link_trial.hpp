@@ -16,16 +16,17 @@ class LinkTrial {
   virtual Result<double> together_us(uint32_t pattern, uint64_t count, size_t n) = 0;
 
   const Channel& channel() const { return channel_; }  // that carries them
-  virtual uint64_t patterns() const { return channel_.traits.patterns; }
+  uint64_t patterns() const { return patterns_; }      // of its, that go this way
   // On an ordered channel between steps only one message goes out of turn.
   bool goes_side_by_side() const { return goes_side_by_side_; }
 
  protected:
-  LinkTrial(const Channel& channel, bool goes_side_by_side)
-      : channel_(channel), goes_side_by_side_(goes_side_by_side) {}
+  LinkTrial(const Channel& channel, uint64_t patterns, bool goes_side_by_side)
+      : channel_(channel), patterns_(patterns), goes_side_by_side_(goes_side_by_side) {}
 
  private:
   const Channel& channel_;
+  const uint64_t patterns_;
   const bool goes_side_by_side_;
 };
 

@@ -1,21 +1,20 @@
 // What a set measures about itself, as the scheduler of rank 0 is shown it: a test scheduler writes
 // it down, and the report carries its lines.
 
-#include "core/set/testing.hpp"
+#include "core/set/witness_testing.hpp"
 
-#include <nlohmann/json.hpp>
 #include <support/sanitized.hpp>
 
 #include <chrono>
 #include <cmath>
-#include <sstream>
 
 namespace penstock::measure_test {
 namespace {
 
+using testing::Figures;
+using testing::figures_of;
 using testing::make_set;
 using testing::with_ranks;
-using Figures = std::map<std::string, std::vector<double>>;
 
 constexpr double kMillisecond = 1000;
 
@@ -28,22 +27,6 @@ std::string scheme_of(const std::string& folder, const std::string& keys) {
   return testing::scheme_text(keys + "\nscheduler = \"witness\"",
                               testing::test_plugins({folder, "slow"}) +
                                   (has_topk ? "[compressor.topk]\ndensity = 0.5\n" : ""));
-}
-
-// "name value" lines of the scheduler, from the plan in force.
-Figures figures_of(Set& set) {
-  Figures figures;
-  auto report = set.report();
-  EXPECT_TRUE(report.ok());
-  const auto json = nlohmann::json::parse(report.value());
-  for (const auto& line : json.at("explanation")) {
-    std::istringstream words(line.get<std::string>());
-    std::string name;
-    double value = 0;
-    words >> name >> value;
-    figures[name].push_back(value);
-  }
-  return figures;
 }
 
 // Two steps, so that rank 0's scheduler is shown them: `before` runs on each rank before its last

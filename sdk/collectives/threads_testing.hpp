@@ -5,6 +5,7 @@
 
 #include <collectives/direct.hpp>
 #include <collectives/messages.hpp>
+#include <testing/messages.hpp>
 
 #include <penstock/error.hpp>
 
@@ -108,15 +109,7 @@ class ThreadWire : public Wire {
 
 inline penstock_message message_of(uint32_t pattern, uint64_t tag,
                                    uint32_t dtype = PENSTOCK_FLOAT32) {
-  penstock_message message{};
-  message.struct_size = sizeof message;
-  message.id = tag + 1000;
-  message.tag = tag;
-  message.pattern = pattern;
-  message.dtype = dtype;
-  message.reduction = PENSTOCK_REDUCE_SUM;
-  message.deadline_us = 60'000'000;
-  return message;
+  return test::empty_message(pattern, tag, dtype, 60'000'000);
 }
 
 // One rank in its thread.

@@ -3,10 +3,9 @@
 // device take.
 
 #include "core/set/on_devices/resident_testing.hpp"
+#include "core/set/witness_testing.hpp"
 
 #include <support/long.hpp>
-
-#include <sstream>
 
 namespace penstock::resident_planned_test {
 namespace {
@@ -14,23 +13,8 @@ namespace {
 using namespace testing;  // all of resident_testing.hpp
 
 using simulated::kCopyUs, simulated::kLaunchUs;
-using Figures = std::map<std::string, std::vector<double>>;
 
 constexpr double kSelection = 8 * kLaunchUs;  // top-k of a bucket, residual and all
-
-// "name value" lines of the scheduler `witness`, from the plan in force.
-Figures figures_of(Set& set) {
-  Figures figures;
-  const nlohmann::json report = report_of(set);
-  for (const auto& line : report["explanation"]) {
-    std::istringstream words(line.get<std::string>());
-    std::string name;
-    double value = 0;
-    words >> name >> value;
-    figures[name].push_back(value);
-  }
-  return figures;
-}
 
 std::string text_of(const Figures& figures) {
   std::string text;
