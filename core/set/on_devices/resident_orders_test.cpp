@@ -30,6 +30,12 @@ const Way kWays[] = {
     {"sums_from_device_to_device",
      {"", "memory = \"none\"\nscheduler = \"fusion\"", 0, "none-simulated", ""},
      kOverNccl},
+    {"sums_of_a_host",
+     {"", "memory = \"residual-simulated\"\nscheduler = \"wfbp\"\nroute = \"hierarchical\""},
+     kOverNccl},
+    {"sums_at_owners",
+     {"", "memory = \"residual-simulated\"\nscheduler = \"wfbp\"\nroute = \"shard\""},
+     ""},
 };
 
 class Orders : public ::testing::TestWithParam<Way> {};
