@@ -202,6 +202,7 @@ Status take_in(BucketRun& bucket) {
     PieceRun& piece = bucket.pieces[i];
     piece.values = piece.storage();
     if (piece.is_on_device()) {
+      if (piece.widened) piece.values = piece.wide_there.data();
       take_note(bucket, piece, !bucket.device->is_nonfinite(i));
       continue;
     }

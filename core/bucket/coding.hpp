@@ -33,8 +33,9 @@ struct PieceRun {
   bool widened = false;             // the gradient is in another: plugins work on a float32 copy
   bool carry_joins_result = false;  // the memory has momentum or a shift
   bool is_never_void = false;       // a plain gradient alone in its bucket: no flag travels
-  Buffer wide;
-  void* values = nullptr;  // in this step
+  Buffer wide;                      // that copy,
+  DeviceMemory wide_there;          // or where it is worked on on a device
+  void* values = nullptr;           // in this step
 
   void* storage() const;  // within the gradient's own
   bool is_on_device() const { return workplace == Workplace::device; }

@@ -16,15 +16,15 @@ class MessageCopies {
     message_.copies.clear();
   }
 
-  // On a device whole float32 values.
-  void add(std::byte* in_message, std::byte* in_storage, uint64_t bytes) {
+  // Elements of the message's dtype, on a device one of at most 4 bytes.
+  void add(std::byte* in_message, std::byte* in_storage, uint64_t count) {
     std::byte* const source = to_ == To::message ? in_storage : in_message;
     std::byte* const target = to_ == To::message ? in_message : in_storage;
+    const uint64_t element = dtype_bytes(message_.message.dtype);
     if (message_.is_direct())
-      message_.copies.push_back({reinterpret_cast<const float*>(source),
-                                 reinterpret_cast<float*>(target), bytes / sizeof(float)});
+      message_.copies.push_back({source, target, count, uint32_t(element), 0});
     else
-      std::memcpy(target, source, bytes);
+      std::memcpy(target, source, count * element);
   }
   Status end() {
     if (!message_.is_direct()) return {};

@@ -43,7 +43,7 @@ Status copy_shares(MessageRun& message, std::byte* shares, To to) {
   MessageCopies copies(message, to);
   each_share(message, [&](const ItemRun& item, uint64_t offset) {
     const uint64_t element = dtype_bytes(item.dtype);
-    copies.add(shares + offset * element, place_in_piece(item), item.range.numel * element);
+    copies.add(shares + offset * element, place_in_piece(item), item.range.numel);
   });
   return copies.end();
 }

@@ -48,10 +48,6 @@ Status add_sections(Stretches<Copy>& stretches, PayloadStorage& payload) {
   return {};
 }
 
-uint64_t bytes_of(const PieceRun& piece) {
-  return piece.piece.numel * dtype_bytes(piece.gradient->dtype);
-}
-
 Status named(Status status, const PieceRun& piece) {
   if (status.ok()) return status;
   return status.with_context(fmt::format("gradient '{}'", piece.gradient->name));
@@ -110,10 +106,14 @@ Status list_pieces(BucketRun& bucket) {
   for (size_t i = 0; i < bucket.pieces.size(); ++i) {
     const PieceRun& piece = bucket.pieces[i];
     if (!piece.is_on_device()) continue;
-    const uint64_t first_byte = piece.piece.first * dtype_bytes(piece.gradient->dtype);
-    PENSTOCK_TRY(named(piece.gradient->resident->begin(first_byte, bytes_of(piece)), piece));
+    const uint32_t dtype = piece.gradient->dtype;
+    const uint64_t element = dtype_bytes(dtype);
+    PENSTOCK_TRY(named(
+        piece.gradient->resident->begin(piece.piece.first * element, piece.piece.numel * element),
+        piece));
+    auto* const widened = static_cast<float*>(piece.wide_there.data());
     part.looked_at.push_back(
-        {static_cast<const float*>(piece.storage()), piece.piece.numel, part.flags.place(i)});
+        {piece.storage(), widened, piece.piece.numel, part.flags.place(i), dtype, 0});
   }
   return {};
 }
@@ -152,6 +152,11 @@ Status lay_out_device_part(BucketRun& bucket) {
   PENSTOCK_ASSIGN(part->copied, Event::make(device));
   PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
   part->looked_at.reserve(bucket.pieces.size());
+  for (PieceRun& piece : bucket.pieces) {
+    if (!piece.is_on_device() || !piece.widened) continue;
+    PENSTOCK_ASSIGN(piece.wide_there,
+                    DeviceMemory::make(device, piece.piece.numel * sizeof(float)));
+  }
   if (const Coding& last = *bucket.codings.back(); last.alone) {
     PENSTOCK_TRY(part->sums.make(device, last.items.size()));
     part->looked_at.reserve(last.items.size());
@@ -186,9 +191,11 @@ Status look_at_sums(BucketRun& bucket, Coding& coding) {
   for (size_t i = 0; i < coding.items.size(); ++i) {
     const ItemRun& item = coding.items[i];
     if (!item.is_on_device() || !item.encodes) continue;
-    auto* const values = static_cast<float*>(item.values());
-    PENSTOCK_TRY(stream.scale(values, item.range.numel, float(to_true_units(bucket, item))));
-    part.looked_at.push_back({values, item.range.numel, part.sums.place(i)});
+    void* const values = item.values();
+    const auto factor = float(to_true_units(bucket, item));
+    PENSTOCK_TRY(stream.scale(values, item.range.numel, item.dtype, factor));
+    part.looked_at.push_back(
+        {values, nullptr, item.range.numel, part.sums.place(i), item.dtype, 0});
   }
   part.brings_sums = !part.looked_at.empty();
   return part.brings_sums ? look(part, part.sums, stream) : Status();
@@ -300,11 +307,15 @@ Status take_payloads(BucketRun& bucket, Leg& leg, uint32_t round) {
 
 Status give_out_on_device(BucketRun& bucket, PieceRun& piece) {
   const Stream& stream = bucket.context.residents->stream();
+  const uint64_t numel = piece.piece.numel;
   Status status;
   if (bucket.is_void)
-    status = stream.fill_nan(static_cast<float*>(piece.values), piece.piece.numel);
+    status = stream.fill_nan(piece.values, numel, piece.dtype);
   else if (bucket.only_compensates && bucket.legs.front().kind.is_dense())
-    status = stream.clear(piece.values, bytes_of(piece));  // elsewhere compensate does it
+    status = stream.clear(piece.values, numel * dtype_bytes(piece.dtype));  // else compensate does
+  if (status.ok() && piece.widened)
+    status = stream.narrow(static_cast<const float*>(piece.values), piece.storage(), numel,
+                           piece.gradient->dtype);
   if (status.ok()) status = piece.gradient->resident->end();
   return named(std::move(status), piece);
 }

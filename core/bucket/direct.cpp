@@ -60,9 +60,9 @@ Status pack(const Stream& stream, MessageRun& message, uint32_t round) {
       const penstock_section& section = own.section(s);
       // Whole words: there is room behind a section for what its last one has too much.
       const uint64_t bytes = section.count * dtype_bytes(section.dtype);
-      message.copies.push_back({static_cast<const float*>(section.data),
-                                reinterpret_cast<float*>(places.next(section)),
-                                (bytes + sizeof(float) - 1) / sizeof(float)});
+      constexpr uint32_t kWord = sizeof(uint32_t);
+      message.copies.push_back(
+          {section.data, places.next(section), (bytes + kWord - 1) / kWord, kWord, 0});
     }
   }
   PENSTOCK_TRY(stream.copy_many(message.copies));

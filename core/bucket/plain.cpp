@@ -6,13 +6,13 @@
 namespace penstock {
 namespace {
 
-// Calls body(storage, bytes) for each gradient that has elements.
+// Calls body(storage, elements) for each gradient that has some.
 template <typename Body>
 void each_stretch(const MessageRun& message, const Body& body) {
   for (const size_t position : message.items) {
     const ItemRun& item = message.coding->items[position];
-    const uint64_t bytes = item.range.numel * dtype_bytes(item.dtype);
-    if (bytes != 0) body(static_cast<std::byte*>(item.for_compressor.grad.data), bytes);
+    if (item.range.numel != 0)
+      body(static_cast<std::byte*>(item.for_compressor.grad.data), item.range.numel);
   }
 }
 
@@ -21,10 +21,10 @@ std::byte* one_stretch(const MessageRun& message) {
   std::byte* first = nullptr;
   std::byte* end = nullptr;
   bool is_one = true;
-  each_stretch(message, [&](std::byte* storage, uint64_t bytes) {
+  each_stretch(message, [&](std::byte* storage, uint64_t count) {
     if (first == nullptr) first = end = storage;
     is_one = is_one && storage == end;
-    end = storage + bytes;
+    end = storage + count * dtype_bytes(message.message.dtype);
   });
   return is_one ? first : nullptr;
 }
@@ -35,9 +35,9 @@ using To = MessageCopies::To;
 Status copy(MessageRun& message, To to) {
   std::byte* at = message.send.data();
   MessageCopies copies(message, to);
-  each_stretch(message, [&](std::byte* storage, uint64_t bytes) {
-    copies.add(at, storage, bytes);
-    at += bytes;
+  each_stretch(message, [&](std::byte* storage, uint64_t count) {
+    copies.add(at, storage, count);
+    at += count * dtype_bytes(message.message.dtype);
   });
   return copies.end();
 }

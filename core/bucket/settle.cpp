@@ -144,7 +144,7 @@ Status record(BucketRun& bucket, Coding& coding) {
 Status multiply(const SetContext& context, const ItemRun& item, double factor) {
   void* out = item.for_memory.out.data;
   if (item.is_on_device())
-    return context.residents->stream().scale(static_cast<float*>(out), item.range.numel,
+    return context.residents->stream().scale(out, item.range.numel, item.dtype,
                                              static_cast<float>(factor));
   scale(item.dtype, out, item.range.numel, factor);
   return {};

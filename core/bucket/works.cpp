@@ -82,7 +82,7 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
     run.widened = run.dtype != run.gradient->dtype;
     // A carry comes once: a momentum would repeat it, a shift take it back in the next step.
     run.carry_joins_result = needs.memory_facts.owns_momentum || needs.memory_facts.shifts;
-    if (run.widened) run.wide = Buffer(piece.numel * sizeof(float));
+    if (run.widened && !run.is_on_device()) run.wide = Buffer(piece.numel * sizeof(float));
   }
   PENSTOCK_TRY(check_way_on_device(*bucket));
   make_codings(*bucket, *fitting_);

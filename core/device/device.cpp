@@ -117,15 +117,22 @@ Status Stream::find_nonfinite(std::span<const penstock_device_values> arrays) co
       "look for values that are not finite");
 }
 
-Status Stream::fill_nan(float* values, uint64_t count) const {
+Status Stream::fill_nan(void* values, uint64_t count, uint32_t dtype) const {
   if (count == 0) return {};
-  return device_.check(device_.table().fill_nan(device_.id(), values, count, thing_), "write NaN");
+  return device_.check(device_.table().fill_nan(device_.id(), values, count, dtype, thing_),
+                       "write NaN");
 }
 
-Status Stream::scale(float* values, uint64_t count, float factor) const {
+Status Stream::scale(void* values, uint64_t count, uint32_t dtype, float factor) const {
   if (count == 0 || factor == 1) return {};
-  return device_.check(device_.table().scale(device_.id(), values, count, factor, thing_),
+  return device_.check(device_.table().scale(device_.id(), values, count, dtype, factor, thing_),
                        "scale a result");
+}
+
+Status Stream::narrow(const float* source, void* target, uint64_t count, uint32_t dtype) const {
+  if (count == 0) return {};
+  return device_.check(device_.table().narrow(device_.id(), source, target, count, dtype, thing_),
+                       "round a result to 16 bits");
 }
 
 Status Stream::copy_on_device(void* target, const void* source, uint64_t bytes) const {

@@ -100,11 +100,12 @@ class Stream final : public DeviceOwned<&penstock_device_table::stream_destroy> 
   Status copy_to_host(void* target, const void* source, uint64_t bytes) const;
   Status copy_to_device(void* target, const void* source, uint64_t bytes) const;
   // The same in memory of the device: zero bytes; `found` of each array becomes 1 where a value is
-  // NaN or infinite; every value becomes NaN; every value times `factor`.
+  // NaN or infinite; every value becomes NaN; every value times `factor`; float32 values rounded.
   Status clear(void* target, uint64_t bytes) const;
   Status find_nonfinite(std::span<const penstock_device_values> arrays) const;
-  Status fill_nan(float* values, uint64_t count) const;
-  Status scale(float* values, uint64_t count, float factor) const;
+  Status fill_nan(void* values, uint64_t count, uint32_t dtype) const;
+  Status scale(void* values, uint64_t count, uint32_t dtype, float factor) const;
+  Status narrow(const float* source, void* target, uint64_t count, uint32_t dtype) const;
   Status copy_on_device(void* target, const void* source, uint64_t bytes) const;
   Status copy_many(std::span<const penstock_device_copy> copies) const;
   // See penstock_index_list.

@@ -36,18 +36,24 @@ typedef struct penstock_index_list {
                       less than `below` */
 } penstock_index_list;
 
-/* Float32 values of a device to look at, and where the device is to say what was found. */
+/* Floats of a device to look at, and where the device is to say what was found. `dtype`, here and
+ * below: PENSTOCK_FLOAT32, PENSTOCK_FLOAT16 or PENSTOCK_BFLOAT16. */
 typedef struct penstock_device_values {
-  const float* values;
+  const void* values;
+  float* widened; /* null, or where each goes as a float32; elsewhere than `values` */
   uint64_t count;
   uint32_t* found;
+  uint32_t dtype;
+  uint32_t reserved;
 } penstock_device_values;
 
-/* Float32 values to copy within a device; the two do not overlap. */
+/* Elements to copy within a device; the two do not overlap. */
 typedef struct penstock_device_copy {
-  const float* source;
-  float* target;
+  const void* source;
+  void* target;
   uint64_t count;
+  uint32_t element_bytes; /* 2 or 4; both lie at multiples of it */
+  uint32_t reserved;
 } penstock_device_copy;
 
 typedef struct penstock_device_table {
@@ -94,12 +100,16 @@ typedef struct penstock_device_table {
 
   /* Queued on `stream`, of device memory. Zero bytes; of each of several arrays, in as few launches
    * as go, *found becomes 1 where some value is NaN or infinite, else it stays; every value becomes
-   * NaN; every value times `factor`, in float32. */
+   * NaN; every value times `factor`, in float32; float32 values rounded to the nearest of a type of
+   * 16 bits, ties to even. */
   int32_t (*clear)(int32_t device, void* target, uint64_t bytes, void* stream);
   int32_t (*find_nonfinite)(int32_t device, const penstock_device_values* arrays, uint64_t n_arrays,
                             void* stream);
-  int32_t (*fill_nan)(int32_t device, float* values, uint64_t count, void* stream);
-  int32_t (*scale)(int32_t device, float* values, uint64_t count, float factor, void* stream);
+  int32_t (*fill_nan)(int32_t device, void* values, uint64_t count, uint32_t dtype, void* stream);
+  int32_t (*scale)(int32_t device, void* values, uint64_t count, uint32_t dtype, float factor,
+                   void* stream);
+  int32_t (*narrow)(int32_t device, const float* source, void* target, uint64_t count,
+                    uint32_t dtype, void* stream);
   /* Queued on `stream`; `lists` is read before it returns. */
   int32_t (*check_indices)(int32_t device, const penstock_index_list* lists, uint64_t n_lists,
                            void* stream);

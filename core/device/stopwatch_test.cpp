@@ -36,7 +36,7 @@ class Watches : public ::testing::Test {
   void fill(int times) {
     for (int i = 0; i < times; ++i) EXPECT_TRUE(stream_.clear(memory_.data(), kBytes).ok());
   }
-  void launch() { EXPECT_TRUE(stream_.fill_nan(static_cast<float*>(memory_.data()), 4).ok()); }
+  void launch() { EXPECT_TRUE(stream_.fill_nan(memory_.data(), 4, PENSTOCK_FLOAT32).ok()); }
   // Negative: nothing.
   double taken() {
     std::optional<double> us;

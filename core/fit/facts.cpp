@@ -91,8 +91,8 @@ MemoryFacts memory_facts(std::string name, const penstock_memory& table,
 }
 
 CollectiveFacts collective_facts(std::string name, const penstock_collective_traits& traits) {
-  return {std::move(name), traits.flags, traits.patterns, traits.device_types,
-          device_patterns(traits)};
+  return {std::move(name),         traits.flags, traits.patterns, traits.device_types,
+          device_patterns(traits), traits.dtypes};
 }
 
 SchedulerFacts scheduler_facts(std::string name, const penstock_scheduler_traits& traits) {

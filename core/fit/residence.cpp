@@ -9,8 +9,13 @@ bool works_on_cuda(uint64_t device_types) {
   return (device_types >> PENSTOCK_DEVICE_CUDA & 1) != 0;
 }
 
+bool is_16_bits(uint32_t dtype) {
+  return dtype == PENSTOCK_FLOAT16 || dtype == PENSTOCK_BFLOAT16;
+}
+
 // Why what this route adds up is not added on devices, as half a sentence; empty where it is.
-std::string why_not_added(const ResidenceSite& site, uint32_t route) {
+std::string why_not_added(const ResidenceSite& site, uint32_t route,
+                          uint32_t dtype = PENSTOCK_FLOAT32) {
   const bool in_hosts = route == PENSTOCK_ROUTE_HIERARCHICAL;
   const std::string_view transport = site.device_transport;
   if (transport.empty()) return "no transport.device is named";
@@ -25,8 +30,9 @@ std::string why_not_added(const ResidenceSite& site, uint32_t route) {
         "transport.device = \"{}\" connects the ranks of each host alone, as the run's own "
         "scheme.route is \"hierarchical\"",
         transport);
-  if (!site.sums_directly)
-    return fmt::format("transport.device = \"{}\" carries no sums", transport);
+  if (site.sums == 0) return fmt::format("transport.device = \"{}\" carries no sums", transport);
+  if ((site.sums & PENSTOCK_DTYPE_BIT(dtype)) == 0)
+    return fmt::format("transport.device = \"{}\" adds up no {}", transport, dtype_name(dtype));
   return {};
 }
 
@@ -46,14 +52,18 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   return {};
 }
 
-std::string why_compressor(const CompressorFacts& compressor, const ResidenceSite& site,
-                           uint32_t route) {
+// `dtype`: that it works in.
+std::string why_compressor(const CompressorFacts& compressor, uint32_t dtype,
+                           const ResidenceSite& site, uint32_t route) {
   if (!works_on_cuda(compressor.device_types))
     return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
   constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   const bool is_plain = (compressor.need_flags & kPlain) == kPlain && compressor.sums;
-  if (const std::string why = why_not_added(site, route); is_plain && !why.empty())
+  if (const std::string why = why_not_added(site, route, dtype); is_plain && !why.empty())
     return fmt::format("it is sent as it is, and so as a whole, and {}", why);
+  if (!is_plain && dtype != PENSTOCK_FLOAT32)
+    return fmt::format("compressor \"{}\" works on it as {}, expected float32", compressor.name,
+                       dtype_name(dtype));
   return {};
 }
 
@@ -74,9 +84,12 @@ std::string why_in_stage(const Fitting& fitting, const DeclaredGradient& gradien
   const auto& options = fitting.options(gradient.index);
   if (options.size() != 1) return "the scheduler chooses its compressor";
   const Fitting::Option& option = options.front();
-  if (gradient.dtype != PENSTOCK_FLOAT32 || option.needs.dtype != PENSTOCK_FLOAT32)
-    return fmt::format("it is {}, expected float32", dtype_name(gradient.dtype));
-  if (std::string why = why_compressor(option.needs.compressor_facts, site, fitting.scheme().route);
+  if (gradient.dtype != PENSTOCK_FLOAT32 && !is_16_bits(gradient.dtype))
+    return fmt::format("it is {}, expected float32, float16 or bfloat16",
+                       dtype_name(gradient.dtype));
+  const ItemNeeds& needs = option.needs;
+  if (std::string why =
+          why_compressor(needs.compressor_facts, needs.dtype, site, fitting.scheme().route);
       !why.empty())
     return why;
   if (option.owner_memory != nullptr)

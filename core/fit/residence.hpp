@@ -19,7 +19,7 @@ struct ResidenceSite {
   // the run has none.
   std::string device_transport = "";
   uint32_t connects = PENSTOCK_LEVEL_WORLD;
-  bool sums_directly = false;  // it adds up what lies on devices
+  uint64_t sums = 0;  // the dtypes of what it adds up on devices
 };
 
 // A scheme from one switch to the next.

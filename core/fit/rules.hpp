@@ -63,6 +63,7 @@ struct CollectiveFacts {
   uint64_t patterns = 0;
   uint64_t device_types = 0;
   uint64_t device_patterns = 0;  // of patterns, those for memory of devices
+  uint64_t dtypes = 0;           // that it adds up
   // Adds up what lies on devices.
   bool sums_on_devices() const {
     return (device_patterns & PENSTOCK_PATTERN_BIT(PENSTOCK_ALL_REDUCE)) != 0;

@@ -39,11 +39,12 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
                   device_transport_of(first, registry));
   const bool adds_in_hosts = first.route == PENSTOCK_ROUTE_HIERARCHICAL;
   const bool gathers_directly = direct && first.route == PENSTOCK_ROUTE_FLAT;
+  const bool sums =
+      direct && (adds_in_hosts ? direct->scatters_on_devices() : direct->sums_on_devices());
   const ResidenceSite site{.forward_waits = true,
                            .device_transport = direct ? direct->name : "",
                            .connects = adds_in_hosts ? PENSTOCK_LEVEL_LOCAL : PENSTOCK_LEVEL_WORLD,
-                           .sums_directly = direct && (adds_in_hosts ? direct->scatters_on_devices()
-                                                                     : direct->sums_on_devices())};
+                           .sums = sums ? direct->dtypes : 0};
   std::vector<SampleResidence> found;
   for (const auto& [what, name] :
        {std::pair("matrices", "linear0.weight"), std::pair("convolutions", "convolution0.weight"),
@@ -53,9 +54,8 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
         [of = std::string(name)](const auto& gradient) { return gradient.name == of; });
     const CompressorFacts& facts =
         stages.front().fitting->options(sample->index).front().needs.compressor_facts;
-    const bool goes_directly = facts.gathers && !adds_in_hosts
-                                   ? gathers_directly && facts.gathers_pairs
-                                   : site.sums_directly;
+    const bool goes_directly =
+        facts.gathers && !adds_in_hosts ? gathers_directly && facts.gathers_pairs : sums;
     found.push_back({what, why_staged(stages, *sample, site), goes_directly});
   }
   return found;

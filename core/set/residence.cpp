@@ -35,8 +35,9 @@ Status Set::settle_residence(std::span<const Stage> stages) {
     site.device_transport = transport->name();
     const CollectiveFacts facts =
         collective_facts(site.device_transport, between_devices->channel->traits);
-    site.sums_directly = site.connects == PENSTOCK_LEVEL_LOCAL ? facts.scatters_on_devices()
-                                                               : facts.sums_on_devices();
+    const bool sums = site.connects == PENSTOCK_LEVEL_LOCAL ? facts.scatters_on_devices()
+                                                            : facts.sums_on_devices();
+    if (sums) site.sums = facts.dtypes;
   }
   std::vector<Gradient*> resident, staged;
   for (const auto& [index, device] : devices_) {

@@ -6,6 +6,8 @@
 // does.
 #include "ranks.hpp"
 
+#include <support/long.hpp>
+
 namespace penstock::simulated::steered_test {
 
 class SteeredOnADevice : public WellUsedDevice {};
@@ -21,7 +23,9 @@ void expect_near(const Bytes& there, const Bytes& here, const std::string& what)
 
 // States may rest on sums of another order; all else is the same.
 void expect_the_choice_of_the_cpu(const Method& method, const Case& of) {
-  compare_steps(Compressor(method), of, of.shape[0] > 5000 ? 5 : 12,
+  const bool is_large = of.shape[0] > 5000;
+  const uint64_t steps = test::is_long() ? (is_large ? 5 : 12) : (is_large ? 2 : 7);
+  compare_steps(Compressor(method), of, steps,
                 [](const Seen& there, const Seen& here, const std::string& what) {
                   ASSERT_EQ(there.size(), here.size()) << what;
                   for (const auto& [name, bytes] : here) {

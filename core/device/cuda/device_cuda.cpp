@@ -208,13 +208,21 @@ int32_t find_nonfinite(int32_t device, const penstock_device_values* arrays, uin
     return penstock::device_cuda::find_nonfinite({arrays, n_arrays}, as_stream(stream));
   });
 }
-int32_t fill_nan(int32_t device, float* values, uint64_t count, void* stream) {
-  return on_device(
-      device, [&] { return penstock::device_cuda::fill_nan(values, count, as_stream(stream)); });
-}
-int32_t scale(int32_t device, float* values, uint64_t count, float factor, void* stream) {
+int32_t fill_nan(int32_t device, void* values, uint64_t count, uint32_t dtype, void* stream) {
   return on_device(device, [&] {
-    return penstock::device_cuda::scale(values, count, factor, as_stream(stream));
+    return penstock::device_cuda::fill_nan(values, count, dtype, as_stream(stream));
+  });
+}
+int32_t scale(int32_t device, void* values, uint64_t count, uint32_t dtype, float factor,
+              void* stream) {
+  return on_device(device, [&] {
+    return penstock::device_cuda::scale(values, count, dtype, factor, as_stream(stream));
+  });
+}
+int32_t narrow(int32_t device, const float* source, void* target, uint64_t count, uint32_t dtype,
+               void* stream) {
+  return on_device(device, [&] {
+    return penstock::device_cuda::narrow(source, target, count, dtype, as_stream(stream));
   });
 }
 
@@ -268,6 +276,7 @@ extern "C" PENSTOCK_DEVICE_EXPORT const penstock_device_table penstock_device{
     find_nonfinite,
     fill_nan,
     scale,
+    narrow,
     check_indices,
     copy_many,
     make_current,

@@ -5,6 +5,8 @@
 //   device_cuda_check LIBRARY.so
 #include "core/device/device_table.h"
 
+#include <penstock/base.h>
+
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -45,6 +47,8 @@ __global__ void write_late(float* data, uint64_t n, float value, long long cycle
 }
 
 constexpr uint64_t kSizes[] = {0, 1, 1023, 1 << 20};
+constexpr uint32_t kFloat32 = PENSTOCK_FLOAT32, kFloat16 = PENSTOCK_FLOAT16,
+                   kBfloat16 = PENSTOCK_BFLOAT16;
 constexpr long long kLateCycles = 200'000'000;  // about 0.1 s: far longer than a launch takes
 
 struct Pair {
@@ -156,7 +160,8 @@ void check_elements(int32_t device) {
       values[n] = NAN;  // behind the end
       SUCCEED(copy_to_device, device, data, host, bytes, stream);
       SUCCEED(clear, device, found, sizeof(uint32_t), stream);
-      const penstock_device_values array{on_device, n, static_cast<uint32_t*>(found)};
+      const penstock_device_values array{on_device, nullptr, n, static_cast<uint32_t*>(found),
+                                         kFloat32,  0};
       SUCCEED(find_nonfinite, device, &array, 1, stream);
       SUCCEED(copy_to_host, device, host, found, sizeof(uint32_t), stream);
       SUCCEED(stream_wait, device, stream);
@@ -171,11 +176,11 @@ void check_elements(int32_t device) {
     REQUIRE(is_found == (n > 0 ? 1u : 0u));
     look(3e38f);
     REQUIRE(is_found == 0);
-    SUCCEED(scale, device, on_device, n, 1.0f / 3, stream);
+    SUCCEED(scale, device, on_device, n, kFloat32, 1.0f / 3, stream);
     read_back();
     for (uint64_t i = 0; i < n; ++i)
       REQUIRE(values[i] == (i + 1 == n ? 3e38f : static_cast<float>(i) * 0.5f) * (1.0f / 3));
-    SUCCEED(fill_nan, device, on_device, n, stream);
+    SUCCEED(fill_nan, device, on_device, n, kFloat32, stream);
     read_back();
     for (uint64_t i = 0; i < n; ++i) REQUIRE(std::isnan(values[i]));
     SUCCEED(clear, device, data, n * sizeof(float), stream);
@@ -185,6 +190,75 @@ void check_elements(int32_t device) {
     SUCCEED(free, device, data);
     SUCCEED(free, device, found);
   }
+  SUCCEED(stream_destroy, device, streams.first);
+  SUCCEED(stream_destroy, device, streams.second);
+}
+
+// All floats of 16 bits there are, widened and rounded back, with their products; then copied one
+// element further, which no wider copy could do.
+void check_16_bits(int32_t device) {
+  constexpr uint64_t n = 1 << 16;
+  const Pair streams = make_streams(device);
+  void* const stream = streams.first;
+  void *host = nullptr, *halves = nullptr, *moved = nullptr, *wide = nullptr, *found = nullptr;
+  SUCCEED(host_allocate, device, n * sizeof(float), &host);
+  SUCCEED(allocate, device, n * sizeof(uint16_t), &halves);
+  SUCCEED(allocate, device, (n + 1) * sizeof(uint16_t), &moved);
+  SUCCEED(allocate, device, n * sizeof(float), &wide);
+  SUCCEED(allocate, device, sizeof(uint32_t), &found);
+  auto* const bits = static_cast<uint16_t*>(host);
+  auto* const words = static_cast<uint32_t*>(host);
+  auto* const widened = static_cast<float*>(wide);
+  for (const uint32_t dtype : {kFloat16, kBfloat16}) {
+    const uint16_t exponent = dtype == kFloat16 ? 0x7c00 : 0x7f80;
+    const uint16_t quiet = dtype == kFloat16 ? 0x0200 : 0x0040;
+    const uint16_t one = dtype == kFloat16 ? 0x3c00 : 0x3f80;
+    const auto expected = [&](uint64_t i) {
+      const bool is_nan = (i & exponent) == exponent && (i & (exponent ^ 0x7fffu)) != 0;
+      return static_cast<uint16_t>(is_nan ? i | quiet : i);
+    };
+    for (uint64_t i = 0; i < n; ++i) bits[i] = static_cast<uint16_t>(i);
+    SUCCEED(copy_to_device, device, halves, host, n * sizeof(uint16_t), stream);
+    const auto look = [&](uint64_t first, uint64_t count) {
+      const penstock_device_values array{
+          static_cast<uint16_t*>(halves) + first, widened + first, count,
+          static_cast<uint32_t*>(found),          dtype,           0};
+      SUCCEED(clear, device, found, sizeof(uint32_t), stream);
+      SUCCEED(find_nonfinite, device, &array, 1, stream);
+      SUCCEED(copy_to_host, device, host, found, sizeof(uint32_t), stream);
+      SUCCEED(stream_wait, device, stream);
+      return words[0];
+    };
+    REQUIRE(look(0, exponent) == 0);
+    REQUIRE(look(exponent, 1) == 1);
+    REQUIRE(look(0x8000, exponent) == 0);
+    REQUIRE(look(0, n) == 1);
+    SUCCEED(copy_to_host, device, host, wide, n * sizeof(float), stream);
+    SUCCEED(stream_wait, device, stream);
+    float first = 0;
+    std::memcpy(&first, words + one, sizeof first);
+    REQUIRE(first == 1);
+    SUCCEED(clear, device, halves, n * sizeof(uint16_t), stream);
+    SUCCEED(narrow, device, widened, halves, n, dtype, stream);
+    const penstock_device_copy copy{halves, static_cast<uint16_t*>(moved) + 1, n, sizeof(uint16_t),
+                                    0};
+    SUCCEED(copy_many, device, &copy, 1, stream);
+    SUCCEED(copy_to_host, device, host, static_cast<uint16_t*>(moved) + 1, n * sizeof(uint16_t),
+            stream);
+    SUCCEED(stream_wait, device, stream);
+    for (uint64_t i = 0; i < n; ++i) REQUIRE(bits[i] == expected(i));
+    SUCCEED(scale, device, halves, n, dtype, -1.0f, stream);
+    SUCCEED(copy_to_host, device, host, halves, n * sizeof(uint16_t), stream);
+    SUCCEED(stream_wait, device, stream);
+    for (uint64_t i = 0; i < n; ++i)
+      REQUIRE((i & exponent) == exponent || bits[i] == (i ^ 0x8000u));
+    SUCCEED(fill_nan, device, halves, n, dtype, stream);
+    SUCCEED(copy_to_host, device, host, halves, n * sizeof(uint16_t), stream);
+    SUCCEED(stream_wait, device, stream);
+    for (uint64_t i = 0; i < n; ++i) REQUIRE(bits[i] == (exponent | quiet));
+  }
+  SUCCEED(host_free, device, host);
+  for (void* const made : {halves, moved, wide, found}) SUCCEED(free, device, made);
   SUCCEED(stream_destroy, device, streams.first);
   SUCCEED(stream_destroy, device, streams.second);
 }
@@ -206,8 +280,8 @@ void check_many_arrays(int32_t device) {
   for (uint64_t i = 0; i < kArrays; ++i) {
     for (uint64_t j = begins[i]; j < begins[i + 1]; ++j) values[j] = 1;
     if (i % 3 == 0 && begins[i] < begins[i + 1]) values[begins[i + 1] - 1] = NAN;
-    arrays.push_back({static_cast<const float*>(data) + begins[i], begins[i + 1] - begins[i],
-                      static_cast<uint32_t*>(found) + i});
+    arrays.push_back({static_cast<const float*>(data) + begins[i], nullptr,
+                      begins[i + 1] - begins[i], static_cast<uint32_t*>(found) + i, kFloat32, 0});
   }
   SUCCEED(copy_to_device, device, data, host, bytes, streams.first);
   SUCCEED(clear, device, found, kArrays * sizeof(uint32_t), streams.first);
@@ -244,8 +318,8 @@ void check_many_lists(int32_t device) {
     if (i % 3 == 1 && count > 0) indices[first + count - 1] = static_cast<uint32_t>(2 * count);
     lists.push_back({static_cast<uint32_t*>(twin) + first, count, 2 * count,
                      static_cast<uint32_t*>(wrong) + i});
-    copies.push_back(
-        {static_cast<const float*>(data) + first, static_cast<float*>(twin) + first, count});
+    copies.push_back({static_cast<const float*>(data) + first, static_cast<float*>(twin) + first,
+                      count, sizeof(float), 0});
   }
   SUCCEED(copy_to_device, device, data, host, bytes, streams.first);
   SUCCEED(copy_many, device, copies.data(), kLists, streams.first);
@@ -314,6 +388,7 @@ int main(int argc, char** argv) {
     check_copies(device);
     check_events(device);
     check_elements(device);
+    check_16_bits(device);
     check_many_arrays(device);
     check_many_lists(device);
     check_errors(device, count);

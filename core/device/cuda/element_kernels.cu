@@ -1,15 +1,38 @@
 // See element_kernels.hpp.
 #include "core/device/cuda/element_kernels.hpp"
 
+#include <penstock/base.h>
+
 #include <cuda_runtime.h>
+#include <kernels/element/half.hpp>
 
 #include <algorithm>
+#include <bit>
 
 namespace penstock::device_cuda {
 namespace {
 
-constexpr uint32_t kExponent = 0x7f800000u;  // full where a float32 is NaN or infinite
-constexpr uint32_t kQuietNan = 0x7fc00000u;
+// The floats that are worked on, as bits. The exponent is full where one is NaN or infinite.
+struct Float32 {
+  using Bits = uint32_t;
+  static constexpr Bits kExponent = 0x7f800000u, kQuietNan = 0x7fc00000u;
+  static __device__ uint32_t wide(Bits bits) { return bits; }
+  static __device__ Bits narrow(uint32_t wide) { return wide; }
+};
+struct Float16 {
+  using Bits = uint16_t;
+  static constexpr Bits kExponent = 0x7c00u, kQuietNan = 0x7e00u;
+  static __device__ uint32_t wide(Bits bits) { return kernels::float_bits(bits); }
+  static __device__ Bits narrow(uint32_t wide) {
+    return static_cast<Bits>(kernels::half_bits(wide));
+  }
+};
+struct Bfloat16 {
+  using Bits = uint16_t;
+  static constexpr Bits kExponent = 0x7f80u, kQuietNan = 0x7fc0u;
+  static __device__ uint32_t wide(Bits bits) { return uint32_t{bits} << 16; }
+  static __device__ Bits narrow(uint32_t wide) { return kernels::bfloat16_bits(wide); }
+};
 
 constexpr unsigned kThreads = 256;
 constexpr uint64_t kPerThread = 8;
@@ -70,13 +93,27 @@ __device__ void each_of_mine(const Arrays<Array>& arrays, uint32_t which, Body&&
     body(i);
 }
 
+template <typename Float>
+__device__ bool is_nonfinite_in_mine(const Arrays<penstock_device_values>& arrays, uint32_t which) {
+  using Bits = typename Float::Bits;
+  const auto* const values = static_cast<const Bits*>(arrays.all[which].values);
+  auto* const widened = reinterpret_cast<uint32_t*>(arrays.all[which].widened);
+  bool any = false;
+  each_of_mine(arrays, which, [&](uint64_t i) {
+    const Bits bits = values[i];
+    any = any || (bits & Float::kExponent) == Float::kExponent;
+    if (widened != nullptr) widened[i] = Float::wide(bits);
+  });
+  return any;
+}
+
 // All that write, write the same.
 __global__ void look_for_nonfinite(Arrays<penstock_device_values> arrays) {
   const uint32_t which = array_of_block(arrays);
-  const auto* const values = reinterpret_cast<const uint32_t*>(arrays.all[which].values);
-  bool any = false;
-  each_of_mine(arrays, which,
-               [&](uint64_t i) { any = any || (values[i] & kExponent) == kExponent; });
+  const uint32_t dtype = arrays.all[which].dtype;
+  const bool any = dtype == PENSTOCK_FLOAT16    ? is_nonfinite_in_mine<Float16>(arrays, which)
+                   : dtype == PENSTOCK_BFLOAT16 ? is_nonfinite_in_mine<Bfloat16>(arrays, which)
+                                                : is_nonfinite_in_mine<Float32>(arrays, which);
   if (any) *arrays.all[which].found = 1;
 }
 
@@ -91,19 +128,37 @@ __global__ void look_for_wrong_indices(Arrays<penstock_index_list> lists) {
   if (any) *list.wrong = 1;
 }
 
-__global__ void copy_all(Arrays<penstock_device_copy> copies) {
-  const uint32_t which = array_of_block(copies);
-  const float* const source = copies.all[which].source;
-  float* const target = copies.all[which].target;
+template <typename Element>
+__device__ void copy_mine(const Arrays<penstock_device_copy>& copies, uint32_t which) {
+  const auto* const source = static_cast<const Element*>(copies.all[which].source);
+  auto* const target = static_cast<Element*>(copies.all[which].target);
   each_of_mine(copies, which, [&](uint64_t i) { target[i] = source[i]; });
 }
 
-__global__ void write_nan(uint32_t* values, uint64_t count) {
-  for (uint64_t i = first_element(); i < count; i += stride()) values[i] = kQuietNan;
+__global__ void copy_all(Arrays<penstock_device_copy> copies) {
+  const uint32_t which = array_of_block(copies);
+  if (copies.all[which].element_bytes == sizeof(uint16_t))
+    copy_mine<uint16_t>(copies, which);
+  else
+    copy_mine<uint32_t>(copies, which);
 }
 
-__global__ void multiply(float* values, uint64_t count, float factor) {
-  for (uint64_t i = first_element(); i < count; i += stride()) values[i] *= factor;
+template <typename Bits>
+__global__ void write_everywhere(Bits* values, uint64_t count, Bits bits) {
+  for (uint64_t i = first_element(); i < count; i += stride()) values[i] = bits;
+}
+
+template <typename Float>
+__global__ void multiply(typename Float::Bits* values, uint64_t count, float factor) {
+  for (uint64_t i = first_element(); i < count; i += stride()) {
+    const float product = std::bit_cast<float>(Float::wide(values[i])) * factor;
+    values[i] = Float::narrow(std::bit_cast<uint32_t>(product));
+  }
+}
+
+template <typename Float>
+__global__ void round_all(const uint32_t* source, typename Float::Bits* target, uint64_t count) {
+  for (uint64_t i = first_element(); i < count; i += stride()) target[i] = Float::narrow(source[i]);
 }
 
 template <typename... Parameters, typename... Arguments>
@@ -115,6 +170,21 @@ cudaError_t queue(void (*kernel)(Parameters...), uint64_t blocks, cudaStream_t s
   config.blockDim = dim3(kThreads);
   config.stream = stream;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+// Calls body(the float of a dtype).
+template <typename Body>
+cudaError_t with_float(uint32_t dtype, const Body& body) {
+  switch (dtype) {
+    case PENSTOCK_FLOAT32:
+      return body(Float32());
+    case PENSTOCK_FLOAT16:
+      return body(Float16());
+    case PENSTOCK_BFLOAT16:
+      return body(Bfloat16());
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 template <typename Array>
@@ -137,12 +207,28 @@ cudaError_t find_nonfinite(std::span<const penstock_device_values> arrays, cudaS
   return for_all(look_for_nonfinite, arrays, stream);
 }
 
-cudaError_t fill_nan(float* values, uint64_t count, cudaStream_t stream) {
-  return queue(write_nan, blocks_for(count), stream, reinterpret_cast<uint32_t*>(values), count);
+cudaError_t fill_nan(void* values, uint64_t count, uint32_t dtype, cudaStream_t stream) {
+  return with_float(dtype, [&]<typename Float>(Float) {
+    using Bits = typename Float::Bits;
+    return queue(write_everywhere<Bits>, blocks_for(count), stream, static_cast<Bits*>(values),
+                 count, Float::kQuietNan);
+  });
 }
 
-cudaError_t scale(float* values, uint64_t count, float factor, cudaStream_t stream) {
-  return queue(multiply, blocks_for(count), stream, values, count, factor);
+cudaError_t scale(void* values, uint64_t count, uint32_t dtype, float factor, cudaStream_t stream) {
+  return with_float(dtype, [&]<typename Float>(Float) {
+    return queue(multiply<Float>, blocks_for(count), stream,
+                 static_cast<typename Float::Bits*>(values), count, factor);
+  });
+}
+
+cudaError_t narrow(const float* source, void* target, uint64_t count, uint32_t dtype,
+                   cudaStream_t stream) {
+  return with_float(dtype, [&]<typename Float>(Float) {
+    return queue(round_all<Float>, blocks_for(count), stream,
+                 reinterpret_cast<const uint32_t*>(source),
+                 static_cast<typename Float::Bits*>(target), count);
+  });
 }
 
 cudaError_t copy_many(std::span<const penstock_device_copy> copies, cudaStream_t stream) {

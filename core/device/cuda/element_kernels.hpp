@@ -11,10 +11,12 @@
 
 namespace penstock::device_cuda {
 
-// One launch for up to 128 arrays.
+// One launch for up to 90 arrays.
 cudaError_t find_nonfinite(std::span<const penstock_device_values> arrays, cudaStream_t stream);
-cudaError_t fill_nan(float* values, uint64_t count, cudaStream_t stream);
-cudaError_t scale(float* values, uint64_t count, float factor, cudaStream_t stream);
+cudaError_t fill_nan(void* values, uint64_t count, uint32_t dtype, cudaStream_t stream);
+cudaError_t scale(void* values, uint64_t count, uint32_t dtype, float factor, cudaStream_t stream);
+cudaError_t narrow(const float* source, void* target, uint64_t count, uint32_t dtype,
+                   cudaStream_t stream);
 cudaError_t copy_many(std::span<const penstock_device_copy> copies, cudaStream_t stream);
 cudaError_t check_indices(std::span<const penstock_index_list> lists, cudaStream_t stream);
 

@@ -59,12 +59,12 @@ TEST(Residents, ALossScaleGivesTheBitsOfTheCpu) {
   EXPECT_EQ(difference(results(by_rank), expected), "");
 }
 
-// Three places in one set, and in one bucket: on a device, on the CPU, and staged, being no float32
+// Three places in one set, and in one bucket: on a device, on the CPU, and staged, being float64
 // or on another device than the one that the set works on.
 TEST(Residents, MixWithTheCpuAndWithMirrors) {
   for (const ResidentMethod& method : {kResidentMethods[0], kResidentMethods[1]}) {
-    Script script = resident_script(method, 3);
-    script.shapes[2].dtype = PENSTOCK_FLOAT16;
+    Script script = resident_script(method, 3, kDoublesAsTheyAre);
+    script.shapes[2].dtype = PENSTOCK_FLOAT64;
     const Places mixed = [](uint32_t rank, size_t gradient) {
       if (gradient == 1) return Place();
       return on_cuda(int32_t(gradient == 4 ? (rank + 1) % 2 : rank % 2));

@@ -246,6 +246,16 @@ TEST(InHostsOnly, ASchedulerThatMeasuresGivesTheBitsOfTheCpu) {
   EXPECT_EQ(difference(results_of(script, one_each), expected), "");
 }
 
+// Widened for who wants float32, and added as they are for who takes them so; hosts of two, so that
+// sums of 16 bits have one order.
+TEST(InHostsOnly, GradientsOf16BitsGiveTheBitsOfTheCpu) {
+  const ResidentMethod none{"none", kNothingKept, 0, "none-simulated", ""};
+  for (const ResidentMethod& method : {kMethods[0], kMethods[7], none}) {
+    const Script script = of_three_types(script_of(method, kTwoByTwo, kOverNcclInHosts));
+    expect_bits_of_the_cpu(script, of_three_types(script_of(method, kTwoByTwo)));
+  }
+}
+
 // ---- sums at their owners ----
 
 const ResidentMethod kToOwners[] = {
@@ -273,6 +283,11 @@ TEST_P(ToOwners, GiveTheBitsOfTheCpu) {
     expect_bits_of_the_cpu(script, script);
     if (!test::is_long()) break;
   }
+}
+
+TEST(ToOwnersOnly, GradientsOf16BitsGiveTheBitsOfTheCpu) {
+  const Script script = of_three_types(script_of(kToOwners[0], kNoneShares, "", "shard"));
+  expect_bits_of_the_cpu(script, script);
 }
 
 // Each sum goes to one rank alone, as FSDP2 wants it.

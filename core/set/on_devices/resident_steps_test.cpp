@@ -183,15 +183,16 @@ TEST(Residents, AreWorkedOnWhileALaterOneIsStillComputed) {
 TEST(Residents, ReportAndWarningSayWhatIsStagedAndWhy) {
   const SimulatedDevices devices;
   ::testing::internal::CaptureStderr();
-  with_device_ranks(2, resident_scheme(kResidentMethods[1].keys), [&](Runtime& runtime, uint32_t) {
-    std::vector<GradientShape> shapes = lying_on({{"there", {300}}, {"halves", {30}}}, on_cuda(1));
-    shapes[1].dtype = PENSTOCK_FLOAT16;
+  const std::string scheme = resident_scheme(kResidentMethods[1].keys, kDoublesAsTheyAre);
+  with_device_ranks(2, scheme, [&](Runtime& runtime, uint32_t) {
+    std::vector<GradientShape> shapes = lying_on({{"there", {300}}, {"doubles", {30}}}, on_cuda(1));
+    shapes[1].dtype = PENSTOCK_FLOAT64;
     shapes.push_back({"elsewhere", {40}, PENSTOCK_FLOAT32, PENSTOCK_NO_BUCKET, 0, on_cuda(0)});
     shapes.push_back({"here", {3}});
     auto set = make_set(runtime, shapes);
     ASSERT_OK(set.status());
     const auto report = report_of(**set);
-    EXPECT_EQ(report["staged_bytes"], 60 + 160);
+    EXPECT_EQ(report["staged_bytes"], 240 + 160);
     std::map<std::string, std::pair<std::string, std::string>> told;
     each_item(report, [&](const nlohmann::json& item) {
       told[item["gradient"].get<std::string>()] = {item["worked_on"].get<std::string>(),
@@ -200,12 +201,12 @@ TEST(Residents, ReportAndWarningSayWhatIsStagedAndWhy) {
     });
     EXPECT_EQ(told["there"], std::pair(std::string("cuda:1"), std::string()));
     EXPECT_EQ(told["here"], std::pair(std::string("the CPU"), std::string()));
-    EXPECT_EQ(told["halves"].second, "it is float16, expected float32");
+    EXPECT_EQ(told["doubles"].second, "it is float64, expected float32, float16 or bfloat16");
     EXPECT_EQ(told["elsewhere"].second, "this set works on cuda:1 already");
   });
   const std::string log = ::testing::internal::GetCapturedStderr();
   for (const char* part : {"set 'model': 1 gradients on cuda:0, 1 gradients on cuda:1 go through",
-                           "it is float16, expected float32 ('halves')"})
+                           "it is float64, expected float32, float16 or bfloat16 ('doubles')"})
     EXPECT_NE(log.find(part), std::string::npos) << log;
 }
 

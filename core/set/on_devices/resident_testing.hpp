@@ -17,6 +17,10 @@ inline const char* const kOverNccl =
     "[transport]\ndevice = \"nccl-simulated\"\n"
     "[collective.nccl-simulated]\nlibrary = \"libpenstock_device_simulated.so\"\n";
 
+// Which no other compressor takes.
+inline const char* const kDoublesAsTheyAre =
+    "[[rule]]\nmatch = { dtype = \"float64\" }\ncompressor = \"none\"\n";
+
 struct ResidentMethod {
   const char* name;
   const char* keys;  // of [scheme], but compressor and collective
@@ -65,6 +69,13 @@ inline Script resident_script(const ResidentMethod& method, uint32_t size,
   script.size = size;
   script.steps = scripted_steps();
   script.flags = method.flags;
+  return script;
+}
+
+// Types in turn, so that they meet in buckets.
+inline Script of_three_types(Script script) {
+  constexpr uint32_t kTypes[] = {PENSTOCK_FLOAT16, PENSTOCK_BFLOAT16, PENSTOCK_FLOAT32};
+  for (size_t i = 0; i < script.shapes.size(); ++i) script.shapes[i].dtype = kTypes[i % 3];
   return script;
 }
 
