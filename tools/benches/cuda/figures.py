@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benches.cuda.goals import STEPS, bound_ms, goals  # noqa: E402
 
 MEASURED = ("kernels", "torch_topk", *STEPS)  # NAME.json, a line of JSON at the end
-OVER_NCCL = ("methods_over_nccl_1", "methods_over_nccl_2")
-CHECKED = ("device", "check", "nccl", "fuses", "sanitizer", "methods", *OVER_NCCL, "training", *STEPS)  # NAME.txt
+METHODS = ("methods", "methods_of_bfloat16", "methods_over_nccl_1", "methods_over_nccl_2", "methods_in_hosts")
+CHECKED = ("device", "check", "nccl", "fuses", "sanitizer", *METHODS, "training", *STEPS)  # NAME.txt
 FAILED = "failed: "  # begins the last line of a part that failed
 NOT_RUN = "the part was not run, or failed"
 

@@ -102,8 +102,10 @@ def command(pack, tmp_path):
     return run_with
 
 
-def test_without_a_device_every_part_says_so_and_the_status_is_zero(command):
+def test_without_a_device_every_part_says_so_and_the_status_is_zero(command, pack):
     done, found = command()
+    said = {path.stem for path in (pack / "build/gpu-check").rglob("*.txt")}
+    assert "methods_in_hosts" in said and said <= found["checks"].keys()
     assert done.returncode == 0, done.stdout + done.stderr
     assert {name: one["skipped"] for name, one in found["parts"].items()}.keys() == {"kernels", "torch_topk", "steps_1", "steps_2"}
     for name in ("device", "check", "sanitizer"):
