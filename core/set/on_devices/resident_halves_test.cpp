@@ -51,12 +51,11 @@ TEST_P(WidenedHalves, GiveTheBitsOfTheCpu) {
   expect_the_bits_of_the_cpu(script, by_rank, script);
 }
 
-TEST_P(WidenedHalves, GiveTheBitsOfTheCpuOverNccl) {
-  const auto& [method, of_worlds] = GetParam();
-  // Where it adds up what has 16 bits, two ranks have one order.
-  const bool sums = std::string_view(method.compressor) == "bf16-simulated";
-  const uint32_t size = sums ? std::min(of_worlds, 2u) : of_worlds;
-  expect_the_bits_of_the_cpu(script_of(method, size, kOverNccl), one_each, script_of(method, size));
+// Where 16 bits are added up, two ranks have one order.
+TEST(WidenedHalvesOverNccl, GiveTheBitsOfTheCpu) {
+  for (const auto& [method, size] : {std::pair(kWidened[0], 3u), std::pair(kWidened[4], 2u)})
+    expect_the_bits_of_the_cpu(script_of(method, size, kOverNccl), one_each,
+                               script_of(method, size));
 }
 
 // Sums of two have one order.
@@ -73,6 +72,21 @@ TEST(PlainHalves, StandBesideWidenedOnesInAScheme) {
   const ResidentMethod method{"small_ones_as_they_are", kWithResidual};
   expect_the_bits_of_the_cpu(script_of(method, 2, rule + kOverNccl), one_each,
                              script_of(method, 2, rule));
+}
+
+// Probes and trials of links take halves, too; only what is void depends on the buckets that
+// follow.
+TEST(PlainHalves, ArePlannedFromMeasuredTimes) {
+  const std::string rule =
+      "[scheduler.mgwfbp]\nprofile_steps = 2\n"
+      "[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n";
+  const ResidentMethod method{"planned", "memory = \"residual-simulated\"\nscheduler = \"mgwfbp\""};
+  Script script = script_of(method, 2, rule);
+  script.steps = 4;
+  const auto expected = results_of(script, on_the_cpu);
+  script.scheme = script_of(method, 2, rule + kOverNccl).scheme;
+  const DevicesForAll devices(3);
+  EXPECT_EQ(difference(results_of(script, one_each), expected), "");
 }
 
 // Two bytes an element, where float32 would be four.
