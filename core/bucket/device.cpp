@@ -152,11 +152,6 @@ Status lay_out_device_part(BucketRun& bucket) {
   PENSTOCK_ASSIGN(part->copied, Event::make(device));
   PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
   part->looked_at.reserve(bucket.pieces.size());
-  for (PieceRun& piece : bucket.pieces) {
-    if (!piece.is_on_device() || !piece.widened) continue;
-    PENSTOCK_ASSIGN(piece.wide_there,
-                    DeviceMemory::make(device, piece.piece.numel * sizeof(float)));
-  }
   if (const Coding& last = *bucket.codings.back(); last.alone) {
     PENSTOCK_TRY(part->sums.make(device, last.items.size()));
     part->looked_at.reserve(last.items.size());

@@ -12,6 +12,20 @@
 #include <new>
 
 namespace penstock {
+namespace {
+
+// The float32 copy, where the piece is worked on.
+Status make_wide(const SetContext& context, PieceRun& piece) {
+  const uint64_t bytes = piece.piece.numel * sizeof(float);
+  if (piece.is_on_device()) {
+    PENSTOCK_ASSIGN(piece.wide_there, DeviceMemory::make(context.residents->device(), bytes));
+  } else {
+    piece.wide = Buffer(bytes);
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Works>> Works::make(SetContext& context,
                                            std::shared_ptr<const Fitting> fitting, Plan plan,
@@ -82,7 +96,7 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
     run.widened = run.dtype != run.gradient->dtype;
     // A carry comes once: a momentum would repeat it, a shift take it back in the next step.
     run.carry_joins_result = needs.memory_facts.owns_momentum || needs.memory_facts.shifts;
-    if (run.widened && !run.is_on_device()) run.wide = Buffer(piece.numel * sizeof(float));
+    if (run.widened) PENSTOCK_TRY(make_wide(context, run));
   }
   PENSTOCK_TRY(check_way_on_device(*bucket));
   make_codings(*bucket, *fitting_);

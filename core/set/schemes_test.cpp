@@ -89,10 +89,7 @@ class Keeping : public ::testing::TestWithParam<std::tuple<Scheme, uint32_t>> {}
 INSTANTIATE_TEST_SUITE_P(Schemes, Keeping,
                          ::testing::Combine(::testing::ValuesIn(kKeeping),
                                             ::testing::Values(1, 2, 3, 4)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 // After 100 steps the scheme is switched to no compression and no memory: what was kept comes out
 // then. Steps 7, 17, ... are void (rank 0 has an infinity), steps 3, 13, ... are not applied.
@@ -249,10 +246,7 @@ class DenseEquivalents : public ::testing::TestWithParam<std::tuple<Scheme, uint
 INSTANTIATE_TEST_SUITE_P(Schemes, DenseEquivalents,
                          ::testing::Combine(::testing::ValuesIn(kDenseEquivalents),
                                             ::testing::Values(1, 2, 3, 4, 8)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 TEST_P(DenseEquivalents, SendEverythingAndGiveTheMean) {
   const auto& [scheme, size] = GetParam();

@@ -92,6 +92,11 @@ inline Result<SetHandle> make_set(Runtime& runtime, const std::vector<GradientSh
   return Set::create(runtime.services(), declaration);
 }
 
+// "topk_on_3": of a test of something with a name, and a number of ranks.
+inline constexpr auto name_and_size = [](const auto& info) {
+  return fmt::format("{}_on_{}", std::get<0>(info.param).name, std::get<1>(info.param));
+};
+
 inline penstock_tensor view_of(std::vector<float>& values) {
   penstock_tensor tensor{};
   tensor.struct_size = sizeof tensor;

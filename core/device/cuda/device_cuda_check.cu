@@ -209,6 +209,10 @@ void check_16_bits(int32_t device) {
   auto* const bits = static_cast<uint16_t*>(host);
   auto* const words = static_cast<uint32_t*>(host);
   auto* const widened = static_cast<float*>(wide);
+  const auto bring = [&](const void* from, uint64_t bytes) {
+    SUCCEED(copy_to_host, device, host, from, bytes, stream);
+    SUCCEED(stream_wait, device, stream);
+  };
   for (const uint32_t dtype : {kFloat16, kBfloat16}) {
     const uint16_t exponent = dtype == kFloat16 ? 0x7c00 : 0x7f80;
     const uint16_t quiet = dtype == kFloat16 ? 0x0200 : 0x0040;
@@ -225,16 +229,14 @@ void check_16_bits(int32_t device) {
           static_cast<uint32_t*>(found),          dtype,           0};
       SUCCEED(clear, device, found, sizeof(uint32_t), stream);
       SUCCEED(find_nonfinite, device, &array, 1, stream);
-      SUCCEED(copy_to_host, device, host, found, sizeof(uint32_t), stream);
-      SUCCEED(stream_wait, device, stream);
+      bring(found, sizeof(uint32_t));
       return words[0];
     };
     REQUIRE(look(0, exponent) == 0);
     REQUIRE(look(exponent, 1) == 1);
     REQUIRE(look(0x8000, exponent) == 0);
     REQUIRE(look(0, n) == 1);
-    SUCCEED(copy_to_host, device, host, wide, n * sizeof(float), stream);
-    SUCCEED(stream_wait, device, stream);
+    bring(wide, n * sizeof(float));
     float first = 0;
     std::memcpy(&first, words + one, sizeof first);
     REQUIRE(first == 1);
@@ -243,18 +245,14 @@ void check_16_bits(int32_t device) {
     const penstock_device_copy copy{halves, static_cast<uint16_t*>(moved) + 1, n, sizeof(uint16_t),
                                     0};
     SUCCEED(copy_many, device, &copy, 1, stream);
-    SUCCEED(copy_to_host, device, host, static_cast<uint16_t*>(moved) + 1, n * sizeof(uint16_t),
-            stream);
-    SUCCEED(stream_wait, device, stream);
+    bring(static_cast<uint16_t*>(moved) + 1, n * sizeof(uint16_t));
     for (uint64_t i = 0; i < n; ++i) REQUIRE(bits[i] == expected(i));
     SUCCEED(scale, device, halves, n, dtype, -1.0f, stream);
-    SUCCEED(copy_to_host, device, host, halves, n * sizeof(uint16_t), stream);
-    SUCCEED(stream_wait, device, stream);
+    bring(halves, n * sizeof(uint16_t));
     for (uint64_t i = 0; i < n; ++i)
       REQUIRE((i & exponent) == exponent || bits[i] == (i ^ 0x8000u));
     SUCCEED(fill_nan, device, halves, n, dtype, stream);
-    SUCCEED(copy_to_host, device, host, halves, n * sizeof(uint16_t), stream);
-    SUCCEED(stream_wait, device, stream);
+    bring(halves, n * sizeof(uint16_t));
     for (uint64_t i = 0; i < n; ++i) REQUIRE(bits[i] == (exponent | quiet));
   }
   SUCCEED(host_free, device, host);

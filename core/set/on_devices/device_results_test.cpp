@@ -74,10 +74,7 @@ class OnDevices : public ::testing::TestWithParam<std::tuple<Method, uint32_t>> 
 INSTANTIATE_TEST_SUITE_P(Methods, OnDevices,
                          ::testing::Combine(::testing::ValuesIn(kMethods),
                                             test::worlds({1, 2, 3, 4}, {1, 3})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 // Each rank's on a device of its own, where there is one.
 Place by_rank(uint32_t rank, size_t) {

@@ -64,21 +64,12 @@ class Direct : public ::testing::TestWithParam<std::tuple<ResidentMethod, uint32
 INSTANTIATE_TEST_SUITE_P(Methods, Direct,
                          ::testing::Combine(::testing::ValuesIn(kMethods),
                                             test::worlds({1, 2, 3, 4}, {1, 3})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 TEST_P(Direct, GivesTheBitsOfTheCpu) {
   const auto& [method, size] = GetParam();
-  const ResidentOutcome expected = outcome_of(resident_script(method, size), on_the_cpu);
-  const Script script = direct_script(method, size);
-  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 1) && !HasFailure(); ++seed) {
-    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
-    const ResidentOutcome got = outcome_of(script, one_each);
-    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
-    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
-  }
+  expect_bits_of_the_cpu(direct_script(method, size), one_each, resident_script(method, size),
+                         {1, test::is_long() ? 10u : 1u});
 }
 
 class NearDirect : public ::testing::TestWithParam<std::tuple<NearMethod, uint32_t>> {};

@@ -14,16 +14,7 @@ Script script_of(const ResidentMethod& method, uint32_t size, const std::string&
   return of_three_types(resident_script(method, size, tables));
 }
 
-void expect_the_bits_of_the_cpu(const Script& script, const Places& places,
-                                const Script& on_cpu_script) {
-  const ResidentOutcome expected = outcome_of(on_cpu_script, on_the_cpu);
-  for (const uint64_t seed : {1, 2}) {
-    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
-    const ResidentOutcome got = outcome_of(script, places);
-    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
-    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
-  }
-}
+constexpr Seeds kTwo{1, 2};
 
 const ResidentMethod kWidened[] = {
     {"topk_with_residual", kWithResidual},
@@ -40,29 +31,26 @@ class WidenedHalves : public ::testing::TestWithParam<std::tuple<ResidentMethod,
 INSTANTIATE_TEST_SUITE_P(Methods, WidenedHalves,
                          ::testing::Combine(::testing::ValuesIn(kWidened),
                                             test::worlds({1, 3}, {3})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 TEST_P(WidenedHalves, GiveTheBitsOfTheCpu) {
   const auto& [method, size] = GetParam();
   const Script script = script_of(method, size);
-  expect_the_bits_of_the_cpu(script, by_rank, script);
+  expect_bits_of_the_cpu(script, by_rank, script, kTwo);
 }
 
 // Where 16 bits are added up, two ranks have one order.
 TEST(WidenedHalvesOverNccl, GiveTheBitsOfTheCpu) {
   for (const auto& [method, size] : {std::pair(kWidened[0], 3u), std::pair(kWidened[4], 2u)})
-    expect_the_bits_of_the_cpu(script_of(method, size, kOverNccl), one_each,
-                               script_of(method, size));
+    expect_bits_of_the_cpu(script_of(method, size, kOverNccl), one_each, script_of(method, size),
+                           kTwo);
 }
 
 // Sums of two have one order.
 TEST(PlainHalves, TravelAsTheyAreFromDeviceToDevice) {
   for (const char* keys : {kNothingKept, "memory = \"none\"\nscheduler = \"wfbp\""}) {
     const ResidentMethod method{"plain", keys, 0, "none-simulated", ""};
-    expect_the_bits_of_the_cpu(script_of(method, 2, kOverNccl), one_each, script_of(method, 2));
+    expect_bits_of_the_cpu(script_of(method, 2, kOverNccl), one_each, script_of(method, 2), kTwo);
   }
 }
 
@@ -70,19 +58,18 @@ TEST(PlainHalves, StandBesideWidenedOnesInAScheme) {
   const std::string rule =
       "[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n";
   const ResidentMethod method{"small_ones_as_they_are", kWithResidual};
-  expect_the_bits_of_the_cpu(script_of(method, 2, rule + kOverNccl), one_each,
-                             script_of(method, 2, rule));
+  expect_bits_of_the_cpu(script_of(method, 2, rule + kOverNccl), one_each,
+                         script_of(method, 2, rule), kTwo);
 }
 
-// Probes and trials of links take halves, too; only what is void depends on the buckets that
-// follow.
+// Probes and trials of links take halves, too.
 TEST(PlainHalves, ArePlannedFromMeasuredTimes) {
   const std::string rule =
       "[scheduler.mgwfbp]\nprofile_steps = 2\n"
       "[[rule]]\nmatch = { dims = { max = 1 } }\ncompressor = \"none-simulated\"\n";
   const ResidentMethod method{"planned", "memory = \"residual-simulated\"\nscheduler = \"mgwfbp\""};
   Script script = script_of(method, 2, rule);
-  script.steps = 4;
+  script.steps = 4;  // then what is void depends on the buckets
   const auto expected = results_of(script, on_the_cpu);
   script.scheme = script_of(method, 2, rule + kOverNccl).scheme;
   const DevicesForAll devices(3);

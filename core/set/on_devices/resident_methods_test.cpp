@@ -116,32 +116,20 @@ class DeviceMethods : public ::testing::TestWithParam<std::tuple<ResidentMethod,
 INSTANTIATE_TEST_SUITE_P(Methods, DeviceMethods,
                          ::testing::Combine(::testing::ValuesIn(kMethods),
                                             test::worlds({1, 3}, {3})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 TEST_P(DeviceMethods, GiveTheBitsOfTheCpu) {
   const auto& [method, size] = GetParam();
   const Script script = resident_script(method, size);
-  const ResidentOutcome expected = outcome_of(script, on_the_cpu);
-  const uint64_t first = size == 1 ? 2 : 1, seeds = test::is_long() ? 10 : first;
-  for (uint64_t seed = first; seed <= seeds && !HasFailure(); ++seed) {
-    const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
-    const ResidentOutcome got = outcome_of(script, by_rank);
-    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
-    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
-  }
+  const uint64_t first = size == 1 ? 2 : 1;
+  expect_bits_of_the_cpu(script, by_rank, script, {first, test::is_long() ? 10 : first});
 }
 
 class LowRankMethods : public DeviceMethods {};
 INSTANTIATE_TEST_SUITE_P(Methods, LowRankMethods,
                          ::testing::Combine(::testing::ValuesIn(kLowRankMethods),
                                             test::worlds({1, 2, 3}, {3})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 // Some steps of a script on devices, a few times in other orders.
 void expect_near_the_cpu(const Script& script, const Bound& bound) {
@@ -169,10 +157,7 @@ class SummingMethods : public DeviceMethods {};
 INSTANTIATE_TEST_SUITE_P(Methods, SummingMethods,
                          ::testing::Combine(::testing::ValuesIn(kSummingMethods),
                                             test::worlds({1, 2, 3}, {2})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 TEST_P(SummingMethods, StayNearTheCpuWithEqualBitsOnDevices) {
   const auto& [method, size] = GetParam();

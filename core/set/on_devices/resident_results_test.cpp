@@ -17,22 +17,12 @@ class ResidentsOf : public ::testing::TestWithParam<std::tuple<ResidentMethod, u
 INSTANTIATE_TEST_SUITE_P(Methods, ResidentsOf,
                          ::testing::Combine(::testing::ValuesIn(kResidentMethods),
                                             test::worlds({1, 2, 3, 4}, {1, 3})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 TEST_P(ResidentsOf, ResultsAndResidualsHaveTheBitsOfTheCpu) {
   const auto& [method, size] = GetParam();
   const Script script = resident_script(method, size);
-  const ResidentOutcome expected = outcome_of(script, on_the_cpu);
-  const uint64_t seeds = test::is_long() ? 20 : 2;
-  for (uint64_t seed = 1; seed <= seeds && !HasFailure(); ++seed) {
-    const SimulatedDevices devices(seed, seed % 2 == 0 ? 0.2 : 0);
-    const ResidentOutcome got = outcome_of(script, by_rank);
-    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
-    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
-  }
+  expect_bits_of_the_cpu(script, by_rank, script, {1, test::is_long() ? 20u : 2u});
 }
 
 // Results come in the units of the loss scale, by one rounding more.

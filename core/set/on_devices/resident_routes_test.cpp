@@ -77,14 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, InHosts,
                                   std::get<1>(info.param).name;
                          });
 
-void expect_bits_of_the_cpu(const Script& script, const Script& on_the_cpu_too) {
-  const ResidentOutcome expected = outcome_of(on_the_cpu_too, on_the_cpu);
-  for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 1); ++seed) {
-    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
-    const ResidentOutcome got = outcome_of(script, one_each);
-    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
-    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
-  }
+void expect_bits_of_the_cpu(const Script& script, const Script& of_the_cpu) {
+  testing::expect_bits_of_the_cpu(script, one_each, of_the_cpu, {1, test::is_long() ? 10u : 1u});
 }
 
 TEST_P(InHosts, GiveTheBitsOfTheCpu) {
@@ -249,8 +243,7 @@ TEST(InHostsOnly, ASchedulerThatMeasuresGivesTheBitsOfTheCpu) {
 // Widened for who wants float32, and added as they are for who takes them so; hosts of two, so that
 // sums of 16 bits have one order.
 TEST(InHostsOnly, GradientsOf16BitsGiveTheBitsOfTheCpu) {
-  const ResidentMethod none{"none", kNothingKept, 0, "none-simulated", ""};
-  for (const ResidentMethod& method : {kMethods[0], kMethods[7], none}) {
+  for (const ResidentMethod& method : {kMethods[0], kMethods[7], kMethods[10]}) {
     const Script script = of_three_types(script_of(method, kTwoByTwo, kOverNcclInHosts));
     expect_bits_of_the_cpu(script, of_three_types(script_of(method, kTwoByTwo)));
   }

@@ -29,10 +29,7 @@ class DeviceSigns : public ::testing::TestWithParam<std::tuple<ResidentMethod, u
 INSTANTIATE_TEST_SUITE_P(Methods, DeviceSigns,
                          ::testing::Combine(::testing::ValuesIn(kMethods),
                                             test::worlds({1, 2, 3}, {3})),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param).name) + "_on_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+                         testing::name_and_size);
 
 std::vector<float> floats_of(const std::string& bytes) {
   std::vector<float> values(bytes.size() / sizeof(float));

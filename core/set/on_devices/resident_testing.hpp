@@ -149,6 +149,23 @@ inline ResidentOutcome outcome_of(const Script& script, const Places& places) {
   return outcome;
 }
 
+// Of orders of streams.
+struct Seeds {
+  uint64_t first = 1, last = 1;
+};
+
+// What a script leaves behind on devices, under each seed, is what the other one does on the CPU.
+inline void expect_bits_of_the_cpu(const Script& script, const Places& places,
+                                   const Script& of_the_cpu, Seeds seeds) {
+  const ResidentOutcome expected = outcome_of(of_the_cpu, on_the_cpu);
+  for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
+    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
+    const ResidentOutcome got = outcome_of(script, places);
+    ASSERT_EQ(difference(got.results, expected.results), "") << "seed " << seed;
+    ASSERT_TRUE(got.saved == expected.saved) << "seed " << seed;
+  }
+}
+
 // What a step of one gradient of ones moves: over the bus by all ranks, and from device to device
 // by rank 0. `not_finite`: a rank whose gradient is not.
 struct Moved {

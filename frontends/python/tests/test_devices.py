@@ -122,7 +122,8 @@ def test_the_check_of_a_device_finds_the_curve_of_the_cpu_on_the_cpu():
 
 @pytest.mark.parametrize("route, dtype", (("flat", "bfloat16"), ("hierarchical", "float32")))
 def test_the_check_of_methods_finds_the_bits_of_the_cpu_on_the_cpu(route, dtype):
-    done = on_device("methods_on_device.py", "--device", "cpu", "--steps", "3", "--route", route, "--dtype", dtype)
+    words = ("--device", "cpu", "--steps", "3", "--route", route, "--dtype", dtype)
+    done = on_device("methods_on_device.py", *words)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert lines and all(line.endswith("of the CPU") for line in lines), done.stdout

@@ -99,7 +99,9 @@ def results(
 
     import penstock.torch as hvd
 
-    parameters = [torch.nn.Parameter(torch.zeros(shape, device=device, dtype=dtype)) for shape in SHAPES]
+    parameters = [
+        torch.nn.Parameter(torch.zeros(shape, device=device, dtype=dtype)) for shape in SHAPES
+    ]
     named = [(f"parameter {number}", one) for number, one in enumerate(parameters)]
     optimizer: Any = hvd.DistributedOptimizer(
         torch.optim.SGD(parameters, lr=0.1), named, scheme=scheme
