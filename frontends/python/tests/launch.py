@@ -30,8 +30,15 @@ OVER_UCX = OVER in ("ucx", "lent")  # under torchrun
 # Starts ranks by variables alone, and lets survivors speak, as neither torchrun nor mpirun does.
 ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
 
-# The sizes of the world that a contract is held to. `tools/test --long` takes them all.
-WORLDS = (1, 2, 3, 4) if os.environ.get("TEST_LONG") else (1, 3)
+
+def worlds(every: Sequence[int], few: Sequence[int]) -> Sequence[int]:
+    """The sizes of the world that a test runs with: of every one, which `tools/test --long` takes,
+    the few that tell most. Each rank takes two seconds to import torch."""
+    return every if os.environ.get("TEST_LONG") else few
+
+
+# The sizes that a contract is held to.
+WORLDS = worlds((1, 2, 3, 4), (1, 3))
 
 # Seconds. A launch takes about five on two idle cores; the rest is for cores that others use too.
 DEADLINE = 180.0

@@ -2,7 +2,7 @@
 are functions with names that say what they check."""
 
 import pytest
-from launch import OVER_UCX, WORLDS, run_ranks, succeed
+from launch import OVER_UCX, WORLDS, run_ranks, succeed, worlds
 
 
 @pytest.mark.parametrize("ranks", WORLDS)
@@ -15,7 +15,7 @@ def test_recipes_of_ddp_users_work_through_the_hook(ranks):
     succeed("ddp_recipes.py", ranks)
 
 
-@pytest.mark.parametrize("ranks", (1, 3))
+@pytest.mark.parametrize("ranks", worlds((1, 3), (3,)))
 def test_a_checkpoint_goes_on_bit_for_bit_in_another_process(ranks, tmp_path):
     succeed("ddp_resume.py", ranks, str(tmp_path), "save")
     succeed("ddp_resume.py", ranks, str(tmp_path), "resume")

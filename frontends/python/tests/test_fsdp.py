@@ -2,7 +2,7 @@
 
 import pytest
 import torch.distributed.fsdp
-from launch import succeed
+from launch import succeed, worlds
 
 
 @pytest.mark.skipif(
@@ -11,6 +11,6 @@ from launch import succeed
     ),
     reason="this torch's FSDP2 takes no reduce-scatter of others",
 )
-@pytest.mark.parametrize("ranks", (2, 4))
+@pytest.mark.parametrize("ranks", worlds((2, 4), (4,)))
 def test_fsdp2_reduces_its_gradients_through_penstock(ranks):
     succeed("fsdp.py", ranks)

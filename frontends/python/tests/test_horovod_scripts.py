@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from launch import run_ranks
+from launch import run_ranks, worlds
 
 from penstock.common.environment import HONOURED, NOT_HONOURED, line, without_effect
 from penstock.common.runtime import Topology
@@ -63,7 +63,7 @@ def test_a_script_of_image_training_goes_on_from_its_last_epoch(tmp_path):
     assert (tmp_path / "checkpoint-4.pt").exists()
 
 
-@pytest.mark.parametrize("ranks", (1, 3))
+@pytest.mark.parametrize("ranks", worlds((1, 3), (3,)))
 def test_a_script_of_fine_tuning_runs_unchanged(ranks):
     done = run_ranks("../scripts/fine_tune.py", ranks, module="penstock.horovod")
     assert done.returncode == 0, done.stdout

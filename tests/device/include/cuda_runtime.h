@@ -1,7 +1,7 @@
 // What kernels call, and how they are launched, on a simulated device (tests/device/README.md): the
 // host's compiler compiles kernels as they are against this header.
 //
-// Each thread of a block is a fiber. It runs alone until it waits for others (a barrier, a
+// The threads of a block run in fibers. Each runs alone until it waits for others (a barrier, a
 // shuffle), and the order in which threads and blocks run changes from launch to launch: what lacks
 // a barrier, or rests on an order of blocks, gives wrong results here. Threads that wait for each
 // other for ever, and lanes that meet in different operations, end the program with a sentence.

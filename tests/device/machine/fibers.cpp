@@ -1,15 +1,15 @@
-// Blocks run one after the other; the threads of a block are fibers of the thread that runs them.
+// Blocks run one after the other; the threads of a block run in fibers of the thread that runs
+// them.
 #include "fibers.hpp"
 
 #include <cuda_runtime.h>
-#include <setjmp.h>
-#include <ucontext.h>
+
+#include <boost/context/fiber.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -21,7 +21,8 @@ namespace {
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMostThreads = 1024;
-constexpr std::size_t kStackBytes = 64 * 1024;
+// No multiple of a page, or the tops of all stacks would share few sets of the caches.
+constexpr std::size_t kStackBytes = 64 * 1024 + 576;
 
 [[noreturn]] void give_up(const char* why) {
   std::fprintf(stderr, "simulated device: %s (block %u of %u, thread %u of %u)\n", why, blockIdx.x,
@@ -31,11 +32,10 @@ constexpr std::size_t kStackBytes = 64 * 1024;
 
 enum class State { kReady, kAtBarrier, kInWarp, kDone };
 
-// A fiber is made once and serves the thread of its number in all blocks. It is entered by its
-// context the first time; after that a jump is enough, which asks nothing of the system.
-struct Fiber {
-  jmp_buf place;
-  std::unique_ptr<char[]> stack;
+using boost::context::fiber;
+
+struct Thread {
+  fiber waiting;  // where it goes on, if it has begun
   State state;
 };
 
@@ -48,9 +48,11 @@ struct Warp {
   unsigned turn = 0;
 };
 
-std::vector<Fiber> fibers(kMostThreads);
+// Never destroyed: that would end the fibers by exceptions, through kernels, when the process ends.
+std::vector<Thread>& threads = *new std::vector<Thread>(kMostThreads);
 std::vector<Warp> warps(kMostThreads / kWarp);
-jmp_buf scheduler;
+std::vector<fiber>& idle = *new std::vector<fiber>;  // fibers whose threads have ended
+fiber scheduler;
 const std::function<void()>* running = nullptr;
 
 uint64_t order_state = 1;
@@ -61,67 +63,115 @@ uint64_t random() {
   return order_state;
 }
 
+void shuffle(unsigned* order, std::size_t n) {
+  for (; n > 1; --n) std::swap(order[n - 1], order[random() % n]);
+}
+
 // Ascending, descending, or shuffled.
 void reorder(std::vector<unsigned>& order) {
   std::iota(order.begin(), order.end(), 0u);
   const uint64_t kind = random() % 3;
   if (kind == 1) std::reverse(order.begin(), order.end());
-  if (kind == 2)
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+  if (kind == 2) shuffle(order.data(), order.size());
+}
+
+// How a block runs: so many threads of the order go on by turns until none can, then the next.
+struct Turns {
+  std::vector<unsigned> order;
+  std::size_t together;
+};
+
+// Mostly warp by warp, which the caches like; now and then all threads by turns.
+void reorder(Turns& turns) {
+  if (random() % 4 == 0) {
+    turns.together = turns.order.size();
+    return reorder(turns.order);
+  }
+  turns.together = kWarp;
+  std::vector<unsigned> of_warps(turns.order.size() / kWarp), of_lanes(kWarp);
+  reorder(of_warps);
+  reorder(of_lanes);
+  auto next = turns.order.begin();
+  for (const unsigned warp : of_warps)
+    for (const unsigned lane : of_lanes) *next++ = warp * kWarp + lane;
 }
 
 void wait_as(State state) {
-  Fiber& fiber = fibers[threadIdx.x];
-  fiber.state = state;
-  if (_setjmp(fiber.place) == 0) _longjmp(scheduler, 1);
+  threads[threadIdx.x].state = state;
+  scheduler = std::move(scheduler).resume();
 }
 
-void serve() {
+// Those that go on by turns and have not had theirs.
+const unsigned *next_turn = nullptr, *last_turn = nullptr;
+
+// Runs threads one after the other until one waits: a switch for each that does not would take
+// longer than most do.
+fiber serve(fiber&& from) {
+  scheduler = std::move(from);
   for (;;) {
     (*running)();
-    wait_as(State::kDone);
+    threads[threadIdx.x].state = State::kDone;
+    const bool is_new = next_turn != last_turn && threads[*next_turn].state == State::kReady &&
+                        !threads[*next_turn].waiting;
+    if (is_new)
+      threadIdx.x = *next_turn++;
+    else
+      scheduler = std::move(scheduler).resume();
   }
 }
 
-// Runs a thread until it waits.
+fiber take_idle() {
+  if (idle.empty())
+    return fiber(std::allocator_arg, boost::context::fixedsize_stack(kStackBytes), serve);
+  fiber taken = std::move(idle.back());
+  idle.pop_back();
+  return taken;
+}
+
+// Runs a thread, and those behind it that its fiber can begin, until one waits.
 void go_on(unsigned t) {
   threadIdx.x = t;
-  Fiber& fiber = fibers[t];
-  if (_setjmp(scheduler) != 0) return;
-  if (fiber.stack != nullptr) _longjmp(fiber.place, 1);
-  fiber.stack = std::make_unique<char[]>(kStackBytes);
-  ucontext_t context;
-  getcontext(&context);
-  context.uc_stack.ss_sp = fiber.stack.get();
-  context.uc_stack.ss_size = kStackBytes;
-  context.uc_link = nullptr;
-  makecontext(&context, serve, 0);
-  setcontext(&context);
+  fiber& waiting = threads[t].waiting;
+  fiber left = (waiting ? std::move(waiting) : take_idle()).resume();
+  Thread& last = threads[threadIdx.x];
+  if (last.state == State::kDone)
+    idle.push_back(std::move(left));
+  else
+    last.waiting = std::move(left);
 }
 
-// Every thread runs until it waits; those that all have come go on.
-void run_block(const std::vector<unsigned>& order) {
-  for (const unsigned t : order) fibers[t].state = State::kReady;
+// Each of these runs until it waits; whether any could.
+bool take_turns(const unsigned* first, std::size_t n) {
+  bool any = false;
+  next_turn = first;
+  last_turn = first + n;
+  while (next_turn != last_turn) {
+    const unsigned t = *next_turn++;
+    if (threads[t].state != State::kReady) continue;
+    go_on(t);
+    any = true;
+  }
+  return any;
+}
+
+// Threads run until all wait at a barrier, and from there on, until all have ended.
+void run_block(const Turns& turns) {
+  const std::vector<unsigned>& order = turns.order;
   for (Warp& warp : warps) warp.arrived = 0;
-  for (bool progress = true; progress;) {
-    progress = false;
-    unsigned at_barrier = 0, done = 0;
-    for (const unsigned t : order) {
-      if (fibers[t].state == State::kReady) {
-        go_on(t);
-        progress = true;
+  for (;;) {
+    for (const unsigned t : order) threads[t].state = State::kReady;
+    for (std::size_t i = 0; i < order.size(); i += turns.together)
+      while (take_turns(&order[i], turns.together)) {
       }
-      at_barrier += fibers[t].state == State::kAtBarrier ? 1 : 0;
-      done += fibers[t].state == State::kDone ? 1 : 0;
+    std::size_t at_barrier = 0, done = 0;
+    for (const unsigned t : order) {
+      at_barrier += threads[t].state == State::kAtBarrier ? 1 : 0;
+      done += threads[t].state == State::kDone ? 1 : 0;
     }
     if (done == order.size()) return;
-    if (at_barrier + done == order.size()) {
-      if (done > 0) give_up("some threads have ended, others wait at a barrier");
-      for (const unsigned t : order) fibers[t].state = State::kReady;
-      progress = true;
-    }
+    if (at_barrier + done < order.size()) give_up("threads wait for each other for ever");
+    if (done > 0) give_up("some threads have ended, others wait at a barrier");
   }
-  give_up("threads wait for each other for ever");
 }
 
 }  // namespace
@@ -139,12 +189,13 @@ void run_grid(dim3 grid, dim3 block, const std::function<void()>& thread) {
   gridDim = grid;
   blockDim = block;
   running = &thread;
-  std::vector<unsigned> blocks(grid.x), threads(block.x);
+  std::vector<unsigned> blocks(grid.x);
+  Turns turns{std::vector<unsigned>(block.x), kWarp};
   reorder(blocks);
   for (const unsigned b : blocks) {
     blockIdx.x = b;
-    reorder(threads);
-    run_block(threads);
+    reorder(turns);
+    run_block(turns);
   }
 }
 
@@ -165,7 +216,7 @@ const uint64_t* warp_exchange(const char* operation, unsigned mask, uint64_t val
   } else {
     warp.arrived = 0;
     ++warp.turn;
-    for (unsigned l = 0; l < kWarp; ++l) fibers[first + l].state = State::kReady;
+    for (unsigned l = 0; l < kWarp; ++l) threads[first + l].state = State::kReady;
   }
   return values.data();
 }

@@ -1,0 +1,85 @@
+#include "core/device/cuda/check/check.hpp"
+
+#include <cmath>
+
+namespace penstock::device_check {
+namespace {
+
+// An array of floats and one behind its end that nothing may write.
+class Elements {
+ public:
+  Elements(int32_t device, uint64_t count)
+      : device_(device),
+        count_(count),
+        streams_(device),
+        values_(device, count + 1),
+        there_(device, count + 1),
+        found_(device, 1),
+        is_found_(device, 1) {}
+
+  float operator[](uint64_t i) { return values_[i]; }
+
+  // Whether the look finds what is not finite where `last` is the last value.
+  bool find(float last) {
+    for (uint64_t i = 0; i <= count_; ++i) values_[i] = static_cast<float>(i) * 0.5f;
+    if (count_ > 0) values_[count_ - 1] = last;
+    values_[count_] = NAN;  // behind the end
+    values_.send(there_.data, count_ + 1, stream());
+    SUCCEED(clear, device_, found_.data, sizeof(uint32_t), stream());
+    const penstock_device_values array{there_.data, nullptr, count_, found_.data, kFloat32, 0};
+    SUCCEED(find_nonfinite, device_, &array, 1, stream());
+    is_found_.bring(found_.data, 1, stream());
+    REQUIRE(is_found_[0] <= 1);
+    return is_found_[0] == 1;
+  }
+  void scale(float factor) {
+    SUCCEED(scale, device_, there_.data, count_, kFloat32, factor, stream());
+    read_back();
+  }
+  void fill_nan() {
+    SUCCEED(fill_nan, device_, there_.data, count_, kFloat32, stream());
+    read_back();
+  }
+  void clear() {
+    SUCCEED(clear, device_, there_.data, count_ * sizeof(float), stream());
+    read_back();
+  }
+
+ private:
+  void* stream() const { return streams_.first; }
+  void read_back() {
+    values_.bring(there_.data, count_ + 1, stream());
+    REQUIRE(std::isnan(values_[count_]));
+  }
+
+  int32_t device_;
+  uint64_t count_;
+  Streams streams_;
+  OnHost<float> values_;
+  OnDevice<float> there_;
+  OnDevice<uint32_t> found_;
+  OnHost<uint32_t> is_found_;
+};
+
+}  // namespace
+
+// Of every size: what is looked for is found wherever it lies, and what is written ends where it
+// should.
+void check_elements(int32_t device) {
+  for (const uint64_t n : kSizes) {
+    Elements elements(device, n);
+    REQUIRE(elements.find(INFINITY) == (n > 0));
+    REQUIRE(!elements.find(3e38f));
+    elements.scale(1.0f / 3);
+    for (uint64_t i = 0; i < n; ++i) {
+      const float before = i + 1 == n ? 3e38f : static_cast<float>(i) * 0.5f;
+      REQUIRE(elements[i] == before * (1.0f / 3));
+    }
+    elements.fill_nan();
+    for (uint64_t i = 0; i < n; ++i) REQUIRE(std::isnan(elements[i]));
+    elements.clear();
+    for (uint64_t i = 0; i < n; ++i) REQUIRE(elements[i] == 0);
+  }
+}
+
+}  // namespace penstock::device_check

@@ -1,0 +1,109 @@
+#include "core/device/cuda/check/check.hpp"
+
+#include <initializer_list>
+
+namespace penstock::device_check {
+namespace {
+
+constexpr uint64_t kAll = 1 << 16;
+
+// A type of 16 bits by what its bits mean.
+struct Half {
+  uint32_t dtype;
+  uint16_t exponent;  // all its bits set: infinity
+  uint16_t quiet;     // the bit of a NaN that rounding sets
+  uint16_t one;
+
+  bool is_finite(uint64_t bits) const { return (bits & exponent) != exponent; }
+  uint16_t rounded(uint64_t bits) const {
+    const bool is_nan = !is_finite(bits) && (bits & (exponent ^ 0x7fffu)) != 0;
+    return static_cast<uint16_t>(is_nan ? bits | quiet : bits);
+  }
+};
+
+constexpr Half kFloat16{PENSTOCK_FLOAT16, 0x7c00, 0x0200, 0x3c00};
+constexpr Half kBfloat16{PENSTOCK_BFLOAT16, 0x7f80, 0x0040, 0x3f80};
+
+// All values of a type, on the device and as floats.
+class Values {
+ public:
+  Values(int32_t device, const Half& half)
+      : device_(device),
+        half_(half),
+        streams_(device),
+        bits_(device, kAll),
+        floats_(device, kAll),
+        found_on_host_(device, 1),
+        halves_(device, kAll),
+        moved_(device, kAll + 1),
+        wide_(device, kAll),
+        found_(device, 1) {
+    for (uint64_t i = 0; i < kAll; ++i) bits_[i] = static_cast<uint16_t>(i);
+    bits_.send(halves_.data, kAll, stream());
+  }
+
+  // What the look finds, which widens them.
+  uint32_t find(uint64_t first, uint64_t count) {
+    const penstock_device_values array{halves_.data + first, wide_.data + first, count,
+                                       found_.data,          half_.dtype,        0};
+    SUCCEED(clear, device_, found_.data, sizeof(uint32_t), stream());
+    SUCCEED(find_nonfinite, device_, &array, 1, stream());
+    found_on_host_.bring(found_.data, 1, stream());
+    return found_on_host_[0];
+  }
+  void check_one() {
+    floats_.bring(wide_.data, kAll, stream());
+    REQUIRE(floats_[half_.one] == 1);
+  }
+  // Rounded back, and copied one element further, which no wider copy could do.
+  void check_rounded() {
+    SUCCEED(clear, device_, halves_.data, kAll * sizeof(uint16_t), stream());
+    SUCCEED(narrow, device_, wide_.data, halves_.data, kAll, half_.dtype, stream());
+    const penstock_device_copy copy{halves_.data, moved_.data + 1, kAll, sizeof(uint16_t), 0};
+    SUCCEED(copy_many, device_, &copy, 1, stream());
+    bits_.bring(moved_.data + 1, kAll, stream());
+    for (uint64_t i = 0; i < kAll; ++i) REQUIRE(bits_[i] == half_.rounded(i));
+  }
+  void check_negated() {
+    SUCCEED(scale, device_, halves_.data, kAll, half_.dtype, -1.0f, stream());
+    bits_.bring(halves_.data, kAll, stream());
+    for (uint64_t i = 0; i < kAll; ++i) REQUIRE(!half_.is_finite(i) || bits_[i] == (i ^ 0x8000u));
+  }
+  void check_filled() {
+    SUCCEED(fill_nan, device_, halves_.data, kAll, half_.dtype, stream());
+    bits_.bring(halves_.data, kAll, stream());
+    for (uint64_t i = 0; i < kAll; ++i) REQUIRE(bits_[i] == (half_.exponent | half_.quiet));
+  }
+
+ private:
+  void* stream() const { return streams_.first; }
+
+  int32_t device_;
+  Half half_;
+  Streams streams_;
+  OnHost<uint16_t> bits_;
+  OnHost<float> floats_;
+  OnHost<uint32_t> found_on_host_;
+  OnDevice<uint16_t> halves_, moved_;
+  OnDevice<float> wide_;
+  OnDevice<uint32_t> found_;
+};
+
+}  // namespace
+
+// All floats of 16 bits there are, widened and rounded back, with their products.
+void check_16_bits(int32_t device) {
+  for (const Half& half : {kFloat16, kBfloat16}) {
+    Values values(device, half);
+    REQUIRE(values.find(0, half.exponent) == 0);
+    REQUIRE(values.find(half.exponent, 1) == 1);
+    REQUIRE(values.find(0x8000, half.exponent) == 0);
+    REQUIRE(values.find(0, kAll) == 1);
+    values.check_one();
+    values.check_rounded();
+    values.check_negated();
+    values.check_filled();
+  }
+}
+
+}  // namespace penstock::device_check
