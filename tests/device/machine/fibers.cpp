@@ -63,16 +63,13 @@ uint64_t random() {
   return order_state;
 }
 
-void shuffle(unsigned* order, std::size_t n) {
-  for (; n > 1; --n) std::swap(order[n - 1], order[random() % n]);
-}
-
 // Ascending, descending, or shuffled.
 void reorder(std::vector<unsigned>& order) {
   std::iota(order.begin(), order.end(), 0u);
   const uint64_t kind = random() % 3;
   if (kind == 1) std::reverse(order.begin(), order.end());
-  if (kind == 2) shuffle(order.data(), order.size());
+  if (kind == 2)
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
 }
 
 // How a block runs: so many threads of the order go on by turns until none can, then the next.

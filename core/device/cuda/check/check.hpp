@@ -50,52 +50,75 @@ class Streams {
   int32_t device_;
 };
 
-// `count` elements in the device's memory.
-template <class T>
-class OnDevice {
+struct DeviceMemory {
+  static void make(int32_t device, uint64_t bytes, void** memory) {
+    SUCCEED(allocate, device, bytes, memory);
+  }
+  static void take_back(int32_t device, void* memory) { SUCCEED(free, device, memory); }
+};
+
+struct PinnedMemory {
+  static void make(int32_t device, uint64_t bytes, void** memory) {
+    SUCCEED(host_allocate, device, bytes, memory);
+  }
+  static void take_back(int32_t device, void* memory) { SUCCEED(host_free, device, memory); }
+};
+
+// `count` elements.
+template <class T, class Memory>
+class Array {
  public:
-  OnDevice(int32_t device, uint64_t count) : device_(device) {
+  Array(int32_t device, uint64_t count) : device_(device) {
     void* made = nullptr;
-    SUCCEED(allocate, device, count * sizeof(T), &made);
+    Memory::make(device, count * sizeof(T), &made);
     data = static_cast<T*>(made);
   }
-  ~OnDevice() { SUCCEED(free, device_, data); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
+  ~Array() { Memory::take_back(device_, data); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
 
   T* data = nullptr;
 
- private:
+ protected:
   int32_t device_;
 };
 
-// `count` elements in pinned memory of the host.
 template <class T>
-class OnHost {
+using OnDevice = Array<T, DeviceMemory>;
+
+template <class T>
+class OnHost : public Array<T, PinnedMemory> {
  public:
-  OnHost(int32_t device, uint64_t count) : device_(device) {
-    void* made = nullptr;
-    SUCCEED(host_allocate, device, count * sizeof(T), &made);
-    data = static_cast<T*>(made);
-  }
-  ~OnHost() { SUCCEED(host_free, device_, data); }
-  OnHost(const OnHost&) = delete;
-  OnHost& operator=(const OnHost&) = delete;
+  using OnHost::Array::Array;
 
   void send(T* to, uint64_t count, void* stream) const {
-    SUCCEED(copy_to_device, device_, to, data, count * sizeof(T), stream);
+    SUCCEED(copy_to_device, this->device_, to, this->data, count * sizeof(T), stream);
   }
   // Comes back when the elements are there.
   void bring(const T* from, uint64_t count, void* stream) {
-    SUCCEED(copy_to_host, device_, data, from, count * sizeof(T), stream);
-    SUCCEED(stream_wait, device_, stream);
+    SUCCEED(copy_to_host, this->device_, this->data, from, count * sizeof(T), stream);
+    SUCCEED(stream_wait, this->device_, stream);
   }
-  T& operator[](uint64_t i) { return data[i]; }
+  T& operator[](uint64_t i) { return this->data[i]; }
+};
 
-  T* data = nullptr;
+// Looks at an array for what is not finite; what it writes to `array.found` comes to the host.
+class Look {
+ public:
+  explicit Look(int32_t device) : device_(device), there_(device, 1), found_(device, 1) {}
+
+  uint32_t operator()(penstock_device_values array, void* stream) {
+    array.found = there_.data;
+    SUCCEED(clear, device_, there_.data, sizeof(uint32_t), stream);
+    SUCCEED(find_nonfinite, device_, &array, 1, stream);
+    found_.bring(there_.data, 1, stream);
+    return found_[0];
+  }
 
  private:
   int32_t device_;
+  OnDevice<uint32_t> there_;
+  OnHost<uint32_t> found_;
 };
 
 void check_elements(int32_t device);     // elements.cu

@@ -14,8 +14,7 @@ class Elements {
         streams_(device),
         values_(device, count + 1),
         there_(device, count + 1),
-        found_(device, 1),
-        is_found_(device, 1) {}
+        look_(device) {}
 
   float operator[](uint64_t i) { return values_[i]; }
 
@@ -25,12 +24,9 @@ class Elements {
     if (count_ > 0) values_[count_ - 1] = last;
     values_[count_] = NAN;  // behind the end
     values_.send(there_.data, count_ + 1, stream());
-    SUCCEED(clear, device_, found_.data, sizeof(uint32_t), stream());
-    const penstock_device_values array{there_.data, nullptr, count_, found_.data, kFloat32, 0};
-    SUCCEED(find_nonfinite, device_, &array, 1, stream());
-    is_found_.bring(found_.data, 1, stream());
-    REQUIRE(is_found_[0] <= 1);
-    return is_found_[0] == 1;
+    const uint32_t found = look_({there_.data, nullptr, count_, nullptr, kFloat32, 0}, stream());
+    REQUIRE(found <= 1);
+    return found == 1;
   }
   void scale(float factor) {
     SUCCEED(scale, device_, there_.data, count_, kFloat32, factor, stream());
@@ -57,8 +53,7 @@ class Elements {
   Streams streams_;
   OnHost<float> values_;
   OnDevice<float> there_;
-  OnDevice<uint32_t> found_;
-  OnHost<uint32_t> is_found_;
+  Look look_;
 };
 
 }  // namespace

@@ -33,23 +33,18 @@ class Values {
         streams_(device),
         bits_(device, kAll),
         floats_(device, kAll),
-        found_on_host_(device, 1),
         halves_(device, kAll),
         moved_(device, kAll + 1),
         wide_(device, kAll),
-        found_(device, 1) {
+        look_(device) {
     for (uint64_t i = 0; i < kAll; ++i) bits_[i] = static_cast<uint16_t>(i);
     bits_.send(halves_.data, kAll, stream());
   }
 
   // What the look finds, which widens them.
   uint32_t find(uint64_t first, uint64_t count) {
-    const penstock_device_values array{halves_.data + first, wide_.data + first, count,
-                                       found_.data,          half_.dtype,        0};
-    SUCCEED(clear, device_, found_.data, sizeof(uint32_t), stream());
-    SUCCEED(find_nonfinite, device_, &array, 1, stream());
-    found_on_host_.bring(found_.data, 1, stream());
-    return found_on_host_[0];
+    return look_({halves_.data + first, wide_.data + first, count, nullptr, half_.dtype, 0},
+                 stream());
   }
   void check_one() {
     floats_.bring(wide_.data, kAll, stream());
@@ -83,10 +78,9 @@ class Values {
   Streams streams_;
   OnHost<uint16_t> bits_;
   OnHost<float> floats_;
-  OnHost<uint32_t> found_on_host_;
   OnDevice<uint16_t> halves_, moved_;
   OnDevice<float> wide_;
-  OnDevice<uint32_t> found_;
+  Look look_;
 };
 
 }  // namespace
