@@ -1,9 +1,9 @@
 /* A small host in plain C that loads a compressor and walks two ranks through one step.
  *
- * Compiled twice: against the headers as they are, and with -DGROWN against headers in which every
- * struct has one more field. Either build must work with plugins of either kind: unknown fields of
- * tables are ignored, unknown fields of arguments are zero. Whatever the plugin writes beyond a
- * struct that this host made shows in the guard behind it.
+ * Compiled three times: against the headers as they are, against headers with shorter structs, and
+ * with -DLONGER against headers in which every struct has one more field. Each build must work with
+ * plugins of each kind: unknown fields of tables are ignored, unknown fields of arguments are zero.
+ * Whatever the plugin writes beyond a struct that this host made shows in the guard behind it.
  *
  *   growth_driver PLUGIN.so [refuses]    refuses: a non-zero field that the plugin does not know,
  *                                        in any argument, must give UNIMPLEMENTED */
@@ -114,7 +114,7 @@ static const penstock_host* make_host(void) {
   host->log = log_line;
   host->code_path = code_path;
   host->extension = extension;
-#ifdef GROWN
+#ifdef LONGER
   host->future = UINT64_MAX; /* the unknown tail of a table may hold anything */
 #endif
   return host;
@@ -238,7 +238,7 @@ static void fill(float* work, int rank) {
   for (int i = 0; i < kNumel; ++i) work[i] = (float)((i * 7919 + rank * 104729) % 2003 - 1001) / 64;
 }
 
-#ifdef GROWN
+#ifdef LONGER
 /* One call for each struct that the plugin reads, with a field set that it cannot know. */
 static void expect_refusals(const penstock_compressor* table, void* instance, penstock_exec* exec,
                             penstock_step* step, penstock_item* item, penstock_payload* payload,
@@ -346,7 +346,7 @@ int main(int argc, char** argv) {
   }
   REQUIRE(n_sent > 0, "nothing was sent");
 
-#ifdef GROWN
+#ifdef LONGER
   if (argc == 3) {
     expect_refused_option(table, module);
     expect_refusals(table, instance, exec, step, item, payloads[1], need);

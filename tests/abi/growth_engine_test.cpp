@@ -1,6 +1,8 @@
-// Plugins that know more than we do, through the real core: found and loaded by its loader,
-// planned, and stepped by its engine over loopback. What they leave zero is cut off; what they set
-// and we do not know is refused before the first step.
+// Plugins that know more than this core does, and plugins that know less, through the core itself:
+// its loader finds and loads them, they are planned, and its engine steps them over loopback. What
+// a newer plugin leaves zero is cut off; what it sets and the core does not know is refused before
+// the first step. What an older plugin does not know is zero for it.
+#include "core/plugin/loader.hpp"
 #include "core/set/testing.hpp"
 
 #include <filesystem>
@@ -17,11 +19,16 @@ constexpr uint32_t kRanks = 2;
 constexpr uint64_t kSteps = 8;
 const std::vector<testing::GradientShape> kShapes{{"weight", {6, 7}}, {"bias", {5}}};
 
-// Only plugins of `folder` (of tests/abi in the build tree) and those of the product are found.
+// Only plugins of `folder` and those of the product are found.
+std::string scheme_with(const std::string& plugins, const std::string& folder) {
+  return scheme_text(
+      plugins,
+      fmt::format("allow_insecure_paths = true\nplugin_path = [\"{}\"]\n", folder));
+}
+
 std::string scheme_of(const std::string& compressor, const std::string& folder) {
-  return scheme_text(fmt::format("compressor = \"{}\"\nmemory = \"residual\"", compressor),
-                     fmt::format("allow_insecure_paths = true\nplugin_path = [\"{}/{}\"]\n",
-                                 PENSTOCK_GROWN_PLUGINS, folder));
+  return scheme_with(fmt::format("compressor = \"{}\"\nmemory = \"residual\"", compressor),
+                     fmt::format("{}/{}", PENSTOCK_LONGER_PLUGINS, folder));
 }
 
 // Multiples of 1/4 below 2^8: exact in bfloat16, so that sums over ranks and steps are exact too.
@@ -33,12 +40,12 @@ std::vector<std::vector<float>> gradients_of(uint32_t rank) {
   return gradients;
 }
 
-class GrownPlugins : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Compressors, GrownPlugins, ::testing::Values("bf16_c", "template"));
+class LongerPlugins : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Compressors, LongerPlugins, ::testing::Values("bf16_c", "template"));
 
 // Both compressors keep what they do not send in the memory. What has arrived after some steps,
 // plus what is still kept, is what went in; the template sends each entry every few steps.
-TEST_P(GrownPlugins, RunThroughTheEngine) {
+TEST_P(LongerPlugins, RunThroughTheEngine) {
   with_ranks(kRanks, scheme_of(GetParam(), GetParam()), [](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kShapes);
     ASSERT_OK(set.status());
@@ -63,7 +70,7 @@ TEST_P(GrownPlugins, RunThroughTheEngine) {
   });
 }
 
-TEST(GrownPlugin, AFieldOfItsPlanThatWeDoNotKnowIsRefused) {
+TEST(LongerPlugin, AFieldOfItsPlanThatWeDoNotKnowIsRefused) {
   with_ranks(kRanks, scheme_of("bf16_c", "asks"), [](Runtime& runtime, uint32_t) {
     auto set = make_set(runtime, kShapes);
     ASSERT_FALSE(set.ok());
@@ -71,6 +78,38 @@ TEST(GrownPlugin, AFieldOfItsPlanThatWeDoNotKnowIsRefused) {
     EXPECT_NE(set.status().message().find("in phase 0: penstock_round has a field"),
               std::string_view::npos)
         << set.status().message();
+  });
+}
+
+TEST(ShorterPlugins, SayWhatTheyWereBuiltFor) {
+  for (const char* file : {"compressor-bf16_c.so", "memory-keep-c.so", "scheduler-each-c.so"}) {
+    Result<InspectedFile> inspected =
+        inspect_plugin(fmt::format("{}/{}", PENSTOCK_SHORTER_PLUGINS, file));
+    ASSERT_OK(inspected.status());
+    EXPECT_EQ(inspected->record.abi_minor + 1, uint32_t{PENSTOCK_ABI_MINOR}) << file;
+  }
+}
+
+// Multiples of 1/4 below 2^8 are exact in bfloat16, and so are their sums: nothing is kept back.
+TEST(ShorterPlugins, TrainTogetherOverLoopback) {
+  const std::string scheme =
+      scheme_with("compressor = \"bf16_c\"\nmemory = \"keep-c\"\nscheduler = \"each-c\"",
+                  PENSTOCK_SHORTER_PLUGINS);
+  with_ranks(kRanks, scheme, [](Runtime& runtime, uint32_t rank) {
+    auto set = make_set(runtime, kShapes);
+    ASSERT_OK(set.status());
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      std::vector<std::vector<float>> gradients = {std::vector<float>(42), std::vector<float>(5)};
+      const auto gradient = [&](uint64_t i, uint32_t of_rank) {
+        return float((i * 7 + of_rank * 3 + step) % 15) / 4 - 1.5f;
+      };
+      for (auto& values : gradients)
+        for (uint64_t i = 0; i < values.size(); ++i) values[i] = gradient(i, rank);
+      ASSERT_OK(run_step(*set.value(), gradients));
+      for (const auto& values : gradients)
+        for (uint64_t i = 0; i < values.size(); ++i)
+          EXPECT_EQ(values[i], (gradient(i, 0) + gradient(i, 1)) / 2) << i << ", step " << step;
+    }
   });
 }
 

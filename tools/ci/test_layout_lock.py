@@ -1,15 +1,20 @@
-"""The layout lock refuses every change that would break a plugin already built, and lets structs grow."""
+"""The layout lock refuses every change that would break a plugin already built, and is written once per minor version."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tools/ci"))
+
+import abi_headers  # noqa: E402
+import make_layout_lock  # noqa: E402
 
 BREAKING = {
     "a field moved": ("item.h", "  uint64_t rows;     /* the", "  uint32_t dtype_first; uint32_t pad; uint64_t rows; /* the"),
@@ -57,7 +62,7 @@ def change(folder: Path, header: str, before: str, after: str) -> None:
 
 
 def lock_compiles(folder: Path, compiler: str, standard: str, suffix: str) -> bool:
-    line = [compiler, f"-std={standard}", "-fsyntax-only", f"-I{folder}", REPOSITORY / f"tests/abi/layout_0_{MINOR}.{suffix}"]
+    line = [compiler, f"-std={standard}", "-fsyntax-only", f"-I{folder}", REPOSITORY / f"tests/abi/layout_lock.{suffix}"]
     return subprocess.run(line, capture_output=True).returncode == 0
 
 
@@ -75,14 +80,49 @@ def test_refuses(kind: str, compiler: str, standard: str, suffix: str, tmp_path:
     assert not lock_compiles(folder, compiler, standard, suffix)
 
 
-@LANGUAGES
-def test_lets_structs_grow_under_a_new_minor_version(
-    compiler: str, standard: str, suffix: str, tmp_path: Path
-) -> None:
+@pytest.fixture
+def generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The generator works on a copy of the headers in this folder, and on a lock in it that fits them."""
     folder = copy_headers(tmp_path)
-    change(folder, *BREAKING["a field appended without a new minor version"])
-    change(folder, "base.h", f"#define PENSTOCK_ABI_MINOR {MINOR}", f"#define PENSTOCK_ABI_MINOR {MINOR + 1}")
-    assert lock_compiles(folder, compiler, standard, suffix)
+    monkeypatch.setattr(abi_headers, "SDK_HEADERS", folder / "penstock")
+    monkeypatch.setattr(make_layout_lock, "SDK_HEADERS", folder / "penstock")
+    monkeypatch.setattr(make_layout_lock, "INCLUDES", [folder])
+    monkeypatch.setattr(make_layout_lock, "REPOSITORY", folder)
+    monkeypatch.setattr(make_layout_lock, "LOCK", folder / "layout.h")
+    assert run_generator(monkeypatch) == 0
+    return folder
+
+
+def run_generator(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["make_layout_lock", *arguments])
+    return make_layout_lock.main()
+
+
+def test_a_lock_is_written_anew_when_the_minor_version_is_raised(
+    generator: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_generator(monkeypatch, "--check") == 0
+    change(generator, *BREAKING["a field appended without a new minor version"])
+    assert run_generator(monkeypatch, "--check") == 1
+    assert "raise PENSTOCK_ABI_MINOR" in capsys.readouterr().err
+    before = (generator / "layout.h").read_text()
+    assert run_generator(monkeypatch) == 1, "the same minor version has one lock"
+    assert (generator / "layout.h").read_text() == before
+
+    change(generator, "base.h", f"#define PENSTOCK_ABI_MINOR {MINOR}", f"#define PENSTOCK_ABI_MINOR {MINOR + 1}")
+    assert run_generator(monkeypatch, "--check") == 1
+    assert "of another minor version" in capsys.readouterr().err
+    assert run_generator(monkeypatch) == 0
+    assert run_generator(monkeypatch, "--check") == 0
+    assert f"Layout lock of ABI 0.{MINOR + 1}" in (generator / "layout.h").read_text()
+
+
+def test_a_lock_that_is_missing_is_named(
+    generator: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (generator / "layout.h").unlink()
+    assert run_generator(monkeypatch, "--check") == 1
+    assert "layout.h is missing" in capsys.readouterr().err
 
 
 def test_the_lock_that_is_checked_in_is_what_the_headers_give() -> None:

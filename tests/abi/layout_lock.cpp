@@ -1,0 +1,2 @@
+// The layout lock as C++ sees it: compiling it is the test.
+#include "layout.h"
