@@ -7,6 +7,14 @@ struct penstock_status {
 
 namespace penstock {
 
+Status Status::with_context(std::string_view context) const {
+  return ok() ? *this : Status(code(), fmt::format("{}: {}", context, message()));
+}
+
+Status format_error(Code code, fmt::string_view format, fmt::format_args args) {
+  return Status(code, fmt::vformat(format, args));
+}
+
 std::string_view code_name(Code code) {
   switch (code) {
     case Code::ok:

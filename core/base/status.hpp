@@ -7,7 +7,7 @@
 
 #include <penstock/base.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 #include <optional>
@@ -47,9 +47,7 @@ class [[nodiscard]] Status {
   // Empty for success.
   std::string_view message() const { return ok() ? std::string_view() : error_->message; }
   // The same error with `context: ` before its message; success stays success.
-  Status with_context(std::string_view context) const {
-    return ok() ? *this : Status(code(), fmt::format("{}: {}", context, message()));
-  }
+  Status with_context(std::string_view context) const;
 
  private:
   struct Error {
@@ -80,10 +78,13 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-#define PENSTOCK_ERROR_MAKER(name)                                               \
-  template <typename... Args>                                                    \
-  Status name(fmt::format_string<Args...> format, Args&&... args) {              \
-    return Status(Code::name, fmt::format(format, std::forward<Args>(args)...)); \
+// One function formats every error, so that its hundreds of callers compile no formatting of their
+// own; the format string is still checked against its arguments when the caller is compiled.
+Status format_error(Code code, fmt::string_view format, fmt::format_args args);
+#define PENSTOCK_ERROR_MAKER(name)                                           \
+  template <typename... Args>                                                \
+  Status name(fmt::format_string<Args...> format, Args&&... args) {          \
+    return format_error(Code::name, format, fmt::make_format_args(args...)); \
   }
 PENSTOCK_ERROR_MAKER(invalid_argument)
 PENSTOCK_ERROR_MAKER(failed_precondition)

@@ -12,6 +12,39 @@
 include_guard(GLOBAL)
 include(${CMAKE_CURRENT_LIST_DIR}/PenstockCuda.cmake)
 
+# penstock_plugin_options(TARGET): how every plugin is compiled.
+function(penstock_plugin_options target)
+  target_link_libraries(${target} PRIVATE penstock::sdk)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  set_target_properties(${target} PROPERTIES
+    CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON DEFINE_SYMBOL "")
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
+endfunction()
+
+# penstock_plugin_headers(TARGET): what most plugins include is compiled once for all of this repository. The preset dev does
+# without and tells which file forgot an include.
+function(penstock_plugin_headers target)
+  if(NOT PROJECT_NAME STREQUAL "Penstock" OR CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    return()
+  endif()
+  if(NOT TARGET penstock_plugin_base)
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/plugin_base.cpp CONTENT "")
+    add_library(penstock_plugin_base MODULE EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/plugin_base.cpp)
+    penstock_plugin_options(penstock_plugin_base)
+    target_precompile_headers(penstock_plugin_base PRIVATE <penstock/compressor.hpp> <penstock/memory.hpp> <algorithm> <array>
+      <chrono> <cmath> <cstring> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <random> <set> <string>
+      <thread> <vector>)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(penstock_plugin_base PRIVATE -fpch-preprocess) # for ccache
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM penstock_plugin_base)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endif()
+endfunction()
+
 function(penstock_add_plugin kind name)
   cmake_parse_arguments(ARG "ON_DEVICES" "" "SOURCES;TESTS;LIBRARIES" ${ARGN})
   if(NOT kind MATCHES "^(compressor|memory|collective|scheduler)$")
@@ -20,22 +53,19 @@ function(penstock_add_plugin kind name)
   set(version_script ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin.map)
   set(target penstock-${kind}-${name})
   add_library(${target} MODULE ${ARG_SOURCES})
-  target_link_libraries(${target} PRIVATE penstock::sdk ${ARG_LIBRARIES})
-  target_compile_features(${target} PRIVATE cxx_std_20)
+  penstock_plugin_options(${target})
+  penstock_plugin_headers(${target})
+  target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
   if(ARG_ON_DEVICES AND TARGET penstock::kernels_cuda)
     target_link_libraries(${target} PRIVATE penstock::kernels_cuda)
     target_compile_definitions(${target} PRIVATE PENSTOCK_DEVICE_KERNELS)
   endif()
-  set_target_properties(${target} PROPERTIES
-    PREFIX "" OUTPUT_NAME ${kind}-${name} SUFFIX .so
-    CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${kind}-${name} SUFFIX .so)
   set(directory ${PENSTOCK_PLUGIN_DIRECTORY})
   if(NOT directory)
     set(directory ${PROJECT_BINARY_DIR}/plugins)
   endif()
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${directory})
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off>)
   penstock_cuda_target(${target})
   set(strict_link "-Wl,-z,defs")
   if(PENSTOCK_SANITIZE)

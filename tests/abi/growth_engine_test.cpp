@@ -21,9 +21,8 @@ const std::vector<testing::GradientShape> kShapes{{"weight", {6, 7}}, {"bias", {
 
 // Only plugins of `folder` and those of the product are found.
 std::string scheme_with(const std::string& plugins, const std::string& folder) {
-  return scheme_text(
-      plugins,
-      fmt::format("allow_insecure_paths = true\nplugin_path = [\"{}\"]\n", folder));
+  return scheme_text(plugins,
+                     fmt::format("allow_insecure_paths = true\nplugin_path = [\"{}\"]\n", folder));
 }
 
 std::string scheme_of(const std::string& compressor, const std::string& folder) {

@@ -151,7 +151,7 @@ def test_doctor_says_which_sums_a_transport_between_devices_leaves_to_host_memor
     assert 'as a whole, and transport.device = "mpi" carries no sums' in why and not line["from_device_to_device"]
 
 
-@pytest.mark.skipif(not ON_DEVICE.exists(), reason=f"there is no {ON_DEVICE}: ninja -C {BUILD} core_set_test")
+@pytest.mark.skipif(not ON_DEVICE.exists(), reason=f"there is no {ON_DEVICE}: tools/test --all builds it")
 def test_doctor_says_what_goes_over_a_library_that_a_run_will_ask(tmp_path):
     file = tmp_path / "pairs.toml"
     scheme = ('[scheme]\ncompressor = "topk-simulated"\nmemory = "residual-simulated"\ncollective = "loopback"\n'

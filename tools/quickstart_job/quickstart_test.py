@@ -108,17 +108,12 @@ def test_when_training_fails_it_says_so_and_where_the_log_is(checkout):
     assert ran.returncode == 7 and "training job failed (status 7)" in ran.stderr and "build/quickstart/log.txt" in ran.stderr
 
 
-def test_it_builds_the_plugins_that_its_schemes_name_and_no_other():
-    needed = {"memory-none"}
-    for name in QUICKSTART:
-        scheme = recipe(name).table()["scheme"]
-        parts = {"compressor": "none", "memory": "none", "collective": "mpi", "scheduler": "fusion"} | scheme
-        needed |= {f"{kind}-{parts[kind]}" for kind in ("compressor", "memory", "collective", "scheduler")}
-        for rule in recipe(name).table().get("rule", []):
-            needed |= {f"{kind}-{rule[kind]}" for kind in ("compressor", "memory") if kind in rule}
-    listed = re.search(r"ITEMS\s+(.*?)\)", (ROOT / "tools/quickstart_job/CMakeLists.txt").read_text(), re.DOTALL)[1].split()
-    # What travels dense beside a method goes by `none`, whatever the scheme.
-    assert sorted(listed) == sorted(needed | {"compressor-none"})
+def test_all_plugins_are_there_after_set_up():
+    """Also those that no scheme of its own names: the README's next lines may name any. nccl needs CUDA."""
+    folders = {path.parent for path in ROOT.glob("plugins/*/*/CMakeLists.txt")}
+    expected = {f"{folder.parent.name[:-1].replace('memorie', 'memory')}-{folder.name}" for folder in folders} - {"collective-nccl"}
+    built = {path.stem for path in (ROOT / "build/release/lib/penstock/plugins").glob("*.so")}
+    assert len(expected) > 50 and expected <= built, f"missing: {sorted(expected - built)}"
 
 
 def test_buckets_are_cut_where_a_scheme_merges_gradients(tmp_path):
