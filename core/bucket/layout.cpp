@@ -3,6 +3,8 @@
 #include "core/bucket/dense.hpp"
 #include "core/bucket/wire.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>

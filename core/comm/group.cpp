@@ -1,5 +1,7 @@
 #include "core/comm/group.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>

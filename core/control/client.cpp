@@ -1,5 +1,7 @@
 #include "core/control/client.hpp"
 
+#include <fmt/format.h>
+
 #include <poll.h>
 
 #include <algorithm>

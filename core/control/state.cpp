@@ -1,5 +1,7 @@
 #include "core/control/state.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 

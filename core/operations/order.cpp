@@ -5,6 +5,8 @@
 #include "core/tensor/check.hpp"
 #include "core/tensor/dtype.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>

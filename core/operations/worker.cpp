@@ -6,6 +6,8 @@
 #include "core/operations/message.hpp"
 #include "core/tensor/dtype.hpp"
 
+#include <fmt/format.h>
+
 namespace penstock {
 namespace {
 

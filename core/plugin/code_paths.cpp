@@ -1,5 +1,6 @@
 #include "core/plugin/code_paths.hpp"
 
+#include <fmt/format.h>
 #include <kernels/fastest_path.hpp>
 
 #include <algorithm>

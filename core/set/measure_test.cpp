@@ -3,6 +3,7 @@
 
 #include "core/set/witness_testing.hpp"
 
+#include <fmt/format.h>
 #include <support/sanitized.hpp>
 
 #include <chrono>

@@ -4,6 +4,8 @@
 #include "core/base/hash.hpp"
 #include "core/set/set.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <future>
 

@@ -2,10 +2,11 @@
 // often a plan is replaced by another, nothing of the gradients is lost, no step hangs, and all
 // ranks get the same bits. What is still kept at the end comes out through a last switch. Of the
 // steps some are void, not applied, or miss gradients of a rank. A seed draws 48 plans;
-// tools/test --long takes more seeds.
+// tools/nightly takes more seeds.
 
 #include "core/set/training_testing.hpp"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <support/long.hpp>
 #include <support/sanitized.hpp>

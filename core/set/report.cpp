@@ -6,6 +6,7 @@
 #include "core/bucket/engine.hpp"
 #include "core/set/set.hpp"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <planning/forecast.hpp>
 

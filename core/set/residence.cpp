@@ -6,6 +6,8 @@
 #include "core/base/left_behind.hpp"
 #include "core/set/set.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 
 namespace penstock {

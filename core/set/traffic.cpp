@@ -2,6 +2,8 @@
 
 #include "core/set/set.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace penstock {

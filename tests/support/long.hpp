@@ -1,4 +1,4 @@
-// Whether all of a sweep is asked for: `tools/test --long` sets TEST_LONG. Else a share of it runs.
+// Whether all of a sweep is asked for: `tools/nightly` sets TEST_LONG. Else a share of it runs.
 #pragma once
 
 #include <cstdlib>

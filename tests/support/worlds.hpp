@@ -1,5 +1,5 @@
 // The numbers of ranks that a test runs with: all of them, or under a sanitizer three, which is no
-// power of two and has ranks that neither begin nor end. `tools/test --long` takes all there too. A
+// power of two and has ranks that neither begin nor end. `tools/nightly` takes all there too. A
 // test that is slow for what it tells runs with `few` wherever that is not asked for.
 #pragma once
 

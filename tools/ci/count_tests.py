@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Adds up what test runners have reported.
 
-    count_tests.py [--ctest JUNIT GTEST_FOLDER] ... [--pytest JUNIT] ... [--step NAME STATUS] ...
+    count_tests.py [--slowest N] [--ctest JUNIT GTEST_FOLDER] ... [--pytest JUNIT] ... [--step NAME STATUS] ...
 
 prints "PASSED FAILED SKIPPED", then one line per failed test and, indented, the end of what it said. A GoogleTest
 program counts with each of its tests where it left a report (GTEST_FOLDER/NAME.xml); one that died before it could
 write, or wrote what cannot be read, counts as one failed test. A step (a check, a build) counts as one test.
+
+With --slowest it prints instead the N tests of the reports that took longest, a line each: seconds and name. A program
+of ctest is one test there.
 """
 
 from __future__ import annotations
@@ -89,12 +92,27 @@ def add_ctest(count: Count, report: Path, folder: Path) -> None:
             count.add(f"{folder.name}: {name}: failed after its tests had passed", "failed", said)
 
 
+def seconds_of(case: ElementTree.Element) -> float:
+    return float(case.get("time") or 0)
+
+
+def slowest(reports: list[tuple[str, Path]], n: int) -> list[str]:
+    """The n cases that took longest, as lines; reports with the word that stands before the names of theirs."""
+    timed = [(seconds_of(case), f"{prefix}{name}") for prefix, report in reports for name, case in cases(report)]
+    return [f"{seconds:6.0f} s  {name}" for seconds, name in sorted(timed, reverse=True)[:n]]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ctest", nargs=2, action="append", default=[], type=Path, metavar=("JUNIT", "GTEST_FOLDER"))
     parser.add_argument("--pytest", action="append", default=[], type=Path, metavar="JUNIT")
     parser.add_argument("--step", nargs=2, action="append", default=[], metavar=("NAME", "STATUS"))
+    parser.add_argument("--slowest", type=int, metavar="N")
     options = parser.parse_args()
+    if options.slowest is not None:
+        reports = [(f"{folder.name}: ", report) for report, folder in options.ctest]
+        print("\n".join(slowest(reports + [("", report) for report in options.pytest], options.slowest)))
+        return 0
     count = Count()
     for report, folder in options.ctest:
         add_ctest(count, report, folder)

@@ -82,3 +82,12 @@ def test_a_failed_test_is_followed_by_the_end_of_what_it_said(tmp_path: Path) ->
     )
     lines = count("--pytest", report)
     assert lines[:3] == ["0 1 0", "t.b", "      line 10"] and lines[-1] == "      line 29"
+
+
+def test_the_slowest_are_named_with_their_seconds_the_longest_first(tmp_path: Path) -> None:
+    report = ctest_report(tmp_path, '<testcase name="quick_test" time="0.2"/>', '<testcase name="slow_test" time="61.7"/>')
+    pytest_report = tmp_path / "pytest.xml"
+    pytest_report.write_text('<testsuites><testcase classname="tests.a" name="test_b" time="7.4"/></testsuites>')
+    assert count("--slowest", 2, "--ctest", report, tmp_path, "--pytest", pytest_report) == [
+        f"    62 s  {tmp_path.name}: slow_test", "     7 s  tests.a.test_b"
+    ]

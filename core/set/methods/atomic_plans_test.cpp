@@ -50,7 +50,7 @@ std::string config_of(const Fault& fault, uint64_t run, uint32_t rank) {
       fmt::format("atomic-plans-{}", run), rank, kRanks);
 }
 
-// Of the allocations that fail, so that this takes seconds; tools/test --long takes all of them.
+// Of the allocations that fail, so that this takes seconds; tools/nightly takes all of them.
 constexpr uint64_t kUsualStride = test::kThreadsSanitized ? 2000 : test::kSanitized ? 97 : 29;
 constexpr int64_t kCallStride = test::kThreadsSanitized ? 60
                                 : test::kSanitized      ? 7

@@ -1,5 +1,5 @@
 // Streams of a device run in any order that events allow: under a thousand of them, drawn from
-// seeds, results and what is kept are the same. `tools/test --long` draws all.
+// seeds, results and what is kept are the same. `tools/nightly` draws all.
 
 #include "core/set/on_devices/resident_testing.hpp"
 

@@ -5,6 +5,7 @@
 #include "core/set/on_devices/resident_testing.hpp"
 #include "core/set/witness_testing.hpp"
 
+#include <fmt/format.h>
 #include <support/long.hpp>
 
 namespace penstock::resident_planned_test {

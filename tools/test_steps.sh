@@ -1,0 +1,159 @@
+# shellcheck shell=bash
+# Sourced by tools/test and tools/nightly: steps that are tests, and how they are counted.
+#
+#   tests_begin test 12
+#   ctest_run release "ctest" -LE long
+#   pytest_run frontends/python/tests
+#   finish
+#
+# Reports are left in build/test-results.
+
+# shellcheck source=tools/steps.sh
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+# The caller's own configuration and plugins are not what is tested.
+unset "${!PENSTOCK_@}"
+
+python=$repository/.venv/bin/python
+results=build/test-results
+# Tests at 2^24 elements take up to 2 GB each; those that need more than one core say so to ctest.
+at_a_time=$(($(nproc) < 4 ? $(nproc) : 4))
+counts=()      # arguments of count_tests.py
+table=()       # "seconds status title"
+any_failed=0
+
+# note TITLE STATUS SECONDS
+note() {
+  table+=("$(printf '%6d s  %-6s  %s' "$3" "$([[ $2 -eq 0 ]] && echo ok || echo FAILED)" "$1")")
+  [[ $2 -eq 0 ]] || any_failed=1
+}
+
+# finish: the ten slowest steps and tests, what failed, and the one line that counts.
+finish() {
+  printf '\nthe ten slowest steps:\n'
+  printf '%s\n' "${table[@]}" | sort -rn | head -n 10
+  printf '\nthe ten slowest tests:\n'
+  python3 tools/ci/count_tests.py --slowest 10 "${counts[@]}"
+  local report
+  # Debian's or pyenv's Python does: the environment may be what failed.
+  if ! report=$(python3 tools/ci/count_tests.py "${counts[@]}"); then
+    report="0 1 0"$'\n'"the reports in $results could not be read"
+  fi
+  local passed failed skipped
+  read -r passed failed skipped <<<"${report%%$'\n'*}"
+  if [[ $failed -gt 0 ]]; then
+    printf '\nfailed:\n'
+    tail -n +2 <<<"$report" | sed 's/^/  /'
+    echo
+  elif [[ $any_failed -ne 0 ]]; then
+    failed=1 # a step failed although every test that it reported passed
+  fi
+  echo "$passed passed, $failed failed$([[ $skipped -eq 0 ]] || echo ", $skipped skipped")"
+  [[ $failed -eq 0 ]] || exit 1
+  exit 0
+}
+
+# step TITLE REMEDY -- COMMAND...: runs, notes, complains; the status is the command's.
+step() {
+  local title=$1 status=0
+  run_step "$@" || status=$?
+  note "$title" "$status" "$step_seconds"
+  [[ $status -eq 0 ]] || complain_about_step
+  return "$status"
+}
+
+# check TITLE REMEDY -- COMMAND...: a step that counts as one test.
+check() {
+  local status=0
+  step "$@" || status=$?
+  counts+=(--step "$1" "$status")
+}
+
+# build TITLE REMEDY -- COMMAND...: a step that counts only where it fails.
+build() {
+  step "$@" && return 0
+  counts+=(--step "$1" 1)
+  return 1
+}
+
+# ctest_run PRESET TITLE CTEST_ARGUMENTS...
+ctest_run() {
+  local preset=$1 title=$2
+  shift 2
+  local folder=$repository/$results/$preset
+  local report=$folder.${title//[^a-z]/-}.junit.xml
+  step "$title" "run one test again: cd build/$preset && ctest -R NAME --output-on-failure" -- \
+    env GTEST_OUTPUT="xml:$folder/" "${runner[@]}" \
+    ctest --test-dir "build/$preset" --parallel "$at_a_time" --output-on-failure --no-tests=error --output-junit "$report" "$@"
+  if [[ -f $report ]]; then
+    counts+=(--ctest "$report" "$folder")
+  else
+    counts+=(--step "$title" 1)
+  fi
+}
+
+# A suite's name in $results.
+name_of() {
+  echo "pytest-${1//\//-}${2:+-$2}"
+}
+
+# pytest_run FOLDER [VARIANT]
+pytest_run() {
+  local report
+  report=$results/$(name_of "$@").xml
+  step "pytest $1${2:+, $2}" "run it again: .venv/bin/python -m pytest $1" -- \
+    "$python" -m pytest -q -rs --junitxml "$report" "$1"
+  count_pytest "$report" "pytest $1${2:+, $2}"
+}
+
+# count_pytest REPORT TITLE
+count_pytest() {
+  local report=$1
+  if [[ -f $report ]]; then
+    counts+=(--pytest "$report")
+  else
+    counts+=(--step "$2" 1)
+  fi
+}
+
+# All there is. The simulated GPU stays configured once it was.
+build_all() {
+  cmake --preset release -DPENSTOCK_SIMULATED_DEVICE=ON && ninja -C build/release -j "$(nproc)"
+}
+
+# What runs under sanitizers: under asan all that reads what peers send, under tsan all that has threads.
+asan_tests='^(core|kernels|collectives|planning|rig|loopback|oktopk|decode)_'
+tsan_tests='^(core_(comm|control|library|operations|plugin|set|trace)|collectives|loopback_collective|oktopk_collective)_test$'
+
+# The names of the tests that are programs of the core, the SDK or a plugin, without several processes.
+own_tests() {
+  ctest --test-dir "build/$1" -N -LE 'mpi|build' | sed -nE 's/^ *Test +#[0-9]+: ([a-z0-9_]+_test)$/\1/p' | grep -v mpi
+}
+
+# build_for PRESET PATTERN: the tests of that preset whose names match. A test's target stands for the plugins it loads too.
+build_for() {
+  local preset=$1 tests
+  # shellcheck disable=SC2086
+  cmake --preset "$preset" && tests=$(own_tests "$preset" | grep -E "$2") &&
+    nice -n 19 ninja -C "build/$preset" -j "$(nproc)" $tests
+}
+
+# run_for PRESET TITLE PATTERN: runs what build_for has built.
+run_for() {
+  local preset=$1 title=$2 pattern=$3
+  ctest_run "$preset" "$title" -R "^($(own_tests "$preset" | grep -E "$pattern" | paste -sd '|'))\$"
+}
+
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+# ThreadSanitizer of gcc 12 cannot map its shadow where addresses are spread widely; with fixed addresses it can.
+runner=()
+fixed=(setarch "$(uname -m)" --addr-no-randomize)
+"${fixed[@]}" true 2>/dev/null || fixed=()
+
+# tests_begin NAME TOTAL: before the first step.
+tests_begin() {
+  steps_begin "$@"
+  rm -rf "$results"
+  mkdir -p "$results"
+}
