@@ -2,7 +2,7 @@
 // often a plan is replaced by another, nothing of the gradients is lost, no step hangs, and all
 // ranks get the same bits. What is still kept at the end comes out through a last switch. Of the
 // steps some are void, not applied, or miss gradients of a rank. A seed draws 48 plans;
-// tools/nightly takes more seeds.
+// tools/test takes some of the schemes, tools/nightly more seeds.
 
 #include "core/set/training_testing.hpp"
 
@@ -377,7 +377,10 @@ const Case kCases[] = {
 
 std::vector<Case> share_of_cases() {
   std::vector<Case> share;
-  const size_t stride = test::kThreadsSanitized ? 13 : test::kSanitized ? 4 : 1;
+  const size_t stride = test::kThreadsSanitized ? 13
+                        : test::kSanitized      ? 4
+                        : test::is_brief()      ? 5
+                                                : 1;
   for (size_t i = 0; i < std::size(kCases); i += stride) share.push_back(kCases[i]);
   return share;
 }

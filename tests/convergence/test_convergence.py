@@ -2,7 +2,8 @@
 
 Forty steps on text of the schemes that between them use every part of the runtime; sixty on digits, which take a tenth of
 the time, the other compressors. All schemes of a task run in one launch of the job; the simulations are cached under
-build/, by their code and settings.
+build/, by their code and settings. `tools/test` takes one scheme of each family, on digits; `tools/test --all`, which sets
+TEST_ALL, every scheme.
 """
 
 from __future__ import annotations
@@ -33,6 +34,20 @@ ON_TEXT = (
     "ok-topk",
     "fgbuff",
 )
+ONE_OF_EACH_FAMILY = (
+    "s-sgd",  # dense
+    "topk-residual",  # selection
+    "dgc",  # a memory with momentum
+    "gaussian-k",  # an estimated threshold
+    "power-sgd",  # low rank
+    "sign-sgd-majority",  # votes
+    "qsgd",  # quantised
+    "ef21-sgdm",  # a memory with a shift
+    "ok-topk",  # a composite collective
+    "dear",  # updates in the next forward
+)
+IS_BRIEF = not (os.environ.get("TEST_ALL") or os.environ.get("TEST_LONG"))
+NAMES = ONE_OF_EACH_FAMILY if IS_BRIEF else KNOWN
 SEED = 1
 
 # At the end of the run. Sums in another order differ by 1e-7 at first; a selection then differs in an entry next to
@@ -42,18 +57,19 @@ LAST_TOLERANCE = 0.03
 
 
 def setting_of(name: str) -> convergence.Setting:
-    return convergence.Setting("text", 40) if name in ON_TEXT else convergence.Setting("digits", 60)
+    on_text = name in ON_TEXT and not IS_BRIEF
+    return convergence.Setting("text", 40) if on_text else convergence.Setting("digits", 60)
 
 
 @pytest.fixture(scope="module")
 def real_runs() -> dict[str, dict]:
     runs: dict[str, dict] = {}
-    for setting in {setting_of(name): None for name in KNOWN}:
-        runs |= convergence.real([recipe(name) for name in KNOWN if setting_of(name) == setting], setting, SEED)
+    for setting in {setting_of(name): None for name in NAMES}:
+        runs |= convergence.real([recipe(name) for name in NAMES if setting_of(name) == setting], setting, SEED)
     return runs
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_runtime_trains_like_the_simulation(name: str, real_runs: dict[str, dict]) -> None:
     real = real_runs[name]["losses"]
     setting = setting_of(name)
@@ -70,11 +86,22 @@ def test_the_runtime_trains_like_the_simulation(name: str, real_runs: dict[str, 
     assert abs(tails[0] - tails[1]) <= tolerance * scale, f"last ten losses: {tails}"
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", NAMES)
 def test_all_ranks_end_with_the_same_bits(name: str, real_runs: dict[str, dict]) -> None:
     assert real_runs[name]["replicas_equal"]
 
 
+@pytest.mark.skipif(not IS_BRIEF, reason="tools/test --all trains text over UCX")
+def test_digits_train_over_ucx_under_torchrun_with_the_bits_of_mpi(real_runs: dict[str, dict]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        summary = launch.run_job(
+            ranks=4, task="digits", schemes=NAMES, steps=4, seed=SEED, out=Path(folder), by=launch.command_of_torchrun
+        )
+    losses = {entry["name"]: entry["losses"] for entry in summary["schemes"]}
+    assert losses == {name: real_runs[name]["losses"][:4] for name in NAMES}
+
+
+@pytest.mark.skipif(IS_BRIEF, reason="tools/test --all")
 def test_text_trains_over_ucx_under_torchrun_with_the_bits_of_mpi(real_runs: dict[str, dict]) -> None:
     """The schemes that train text here; with TEST_LONG every other one as well, each to its end."""
     names = [name for name in KNOWN if name in ON_TEXT or os.environ.get("TEST_LONG")]

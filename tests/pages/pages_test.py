@@ -74,7 +74,7 @@ hvd.barrier()
 {block}""")
 
 # Commands that are a test run, or hours of work, themselves: what is tested here is that they take these arguments.
-LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/gpu-check", "tools/bench", "tools/wheel")
+LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/nightly", "tools/gpu-check", "tools/bench", "tools/wheel")
 
 SHELLS = [block for block in all_blocks() if block.language == "sh"]
 PYTHONS = [block for block in all_blocks() if block.language == "python"]

@@ -55,7 +55,10 @@ constexpr uint64_t kUsualStride = test::kThreadsSanitized ? 2000 : test::kSaniti
 constexpr int64_t kCallStride = test::kThreadsSanitized ? 60
                                 : test::kSanitized      ? 7
                                                         : 1;  // of plugin calls
-const uint64_t kStride = test::is_long() && !test::kSanitized ? 1 : kUsualStride;
+const uint64_t kStride = test::kSanitized   ? kUsualStride
+                         : test::is_long()  ? 1
+                         : test::is_brief() ? 5 * kUsualStride
+                                            : kUsualStride;
 
 // What one rank saw.
 struct Seen {

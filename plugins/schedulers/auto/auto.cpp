@@ -116,7 +116,7 @@ class Auto {
                                                        : "; on trial"));
     }
     if (ways_.size() == 1)
-      lines.push_back("auto: no other way is forecast to be shorter, so none is tried");
+      lines.emplace_back("auto: no other way is forecast to be shorter, so none is tried");
     return lines;
   }
 
