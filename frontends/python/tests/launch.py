@@ -128,9 +128,28 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def succeed(script: str, ranks: int, *arguments: str, over: str = OVER) -> None:
+def run_python(
+    *arguments: str | Path, real: bool = False, folder: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs `python ARGUMENTS` alone, with the package on its path; what it printed, apart.
+
+    folder: where it runs, if not here. real: see run_ranks. variables: of the environment.
+    """
+    return subprocess.run(
+        [sys.executable if real else warm_python.executable(), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent), **variables},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+def succeed(
+    script: str, ranks: int, *arguments: str, over: str = OVER, real: bool = False
+) -> None:
     """Runs a script of checks: every rank must come to its end."""
-    done = run_ranks(script, ranks, *arguments, over=over)
+    done = run_ranks(script, ranks, *arguments, over=over, real=real)
     finished = done.stdout.count("all checks passed")
     assert done.returncode == 0 and finished == ranks, (
         f"{script} on {ranks} ranks: exit code {done.returncode}, {finished} of them finished\n"

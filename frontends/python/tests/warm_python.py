@@ -15,27 +15,37 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 WARM = Path(__file__).resolve().parent / "warm"
+
+# Those after torch are what it imports when it is first used, some 0.5 s each. penstock is not among
+# them: it reads the environment when it is imported.
+MODULES = ("torch", "numpy", "torch.distributed.run", "torch.distributed.fsdp", "torch._dynamo")
 
 # What the server runs. become() must be the last: it clears the module in which this stands.
 SERVE = f"""
 import os, sys
 sys.path[0] = {str(WARM)!r}
 import become, server
-path = [part for part in sys.path[1:] if part not in sys.argv[3:]]
-request = server.run(int(sys.argv[1]), sys.argv[2])
+path = [part for part in sys.path[1:] if part not in sys.argv[4:]]
+request = server.run(int(sys.argv[1]), sys.argv[2], sys.argv[3].split(","))
 if request: become.become(request, path)
 """
 
 
 @functools.cache
 def executable() -> str:
-    """The path of the warm python; the first call starts its server, which takes clients at once
-    and answers when it has imported torch. It ends when this process does, however that ends."""
-    if os.environ.get("TEST_FRONTEND_PYTHON", "warm") == "real":
-        return sys.executable
+    """The path of the warm python, which the first call starts."""
+    real = os.environ.get("TEST_FRONTEND_PYTHON", "warm") == "real"
+    return sys.executable if real else start(MODULES)
+
+
+def start(modules: Sequence[str]) -> str:
+    """Starts a server that imports `modules`; the path of the executable that is its client. The
+    server takes clients at once, and answers when it has imported all. It ends when this process
+    does, however that ends."""
     # The server removes it. A short path, for the address of a socket is short.
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="ps"))
     address = folder / "socket"
@@ -48,7 +58,7 @@ def executable() -> str:
         for name in ("PYTHONUNBUFFERED", "PENSTOCK_CONFIG"):
             environment.pop(name, None)
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(listener.fileno()), str(folder), *own],
+            [sys.executable, "-c", SERVE, str(listener.fileno()), str(folder), ",".join(modules), *own],
             env=environment,
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],

@@ -76,7 +76,7 @@ def _run(options: str, program: list[str]) -> None:
         return
     script = program[0]
     sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
-    main["__file__"] = os.path.abspath(script)
+    main["__file__"] = os.path.join(os.getcwd(), script)
     with io.open_code(script) as source:
         code = compile(source.read(), script, "exec")
     exec(code, main)
@@ -84,11 +84,15 @@ def _run(options: str, program: list[str]) -> None:
 
 def _open_streams(*, unbuffered: bool) -> None:
     sys.stdin = sys.__stdin__ = open(0, closefd=False)
-    for number, name, errors in ((1, "stdout", None), (2, "stderr", "backslashreplace")):
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)
         file: Any = open(number, "wb", 0 if unbuffered else -1, closefd=False)
-        at_once = name == "stderr" or file.isatty()
         text = io.TextIOWrapper(
-            file, errors=errors, line_buffering=at_once, write_through=unbuffered
+            file,
+            encoding=before.encoding,
+            errors=before.errors,
+            line_buffering=not unbuffered and (name == "stderr" or file.isatty()),
+            write_through=unbuffered,
         )
         setattr(sys, name, text)
         setattr(sys, f"__{name}__", text)

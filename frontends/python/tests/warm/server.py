@@ -22,12 +22,9 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-
-# What torch imports when it is first used, some 0.5 s each. penstock is not among them: it reads the
-# environment when it is imported.
-MODULES = ("torch", "numpy", "torch.distributed.run", "torch.distributed.fsdp", "torch._dynamo")
 
 LONGEST_REQUEST = 1 << 20
 
@@ -43,19 +40,19 @@ class Request:
     streams: list[int]  # its stdin, stdout and stderr
 
 
-def import_all() -> None:
+def import_all(modules: Sequence[str]) -> None:
     """Imports what children shall have. What an older torch does not have is left out."""
-    for name in MODULES:
+    for name in modules:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
-        sys.exit(f"importing {', '.join(MODULES)} started threads, which no child would have")
+        sys.exit(f"importing {', '.join(modules)} started threads, which no child would have")
     gc.collect()
     gc.freeze()  # a child's search for garbage need not copy what it shares with the others
 
 
-def run(listener: int, folder: str) -> Request | None:
+def run(listener: int, folder: str, modules: Sequence[str]) -> Request | None:
     """Serves the clients of a socket. Returns in each child, with what it is to be; in the server
     at its end, when `folder`, where the socket lies, is removed.
 
@@ -63,7 +60,7 @@ def run(listener: int, folder: str) -> Request | None:
     """
     request = None
     try:
-        import_all()
+        import_all(modules)
         request = Server(socket.socket(fileno=listener)).serve()
     finally:
         if request is None:
