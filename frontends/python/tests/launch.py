@@ -36,8 +36,8 @@ ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
 
 
 def worlds(every: Sequence[int], few: Sequence[int]) -> Sequence[int]:
-    """The sizes of the world that a test runs with: of every one, which `tools/test --long` takes,
-    the few that tell most. Each rank takes two seconds to import torch."""
+    """The sizes of the world that a test runs with: of every one, which `tools/test --all` takes,
+    the few that tell most."""
     return every if os.environ.get("TEST_LONG") else few
 
 
