@@ -2,6 +2,8 @@
 
 With TEST_FRONTEND_OVER=ucx under torchrun, where ranks meet without MPI and the transport is ucx;
 with TEST_FRONTEND_OVER=lent there over a process group of torch's.
+
+Ranks are warm pythons (warm_python.py), and so is torchrun itself, unless the real one is asked for.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import warm_python
+
 HERE = Path(__file__).resolve().parent
 MPIRUN = (
     "mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none",
     "--mca", "btl", "self,vader",
 )  # fmt: skip
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone")
 OVER = os.environ.get("TEST_FRONTEND_OVER", "mpi")
 OVER_UCX = OVER in ("ucx", "lent")  # under torchrun
 
@@ -32,8 +36,8 @@ ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
 
 
 def worlds(every: Sequence[int], few: Sequence[int]) -> Sequence[int]:
-    """The sizes of the world that a test runs with: of every one, which `tools/test --long` takes,
-    the few that tell most. Each rank takes two seconds to import torch."""
+    """The sizes of the world that a test runs with: of every one, which `tools/test --all` takes,
+    the few that tell most."""
     return every if os.environ.get("TEST_LONG") else few
 
 
@@ -52,12 +56,14 @@ def run_ranks(
     module: str | None = None,
     over: str = OVER,
     starter: Sequence[str] = (),
+    real: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Runs ranks/SCRIPT on `ranks` processes; the output of all of them together. Past the deadline
     all are killed and the return code is 124.
 
     options: further ones for mpirun. module: what runs the script (python -m), if not python.
     over: mpi under mpirun; ucx or lent under torchrun. starter: a launcher instead of these.
+    real: with an interpreter that has to import torch, as users have.
     """
     if shutil.which("mpirun") is None:
         raise RuntimeError("mpirun was not found; install Open MPI (package openmpi-bin)")
@@ -65,16 +71,18 @@ def run_ranks(
     environment["PENSTOCK_TEST_DEADLINE"] = str(DEADLINE)
     environment.pop("PENSTOCK_CONFIG", None)
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE)])
+    python = sys.executable if real else warm_python.executable()
     runner = [] if module is None else ["-m", module]
     program = [*runner, str(HERE / "ranks" / script), *arguments]
     if over == "lent":
         program = [str(HERE / "ranks" / "over_lent.py"), script, *arguments]
-    command = [*MPIRUN, *options, "-np", str(ranks), sys.executable, *program]
+    command = [*MPIRUN, *options, "-np", str(ranks), python, *program]
     if over != "mpi":
-        command = [*TORCHRUN, "--nproc-per-node", str(ranks), *program]
+        environment["PYTHON_EXEC"] = python  # what torchrun starts
+        command = [python, *TORCHRUN, "--nproc-per-node", str(ranks), *program]
         environment["PENSTOCK_PORT"] = str(_port_for_the_store())
     if starter:
-        command = [*starter, str(ranks), sys.executable, *program]
+        command = [*starter, str(ranks), python, *program]
     # A short path, for Open MPI keeps sockets there.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="ps") as scratch:
         environment["TMPDIR"] = scratch
@@ -120,9 +128,28 @@ def _kill(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def succeed(script: str, ranks: int, *arguments: str, over: str = OVER) -> None:
+def run_python(
+    *arguments: str | Path, real: bool = False, folder: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs `python ARGUMENTS` alone, with the package on its path; what it printed, apart.
+
+    folder: where it runs, if not here. real: see run_ranks. variables: of the environment.
+    """
+    return subprocess.run(
+        [sys.executable if real else warm_python.executable(), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent), **variables},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+def succeed(
+    script: str, ranks: int, *arguments: str, over: str = OVER, real: bool = False
+) -> None:
     """Runs a script of checks: every rank must come to its end."""
-    done = run_ranks(script, ranks, *arguments, over=over)
+    done = run_ranks(script, ranks, *arguments, over=over, real=real)
     finished = done.stdout.count("all checks passed")
     assert done.returncode == 0 and finished == ranks, (
         f"{script} on {ranks} ranks: exit code {done.returncode}, {finished} of them finished\n"

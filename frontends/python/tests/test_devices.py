@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import simulated_devices
 import torch
-from launch import OVER, succeed
+from launch import OVER, run_python, succeed
 
 from penstock import _library as c
 from penstock.common.devices import HOST, Place
@@ -49,25 +48,19 @@ def test_gradients_go_from_and_to_the_device_without_a_wait(ranks, library, monk
 @needs_simulated_devices
 def test_a_lost_device_ends_backward_with_its_words(library, tmp_path):
     here = Path(__file__).resolve().parent
-    environment = {**os.environ, "PENSTOCK_LIBRARY": str(library), "TMPDIR": str(tmp_path)}
-    environment["PYTHONPATH"] = os.pathsep.join(map(str, (PACKAGE, here)))
-    environment |= {"RANK": "0", "WORLD_SIZE": "1"}
-    done = subprocess.run(
-        [sys.executable, here / "ranks/devices.py", "lost"],
-        env=environment, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    variables = {"PENSTOCK_LIBRARY": str(library), "TMPDIR": str(tmp_path)}
+    variables |= {"RANK": "0", "WORLD_SIZE": "1"}
+    path = os.pathsep.join(map(str, (PACKAGE, here)))
+    done = run_python(here / "ranks/devices.py", "lost", PYTHONPATH=path, **variables)
     assert done.returncode == 0 and done.stdout == "all checks passed\n", done.stdout + done.stderr
 
 
 def why_not(library: Path | None, number: int = 0, **variables: str) -> str:
     """What a process of its own says of a device."""
     code = f"import penstock.common.devices as d; print(d.why_not_in_place({number}))"
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE), **variables}
     if library is not None:
-        environment["PENSTOCK_LIBRARY"] = str(library)
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
-    )
+        variables["PENSTOCK_LIBRARY"] = str(library)
+    done = run_python("-c", code, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -98,11 +91,7 @@ def test_a_table_that_is_missing_or_spoilt_is_named_with_what_to_do(library, tmp
 
 def on_device(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = Path(__file__).resolve().parent / "scripts" / name
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
-    return subprocess.run(
-        [sys.executable, script, *arguments], env=environment, capture_output=True, text=True,
-        timeout=150,
-    )  # fmt: skip
+    return run_python(script, *arguments)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device: tools/gpu-check")

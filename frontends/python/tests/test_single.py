@@ -2,15 +2,14 @@
 library."""
 
 import json
-import os
 import subprocess
-import sys
 import textwrap
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
+from launch import run_python
 
 import penstock._library as c
 import penstock.torch as hvd
@@ -48,14 +47,7 @@ def train(optimizer, model, steps=4):
 
 def python(code, **environment):
     """Runs code in a process of its own."""
-    full = {**os.environ, "PYTHONPATH": str(PACKAGE), **environment}
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env=full,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return run_python("-c", textwrap.dedent(code), **environment)
 
 
 # ---- the C door's structures ----

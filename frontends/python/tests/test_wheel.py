@@ -14,6 +14,7 @@ from pathlib import Path
 
 import penstock
 import pytest
+import warm_python
 from penstock import _ucx
 
 PACKAGE = Path(penstock.__file__).resolve().parent
@@ -30,10 +31,10 @@ def installed(tmp_path_factory):
     return package
 
 
-def run(installed, *arguments, **variables):
+def run(installed, *arguments, python=sys.executable, **variables):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
     return subprocess.run(
-        [sys.executable, *arguments],
+        [python, *arguments],
         cwd=installed.parent,
         env={**environment, "PYTHONPATH": str(installed.parent), **variables},
         capture_output=True,
@@ -99,7 +100,7 @@ def test_a_scheme_of_ones_own_comes_before_the_installed_one(installed, tmp_path
 
 def test_an_installed_scheme_is_found_for_a_set_too(installed):
     script = "from penstock.torch.settings import scheme_text; print(scheme_text('conf/dgc.toml'))"
-    ran = run(installed, "-c", script)
+    ran = run(installed, "-c", script, python=warm_python.executable())
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == (ROOT / "conf/dgc.toml").read_text() + "\n"
 

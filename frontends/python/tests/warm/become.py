@@ -1,0 +1,120 @@
+"""A child of the warm python's server becomes what `python ARGUMENTS` would be.
+
+What it cannot have of its own are the things that python and torch settle when they start: all
+children share the seed of the hashes of strings, OMP_NUM_THREADS is 1, and torch's libraries are
+not taken apart at the end. Launches with the real interpreter (launch.py) are there for these.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import importlib
+import io
+import os
+import runpy
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from server import Request
+
+
+def become(request: Request, path: Sequence[str]) -> None:
+    """Runs the program that is asked for, in this process's module __main__. Comes back or raises
+    as the program does.
+
+    path: where python itself and what is installed are found.
+    """
+    for own, stream in enumerate(request.streams):
+        os.dup2(stream, own)
+        os.close(stream)
+    os.chdir(request.folder)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    options, program = _options(request.arguments)
+    _open_streams(unbuffered="u" in options or bool(os.environ.get("PYTHONUNBUFFERED")))
+    _start_anew(request.ignored)
+    sys.orig_argv = [sys.executable, *request.arguments]
+    named = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    sys.path[:] = [*(os.path.abspath(part) for part in named), *path]
+    _run(options, program)
+
+
+def _options(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Those before the program, as letters, of which -c or -m comes last; the program and what it
+    is given."""
+    letters = ""
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        letters += rest.pop(0)[1:]
+        if letters.endswith(("c", "m")):
+            break
+    unknown = set(letters) - set("ucm")
+    if unknown or not rest:
+        sys.exit(f"warm python takes [-u] [-c CODE | -m MODULE | SCRIPT] ..., not {arguments}")
+    return letters, rest
+
+
+def _run(options: str, program: list[str]) -> None:
+    main = sys.modules["__main__"].__dict__
+    main.clear()
+    main.update(__name__="__main__", __builtins__=builtins, __doc__=None)
+    main.update(__package__=None, __loader__=None, __spec__=None)
+    sys.argv[:] = program
+    if "m" in options:
+        sys.path.insert(0, os.getcwd())
+        sys.modules.pop(program[0], None)  # it is to run, and not to be found
+        runpy._run_module_as_main(program[0])  # what `python -m` calls
+        return
+    if "c" in options:
+        sys.path.insert(0, "")
+        sys.argv[0] = "-c"
+        exec(compile(program[0], "<string>", "exec"), main)
+        return
+    script = program[0]
+    sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
+    main["__file__"] = os.path.join(os.getcwd(), script)
+    with io.open_code(script) as source:
+        code = compile(source.read(), script, "exec")
+    exec(code, main)
+
+
+def _open_streams(*, unbuffered: bool) -> None:
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)
+        file: Any = open(number, "wb", 0 if unbuffered else -1, closefd=False)
+        text = io.TextIOWrapper(
+            file,
+            encoding=before.encoding,
+            errors=before.errors,
+            line_buffering=not unbuffered and (name == "stderr" or file.isatty()),
+            write_through=unbuffered,
+        )
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+
+
+def _start_anew(ignored: Sequence[int]) -> None:
+    """What the server has settled is settled anew. Python's own random numbers are, after a
+    fork."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+    tempfile.tempdir = None
+    importlib.invalidate_caches()
+    _end_before_torch()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+
+
+def _end_before_torch() -> None:
+    """At the end of the process, what was loaded from now on (the runtime, MPI) ends as ever, and
+    then the process does: before torch's libraries take apart what this process shares with others
+    until then, for 0.2 s of a core."""
+    process = ctypes.CDLL(None)
+    process.on_exit(process._exit, None)  # which is called with the exit code
+    process.__cxa_atexit(process.fflush, None, None)  # the last one in is the first one out

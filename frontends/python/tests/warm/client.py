@@ -1,0 +1,44 @@
+"""The client of the warm python: `client.py SOCKET ARGUMENTS` is `python ARGUMENTS`, in a child of
+the server that listens at SOCKET. It ends as the child does, by a signal too.
+
+It is started for every rank, so it imports little.
+"""
+
+import marshal
+import os
+import resource
+import signal
+import socket
+import sys
+
+PASSED_ON = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+)  # fmt: skip
+
+
+def main() -> int:
+    """The exit code of the child; minus the signal's number if one has ended it."""
+    ignored = [number for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.connect(sys.argv[1])
+        # The request is the first message: signals wait until it is on its way.
+        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+        for number in PASSED_ON:
+            if number not in ignored:
+                signal.signal(number, lambda number, _: server.send(bytes([number])))
+        request = (sys.argv[2:], os.getcwd(), dict(os.environ), [int(one) for one in ignored])
+        socket.send_fds(server, [marshal.dumps(request)], [0, 1, 2])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        answer = server.recv(100)
+    if not answer:
+        sys.exit("the server of the warm python has ended")
+    return marshal.loads(answer)
+
+
+code = main()
+if code < 0:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has left one
+    if -code not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)

@@ -1,0 +1,174 @@
+"""The server of the warm python: has imported torch once, and forks a child for each client.
+
+A rank takes two seconds of a core to import torch, and most tests last shorter than that. A child
+has it imported already, and becomes what `python ARGUMENTS` would be (become.py). The client
+(client.py) is the process that the launcher sees; it lends its folder, environment and streams, and
+ends as the child does.
+
+A request is one message with three open files; after it a client sends the number of each signal
+that it gets, and the server sends how the child ended. A client that vanishes takes its child with
+it. The server ends, and its children with it, when pytest, which holds the other end of its stdin,
+does.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import marshal
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+LONGEST_REQUEST = 1 << 20
+
+
+@dataclass
+class Request:
+    """What a client asks for."""
+
+    arguments: list[str]
+    folder: str
+    environment: dict[str, str]
+    ignored: list[int]  # signals that the client was started to ignore
+    streams: list[int]  # its stdin, stdout and stderr
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Imports what children shall have. What an older torch does not have is left out."""
+    for name in modules:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    threads = os.listdir("/proc/self/task")
+    if len(threads) != 1:
+        sys.exit(f"importing {', '.join(modules)} started threads, which no child would have")
+    gc.collect()
+    gc.freeze()  # a child's search for garbage need not copy what it shares with the others
+
+
+def run(listener: int, folder: str, modules: Sequence[str]) -> Request | None:
+    """Serves the clients of a socket. Returns in each child, with what it is to be; in the server
+    at its end, when `folder`, where the socket lies, is removed.
+
+    listener: its number. An import that fails ends the server, which clients are told.
+    """
+    request = None
+    try:
+        import_all(modules)
+        request = Server(socket.socket(fileno=listener)).serve()
+    finally:
+        if request is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return request
+
+
+class Server:
+    """Waits for clients, and for their children to end."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._clients: dict[int, socket.socket] = {}  # by the child's process id
+        self._ended, ended = os.pipe()
+        os.set_blocking(ended, False)
+        os.set_blocking(self._ended, False)
+        signal.set_wakeup_fd(ended)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # Not epoll, which a child would share with its parent.
+        self._selector = selectors.PollSelector()
+        for file in (0, self._ended, listener):
+            self._selector.register(file, selectors.EVENT_READ)
+        self._wakeup = ended
+
+    def serve(self) -> Request | None:
+        """Returns in each child, with what it is to be, and in the server at its end."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj == 0:
+                    self._kill_all()
+                    return None
+                if key.fileobj == self._ended:
+                    self._tell_who_ended()
+                elif key.fileobj is self._listener:
+                    client, _ = self._listener.accept()
+                    self._selector.register(client, selectors.EVENT_READ, data=[])
+                elif key.data:
+                    self._pass_on(key.fileobj, key.data[0])
+                else:
+                    request = self._fork(key.fileobj, key.data)
+                    if request is not None:
+                        return request
+
+    def _fork(self, client: socket.socket, child: list[int]) -> Request | None:
+        """Reads a client's first message; a request in the child, which `child` names."""
+        message, streams, _, _ = socket.recv_fds(client, LONGEST_REQUEST, 3)
+        if not message:  # it has gone without a word
+            self._forget(client)
+            return None
+        process = os.fork()
+        if process == 0:
+            os.setsid()
+            self._let_go()
+            return Request(*marshal.loads(message), streams)
+        child.append(process)
+        self._clients[process] = client
+        for stream in streams:
+            os.close(stream)
+        return None
+
+    def _let_go(self) -> None:
+        """In a child: nothing of the server stays open, nor do its signals mean anything."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for file in self._selector.get_map().values():
+            if file.fd not in (0, self._ended):
+                file.fileobj.close()
+        self._selector.close()
+        os.close(self._ended)
+        os.close(self._wakeup)
+
+    def _pass_on(self, client: socket.socket, child: int) -> None:
+        """A client's signal to its child, which is killed with all that it started if the client
+        is gone."""
+        try:
+            message = client.recv(1)
+        except ConnectionError:
+            message = b""
+        if child in self._clients:
+            _send(child, message[0] if message else signal.SIGKILL, all_of_it=not message)
+        if not message:
+            self._forget(client)
+
+    def _tell_who_ended(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._ended, 512):
+                pass
+        with suppress(ChildProcessError):  # none is left
+            while True:
+                child, status = os.waitpid(-1, os.WNOHANG)
+                if child == 0:
+                    return
+                client = self._clients.pop(child)
+                with suppress(OSError):  # the client is gone
+                    client.send(marshal.dumps(os.waitstatus_to_exitcode(status)))
+
+    def _forget(self, client: socket.socket) -> None:
+        self._selector.unregister(client)
+        client.close()
+
+    def _kill_all(self) -> None:
+        for child in self._clients:
+            _send(child, signal.SIGKILL, all_of_it=True)
+
+
+def _send(child: int, number: int, *, all_of_it: bool) -> None:
+    """all_of_it: to what the child has started, too."""
+    with suppress(ProcessLookupError):
+        os.kill(child, number)
+        if all_of_it:
+            os.killpg(child, number)

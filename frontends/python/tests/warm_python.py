@@ -1,0 +1,79 @@
+"""The warm python: an executable that runs what `python` would, with torch imported already.
+
+A rank takes two seconds of a core to import torch, longer than most tests last. The folder warm/
+says how it works. Where a fresh interpreter is what is tested, take sys.executable; with
+TEST_FRONTEND_PYTHON=real every process is one, which tells whether a failure is the warm one's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+WARM = Path(__file__).resolve().parent / "warm"
+
+# Those after torch are what it imports when it is first used, some 0.5 s each. penstock is not among
+# them: it reads the environment when it is imported.
+MODULES = ("torch", "numpy", "torch.distributed.run", "torch.distributed.fsdp", "torch._dynamo")
+
+# What the server runs. become() must be the last: it clears the module in which this stands.
+SERVE = f"""
+import os, sys
+sys.path[0] = {str(WARM)!r}
+import become, server
+path = [part for part in sys.path[1:] if part not in sys.argv[4:]]
+request = server.run(int(sys.argv[1]), sys.argv[2], sys.argv[3].split(","))
+if request: become.become(request, path)
+"""
+
+
+@functools.cache
+def executable() -> str:
+    """The path of the warm python, which the first call starts."""
+    real = os.environ.get("TEST_FRONTEND_PYTHON", "warm") == "real"
+    return sys.executable if real else start(MODULES)
+
+
+def start(modules: Sequence[str]) -> str:
+    """Starts a server that imports `modules`; the path of the executable that is its client. The
+    server takes clients at once, and answers when it has imported all. It ends when this process
+    does, however that ends."""
+    # The server removes it. A short path, for the address of a socket is short.
+    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="ps"))
+    address = folder / "socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(address))
+        listener.listen(100)
+        own = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        # Threads are started when torch and numpy are imported, and a fork would lose them.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        for name in ("PYTHONUNBUFFERED", "PENSTOCK_CONFIG"):
+            environment.pop(name, None)
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVE, str(listener.fileno()), str(folder), ",".join(modules), *own],
+            env=environment,
+            stdin=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for pytest, which ends the server
+        )
+    atexit.register(_end, process)
+    client = folder / "python"
+    words = shlex.join([sys.executable, "-ISE", str(WARM / "client.py"), str(address)])
+    client.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+    client.chmod(0o700)
+    return str(client)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """Where this process is killed, the end of its pipe does the same."""
+    assert server.stdin is not None
+    server.stdin.close()
+    server.wait()
