@@ -24,7 +24,7 @@ inline std::string plugin_file(const std::string& name) {
 class PrivateFolder {
  public:
   PrivateFolder() {
-    std::string pattern = testing::TempDir() + "penstock_plugin_XXXXXX";
+    std::string pattern = ::testing::TempDir() + "penstock_plugin_XXXXXX";
     const char* made = ::mkdtemp(pattern.data());
     EXPECT_NE(made, nullptr);
     path_ = std::filesystem::canonical(pattern).string();

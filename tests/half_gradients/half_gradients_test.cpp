@@ -2,8 +2,8 @@
 // memory that goes with it: the result is that of float32 gradients of the same values, rounded
 // once at the end. So all that lies between, above all what memories keep, is float32.
 
-#include "core/fit/matrix.hpp"
 #include "core/set/testing.hpp"
+#include "tools/penstock/fit/matrix.hpp"
 
 #include <nlohmann/json.hpp>
 #include <support/every_compressor.hpp>

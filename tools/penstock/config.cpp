@@ -1,10 +1,10 @@
 // penstock config: reads configurations and holds them against the plugins, without a run.
 #include "core/config/keys.hpp"
 #include "core/config/load.hpp"
-#include "core/fit/matrix.hpp"
 #include "core/fit/resolve.hpp"
-#include "core/fit/sample_traffic.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/fit/matrix.hpp"
+#include "tools/penstock/fit/sample_traffic.hpp"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -1,9 +1,9 @@
 // penstock plugins: what there is, what each can do, what goes together.
 #include "core/base/nearest.hpp"
 #include "core/base/printable.hpp"
-#include "core/fit/matrix.hpp"
 #include "core/plugin/options.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/fit/matrix.hpp"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -36,7 +36,7 @@ ALONE = (sys.executable, str(HERE.parents[2] / "tests/transports/run_ranks.py"))
 
 
 def worlds(every: Sequence[int], few: Sequence[int]) -> Sequence[int]:
-    """The sizes of the world that a test runs with: of every one, which `tools/test --all` takes,
+    """The sizes of the world that a test runs with: of every one, which `tools/nightly` takes,
     the few that tell most."""
     return every if os.environ.get("TEST_LONG") else few
 

@@ -13,7 +13,7 @@ def test_a_lent_group_carries_a_run_and_stays_usable(ranks):
     succeed("lent.py", ranks, over="ucx", real=ranks == 3)
 
 
-@pytest.mark.skipif("TEST_LONG" not in os.environ, reason="tools/test --all")
+@pytest.mark.skipif("TEST_LONG" not in os.environ, reason="tools/nightly")
 def test_horovods_operations_keep_their_contract_over_a_lent_group():
     succeed("contract.py", 3, "collectives", "alltoall", "process_sets", over="lent")
 

@@ -5,9 +5,9 @@
 #include "core/device/devices.hpp"
 #include "core/device/table.hpp"
 #include "core/fit/resolve.hpp"
-#include "core/fit/sample_residence.hpp"
 #include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
+#include "tools/penstock/fit/sample_residence.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

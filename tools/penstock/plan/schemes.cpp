@@ -1,8 +1,8 @@
 #include "tools/penstock/plan/schemes.hpp"
 
 #include "core/config/load.hpp"
-#include "core/fit/matrix.hpp"
 #include "core/fit/resolve.hpp"
+#include "tools/penstock/fit/matrix.hpp"
 
 #include <algorithm>
 #include <filesystem>

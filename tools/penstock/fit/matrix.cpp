@@ -1,4 +1,4 @@
-#include "core/fit/matrix.hpp"
+#include "tools/penstock/fit/matrix.hpp"
 
 #include "core/fit/fitting.hpp"
 #include "core/fit/resolve.hpp"

@@ -1,5 +1,5 @@
 // Schemes held against the plugins without a run, and the tables of what goes with what.
-#include "core/fit/matrix.hpp"
+#include "tools/penstock/fit/matrix.hpp"
 
 #include "core/fit/resolve.hpp"
 #include "core/plugin/testing.hpp"

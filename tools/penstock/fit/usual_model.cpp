@@ -1,4 +1,4 @@
-#include "core/fit/usual_model.hpp"
+#include "tools/penstock/fit/usual_model.hpp"
 
 #include <fmt/format.h>
 

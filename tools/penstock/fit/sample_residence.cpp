@@ -1,8 +1,8 @@
-#include "core/fit/sample_residence.hpp"
+#include "tools/penstock/fit/sample_residence.hpp"
 
 #include "core/fit/residence.hpp"
 #include "core/fit/resolve.hpp"
-#include "core/fit/usual_model.hpp"
+#include "tools/penstock/fit/usual_model.hpp"
 
 #include <algorithm>
 

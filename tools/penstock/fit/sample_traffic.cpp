@@ -1,8 +1,8 @@
-#include "core/fit/sample_traffic.hpp"
+#include "tools/penstock/fit/sample_traffic.hpp"
 
 #include "core/fit/fitting.hpp"
 #include "core/fit/resolve.hpp"
-#include "core/fit/usual_model.hpp"
+#include "tools/penstock/fit/usual_model.hpp"
 
 namespace penstock {
 

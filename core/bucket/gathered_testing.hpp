@@ -1,0 +1,105 @@
+// For the tests of the wire: one gathered message, whose parts are written and read by hand.
+#pragma once
+
+#include "core/bucket/testing.hpp"
+#include "core/bucket/wire.hpp"
+
+#include <cstring>
+
+namespace penstock::testing {
+
+// The bytes of a part, written by hand.
+class Part {
+ public:
+  Part& words(const std::vector<uint32_t>& values) { return add(values); }
+  Part& floats(const std::vector<float>& values) { return add(values); }
+  Part& zeros(size_t count) {
+    bytes_.append(count, '\0');
+    return *this;
+  }
+  Part& text(const std::string& bytes) {
+    bytes_ += bytes;
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  template <typename T>
+  Part& add(const std::vector<T>& values) {
+    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+    return *this;
+  }
+  std::string bytes_;
+};
+
+// A bucket with one gathered message, whose memory is taken here and not by the layout.
+struct Gathered : PaperBucket {
+  using PaperBucket::PaperBucket;
+
+  // After all items are there.
+  void open(uint32_t pattern = PENSTOCK_ALL_GATHER) {
+    bucket.label = "bucket 3";
+    message = make_message(bucket, coding(), MessageRun::Kind::gather, coding().links->transport,
+                           pattern, PENSTOCK_UINT8);
+    for (size_t i = 0; i < coding().items.size(); ++i) message->items.push_back(i);
+    for (ItemRun& item : coding().items) {
+      item.own.emplace_back().shape(item.rounds[0], 0);
+      item.received.emplace_back();
+      for (uint32_t rank = 0; rank < message->group_size(); ++rank)
+        item.received[0].emplace_back().shape(item.rounds[0], static_cast<int32_t>(rank));
+    }
+    message->receive_counts.resize(message->group_size());
+    message->room_for.resize(message->group_size(), 4096);
+  }
+  // One part behind the other.
+  void place(const std::vector<uint64_t>& parts) {
+    uint64_t bytes = 0;
+    for (const uint64_t part : parts) {
+      message->send_offsets.push_back(bytes);
+      message->send_counts.push_back(part);
+      bytes += part;
+    }
+    message->send = memory_of_bytes(bytes);
+    std::memset(message->send.data(), 0xee, bytes);  // of an earlier step
+    place_gathered(*message, 0);
+  }
+  // With a twin where some item is worked on on a device.
+  MessageMemory memory_of_bytes(uint64_t bytes) {
+    for (const ItemRun& item : coding().items)
+      if (item.is_on_device())
+        return std::move(MessageMemory::make_with_twin(device_on_paper(), bytes).value());
+    return Buffer(bytes);
+  }
+  template <typename T>
+  void encode(ItemRun& item, uint32_t kind, size_t s, const std::vector<T>& values) {
+    penstock_section& section = item.own[0].section(s);
+    item.own[0].c()->kind = kind;
+    section.count = values.size();
+    std::memcpy(section.data, values.data(), values.size() * sizeof(T));
+  }
+  std::string sent() const {
+    return {reinterpret_cast<const char*>(message->send.data()), message->message.count};
+  }
+  int64_t offset(const void* data, const MessageMemory& memory) const {
+    return static_cast<const std::byte*>(data) - memory.data();
+  }
+  // What has come from each rank, each up to the end of its room of 4096 bytes.
+  Status read(const std::vector<std::string>& parts) {
+    message->receive = memory_of_bytes(4096 * parts.size());
+    message->receive_offsets.clear();
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      message->receive_offsets.push_back(4096 * (rank + 1) - (parts[rank].size() + 7) / 8 * 8);
+      message->receive_counts[rank] = parts[rank].size();
+      std::memcpy(message->receive.data() + message->receive_offsets[rank], parts[rank].data(),
+                  parts[rank].size());
+    }
+    return read_gathered(bucket, *message, 0);
+  }
+  const penstock_section& came(ItemRun& item, uint32_t rank, size_t s) {
+    return item.arrival(0, rank).section(s);
+  }
+
+  std::unique_ptr<MessageRun> message;
+};
+
+}  // namespace penstock::testing
