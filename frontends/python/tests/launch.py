@@ -3,7 +3,7 @@
 With TEST_FRONTEND_OVER=ucx under torchrun, where ranks meet without MPI and the transport is ucx;
 with TEST_FRONTEND_OVER=lent there over a process group of torch's.
 
-Ranks are warm pythons (warm_python.py), and so is torchrun itself, unless the real one is asked for.
+Ranks are warm pythons (warm_python.py), and so is torchrun itself, unless real ones are asked for.
 """
 
 from __future__ import annotations

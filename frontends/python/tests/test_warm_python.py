@@ -74,10 +74,18 @@ def test_it_ends_as_the_program_does(code):
     assert said(warm_python.executable(), "-c", code) == said(sys.executable, "-c", code)
 
 
+# What was started in the background ignores Ctrl-C, and so do those whom it starts.
+INTERRUPTED = """
+import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
 def test_what_a_program_died_of_is_said():
     for code, word, number in (
         ("raise KeyError('unknown')", "KeyError: 'unknown'", 1),
-        ("import os; os.kill(os.getpid(), 2)", "KeyboardInterrupt", -2),
+        (INTERRUPTED, "KeyboardInterrupt", -2),
     ):
         _, errors, ended = said(warm_python.executable(), "-c", code)
         assert word in errors and ended == number, errors

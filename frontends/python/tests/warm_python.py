@@ -20,8 +20,8 @@ from pathlib import Path
 
 WARM = Path(__file__).resolve().parent / "warm"
 
-# Those after torch are what it imports when it is first used, some 0.5 s each. penstock is not among
-# them: it reads the environment when it is imported.
+# Those after torch are what it imports when it is first used, some 0.5 s each. penstock is not
+# among them: it reads the environment when it is imported.
 MODULES = ("torch", "numpy", "torch.distributed.run", "torch.distributed.fsdp", "torch._dynamo")
 
 # What the server runs. become() must be the last: it clears the module in which this stands.
@@ -52,14 +52,14 @@ def start(modules: Sequence[str]) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(address))
         listener.listen(100)
-        own = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        own = [os.path.abspath(part) for part in named if part]
         # Threads are started when torch and numpy are imported, and a fork would lose them.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        for name in ("PYTHONUNBUFFERED", "PENSTOCK_CONFIG"):
-            environment.pop(name, None)
+        single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        what = (str(listener.fileno()), str(folder), ",".join(modules), *own)
         process = subprocess.Popen(
-            [sys.executable, "-c", SERVE, str(listener.fileno()), str(folder), ",".join(modules), *own],
-            env=environment,
+            [sys.executable, "-c", SERVE, *what],
+            env={**os.environ, **single},
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for pytest, which ends the server

@@ -21,6 +21,8 @@ from typing import Any
 
 from server import Request
 
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
 
 def become(request: Request, path: Sequence[str]) -> None:
     """Runs the program that is asked for, in this process's module __main__. Comes back or raises
@@ -106,15 +108,16 @@ def _start_anew(ignored: Sequence[int]) -> None:
         signal.signal(number, signal.SIG_IGN)
     tempfile.tempdir = None
     importlib.invalidate_caches()
-    _end_before_torch()
+    _tie_the_ends()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
 
 
-def _end_before_torch() -> None:
-    """At the end of the process, what was loaded from now on (the runtime, MPI) ends as ever, and
-    then the process does: before torch's libraries take apart what this process shares with others
-    until then, for 0.2 s of a core."""
+def _tie_the_ends() -> None:
+    """This process does not outlive the server. At its own end, what was loaded from now on (the
+    runtime, MPI) ends as ever, and then the process does: before torch's libraries take apart what
+    it shares with others until then, for 0.2 s of a core."""
     process = ctypes.CDLL(None)
+    process.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     process.on_exit(process._exit, None)  # which is called with the exit code
     process.__cxa_atexit(process.fflush, None, None)  # the last one in is the first one out

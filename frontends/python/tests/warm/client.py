@@ -31,7 +31,7 @@ def main() -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         answer = server.recv(100)
     if not answer:
-        sys.exit("the server of the warm python has ended")
+        sys.exit("the server of the warm python has ended; TEST_FRONTEND_PYTHON=real does without")
     return marshal.loads(answer)
 
 

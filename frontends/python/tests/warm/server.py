@@ -45,8 +45,7 @@ def import_all(modules: Sequence[str]) -> None:
     for name in modules:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
-    threads = os.listdir("/proc/self/task")
-    if len(threads) != 1:
+    if len(os.listdir("/proc/self/task")) != 1:
         sys.exit(f"importing {', '.join(modules)} started threads, which no child would have")
     gc.collect()
     gc.freeze()  # a child's search for garbage need not copy what it shares with the others
