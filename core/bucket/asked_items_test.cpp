@@ -191,14 +191,15 @@ TEST(PlainItems, OfSeveralGradientsAreThoseOfAMebibyteAndMore) {
 }
 
 TEST(PlainItems, AreNoneWhereOneOfTheBucketIsNot) {
-  Asked asked;
-  asked.change = [](const auto& item, auto& need, auto&, auto&) {
-    if (item.numel == 7) need.flags = PENSTOCK_NEED_LINEAR;
-  };
-  asked.add(1 << 20);
-  asked.add(7);
-  ASSERT_OK(asked.plan());
-  EXPECT_FALSE(asked.coding().items[0].passes_through);
+  for (const bool is_first : {true, false}) {
+    Asked asked;
+    asked.change = [](const auto& item, auto& need, auto&, auto&) {
+      if (item.numel == 7) need.flags = PENSTOCK_NEED_LINEAR;
+    };
+    for (const uint64_t numel : {is_first ? 7 : 1 << 20, is_first ? 1 << 20 : 7}) asked.add(numel);
+    ASSERT_OK(asked.plan());
+    for (const ItemRun& item : asked.coding().items) EXPECT_FALSE(item.passes_through) << is_first;
+  }
 }
 
 TEST(PlainItems, AreThoseThatNoPluginHasAPartIn) {

@@ -103,6 +103,11 @@ TEST(CompositeMessages, AreOfTheLastRoundAlone) {
   EXPECT_EQ(paper.message(0, 0, 1).kind, Kind::sparse);
   EXPECT_EQ(item.received[0].size(), 2u);
   EXPECT_EQ(item.received[1].size(), 1u);
+  const std::vector<CompressorCall>& calls = paper.coding().decode_calls;
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].received.size(), 2u);
+  EXPECT_EQ(calls[0].n_ranks, 2u);
+  EXPECT_EQ(calls[1].n_ranks, 1u);
 }
 
 // Of room for 6 results, 100 bytes of scratch and a state.

@@ -4,6 +4,7 @@
 #include "core/bucket/testing.hpp"
 #include "core/bucket/wire.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace penstock::testing {
@@ -75,7 +76,7 @@ struct Gathered : PaperBucket {
     penstock_section& section = item.own[0].section(s);
     item.own[0].c()->kind = kind;
     section.count = values.size();
-    std::memcpy(section.data, values.data(), values.size() * sizeof(T));
+    std::copy(values.begin(), values.end(), static_cast<T*>(section.data));
   }
   std::string sent() const {
     return {reinterpret_cast<const char*>(message->send.data()), message->message.count};

@@ -191,6 +191,18 @@ TEST(HostMessages, OwnersOfOneShareMeetAcrossHosts) {
   EXPECT_EQ(sum.message.leg, 1u);
 }
 
+TEST(HostMessages, WhoOwnsNothingExchangesNothingAcrossHosts) {
+  Hosts hosts;
+  for (ItemRun& item : hosts.coding().items) {
+    item.owner = 0;
+    item.encodes = item.decodes = false;
+  }
+  ASSERT_OK(hosts.lay_out());
+  EXPECT_EQ(hosts.message(0, 0).receive_counts, (Numbers{14, 1}));  // the flag is its own
+  ASSERT_EQ(hosts.bucket.legs[1].messages.size(), 1u);
+  EXPECT_TRUE(hosts.messages(1).empty());
+}
+
 TEST(HostMessages, TypesHaveSharesOfTheirOwn) {
   Hosts hosts;
   hosts.item(1).dtype = PENSTOCK_FLOAT16;

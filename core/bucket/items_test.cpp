@@ -11,8 +11,9 @@ namespace {
 using testing::PaperBucket;
 using testing::ranks_on_one_host;
 
-// Gradients of 100 000, 10 and 0 elements, the first in two pieces, with plugins of tests/plugins:
-// one that gathers, or sums, and a memory that keeps.
+// Gradients of 100 000, 10 and 0 elements, with plugins of tests/plugins: one that gathers, or
+// sums, and a memory that keeps. The first is cut where its second owner begins, and within the
+// last's.
 struct Pieces : PaperBucket {
   Pieces(uint32_t route, uint32_t rank, const std::vector<uint32_t>& hosts, bool gathers = true)
       : PaperBucket(route, rank, hosts) {
@@ -37,8 +38,12 @@ struct Pieces : PaperBucket {
                               {.world = context.world, .owners_per_host = context.owners_per_host});
     EXPECT_TRUE(made.ok()) << made.status().message();
     fitting = made.value();
-    for (const planning::Piece& piece :
-         {planning::Piece{0, 0, 60'000, 0}, {2, 0, 0, 0}, {0, 60'000, 40'000, 0}, {1, 0, 10, 0}}) {
+    const uint64_t cut = fitting->ownership(PENSTOCK_ROUTE_SHARD)[0][1].first;
+    for (const planning::Piece& piece : {planning::Piece{0, 0, cut, 0},
+                                         {2, 0, 0, 0},
+                                         {0, cut, 80'000 - cut, 0},
+                                         {0, 80'000, 20'000, 0},
+                                         {1, 0, 10, 0}}) {
       PieceRun& run = bucket.pieces.emplace_back();
       run.gradient = &gradients[piece.gradient];
       run.piece = piece;
@@ -90,9 +95,11 @@ TEST(Items, AreThePiecesWhereNobodyOwnsThem) {
   Pieces pieces(PENSTOCK_ROUTE_FLAT, 1, ranks_on_one_host(3));
   make_codings(pieces.bucket, *pieces.fitting);
   ASSERT_EQ(pieces.bucket.codings.size(), 1u);
-  EXPECT_EQ(pieces.items(0),
-            (std::vector<Pieces::Owned>{
-                {0, 0, 60'000, 0}, {1, 0, 0, 0}, {2, 60'000, 40'000, 0}, {3, 0, 10, 0}}));
+  ASSERT_EQ(pieces.items(0).size(), 5u);
+  for (size_t p = 0; p < 5; ++p) {
+    const planning::Piece& piece = pieces.bucket.pieces[p].piece;
+    EXPECT_EQ(pieces.items(0)[p], (Pieces::Owned{p, piece.first, piece.numel, 0}));
+  }
   const ItemRun& second_part = pieces.coding().items[2];
   EXPECT_TRUE(second_part.encodes && second_part.decodes);
   EXPECT_EQ(second_part.extent, (ElementRange{0, 100'000}));
@@ -104,7 +111,7 @@ TEST(Items, OfShardAreWhatEachOwnerHasOfEachPiece) {
     make_codings(pieces.bucket, *pieces.fitting);
     ASSERT_EQ(pieces.bucket.codings.size(), 2u);
     const auto owned = pieces.owned();
-    EXPECT_EQ(owned.size(), 6u);  // of 100 000 elements a third ends in each piece
+    EXPECT_EQ(owned.size(), 6u);  // of two owners in the third piece
     EXPECT_EQ(pieces.items(0), owned);
     EXPECT_EQ(pieces.items(1), owned);
     EXPECT_TRUE(pieces.coding(0).to_owners);
@@ -126,7 +133,7 @@ TEST(Items, OfShardAreWhatEachOwnerHasOfEachPiece) {
 TEST(Items, OfShardThatAreSummedNeedNoOwner) {
   Pieces pieces(PENSTOCK_ROUTE_SHARD, 2, ranks_on_one_host(3), false);
   make_codings(pieces.bucket, *pieces.fitting);
-  EXPECT_EQ(pieces.items(0).size(), 4u);
+  EXPECT_EQ(pieces.items(0).size(), 5u);
   EXPECT_TRUE(pieces.items(1).empty());
 }
 

@@ -304,17 +304,17 @@ TEST(Means, AreLeftToTheCoreWhereOneOfACallIsNoMean) {
   }
 }
 
-// A second round of the same compressor that is left to the core leaves the first as it is.
-TEST(Means, OfAnItemAreMadeInItsLastRound) {
+// The last call is one with a vote, so the core divides, whatever an earlier call could.
+TEST(Means, OfAnItemAreMadeInItsLastRoundOrNotAtAll) {
   Dividing paper;
-  ItemRun& vote = paper.add("vote", 2, {paper.sum, paper.sum});
-  ItemRun& mean = paper.add("mean", 2, {paper.sum});
+  ItemRun& mean = paper.add("mean", 2, {paper.sum, paper.sum});
+  ItemRun& vote = paper.add("vote", 2, {gathered({up_to(2)}), paper.sum});
   vote.rounds[1].result = PENSTOCK_RESULT_FINAL;
-  const auto other = compressor_named("other", PENSTOCK_COMPRESSOR_SCALES_RESULT);
-  mean.compressor = other.get();
   ASSERT_OK(paper.lay_out());
+  ASSERT_EQ(paper.coding().decode_calls.size(), 3u);
+  EXPECT_EQ(paper.coding().decode_calls[2].positions, (Positions{0, 1}));
+  EXPECT_FALSE(mean.decoded_as_mean);
   EXPECT_FALSE(vote.decoded_as_mean);
-  EXPECT_TRUE(mean.decoded_as_mean);
 }
 
 }  // namespace
