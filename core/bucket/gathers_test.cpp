@@ -137,6 +137,12 @@ TEST(ShardMessages, EachOwnerSendsItsSumsToAll) {
   }
 }
 
+TEST(ShardMessages, ASumThatARankAddsToAndDoesNotReceiveIsRefused) {
+  PaperBucket paper(PENSTOCK_ROUTE_SHARD, 1, {0, 0});
+  paper.add("w", 4, {summed({exactly(4)})}).decodes = false;
+  EXPECT_EQ(paper.lay_out().code(), Code::internal);
+}
+
 // ---- Within a host and between hosts ----
 
 // Rank 1 of two hosts with two ranks each.

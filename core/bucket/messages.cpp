@@ -351,6 +351,11 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
     if (item.rounds.size() <= round || (!item.encodes && !item.decodes)) continue;
     const RoundNeed& need = item.rounds[round];
     if (need.combine == PENSTOCK_COMBINE_SUM) {
+      // Who adds to a sum receives it.
+      if (item.encodes != item.decodes)
+        return internal("gradient '{}' is summed in round {} by ranks that {} it",
+                        item.gradient->name, round,
+                        item.encodes ? "do not decode" : "do not encode");
       PENSTOCK_ASSIGN(const uint32_t dtype, summed_dtype(item, round));
       sums[{goes_directly(coding, item, round), dtype, need.reduction}].push_back(i);
     } else if (goes_directly(coding, item, round)) {

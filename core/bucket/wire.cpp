@@ -168,6 +168,7 @@ std::byte* close_part(const MessageRun& message, const std::vector<size_t>& item
   HeaderWriter writer(part);
   writer.flags(coding.nonfinite ? kWireNonfinite : 0);
   std::byte* target = part + header_bytes(coding, items, round);
+  std::memset(target - 4, 0, 4);  // where the header ends in the middle of 8 bytes
   for (size_t position : items) {
     const bool on_device = coding.items[position].is_on_device();
     PayloadStorage& payload = coding.items[position].own[round];

@@ -306,6 +306,11 @@ Status check_split(const FitGroup& group) {
 Status check_shard(const FitGroup& group) {
   const CompressorFacts& compressor = group.compressor;
   if (!compressor.gathers) return {};
+  if (compressor.sums)
+    return failed_precondition(
+        "route \"shard\" carries payloads that are gathered, but {} sums some of its payloads and "
+        "gathers others; use route = \"flat\" or \"hierarchical\"",
+        who(group, "compressor", compressor.name));
   if (compressor.n_rounds > 1)
     return failed_precondition(
         "route \"shard\" carries one round to the owners, but {} has {}, each made from what the "

@@ -148,6 +148,9 @@ TEST(Fit, RouteShardTakesOneGatheredRoundThatAnOwnerCanEncodeAgain) {
   FitInput rounds = good;
   gathering(rounds).compressor.n_rounds = 2;
   expect_refused(rounds, {"route \"shard\" carries one round", "has 2", "\"hierarchical\""});
+  FitInput mixed = good;
+  gathering(mixed).compressor.sums = true;
+  expect_refused(mixed, {"sums some of its payloads and gathers others", "route = \"flat\""});
   FitInput state = good;
   gathering(state).compressor.replicates = true;
   expect_refused(state, {"keeps state that every rank brings forward", "only the owners see"});

@@ -147,10 +147,10 @@ class BucketExchange:
         with self._lock:
             for number in numbers:
                 bucket = self._awaited.pop(number, None)
-                if bucket is None:
+                if bucket is None or bucket.left == 0:  # one of its gradients has failed before
                     continue
-                bucket.left -= 1
-                if bucket.left == 0 or (error is not None and bucket not in ended):
+                bucket.left = bucket.left - 1 if error is None else 0
+                if bucket.left == 0:
                     ended.append(bucket)
         for bucket in ended:
             bucket.finish(error if error is not None else bucket.buffer)
