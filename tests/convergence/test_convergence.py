@@ -1,6 +1,6 @@
 """One seed under every scheme: real ranks against the simulation of the same method.
 
-Forty steps on text of the schemes that between them use every part of the runtime; sixty on digits, which take a tenth of
+Thirty steps on text of the schemes that between them use every part of the runtime; sixty on digits, which take a tenth of
 the time, the other compressors. All schemes of a task run in one launch of the job; the simulations are cached under
 build/, by their code and settings. `tools/test` takes one scheme of each family, on digits; `tools/test --all`, which sets
 TEST_ALL, every scheme.
@@ -58,7 +58,7 @@ LAST_TOLERANCE = 0.03
 
 def setting_of(name: str) -> convergence.Setting:
     on_text = name in ON_TEXT and not IS_BRIEF
-    return convergence.Setting("text", 40) if on_text else convergence.Setting("digits", 60)
+    return convergence.Setting("text", 30) if on_text else convergence.Setting("digits", 60)
 
 
 @pytest.fixture(scope="module")

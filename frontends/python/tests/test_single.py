@@ -6,7 +6,6 @@ import subprocess
 import textwrap
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ import penstock._library as c
 import penstock.torch as hvd
 from penstock._structures import packer
 from penstock.common.exceptions import HorovodInternalError, PenstockError, exception_from
-from penstock.torch.bucket_exchange import BucketExchange
 from penstock.torch.checks import check_groups, has_momentum, name_parameters
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -385,18 +383,3 @@ def test_momentum_of_the_optimizer_is_seen():
     assert has_momentum(torch.optim.SGD(p, lr=0.1, momentum=0.9).param_groups)
     assert has_momentum(torch.optim.Adam(p).param_groups)
     assert not has_momentum(torch.optim.Adam(p, betas=(0.0, 0.9)).param_groups)
-
-
-# ---- buckets of DistributedDataParallel ----
-
-
-def test_a_bucket_whose_gradients_fail_one_after_the_other_is_finished_once():
-    exchange = BucketExchange("", None, None)
-    ended = []
-    bucket = SimpleNamespace(left=3, buffer="the mean", finish=ended.append)
-    exchange._awaited = dict.fromkeys(range(3), bucket)
-    gone = HorovodInternalError("rank 2 is gone")
-    exchange.arrived([0], None)
-    exchange.arrived([1], gone)
-    exchange.arrived([2], gone)
-    assert ended == [gone]
