@@ -8,7 +8,7 @@ import sys
 
 import torch.distributed as dist
 from ddp_support import RANK, TOPK, join_torch, sgd, train, wrap
-from support import make_model
+from support import make_model, say, survivors_have_spoken
 
 import penstock.torch as hvd
 
@@ -18,6 +18,7 @@ if __name__ == "__main__":
     ddp, state = wrap(model, TOPK)
     optimizer = sgd(model)
     train(ddp, optimizer, 3)
+    dist.barrier()  # a rank may have its sums before the others have theirs
     if RANK == 2:
         if sys.argv[1] == "dies":
             raise RuntimeError("the reason it died of")
@@ -27,8 +28,9 @@ if __name__ == "__main__":
     try:
         train(ddp, optimizer, 3, first=3)
     except RuntimeError as error:
-        print(f"survivor {RANK}: {' '.join(str(error).split())}", flush=True)
+        say(f"survivor {RANK}: {' '.join(str(error).split())}")
         if sys.argv[1] == "dies":
+            survivors_have_spoken(RANK, 2)
             os._exit(0)  # torch's process group would wait for rank 2
         dist.barrier()
         sys.exit()
