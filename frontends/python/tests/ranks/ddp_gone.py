@@ -8,7 +8,7 @@ import sys
 
 import torch.distributed as dist
 from ddp_support import RANK, TOPK, join_torch, sgd, train, wrap
-from support import make_model
+from support import make_model, say, survivors_have_spoken
 
 import penstock.torch as hvd
 
@@ -17,22 +17,22 @@ if __name__ == "__main__":
     model = make_model()
     ddp, state = wrap(model, TOPK)
     optimizer = sgd(model)
-    try:
-        # The others may still be in their third step when rank 2 is gone.
-        train(ddp, optimizer, 3)
-        if RANK != 2:
-            train(ddp, optimizer, 3, first=3)
-    except RuntimeError as error:
-        print(f"survivor {RANK}: {' '.join(str(error).split())}", flush=True)
-        if sys.argv[1] == "dies":
-            os._exit(0)  # torch's process group would wait for rank 2
-        dist.barrier()
-        sys.exit()
+    train(ddp, optimizer, 3)
+    dist.barrier()  # a rank may have its sums before the others have theirs
     if RANK == 2:
         if sys.argv[1] == "dies":
             raise RuntimeError("the reason it died of")
         hvd.shutdown()
         dist.barrier()  # the others have noticed
+        sys.exit()
+    try:
+        train(ddp, optimizer, 3, first=3)
+    except RuntimeError as error:
+        say(f"survivor {RANK}: {' '.join(str(error).split())}")
+        if sys.argv[1] == "dies":
+            survivors_have_spoken(RANK, 2)
+            os._exit(0)  # torch's process group would wait for rank 2
+        dist.barrier()
         sys.exit()
     print(f"rank {RANK} noticed nothing", flush=True)
     os._exit(1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 
 import torch
+from support import say, survivors_have_spoken
 
 import penstock.torch as hvd
 
@@ -18,5 +19,6 @@ try:
     hvd.allreduce(torch.ones(3), name="never")
 except hvd.HorovodInternalError as error:
     # "first" may be the one that is cut off, for a rank may die before its neighbours have the sum.
-    print(f"survivor {hvd.rank()}: {error}", flush=True)
+    say(f"survivor {hvd.rank()}: {error}")
+    survivors_have_spoken(hvd.rank(), last)
     sys.exit(3)

@@ -8,7 +8,7 @@ import signal
 import threading
 
 import torch
-from support import begin
+from support import begin, say
 
 import penstock.torch as hvd
 from penstock.torch import world
@@ -37,4 +37,4 @@ try:
         threading.Thread(target=interrupt, daemon=True).start()
     hvd.join()
 except hvd.HorovodInternalError as error:
-    print(f"survivor {rank}: {' '.join(str(error).split())}", flush=True)
+    say(f"survivor {rank}: {' '.join(str(error).split())}")

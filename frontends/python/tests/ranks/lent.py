@@ -19,6 +19,7 @@ from support import (
     mine,
     run_checks,
     same_bits_on_all_ranks,
+    say,
 )
 
 import penstock.torch as hvd
@@ -131,7 +132,7 @@ def last_rank_dies() -> None:
         for _ in range(1000):
             hvd.allreduce(torch.ones(100_000), name="never")
     except hvd.HorovodInternalError as error:
-        print(f"survivor {RANK}: {' '.join(str(error).split())}", flush=True)
+        say(f"survivor {RANK}: {' '.join(str(error).split())}")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Callable
 
 import torch
@@ -141,6 +143,20 @@ def same_bits_on_all_ranks(model: torch.nn.Module) -> None:
     flat = torch.cat([p.detach().reshape(-1).float() for p in model.parameters()])
     for other in hvd.allgather(flat.reshape(1, -1)):
         assert torch.equal(flat, other), "parameters differ between ranks"
+
+
+def say(text: str) -> None:
+    """Prints a line, in one write: those of ranks that speak at once must not be mixed."""
+    print(f"{text}\n", end="", flush=True)
+
+
+def survivors_have_spoken(rank: int, count: int) -> None:
+    """Waits for the other survivors: mpirun ends all ranks as soon as one ends without the others
+    (MPI_Finalize), and they would have said nothing yet."""
+    said = Path(os.environ["TMPDIR"])  # the launch's own (launch.py)
+    (said / f"survivor{rank}").touch()
+    while len(list(said.glob("survivor*"))) < count:
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":
