@@ -15,7 +15,7 @@ namespace penstock::command {
 
 namespace {
 
-struct CheckOptions {
+struct CheckedFiles {
   std::vector<std::string> files;
   std::vector<std::string> plugin_path;
   bool json = false;
@@ -48,7 +48,7 @@ Result<FitAdvice> check_config_file(const std::string& file,
 
 namespace {
 
-int check(const CheckOptions& options) {
+int check_files(const CheckedFiles& options) {
   Json json = Json::array();
   int failed = 0;
   for (const std::string& file : options.files) {
@@ -152,7 +152,7 @@ int traffic(const TrafficOptions& options) {
 }  // namespace
 
 void add_config(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<CheckOptions>();
+  auto options = std::make_shared<CheckedFiles>();
   CLI::App* config =
       app.add_subcommand("config", "Check configurations, what they may say, and what they move");
   config->require_subcommand(1);
