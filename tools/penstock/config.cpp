@@ -165,7 +165,7 @@ void add_config(CLI::App& app, Invocation& invocation) {
   check_app->add_option("FILE", options->files, "TOML files")->required();
   add_plugin_path(*check_app, options->plugin_path);
   add_json_flag(*check_app, options->json);
-  check_app->callback([options, &invocation] { invocation.status = check(*options); });
+  check_app->callback([options, &invocation] { invocation.status = check_files(*options); });
 
   auto describes_json = std::make_shared<bool>(false);
   CLI::App* describe_app = config->add_subcommand(
