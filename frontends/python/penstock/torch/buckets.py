@@ -36,7 +36,7 @@ class Bucket:
         self._error: Exception | None = None
         # In DDP's own code only a callback that raises makes a future fail.
         self.future: torch.futures.Future = self._over.then(self._result)
-        self.gradients = [] if self.buffer.is_sparse else given.gradients()
+        self.gradients = [] if self.buffer.is_sparse else parts_of(self.buffer, self.parameters)
         self._host: torch.Tensor | None = None
 
     def addresses(self) -> list[int]:
@@ -62,6 +62,19 @@ class Bucket:
         if self._error is not None:
             raise self._error
         return over.value()
+
+
+def parts_of(buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The gradients in a bucket's buffer, flat, one behind the other. A complex number is two
+    floats there, of which GradBucket.gradients() knows one."""
+    sizes = [parameter.numel() * (2 if parameter.is_complex() else 1) for parameter in parameters]
+    if sum(sizes) != buffer.numel():
+        raise ValueError(
+            f"a bucket of DistributedDataParallel has {buffer.numel()} elements, its "
+            f"{len(sizes)} parameters have {sum(sizes)}: this torch ({torch.__version__}) lays "
+            "buckets out in a way that Penstock does not know; use DistributedOptimizer"
+        )
+    return list(buffer.split(sizes))
 
 
 @dataclass(frozen=True)
@@ -102,11 +115,15 @@ def numbered(buckets: Sequence[Bucket], named: Named | None) -> list[Numbered]:
 
 def memory_shape(parameter: torch.Tensor) -> tuple[int, ...]:
     """The extents of its gradient in the order in which they lie in memory: DDP lays a gradient out
-    like the parameter (channels last), whatever the bucket's own views say."""
-    if parameter.is_contiguous():
-        return tuple(parameter.shape)
-    order = sorted(range(parameter.dim()), key=lambda d: -parameter.stride(d))
-    return tuple(parameter.shape[d] for d in order)
+    like the parameter (channels last), whatever the bucket's own views say. In floats: complex
+    numbers have two each, which are neighbours."""
+    shape = tuple(parameter.shape)
+    if not parameter.is_contiguous():
+        order = sorted(range(parameter.dim()), key=lambda d: -parameter.stride(d))
+        shape = tuple(shape[d] for d in order)
+    if not parameter.is_complex():
+        return shape
+    return (*shape[:-1], 2 * shape[-1]) if shape else (2,)
 
 
 def mean_of_sparse(bucket: Bucket, process_group: dist.ProcessGroup | None) -> torch.Tensor:

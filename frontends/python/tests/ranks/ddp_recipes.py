@@ -163,6 +163,37 @@ def check_a_model_of_two_element_types() -> None:
     compare(lambda ddp, model, _: train(ddp, sgd(model), 4), make=Mixed, tolerance=3e-2)
 
 
+class Spectral(torch.nn.Module):
+    """A layer with complex weights, as Fourier neural operators have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3, 5, dtype=torch.complex64))
+        self.scale = torch.nn.Parameter(torch.ones((), dtype=torch.complex64))
+        self.last = torch.nn.Linear(8, 8)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        spectrum = torch.fft.rfft(rows) * self.weight.sum(0) * self.scale
+        return self.last(torch.fft.irfft(spectrum, n=8))
+
+
+def check_complex_weights_get_the_mean_of_all_ranks() -> None:
+    everything = TOPK.replace("density = 0.1", "density = 1.0")
+    rows = torch.randn(4, 8, generator=torch.Generator().manual_seed(1 + RANK))
+    ends = []
+    for scheme in (None, DENSE, everything):
+        torch.manual_seed(0)
+        model = Spectral()
+        ddp = DistributedDataParallel(model) if scheme is None else wrap(model, scheme)[0]
+        for _ in range(2):
+            model.zero_grad()
+            (ddp(rows) - rows.flip(1)).square().mean().backward()
+        ends.append([parameter.grad.clone() for parameter in model.parameters()])
+    for ours in ends[1:]:
+        for own, torchs in zip(ours, ends[0]):
+            torch.testing.assert_close(own, torchs, rtol=1e-5, atol=1e-6)
+
+
 def check_accumulation_without_no_sync_counts_each_backward_as_applied() -> None:
     def training(ddp: Any, model: torch.nn.Module, state: PenstockState | None) -> None:
         optimizer = sgd(model)
