@@ -29,9 +29,7 @@
 #define LOCK_FIELD(owner, field) (((owner*)0)->field)
 #endif
 
-/* A struct that may grow at its end in a later minor version, and one that others hold by value, which never grows. */
-#define LOCK_GROWING(type, size) LOCK_THAT(sizeof(type) == (size), #type)
-#define LOCK_FIXED(type, size) LOCK_THAT(sizeof(type) == (size), #type)
+#define LOCK_SIZE(type, size) LOCK_THAT(sizeof(type) == (size), #type)
 #define LOCK_AT(owner, field, offset) \
   LOCK_THAT(offsetof(owner, field) == (offset), #owner "." #field); \
   LOCK_TYPE(LOCK_FIELD(owner, field), lock_##owner##_##field)
@@ -70,11 +68,11 @@ LOCK_VALUE(PENSTOCK_BOOL, 13);
 LOCK_VALUE(PENSTOCK_DEVICE_CPU, 1);
 LOCK_VALUE(PENSTOCK_DEVICE_CUDA, 2);
 
-LOCK_FIXED(penstock_str, 16);
+LOCK_SIZE(penstock_str, 16);
 typedef const char* lock_penstock_str_data; LOCK_AT(penstock_str, data, 0);
 typedef uint64_t lock_penstock_str_size; LOCK_AT(penstock_str, size, 8);
 
-LOCK_FIXED(penstock_tensor, 64);
+LOCK_SIZE(penstock_tensor, 64);
 typedef uint64_t lock_penstock_tensor_struct_size; LOCK_AT(penstock_tensor, struct_size, 0);
 typedef void* lock_penstock_tensor_data; LOCK_AT(penstock_tensor, data, 8);
 typedef const int64_t* lock_penstock_tensor_shape; LOCK_AT(penstock_tensor, shape, 16);
@@ -86,7 +84,7 @@ typedef int32_t lock_penstock_tensor_device_type; LOCK_AT(penstock_tensor, devic
 typedef int32_t lock_penstock_tensor_device_id; LOCK_AT(penstock_tensor, device_id, 56);
 typedef uint32_t lock_penstock_tensor_flags; LOCK_AT(penstock_tensor, flags, 60);
 
-LOCK_GROWING(penstock_exec, 40);
+LOCK_SIZE(penstock_exec, 40);
 typedef uint64_t lock_penstock_exec_struct_size; LOCK_AT(penstock_exec, struct_size, 0);
 typedef void* lock_penstock_exec_stream; LOCK_AT(penstock_exec, stream, 8);
 typedef void* lock_penstock_exec_scratch; LOCK_AT(penstock_exec, scratch, 16);
@@ -94,7 +92,7 @@ typedef uint64_t lock_penstock_exec_scratch_bytes; LOCK_AT(penstock_exec, scratc
 typedef int32_t lock_penstock_exec_device_type; LOCK_AT(penstock_exec, device_type, 32);
 typedef int32_t lock_penstock_exec_device_id; LOCK_AT(penstock_exec, device_id, 36);
 
-LOCK_GROWING(penstock_step, 56);
+LOCK_SIZE(penstock_step, 56);
 typedef uint64_t lock_penstock_step_struct_size; LOCK_AT(penstock_step, struct_size, 0);
 typedef uint64_t lock_penstock_step_index; LOCK_AT(penstock_step, index, 8);
 typedef uint64_t lock_penstock_step_seed; LOCK_AT(penstock_step, seed, 16);
@@ -136,7 +134,7 @@ LOCK_VALUE(PENSTOCK_MESSAGE_EXACT_COUNTS, 1);
 LOCK_VALUE(PENSTOCK_PENDING, 0);
 LOCK_VALUE(PENSTOCK_DONE, 1);
 
-LOCK_GROWING(penstock_group, 48);
+LOCK_SIZE(penstock_group, 48);
 typedef uint64_t lock_penstock_group_struct_size; LOCK_AT(penstock_group, struct_size, 0);
 typedef uint64_t lock_penstock_group_id; LOCK_AT(penstock_group, id, 8);
 typedef const uint32_t* lock_penstock_group_world_ranks; LOCK_AT(penstock_group, world_ranks, 16);
@@ -146,14 +144,14 @@ typedef uint32_t lock_penstock_group_size; LOCK_AT(penstock_group, size, 36);
 typedef uint32_t lock_penstock_group_level; LOCK_AT(penstock_group, level, 40);
 typedef uint32_t lock_penstock_group_flags; LOCK_AT(penstock_group, flags, 44);
 
-LOCK_GROWING(penstock_world, 32);
+LOCK_SIZE(penstock_world, 32);
 typedef uint64_t lock_penstock_world_struct_size; LOCK_AT(penstock_world, struct_size, 0);
 typedef const uint32_t* lock_penstock_world_hosts; LOCK_AT(penstock_world, hosts, 8);
 typedef uint32_t lock_penstock_world_rank; LOCK_AT(penstock_world, rank, 16);
 typedef uint32_t lock_penstock_world_size; LOCK_AT(penstock_world, size, 20);
 typedef const penstock_key_value_store* lock_penstock_world_store; LOCK_AT(penstock_world, store, 24);
 
-LOCK_GROWING(penstock_collective_traits, 56);
+LOCK_SIZE(penstock_collective_traits, 56);
 typedef uint64_t lock_penstock_collective_traits_struct_size; LOCK_AT(penstock_collective_traits, struct_size, 0);
 typedef uint64_t lock_penstock_collective_traits_patterns; LOCK_AT(penstock_collective_traits, patterns, 8);
 typedef uint64_t lock_penstock_collective_traits_dtypes; LOCK_AT(penstock_collective_traits, dtypes, 16);
@@ -163,13 +161,13 @@ typedef uint32_t lock_penstock_collective_traits_flags; LOCK_AT(penstock_collect
 typedef uint32_t lock_penstock_collective_traits_max_in_flight; LOCK_AT(penstock_collective_traits, max_in_flight, 44);
 typedef uint64_t lock_penstock_collective_traits_device_patterns; LOCK_AT(penstock_collective_traits, device_patterns, 48);
 
-LOCK_GROWING(penstock_volume, 32);
+LOCK_SIZE(penstock_volume, 32);
 typedef uint64_t lock_penstock_volume_struct_size; LOCK_AT(penstock_volume, struct_size, 0);
 typedef double lock_penstock_volume_startups; LOCK_AT(penstock_volume, startups, 8);
 typedef double lock_penstock_volume_bytes; LOCK_AT(penstock_volume, bytes, 16);
 typedef double lock_penstock_volume_reduced_bytes; LOCK_AT(penstock_volume, reduced_bytes, 24);
 
-LOCK_GROWING(penstock_base_channel, 48);
+LOCK_SIZE(penstock_base_channel, 48);
 typedef uint64_t lock_penstock_base_channel_struct_size; LOCK_AT(penstock_base_channel, struct_size, 0);
 typedef const struct penstock_collective* lock_penstock_base_channel_collective; LOCK_AT(penstock_base_channel, collective, 8);
 typedef void* lock_penstock_base_channel_instance; LOCK_AT(penstock_base_channel, instance, 16);
@@ -177,7 +175,7 @@ typedef penstock_channel* lock_penstock_base_channel_channel; LOCK_AT(penstock_b
 typedef uint64_t lock_penstock_base_channel_tag_first; LOCK_AT(penstock_base_channel, tag_first, 32);
 typedef uint64_t lock_penstock_base_channel_n_tags; LOCK_AT(penstock_base_channel, n_tags, 40);
 
-LOCK_GROWING(penstock_message, 168);
+LOCK_SIZE(penstock_message, 168);
 typedef uint64_t lock_penstock_message_struct_size; LOCK_AT(penstock_message, struct_size, 0);
 typedef uint64_t lock_penstock_message_id; LOCK_AT(penstock_message, id, 8);
 typedef uint64_t lock_penstock_message_tag; LOCK_AT(penstock_message, tag, 16);
@@ -203,14 +201,14 @@ typedef uint32_t lock_penstock_message_peer; LOCK_AT(penstock_message, peer, 156
 typedef uint32_t lock_penstock_message_leg; LOCK_AT(penstock_message, leg, 160);
 typedef uint32_t lock_penstock_message_flags; LOCK_AT(penstock_message, flags, 164);
 
-LOCK_GROWING(penstock_collective_need, 40);
+LOCK_SIZE(penstock_collective_need, 40);
 typedef uint64_t lock_penstock_collective_need_struct_size; LOCK_AT(penstock_collective_need, struct_size, 0);
 typedef uint64_t lock_penstock_collective_need_scratch_bytes; LOCK_AT(penstock_collective_need, scratch_bytes, 8);
 typedef const penstock_state_declaration* const* lock_penstock_collective_need_states; LOCK_AT(penstock_collective_need, states, 16);
 typedef uint64_t lock_penstock_collective_need_n_states; LOCK_AT(penstock_collective_need, n_states, 24);
 typedef uint64_t lock_penstock_collective_need_result_capacity; LOCK_AT(penstock_collective_need, result_capacity, 32);
 
-LOCK_GROWING(penstock_collective, 128);
+LOCK_SIZE(penstock_collective, 128);
 typedef uint64_t lock_penstock_collective_struct_size; LOCK_AT(penstock_collective, struct_size, 0);
 typedef penstock_status* (*lock_penstock_collective_create)(const penstock_option_value* const* options, uint64_t n_options, void** instance); LOCK_AT(penstock_collective, create, 8);
 typedef void (*lock_penstock_collective_destroy)(void* instance); LOCK_AT(penstock_collective, destroy, 16);
@@ -252,7 +250,7 @@ LOCK_VALUE(PENSTOCK_COMPRESSOR_NEEDS_MEMORY, 4);
 LOCK_VALUE(PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS, 8);
 LOCK_VALUE(PENSTOCK_COMPRESSOR_SCALES_RESULT, 16);
 
-LOCK_GROWING(penstock_section_bound, 32);
+LOCK_SIZE(penstock_section_bound, 32);
 typedef uint64_t lock_penstock_section_bound_struct_size; LOCK_AT(penstock_section_bound, struct_size, 0);
 typedef uint64_t lock_penstock_section_bound_capacity; LOCK_AT(penstock_section_bound, capacity, 8);
 typedef uint32_t lock_penstock_section_bound_role; LOCK_AT(penstock_section_bound, role, 16);
@@ -260,7 +258,7 @@ typedef uint32_t lock_penstock_section_bound_dtype; LOCK_AT(penstock_section_bou
 typedef uint32_t lock_penstock_section_bound_split; LOCK_AT(penstock_section_bound, split, 24);
 typedef uint32_t lock_penstock_section_bound_flags; LOCK_AT(penstock_section_bound, flags, 28);
 
-LOCK_GROWING(penstock_round, 40);
+LOCK_SIZE(penstock_round, 40);
 typedef uint64_t lock_penstock_round_struct_size; LOCK_AT(penstock_round, struct_size, 0);
 typedef const penstock_section_bound* const* lock_penstock_round_sections; LOCK_AT(penstock_round, sections, 8);
 typedef uint64_t lock_penstock_round_n_sections; LOCK_AT(penstock_round, n_sections, 16);
@@ -269,7 +267,7 @@ typedef uint32_t lock_penstock_round_result; LOCK_AT(penstock_round, result, 28)
 typedef uint32_t lock_penstock_round_reduction; LOCK_AT(penstock_round, reduction, 32);
 typedef uint32_t lock_penstock_round_flags; LOCK_AT(penstock_round, flags, 36);
 
-LOCK_GROWING(penstock_compressor_need, 72);
+LOCK_SIZE(penstock_compressor_need, 72);
 typedef uint64_t lock_penstock_compressor_need_struct_size; LOCK_AT(penstock_compressor_need, struct_size, 0);
 typedef const penstock_round* const* lock_penstock_compressor_need_rounds; LOCK_AT(penstock_compressor_need, rounds, 8);
 typedef uint64_t lock_penstock_compressor_need_n_rounds; LOCK_AT(penstock_compressor_need, n_rounds, 16);
@@ -282,14 +280,14 @@ typedef uint32_t lock_penstock_compressor_need_scope; LOCK_AT(penstock_compresso
 typedef uint32_t lock_penstock_compressor_need_flags; LOCK_AT(penstock_compressor_need, flags, 64);
 typedef uint32_t lock_penstock_compressor_need_reserved; LOCK_AT(penstock_compressor_need, reserved, 68);
 
-LOCK_GROWING(penstock_compressor_traits, 32);
+LOCK_SIZE(penstock_compressor_traits, 32);
 typedef uint64_t lock_penstock_compressor_traits_struct_size; LOCK_AT(penstock_compressor_traits, struct_size, 0);
 typedef uint64_t lock_penstock_compressor_traits_dtypes; LOCK_AT(penstock_compressor_traits, dtypes, 8);
 typedef uint64_t lock_penstock_compressor_traits_device_types; LOCK_AT(penstock_compressor_traits, device_types, 16);
 typedef uint32_t lock_penstock_compressor_traits_folds; LOCK_AT(penstock_compressor_traits, folds, 24);
 typedef uint32_t lock_penstock_compressor_traits_flags; LOCK_AT(penstock_compressor_traits, flags, 28);
 
-LOCK_GROWING(penstock_compressor, 64);
+LOCK_SIZE(penstock_compressor, 64);
 typedef uint64_t lock_penstock_compressor_struct_size; LOCK_AT(penstock_compressor, struct_size, 0);
 typedef penstock_status* (*lock_penstock_compressor_create)(const penstock_option_value* const* options, uint64_t n_options, void** instance); LOCK_AT(penstock_compressor, create, 8);
 typedef void (*lock_penstock_compressor_destroy)(void* instance); LOCK_AT(penstock_compressor, destroy, 16);
@@ -301,7 +299,7 @@ typedef const void* (*lock_penstock_compressor_extension)(void* instance, pensto
 
 /* ---- fold.h ---- */
 
-LOCK_GROWING(penstock_fold, 40);
+LOCK_SIZE(penstock_fold, 40);
 typedef uint64_t lock_penstock_fold_struct_size; LOCK_AT(penstock_fold, struct_size, 0);
 typedef const penstock_tensor* lock_penstock_fold_momentum; LOCK_AT(penstock_fold, momentum, 8);
 typedef double lock_penstock_fold_beta; LOCK_AT(penstock_fold, beta, 16);
@@ -309,7 +307,7 @@ typedef double lock_penstock_fold_gamma; LOCK_AT(penstock_fold, gamma, 24);
 typedef uint32_t lock_penstock_fold_form; LOCK_AT(penstock_fold, form, 32);
 typedef uint32_t lock_penstock_fold_reserved; LOCK_AT(penstock_fold, reserved, 36);
 
-LOCK_GROWING(penstock_fold_encoder, 16);
+LOCK_SIZE(penstock_fold_encoder, 16);
 typedef uint64_t lock_penstock_fold_encoder_struct_size; LOCK_AT(penstock_fold_encoder, struct_size, 0);
 typedef penstock_status* (*lock_penstock_fold_encoder_encode)(void* instance, const penstock_exec* exec, const penstock_step* step, uint32_t round, const penstock_item* const* items, uint64_t n_items, penstock_payload* const* payloads, const penstock_fold* const* folds); LOCK_AT(penstock_fold_encoder, encode, 8);
 
@@ -319,13 +317,13 @@ LOCK_VALUE(PENSTOCK_LOG_INFO, 1);
 LOCK_VALUE(PENSTOCK_LOG_WARNING, 2);
 LOCK_VALUE(PENSTOCK_LOG_ERROR, 3);
 
-LOCK_GROWING(penstock_key_value_store, 32);
+LOCK_SIZE(penstock_key_value_store, 32);
 typedef uint64_t lock_penstock_key_value_store_struct_size; LOCK_AT(penstock_key_value_store, struct_size, 0);
 typedef void* lock_penstock_key_value_store_context; LOCK_AT(penstock_key_value_store, context, 8);
 typedef penstock_status* (*lock_penstock_key_value_store_put)(void* context, penstock_str key, penstock_str value); LOCK_AT(penstock_key_value_store, put, 16);
 typedef penstock_status* (*lock_penstock_key_value_store_get)(void* context, penstock_str key, uint64_t timeout_us, void* sink_context, void (*sink)(void* sink_context, penstock_str value)); LOCK_AT(penstock_key_value_store, get, 24);
 
-LOCK_GROWING(penstock_host, 96);
+LOCK_SIZE(penstock_host, 96);
 typedef uint64_t lock_penstock_host_struct_size; LOCK_AT(penstock_host, struct_size, 0);
 typedef void* lock_penstock_host_context; LOCK_AT(penstock_host, context, 8);
 typedef uint32_t lock_penstock_host_abi_major; LOCK_AT(penstock_host, abi_major, 16);
@@ -365,7 +363,7 @@ LOCK_VALUE(PENSTOCK_PAYLOAD_DENSE, 2);
 LOCK_VALUE(PENSTOCK_PAYLOAD_SPARSE, 3);
 LOCK_VALUE(PENSTOCK_PAYLOAD_CODED, 4);
 
-LOCK_GROWING(penstock_state_declaration, 56);
+LOCK_SIZE(penstock_state_declaration, 56);
 typedef uint64_t lock_penstock_state_declaration_struct_size; LOCK_AT(penstock_state_declaration, struct_size, 0);
 typedef penstock_str lock_penstock_state_declaration_name; LOCK_AT(penstock_state_declaration, name, 8);
 typedef uint64_t lock_penstock_state_declaration_rows; LOCK_AT(penstock_state_declaration, rows, 24);
@@ -375,7 +373,7 @@ typedef uint32_t lock_penstock_state_declaration_state_class; LOCK_AT(penstock_s
 typedef uint32_t lock_penstock_state_declaration_on_resize; LOCK_AT(penstock_state_declaration, on_resize, 48);
 typedef uint32_t lock_penstock_state_declaration_flags; LOCK_AT(penstock_state_declaration, flags, 52);
 
-LOCK_GROWING(penstock_item, 304);
+LOCK_SIZE(penstock_item, 304);
 typedef uint64_t lock_penstock_item_struct_size; LOCK_AT(penstock_item, struct_size, 0);
 typedef penstock_str lock_penstock_item_name; LOCK_AT(penstock_item, name, 8);
 typedef uint64_t lock_penstock_item_gradient; LOCK_AT(penstock_item, gradient, 24);
@@ -394,7 +392,7 @@ typedef double lock_penstock_item_learning_rate; LOCK_AT(penstock_item, learning
 typedef uint32_t lock_penstock_item_leg; LOCK_AT(penstock_item, leg, 296);
 typedef uint32_t lock_penstock_item_flags; LOCK_AT(penstock_item, flags, 300);
 
-LOCK_GROWING(penstock_section, 56);
+LOCK_SIZE(penstock_section, 56);
 typedef uint64_t lock_penstock_section_struct_size; LOCK_AT(penstock_section, struct_size, 0);
 typedef void* lock_penstock_section_data; LOCK_AT(penstock_section, data, 8);
 typedef uint64_t* lock_penstock_section_device_count; LOCK_AT(penstock_section, device_count, 16);
@@ -404,7 +402,7 @@ typedef uint32_t lock_penstock_section_role; LOCK_AT(penstock_section, role, 40)
 typedef uint32_t lock_penstock_section_dtype; LOCK_AT(penstock_section, dtype, 44);
 typedef const void* lock_penstock_section_on_host; LOCK_AT(penstock_section, on_host, 48);
 
-LOCK_GROWING(penstock_payload, 32);
+LOCK_SIZE(penstock_payload, 32);
 typedef uint64_t lock_penstock_payload_struct_size; LOCK_AT(penstock_payload, struct_size, 0);
 typedef penstock_section* const* lock_penstock_payload_sections; LOCK_AT(penstock_payload, sections, 8);
 typedef uint64_t lock_penstock_payload_n_sections; LOCK_AT(penstock_payload, n_sections, 16);
@@ -424,7 +422,7 @@ LOCK_VALUE(PENSTOCK_MEMORY_DECODED_RECORD, 2);
 LOCK_VALUE(PENSTOCK_MEMORY_ADDS_REST, 4);
 LOCK_VALUE(PENSTOCK_MEMORY_SHIFTS, 8);
 
-LOCK_GROWING(penstock_memory_need, 64);
+LOCK_SIZE(penstock_memory_need, 64);
 typedef uint64_t lock_penstock_memory_need_struct_size; LOCK_AT(penstock_memory_need, struct_size, 0);
 typedef const penstock_state_declaration* const* lock_penstock_memory_need_states; LOCK_AT(penstock_memory_need, states, 8);
 typedef uint64_t lock_penstock_memory_need_n_states; LOCK_AT(penstock_memory_need, n_states, 16);
@@ -437,12 +435,12 @@ typedef uint32_t lock_penstock_memory_need_form; LOCK_AT(penstock_memory_need, f
 typedef uint32_t lock_penstock_memory_need_n_scalars; LOCK_AT(penstock_memory_need, n_scalars, 56);
 typedef uint32_t lock_penstock_memory_need_flags; LOCK_AT(penstock_memory_need, flags, 60);
 
-LOCK_GROWING(penstock_memory_traits, 24);
+LOCK_SIZE(penstock_memory_traits, 24);
 typedef uint64_t lock_penstock_memory_traits_struct_size; LOCK_AT(penstock_memory_traits, struct_size, 0);
 typedef uint64_t lock_penstock_memory_traits_device_types; LOCK_AT(penstock_memory_traits, device_types, 8);
 typedef uint64_t lock_penstock_memory_traits_flags; LOCK_AT(penstock_memory_traits, flags, 16);
 
-LOCK_GROWING(penstock_memory, 96);
+LOCK_SIZE(penstock_memory, 96);
 typedef uint64_t lock_penstock_memory_struct_size; LOCK_AT(penstock_memory, struct_size, 0);
 typedef penstock_status* (*lock_penstock_memory_create)(const penstock_option_value* const* options, uint64_t n_options, void** instance); LOCK_AT(penstock_memory, create, 8);
 typedef void (*lock_penstock_memory_destroy)(void* instance); LOCK_AT(penstock_memory, destroy, 16);
@@ -467,7 +465,7 @@ LOCK_VALUE(PENSTOCK_OPTION_RANK_LOCAL, 2);
 LOCK_VALUE(PENSTOCK_OPTION_OPEN_MINIMUM, 4);
 LOCK_VALUE(PENSTOCK_OPTION_OPEN_MAXIMUM, 8);
 
-LOCK_GROWING(penstock_option, 128);
+LOCK_SIZE(penstock_option, 128);
 typedef uint64_t lock_penstock_option_struct_size; LOCK_AT(penstock_option, struct_size, 0);
 typedef penstock_str lock_penstock_option_name; LOCK_AT(penstock_option, name, 8);
 typedef penstock_str lock_penstock_option_summary; LOCK_AT(penstock_option, summary, 24);
@@ -482,7 +480,7 @@ typedef penstock_str lock_penstock_option_default_text; LOCK_AT(penstock_option,
 typedef uint32_t lock_penstock_option_type; LOCK_AT(penstock_option, type, 120);
 typedef uint32_t lock_penstock_option_flags; LOCK_AT(penstock_option, flags, 124);
 
-LOCK_GROWING(penstock_option_value, 64);
+LOCK_SIZE(penstock_option_value, 64);
 typedef uint64_t lock_penstock_option_value_struct_size; LOCK_AT(penstock_option_value, struct_size, 0);
 typedef penstock_str lock_penstock_option_value_name; LOCK_AT(penstock_option_value, name, 8);
 typedef penstock_str lock_penstock_option_value_text; LOCK_AT(penstock_option_value, text, 24);
@@ -497,13 +495,13 @@ LOCK_VALUE(PENSTOCK_KIND_MEMORY, 2);
 LOCK_VALUE(PENSTOCK_KIND_COLLECTIVE, 3);
 LOCK_VALUE(PENSTOCK_KIND_SCHEDULER, 4);
 
-LOCK_GROWING(penstock_module, 32);
+LOCK_SIZE(penstock_module, 32);
 typedef uint64_t lock_penstock_module_struct_size; LOCK_AT(penstock_module, struct_size, 0);
 typedef const void* lock_penstock_module_table; LOCK_AT(penstock_module, table, 8);
 typedef const penstock_option* const* lock_penstock_module_options; LOCK_AT(penstock_module, options, 16);
 typedef uint64_t lock_penstock_module_n_options; LOCK_AT(penstock_module, n_options, 24);
 
-LOCK_GROWING(penstock_plugin_record, 496);
+LOCK_SIZE(penstock_plugin_record, 496);
 typedef char lock_penstock_plugin_record_magic[16]; LOCK_AT(penstock_plugin_record, magic, 0);
 typedef uint64_t lock_penstock_plugin_record_struct_size; LOCK_AT(penstock_plugin_record, struct_size, 16);
 typedef uint32_t lock_penstock_plugin_record_abi_major; LOCK_AT(penstock_plugin_record, abi_major, 24);
@@ -535,7 +533,7 @@ LOCK_VALUE(PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD, 1);
 LOCK_VALUE(PENSTOCK_SCHEDULER_MEASURES, 2);
 LOCK_VALUE(PENSTOCK_SCHEDULER_CHOOSES, 8);
 
-LOCK_GROWING(penstock_candidate, 88);
+LOCK_SIZE(penstock_candidate, 88);
 typedef uint64_t lock_penstock_candidate_struct_size; LOCK_AT(penstock_candidate, struct_size, 0);
 typedef penstock_str lock_penstock_candidate_compressor; LOCK_AT(penstock_candidate, compressor, 8);
 typedef const uint64_t* lock_penstock_candidate_phase_bytes; LOCK_AT(penstock_candidate, phase_bytes, 24);
@@ -548,7 +546,7 @@ typedef uint32_t lock_penstock_candidate_combine; LOCK_AT(penstock_candidate, co
 typedef uint32_t lock_penstock_candidate_n_rounds; LOCK_AT(penstock_candidate, n_rounds, 76);
 typedef uint64_t lock_penstock_candidate_routes; LOCK_AT(penstock_candidate, routes, 80);
 
-LOCK_GROWING(penstock_gradient_model, 96);
+LOCK_SIZE(penstock_gradient_model, 96);
 typedef uint64_t lock_penstock_gradient_model_struct_size; LOCK_AT(penstock_gradient_model, struct_size, 0);
 typedef penstock_str lock_penstock_gradient_model_name; LOCK_AT(penstock_gradient_model, name, 8);
 typedef const int64_t* lock_penstock_gradient_model_shape; LOCK_AT(penstock_gradient_model, shape, 24);
@@ -562,7 +560,7 @@ typedef uint64_t lock_penstock_gradient_model_n_candidates; LOCK_AT(penstock_gra
 typedef uint32_t lock_penstock_gradient_model_dtype; LOCK_AT(penstock_gradient_model, dtype, 88);
 typedef uint32_t lock_penstock_gradient_model_given_bucket; LOCK_AT(penstock_gradient_model, given_bucket, 92);
 
-LOCK_GROWING(penstock_link, 48);
+LOCK_SIZE(penstock_link, 48);
 typedef uint64_t lock_penstock_link_struct_size; LOCK_AT(penstock_link, struct_size, 0);
 typedef double lock_penstock_link_alpha_us; LOCK_AT(penstock_link, alpha_us, 8);
 typedef double lock_penstock_link_beta_us_per_byte; LOCK_AT(penstock_link, beta_us_per_byte, 16);
@@ -572,7 +570,7 @@ typedef uint64_t lock_penstock_link_bytes_from; LOCK_AT(penstock_link, bytes_fro
 typedef uint32_t lock_penstock_link_pattern; LOCK_AT(penstock_link, pattern, 40);
 typedef uint32_t lock_penstock_link_reserved; LOCK_AT(penstock_link, reserved, 44);
 
-LOCK_GROWING(penstock_model, 120);
+LOCK_SIZE(penstock_model, 120);
 typedef uint64_t lock_penstock_model_struct_size; LOCK_AT(penstock_model, struct_size, 0);
 typedef const penstock_gradient_model* const* lock_penstock_model_gradients; LOCK_AT(penstock_model, gradients, 8);
 typedef uint64_t lock_penstock_model_n_gradients; LOCK_AT(penstock_model, n_gradients, 16);
@@ -592,7 +590,7 @@ typedef uint64_t lock_penstock_model_n_lines; LOCK_AT(penstock_model, n_lines, 9
 typedef penstock_status* (*lock_penstock_model_volume)(void* volume_context, uint32_t pattern, uint32_t hosts, uint32_t ranks_per_host, uint64_t bytes, penstock_volume* const* volumes); LOCK_AT(penstock_model, volume, 104);
 typedef void* lock_penstock_model_volume_context; LOCK_AT(penstock_model, volume_context, 112);
 
-LOCK_GROWING(penstock_piece, 40);
+LOCK_SIZE(penstock_piece, 40);
 typedef uint64_t lock_penstock_piece_struct_size; LOCK_AT(penstock_piece, struct_size, 0);
 typedef uint64_t lock_penstock_piece_gradient; LOCK_AT(penstock_piece, gradient, 8);
 typedef uint64_t lock_penstock_piece_first; LOCK_AT(penstock_piece, first, 16);
@@ -600,14 +598,14 @@ typedef uint64_t lock_penstock_piece_numel; LOCK_AT(penstock_piece, numel, 24);
 typedef uint32_t lock_penstock_piece_choice; LOCK_AT(penstock_piece, choice, 32);
 typedef int32_t lock_penstock_piece_device_type; LOCK_AT(penstock_piece, device_type, 36);
 
-LOCK_GROWING(penstock_leg, 24);
+LOCK_SIZE(penstock_leg, 24);
 typedef uint64_t lock_penstock_leg_struct_size; LOCK_AT(penstock_leg, struct_size, 0);
 typedef uint32_t lock_penstock_leg_level; LOCK_AT(penstock_leg, level, 8);
 typedef uint32_t lock_penstock_leg_pattern; LOCK_AT(penstock_leg, pattern, 12);
 typedef uint32_t lock_penstock_leg_coded; LOCK_AT(penstock_leg, coded, 16);
 typedef uint32_t lock_penstock_leg_launch; LOCK_AT(penstock_leg, launch, 20);
 
-LOCK_GROWING(penstock_bucket, 56);
+LOCK_SIZE(penstock_bucket, 56);
 typedef uint64_t lock_penstock_bucket_struct_size; LOCK_AT(penstock_bucket, struct_size, 0);
 typedef const penstock_piece* const* lock_penstock_bucket_pieces; LOCK_AT(penstock_bucket, pieces, 8);
 typedef uint64_t lock_penstock_bucket_n_pieces; LOCK_AT(penstock_bucket, n_pieces, 16);
@@ -618,14 +616,14 @@ typedef uint32_t lock_penstock_bucket_phase; LOCK_AT(penstock_bucket, phase, 44)
 typedef uint32_t lock_penstock_bucket_launch; LOCK_AT(penstock_bucket, launch, 48);
 typedef uint32_t lock_penstock_bucket_flags; LOCK_AT(penstock_bucket, flags, 52);
 
-LOCK_GROWING(penstock_plan_sink, 40);
+LOCK_SIZE(penstock_plan_sink, 40);
 typedef uint64_t lock_penstock_plan_sink_struct_size; LOCK_AT(penstock_plan_sink, struct_size, 0);
 typedef void* lock_penstock_plan_sink_context; LOCK_AT(penstock_plan_sink, context, 8);
 typedef penstock_status* (*lock_penstock_plan_sink_add_bucket)(void* context, const penstock_bucket* bucket); LOCK_AT(penstock_plan_sink, add_bucket, 16);
 typedef penstock_status* (*lock_penstock_plan_sink_add_message)(void* context, uint32_t phase, uint32_t bucket, uint32_t leg, uint32_t round); LOCK_AT(penstock_plan_sink, add_message, 24);
 typedef void (*lock_penstock_plan_sink_explain)(void* context, penstock_str text); LOCK_AT(penstock_plan_sink, explain, 32);
 
-LOCK_GROWING(penstock_measurement, 128);
+LOCK_SIZE(penstock_measurement, 128);
 typedef uint64_t lock_penstock_measurement_struct_size; LOCK_AT(penstock_measurement, struct_size, 0);
 typedef uint64_t lock_penstock_measurement_step; LOCK_AT(penstock_measurement, step, 8);
 typedef uint64_t lock_penstock_measurement_n_steps; LOCK_AT(penstock_measurement, n_steps, 16);
@@ -643,13 +641,13 @@ typedef const double* lock_penstock_measurement_wait_us; LOCK_AT(penstock_measur
 typedef const uint64_t* lock_penstock_measurement_phase_first; LOCK_AT(penstock_measurement, phase_first, 112);
 typedef uint64_t lock_penstock_measurement_period; LOCK_AT(penstock_measurement, period, 120);
 
-LOCK_GROWING(penstock_scheduler_traits, 24);
+LOCK_SIZE(penstock_scheduler_traits, 24);
 typedef uint64_t lock_penstock_scheduler_traits_struct_size; LOCK_AT(penstock_scheduler_traits, struct_size, 0);
 typedef uint64_t lock_penstock_scheduler_traits_routes; LOCK_AT(penstock_scheduler_traits, routes, 8);
 typedef uint32_t lock_penstock_scheduler_traits_flags; LOCK_AT(penstock_scheduler_traits, flags, 16);
 typedef uint32_t lock_penstock_scheduler_traits_observe_every; LOCK_AT(penstock_scheduler_traits, observe_every, 20);
 
-LOCK_GROWING(penstock_scheduler, 64);
+LOCK_SIZE(penstock_scheduler, 64);
 typedef uint64_t lock_penstock_scheduler_struct_size; LOCK_AT(penstock_scheduler, struct_size, 0);
 typedef penstock_status* (*lock_penstock_scheduler_create)(const penstock_option_value* const* options, uint64_t n_options, void** instance); LOCK_AT(penstock_scheduler, create, 8);
 typedef void (*lock_penstock_scheduler_destroy)(void* instance); LOCK_AT(penstock_scheduler, destroy, 16);
@@ -661,7 +659,7 @@ typedef const void* (*lock_penstock_scheduler_extension)(void* instance, penstoc
 
 /* ---- workers.h ---- */
 
-LOCK_GROWING(penstock_workers, 32);
+LOCK_SIZE(penstock_workers, 32);
 typedef uint64_t lock_penstock_workers_struct_size; LOCK_AT(penstock_workers, struct_size, 0);
 typedef void* lock_penstock_workers_context; LOCK_AT(penstock_workers, context, 8);
 typedef uint32_t (*lock_penstock_workers_count)(void* context); LOCK_AT(penstock_workers, count, 16);
@@ -684,7 +682,7 @@ typedef void (*lock_penstock_result_sink)(void* context, const uint64_t* gradien
 extern penstock_result_sink lock_penstock_result_sink_holder;
 LOCK_TYPE(lock_penstock_result_sink_holder, lock_penstock_result_sink);
 
-LOCK_GROWING(penstock_runtime_options, 72);
+LOCK_SIZE(penstock_runtime_options, 72);
 typedef uint64_t lock_penstock_runtime_options_struct_size; LOCK_AT(penstock_runtime_options, struct_size, 0);
 typedef penstock_str lock_penstock_runtime_options_config_path; LOCK_AT(penstock_runtime_options, config_path, 8);
 typedef penstock_str lock_penstock_runtime_options_config_text; LOCK_AT(penstock_runtime_options, config_text, 24);
@@ -692,7 +690,7 @@ typedef penstock_str lock_penstock_runtime_options_frontend; LOCK_AT(penstock_ru
 typedef const penstock_collective* lock_penstock_runtime_options_lent_collective; LOCK_AT(penstock_runtime_options, lent_collective, 56);
 typedef void* lock_penstock_runtime_options_lent_instance; LOCK_AT(penstock_runtime_options, lent_instance, 64);
 
-LOCK_GROWING(penstock_topology, 32);
+LOCK_SIZE(penstock_topology, 32);
 typedef uint64_t lock_penstock_topology_struct_size; LOCK_AT(penstock_topology, struct_size, 0);
 typedef uint32_t lock_penstock_topology_rank; LOCK_AT(penstock_topology, rank, 8);
 typedef uint32_t lock_penstock_topology_size; LOCK_AT(penstock_topology, size, 12);
@@ -701,7 +699,7 @@ typedef uint32_t lock_penstock_topology_local_size; LOCK_AT(penstock_topology, l
 typedef uint32_t lock_penstock_topology_cross_rank; LOCK_AT(penstock_topology, cross_rank, 24);
 typedef uint32_t lock_penstock_topology_cross_size; LOCK_AT(penstock_topology, cross_size, 28);
 
-LOCK_GROWING(penstock_gradient_declaration, 64);
+LOCK_SIZE(penstock_gradient_declaration, 64);
 typedef uint64_t lock_penstock_gradient_declaration_struct_size; LOCK_AT(penstock_gradient_declaration, struct_size, 0);
 typedef penstock_str lock_penstock_gradient_declaration_name; LOCK_AT(penstock_gradient_declaration, name, 8);
 typedef const int64_t* lock_penstock_gradient_declaration_shape; LOCK_AT(penstock_gradient_declaration, shape, 24);
@@ -713,7 +711,7 @@ typedef uint32_t lock_penstock_gradient_declaration_given_bucket; LOCK_AT(pensto
 typedef uint32_t lock_penstock_gradient_declaration_owner; LOCK_AT(penstock_gradient_declaration, owner, 56);
 typedef uint32_t lock_penstock_gradient_declaration_reserved; LOCK_AT(penstock_gradient_declaration, reserved, 60);
 
-LOCK_GROWING(penstock_set_declaration, 80);
+LOCK_SIZE(penstock_set_declaration, 80);
 typedef uint64_t lock_penstock_set_declaration_struct_size; LOCK_AT(penstock_set_declaration, struct_size, 0);
 typedef penstock_str lock_penstock_set_declaration_name; LOCK_AT(penstock_set_declaration, name, 8);
 typedef const penstock_gradient_declaration* const* lock_penstock_set_declaration_gradients; LOCK_AT(penstock_set_declaration, gradients, 24);
@@ -724,7 +722,7 @@ typedef penstock_str lock_penstock_set_declaration_scheme; LOCK_AT(penstock_set_
 typedef uint32_t lock_penstock_set_declaration_flags; LOCK_AT(penstock_set_declaration, flags, 72);
 typedef uint32_t lock_penstock_set_declaration_reserved; LOCK_AT(penstock_set_declaration, reserved, 76);
 
-LOCK_GROWING(penstock_counters, 80);
+LOCK_SIZE(penstock_counters, 80);
 typedef uint64_t lock_penstock_counters_struct_size; LOCK_AT(penstock_counters, struct_size, 0);
 typedef uint64_t lock_penstock_counters_steps; LOCK_AT(penstock_counters, steps, 8);
 typedef uint64_t lock_penstock_counters_gradient_bytes; LOCK_AT(penstock_counters, gradient_bytes, 16);
@@ -736,7 +734,7 @@ typedef uint64_t lock_penstock_counters_allocations; LOCK_AT(penstock_counters, 
 typedef uint64_t lock_penstock_counters_moved_bytes; LOCK_AT(penstock_counters, moved_bytes, 64);
 typedef uint64_t lock_penstock_counters_dense_moved_bytes; LOCK_AT(penstock_counters, dense_moved_bytes, 72);
 
-LOCK_GROWING(penstock_operation_declaration, 104);
+LOCK_SIZE(penstock_operation_declaration, 104);
 typedef uint64_t lock_penstock_operation_declaration_struct_size; LOCK_AT(penstock_operation_declaration, struct_size, 0);
 typedef penstock_str lock_penstock_operation_declaration_name; LOCK_AT(penstock_operation_declaration, name, 8);
 typedef const penstock_tensor* lock_penstock_operation_declaration_input; LOCK_AT(penstock_operation_declaration, input, 24);

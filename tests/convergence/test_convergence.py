@@ -91,28 +91,18 @@ def test_all_ranks_end_with_the_same_bits(name: str, real_runs: dict[str, dict])
     assert real_runs[name]["replicas_equal"]
 
 
-@pytest.mark.skipif(not IS_BRIEF, reason="tools/test --all trains text over UCX")
-def test_digits_train_over_ucx_under_torchrun_with_the_bits_of_mpi(real_runs: dict[str, dict]) -> None:
+def test_training_over_ucx_under_torchrun_has_the_bits_of_mpi(real_runs: dict[str, dict]) -> None:
+    """On text the schemes that train it here, and with TEST_LONG every other one as well; on digits in a brief run."""
+    setting = convergence.Setting("digits" if IS_BRIEF else "text", 4)
+    own = [name for name in NAMES if setting_of(name).task == setting.task]
+    others = [name for name in KNOWN if name not in own] if os.environ.get("TEST_LONG") else []
+    over_mpi = {name: real_runs[name]["losses"] for name in own}
+    over_mpi |= {name: run["losses"] for name, run in convergence.real([recipe(name) for name in others], setting, SEED).items()}
     with tempfile.TemporaryDirectory() as folder:
         summary = launch.run_job(
-            ranks=4, task="digits", schemes=NAMES, steps=4, seed=SEED, out=Path(folder), by=launch.command_of_torchrun
-        )
-    losses = {entry["name"]: entry["losses"] for entry in summary["schemes"]}
-    assert losses == {name: real_runs[name]["losses"][:4] for name in NAMES}
-
-
-@pytest.mark.skipif(IS_BRIEF, reason="tools/test --all")
-def test_text_trains_over_ucx_under_torchrun_with_the_bits_of_mpi(real_runs: dict[str, dict]) -> None:
-    """The schemes that train text here; with TEST_LONG every other one as well, each to its end."""
-    names = [name for name in KNOWN if name in ON_TEXT or os.environ.get("TEST_LONG")]
-    setting = convergence.Setting("text", 4)
-    over_mpi = {name: real_runs[name]["losses"] for name in names if name in ON_TEXT}
-    over_mpi |= {name: run["losses"] for name, run in convergence.real(
-        [recipe(name) for name in names if name not in ON_TEXT], setting, SEED).items()}  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        summary = launch.run_job(
-            ranks=setting.ranks, task="text", schemes=names, steps=setting.steps, seed=SEED, out=Path(folder), by=launch.command_of_torchrun
-        )
+            ranks=setting.ranks, task=setting.task, schemes=own + others, steps=setting.steps, seed=SEED, out=Path(folder),
+            by=launch.command_of_torchrun,
+        )  # fmt: skip
     losses = {entry["name"]: entry["losses"] for entry in summary["schemes"]}
     assert losses == {name: run[: setting.steps] for name, run in over_mpi.items()}
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from abi_headers import REPOSITORY, SDK_HEADERS, Header, HeaderError, Struct, embedded_structs, include_name, read_headers
+from abi_headers import REPOSITORY, SDK_HEADERS, Header, HeaderError, Struct, include_name, read_headers
 
 LOCK = REPOSITORY / "tests/abi/layout.h"
 INCLUDES = [REPOSITORY / part for part in ("sdk/include", "core/include")]
@@ -47,9 +47,7 @@ PREAMBLE = """\
 #define LOCK_FIELD(owner, field) (((owner*)0)->field)
 #endif
 
-/* A struct that may grow at its end in a later minor version, and one that others hold by value, which never grows. */
-#define LOCK_GROWING(type, size) LOCK_THAT(sizeof(type) == (size), #type)
-#define LOCK_FIXED(type, size) LOCK_THAT(sizeof(type) == (size), #type)
+#define LOCK_SIZE(type, size) LOCK_THAT(sizeof(type) == (size), #type)
 #define LOCK_AT(owner, field, offset) \\
   LOCK_THAT(offsetof(owner, field) == (offset), #owner "." #field); \\
   LOCK_TYPE(LOCK_FIELD(owner, field), lock_##owner##_##field)
@@ -97,8 +95,8 @@ def typedef(declaration: str, name: str, alias: str) -> str:
     return "typedef " + re.sub(rf"\b{name}\b(?=\)\(|\(|\[|$)", alias, declaration, count=1) + ";"
 
 
-def lock_struct(struct: Struct, numbers: dict[str, int], fixed: bool) -> list[str]:
-    lines = [f"LOCK_{'FIXED' if fixed else 'GROWING'}({struct.name}, {numbers[struct.name]});"]
+def lock_struct(struct: Struct, numbers: dict[str, int]) -> list[str]:
+    lines = [f"LOCK_SIZE({struct.name}, {numbers[struct.name]});"]
     for member in struct.fields:
         alias = f"lock_{struct.name}_{member.name}"
         at = f"LOCK_AT({struct.name}, {member.name}, {numbers[f'{struct.name}.{member.name}']});"
@@ -109,7 +107,6 @@ def lock_struct(struct: Struct, numbers: dict[str, int], fixed: bool) -> list[st
 def make_lock(headers: list[Header]) -> str:
     major, minor = abi_version()
     numbers = measure(headers)
-    embedded = embedded_structs(headers)
     text = PREAMBLE.format(major=major, minor=minor, includes=include_lines(headers))
     lines: list[str] = []
     for header in headers:
@@ -121,7 +118,7 @@ def make_lock(headers: list[Header]) -> str:
             holder = f"lock_{callback.name}_holder"
             lines += [f"extern {callback.name} {holder};", f"LOCK_TYPE({holder}, {alias});"]
         for struct in header.structs:
-            lines += ["", *lock_struct(struct, numbers, struct.name in embedded or not struct.grows)]
+            lines += ["", *lock_struct(struct, numbers)]
         for function in header.functions:
             alias = f"lock_{function.name}"
             lines += ["", typedef(function.declaration, function.name, alias), f"LOCK_TYPE({function.name}, {alias});"]
