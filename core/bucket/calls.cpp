@@ -62,13 +62,35 @@ void take_note(BucketRun& bucket, const PieceRun& piece, bool is_finite) {
   bucket.nonfinite = bucket.nonfinite || !piece.is_never_void;
 }
 
+// From here on the step writes the next generation of the item's states. A folded sweep makes it
+// in passing, if it comes to that.
+Status open_states(ItemRun& item) {
+  for (StateView* state : item.states) {
+    if (item.folds_generations && (state == item.work_state || state == item.folded_momentum))
+      state->open_unwritten();
+    else
+      PENSTOCK_TRY(state->open());
+  }
+  return {};
+}
+
+// Where it does not.
+Status copy_unfolded(Coding& coding) {
+  for (ItemRun& item : coding.items) {
+    if (!item.folds_generations) continue;
+    PENSTOCK_TRY(item.work_state->copy_after_all());
+    if (item.folded_momentum != nullptr) PENSTOCK_TRY(item.folded_momentum->copy_after_all());
+  }
+  return {};
+}
+
 void point(ItemRun& item) {
   void* values = item.values();
   for (penstock_item* c : {&item.for_compressor, &item.for_memory}) {
     c->grad.data = values;
     c->out.data = values;
     c->work.data = item.work_is == PENSTOCK_WORK_IS_GRAD    ? values
-                   : item.work_is == PENSTOCK_WORK_IS_STATE ? item.work_state.data
+                   : item.work_is == PENSTOCK_WORK_IS_STATE ? item.work_state->c()->data
                    : item.is_on_device()                    ? item.work_there.data()
                                                             : item.work.data();
     c->learning_rate = item.gradient->learning_rate;
@@ -227,7 +249,7 @@ Status take_in(BucketRun& bucket) {
   return take_watched(bucket);
 }
 
-void begin(BucketRun& bucket, Coding& coding) {
+Status begin(BucketRun& bucket, Coding& coding) {
   coding.has_begun = true;
   coding.step = bucket.context.step;
   coding.step.rank = coding.rank();
@@ -236,8 +258,12 @@ void begin(BucketRun& bucket, Coding& coding) {
     coding.step.grad_scale = 1;
     take_sums(bucket, coding);
   }
-  for (ItemRun& item : coding.items)
-    if (item.encodes || item.decodes) point(item);
+  for (ItemRun& item : coding.items) {
+    if (!item.encodes && !item.decodes) continue;
+    PENSTOCK_TRY(open_states(item));
+    point(item);
+  }
+  return {};
 }
 
 Status measure(BucketRun& bucket, Coding& coding) {
@@ -264,6 +290,7 @@ Status compensate(BucketRun& bucket, Coding& coding) {
   const auto timed = span(bucket, "compensate");
   const uint64_t start = now_us();
   PENSTOCK_TRY(begin_watch(bucket, coding.watch(0, &RoundWatches::encode)));
+  if (coding.nonfinite || bucket.is_void) PENSTOCK_TRY(copy_unfolded(coding));
   // Under `strict` no rank adds anything of a step that is not finite somewhere.
   if (!coding.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
     coding.compensated = true;

@@ -29,7 +29,7 @@ double to_true_units(const BucketRun& bucket, const ItemRun& sum);
 // ---- a coding, from its first leg on ----
 
 // Points its items at their values in this step, which an earlier leg has brought.
-void begin(BucketRun& bucket, Coding& coding);
+Status begin(BucketRun& bucket, Coding& coding);
 
 // Memory's prologue: local facts into the prologue message. Zeros where what this rank would encode
 // is not finite. What is found on a device comes after it (device.hpp).

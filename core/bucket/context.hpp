@@ -82,6 +82,7 @@ struct SetContext {
   BetweenDevices* between_devices = nullptr;
   DirectTraffic direct_traffic;
   bool results_are_told = false;     // somebody is told of each; changes between steps only
+  bool forgets = false;              // what a step changes in states can be dropped
   bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
   std::string name;                  // of the set
   std::string composite_id;          // plugin id of the composite collective
@@ -90,6 +91,7 @@ struct SetContext {
   penstock_exec exec{};                        // of plugin calls on the engine thread
   penstock_exec device_exec{};                 // of those whose items are worked on on a device
   penstock_step step{};                        // of the current step; written between steps only
+  uint64_t attempt = 0;  // steps before it, forgotten ones too: numbers what travels
   std::atomic<uint64_t> void_buckets{0};
   // Of the step under way: the first gradient of this rank that was seen not to be finite.
   static constexpr uint64_t kNoGradient = UINT64_MAX;

@@ -35,7 +35,7 @@ Job run_bucket(BucketRun& bucket) {
       PENSTOCK_CO_TRY(look_at_sums(bucket, *leg.coding));
       co_await bucket.sums_looked_at();
       PENSTOCK_CO_TRY(bucket.failure);
-      begin(bucket, *leg.coding);
+      PENSTOCK_CO_TRY(begin(bucket, *leg.coding));
       if (leg.coding->prologue != nullptr) {
         PENSTOCK_CO_TRY(measure(bucket, *leg.coding));
         co_await bucket.scalars_brought();

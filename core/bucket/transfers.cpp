@@ -24,8 +24,7 @@ void read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived
 
 // `sequence`: on the message's channel, where that is ordered; `tag`: where it is not.
 void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t tag) {
-  message.message.id =
-      sdk::step_message_id(bucket.context.step.index, bucket.number, message.order);
+  message.message.id = sdk::step_message_id(bucket.context.attempt, bucket.number, message.order);
   message.message.tag = tag;
   message.sequence = sequence;
   message.sent = true;
@@ -34,7 +33,7 @@ void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t 
 }
 void submit(BucketRun& bucket, MessageRun& message) {
   // Eight steps apart a tag comes again; by then every message of the older step has ended.
-  const uint64_t tag = bucket.context.step.index % 8 * bucket.context.tags_per_step + message.order;
+  const uint64_t tag = bucket.context.attempt % 8 * bucket.context.tags_per_step + message.order;
   submit(bucket, message, message.link->sequence_base + message.order, tag);
 }
 // By its turn among the exchanges of all sets. A million turns later its tag comes again: it is
@@ -62,8 +61,10 @@ Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round)
     case MessageKind::spread:
       mark_spread(bucket, message);
       break;
-    case MessageKind::passed_on:
     case MessageKind::sparse:
+      for (StateView* state : message.state_views) PENSTOCK_TRY(state->open());
+      break;
+    case MessageKind::passed_on:
       break;
     case MessageKind::header:
       write_header(bucket, leg, round);
