@@ -4,10 +4,13 @@
 
 #include "core/bucket/call_plugin.hpp"
 #include "core/bucket/device.hpp"
+#include "core/bucket/flag.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/watch.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/tensor/elements.hpp"
+
+#include <kernels/norm.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -47,6 +50,16 @@ bool looks_finite(const PieceRun& item, uint64_t step) {
     return all_finite(item.dtype, bytes + first * dtype_bytes(item.dtype), kPart);
   };
   return part(0) && part(count - kPart) && part(step % parts * kPart);
+}
+
+// Rare: see let_go.cpp.
+void add_norm(BucketRun& bucket, const PieceRun& piece) {
+  if (piece.dtype != PENSTOCK_FLOAT32) return;
+  const double scale = bucket.context.step.grad_scale;
+  bucket.context.square_norm.fetch_add(
+      kernels::sum_of_squares(static_cast<const float*>(piece.values), piece.piece.numel,
+                              kernels::CodePath::kPortable) /
+      (scale * scale));
 }
 
 void note_nonfinite(SetContext& context, const Gradient& gradient) {
@@ -238,6 +251,7 @@ Status take_in(BucketRun& bucket) {
       add_carry(*piece.gradient, {piece.piece.first, piece.piece.numel}, piece.dtype, piece.values,
                 bucket.context.step.grad_scale);
     take_note(bucket, piece, looks_finite(piece, bucket.context.step.index));
+    if (bucket.context.measures_norm) add_norm(bucket, piece);
   }
   for (auto& coding : bucket.codings) {
     const bool takes_pieces = coding == bucket.codings.front() && coding->leg == 0;
@@ -270,7 +284,7 @@ Status measure(BucketRun& bucket, Coding& coding) {
   auto* scalars = coding.prologue->send.as<float>();
   std::fill_n(scalars, coding.prologue->message.count, 0.0f);
   write_flag(PENSTOCK_FLOAT32, coding.prologue->send.data(), coding.prologue->flag_index,
-             coding.nonfinite ? 1 : 0);
+             summed_flag(bucket, coding.nonfinite));
   if (coding.nonfinite) return {};
   for (MemoryCall& call : coding.memory_calls) {
     if (call.n_scalars == 0) continue;

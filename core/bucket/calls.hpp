@@ -77,7 +77,7 @@ void skip_all(BucketRun& bucket);  // one whose job never starts in this step
 // How long what was sent took to arrive.
 void note_arrival(BucketRun& bucket);
 // Find out whether the bucket is void and point the received payloads into the buffers.
-void read_prologue(BucketRun& bucket, Coding& coding);
+Status read_prologue(BucketRun& bucket, Coding& coding);
 Status read_round(BucketRun& bucket, Leg& leg, uint32_t round);
 
 }  // namespace penstock

@@ -92,7 +92,11 @@ struct SetContext {
   penstock_exec device_exec{};                 // of those whose items are worked on on a device
   penstock_step step{};                        // of the current step; written between steps only
   uint64_t attempt = 0;  // steps before it, forgotten ones too: numbers what travels
+  uint32_t past = 0;     // 16 bits: a digest of what was forgotten so far, equal on all ranks
+  bool last_was_applied = true;  // all of it
   std::atomic<uint64_t> void_buckets{0};
+  bool measures_norm = false;          // of this step's gradients, as far as the host sees them
+  std::atomic<double> square_norm{0};  // in true units
   // Of the step under way: the first gradient of this rank that was seen not to be finite.
   static constexpr uint64_t kNoGradient = UINT64_MAX;
   std::atomic<uint64_t> nonfinite_gradient{kNoGradient};

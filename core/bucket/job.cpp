@@ -44,7 +44,7 @@ Job run_bucket(BucketRun& bucket) {
         send_prologue(bucket, *leg.coding);
         co_await bucket.arrival();
         PENSTOCK_CO_TRY(bucket.failure);
-        read_prologue(bucket, *leg.coding);
+        PENSTOCK_CO_TRY(read_prologue(bucket, *leg.coding));
       }
       PENSTOCK_CO_TRY(compensate(bucket, *leg.coding));
     }

@@ -3,6 +3,7 @@
 #include "core/bucket/calls.hpp"
 #include "core/bucket/dense.hpp"
 #include "core/bucket/direct.hpp"
+#include "core/bucket/flag.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/comm/channel.hpp"
@@ -17,9 +18,9 @@ namespace {
 
 using MessageKind = MessageRun::Kind;
 
-void read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived) {
-  if (message.has_flag && flag_at(message.message.dtype, arrived, message.flag_index) != 0)
-    bucket.is_void = true;
+Status read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived) {
+  if (!message.has_flag) return {};
+  return take_summed_flag(bucket, flag_at(message.message.dtype, arrived, message.flag_index));
 }
 
 // `sequence`: on the message's channel, where that is ordered; `tag`: where it is not.
@@ -74,7 +75,7 @@ Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round)
       if (message.coding->nonfinite) std::memset(message.send.data(), 0, message.send.bytes());
       if (message.has_flag)
         write_flag(message.message.dtype, message.send.data(), message.flag_index,
-                   message.coding->nonfinite ? 1 : 0);
+                   summed_flag(bucket, message.coding->nonfinite));
   }
   return {};
 }
@@ -159,9 +160,9 @@ void skip_all(BucketRun& bucket) {
   bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) { skip(bucket, message); });
 }
 
-void read_prologue(BucketRun& bucket, Coding& coding) {
+Status read_prologue(BucketRun& bucket, Coding& coding) {
   bucket.exchange_us += now_us() - bucket.exchange_start_us;
-  read_flag(bucket, *coding.prologue, coding.prologue->send.data());
+  return read_flag(bucket, *coding.prologue, coding.prologue->send.data());
 }
 
 void note_arrival(BucketRun& bucket) {
@@ -192,7 +193,7 @@ Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
         break;
     }
     if (!leg.kind.decodes) continue;  // a part of the sum, for a leg to come
-    read_flag(bucket, *message, message->message.receive);
+    PENSTOCK_TRY(read_flag(bucket, *message, message->message.receive));
     if (message->kind == MessageKind::sparse) continue;
     for (size_t position : message->items) {
       ItemRun& item = message->coding->items[position];

@@ -49,6 +49,13 @@ std::vector<ConfigKey> keys_of_planning() {
            "halves the memory of that, and throwing away is refused",
        .target = &RuntimeConfig::forget,
        .agreed = true},
+      {.name = "forget_limit",
+       .initial = "0",
+       .summary =
+           "after so many steps running whose gradients were thrown away, what memories keep is "
+           "let go; 0: never",
+       .target = &RuntimeConfig::forget_limit,
+       .agreed = true},
       {.name = "arena_limit_mb",
        .initial = "4096",
        .summary = "most MiB of payloads and scratch of one set",

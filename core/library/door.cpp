@@ -247,6 +247,9 @@ penstock_status* penstock_outcome_open(penstock_set* set, uint32_t* open) {
 penstock_status* penstock_step_end(penstock_set* set, uint32_t outcome) {
   return door(set, [&] { return set->set->step_end(outcome); });
 }
+penstock_status* penstock_set_let_go(penstock_set* set) {
+  return door(set, [&] { return set->set->let_go(); });
+}
 penstock_status* penstock_set_save(penstock_set* set, void* context,
                                    void (*sink)(void*, const void*, uint64_t)) {
   return door(set, [&]() -> Status {

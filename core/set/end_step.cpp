@@ -72,8 +72,10 @@ Status Set::finish_step(const std::vector<uint8_t>& forgotten, Status& refused_c
       std::find(forgotten.begin(), forgotten.end(), 0) != forgotten.end() || forgotten.empty();
   PENSTOCK_TRY(settle_states(forgotten));
   settle_carries(forgotten);
+  note_past(forgotten);
   if (nonfinite_gradient.exchange(kNoGradient) != kNoGradient) ++nonfinite_steps_;
   count_step(counts);
+  PENSTOCK_TRY(watch_forgotten(counts));
   if (counts) {
     refused_together_ = false;
     refused_change = change();
@@ -107,6 +109,18 @@ Status Set::settle_states(const std::vector<uint8_t>& forgotten) {
     is_forgotten = [&](const std::string& gradient) { return names.contains(gradient); };
   const auto settle = [&] { return works_->states().end_step(is_forgotten); };
   return residents_ == nullptr ? settle() : engine->run(settle);
+}
+
+// Ranks whose digests differ tell each other with the next step's first message. Its lowest bit
+// alone tells whether a whole step was forgotten.
+void Set::note_past(const std::vector<uint8_t>& forgotten) {
+  const auto n_forgotten =
+      std::count_if(forgotten.begin(), forgotten.end(), [](uint8_t gone) { return gone != 0; });
+  last_was_applied = n_forgotten == 0;
+  if (last_was_applied) return;
+  const bool all = size_t(n_forgotten) == forgotten.size();
+  const auto seen = static_cast<uint16_t>(hash64(forgotten.data(), forgotten.size(), past));
+  past = all ? (past ^ 1) : (past ^ 2 ^ seen);
 }
 
 void Set::begin_attempt() {

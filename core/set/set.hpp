@@ -3,7 +3,8 @@
 //
 // Its parts: Works (its buckets), Step (the machine of a step), Agreement (whether ranks go on from
 // equal states), MeasuredTimes. Its own files: declare.cpp (how it is made), plan.cpp (channels,
-// fittings and plans), end_step.cpp (the end of a step), set.cpp (that of the set), change.cpp
+// fittings and plans), end_step.cpp (the end of a step), let_go.cpp
+// (many forgotten ones), set.cpp (that of the set), change.cpp
 // (switches and new plans), residence.cpp (gradients on devices), observe.cpp (what was measured),
 // save.cpp (save, load), parameters.cpp (whether ranks hold the same), traffic.cpp (bytes),
 // report.cpp (what people are told).
@@ -73,6 +74,7 @@ class Set final : private SetContext {
   Status results_gone(std::span<const uint8_t> gone);
   bool outcome_is_open() { return step_.under_way() && outcome_.is_open(); }
   Status step_end(uint32_t outcome = PENSTOCK_STEP_APPLIED);
+  Status let_go();
   Status save(std::string& out);
   Status load(std::string_view bytes);
   Status load_shards(std::span<const std::string_view> shards, std::string& said);
@@ -115,10 +117,16 @@ class Set final : private SetContext {
   Status finish_step(const std::vector<uint8_t>& forgotten, Status& refused_change);
   Status forgettable(const std::vector<uint8_t>& forgotten) const;
   Status settle_states(const std::vector<uint8_t>& forgotten);
+  void note_past(const std::vector<uint8_t>& forgotten);
   void begin_attempt();
   void count_step(bool counts);
   void record(const Step::Times& times);
   Status catch_up(uint64_t number);
+
+  // let_go.cpp
+  Status drop_kept();
+  Status watch_forgotten(bool counts);
+  Status warn_of_forgotten();
 
   // declare.cpp and plan.cpp
   Status declare(const penstock_set_declaration& declaration);
@@ -245,6 +253,8 @@ class Set final : private SetContext {
   uint64_t started_us_ = 0, ended_us_ = 0;  // the first gradient of all, the end of the last step
   uint64_t nonfinite_steps_ = 0;            // in which this rank had a gradient that is not finite
   bool said_nonfinite_ = false;
+  uint64_t forgotten_running_ = 0;  // steps, up to the last one
+  bool said_forgotten_ = false;
 };
 
 }  // namespace penstock

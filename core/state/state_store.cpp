@@ -90,6 +90,28 @@ Status StateStore::end_step(const std::function<bool(const std::string& gradient
   return {};
 }
 
+Status StateStore::zero_of(std::string_view owner) {
+  for (auto& [key, claimed] : tensors_)
+    if (std::string_view(key.owner).starts_with(owner))
+      PENSTOCK_TRY(claimed.tensor->current().zero());
+  return {};
+}
+
+Result<double> StateStore::square_norm_of_mass() const {
+  double sum = 0;
+  std::string image;
+  for (const auto& [key, claimed] : tensors_) {
+    if (claimed.state_class != PENSTOCK_STATE_MASS || claimed.tensor->dtype != PENSTOCK_FLOAT32)
+      continue;
+    image.resize(claimed.tensor->current().bytes());
+    PENSTOCK_TRY(claimed.tensor->current().read(std::as_writable_bytes(std::span(image))));
+    const auto* values = reinterpret_cast<const float*>(image.data());
+    for (size_t i = 0; i < image.size() / sizeof(float); ++i)
+      sum += double{values[i]} * double{values[i]};
+  }
+  return sum;
+}
+
 Status StateStore::zero() {
   for (auto& [key, claimed] : tensors_) {
     claimed.tensor->drop();

@@ -67,6 +67,10 @@ class StateStore {
   Status end_step(const std::function<bool(const std::string& gradient)>& is_forgotten);
   bool keeps_anything() const { return !tensors_.empty(); }
 
+  // Those of all plugins whose id begins so, between two steps.
+  Status zero_of(std::string_view owner);
+  // Of what is kept of gradients, all together.
+  Result<double> square_norm_of_mass() const;
   Status zero();  // every tensor; a step under way is dropped
   uint64_t bytes() const;
 

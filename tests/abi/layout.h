@@ -867,6 +867,9 @@ LOCK_TYPE(penstock_outcome_open, lock_penstock_outcome_open);
 typedef penstock_status* lock_penstock_step_end(penstock_set* set, uint32_t outcome);
 LOCK_TYPE(penstock_step_end, lock_penstock_step_end);
 
+typedef penstock_status* lock_penstock_set_let_go(penstock_set* set);
+LOCK_TYPE(penstock_set_let_go, lock_penstock_set_let_go);
+
 typedef penstock_status* lock_penstock_set_save(penstock_set* set, void* context, void (*sink)(void* context, const void* data, uint64_t size));
 LOCK_TYPE(penstock_set_save, lock_penstock_set_save);
 

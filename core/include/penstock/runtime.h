@@ -229,6 +229,11 @@ enum {
  * waited for. FAILED_PRECONDITION, and the step has not ended: something is forgotten although `[runtime] forget` is false. */
 PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t outcome);
 
+/* Zeroes what the memories of the set keep, on every rank or on none: residuals, momenta, shifts with their estimates. A step
+ * under way ends as forgotten. For a loop that leaves out every step because of what an earlier one has left there;
+ * `[runtime] forget_limit` does it by itself. */
+PENSTOCK_API penstock_status* penstock_set_let_go(penstock_set* set);
+
 /* The state of a set on this rank: residuals, factors, step index, plan. Flushes first. Of a step that has not ended nothing is
  * saved: that is the state before it, and the step goes on. Refused for a torn set, and in the middle of a step with
  * `[runtime] forget = false`. */

@@ -298,6 +298,7 @@ FUNCTIONS = {
     "results_gone": (c_void_p, (c_void_p, c_void_p, c_uint64)),
     "outcome_open": (c_void_p, (c_void_p, POINTER(c_uint32))),
     "step_end": (c_void_p, (c_void_p, c_uint32)),
+    "set_let_go": (c_void_p, (c_void_p,)),
     "set_save": (c_void_p, (c_void_p, c_void_p, BYTES_SINK_SIGNATURE)),
     "set_load": (c_void_p, (c_void_p, c_void_p, c_uint64)),
     "set_load_shards": (

@@ -190,6 +190,10 @@ class GradientSet:
         same on every rank."""
         self._call(self.library.step_end, int(outcome))
 
+    def let_go(self) -> None:
+        """Zeroes what memories keep, on every rank alike; a step under way is forgotten."""
+        self._call(self.library.set_let_go)
+
     def set_learning_rates(self, rates: Sequence[float]) -> None:
         """The learning rate of each gradient from the next step on; nan for one that has none, or
         the same as before."""
