@@ -79,7 +79,7 @@ void take_note(BucketRun& bucket, const PieceRun& piece, bool is_finite) {
 // in passing, if it comes to that.
 Status open_states(ItemRun& item) {
   for (StateView* state : item.states) {
-    if (item.folds_generations && (state == item.work_state || state == item.folded_momentum))
+    if (item.is_folded_over(*state))
       state->open_unwritten();
     else
       PENSTOCK_TRY(state->open());

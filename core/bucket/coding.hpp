@@ -88,6 +88,9 @@ struct ItemRun {
   // Its tensors and payloads lie on a device; what travels of them has a place in the message.
   bool is_on_device() const { return of->is_on_device(); }
   void* values() const;  // where its gradient is in this step, and where its result goes
+  bool is_folded_over(const StateView& state) const {
+    return folds_generations && (&state == work_state || &state == folded_momentum);
+  }
   bool has_result() const { return decodes || sum != nullptr; }  // on this rank
   bool wants_mean() const { return rounds.empty() || rounds.back().result == PENSTOCK_RESULT_MEAN; }
   // What a round brings: from rank r, or from all together.

@@ -10,12 +10,10 @@ constexpr float kNonfinite = 4096;
 Status other_past(const BucketRun& bucket, std::string_view who) {
   const SetContext& context = bucket.context;
   return mismatch(
-      "set '{}': rank {} has {} the results of its last step, number {}, and {} has not: every "
-      "rank "
-      "must do the same with them (a guard, a loss scaler or zero_grad() that some ranks alone "
-      "come "
-      "to)",
-      context.name, context.rank,
+      "rank {} has {} the results of its last step, number {}, and {} has not: every rank must do "
+      "the "
+      "same with them (a guard, a loss scaler or zero_grad() that some ranks alone come to)",
+      context.at(PENSTOCK_LEVEL_WORLD).group.ranks()[context.rank],
       context.last_was_applied ? "applied" : "forgotten (all or some of)", context.attempt, who);
 }
 
