@@ -18,11 +18,11 @@ void Outcome::optimizer(std::span<const uint64_t> gradients, std::span<const uin
     if (!has_results) continue;
     const bool is_gone = !gone.empty() && gone[i] != 0;
     // What was used stays used, whatever comes later.
-    if (moment == Moment::begins) gradient.was_used = gradient.fate == Fate::applied;
     if (moment == Moment::leaves_out && !gradient.was_used)
       gradient.fate = Fate::forgotten;
     else if (gradient.fate == Fate::open)
       gradient.fate = is_gone ? Fate::forgotten : Fate::applied;
+    if (moment == Moment::ends) gradient.was_used = gradient.fate == Fate::applied;
   }
 }
 

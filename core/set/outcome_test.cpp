@@ -92,11 +92,13 @@ TEST_F(Outcomes, ThatWereUsedStayUsed) {
 }
 
 TEST_F(Outcomes, ThatWereUsedStayUsedWhereALaterStepIsLeftOut) {
-  outcome.begin();
-  step(both);
-  outcome.optimizer(both, {}, Moment::begins, true);
-  outcome.optimizer(both, {}, Moment::leaves_out, true);
-  EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
+  for (const bool begins : {true, false}) {
+    outcome.begin();
+    step(both);
+    if (begins) outcome.optimizer(both, {}, Moment::begins, true);
+    outcome.optimizer(both, {}, Moment::leaves_out, true);
+    EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
+  }
 }
 
 // Of an earlier backward's step nothing is left to be kept.
