@@ -78,24 +78,26 @@ void forget_some(Set& set, uint32_t size, uint32_t rank, uint64_t step) {
     ASSERT_OK(run_to_its_end(set, gradients, absent, left_out));
     std::string after;
     if (draw % 2 == 0) {
-      ASSERT_OK(set.save(after));
+      ASSERT_OK(set.save(after = {}));
       EXPECT_TRUE(before == after) << "before the end of what is thrown away before step " << step;
     }
     ASSERT_OK(set.step_end(PENSTOCK_STEP_FORGOTTEN));
-    ASSERT_OK(set.save(after));
+    ASSERT_OK(set.save(after = {}));
     EXPECT_TRUE(before == after) << "thrown away before step " << step;
   }
 }
 
-struct Run {
+struct Trace {
   std::vector<std::vector<Values>> results;     // [rank][step], of the steps that count
   std::vector<std::vector<std::string>> saved;  // after each of them
   uint64_t forgotten = 0;
   std::string refused;  // why there is no such set
 };
 
-Run run(const Scheme& scheme, uint32_t size, bool forgets) {
-  Run seen{std::vector<std::vector<Values>>(size), std::vector<std::vector<std::string>>(size)};
+Trace run(const Scheme& scheme, uint32_t size, bool forgets) {
+  Trace seen;
+  seen.results.resize(size);
+  seen.saved.resize(size);
   with_ranks(size, scheme.text, [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kShapes, scheme.flags);
     if (!set.ok()) {
@@ -103,7 +105,9 @@ Run run(const Scheme& scheme, uint32_t size, bool forgets) {
       return;
     }
     for (uint64_t step = 0; step < kSteps; ++step) {
-      if (forgets) ASSERT_NO_FATAL_FAILURE(forget_some(*set.value(), size, rank, step));
+      if (forgets) {
+        ASSERT_NO_FATAL_FAILURE(forget_some(*set.value(), size, rank, step));
+      }
       Values gradients = gradients_of(rank, step);
       ASSERT_OK(run_to_its_end(*set.value(), gradients));
       ASSERT_OK(set.value()->step_end());
@@ -127,7 +131,7 @@ bool same_bits(const Values& a, const Values& b) {
 
 // Without a word where both runs refuse the scheme; `refused` says why.
 void expect_no_trace(const Scheme& scheme, uint32_t size, std::string* refused = nullptr) {
-  const Run plain = run(scheme, size, false), forgetful = run(scheme, size, true);
+  const Trace plain = run(scheme, size, false), forgetful = run(scheme, size, true);
   if (refused != nullptr) *refused = plain.refused;
   if (!plain.refused.empty() && refused != nullptr) return;
   ASSERT_EQ(plain.refused, "");
@@ -386,10 +390,10 @@ TEST(ForgottenGradients, OfWhichAllAreGoneMakeAStepThatDoesNotCount) {
     std::string before, after;
     ASSERT_OK(set.value()->save(before));
     step(1, true);
-    ASSERT_OK(set.value()->save(after));
+    ASSERT_OK(set.value()->save(after = {}));
     EXPECT_TRUE(before == after);
     step(2, false);
-    ASSERT_OK(set.value()->save(after));
+    ASSERT_OK(set.value()->save(after = {}));
     EXPECT_FALSE(before == after);
   });
 }
@@ -420,7 +424,7 @@ TEST(ForgottenGradients, AreAllOfAStepWithAVoidBucketUntilAnOptimizerIsSeen) {
 
 TEST(RunsThatDoNotForget, RefuseAndTheStepGoesOn) {
   const Scheme plain = scheme("topk", keys("topk", "residual"), kFew);
-  const Run expected = run(plain, 2, false);
+  const Trace expected = run(plain, 2, false);
   with_ranks(2, scheme_text(keys("topk", "residual"), "forget = false\n" + kFew),
              [&](Runtime& runtime, uint32_t rank) {
                auto set = make_set(runtime, kShapes);
