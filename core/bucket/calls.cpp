@@ -99,11 +99,13 @@ Status copy_unfolded(Coding& coding) {
 
 void point(ItemRun& item) {
   void* values = item.values();
+  // Who only decodes, as of a sum that another rank owns, has no work.
+  void* state = item.work_state == nullptr ? nullptr : item.work_state->c()->data;
   for (penstock_item* c : {&item.for_compressor, &item.for_memory}) {
     c->grad.data = values;
     c->out.data = values;
     c->work.data = item.work_is == PENSTOCK_WORK_IS_GRAD    ? values
-                   : item.work_is == PENSTOCK_WORK_IS_STATE ? item.work_state->c()->data
+                   : item.work_is == PENSTOCK_WORK_IS_STATE ? state
                    : item.is_on_device()                    ? item.work_there.data()
                                                             : item.work.data();
     c->learning_rate = item.gradient->learning_rate;

@@ -44,15 +44,18 @@ Trained train(uint32_t size, const std::string& scheme, bool joins) {
     auto made = make_set(runtime, kShapes);
     ASSERT_OK(made.status());
     Set& set = *made.value();
+    const auto outcome_of = [](uint64_t step) -> uint32_t {
+      return step % 3 == 1 ? PENSTOCK_STEP_FORGOTTEN : PENSTOCK_STEP_APPLIED;
+    };
     const auto step_of = [&](uint64_t step) {
       Values gradients = gradients_of(rank, step);
       const double rate = 0.1 / double(1 + step);
       for (size_t i = 0; i < gradients.size(); ++i) ASSERT_OK(set.learning_rate(i, rate));
       if (step < 2 + 2 * rank || step >= longest) {
-        ASSERT_OK(run_step(set, gradients, step % 3 != 1));
+        ASSERT_OK(run_step(set, gradients, outcome_of(step)));
       } else {
         ASSERT_OK(set.wait_all());
-        ASSERT_OK(set.step_end(step % 3 != 1));
+        ASSERT_OK(set.step_end(outcome_of(step)));
       }
       if (rank + 1 == size) trained.results.push_back(gradients);
     };

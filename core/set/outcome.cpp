@@ -5,7 +5,7 @@ namespace penstock {
 void Outcome::begin() {
   for (Seen& gradient : gradients_) {
     gradient.fate = Fate::open;
-    gradient.looked_at = false;
+    gradient.looked_at = gradient.was_used = false;
   }
 }
 
@@ -17,10 +17,12 @@ void Outcome::optimizer(std::span<const uint64_t> gradients, std::span<const uin
     gradient.is_inside = moment == Moment::begins;
     if (!has_results) continue;
     const bool is_gone = !gone.empty() && gone[i] != 0;
-    if (moment == Moment::leaves_out)
+    // What was used stays used, whatever comes later.
+    if (moment == Moment::leaves_out && !gradient.was_used)
       gradient.fate = Fate::forgotten;
-    else if (gradient.fate == Fate::open)  // what was used stays used, whatever comes later
+    else if (gradient.fate == Fate::open)
       gradient.fate = is_gone ? Fate::forgotten : Fate::applied;
+    if (moment == Moment::ends) gradient.was_used = gradient.fate == Fate::applied;
   }
 }
 
@@ -35,7 +37,9 @@ void Outcome::results_gone(std::span<const uint8_t> gone) {
 
 bool Outcome::is_open() const {
   for (const Seen& gradient : gradients_)
-    if (gradient.fate == Fate::open && !gradient.is_inside && !gradient.looked_at) return true;
+    if (gradient.fate == Fate::open && gradient.has_optimizer && !gradient.is_inside &&
+        !gradient.looked_at)
+      return true;
   return false;
 }
 

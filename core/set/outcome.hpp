@@ -34,6 +34,7 @@ class Outcome {
     bool has_optimizer = false;  // in this step or an earlier one
     bool is_inside = false;      // a step of that optimizer has begun and not ended
     bool looked_at = false;
+    bool was_used = false;  // by a step that has ended
     Fate fate = Fate::open;
   };
 

@@ -1,153 +1,174 @@
-// What memories keep after steps with an outcome of their own: void, not applied, summed, or with a
-// switch behind them.
+// What became of a step's results: the rules of runtime.h, one by one.
+#include "core/set/outcome.hpp"
 
-#include "core/set/testing.hpp"
-
-#include <testing/data.hpp>
-
-#include <cmath>
-#include <limits>
+#include <gtest/gtest.h>
 
 namespace penstock::outcome_test {
 namespace {
 
-using testing::make_set;
-using testing::run_step;
-using testing::scheme_text;
-using testing::with_ranks;
+using Flags = std::vector<uint8_t>;
+using Moment = Outcome::Moment;
 
-using Values = std::vector<std::vector<float>>;
+// Gradients 0 and 1 are of one optimizer, 2 of another one.
+class Outcomes : public ::testing::Test {
+ protected:
+  Outcomes() { outcome.resize(3); }
 
-std::string scheme_of(const std::string& compressor, const std::string& memory,
-                      const std::string& tables = "") {
-  return scheme_text(
-      fmt::format("compressor = \"{}\"\nmemory = \"{}\"\nscheduler = \"wfbp\"", compressor, memory),
-      tables);
-}
-
-// Steps of one gradient of two ones, on both ranks; in step 1 rank 1 has an infinity in it.
-void expect_momentum_to_survive(const std::string& tables) {
-  with_ranks(2, scheme_of("none", "dgc", tables), [&](Runtime& runtime, uint32_t rank) {
-    auto set = make_set(runtime, {{"bias", {2}}});
-    ASSERT_OK(set.status());
-    const auto step = [&](float second, bool applied) {
-      Values gradients{{1, second}};
-      EXPECT_TRUE(run_step(*set.value(), gradients, applied).ok());
-      return gradients[0];
-    };
-    float u = 1;
-    EXPECT_EQ(step(1, true), (std::vector<float>{u, u})) << tables;
-    const auto spoiled = step(rank == 1 ? std::numeric_limits<float>::infinity() : 1, false);
-    EXPECT_FALSE(std::isfinite(spoiled[1])) << tables;
-    for (int i = 0; i < 2; ++i) {
-      u = 0.9f * u + 1;
-      EXPECT_EQ(step(1, true), (std::vector<float>{u, u})) << tables;
-    }
-  });
-}
-
-TEST(Outcomes, AnInfinityIsNotKeptInTheMomentumOfALoneDenseGradient) {
-  expect_momentum_to_survive("");
-  expect_momentum_to_survive("nonfinite = \"strict\"\n");
-  expect_momentum_to_survive("[memory.dgc]\nclipping = \"norm\"\nclip = 2\n");
-}
-
-// What took effect in three steps of gradients, then in two of zeros, less what came in.
-void expect_nothing_missing_after(const std::string& compressor, const std::string& before,
-                                  const std::string& after) {
-  const std::string tables = fmt::format(
-      "[compressor.{0}]\n{1}\n[[switch]]\nat_step = 3\nset = {{ compressor.{0}.{2} }}\n",
-      compressor, before, after);
-  with_ranks(2, scheme_of(compressor, "residual", tables), [&](Runtime& runtime, uint32_t rank) {
-    auto set = make_set(runtime, {{"weight", {20, 20}}});
-    ASSERT_OK(set.status());
-    std::vector<double> missing(400, 0.0);
-    bool was_missing = false;
-    for (uint64_t step = 0; step < 5; ++step) {
-      Values gradients{std::vector<float>(400)};
-      const std::vector<float> of_rank[] = {test::heavy_tailed(400, 10 * step),
-                                            test::heavy_tailed(400, 10 * step + 1)};
-      if (step < 3) gradients[0] = of_rank[rank];
-      for (size_t i = 0; i < 400 && step < 3; ++i)
-        missing[i] += (double(of_rank[0][i]) + double(of_rank[1][i])) / 2;
-      ASSERT_OK(run_step(*set.value(), gradients));
-      for (size_t i = 0; i < 400; ++i) missing[i] -= double(gradients[0][i]);
-      for (size_t i = 0; i < 400 && step == 2; ++i) was_missing |= std::abs(missing[i]) > 0.1;
-    }
-    EXPECT_TRUE(was_missing) << "the compressor lost nothing before the switch either";
-    // Some roundings of entries that stay below 100.
-    for (const double value : missing) ASSERT_NEAR(value, 0, 1e-3) << compressor;
-  });
-}
-
-TEST(Outcomes, AnOptionThatMakesACompressorLosslessBringsOutWhatWasKept) {
-  expect_nothing_missing_after("powersgd", "rank = 1\nminimum_compression_rate = 0",
-                               "minimum_compression_rate = 100");
-}
-
-// A switch of something else, in the middle, is no end of the momentum.
-TEST(Outcomes, ASwitchBetweenLosslessCompressorsKeepsTheMomentum) {
-  const std::string tables =
-      "[compressor.powersgd]\nminimum_compression_rate = 100\n"
-      "[[switch]]\nat_step = 1\nset = { compressor.powersgd.rank = 2 }\n"
-      "[[switch]]\nat_step = 2\nset = { scheme.compressor = \"none\" }\n";
-  with_ranks(2, scheme_of("powersgd", "dgc", tables), [&](Runtime& runtime, uint32_t) {
-    auto set = make_set(runtime, {{"weight", {2, 2}}});
-    ASSERT_OK(set.status());
-    float u = 0;
-    for (int step = 0; step < 4; ++step) {
-      Values gradients{{1, 1, 1, 1}};
-      ASSERT_OK(run_step(*set.value(), gradients));
-      u = 0.9f * u + 1;
-      EXPECT_EQ(gradients[0], std::vector<float>(4, u)) << "step " << step;
-    }
-  });
-}
-
-// P ranks with a gradient of ones: its mean has norm 1, of which clipping to 1/2 leaves a half.
-TEST(Outcomes, ASumIsTheMeanTimesTheRanksUnderClippingToo) {
-  const std::string tables =
-      "[compressor.topk]\ndensity = 1\n[memory.dgc]\nclipping = \"norm\"\nclip = 0.5\n"
-      "[[rule]]\nmatch = { dims = 1 }\ncompressor = \"none\"\n";
-  for (const uint32_t ranks : {1u, 3u, 4u})
-    with_ranks(ranks, scheme_of("topk", "dgc", tables), [&](Runtime& runtime, uint32_t) {
-      auto set = make_set(runtime, {{"weight", {1, 1}}, {"bias", {1}}}, PENSTOCK_SET_SUM);
-      ASSERT_OK(set.status());
-      // Masking leaves no momentum of what was sent; of the mean it stays.
-      for (const float momentum : {0.0f, 0.5f * 0.9f}) {
-        Values gradients{{1}, {1}};
-        ASSERT_OK(run_step(*set.value(), gradients));
-        // clip / (norm + 1e-6) is half a millionth of 1/2 away, and some roundings.
-        EXPECT_NEAR(gradients[0][0], 0.5f * float(ranks), 1e-5f);
-        EXPECT_NEAR(gradients[1][0], (0.5f + momentum) * float(ranks), 1e-5f);
-      }
-    });
-}
-
-// The first step is as if it had not been for what is sent whole. What is compressed keeps its
-// gradient, and with it the momentum that gradient has.
-TEST(Outcomes, AStepThatIsNotAppliedLeavesTheMomentumAsItWasBeforeItEnded) {
-  const std::string tables =
-      "[compressor.topk]\ndensity = 0.25\n[[rule]]\nmatch = { dims = 1 }\ncompressor = \"none\"\n";
-  for (const char* scheduler : {"wfbp", "fusion"}) {
-    const std::string keys =
-        fmt::format("compressor = \"topk\"\nmemory = \"dgc\"\nscheduler = \"{}\"", scheduler);
-    with_ranks(2, scheme_text(keys, tables), [&](Runtime& runtime, uint32_t) {
-      auto set = make_set(runtime, {{"weight", {2, 2}}, {"bias", {2}}});
-      ASSERT_OK(set.status());
-      const auto step = [&](bool applied) {
-        Values gradients{{4, 1, 1, 1}, {1, 2}};
-        EXPECT_TRUE(run_step(*set.value(), gradients, applied).ok());
-        return gradients;
-      };
-      EXPECT_EQ(step(false), (Values{{4, 0, 0, 0}, {1, 2}}));
-      // u = 0.9 * 4 + 4 and v = 4 + u; then the same from u = v = 0, as both were sent.
-      EXPECT_EQ(step(true), (Values{{4 + (0.9f * 4 + 4), 0, 0, 0}, {1, 2}}));
-      EXPECT_EQ(step(false)[1], (std::vector<float>{0.9f + 1, 0.9f * 2 + 2}));
-      EXPECT_EQ(step(false)[1], (std::vector<float>{0.9f + 1, 0.9f * 2 + 2}));
-      EXPECT_EQ(step(true)[1], (std::vector<float>{0.9f + 1, 0.9f * 2 + 2}));
-    });
+  // An optimizer of which no backward has anything, as at the very start.
+  void is_known(const std::vector<uint64_t>& gradients) {
+    step(gradients, false);
+    outcome.begin();
   }
+  void step(const std::vector<uint64_t>& gradients, bool has_results = true) {
+    outcome.optimizer(gradients, {}, Moment::begins, has_results);
+    outcome.optimizer(gradients, {}, Moment::ends, has_results);
+  }
+  Flags forgotten(bool any_void = false) const { return outcome.forgotten(any_void); }
+
+  const std::vector<uint64_t> both{0, 1};
+  Outcome outcome;
+};
+
+TEST_F(Outcomes, BeforeAnyOptimizerWasSeenAreAppliedUnlessABucketWasVoid) {
+  outcome.begin();
+  EXPECT_EQ(forgotten(false), (Flags{0, 0, 0}));
+  EXPECT_EQ(forgotten(true), (Flags{1, 1, 1}));
+}
+
+// Its loop has a say then: a loss scaler leaves the step out, or it was applied all the same.
+TEST_F(Outcomes, OfAVoidBucketAreAsTheOptimizerHasThem) {
+  is_known(both);
+  step(both);
+  EXPECT_EQ(forgotten(true), (Flags{0, 0, 1})) << "of the third no optimizer is known";
+}
+
+TEST_F(Outcomes, AreAppliedWhereAnOptimizerSteps) {
+  outcome.begin();
+  step(both);
+  EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
+}
+
+TEST_F(Outcomes, AreForgottenWhereTheOptimizerDoesNotFindThem) {
+  outcome.begin();
+  outcome.optimizer(both, Flags{0, 1}, Moment::begins, true);
+  outcome.optimizer(both, {}, Moment::ends, true);
+  EXPECT_EQ(forgotten(), (Flags{0, 1, 0}));
+}
+
+TEST_F(Outcomes, AreForgottenWhereTheOptimizerLeavesItsStepOut) {
+  outcome.begin();
+  outcome.optimizer(both, {}, Moment::begins, true);
+  outcome.optimizer(both, {}, Moment::leaves_out, true);
+  EXPECT_EQ(forgotten(), (Flags{1, 1, 0}));
+}
+
+TEST_F(Outcomes, OfABackwardInsideAStepAreAppliedAtItsEnd) {
+  is_known(both);
+  outcome.optimizer(both, {}, Moment::begins, false);  // the closure runs backward
+  outcome.begin();
+  outcome.results_gone(Flags{1, 1, 1});  // it counts outside a step only
+  outcome.optimizer(both, Flags{0, 1}, Moment::ends, true);
+  EXPECT_EQ(forgotten(), (Flags{0, 1, 0}));
+}
+
+// Two backwards in one step of LBFGS: the first ends when the second begins.
+TEST_F(Outcomes, OfEachBackwardInsideAStepAreApplied) {
+  is_known(both);
+  outcome.optimizer(both, {}, Moment::begins, false);
+  for (int backward = 0; backward < 2; ++backward) {
+    outcome.begin();
+    outcome.results_gone(Flags{1, 1, 0});  // the closure has zeroed them
+    EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
+  }
+}
+
+TEST_F(Outcomes, ThatWereUsedStayUsed) {
+  outcome.begin();
+  step(both);
+  outcome.results_gone(Flags{1, 1, 1});
+  outcome.optimizer(both, Flags{1, 1}, Moment::begins, true);  // once more, on nothing
+  outcome.optimizer(both, {}, Moment::ends, true);
+  EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
+}
+
+TEST_F(Outcomes, ThatWereUsedStayUsedWhereALaterStepIsLeftOut) {
+  for (const bool begins : {true, false}) {
+    outcome.begin();
+    step(both);
+    if (begins) outcome.optimizer(both, {}, Moment::begins, true);
+    outcome.optimizer(both, {}, Moment::leaves_out, true);
+    EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
+  }
+}
+
+// Of an earlier backward's step nothing is left to be kept.
+TEST_F(Outcomes, OfAClosureAreForgottenWhereTheStepAroundItIsLeftOut) {
+  outcome.begin();
+  step(both);
+  outcome.optimizer(both, {}, Moment::begins, true);
+  outcome.begin();
+  outcome.optimizer(both, {}, Moment::leaves_out, true);
+  EXPECT_EQ(forgotten(), (Flags{1, 1, 0}));
+}
+
+TEST_F(Outcomes, ThatAreGoneWithoutAStepAreForgotten) {
+  is_known(both);
+  outcome.results_gone(Flags{0, 1, 0});
+  EXPECT_EQ(forgotten(), (Flags{0, 1, 0}));
+}
+
+TEST_F(Outcomes, ThatAreStillThereAreApplied) {
+  is_known(both);
+  outcome.results_gone(Flags{0, 0, 0});
+  EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
+}
+
+// Who changes parameters in another way than by an optimizer that is seen may well clear gradients.
+TEST_F(Outcomes, OfGradientsWithoutAnOptimizerAreNotLookedFor) {
+  is_known(both);
+  outcome.results_gone(Flags{1, 1, 1});
+  EXPECT_EQ(forgotten(), (Flags{1, 1, 0}));
+}
+
+TEST_F(Outcomes, AStepThatIsForgottenByOneOptimizerIsNotByAnother) {
+  is_known({0, 1, 2});
+  outcome.optimizer(both, {}, Moment::begins, true);
+  outcome.optimizer(both, {}, Moment::leaves_out, true);
+  step({2});
+  EXPECT_EQ(forgotten(), (Flags{1, 1, 0}));
+}
+
+TEST_F(Outcomes, OfTheNextStepAreDecidedAnew) {
+  is_known(both);
+  outcome.results_gone(Flags{1, 1, 0});
+  outcome.begin();
+  EXPECT_EQ(forgotten(), (Flags{0, 0, 0}));
+  EXPECT_TRUE(outcome.is_open());
+}
+
+TEST_F(Outcomes, AreOpenUntilAnOptimizerHasSteppedOrSomebodyHasLooked) {
+  is_known({0, 1, 2});
+  EXPECT_TRUE(outcome.is_open());
+  step(both);
+  EXPECT_TRUE(outcome.is_open()) << "the third's is not known";
+  outcome.results_gone(Flags{0, 0, 0});
+  EXPECT_FALSE(outcome.is_open());
+  outcome.begin();
+  step(both);
+  step({2});
+  EXPECT_FALSE(outcome.is_open());
+}
+
+TEST_F(Outcomes, AreNotOpenInsideAStep) {
+  is_known({0, 1, 2});
+  outcome.optimizer(std::vector<uint64_t>{0, 1, 2}, {}, Moment::begins, false);
+  outcome.begin();
+  EXPECT_FALSE(outcome.is_open());
+}
+
+TEST_F(Outcomes, AreNotOpenWhereLookingTellsNothing) {
+  outcome.begin();
+  EXPECT_FALSE(outcome.is_open()) << "no optimizer is known";
 }
 
 }  // namespace

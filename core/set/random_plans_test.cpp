@@ -1,7 +1,8 @@
 // Plans that are drawn: whatever is cut, bundled, ordered, chosen and left for later, and however
 // often a plan is replaced by another, nothing of the gradients is lost, no step hangs, and all
 // ranks get the same bits. What is still kept at the end comes out through a last switch. Of the
-// steps some are void, not applied, or miss gradients of a rank. A seed draws 48 plans;
+// steps some are void, or miss gradients of a rank; some are taken once more before, and the first
+// time forgotten. A seed draws 48 plans;
 // tools/test takes some of the schemes, tools/nightly more seeds.
 
 #include "core/set/training_testing.hpp"
@@ -37,9 +38,9 @@ struct Case {
   std::string keys;         // of [scheme]
   std::string tables = "";  // after [runtime]
   uint32_t ranks = 2;
-  bool keeps = true;             // what is not sent or not applied stays for later steps
-  bool comes_to_nothing = true;  // steps may be void or not applied
-  bool leaves_out = false;       // plans may leave gradients out of phases
+  bool keeps = true;        // what is not sent stays for later steps
+  bool may_be_void = true;  // some steps are
+  bool leaves_out = false;  // plans may leave gradients out of phases
   uint32_t routes = 1u << PENSTOCK_ROUTE_FLAT;
   uint32_t flags = 0;
   std::string collective = "loopback";
@@ -55,7 +56,7 @@ void PrintTo(const Case& tested, std::ostream* out) {
 
 // What happens in a step, the same on every rank.
 struct Fate {
-  bool applied = true;
+  bool has_forgotten = false;  // one with other gradients came before it, and left nothing
   uint32_t void_rank = ~0u;    // its gradients are not finite at one place
   uint32_t absent_rank = ~0u;  // it has computed only every other gradient
   uint64_t void_gradient = 0;
@@ -73,10 +74,10 @@ struct Draw {
     const auto rank = static_cast<uint32_t>(random.below(of.ranks));
     switch (random.below(8)) {
       case 0:
-        fate.applied = !of.comes_to_nothing;
+        fate.has_forgotten = true;
         break;
       case 1:
-        fate.void_rank = of.comes_to_nothing ? rank : ~0u;
+        fate.void_rank = of.may_be_void ? rank : ~0u;
         fate.void_gradient = random.below(2) == 0 ? 0 : 6;
         break;
       case 2:
@@ -119,15 +120,16 @@ std::string config_of(const Draw& draw) {
              draw.of.flush, fmt::join(draw.of.hosts, ","));
 }
 
-// One step, with gradients ready in an order of this rank's own. `values` become the results.
-Status run_drawn_step(Set& set, const Draw& draw, uint64_t step, uint32_t rank, Values& values) {
-  const Fate fate = draw.fate(step);
-  test::Random random((draw.seed * 1000 + step) * 16 + rank);
+// Up to its end, with gradients ready in an order of this rank's own. `values` become the results.
+// `drawn`: a number of the gradients, that of the rank, or beyond all ranks.
+Status run_to_its_end(Set& set, const Draw& draw, const Fate& fate, uint64_t step, uint32_t rank,
+                      uint32_t drawn, Values& values) {
+  test::Random random((draw.seed * 1000 + step) * 16 + drawn);
   std::vector<size_t> order(kShapes.size());
   for (size_t g = 0; g < order.size(); ++g) order[g] = g;
   for (size_t g = order.size(); g > 1; --g) std::swap(order[g - 1], order[random.below(g)]);
   values.clear();
-  for (size_t g = 0; g < order.size(); ++g) values.push_back(draw.gradient(step, rank, g));
+  for (size_t g = 0; g < order.size(); ++g) values.push_back(draw.gradient(step, drawn, g));
   if (rank == fate.void_rank) {
     auto& values_of = values[fate.void_gradient];
     values_of[random.below(values_of.size())] = std::numeric_limits<float>::quiet_NaN();
@@ -138,8 +140,20 @@ Status run_drawn_step(Set& set, const Draw& draw, uint64_t step, uint32_t rank, 
                                                : set.gradient_ready(g, tensor));
   }
   if (set.defers()) PENSTOCK_TRY(set.backward_end());
-  PENSTOCK_TRY(set.wait_all());
-  PENSTOCK_TRY(set.step_end(fate.applied));
+  return set.wait_all();
+}
+
+Status run_drawn_step(Set& set, const Draw& draw, uint64_t step, uint32_t rank, Values& values) {
+  const Fate fate = draw.fate(step);
+  if (fate.has_forgotten) {
+    constexpr uint32_t kOthers = 8;
+    Fate lost;
+    if (draw.of.may_be_void && step % 2 == 0) lost.void_rank = 0;
+    PENSTOCK_TRY(run_to_its_end(set, draw, lost, step, rank, rank + kOthers, values));
+    PENSTOCK_TRY(set.step_end(PENSTOCK_STEP_FORGOTTEN));
+  }
+  PENSTOCK_TRY(run_to_its_end(set, draw, fate, step, rank, rank, values));
+  PENSTOCK_TRY(set.step_end());
   if (!fate.reloads) return {};
   std::string saved;
   PENSTOCK_TRY(set.save(saved));
@@ -207,14 +221,13 @@ void enter(Books& books, const Draw& draw, uint64_t step, size_t g, const Values
   for (size_t e = 0; e < results[g].size(); ++e) {
     const bool is_void = std::isnan(results[g][e]);
     ASSERT_TRUE(!is_void || fate.void_rank != ~0u) << "a result is NaN, and no gradient was";
-    const bool took_effect = fate.applied && !is_void;
     for (uint32_t rank = 0; rank < draw.of.ranks; ++rank) {
       if (is_void && draw.loses(fate, rank)) continue;
-      if (!took_effect && !draw.of.keeps) continue;
+      if (is_void && !draw.of.keeps) continue;
       books.balance[e] += gradients[rank][e];
       books.magnitude[e] += std::fabs(gradients[rank][e]);
     }
-    if (!took_effect) continue;
+    if (is_void) continue;
     books.balance[e] -= double{results[g][e]} * draw.of.ranks;
     books.magnitude[e] += std::fabs(results[g][e]);
   }
@@ -288,10 +301,10 @@ const Case kCases[] = {
     {.name = "powersgd",
      .keys = "compressor = \"powersgd\"\nmemory = \"residual\"",
      .ranks = 3,
-     .comes_to_nothing = false},
+     .may_be_void = false},
     {.name = "acpsgd_left_out_of_phases",
      .keys = "compressor = \"acpsgd\"\nmemory = \"residual\"",
-     .comes_to_nothing = false,
+     .may_be_void = false,
      .leaves_out = true},
     {.name = "topk_on_what_refuses",
      .keys = "compressor = \"topk\"\nmemory = \"residual\"\ntransport = \"loopback\"",
@@ -319,7 +332,7 @@ const Case kCases[] = {
     {.name = "acpsgd_in_hosts",
      .keys = "route = \"hierarchical\"\ncompressor = \"acpsgd\"\nmemory = \"residual\"",
      .ranks = 3,
-     .comes_to_nothing = false,
+     .may_be_void = false,
      .leaves_out = true,
      .routes = kHosts,
      .hosts = {0, 1, 1}},
@@ -345,20 +358,20 @@ const Case kCases[] = {
      .keys = "compressor = \"topk\"\nmemory = \"residual\"",
      .tables = "[compressor.topk]\ndensity = 0.1\n",
      .ranks = 4,
-     .comes_to_nothing = false,
+     .may_be_void = false,
      .routes = 2 | kHosts | kShard,
      .hosts = {0, 0, 1, 1}},
     {.name = "candidates",
      .keys = "compressor = \"topk\"\nmemory = \"residual\"\n"
              "candidates = [\"topk\", \"fails\", \"none\"]",
      .ranks = 3,
-     .comes_to_nothing = false,
+     .may_be_void = false,
      .flush = kToNothing},
     {.name = "candidates_under_dgc",
      .keys = "compressor = \"topk\"\nmemory = \"dgc\"\n"
              "candidates = [\"topk\", \"fails\", \"none\"]",
      .tables = "[memory.dgc]\nmomentum = 0.0\n",
-     .comes_to_nothing = false,
+     .may_be_void = false,
      .flush = kToNothing},
     {.name = "candidates_that_keep",
      .keys = "compressor = \"topk\"\nmemory = \"residual\"\n"

@@ -133,11 +133,12 @@ inline void with_ranks(uint32_t size, const std::string& scheme,
 
 // One plain step of a set: all gradients ready in reverse order, then the wait. gradients[i] become
 // the results.
-inline Status run_step(Set& set, std::vector<std::vector<float>>& gradients, bool applied = true) {
+inline Status run_step(Set& set, std::vector<std::vector<float>>& gradients,
+                       uint32_t outcome = PENSTOCK_STEP_APPLIED) {
   for (size_t i = gradients.size(); i-- > 0;)
     PENSTOCK_TRY(set.gradient_ready(i, view_of(gradients[i])));
   PENSTOCK_TRY(set.wait_all());
-  return set.step_end(applied);
+  return set.step_end(outcome);
 }
 
 }  // namespace penstock::testing

@@ -101,6 +101,25 @@ Check::Found mean_by_decode(const LoadedPlugin& plugin, const OptionSettings& op
   return {};
 }
 
+// A step whose results are thrown away leaves nothing, as all that lives between steps is in the
+// states: the one after it has the bits that it would have had.
+Check::Found forgotten_steps(const LoadedPlugin& plugin, const OptionSettings& options) {
+  const std::string reason = not_simulated(plugin, options, true);
+  if (!reason.empty()) return {true, reason};
+  const std::vector<Shape> shapes{{7}, {33, 65}, {0}, {1000}};
+  CompressorRig plain(strict(2, true), shapes, plugin, options);
+  CompressorRig forgets(strict(2, true), shapes, plugin, options);
+  for (const Distribution& input : kInputs)
+    for (uint32_t i = 0; i < 2 * plain.period(); ++i) {
+      for (const Distribution& thrown : kInputs)
+        forgets.step(gradients_of(forgets, thrown), {.forgotten = true});
+      promise(plain.step(gradients_of(plain, input)) == forgets.step(gradients_of(forgets, input)),
+              "forgotten steps before step ", plain.steps() - 1, " change what it decodes to with ",
+              input.name, " values");
+    }
+  return {};
+}
+
 Check::Found faulty_payloads(const LoadedPlugin& plugin, const OptionSettings& options) {
   return for_all_shapes(plugin, options, true, [](CompressorRig& rig) {
     for (uint32_t i = 0; i < rig.period(); ++i) rig.faulty_step(gradients_of(rig, kInputs[0]));
@@ -115,6 +134,7 @@ std::vector<Check> compressor_checks() {
           {"take-out", take_out},
           {"several gradients in one call", bucket},
           {"means", mean_by_decode},
+          {"forgotten steps", forgotten_steps},
           {"faulty payloads", faulty_payloads}};
 }
 

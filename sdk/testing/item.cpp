@@ -83,6 +83,17 @@ std::vector<float> StateTensors::named(const std::string& name) const {
   throw std::invalid_argument("no state is named '" + name + "'");
 }
 
+std::vector<std::vector<unsigned char>> StateTensors::copy() const {
+  std::vector<std::vector<unsigned char>> contents;
+  for (const SimulatedState& state : states_) contents.push_back(state.bytes.copy());
+  return contents;
+}
+
+void StateTensors::put_back(const std::vector<std::vector<unsigned char>>& contents) {
+  for (size_t s = 0; s < states_.size(); ++s)
+    std::copy(contents[s].begin(), contents[s].end(), states_[s].bytes.begin());
+}
+
 bool StateTensors::intact() const {
   return std::all_of(states_.begin(), states_.end(),
                      [](const SimulatedState& state) { return state.bytes.intact(); });

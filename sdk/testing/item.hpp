@@ -41,6 +41,9 @@ class StateTensors {
   // Throws std::invalid_argument where none is called that.
   std::vector<float> named(const std::string& name) const;
   bool intact() const;
+  // What is in them, and the same put back: a step between is forgotten.
+  std::vector<std::vector<unsigned char>> copy() const;
+  void put_back(const std::vector<std::vector<unsigned char>>& contents);
 
  private:
   std::deque<SimulatedState> states_;

@@ -31,37 +31,37 @@ Check::Found plan(const LoadedPlugin& plugin, const OptionSettings& options) {
   return {};
 }
 
-// Four steps with each input: compensated, taken, recorded.
-template <typename Rest>
-void recorded_steps(MemoryRig& rig, uint64_t index, Rest&& rest) {
+// Six steps with each input, in turn: all that was taken was sent; the bucket is void; of what was
+// taken some entries are refused. At the end all that is kept is drained.
+template <typename Sent>
+void steps_of_every_kind(MemoryRig& rig, Sent&& promise_sent) {
+  uint64_t index = 0;
   for (const auto input : kInputs)
-    for (int i = 0; i < 4; ++i, ++index) {
+    for (int i = 0; i < 6; ++i, ++index) {
       rig.compensate(index, input(rig.numel(), index), 1);
-      rig.take(index % 3 == 1);
-      rig.record();
-      rest(index % 2 == 1);
+      rig.take(index % 2 == 1);
+      const bool is_void = index % 3 == 1;
+      if (is_void) {
+        rig.give_back();
+      } else {
+        if (index % 3 == 2) rig.refuse();
+        rig.record();
+      }
+      promise_sent(is_void);
+      if (!is_void) rig.finish();
+      rig.promise_kept();
     }
   rig.drain();
 }
 
-// Sent and applied, sent and given back, in turn; at the end all that is kept is drained.
 void conserve(MemoryRig& rig) {
-  recorded_steps(rig, 0, [&](bool gives_back) {
-    if (gives_back) rig.give_back();
-    rig.finish();
-    rig.promise_kept();
-  });
+  steps_of_every_kind(rig, [](bool) {});
 }
 
-// A shift moves by what was sent, and back where that had no effect.
+// A shift moves by what was sent.
 void shift(MemoryRig& rig) {
-  recorded_steps(rig, 1, [&](bool gives_back) {
-    rig.promise_shift(false);
-    if (gives_back && rig.has_give_back()) {
-      rig.give_back();
-      rig.promise_shift(true);
-    }
-    rig.finish();
+  steps_of_every_kind(rig, [&](bool is_void) {
+    rig.promise_shift(is_void);
     rig.promise_finite();
   });
 }
@@ -121,6 +121,35 @@ Check::Found lossless(const LoadedPlugin& plugin, const OptionSettings& options)
   return {};
 }
 
+// A step that is thrown away leaves nothing, as all that lives between steps is in the states: the
+// one after it compresses the same, to the bit, as where there was none.
+Check::Found forgotten_steps(const LoadedPlugin& plugin, const OptionSettings& options) {
+  for (const bool lossless : {false, true})
+    for (const Shape& shape : awkward_shapes()) {
+      MemoryRig plain(plugin, options, shape, lossless), forgets(plugin, options, shape, lossless);
+      const auto step = [&](MemoryRig& rig, uint64_t index, uint64_t seed) {
+        rig.compensate(index, heavy_tailed(rig.numel(), seed), 1);
+        if (!lossless) {
+          rig.take(index % 2 == 1);
+          rig.record();
+        }
+        rig.finish();
+      };
+      for (uint64_t index = 0; index < 4; ++index) {
+        for (uint64_t thrown = 0; thrown < index % 3; ++thrown) {
+          step(forgets, index, 100 + 10 * index + thrown);
+          forgets.forget();
+        }
+        step(plain, index, index);
+        step(forgets, index, index);
+        promise(plain.compressed() == forgets.compressed() && plain.out() == forgets.out(),
+                "a forgotten step before step ", index,
+                " changes what is compressed in it, or its result (", text_of(shape), " floats)");
+      }
+    }
+  return {};
+}
+
 Check::Found faulty_payloads(const LoadedPlugin& plugin, const OptionSettings& options) {
   for_all_shapes(plugin, options, false, [](MemoryRig& rig) {
     rig.compensate(0, heavy_tailed(rig.numel(), 0), 1);
@@ -137,6 +166,7 @@ std::vector<Check> memory_checks() {
           {"conservation", conservation},
           {"loss scale", loss_scale},
           {"lossless compressors", lossless},
+          {"forgotten steps", forgotten_steps},
           {"faulty payloads", faulty_payloads}};
 }
 

@@ -84,6 +84,7 @@ void MemoryRig::compensate(uint64_t step, const std::vector<float>& gradient, do
   step_.grad_scale = grad_scale;
   for (uint64_t e = 0; e < numel(); ++e)
     item_.grad[e] = gradient[e] * static_cast<float>(grad_scale);
+  states_before_ = item_.memory_states.copy();
   Guarded<float> scalars(need().n_scalars);
   float* summed = need().n_scalars > 0 ? scalars.data() : nullptr;
   if (summed != nullptr)
@@ -123,12 +124,39 @@ void MemoryRig::record() {
   call("record", [&] { return memory_.record(exec_, step_, items_, {taken_->c()}); });
 }
 
+void MemoryRig::refuse() {
+  uint64_t& count = taken_->section(0).count;
+  if (!keeps_in_work() || taken_->c()->kind != PENSTOCK_PAYLOAD_SPARSE) return;
+  auto* index = static_cast<uint32_t*>(taken_->section(0).data);
+  auto* value = static_cast<float*>(taken_->section(1).data);
+  std::vector<uint32_t> refused_index;
+  std::vector<float> refused;
+  uint64_t accepted = 0;
+  for (uint64_t j = 0; j < count; ++j) {
+    if (j % 3 == 1) {
+      refused_index.push_back(index[j]);
+      refused.push_back(value[j]);
+      kept_[index[j]] += value[j];
+      sent_[index[j]] = 0;
+    } else {
+      index[accepted] = index[j];
+      value[accepted++] = value[j];
+    }
+  }
+  count = taken_->section(1).count = accepted;
+  const PayloadPointer payload = sparse_payload(refused_index, refused, 0);
+  call("give_back", [&] { return memory_.give_back(exec_, step_, items_, {payload->c()}); });
+}
+
 void MemoryRig::give_back() {
-  // Nothing left work where it is no state: pairs without entries say that the step had no effect.
-  const PayloadPointer no_pairs = sparse_payload({}, {}, 0);
-  OwnedPayload& payload = keeps_in_work() ? *taken_ : *no_pairs;
-  call("give_back", [&] { return memory_.give_back(exec_, step_, items_, {payload.c()}); });
-  if (has_give_back()) kept_ = compressed_;
+  // Nothing left work where it is no state, and nothing comes back.
+  if (!keeps_in_work()) taken_->make_absent();
+  call("give_back", [&] { return memory_.give_back(exec_, step_, items_, {taken_->c()}); });
+  kept_ = compressed_;
+}
+
+void MemoryRig::forget() {
+  item_.memory_states.put_back(states_before_);
 }
 
 void MemoryRig::finish() {
@@ -192,24 +220,23 @@ bool MemoryRig::found_shift() {
   return false;
 }
 
-bool MemoryRig::shift_moved(bool given_back, std::string& what) const {
+bool MemoryRig::shift_moved(bool is_void, std::string& what) const {
   const float* shift = state(static_cast<uint64_t>(shift_));
   const std::vector<float>& before = before_[static_cast<uint64_t>(shift_)];
   for (uint64_t e = 0; e < sent_.size(); ++e) {
-    const double expected = before[e] + (given_back ? 0 : shift_share_ * sent_[e]);
+    const double expected = before[e] + (is_void ? 0 : shift_share_ * sent_[e]);
     if (near(shift[e], expected, std::abs(before[e]) + std::abs(sent_[e]))) continue;
-    what =
-        sdk::text("the shift (state ", shift_, ") is ", shift[e], " at element ", e, " after step ",
-                  step_.index, given_back ? " was given back" : "", ", expected ", expected,
-                  given_back ? ": where it was" : ": moved by what was sent");
+    what = sdk::text("the shift (state ", shift_, ") is ", shift[e], " at element ", e,
+                     " after step ", step_.index, is_void ? ", which was void" : "", ", expected ",
+                     expected, is_void ? ": where it was" : ": moved by what was sent");
     return false;
   }
   return true;
 }
 
-void MemoryRig::promise_shift(bool given_back) const {
+void MemoryRig::promise_shift(bool is_void) const {
   std::string what;
-  promise(shift_moved(given_back, what), what);
+  promise(shift_moved(is_void, what), what);
 }
 
 void MemoryRig::faulty_give_back() {

@@ -24,9 +24,14 @@ class MemoryRig {
   void compensate(uint64_t step, const std::vector<float>& gradient, double grad_scale);
   // The compressor's part: what is sent leaves work. Dense or sparse.
   void take(bool dense);
+  // A collective refuses some of the entries, where it may: what record then gets is the rest.
+  void refuse();
   void record();
+  // The bucket is void: all that was taken comes back, and record and finish are not called.
   void give_back();
   void finish();
+  // The step's results are thrown away: every state is what it was before compensate.
+  void forget();
   // What work holds between steps is what was compressed less what was sent for good.
   void promise_kept() const;
   void promise_finite() const;
@@ -39,20 +44,20 @@ class MemoryRig {
   bool found_shift();
   // As `other` has found it, with another gradient.
   void take_shift(const MemoryRig& other);
-  // After record, or after give_back: the shift is where what was sent has moved it, or back.
-  void promise_shift(bool given_back) const;
+  // After record: the shift is where what was sent has moved it; of a void bucket, where it was.
+  void promise_shift(bool is_void) const;
   // Indices out of range and wrong counts: an error, and nothing written beside the buffers.
   void faulty_give_back();
 
   uint64_t numel() const { return item_.c.numel; }
   const std::vector<double>& compressed() const { return compressed_; }
-  bool has_give_back() const { return memory_.has(&penstock_memory::give_back); }
+  std::vector<float> out() const { return item_.grad.copy(); }
   bool says_it_shifts() const { return (need().flags & PENSTOCK_MEMORY_SHIFTS) != 0; }
   bool works_on_gradient() const { return need().work_is == PENSTOCK_WORK_IS_GRAD; }
 
  private:
   void call(const std::string& name, const std::function<Outcome()>& made);
-  bool shift_moved(bool given_back, std::string& what) const;
+  bool shift_moved(bool is_void, std::string& what) const;
   bool stands_for_gradient(uint64_t state) const;  // float32 of its size, and not work
   const penstock_memory_need& need() const { return planned_.c; }
   bool keeps_in_work() const { return need().work_is == PENSTOCK_WORK_IS_STATE; }
@@ -67,9 +72,10 @@ class MemoryRig {
   penstock_step step_{};
   penstock_exec exec_ = cpu_exec();
   PayloadPointer taken_;
-  bool keeps_ = false;              // declares states of mass
-  std::vector<double> compressed_;  // work after compensate
-  std::vector<double> kept_;        // what must be left of it
+  std::vector<std::vector<unsigned char>> states_before_;  // compensate
+  bool keeps_ = false;                                     // declares states of mass
+  std::vector<double> compressed_;                         // work after compensate
+  std::vector<double> kept_;                               // what must be left of it
   std::vector<double> sent_;
   std::vector<std::vector<float>> before_;  // states of the gradient's size, after compensate
   int64_t shift_ = -1;                      // index of the state that is one

@@ -27,7 +27,37 @@ penstock_exec CompressorRig::exec() {
   return exec;
 }
 
+// As the core has two generations of each state: of a forgotten step the second one is dropped.
 Tensors CompressorRig::step(const RankTensors& gradients, const StepSettings& settings) {
+  const States before = settings.forgotten ? states() : States();
+  Tensors mean = take_step(gradients, settings);
+  if (settings.forgotten)
+    put_back(before);
+  else
+    ++index_;
+  return mean;
+}
+
+CompressorRig::States CompressorRig::states() const {
+  States all;
+  for (const Rank& rank : ranks_)
+    for (const SimulatedItem& item : rank.items) {
+      all.push_back(item.compressor_states.copy());
+      all.push_back(item.memory_states.copy());
+    }
+  return all;
+}
+
+void CompressorRig::put_back(const States& states) {
+  size_t next = 0;
+  for (Rank& rank : ranks_)
+    for (SimulatedItem& item : rank.items) {
+      item.compressor_states.put_back(states[next++]);
+      item.memory_states.put_back(states[next++]);
+    }
+}
+
+Tensors CompressorRig::take_step(const RankTensors& gradients, const StepSettings& settings) {
   std::vector<bool> sends(settings_.ranks, true);
   for (uint32_t rank : settings.joined) sends[rank] = false;
   const bool is_void = settings.void_rank.has_value();
@@ -50,7 +80,6 @@ Tensors CompressorRig::step(const RankTensors& gradients, const StepSettings& se
   Tensors mean = results(settings);
   promise_intact("the step");
   promise_replicated();
-  ++index_;
   return mean;
 }
 
@@ -114,7 +143,7 @@ void CompressorRig::compensate(const StepSettings& settings, const std::vector<b
   }
 }
 
-// Divides means, lets memories record and finish, and gives back what had no effect.
+// Divides means and lets memories record and finish; of a void bucket they get back what was sent.
 void CompressorRig::finish(const StepSettings& settings, const std::vector<bool>& sends) {
   const bool is_void = settings.void_rank.has_value();
   for (uint32_t r = 0; r < settings_.ranks; ++r) {
@@ -137,7 +166,7 @@ void CompressorRig::finish(const StepSettings& settings, const std::vector<bool>
       if (sends[r] && item.own) record(r, i, settings);
       require(rank.memory->finish(call, step, {&item.for_memory}), "finish");
     }
-    if (is_void || !settings.applied) give_back_all(r, settings);
+    if (is_void) give_back_all(r, settings);
   }
 }
 
@@ -166,9 +195,6 @@ void CompressorRig::record(uint32_t rank, uint64_t i, const StepSettings& settin
 void CompressorRig::give_back_all(uint32_t rank, const StepSettings& settings) {
   for (uint64_t i = 0; i < n_items(); ++i) {
     SimulatedItem& item = ranks_[rank].items[i];
-    if (!keeps(i) && !settings.void_rank && item.memory_states.size() > 0 &&
-        ranks_[rank].memory->has(&penstock_memory::give_back))
-      give_back(rank, i, *sparse_payload({}, {}, static_cast<int32_t>(rank)), settings);
     if (!keeps(i) || !item.own) continue;
     if (readable(*item.own))
       give_back(rank, i, *item.own, settings);

@@ -40,7 +40,7 @@ struct RigSettings {
 struct StepSettings {
   double grad_scale = 1;
   double learning_rate = 0;
-  bool applied = true;                  // false: the optimizer skips the step; all is given back
+  bool forgotten = false;  // its results are thrown away: states and index are as before it
   std::optional<uint32_t> void_rank{};  // this rank's gradients are not finite: the bucket is void
   std::vector<uint32_t> joined{};  // ranks that have run out of data: absent, no memory touched
   // Entries of sparse payloads that the collective hands back to their owner.
@@ -93,6 +93,7 @@ class CompressorRig {
     std::deque<SimulatedItem> items;
   };
   using ItemList = std::vector<uint64_t>;
+  using States = std::vector<std::vector<std::vector<unsigned char>>>;
   using Payloads = std::vector<std::vector<PayloadPointer>>;  // [rank][position in items]
   using Received = std::vector<std::vector<OwnedPayload*>>;   // [position in items][payload]
   enum class Fault { absent, truncated, too_many, index_out_of_range, other_kind, noise };
@@ -102,6 +103,9 @@ class CompressorRig {
   void plan_memory(Rank& rank, bool first);
   void lay_out(Rank& rank);
   // rig.cpp
+  Tensors take_step(const RankTensors& gradients, const StepSettings& settings);
+  States states() const;
+  void put_back(const States& states);
   void load_gradients(const RankTensors& gradients, const StepSettings& settings);
   void compensate(const StepSettings& settings, const std::vector<bool>& sends);
   void finish(const StepSettings& settings, const std::vector<bool>& sends);

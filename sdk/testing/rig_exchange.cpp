@@ -45,7 +45,6 @@ void CompressorRig::round(uint32_t round, const ItemList& items, const StepSetti
       SimulatedItem& item = ranks_[r].items[items[p]];
       if (!sends[r] || !is_last(items[p], round)) continue;
       item.own = std::move(payloads[r][p]);
-      // A step that is not applied gives its payload back only now.
       if (settings_.check_mass && !is_void && (item.c.flags & PENSTOCK_ITEM_KEEP) != 0 &&
           !settings.refuse)
         promise_mass(r, items[p], decode_own(r, round, items[p], *item.own, settings));

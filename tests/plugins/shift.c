@@ -5,7 +5,6 @@
 
 #define TEXT(literal) \
   { literal, sizeof(literal) - 1 }
-#define STATES 2 /* h, and by how much the last step moved it */
 
 static const penstock_host* host;
 
@@ -38,31 +37,29 @@ static void destroy(void* instance) {
 static penstock_status* plan(void* instance, const penstock_item* const* items, uint64_t n_items,
                              const penstock_compressor_need* const* compressor_needs,
                              penstock_memory_need* const* needs) {
-  static const penstock_str names[STATES] = {TEXT("h"), TEXT("moved")};
+  const penstock_str name = TEXT("h");
   const penstock_str text = TEXT("shift-c: no memory for a plan");
   struct shift* self = instance;
-  uint64_t i, s;
+  uint64_t i;
   (void)compressor_needs;
   free(self->declarations);
   free(self->pointers);
-  self->declarations = calloc(STATES * n_items + 1, sizeof *self->declarations);
-  self->pointers = calloc(STATES * n_items + 1, sizeof *self->pointers);
+  self->declarations = calloc(n_items + 1, sizeof *self->declarations);
+  self->pointers = calloc(n_items + 1, sizeof *self->pointers);
   if (self->declarations == NULL || self->pointers == NULL)
     return fail(PENSTOCK_OUT_OF_MEMORY, text);
   for (i = 0; i < n_items; ++i) {
-    for (s = 0; s < STATES; ++s) {
-      penstock_state_declaration* state = &self->declarations[STATES * i + s];
-      state->struct_size = sizeof *state;
-      state->name = names[s];
-      state->rows = items[i]->numel;
-      state->cols = 1;
-      state->dtype = PENSTOCK_FLOAT32;
-      state->state_class = s == 0 ? PENSTOCK_STATE_MASS : PENSTOCK_STATE_SOFT;
-      state->on_resize = PENSTOCK_RESIZE_DROP;
-      self->pointers[STATES * i + s] = state;
-    }
-    needs[i]->states = &self->pointers[STATES * i];
-    needs[i]->n_states = STATES;
+    penstock_state_declaration* state = &self->declarations[i];
+    state->struct_size = sizeof *state;
+    state->name = name;
+    state->rows = items[i]->numel;
+    state->cols = 1;
+    state->dtype = PENSTOCK_FLOAT32;
+    state->state_class = PENSTOCK_STATE_MASS;
+    state->on_resize = PENSTOCK_RESIZE_DROP;
+    self->pointers[i] = state;
+    needs[i]->states = &self->pointers[i];
+    needs[i]->n_states = 1;
     needs[i]->work_is = PENSTOCK_WORK_IS_SCRATCH;
   }
   return NULL;
@@ -89,39 +86,14 @@ static penstock_status* record(void* instance, const penstock_exec* exec, const 
   (void)instance, (void)exec, (void)step;
   for (i = 0; i < n_items; ++i) {
     float* h = items[i]->states[0]->data;
-    float* moved = items[i]->states[1]->data;
-    for (e = 0; e < items[i]->numel; ++e) moved[e] = 0;
     if (taken[i]->kind == PENSTOCK_PAYLOAD_DENSE) {
       const float* values = taken[i]->sections[0]->data;
-      for (e = 0; e < taken[i]->sections[0]->count; ++e) moved[e] = values[e];
+      for (e = 0; e < taken[i]->sections[0]->count; ++e) h[e] += values[e];
     } else if (taken[i]->kind == PENSTOCK_PAYLOAD_SPARSE) {
       const uint32_t* indices = taken[i]->sections[0]->data;
       const float* values = taken[i]->sections[1]->data;
       for (e = 0; e < taken[i]->sections[0]->count; ++e)
-        if (indices[e] < items[i]->numel) moved[indices[e]] = values[e];
-    }
-    for (e = 0; e < items[i]->numel; ++e) h[e] += moved[e];
-  }
-  return NULL;
-}
-
-/* Work is scratch, so nothing was taken out of it: the payload only says that a step was in vain.
- */
-static penstock_status* give_back(void* instance, const penstock_exec* exec,
-                                  const penstock_step* step, const penstock_item* const* items,
-                                  uint64_t n_items, const penstock_payload* const* payloads) {
-  const penstock_str text = TEXT("shift-c: a payload that is not one");
-  uint64_t i, e;
-  (void)instance, (void)exec, (void)step;
-  for (i = 0; i < n_items; ++i) {
-    float* h = items[i]->states[0]->data;
-    float* moved = items[i]->states[1]->data;
-    if (payloads[i]->kind == PENSTOCK_PAYLOAD_ABSENT) continue;
-    if (payloads[i]->kind != PENSTOCK_PAYLOAD_SPARSE || payloads[i]->sections[0]->count != 0)
-      return fail(PENSTOCK_INVALID_PAYLOAD, text);
-    for (e = 0; e < items[i]->numel; ++e) {
-      h[e] -= moved[e];
-      moved[e] = 0;
+        if (indices[e] < items[i]->numel) h[indices[e]] += values[e];
     }
   }
   return NULL;
@@ -144,7 +116,6 @@ static const penstock_memory table = {.struct_size = sizeof table,
                                       .plan = plan,
                                       .compensate = compensate,
                                       .record = record,
-                                      .give_back = give_back,
                                       .drain = drain};
 static const penstock_module module = {sizeof module, &table, NULL, 0};
 

@@ -148,7 +148,7 @@ void expect_folding_changes_no_bit(const LoadedPlugin& compressor, const OptionS
         StepSettings how;
         if (step % 5 == 2) how.grad_scale = 1024;
         if (step % 7 == 3) how.void_rank = 1;
-        if (step % 6 == 4) how.applied = false;
+        if (step % 6 == 4) how.forgotten = true;
         const Tensors expected = two_sweeps.step(gradients, how);
         const Tensors found = one_sweep.step(gradients, how);
         for (uint64_t i = 0; i < numels.size(); ++i) {

@@ -14,7 +14,7 @@ StepSettings kind_of(uint64_t step, uint32_t ranks) {
       settings.void_rank = rank;
       break;
     case 5:
-      settings.applied = false;
+      settings.forgotten = true;
       break;
     case 7:
       settings.refuse = [](uint32_t, uint64_t, uint64_t entry) { return entry % 3 == 1; };
@@ -65,10 +65,11 @@ struct Books {
   Elements sent;                    // sum of |sent| over ranks and steps
 };
 
-// Adds a step. Where nothing is ever left over nothing is kept, and a step without effect is gone.
+// Adds a step. Where nothing is ever left over nothing is kept, and a void step is gone.
 void enter(Books& books, const CompressorRig& rig, const RankTensors& gradients,
            const Tensors& mean, const StepSettings& settings) {
-  const bool took_effect = settings.applied && !settings.void_rank;
+  if (settings.forgotten) return;
+  const bool took_effect = !settings.void_rank;
   for (uint64_t i = 0; i < rig.n_items(); ++i) {
     const bool keeps = rig.memory_need(i).work_is == PENSTOCK_WORK_IS_STATE;
     if (!keeps && !took_effect) continue;

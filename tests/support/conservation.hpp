@@ -8,7 +8,7 @@
 
 namespace penstock::test {
 
-// Runs `steps` steps, of each ten one void, one not applied, one in which the collective refuses
+// Runs `steps` steps, of each ten one void, one forgotten, one in which the collective refuses
 // every third entry and, with several ranks, one in which a rank has joined. Then checks, for every
 // rank, item and element, that the gradients that were added equal what was sent and took effect
 // plus what is drained; and for every item and element, that the gradients of all ranks equal the

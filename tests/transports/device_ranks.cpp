@@ -96,7 +96,7 @@ class Pairs : public ::testing::TestWithParam<ResidentMethod> {};
 INSTANTIATE_TEST_SUITE_P(Methods, Pairs, ::testing::ValuesIn(kPairs),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Steps among them that are void, not applied, or without a gradient.
+// Steps among them that are void, forgotten, or without a gradient.
 TEST_P(Pairs, GiveTheBitsOfTheCpu) {
   const Outcome expected = on_the_cpu_alone(GetParam());
   for (uint64_t seed = 1; seed <= (test::is_long() ? 5 : 1); ++seed) {

@@ -34,7 +34,7 @@ std::vector<GradientShape> shapes_of(uint32_t size) {
 }
 
 // What each rank finds in its gradients after each step: [rank][step]. One value of rank 0 is not
-// finite in step 2, and step 4 is not applied. Before step `resume_at` the run ends, and another
+// finite in step 2, and step 4 is forgotten. Before step `resume_at` the run ends, and another
 // one loads its state.
 std::vector<std::vector<Values>> results(uint32_t size, const std::string& scheme, uint32_t flags,
                                          uint64_t resume_at = kSteps) {
@@ -51,7 +51,8 @@ std::vector<std::vector<Values>> results(uint32_t size, const std::string& schem
       for (uint64_t step = from; step < to; ++step) {
         Values gradients = problem.gradients(problem.start(), rank, step);
         if (step == 2 && rank == 0) gradients[1][5] = std::numeric_limits<float>::infinity();
-        ASSERT_OK(run_step(*set.value(), gradients, step != 4));
+        ASSERT_OK(run_step(*set.value(), gradients,
+                           step == 4 ? PENSTOCK_STEP_FORGOTTEN : PENSTOCK_STEP_APPLIED));
         found[rank].push_back(gradients);
       }
       ASSERT_OK(set.value()->save(saved[rank]));

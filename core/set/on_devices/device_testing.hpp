@@ -146,14 +146,15 @@ inline Status exchange_ones(Set& set, Storage& storage) {
 // Ways to wait for the results of a step; each ends it.
 enum class Waits { for_all, for_each, by_streams, by_the_end };
 
-inline Status end_step(Set& set, const std::vector<Storage>& storage, Waits waits, bool applied) {
+inline Status end_step(Set& set, const std::vector<Storage>& storage, Waits waits,
+                       uint32_t outcome) {
   if (set.defers()) PENSTOCK_TRY(set.backward_end());
   if (waits == Waits::for_all) PENSTOCK_TRY(set.wait_all());
   for (size_t i = 0; i < storage.size(); ++i) {
     if (waits == Waits::for_each) PENSTOCK_TRY(set.wait(i));
     if (waits == Waits::by_streams) PENSTOCK_TRY(set.wait_stream(i, storage[i].stream()));
   }
-  return set.step_end(applied);
+  return set.step_end(outcome);
 }
 
 // What each rank does in each step, a function of rank and step.
@@ -182,7 +183,7 @@ inline uint64_t scripted_steps() {
   return test::is_long() ? 12 : 8;
 }
 
-// A step of the script, in turn: plain ones, one that is not applied, one with a gradient that some
+// A step of the script, in turn: plain ones, one that is forgotten, one with a gradient that some
 // rank has not computed, one that is void, one in which the last rank leaves a gradient out.
 inline Status take_step(const Script& script, Set& set, std::vector<Storage>& storage,
                         uint32_t rank, uint64_t step) {
@@ -197,7 +198,8 @@ inline Status take_step(const Script& script, Set& set, std::vector<Storage>& st
     if (step % 6 == 5 && i == 1 && rank == script.size - 1) continue;
     PENSTOCK_TRY(set.gradient_ready(i, storage[i].tensor(), storage[i].stream()));
   }
-  return end_step(set, storage, Waits(step % 4), step % 6 != 2);
+  return end_step(set, storage, Waits(step % 4),
+                  step % 6 == 2 ? PENSTOCK_STEP_FORGOTTEN : PENSTOCK_STEP_APPLIED);
 }
 
 // Where the gradients of a rank lie.

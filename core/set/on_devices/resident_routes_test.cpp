@@ -321,7 +321,7 @@ TEST(ToOwnersOnly, ASumThatIsNotFiniteMakesTheBucketVoid) {
     float first = 0;
     std::memcpy(&first, result.data(), sizeof first);
     EXPECT_TRUE(std::isnan(first));
-    ASSERT_OK(set.value()->step_end(false));
+    ASSERT_OK(set.value()->step_end(PENSTOCK_STEP_FORGOTTEN));
   });
 }
 

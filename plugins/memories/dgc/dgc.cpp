@@ -28,29 +28,6 @@ Clipping clipping_named(std::string_view name) {
   return Clipping::kNone;
 }
 
-// Room to undo the masking of a step that is not applied: what was masked, and where.
-struct Room {
-  uint64_t values = 0;
-  uint64_t indices = 0;
-};
-
-Room room_to_undo(const penstock_compressor_need& compressor, uint64_t numel) {
-  // Of more entries than this all of the momentum is copied: no slower than one by one.
-  const uint64_t most = (numel + 7) / 8;
-  const bool phases = compressor.period > 1;  // they may send different counts; states are the same
-  if (compressor.n_rounds == 0) return phases ? Room{numel, most} : Room{};
-  const penstock_round& last = *compressor.rounds[compressor.n_rounds - 1];
-  if (last.n_sections == 0) return {};
-  const penstock_section_bound& first = *last.sections[0];
-  if (last.n_sections == 1 && first.role == PENSTOCK_ROLE_VALUES && first.capacity == numel)
-    return {numel, 0};
-  if (last.n_sections == 1 || first.role != PENSTOCK_ROLE_INDICES ||
-      last.sections[1]->role != PENSTOCK_ROLE_VALUES)
-    return {};  // only the compressor can read it, so nothing is masked
-  if (phases || first.capacity > most) return {numel, most};
-  return {first.capacity, first.capacity};
-}
-
 class Dgc {
  public:
   static inline const sdk::OptionList options{
@@ -90,8 +67,6 @@ class Dgc {
     if ((compressor.flags & PENSTOCK_NEED_LOSSLESS) != 0) {
       // The mean is the same on all ranks, and so is its momentum.
       need.states.add("momentum", item.rows(), item.cols(), PENSTOCK_STATE_REPLICATED);
-      need.states.add("momentum_before", item.rows(), item.cols(), PENSTOCK_STATE_SOFT);
-      need.states.add("undo", 1, 2, PENSTOCK_STATE_SOFT, PENSTOCK_UINT64);
       return;
     }
     need.momentum_state =
@@ -101,11 +76,6 @@ class Dgc {
     need.beta = momentum_;
     if (clipping_ == Clipping::kNone)  // with clipping compensate is no published form
       need.form = nesterov_ ? PENSTOCK_FORM_NESTEROV : PENSTOCK_FORM_HEAVY_BALL;
-    if (const Room room = room_to_undo(compressor, item.numel()); masking_ && room.values > 0) {
-      need.states.add("masked", 1, room.values, PENSTOCK_STATE_SOFT);
-      need.states.add("masked_indices", 1, room.indices, PENSTOCK_STATE_SOFT, PENSTOCK_UINT32);
-      need.states.add("undo", 1, 2, PENSTOCK_STATE_SOFT, PENSTOCK_UINT64);
-    }
     if (by_norm())  // of the item, on a device; the same everywhere, so that ranks may differ
       need.states.add("squares", 1, sdk::device::square_norm_room(item.numel()),
                       PENSTOCK_STATE_SOFT, PENSTOCK_FLOAT64);
@@ -146,51 +116,21 @@ class Dgc {
     if (!masking_ || item.lossless()) return;
     const std::span<float> u = item.state(kMomentum);
     if constexpr (sdk::device::kHasKernels)
-      if (call.on_device()) return record_on_device(call, item, taken);
-    if (taken.kind() == PENSTOCK_PAYLOAD_DENSE) {
-      remember_all(call, item, taken);
-      std::fill(u.begin(), u.end(), 0.0f);
-    }
+      if (call.on_device()) return sdk::device::mask(call, item, taken, u);
+    if (taken.kind() == PENSTOCK_PAYLOAD_DENSE) std::fill(u.begin(), u.end(), 0.0f);
     if (taken.kind() != PENSTOCK_PAYLOAD_SPARSE) return;
     const std::span<const uint32_t> indices = taken.section<uint32_t>(0);
-    const uint64_t in_range = kernels::indices_in_range(indices.data(), indices.size(), u.size());
+    const uint64_t in_range = kernels::zero_at(indices.data(), indices.size(), u.data(), u.size());
     if (in_range != indices.size())
       throw taken.error("has index ", indices[in_range], ", expected one below ", u.size());
-    if (indices.empty()) return;
-    const std::span<uint32_t> where = item.state<uint32_t>(kMaskedIndices);
-    if (indices.size() > where.size()) {
-      remember_all(call, item, taken);
-    } else {
-      std::copy(indices.begin(), indices.end(), where.begin());
-      (void)kernels::gather(u.data(), u.size(), indices.data(), indices.size(),
-                            item.state(kMasked).data());
-      set_undo(call, item.state<uint64_t>(kUndo), indices.size());
-    }
-    (void)kernels::zero_at(indices.data(), indices.size(), u.data(), u.size());
   }
 
-  // What was masked or finished in this very step had no effect either.
+  // Before anything is masked: the velocity is all that sending has changed.
   void give_back(const sdk::Call& call, const sdk::Item& item, const sdk::PayloadReader& payload) {
-    const std::span<float> u = item.state(kMomentum);
-    if (item.lossless()) {
-      if (take_undo(call, item.state<uint64_t>(kUndoWhole)) == kNothing) return;
-      const std::span<const float> before = item.state(kMomentumBefore);
-      std::copy(before.begin(), before.end(), u.begin());
-      return;
-    }
+    if (item.lossless()) return;
     if constexpr (sdk::device::kHasKernels)
-      if (call.on_device()) return give_back_on_device(call, item, payload);
+      if (call.on_device()) return sdk::device::add_payload(call, item, payload, item.work());
     sdk::add_payload(payload, item.work());
-    if (item.c().n_states <= kUndo) return;
-    const std::span<const float> masked = item.state(kMasked);
-    const uint64_t count = take_undo(call, item.state<uint64_t>(kUndo));
-    if (count == kNothing) return;
-    if (count == kAll) {
-      std::copy_n(masked.begin(), u.size(), u.begin());
-      return;
-    }
-    const std::span<const uint32_t> where = item.state<uint32_t>(kMaskedIndices);
-    for (uint64_t i = 0; i < count; ++i) u[where[i]] = masked[i];
   }
 
   // Gradients that were sent whole: clipping and momentum on the mean, which still has the loss
@@ -203,10 +143,7 @@ class Dgc {
     const auto unscale = static_cast<float>(1 / call.step->grad_scale);
     const auto m = static_cast<float>(momentum_);
     const kernels::Clip clip = clip_for(by_norm() ? std::sqrt(square_norm(call, out)) : 0);
-    const std::span<float> before = item.state(kMomentumBefore);
-    set_undo(call, item.state<uint64_t>(kUndoWhole), kAll);
     for (uint64_t i = 0; i < out.size(); ++i) {
-      before[i] = u[i];
       const float g = clip(out[i] * unscale);
       u[i] = nesterov_ ? m * (u[i] + g) : m * u[i] + g;
       out[i] = (nesterov_ ? u[i] + g : u[i]) * scale;
@@ -228,42 +165,7 @@ class Dgc {
 
  private:
   static constexpr uint64_t kMomentum = 0;  // the first of both lists of states
-  // Gradients that are sent whole:
-  static constexpr uint64_t kMomentumBefore = 1;  // finish
-  static constexpr uint64_t kUndoWhole = 2;
-  // Compressed ones:
-  static constexpr uint64_t kVelocity = 1;
-  static constexpr uint64_t kMasked = 2;  // the last three only where there is masking
-  static constexpr uint64_t kMaskedIndices = 3;
-  static constexpr uint64_t kUndo = 4;
-
-  // What there is to undo: the step that did it, plus 1, and the number of entries.
-  static constexpr uint64_t kNothing = UINT64_MAX;
-  static constexpr uint64_t kAll = UINT64_MAX - 1;
-
-  static void set_undo(const sdk::Call& call, std::span<uint64_t> undo, uint64_t count) {
-    undo[0] = call.step->index + 1;
-    undo[1] = count;
-  }
-
-  // The number of entries that this step changed. A void step, or what is refused, comes before
-  // record and finish: then there is only what an earlier step did, for good.
-  static uint64_t take_undo(const sdk::Call& call, std::span<uint64_t> undo) {
-    if (undo[0] != call.step->index + 1) return kNothing;
-    undo[0] = 0;
-    return undo[1];
-  }
-
-  static void remember_all(const sdk::Call& call, const sdk::Item& item,
-                           const sdk::PayloadReader& taken) {
-    const std::span<const float> u = item.state(kMomentum);
-    if (u.empty()) return;
-    const std::span<float> masked = item.state(kMasked);
-    if (masked.size() < u.size())
-      throw taken.error("has more entries than were planned, at most ", masked.size());
-    std::copy(u.begin(), u.end(), masked.begin());
-    set_undo(call, item.state<uint64_t>(kUndo), kAll);
-  }
+  static constexpr uint64_t kVelocity = 1;  // of compressed ones
 
   // ---- on a device: what is compressed, for what is sent whole is not worked on there ----
 
@@ -276,28 +178,6 @@ class Dgc {
   }
   static std::span<double> squares_of(const sdk::Item& item) {
     return item.state<double>(item.c().n_states - 1);
-  }
-  static sdk::device::Masked masked_of(const sdk::Item& item) {
-    const std::span<float> u = item.state(kMomentum);
-    return {u.data(), u.size(), item.state(kMasked).data(),
-            item.state<uint32_t>(kMaskedIndices).data(), item.state<uint64_t>(kUndo).data()};
-  }
-  static void record_on_device(const sdk::Call& call, const sdk::Item& item,
-                               const sdk::PayloadReader& taken) {
-    const bool is_sparse = taken.kind() == PENSTOCK_PAYLOAD_SPARSE;
-    if ((!is_sparse && taken.kind() != PENSTOCK_PAYLOAD_DENSE) || item.numel() == 0) return;
-    const uint64_t sent = is_sparse ? taken.section<uint32_t>(0).size() : item.numel();
-    if (sent == 0) return;
-    const uint64_t room = is_sparse ? item.state<uint32_t>(kMaskedIndices).size() : 0;
-    if (sent > room && item.state(kMasked).size() < item.numel())
-      throw taken.error("has more entries than were planned, at most ", item.state(kMasked).size());
-    sdk::device::mask(call, item, masked_of(item), taken, room, call.step->index + 1);
-  }
-  static void give_back_on_device(const sdk::Call& call, const sdk::Item& item,
-                                  const sdk::PayloadReader& payload) {
-    sdk::device::add_payload(call, item, payload, item.work());
-    if (item.c().n_states > kUndo && item.numel() > 0)
-      sdk::device::unmask(call, item, masked_of(item), call.step->index + 1);
   }
   static void drain_on_device(const sdk::Call& call, const sdk::Item& item) {
     const std::span<float> v = item.state(kVelocity);

@@ -212,7 +212,7 @@ TEST(DgcMemory, MaskingForgetsOnlyWhatWasTaken) {
 }
 
 // Few entries and many, pairs whose values are rounded, and payloads of all entries.
-TEST(DgcMemory, AStepThatIsNotAppliedUnmasksWhatItMasked) {
+TEST(DgcMemory, AVoidStepMasksNothing) {
   struct Case {
     const char* compressor;
     OptionSettings options;
@@ -230,7 +230,7 @@ TEST(DgcMemory, AStepThatIsNotAppliedUnmasksWhatItMasked) {
       CompressorRig rig({.ranks = 2}, kShapes, compressor(c.compressor), c.options, memory(),
                         options(setting));
       Oracle oracle(2, kNumels);
-      const auto skip = [&](uint64_t step, const StepSettings& how) {
+      const auto in_vain = [&](uint64_t step, const StepSettings& how) {
         const RankTensors gradients = draw_gradients(heavy_tailed, 2, kNumels, step);
         rig.step(gradients, how);
         for (uint64_t i = 0; i < kNumels.size(); ++i) {
@@ -242,20 +242,20 @@ TEST(DgcMemory, AStepThatIsNotAppliedUnmasksWhatItMasked) {
                 << c.compressor << ", item " << i;
         }
       };
-      for (uint64_t step = 0; step < 3; ++step) skip(step, {.applied = false});
-      // Of a step that was applied nothing comes back with a later one that is void.
+      for (uint64_t step = 0; step < 3; ++step) in_vain(step, {.void_rank = 1});
+      // What a step has masked for good does not come back with a later one that is void.
       rig.step(draw_gradients(heavy_tailed, 2, kNumels, 3));
       for (uint64_t i = 0; i < kNumels.size(); ++i) {
         oracle.u[0][i] = rig.memory_state(0, i, "momentum");
         oracle.v[0][i] = rig.work(0, i);
       }
-      skip(4, {.void_rank = 1});
-      skip(5, {.applied = false,
-               .refuse = [](uint32_t, uint64_t, uint64_t entry) { return entry % 2 == 0; }});
+      in_vain(4, {.void_rank = 1});
+      in_vain(5, {.void_rank = 1,
+                  .refuse = [](uint32_t, uint64_t, uint64_t entry) { return entry % 2 == 0; }});
     }
 }
 
-TEST(DgcMemory, OfAGradientSentWholeAStepThatIsNotAppliedLeavesNothing) {
+TEST(DgcMemory, OfAGradientSentWholeAVoidStepLeavesNothing) {
   for (const bool nesterov : {false, true}) {
     const OptionSettings how{{"nesterov", nesterov}};
     CompressorRig rig({.ranks = 2}, kShapes, compressor("none"), {}, memory(), how);
@@ -264,12 +264,20 @@ TEST(DgcMemory, OfAGradientSentWholeAStepThatIsNotAppliedLeavesNothing) {
       const RankTensors gradients = draw_gradients(heavy_tailed, 2, kNumels, step);
       ASSERT_EQ(rig.step(gradients), other.step(gradients)) << "step " << step;
       const RankTensors lost = draw_gradients(heavy_tailed, 2, kNumels, 100 + step);
-      StepSettings outcome;
-      outcome.applied = false;
-      if (step % 2 == 1) outcome.void_rank = 0;
-      rig.step(lost, outcome);
+      rig.step(lost, {.void_rank = static_cast<uint32_t>(step % 2)});
     }
   }
+}
+
+TEST(DgcMemory, KeepsMomentumAndVelocityAndNothingBeside) {
+  const auto states = [](const char* name, const Setting& setting) {
+    return CompressorRig({}, {{6}}, compressor(name), {}, memory(), options(setting))
+        .memory_need(0)
+        .n_states;
+  };
+  EXPECT_EQ(states("topk", {}), 2u);
+  EXPECT_EQ(states("none", {}), 1u);
+  EXPECT_EQ(states("topk", {false, true, "norm"}), 3u) << "where a device adds up the norm";
 }
 
 TEST(DgcMemory, PublishesItsFormUnlessItClips) {

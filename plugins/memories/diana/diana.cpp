@@ -43,7 +43,7 @@ class Diana {
     for (uint64_t i = 0; i < work.size(); ++i) work[i] = grad[i] * unscale - shift[i];
   }
 
-  // h += alpha m. A step that the optimizer skips undoes nothing: h and H have moved together.
+  // h += alpha m
   void record(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& taken) {
     sdk::add_payload(taken, item.state(kShift), alpha_);
   }

@@ -50,7 +50,7 @@ class Ef21 {
     }
   }
 
-  // t += c. A step that the optimizer skips undoes nothing: t and G have moved together.
+  // t += c
   void record(const sdk::Call&, const sdk::Item& item, const sdk::PayloadReader& taken) {
     sdk::add_payload(taken, item.state(kShift));
   }

@@ -108,15 +108,15 @@ TEST(Ef21, GradientsThatStayTheSameAreLearntWhole) {
   }
 }
 
-TEST(Ef21, VoidSkippedAndRefusedStepsLeaveTheEstimateTheMeanOfTheShifts) {
+TEST(Ef21, VoidAndForgottenStepsLeaveTheEstimateTheMeanOfTheShifts) {
   CompressorRig rig({.ranks = 3}, kShapes, compressor("topk"), {{"density", 0.2}}, ef21());
   const auto next = [&] { return draw_gradients(heavy_tailed, 3, kNumels, rig.steps()); };
   rig.step(next());
   const std::vector<float> before = rig.memory_state(0, 0, "shift");
   rig.step(next(), {.void_rank = 1});
   EXPECT_EQ(rig.memory_state(0, 0, "shift"), before) << "nobody has received what was sent";
-  rig.step(next(), {.applied = false});
-  EXPECT_NE(rig.memory_state(0, 0, "shift"), before) << "everybody has received what was sent";
+  rig.step(next(), {.forgotten = true});
+  EXPECT_EQ(rig.memory_state(0, 0, "shift"), before) << "everybody has thrown away what was sent";
   rig.step(next(), {.joined = {2}});
   expect_mean_of_shifts(rig, rig.step(next()));
 }

@@ -105,13 +105,15 @@ TEST(Momentum, ARankWithBadGradientsOrWithoutDataKeepsItsAverage) {
   EXPECT_EQ(rig.memory_state(2, 0, "momentum"), (std::vector<float>{2, 6}));
 }
 
-TEST(Momentum, ASkippedStepHasBeenSeenAndNothingIsGivenBack) {
-  CompressorRig skipped({.ranks = 2}, {{2}}, compressor("none"), {}, momentum());
-  CompressorRig applied({.ranks = 2}, {{2}}, compressor("none"), {}, momentum());
+TEST(Momentum, OfAForgottenStepNothingIsInTheAverage) {
+  CompressorRig rig({.ranks = 2}, {{2}}, compressor("none"), {}, momentum());
+  CompressorRig other({.ranks = 2}, {{2}}, compressor("none"), {}, momentum());
   const RankTensors first{{{1, 2}}, {{3, 4}}}, second{{{-1, 0}}, {{1, 0}}};
-  skipped.step(first, {.applied = false});
-  applied.step(first);
-  EXPECT_EQ(skipped.step(second), applied.step(second));
+  rig.step(first, {.forgotten = true});
+  EXPECT_EQ(rig.step(second), other.step(second));
+}
+
+TEST(Momentum, HasNothingToTakeBack) {
   EXPECT_EQ(momentum().memory().give_back, nullptr);
 }
 

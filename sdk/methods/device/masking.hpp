@@ -2,28 +2,22 @@
 #pragma once
 
 #include <kernels/cuda/masking.hpp>
-#include <methods/device/call.hpp>
+#include <methods/device/sparse.hpp>
 
 namespace penstock::sdk::device {
 
-using kernels::cuda::Masked;
-
-// What was sent of `masked`, whose lists of masked entries have room for `room` of them.
-inline void mask(const Call& call, const Item& item, const Masked& masked,
-                 const PayloadReader& taken, uint64_t room, uint64_t mark) {
+// All of `momentum` is zero after a dense payload, and its entries after a sparse one, whose
+// indices are this rank's own.
+inline void mask(const Call& call, const Item& item, const PayloadReader& taken,
+                 std::span<float> momentum) {
+  if (momentum.empty()) return;
+  if (taken.kind() == PENSTOCK_PAYLOAD_DENSE) return clear(call, item, momentum);
+  if (taken.kind() != PENSTOCK_PAYLOAD_SPARSE) return;
+  const std::span<const uint32_t> indices = taken.section<uint32_t>(0);
   queue_on_device(call, item, "mask the momentum of", [&](void* stream) {
-    if (taken.kind() == PENSTOCK_PAYLOAD_DENSE)
-      return kernels::cuda::mask_all(masked, mark, stream);
-    const std::span<const uint32_t> indices = taken.section<uint32_t>(0);
-    const auto by =
-        indices.size() > room ? kernels::cuda::mask_entries_of_all : kernels::cuda::mask_entries;
-    return by(masked, indices.data(), indices.size(), mark, stream);
+    return kernels::cuda::mask_entries(momentum.data(), momentum.size(), indices.data(),
+                                       indices.size(), stream);
   });
-}
-
-inline void unmask(const Call& call, const Item& item, const Masked& masked, uint64_t mark) {
-  queue_on_device(call, item, "give momentum back to",
-                  [&](void* stream) { return kernels::cuda::unmask(masked, mark, stream); });
 }
 
 }  // namespace penstock::sdk::device
