@@ -188,7 +188,4 @@ inline bool Leg::sends() const {
 // The story of one bucket in one step (job.cpp).
 Job run_bucket(BucketRun& bucket);
 
-// Gives what this rank sent in the last round back to its memories: void, or not applied. [engine]
-Status give_back_own(BucketRun& bucket);
-
 }  // namespace penstock

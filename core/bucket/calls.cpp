@@ -4,10 +4,13 @@
 
 #include "core/bucket/call_plugin.hpp"
 #include "core/bucket/device.hpp"
+#include "core/bucket/flag.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/watch.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/tensor/elements.hpp"
+
+#include <kernels/norm.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -49,6 +52,16 @@ bool looks_finite(const PieceRun& item, uint64_t step) {
   return part(0) && part(count - kPart) && part(step % parts * kPart);
 }
 
+// Rare: see let_go.cpp.
+void add_norm(BucketRun& bucket, const PieceRun& piece) {
+  if (piece.dtype != PENSTOCK_FLOAT32) return;
+  const double scale = bucket.context.step.grad_scale;
+  bucket.context.square_norm.fetch_add(
+      kernels::sum_of_squares(static_cast<const float*>(piece.values), piece.piece.numel,
+                              kernels::CodePath::kPortable) /
+      (scale * scale));
+}
+
 void note_nonfinite(SetContext& context, const Gradient& gradient) {
   uint64_t none = SetContext::kNoGradient;
   context.nonfinite_gradient.compare_exchange_strong(none, gradient.index,
@@ -62,13 +75,35 @@ void take_note(BucketRun& bucket, const PieceRun& piece, bool is_finite) {
   bucket.nonfinite = bucket.nonfinite || !piece.is_never_void;
 }
 
+// From here on the step writes the next generation of the item's states. A folded sweep makes it
+// in passing, if it comes to that.
+Status open_states(ItemRun& item) {
+  for (StateView* state : item.states) {
+    if (item.is_folded_over(*state))
+      state->open_unwritten();
+    else
+      PENSTOCK_TRY(state->open());
+  }
+  return {};
+}
+
+// Where it does not.
+Status copy_unfolded(Coding& coding) {
+  for (ItemRun& item : coding.items) {
+    if (!item.folds_generations) continue;
+    PENSTOCK_TRY(item.work_state->copy_after_all());
+    if (item.folded_momentum != nullptr) PENSTOCK_TRY(item.folded_momentum->copy_after_all());
+  }
+  return {};
+}
+
 void point(ItemRun& item) {
   void* values = item.values();
   for (penstock_item* c : {&item.for_compressor, &item.for_memory}) {
     c->grad.data = values;
     c->out.data = values;
     c->work.data = item.work_is == PENSTOCK_WORK_IS_GRAD    ? values
-                   : item.work_is == PENSTOCK_WORK_IS_STATE ? item.work_state.data
+                   : item.work_is == PENSTOCK_WORK_IS_STATE ? item.work_state->c()->data
                    : item.is_on_device()                    ? item.work_there.data()
                                                             : item.work.data();
     c->learning_rate = item.gradient->learning_rate;
@@ -216,6 +251,7 @@ Status take_in(BucketRun& bucket) {
       add_carry(*piece.gradient, {piece.piece.first, piece.piece.numel}, piece.dtype, piece.values,
                 bucket.context.step.grad_scale);
     take_note(bucket, piece, looks_finite(piece, bucket.context.step.index));
+    if (bucket.context.measures_norm) add_norm(bucket, piece);
   }
   for (auto& coding : bucket.codings) {
     const bool takes_pieces = coding == bucket.codings.front() && coding->leg == 0;
@@ -227,7 +263,7 @@ Status take_in(BucketRun& bucket) {
   return take_watched(bucket);
 }
 
-void begin(BucketRun& bucket, Coding& coding) {
+Status begin(BucketRun& bucket, Coding& coding) {
   coding.has_begun = true;
   coding.step = bucket.context.step;
   coding.step.rank = coding.rank();
@@ -236,15 +272,19 @@ void begin(BucketRun& bucket, Coding& coding) {
     coding.step.grad_scale = 1;
     take_sums(bucket, coding);
   }
-  for (ItemRun& item : coding.items)
-    if (item.encodes || item.decodes) point(item);
+  for (ItemRun& item : coding.items) {
+    if (!item.encodes && !item.decodes) continue;
+    PENSTOCK_TRY(open_states(item));
+    point(item);
+  }
+  return {};
 }
 
 Status measure(BucketRun& bucket, Coding& coding) {
   auto* scalars = coding.prologue->send.as<float>();
   std::fill_n(scalars, coding.prologue->message.count, 0.0f);
   write_flag(PENSTOCK_FLOAT32, coding.prologue->send.data(), coding.prologue->flag_index,
-             coding.nonfinite ? 1 : 0);
+             summed_flag(bucket, coding.nonfinite));
   if (coding.nonfinite) return {};
   for (MemoryCall& call : coding.memory_calls) {
     if (call.n_scalars == 0) continue;
@@ -264,6 +304,7 @@ Status compensate(BucketRun& bucket, Coding& coding) {
   const auto timed = span(bucket, "compensate");
   const uint64_t start = now_us();
   PENSTOCK_TRY(begin_watch(bucket, coding.watch(0, &RoundWatches::encode)));
+  if (coding.nonfinite || bucket.is_void) PENSTOCK_TRY(copy_unfolded(coding));
   // Under `strict` no rank adds anything of a step that is not finite somewhere.
   if (!coding.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
     coding.compensated = true;

@@ -29,7 +29,7 @@ double to_true_units(const BucketRun& bucket, const ItemRun& sum);
 // ---- a coding, from its first leg on ----
 
 // Points its items at their values in this step, which an earlier leg has brought.
-void begin(BucketRun& bucket, Coding& coding);
+Status begin(BucketRun& bucket, Coding& coding);
 
 // Memory's prologue: local facts into the prologue message. Zeros where what this rank would encode
 // is not finite. What is found on a device comes after it (device.hpp).
@@ -77,7 +77,7 @@ void skip_all(BucketRun& bucket);  // one whose job never starts in this step
 // How long what was sent took to arrive.
 void note_arrival(BucketRun& bucket);
 // Find out whether the bucket is void and point the received payloads into the buffers.
-void read_prologue(BucketRun& bucket, Coding& coding);
+Status read_prologue(BucketRun& bucket, Coding& coding);
 Status read_round(BucketRun& bucket, Leg& leg, uint32_t round);
 
 }  // namespace penstock

@@ -64,10 +64,12 @@ struct ItemRun {
   penstock_item for_compressor{};
   penstock_item for_memory{};
   std::vector<const penstock_tensor*> compressor_states, memory_states;
+  std::vector<StateView*> states;   // both
+  StateView* work_state = nullptr;  // when work is a state
+  StateView* folded_momentum = nullptr;
   std::string compressor_wants, memory_wants;  // their states, as needs_text tells them
-  penstock_tensor work_state{};  // a copy of the state tensor's view, when work is a state
-  std::byte* share = nullptr;    // of a sum over the host; null: the values are the piece's
-  Buffer work;                   // scratch work, or on a device
+  std::byte* share = nullptr;  // of a sum over the host; null: the values are the piece's
+  Buffer work;                 // scratch work, or on a device
   DeviceMemory work_there;
   std::deque<PayloadStorage> own;  // per round
   std::vector<std::deque<PayloadStorage>>
@@ -75,17 +77,20 @@ struct ItemRun {
   PayloadStorage refused;   // entries a composite returned
   PayloadStorage taken;     // own less refused, for memory.record
   PayloadStorage returned;  // decoded own payload, for give_back and record
-  PayloadStorage no_pairs;  // of which there are none, for give_back
   Buffer refused_data, taken_data, result_data, returned_data;
   DeviceMemory returned_there;  // in place of returned_data, on a device
   bool on_composite = false;
-  bool decoded_as_mean = false;  // by the compressor, which saves a sweep
-  bool folded = false;           // encode compensates in the same sweep, as `fold` says
+  bool decoded_as_mean = false;    // by the compressor, which saves a sweep
+  bool folded = false;             // encode compensates in the same sweep, as `fold` says,
+  bool folds_generations = false;  // out of the current generation into the next
   penstock_fold fold{};
 
   // Its tensors and payloads lie on a device; what travels of them has a place in the message.
   bool is_on_device() const { return of->is_on_device(); }
   void* values() const;  // where its gradient is in this step, and where its result goes
+  bool is_folded_over(const StateView& state) const {
+    return folds_generations && (&state == work_state || &state == folded_momentum);
+  }
   bool has_result() const { return decodes || sum != nullptr; }  // on this rank
   bool wants_mean() const { return rounds.empty() || rounds.back().result == PENSTOCK_RESULT_MEAN; }
   // What a round brings: from rank r, or from all together.

@@ -82,6 +82,7 @@ struct SetContext {
   BetweenDevices* between_devices = nullptr;
   DirectTraffic direct_traffic;
   bool results_are_told = false;     // somebody is told of each; changes between steps only
+  bool forgets = false;              // what a step changes in states can be dropped
   bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
   std::string name;                  // of the set
   std::string composite_id;          // plugin id of the composite collective
@@ -90,7 +91,12 @@ struct SetContext {
   penstock_exec exec{};                        // of plugin calls on the engine thread
   penstock_exec device_exec{};                 // of those whose items are worked on on a device
   penstock_step step{};                        // of the current step; written between steps only
+  uint64_t attempt = 0;  // steps before it, forgotten ones too: numbers what travels
+  uint32_t past = 0;     // 16 bits: a digest of what was forgotten so far, equal on all ranks
+  bool last_was_applied = true;  // all of it
   std::atomic<uint64_t> void_buckets{0};
+  bool measures_norm = false;          // of this step's gradients, as far as the host sees them
+  std::atomic<double> square_norm{0};  // in true units
   // Of the step under way: the first gradient of this rank that was seen not to be finite.
   static constexpr uint64_t kNoGradient = UINT64_MAX;
   std::atomic<uint64_t> nonfinite_gradient{kNoGradient};

@@ -107,7 +107,9 @@ Status read_part(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t rank) {
   const Prelude& prelude = leg.preludes[round];
   const MessageRun& header = *prelude.header;
   HeaderReader reader(header, header.receive.data() + rank * header.message.count);
-  take_flags(bucket, leg, reader.flags());
+  const uint32_t flags = reader.flags();
+  PENSTOCK_TRY(check_past(bucket, *leg.coding, rank, flags));
+  take_flags(bucket, leg, flags);
   if (prelude.gathered == nullptr) return {};
   MessageRun& message = *prelude.gathered;
   const bool is_own = rank == message.group_rank();

@@ -91,9 +91,9 @@ PluginCall noted(const BucketRun& bucket, std::string_view kind, std::string_vie
 void fold_item(ItemRun& item, const penstock_memory_need& memory) {
   if (memory.form == PENSTOCK_FORM_NONE) return;
   const bool has_momentum = memory.form != PENSTOCK_FORM_AFFINE;
+  const FoldEncoder encoder = fold_encoder(*item.compressor);
   if ((item.compressor->traits().folds & (1u << (memory.form - 1))) == 0 || item.rounds.empty() ||
-      item.work_is != PENSTOCK_WORK_IS_STATE || item.n_scalars != 0 ||
-      fold_encoder(*item.compressor) == nullptr)
+      item.work_is != PENSTOCK_WORK_IS_STATE || item.n_scalars != 0 || encoder.table == nullptr)
     return;
   item.folded = true;
   item.fold.struct_size = sizeof item.fold;
@@ -101,6 +101,12 @@ void fold_item(ItemRun& item, const penstock_memory_need& memory) {
   item.fold.beta = memory.beta;
   item.fold.gamma = memory.gamma;
   if (has_momentum) item.fold.momentum = item.memory_states[memory.momentum_state];
+  if (!encoder.reads_before) return;
+  const size_t first = item.compressor_states.size();
+  if (has_momentum) item.folded_momentum = item.states[first + memory.momentum_state];
+  item.folds_generations = true;
+  item.fold.work_before = item.work_state->before();
+  if (has_momentum) item.fold.momentum_before = item.folded_momentum->before();
 }
 
 // `stream`: of the device that the item is worked on on; null: of none.
@@ -113,9 +119,9 @@ Status claim_states(ItemRun& item, const Coding& coding, StateStore& states, con
     for (uint64_t s = 0; s < n; ++s) {
       const StateKey key{item.gradient->name, item.range, coding.leg, plugin->record.id,
                          std::string(view(declarations[s]->name))};
-      PENSTOCK_ASSIGN(const penstock_tensor* tensor,
-                      states.claim(key, item.extent, *declarations[s], stream));
-      views.push_back(tensor);
+      PENSTOCK_ASSIGN(StateView * state, states.claim(key, item.extent, *declarations[s], stream));
+      item.states.push_back(state);
+      views.push_back(state->c());
     }
     return {};
   };
@@ -198,8 +204,8 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
     }
   }
   if (item.work_is == PENSTOCK_WORK_IS_STATE) {
-    item.work_state = *item.memory_states[memory.work_state];
-    item.for_compressor.work = item.for_memory.work = item.work_state;
+    item.work_state = item.states[item.compressor_states.size() + memory.work_state];
+    item.for_compressor.work = item.for_memory.work = *item.work_state->c();
   }
   fold_item(item, memory);
   return {};

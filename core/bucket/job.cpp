@@ -35,7 +35,7 @@ Job run_bucket(BucketRun& bucket) {
       PENSTOCK_CO_TRY(look_at_sums(bucket, *leg.coding));
       co_await bucket.sums_looked_at();
       PENSTOCK_CO_TRY(bucket.failure);
-      begin(bucket, *leg.coding);
+      PENSTOCK_CO_TRY(begin(bucket, *leg.coding));
       if (leg.coding->prologue != nullptr) {
         PENSTOCK_CO_TRY(measure(bucket, *leg.coding));
         co_await bucket.scalars_brought();
@@ -44,7 +44,7 @@ Job run_bucket(BucketRun& bucket) {
         send_prologue(bucket, *leg.coding);
         co_await bucket.arrival();
         PENSTOCK_CO_TRY(bucket.failure);
-        read_prologue(bucket, *leg.coding);
+        PENSTOCK_CO_TRY(read_prologue(bucket, *leg.coding));
       }
       PENSTOCK_CO_TRY(compensate(bucket, *leg.coding));
     }

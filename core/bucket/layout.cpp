@@ -118,7 +118,7 @@ void list_compressor_calls(Coding& coding) {
           call.own.push_back(item.own[round].c());
           const bool folds = item.folded && round == 0;  // later rounds find it compensated
           call.folds.push_back(folds ? &item.fold : nullptr);
-          if (folds) call.fold_encoder = fold_encoder(*item.compressor);
+          if (folds) call.fold_encoder = fold_encoder(*item.compressor).table;
         });
     list_calls(
         coding, round, coding.decode_calls, [](const ItemRun& item) { return item.decodes; },
@@ -216,14 +216,17 @@ Status make_returned(const BucketRun& bucket, const Coding& coding, ItemRun& ite
   return {};
 }
 
-const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor) {
-  if (!PENSTOCK_HAS_MEMBER(compressor.table(), penstock_compressor, extension)) return nullptr;
-  const penstock_str id{PENSTOCK_FOLD_EXTENSION, sizeof PENSTOCK_FOLD_EXTENSION - 1};
-  const auto* encoder =
-      static_cast<const penstock_fold_encoder*>(compressor->extension(compressor.self(), id));
-  return encoder != nullptr && PENSTOCK_HAS_MEMBER(encoder, penstock_fold_encoder, encode)
-             ? encoder
-             : nullptr;
+FoldEncoder fold_encoder(const CompressorInstance& compressor) {
+  if (!PENSTOCK_HAS_MEMBER(compressor.table(), penstock_compressor, extension)) return {};
+  const auto ask = [&](std::string_view id) {
+    const auto* encoder = static_cast<const penstock_fold_encoder*>(
+        compressor->extension(compressor.self(), {id.data(), id.size()}));
+    return encoder != nullptr && PENSTOCK_HAS_MEMBER(encoder, penstock_fold_encoder, encode)
+               ? encoder
+               : nullptr;
+  };
+  if (const auto* encoder = ask(PENSTOCK_FOLD_EXTENSION_2)) return {encoder, true};
+  return {ask(PENSTOCK_FOLD_EXTENSION), false};
 }
 
 Status lay_out(BucketRun& bucket, StateStore& states) {

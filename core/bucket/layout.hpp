@@ -6,8 +6,12 @@
 
 namespace penstock {
 
-// How the compressor compensates and encodes in one sweep; null where it cannot. [control]
-const penstock_fold_encoder* fold_encoder(const CompressorInstance& compressor);
+// How the compressor compensates and encodes in one sweep; a null table where it cannot.
+struct FoldEncoder {
+  const penstock_fold_encoder* table = nullptr;
+  bool reads_before = false;  // from one generation of work and momentum into the next
+};
+FoldEncoder fold_encoder(const CompressorInstance& compressor);  // [control]
 
 // Room for the own payload as everyone may read it: dense float32. [control]
 Status make_returned(const BucketRun& bucket, const Coding& coding, ItemRun& item);

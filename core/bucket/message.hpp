@@ -9,6 +9,7 @@
 namespace penstock {
 
 struct Coding;
+class StateView;
 
 struct MessageRun final : Transfer {
   // `passed_on` sends what an earlier leg has received; `scattered` the gradients as they are, to
@@ -49,7 +50,8 @@ struct MessageRun final : Transfer {
   std::vector<penstock_payload*> result_pointers;
   std::vector<penstock_payload*> refused_pointers;
   std::vector<const penstock_tensor*> states;
-  Buffer scratch;  // a composite's own
+  std::vector<StateView*> state_views;  // the same
+  Buffer scratch;                       // a composite's own
   penstock_exec exec{};
 
   uint32_t group_rank() const { return link->channel->group.rank; }

@@ -178,8 +178,9 @@ Status claim_collective_states(const BucketRun& bucket, StateStore& states, Mess
     const penstock_state_declaration& declaration = *need.states[i];
     const StateKey key{first.gradient->name, first.range, message.coding->leg,
                        bucket.context.composite_id, std::string(view(declaration.name))};
-    PENSTOCK_ASSIGN(const penstock_tensor* tensor, states.claim(key, first.extent, declaration));
-    message.states.push_back(tensor);
+    PENSTOCK_ASSIGN(StateView * state, states.claim(key, first.extent, declaration));
+    message.state_views.push_back(state);
+    message.states.push_back(state->c());
   }
   message.message.states = message.states.data();
   message.message.n_states = message.states.size();

@@ -70,18 +70,6 @@ Status each_sum(Coding& coding, const MemoryCall& call, const Body& body) {
   return {};
 }
 
-// Pairs of which there are none: nothing was taken out of work, and yet the step had no effect.
-const penstock_payload* no_pairs(const Coding& coding, ItemRun& item) {
-  if (item.no_pairs.size() == 0) {  // rare, so made when first needed
-    RoundNeed pairs;
-    pairs.sections.push_back({0, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, false});
-    pairs.sections.push_back({0, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, false});
-    item.no_pairs.shape(pairs, int32_t(coding.rank()));
-  }
-  item.no_pairs.c()->kind = PENSTOCK_PAYLOAD_SPARSE;
-  return item.no_pairs.c();
-}
-
 // For memories that look at what was sent, whoever coded it.
 Status decode_taken(BucketRun& bucket, Coding& coding, MemoryCall& call) {
   for (size_t i = 0; i < call.positions.size(); ++i) {
@@ -189,6 +177,7 @@ bool is_kept_by_owner(const BucketRun& bucket, const ItemRun& item) {
   return of_sums.has_begun && !of_sums.failed_owners[item.sum->owner];
 }
 
+// Gives what this rank sent in the last round back to its memories.
 Status give_back_own(BucketRun& bucket, Coding& coding) {
   for (MemoryCall& call : coding.memory_calls) {
     bool any = false;
@@ -196,18 +185,12 @@ Status give_back_own(BucketRun& bucket, Coding& coding) {
       ItemRun& item = coding.items[call.positions[i]];
       item.returned.absent();
       call.give_back[i] = item.returned.c();
-      // A memory with state of another kind may have changed it at the end of the step.
-      if (!item.keeps && !bucket.is_void && item.for_memory.n_states != 0) {
-        any = true;
-        call.give_back[i] = no_pairs(coding, item);
-      }
       // Only what the last round took out of work is missing there.
       if (!item.keeps || coding.nonfinite || item.rounds.empty() ||
           item.rounds.size() > coding.rounds_encoded || is_kept_by_owner(bucket, item))
         continue;
       any = true;
-      const bool part = item.on_composite && !bucket.is_void;  // what was refused is back already
-      PayloadStorage& own = part ? item.taken : item.own.back();
+      PayloadStorage& own = item.own.back();
       if (plain(own)) {
         call.give_back[i] = own.c();
       } else {
@@ -249,16 +232,12 @@ Status settle(BucketRun& bucket) {
   return {};
 }
 
-Status give_back_own(BucketRun& bucket) {
-  for (auto coding = bucket.codings.rbegin(); coding != bucket.codings.rend(); ++coding)
-    PENSTOCK_TRY(give_back_own(bucket, **coding));
-  return {};
-}
-
 Status give_up(BucketRun& bucket) {
   bucket.context.void_buckets.fetch_add(1, std::memory_order_relaxed);
   skip_unsent(bucket);
-  return give_back_own(bucket);
+  for (auto coding = bucket.codings.rbegin(); coding != bucket.codings.rend(); ++coding)
+    PENSTOCK_TRY(give_back_own(bucket, **coding));
+  return {};
 }
 
 }  // namespace penstock

@@ -170,7 +170,7 @@ struct PaperBucket {
   std::unique_ptr<CompressorInstance> compressor = compressor_named("topk");
   std::unique_ptr<MemoryInstance> memory = memory_named("residual");
   std::deque<Gradient> gradients;
-  StateStore states;
+  StateStore states{false};
   BucketRun bucket;
 };
 

@@ -3,6 +3,7 @@
 #include "core/bucket/calls.hpp"
 #include "core/bucket/dense.hpp"
 #include "core/bucket/direct.hpp"
+#include "core/bucket/flag.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/comm/channel.hpp"
@@ -17,15 +18,14 @@ namespace {
 
 using MessageKind = MessageRun::Kind;
 
-void read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived) {
-  if (message.has_flag && flag_at(message.message.dtype, arrived, message.flag_index) != 0)
-    bucket.is_void = true;
+Status read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived) {
+  if (!message.has_flag) return {};
+  return take_summed_flag(bucket, flag_at(message.message.dtype, arrived, message.flag_index));
 }
 
 // `sequence`: on the message's channel, where that is ordered; `tag`: where it is not.
 void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t tag) {
-  message.message.id =
-      sdk::step_message_id(bucket.context.step.index, bucket.number, message.order);
+  message.message.id = sdk::step_message_id(bucket.context.attempt, bucket.number, message.order);
   message.message.tag = tag;
   message.sequence = sequence;
   message.sent = true;
@@ -34,7 +34,7 @@ void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t 
 }
 void submit(BucketRun& bucket, MessageRun& message) {
   // Eight steps apart a tag comes again; by then every message of the older step has ended.
-  const uint64_t tag = bucket.context.step.index % 8 * bucket.context.tags_per_step + message.order;
+  const uint64_t tag = bucket.context.attempt % 8 * bucket.context.tags_per_step + message.order;
   submit(bucket, message, message.link->sequence_base + message.order, tag);
 }
 // By its turn among the exchanges of all sets. A million turns later its tag comes again: it is
@@ -62,8 +62,10 @@ Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round)
     case MessageKind::spread:
       mark_spread(bucket, message);
       break;
-    case MessageKind::passed_on:
     case MessageKind::sparse:
+      for (StateView* state : message.state_views) PENSTOCK_TRY(state->open());
+      break;
+    case MessageKind::passed_on:
       break;
     case MessageKind::header:
       write_header(bucket, leg, round);
@@ -73,7 +75,7 @@ Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round)
       if (message.coding->nonfinite) std::memset(message.send.data(), 0, message.send.bytes());
       if (message.has_flag)
         write_flag(message.message.dtype, message.send.data(), message.flag_index,
-                   message.coding->nonfinite ? 1 : 0);
+                   summed_flag(bucket, message.coding->nonfinite));
   }
   return {};
 }
@@ -158,9 +160,9 @@ void skip_all(BucketRun& bucket) {
   bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) { skip(bucket, message); });
 }
 
-void read_prologue(BucketRun& bucket, Coding& coding) {
+Status read_prologue(BucketRun& bucket, Coding& coding) {
   bucket.exchange_us += now_us() - bucket.exchange_start_us;
-  read_flag(bucket, *coding.prologue, coding.prologue->send.data());
+  return read_flag(bucket, *coding.prologue, coding.prologue->send.data());
 }
 
 void note_arrival(BucketRun& bucket) {
@@ -191,7 +193,7 @@ Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
         break;
     }
     if (!leg.kind.decodes) continue;  // a part of the sum, for a leg to come
-    read_flag(bucket, *message, message->message.receive);
+    PENSTOCK_TRY(read_flag(bucket, *message, message->message.receive));
     if (message->kind == MessageKind::sparse) continue;
     for (size_t position : message->items) {
       ItemRun& item = message->coding->items[position];

@@ -46,7 +46,9 @@ Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, u
     return bad_payload(bucket, message, rank, nullptr,
                        fmt::format("has {} bytes, its header alone takes {}", bytes, header));
   HeaderReader reader(message, part);
-  if ((reader.flags() & kWireNonfinite) != 0) {
+  const uint32_t flags = reader.flags();
+  PENSTOCK_TRY(check_past(bucket, coding, rank, flags));
+  if ((flags & kWireNonfinite) != 0) {
     bucket.is_void = true;
     if (coding.alone) coding.failed_owners[rank] = true;
   }
@@ -166,7 +168,7 @@ std::byte* close_part(const MessageRun& message, const std::vector<size_t>& item
                       std::byte* part) {
   Coding& coding = *message.coding;
   HeaderWriter writer(part);
-  writer.flags(coding.nonfinite ? kWireNonfinite : 0);
+  writer.flags(wire_word(*message.bucket, coding.nonfinite ? kWireNonfinite : 0));
   std::byte* target = part + header_bytes(coding, items, round);
   std::memset(target - 4, 0, 4);  // where the header ends in the middle of 8 bytes
   for (size_t position : items) {

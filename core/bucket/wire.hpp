@@ -5,14 +5,9 @@
 // What comes from a peer is input: read_gathered checks every number before it is used.
 #pragma once
 
-#include "core/bucket/bucket.hpp"
+#include "core/bucket/flag.hpp"
 
 namespace penstock {
-
-// Nonfinite: this rank's gradients are not finite, and its payloads are absent; of results, which
-// go from device to device: there are none, for some rank's were not. Not taken: and the memories
-// of this host have not seen its gradients either.
-inline constexpr uint32_t kWireNonfinite = 1u << 0, kWireNotTaken = 1u << 1;
 
 // Sections begin at multiples of 8 bytes.
 constexpr uint64_t round_up(uint64_t bytes) {

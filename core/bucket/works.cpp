@@ -32,7 +32,8 @@ Result<std::unique_ptr<Works>> Works::make(SetContext& context,
                                            const Gradients& gradients, const StateStore* earlier) {
   // The other ranks wait to hear of it.
   auto made = unless_out_of_memory([&]() -> Result<std::unique_ptr<Works>> {
-    std::unique_ptr<Works> works(new Works(std::move(fitting), std::move(plan), earlier));
+    std::unique_ptr<Works> works(
+        new Works(std::move(fitting), std::move(plan), context.forgets, earlier));
     PENSTOCK_TRY(works->make_buckets(context, gradients));
     works->index(gradients.size());
     works->number_messages();

@@ -61,8 +61,8 @@ class Works {
   }
 
  private:
-  Works(std::shared_ptr<const Fitting> fitting, Plan plan, const StateStore* earlier)
-      : fitting_(std::move(fitting)), plan_(std::move(plan)), states_(earlier) {}
+  Works(std::shared_ptr<const Fitting> fitting, Plan plan, bool forgets, const StateStore* earlier)
+      : fitting_(std::move(fitting)), plan_(std::move(plan)), states_(forgets, earlier) {}
   Status make_buckets(SetContext& context, const Gradients& gradients);
   Status make_bucket(SetContext& context, const planning::Bucket& plan, const Gradients& gradients,
                      bool only_compensates, ScratchNeed& scratch);

@@ -135,9 +135,9 @@ struct Switch {
 
 enum class Nonfinite { void_bucket, strict };
 
-// `[runtime]`. `deterministic`, `seed`, `nonfinite`, `hash_replicated_every` and `code_path` must
-// be equal on all ranks, because they decide which messages are sent and what is in them; the rest
-// is each rank's own.
+// `[runtime]`. `deterministic`, `seed`, `nonfinite`, `forget`, `forget_limit`,
+// `hash_replicated_every` and `code_path` must be equal on all ranks, because they decide which
+// messages are sent and what is in them; the rest is each rank's own.
 struct RuntimeConfig {
   std::vector<std::string> plugin_path;  // absolute
   bool allow_insecure_paths = false;
@@ -149,6 +149,8 @@ struct RuntimeConfig {
   double stall_warning_s = 10;
   double busy_limit_s = 1800;  // and waited for at most this long; 0: without an end
   Nonfinite nonfinite = Nonfinite::void_bucket;
+  bool forget = true;
+  uint64_t forget_limit = 0;  // forgotten steps running after which memories are emptied; 0: never
   uint64_t arena_limit_mb = 4096;
   std::string log_level = "warning";  // debug, info, warning, error
   std::string timeline;  // path as given, relative to the working directory; empty: none

@@ -42,6 +42,20 @@ std::vector<ConfigKey> keys_of_planning() {
        .target = &RuntimeConfig::nonfinite,
        .choices = {"void", "strict"},
        .agreed = true},
+      {.name = "forget",
+       .initial = "true",
+       .summary =
+           "a backward whose gradients are thrown away leaves no trace in what is kept; `false` "
+           "halves the memory of that, and throwing away is refused",
+       .target = &RuntimeConfig::forget,
+       .agreed = true},
+      {.name = "forget_limit",
+       .initial = "0",
+       .summary =
+           "after so many steps running whose gradients were thrown away, what memories keep is "
+           "let go; 0: never",
+       .target = &RuntimeConfig::forget_limit,
+       .agreed = true},
       {.name = "arena_limit_mb",
        .initial = "4096",
        .summary = "most MiB of payloads and scratch of one set",

@@ -53,8 +53,8 @@ struct OperationResponse {
 struct StepTold {
   std::string set;
   std::vector<uint32_t> ranks;  // of the set; empty: all
-  uint64_t step = 0;
-  bool over = false;  // it ends: `facts` are of its end; else it begins
+  uint64_t step = 0;            // its number among all of the set, forgotten ones too
+  bool over = false;            // it ends: `facts` are of its end; else it begins
   std::string facts;
 };
 

@@ -226,8 +226,29 @@ penstock_status* penstock_backward_end(penstock_set* set) {
 penstock_status* penstock_flush(penstock_set* set) {
   return door(set, [&] { return set->set->flush(); });
 }
-penstock_status* penstock_step_end(penstock_set* set, uint32_t applied) {
-  return door(set, [&] { return set->set->step_end(applied != 0); });
+penstock_status* penstock_optimizer_step(penstock_set* set, const uint64_t* gradients,
+                                         const uint8_t* gone, uint64_t n_gradients,
+                                         uint32_t moment) {
+  return door(set, [&] {
+    return set->set->optimizer_step({gradients, n_gradients},
+                                    {gone, gone == nullptr ? 0 : n_gradients}, moment);
+  });
+}
+penstock_status* penstock_results_gone(penstock_set* set, const uint8_t* gone,
+                                       uint64_t n_gradients) {
+  return door(set, [&] { return set->set->results_gone({gone, n_gradients}); });
+}
+penstock_status* penstock_outcome_open(penstock_set* set, uint32_t* open) {
+  return door(set, [&] {
+    *open = set->set->outcome_is_open() ? 1 : 0;
+    return Status();
+  });
+}
+penstock_status* penstock_step_end(penstock_set* set, uint32_t outcome) {
+  return door(set, [&] { return set->set->step_end(outcome); });
+}
+penstock_status* penstock_set_let_go(penstock_set* set) {
+  return door(set, [&] { return set->set->let_go(); });
 }
 penstock_status* penstock_set_save(penstock_set* set, void* context,
                                    void (*sink)(void*, const void*, uint64_t)) {

@@ -107,7 +107,7 @@ Status Runtime::take_part(const StepTold& told) {
     give_up(status);
     return status;
   }
-  if (told.over) return found->end_with_others(told.step, !told.facts.empty());
+  if (told.over) return found->end_with_others(told.step, told.facts);
   const Status begun = found->begin_with_zeros(told.step, told.facts);
   // Others wait for this rank's part.
   if (!begun.ok() && state().ok()) give_up(begun);

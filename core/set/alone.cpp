@@ -102,7 +102,7 @@ Status run_alone(BucketRun& bucket) {
   PENSTOCK_TRY(take_in(bucket));
   for (Leg& leg : bucket.legs) {
     Coding& coding = *leg.coding;
-    begin(bucket, coding);
+    PENSTOCK_TRY(begin(bucket, coding));
     if (coding.prologue != nullptr) {
       PENSTOCK_TRY(measure(bucket, coding));
       PENSTOCK_TRY(wait_for_device(bucket));

@@ -33,7 +33,7 @@ Status Set::given_buckets(std::span<const uint32_t> buckets) {
   refused_together_ = false;
   Status status = replace_works(works_->shared_fitting());
   if (status.ok()) {
-    step_.arm(*works_);
+    begin_attempt();
     return {};
   }
   give(before);
@@ -291,17 +291,17 @@ Status Set::join_carries(const Works& next) {
 }
 
 // A carry is gone once a memory has it, or an applied result. Otherwise it waits for the next step:
-// the memory that kept it is no more, and nothing else would bring it back.
-void Set::settle_carries(bool applied) {
+// the memory that kept it is no more, and nothing else would bring it back. So it does where the
+// gradient is forgotten, and the memory with it.
+void Set::settle_carries(const std::vector<uint8_t>& forgotten) {
   for (auto& bucket : works_->phase(step.phase)) {
     const Coding& coding = *bucket->codings.front();
-    const bool in_result = !bucket->is_void && applied;
     for (const ItemRun& item : coding.items) {
       Gradient& gradient = *item.gradient;
       if (!gradient.has_carry) continue;
       const bool kept = item.work_is != PENSTOCK_WORK_IS_GRAD && coding.compensated &&
                         !item.of->carry_joins_result;
-      if (kept || in_result)
+      if (forgotten[gradient.index] == 0 && (kept || !bucket->is_void))
         std::fill_n(gradient.carry.as<float>() + item.range.first, item.range.numel, 0.0f);
       else
         gradient.carry_stays = true;

@@ -45,7 +45,7 @@ Status Set::make(const penstock_set_declaration& declaration) {
   install(std::move(works.value()));
   traffic_at_start_ = traffic();
   need_agreement(where_to_go_on(step.index, works_->plan()), std::nullopt);
-  step_.arm(*works_);
+  begin_attempt();
   say_plan();
   say_staged();
   if (const std::string file = services_.run.next_profile(); !file.empty()) {
@@ -103,6 +103,7 @@ Status Set::declare(const penstock_set_declaration& declaration) {
     at(between_devices->level).direct.channel = between_devices->channel;
 
   PENSTOCK_TRY(declare_gradients(declaration));
+  outcome_.resize(gradients_.size());
   PENSTOCK_TRY(find_devices());
   communication = &services_.communication;
   engine = &services_.engine;
@@ -113,6 +114,7 @@ Status Set::declare(const penstock_set_declaration& declaration) {
   calls = &services_.activity.engine;
   planning_calls = &services_.activity.planning;
   result_is_sum = (frontend_flags_ & PENSTOCK_SET_SUM) != 0;
+  forgets = services_.config.runtime().forget;
   nonfinite_is_strict = services_.config.runtime().nonfinite == Nonfinite::strict;
   exec.struct_size = sizeof exec;
   exec.device_type = PENSTOCK_DEVICE_CPU;

@@ -5,6 +5,7 @@
 #include "core/bucket/direct.hpp"
 #include "core/bucket/engine.hpp"
 #include "core/set/set.hpp"
+#include "core/tensor/dtype.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,19 @@ nlohmann::json forecast_of(const Plan& plan, planning::ModelEntries entries) {
                       {"bytes", expected.bytes}});
   }
   return {{"measured", (model.model().flags & PENSTOCK_MODEL_MEASURED) != 0}, {"phases", phases}};
+}
+
+// What a step copies so that it can be forgotten; sweeps that read one generation and write the
+// next copy nothing.
+uint64_t copied_per_step(Works& works) {
+  uint64_t bytes = 0;
+  for (const auto& bucket : works.phase(0))
+    for (const auto& coding : bucket->codings)
+      for (const ItemRun& item : coding->items)
+        for (const StateView* state : item.states)
+          if (state->before() != nullptr && !item.is_folded_over(*state))
+            bytes += state->c()->numel * dtype_bytes(state->c()->dtype);
+  return bytes;
 }
 
 }  // namespace
@@ -103,6 +117,7 @@ Result<std::string> Set::report() {
       {"explanation", works_->plan().explanation},
       {"forecast", forecast_of(works_->plan(), model_of(works_->fitting()))},
       {"state_bytes", works_->states().bytes()},
+      {"state_bytes_copied_per_step", copied_per_step(*works_)},
       {"replicated_hash", hash_text(replicated)},
       {"staged_bytes", staging_ == nullptr ? 0 : staging_->bytes()},
       {"buckets", buckets},

@@ -15,9 +15,12 @@ constexpr uint64_t kStateMagic = 0x3245544154534b50u;  // "PKSTATE2"
 
 Status Set::save(std::string& out) {
   PENSTOCK_TRY(flush());
-  if (step_.under_way())
-    return failed_precondition("set '{}' is saved in the middle of step {}: end the step first",
-                               name, step.index);
+  // What is current is of before the step.
+  if (step_.under_way() && !forgets && works_->states().keeps_anything())
+    return failed_precondition(
+        "set '{}' is saved in the middle of step {}, and [runtime] forget = false: save after the "
+        "optimizer's step, or remove that line",
+        name, step.index);
   ByteWriter writer(out);
   writer.put(kStateMagic);
   writer.text(name);
@@ -119,7 +122,7 @@ void Set::go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vec
     if (gradients_[i]->has_carry) gradients_[i]->carry = std::move(kept[i]);
   }
   need_agreement(std::move(where), saved_step);
-  step_.arm(*works_);
+  begin_attempt();
 }
 
 void Set::need_agreement(std::string where, std::optional<uint64_t> loaded) {
@@ -157,7 +160,7 @@ Status Set::reset() {
   step_.drop();
   PENSTOCK_TRY(works_->states().zero());
   for (auto& gradient : gradients_) gradient->has_carry = false;
-  step_.arm(*works_);
+  begin_attempt();
   return {};
 }
 

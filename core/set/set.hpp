@@ -3,16 +3,18 @@
 //
 // Its parts: Works (its buckets), Step (the machine of a step), Agreement (whether ranks go on from
 // equal states), MeasuredTimes. Its own files: declare.cpp (how it is made), plan.cpp (channels,
-// fittings and plans), set.cpp (the end of a step and of the set), change.cpp (switches and new
-// plans), residence.cpp (gradients on devices), observe.cpp (what was measured), save.cpp (save,
-// load), parameters.cpp (whether ranks hold the same), traffic.cpp (bytes), report.cpp (what people
-// are told).
+// fittings and plans), end_step.cpp (the end of a step), let_go.cpp
+// (many forgotten ones), set.cpp (that of the set), change.cpp
+// (switches and new plans), residence.cpp (gradients on devices), observe.cpp (what was measured),
+// save.cpp (save, load), parameters.cpp (whether ranks hold the same), traffic.cpp (bytes),
+// report.cpp (what people are told).
 #pragma once
 
 #include "core/fit/residence.hpp"
 #include "core/plan/planner.hpp"
 #include "core/set/agreement.hpp"
 #include "core/set/measure.hpp"
+#include "core/set/outcome.hpp"
 #include "core/set/record.hpp"
 #include "core/set/saved.hpp"
 #include "core/set/ways.hpp"
@@ -67,7 +69,12 @@ class Set final : private SetContext {
   bool defers() const { return works_->defers(); }
   Status backward_end();
   Status flush();
-  Status step_end(bool applied);
+  Status optimizer_step(std::span<const uint64_t> gradients, std::span<const uint8_t> gone,
+                        uint32_t moment);
+  Status results_gone(std::span<const uint8_t> gone);
+  bool outcome_is_open() { return step_.under_way() && outcome_.is_open(); }
+  Status step_end(uint32_t outcome = PENSTOCK_STEP_APPLIED);
+  Status let_go();
   Status save(std::string& out);
   Status load(std::string_view bytes);
   Status load_shards(std::span<const std::string_view> shards, std::string& said);
@@ -80,11 +87,11 @@ class Set final : private SetContext {
 
   // [any] A rank has joined: it hears of the step under way.
   void tell_where();
-  // [application] This rank has joined, others have begun step `index`: every gradient is zero
-  // here. Does not wait for it. The application's own step must be over.
-  Status begin_with_zeros(uint64_t index, std::string_view facts);
-  // [application] The same for the end of that step; waits for it.
-  Status end_with_others(uint64_t index, bool applied);
+  // [application] This rank has joined, others have begun their step of this `number` (attempt):
+  // every gradient is zero here. Does not wait for it. The application's own step must be over.
+  Status begin_with_zeros(uint64_t number, std::string_view facts);
+  // [application] The same for the end of that step, as end_step tells it; waits for it.
+  Status end_with_others(uint64_t number, std::string_view forgotten);
   bool under_way() { return step_.under_way(); }
 
  private:
@@ -105,11 +112,21 @@ class Set final : private SetContext {
   Status share_outcome(std::string_view stage, const Status& mine);
   bool end();  // false: something is still running and cannot be waited for
 
-  // set.cpp
-  Status finish_step(bool applied, Status& refused_change);
-  void count_step();
+  // end_step.cpp; forgotten[i]: not 0 where the result of gradient i was not applied
+  Status end_step(const std::vector<uint8_t>& forgotten);
+  Status finish_step(const std::vector<uint8_t>& forgotten, Status& refused_change);
+  Status forgettable(const std::vector<uint8_t>& forgotten) const;
+  Status settle_states(const std::vector<uint8_t>& forgotten);
+  void note_past(const std::vector<uint8_t>& forgotten);
+  void begin_attempt();
+  void count_step(bool counts);
   void record(const Step::Times& times);
-  Status catch_up(uint64_t index);
+  Status catch_up(uint64_t number);
+
+  // let_go.cpp
+  Status drop_kept();
+  Status watch_forgotten(bool counts);
+  Status warn_of_forgotten();
 
   // declare.cpp and plan.cpp
   Status declare(const penstock_set_declaration& declaration);
@@ -194,7 +211,7 @@ class Set final : private SetContext {
   void carry_of(Gradient& gradient);
   Status drain(ItemRun& item);
   Status join_carries(const Works& next);
-  void settle_carries(bool applied);
+  void settle_carries(const std::vector<uint8_t>& forgotten);
   Status compare_replicated();
 
   // observe.cpp
@@ -215,6 +232,8 @@ class Set final : private SetContext {
   std::vector<std::unique_ptr<Gradient>> gradients_;
   Group group_;
   Step step_;
+  Outcome outcome_;
+  uint64_t void_before_ = 0;  // buckets, when the step began
   Agreement agreement_;
   uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
   uint32_t frontend_flags_ = 0;
@@ -244,6 +263,8 @@ class Set final : private SetContext {
   uint64_t started_us_ = 0, ended_us_ = 0;  // the first gradient of all, the end of the last step
   uint64_t nonfinite_steps_ = 0;            // in which this rank had a gradient that is not finite
   bool said_nonfinite_ = false;
+  uint64_t forgotten_running_ = 0;  // steps, up to the last one
+  bool said_forgotten_ = false;
 };
 
 }  // namespace penstock

@@ -172,7 +172,7 @@ Status Set::go_on_from_shards(uint64_t saved_step, const std::shared_ptr<const F
   step_.drop();
   step.index = saved_step;
   need_agreement(std::move(where), saved_step);
-  step_.arm(*works_);
+  begin_attempt();
   return {};
 }
 

@@ -15,7 +15,7 @@ void Step::arm(Works& works) {
   works_ = &works;
   penstock_step& step = context_.step;
   step.phase = static_cast<uint32_t>(step.index % works.period());
-  activity_->done(step.index);
+  activity_->done(context_.attempt);
   Works::Phase& phase = works.phase(step.phase);
   buckets_left_ = static_cast<uint32_t>(phase.size());
   backward_parts_left_ = gradients_left_ = 0;
@@ -82,7 +82,7 @@ void Step::make_ready(Gradient& gradient, void* data) {
 void Step::all_are_ready() {
   for (auto& bucket : works_->phase(context_.step.phase))
     if (bucket->plan.launch != PENSTOCK_LAUNCH_READY) start(*bucket);
-  if (results_.are_told()) stand_in_.wake(context_.step.index);
+  if (results_.are_told()) stand_in_.wake(context_.attempt);
 }
 
 void Step::start(BucketRun& bucket) {
@@ -221,7 +221,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
     results_.tell(results_.ended());
     lock.lock();
   }
-  if (--buckets_left_ == 0 && torn_.ok()) activity_->done(context_.step.index + 1);
+  if (--buckets_left_ == 0 && torn_.ok()) activity_->done(context_.attempt + 1);
   --running_;
   if (awaited || buckets_left_ == 0 || running_ == 0) changed_.notify_all();
 }
@@ -276,7 +276,7 @@ void Step::drop() {
   opened_ = closed_ = false;
 }
 
-Step::Times Step::finish() {
+Step::Times Step::finish(bool counts) {
   std::lock_guard lock(mutex_);
   penstock_step& step = context_.step;
   Times times{first_ready_us_, first_ready_us_, double(waited_us_ - waited_before_us_)};
@@ -290,7 +290,8 @@ Step::Times Step::finish() {
   waited_before_us_ = waited_us_;
   activity_->at(Activity::Phase::ended, step.index);
   works_->pass_turns(step.phase);
-  ++step.index;
+  ++context_.attempt;
+  if (counts) ++step.index;
   return times;
 }
 

@@ -47,8 +47,8 @@ class Step final : public BucketListener {
   Status poll(uint64_t index, bool& done);
   // This rank has joined: every gradient is zero, at the rates and the scale of who told `facts`.
   Status begin_with_zeros(std::string_view facts);
-  void tell_end(bool applied);  // to ranks that have joined
-  void tell_where();            // [any] the same, of the step under way
+  void tell_end(const std::vector<uint8_t>& forgotten);  // to ranks that have joined
+  void tell_where();                                     // [any] the same, of the step under way
   bool under_way() {
     std::lock_guard lock(mutex_);
     return opened_ || closed_;
@@ -82,12 +82,13 @@ class Step final : public BucketListener {
     tear(aborted("set '{}' was destroyed", context_.name));
     stand_in_.stop();
   }
-  // [control] All buckets have ended: the next arm opens the next step.
+  // [control] All buckets have ended: the next arm opens the next step; of the same index where
+  // this one does not count.
   struct Times {
     uint64_t first_ready_us = 0, last_ready_us = 0;
     double waited_us = 0;  // by the application, in this step
   };
-  Times finish();
+  Times finish(bool counts);
   uint64_t waited_us() const;  // by the application, in all
 
   // [engine]
@@ -113,7 +114,7 @@ class Step final : public BucketListener {
 
   Status close();
   Status give_up(const Gradient& gradient, const Status& failure);
-  void wait_in_place(uint64_t step);
+  void wait_in_place(uint64_t attempt);
   void launch_deferred() {
     std::lock_guard lock(mutex_);
     forward_legs_.launch();

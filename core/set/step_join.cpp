@@ -5,7 +5,7 @@
 namespace penstock {
 
 void Step::tell_begun() const {
-  StepTold told{context_.name, group_.ranks(), context_.step.index, false, {}};
+  StepTold told{context_.name, group_.ranks(), context_.attempt, false, {}};
   ByteWriter writer(told.facts);
   writer.put(context_.step.grad_scale);
   for (const auto& gradient : gradients_) writer.put(gradient->learning_rate);
@@ -17,9 +17,9 @@ void Step::tell_where() {
   if (opened_) tell_begun();
 }
 
-void Step::tell_end(bool applied) {
-  services_.control.tell_step(
-      {context_.name, group_.ranks(), context_.step.index, true, applied ? "applied" : ""});
+void Step::tell_end(const std::vector<uint8_t>& forgotten) {
+  services_.control.tell_step({context_.name, group_.ranks(), context_.attempt, true,
+                               std::string(forgotten.begin(), forgotten.end())});
 }
 
 Status Step::begin_with_zeros(std::string_view facts) {

@@ -190,8 +190,8 @@ Status Step::on_result(void* context, penstock_result_sink sink) {
   return {};
 }
 
-void Step::wait_in_place(uint64_t step) {
-  (void)wait_until([this, step] { return buckets_left_ == 0 || context_.step.index != step; });
+void Step::wait_in_place(uint64_t attempt) {
+  (void)wait_until([this, attempt] { return buckets_left_ == 0 || context_.attempt != attempt; });
 }
 
 }  // namespace penstock

@@ -139,7 +139,7 @@ Result<std::string> StateStore::read_shards(std::span<const std::string_view> sh
   for (const auto& [key, saved] : all) {
     if (reshaped.count(key) != 0) continue;
     const Claimed& claimed = tensors_.at(key);
-    StateMemory& memory = claimed.tensor->memory;
+    StateMemory& memory = claimed.tensor->current();
     Buffer image(memory.is_on_host() ? 0 : memory.bytes());
     std::byte* target = memory.is_on_host() ? memory.data() : image.data();
     PENSTOCK_ASSIGN(const std::string_view what, resize(key, claimed, saved, to, target));

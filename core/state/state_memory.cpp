@@ -35,6 +35,13 @@ Status StateMemory::zero() {
   return {};
 }
 
+Status StateMemory::copy_from(const StateMemory& other, uint64_t offset, uint64_t bytes) {
+  if (bytes == 0) return {};
+  if (!is_on_host()) return stream_->copy_on_device(data() + offset, other.data() + offset, bytes);
+  std::memcpy(data() + offset, other.data() + offset, bytes);
+  return {};
+}
+
 template <typename Copy>
 Status StateMemory::in_parts(const Copy& copy) const {
   if (bytes_ == 0) return {};

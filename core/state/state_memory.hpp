@@ -32,6 +32,8 @@ class StateMemory {
   }
 
   Status zero();
+  // `bytes` from `offset` on, of another one of the same size and place; on a device queued.
+  Status copy_from(const StateMemory& other, uint64_t offset, uint64_t bytes);
   // All bytes, to host memory and from it.
   Status read(std::span<std::byte> target) const;
   Status write(std::span<const std::byte> source);

@@ -14,27 +14,34 @@ std::string StateKey::text() const {
                      range.first, range.end());
 }
 
-Result<std::shared_ptr<StateStore::Tensor>> StateStore::make_tensor(const StateKey& key,
-                                                                    uint64_t rows, uint64_t cols,
-                                                                    uint32_t dtype,
-                                                                    const Stream* stream) {
+Result<std::shared_ptr<Generations>> StateStore::make_tensor(const StateKey& key, uint64_t rows,
+                                                             uint64_t cols, uint32_t dtype,
+                                                             const Stream* stream) const {
   // Sizes and types have been looked at where the plugin's need was taken.
   const uint64_t bytes = rows * cols * dtype_bytes(dtype);
-  if (stream != nullptr) {
-    Result<StateMemory> memory = StateMemory::make_on_device(bytes, *stream);
-    if (!memory.ok()) return memory.status().with_context(key.text());
-    return std::make_shared<Tensor>(rows, cols, dtype, std::move(*memory));
+  const auto make = [&]() -> Result<StateMemory> {
+    if (stream != nullptr) {
+      Result<StateMemory> memory = StateMemory::make_on_device(bytes, *stream);
+      if (!memory.ok()) return memory.status().with_context(key.text());
+      return memory;
+    }
+    std::optional<StateMemory> memory = StateMemory::try_make_on_host(bytes);
+    if (memory) return std::move(*memory);
+    return out_of_memory("{} takes {} bytes ({} x {}{}), more than there are", key.text(),
+                         bytes * (forgets_ ? 2 : 1), rows, cols,
+                         forgets_ ? ", twice: [runtime] forget = false halves it" : "");
+  };
+  PENSTOCK_ASSIGN(StateMemory memory, make());
+  auto tensor = std::make_shared<Generations>(rows, cols, dtype, std::move(memory));
+  if (forgets_) {
+    PENSTOCK_ASSIGN(tensor->other, make());
   }
-  std::optional<StateMemory> memory = StateMemory::try_make_on_host(bytes);
-  if (!memory)
-    return out_of_memory("{} takes {} bytes ({} x {}), more than there are", key.text(), bytes,
-                         rows, cols);
-  return std::make_shared<Tensor>(rows, cols, dtype, std::move(*memory));
+  return tensor;
 }
 
-Result<const penstock_tensor*> StateStore::claim(StateKey key, const ElementRange& extent,
-                                                 const penstock_state_declaration& declaration,
-                                                 const Stream* stream) {
+Result<StateView*> StateStore::claim(StateKey key, const ElementRange& extent,
+                                     const penstock_state_declaration& declaration,
+                                     const Stream* stream) {
   const ElementRange range = key.range;
   const uint64_t numel = declaration.rows * declaration.cols;
   // What may not be lost.
@@ -49,7 +56,7 @@ Result<const penstock_tensor*> StateStore::claim(StateKey key, const ElementRang
   if (per_element) key.range = extent;
   const uint64_t rows = per_element ? extent.numel : declaration.rows;
   const uint64_t cols = per_element ? 1 : declaration.cols;
-  const auto fits = [&](const Tensor& tensor) {
+  const auto fits = [&](const Generations& tensor) {
     return tensor.dtype == declaration.dtype && tensor.rows == rows && tensor.cols == cols;
   };
   const auto [slot, is_new] = tensors_.try_emplace(key);
@@ -68,29 +75,55 @@ Result<const penstock_tensor*> StateStore::claim(StateKey key, const ElementRang
     PENSTOCK_ASSIGN(claimed.tensor, make_tensor(key, rows, cols, declaration.dtype, stream));
   }
   const uint64_t skipped = per_element ? range.first - extent.first : 0;
-  View& view = views_.emplace_back();
-  view.shape[0] = int64_t(declaration.rows);
-  view.shape[1] = int64_t(declaration.cols);
-  view.c.struct_size = sizeof view.c;
-  const StateMemory& memory = claimed.tensor->memory;
-  view.c.data = memory.data() + skipped * dtype_bytes(declaration.dtype);
-  view.c.shape = view.shape;
-  view.c.n_dims = 2;
-  view.c.numel = numel;
-  view.c.dtype = declaration.dtype;
-  view.c.device_type = memory.place().device_type;
-  view.c.device_id = memory.place().device_id;
-  return &view.c;
+  return &views_.emplace_back(*claimed.tensor, declaration,
+                              skipped * dtype_bytes(declaration.dtype));
+}
+
+Status StateStore::end_step(const std::function<bool(const std::string& gradient)>& is_forgotten) {
+  for (auto& [key, claimed] : tensors_) {
+    if (is_forgotten && is_forgotten(key.gradient))
+      claimed.tensor->drop();
+    else
+      PENSTOCK_TRY(claimed.tensor->advance());
+  }
+  for (StateView& view : views_) view.close();
+  return {};
+}
+
+Status StateStore::zero_of(std::string_view owner) {
+  for (auto& [key, claimed] : tensors_)
+    if (std::string_view(key.owner).starts_with(owner))
+      PENSTOCK_TRY(claimed.tensor->current().zero());
+  return {};
+}
+
+Result<double> StateStore::square_norm_of_mass() const {
+  double sum = 0;
+  std::string image;
+  for (const auto& [key, claimed] : tensors_) {
+    if (claimed.state_class != PENSTOCK_STATE_MASS || claimed.tensor->dtype != PENSTOCK_FLOAT32)
+      continue;
+    image.resize(claimed.tensor->current().bytes());
+    PENSTOCK_TRY(claimed.tensor->current().read(std::as_writable_bytes(std::span(image))));
+    const auto* values = reinterpret_cast<const float*>(image.data());
+    for (size_t i = 0; i < image.size() / sizeof(float); ++i)
+      sum += double{values[i]} * double{values[i]};
+  }
+  return sum;
 }
 
 Status StateStore::zero() {
-  for (auto& [key, claimed] : tensors_) PENSTOCK_TRY(claimed.tensor->memory.zero());
+  for (auto& [key, claimed] : tensors_) {
+    claimed.tensor->drop();
+    PENSTOCK_TRY(claimed.tensor->current().zero());
+  }
+  for (StateView& view : views_) view.close();
   return {};
 }
 
 uint64_t StateStore::bytes() const {
   uint64_t total = 0;
-  for (const auto& [key, claimed] : tensors_) total += claimed.tensor->memory.bytes();
+  for (const auto& [key, claimed] : tensors_) total += claimed.tensor->bytes();
   return total;
 }
 
@@ -99,7 +132,7 @@ Status StateStore::write(std::string& out) const {
   writer.put<uint64_t>(tensors_.size());
   std::string image;
   for (const auto& [key, claimed] : tensors_) {
-    const Tensor& tensor = *claimed.tensor;
+    const Generations& tensor = *claimed.tensor;
     writer.text(key.gradient);
     writer.put(key.range.first);
     writer.put(key.range.numel);
@@ -109,7 +142,7 @@ Status StateStore::write(std::string& out) const {
     writer.put(tensor.dtype);
     writer.put(tensor.rows);
     writer.put(tensor.cols);
-    const StateMemory& memory = tensor.memory;
+    const StateMemory& memory = tensor.current();
     if (memory.is_on_host()) {
       writer.text({reinterpret_cast<const char*>(memory.data()), memory.bytes()});
       continue;
@@ -149,7 +182,7 @@ Result<StateStore::Claimed*> StateStore::place_of(const Saved& saved) {
         "the saved {} has no place in this set: load it under the configuration it was saved "
         "with",
         saved.key.text());
-  const Tensor& target = *found->second.tensor;
+  const Generations& target = *found->second.tensor;
   if (target.dtype != saved.dtype || target.rows != saved.rows || target.cols != saved.cols ||
       target.memory.bytes() != saved.data.size())
     return mismatch("the saved {} is {} x {}, expected {} x {}", saved.key.text(), saved.rows,
@@ -159,14 +192,14 @@ Result<StateStore::Claimed*> StateStore::place_of(const Saved& saved) {
 
 Status StateStore::read(std::string_view bytes) {
   PENSTOCK_ASSIGN(const std::vector<Saved> all, parse(bytes));
-  std::vector<Tensor*> places;
+  std::vector<Generations*> places;
   for (const Saved& saved : all) {
     PENSTOCK_ASSIGN(const Claimed* place, place_of(saved));
     places.push_back(place->tensor.get());
   }
   PENSTOCK_TRY(zero());
   for (size_t i = 0; i < all.size(); ++i)
-    PENSTOCK_TRY(places[i]->memory.write(std::as_bytes(std::span(all[i].data))));
+    PENSTOCK_TRY(places[i]->current().write(std::as_bytes(std::span(all[i].data))));
   return {};
 }
 
@@ -175,7 +208,7 @@ Result<uint64_t> StateStore::hash_replicated() const {
   std::string image;
   for (const auto& [key, claimed] : tensors_) {
     if (claimed.state_class != PENSTOCK_STATE_REPLICATED) continue;
-    const StateMemory& memory = claimed.tensor->memory;
+    const StateMemory& memory = claimed.tensor->current();
     if (memory.is_on_host()) {
       hash ^= hash64({reinterpret_cast<const char*>(memory.data()), memory.bytes()});
     } else {

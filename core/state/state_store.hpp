@@ -7,12 +7,13 @@
 // where they are until dropped.
 #pragma once
 
+#include "core/state/generations.hpp"
 #include "core/state/resize.hpp"
-#include "core/state/state_memory.hpp"
 
 #include <penstock/item.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,20 +47,32 @@ class StateStore {
  public:
   // What the buckets of a plan claim: those of an earlier plan, which stays whole until it ends, or
   // new ones. `earlier` must live until settle.
-  explicit StateStore(const StateStore* earlier = nullptr) : earlier_(earlier) {}
+  // `forgets`: what a step changes can be dropped, so each tensor is there twice.
+  explicit StateStore(bool forgets, const StateStore* earlier = nullptr)
+      : forgets_(forgets), earlier_(earlier) {}
 
   // The state of an item that covers key.range of its gradient, of which this rank has `extent` at
   // the leg; valid as long as the store. Shared with the earlier plan where that had it in the same
   // shape, else zeroed. FAILED_PRECONDITION where mass has another size than what was cut. A new
   // one lies on the device of `stream`, on which all that use it queue their work, or on the CPU
   // where that is null; where the items of a gradient are worked on never changes.
-  Result<const penstock_tensor*> claim(StateKey key, const ElementRange& extent,
-                                       const penstock_state_declaration& declaration,
-                                       const Stream* stream = nullptr);
+  Result<StateView*> claim(StateKey key, const ElementRange& extent,
+                           const penstock_state_declaration& declaration,
+                           const Stream* stream = nullptr);
   // The plan is complete: the earlier one is not looked at any more.
   void settle() { earlier_ = nullptr; }
 
-  Status zero();  // every tensor
+  // The step is over. What it has changed is kept, but for gradients of which `is_forgotten`
+  // (null: none is); without a second generation nothing may be. Where a device is used this is
+  // called on the engine's thread.
+  Status end_step(const std::function<bool(const std::string& gradient)>& is_forgotten);
+  bool keeps_anything() const { return !tensors_.empty(); }
+
+  // Those of all plugins whose id begins so, between two steps.
+  Status zero_of(std::string_view owner);
+  // Of what is kept of gradients, all together.
+  Result<double> square_norm_of_mass() const;
+  Status zero();  // every tensor; a step under way is dropped
   uint64_t bytes() const;
 
   // Appends all tensors to `out`. DEVICE_ERROR.
@@ -80,15 +93,10 @@ class StateStore {
   Result<uint64_t> hash_replicated() const;
 
  private:
-  struct Tensor {
-    uint64_t rows = 0, cols = 0;
-    uint32_t dtype = 0;
-    StateMemory memory;
-  };
   // A method may keep the same numbers in another class under a new plan: momentum is local where
   // entries are chosen, and the same everywhere where nothing is lost.
   struct Claimed {
-    std::shared_ptr<Tensor> tensor;
+    std::shared_ptr<Generations> tensor;
     uint32_t state_class = 0;
     uint32_t on_resize = 0;
   };
@@ -98,13 +106,9 @@ class StateStore {
     uint64_t rows = 0, cols = 0;
     std::string_view data;
   };
-  struct View {
-    penstock_tensor c{};
-    int64_t shape[2] = {0, 0};
-  };
-  static Result<std::shared_ptr<Tensor>> make_tensor(const StateKey& key, uint64_t rows,
-                                                     uint64_t cols, uint32_t dtype,
-                                                     const Stream* stream);
+  Result<std::shared_ptr<Generations>> make_tensor(const StateKey& key, uint64_t rows,
+                                                   uint64_t cols, uint32_t dtype,
+                                                   const Stream* stream) const;
   static Result<std::vector<Saved>> parse(std::string_view bytes);
   Result<Claimed*> place_of(const Saved& saved);
   bool is_soft(const StateKey& key) const;
@@ -113,9 +117,10 @@ class StateStore {
                                          std::span<const std::optional<std::string_view>> saved,
                                          const Resize& to, std::byte* target);
 
+  const bool forgets_;
   const StateStore* earlier_;
   std::map<StateKey, Claimed> tensors_;
-  std::deque<View> views_;
+  std::deque<StateView> views_;
 };
 
 }  // namespace penstock

@@ -11,7 +11,7 @@
 
 namespace penstock::kernels {
 
-// work <- form(work, grad), with g = unscale * grad:
+// work <- form(work, grad), with work and u from where they were before, and g = unscale * grad:
 //   AFFINE      work = beta * work + gamma * g
 //   HEAVY_BALL  u = beta * u + g;    work = work + u
 //   NESTEROV    u = beta * (u + g);  work = work + u + g
@@ -23,6 +23,14 @@ struct Fold {
   const float* grad;
   float* work;
   float* momentum;  // u; null for AFFINE
+  // Where work and u are read, if they are not to be found where they go.
+  const float* work_before = nullptr;
+  const float* momentum_before = nullptr;
+
+  constexpr const float* work_from() const { return work_before == nullptr ? work : work_before; }
+  constexpr const float* momentum_from() const {
+    return momentum_before == nullptr ? momentum : momentum_before;
+  }
 
   // The same for what begins `first` elements further on.
   Fold from(uint64_t first) const {
@@ -32,7 +40,9 @@ struct Fold {
             unscale,
             grad + first,
             work + first,
-            momentum == nullptr ? nullptr : momentum + first};
+            momentum == nullptr ? nullptr : momentum + first,
+            work_before == nullptr ? nullptr : work_before + first,
+            momentum_before == nullptr ? nullptr : momentum_before + first};
   }
 };
 

@@ -14,8 +14,13 @@ inline constexpr uint32_t kAllFolds =
 
 inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const Call& call) {
   const bool has_momentum = fold.form != PENSTOCK_FORM_AFFINE;
+  // Of hosts before ABI 0.9 the struct ends before these.
+  const bool tells_before = fold.struct_size >= sizeof(penstock_fold);
+  const penstock_tensor* work_before = tells_before ? fold.work_before : nullptr;
+  const penstock_tensor* momentum_before = tells_before ? fold.momentum_before : nullptr;
   if (fold.form == PENSTOCK_FORM_NONE || fold.form > PENSTOCK_FORM_NESTEROV ||
-      has_momentum != (fold.momentum != nullptr))
+      has_momentum != (fold.momentum != nullptr) ||
+      (has_momentum && (work_before != nullptr) != (momentum_before != nullptr)))
     throw internal("form ", fold.form, " of gradient '", item.name(),
                    "' is none that can be folded, or its momentum is missing");
   return {fold.form,
@@ -24,7 +29,9 @@ inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const 
           static_cast<float>(1 / call.step->grad_scale),
           item.grad().data(),
           item.work().data(),
-          has_momentum ? elements<float>(*fold.momentum).data() : nullptr};
+          has_momentum ? elements<float>(*fold.momentum).data() : nullptr,
+          work_before != nullptr ? elements<float>(*work_before).data() : nullptr,
+          momentum_before != nullptr ? elements<float>(*momentum_before).data() : nullptr};
 }
 
 // encode(item, payload, fold) for every item of a call. `fold` is what encode has to do to work

@@ -6,6 +6,7 @@ plugin-call  a call through a plugin's table against the same function linked st
 planning     what one call of a scheduler's plan() takes for 320 gradients, and one that searches for 10 000
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
 schemes      what the stages of a step cost on one rank, for the methods of conf/ that have a goal
+states       what schemes keep in memory on a rank, and what of it a step copies so that it can be forgotten; counted, not timed
 transports   ucx against mpi and torch's gloo, on one host and between two (network namespaces: needs root)
 named        161 small broadcasts, each by its name, against one that carries all of it, on two ranks from Python
 kernels      every hot kernel against memcpy, numpy and torch, one thread; rows in tools/benches/kernels
@@ -34,7 +35,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "schemes")
+PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "schemes", "states")
 ALONE = ("convergence", "tune", "schedulers", "routes", "ddp", "step")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
@@ -158,6 +159,14 @@ def schemes(rounds: int) -> tuple[dict[str, Any], Rows]:
     return figures, part.table(figures, spread)
 
 
+def states(rounds: int) -> tuple[dict[str, Any], Rows]:
+    from benches import states as part
+
+    del rounds  # nothing is timed
+    figures = part.measure()
+    return figures, part.table(figures)
+
+
 def kernels_markdown(result: dict[str, Any]) -> str:
     """A line per kernel: against its goal, against the floor of bytes moved, and others against it."""
     lines = ["| kernel | goal | reached | over its floor | others over ours |", "|---|---|---|---|---|"]
@@ -213,7 +222,7 @@ def main() -> None:
     arguments = parse(sys.argv[1:])
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "transports": transports, "named": named, "kernels": kernels, "schemes": schemes}
+    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "transports": transports, "named": named, "kernels": kernels, "schemes": schemes, "states": states}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)

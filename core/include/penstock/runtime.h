@@ -185,14 +185,58 @@ PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
 /* Waits until no leg of any step is under way. */
 PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);
 
-/* Ends the step, and waits for results that nobody has waited for yet, by any wait. The optimizer applied it (1) or skipped
- * it (0), the same on every rank: then each rank's own payloads go back into its memories. Switches and new plans happen
- * here; one that some rank cannot make is made on none: the error says why, the step has ended, and the set goes on with
- * the plan that it has. Under deferral the order is backward_end, all waits, step_end; what is still under way then is
- * waited for. */
-PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t applied);
+/* ---- What became of a step's results ----
+ *
+ * Results are *applied*, or *forgotten*: the user threw them away, or a loss scaler left the step out. Of what is forgotten
+ * every state is, to the bit, what it was before the step, gradient by gradient; a step whose gradients are all forgotten does
+ * not count: phase, switches and random numbers stand where they were. (What a bucket could not deliver, for it was void or a
+ * collective refused it, is *given back* within the step.) Frontends tell what they see; what follows from it is decided here,
+ * the same for all of them. All ranks of a set see the same. [application] */
 
-/* The state of a set on this rank: residuals, factors, step index, plan. Flushes first. Refused for a torn set. */
+/* Moments of an optimizer's step. */
+enum {
+  PENSTOCK_OPTIMIZER_BEGINS = 1,
+  PENSTOCK_OPTIMIZER_ENDS = 2,
+  PENSTOCK_OPTIMIZER_LEAVES_OUT = 3 /* in place of ENDS: it has changed nothing (a loss scaler found an infinity) */
+};
+
+/* An optimizer that changes the parameters of `gradients` [n_gradients] (indices of the set, copied) is at `moment`. What backward
+ * has left in these gradients before, or between BEGINS and ENDS (a closure), is applied. `gone` [n_gradients], or null for
+ * none: not 0 where the gradient does not hold its result at BEGINS, or at ENDS where backward came between: it never got there,
+ * or was thrown away before. */
+PENSTOCK_API penstock_status* penstock_optimizer_step(penstock_set* set, const uint64_t* gradients, const uint8_t* gone,
+                                                      uint64_t n_gradients, uint32_t moment);
+/* What the frontend finds when the next backward comes, or at the end, and no optimizer has stepped since the results came:
+ * gone[i] [n_gradients] is not 0 where gradient i holds its result no more (null, another tensor, zeroed). It counts for
+ * gradients whose optimizer is known, outside its step. */
+PENSTOCK_API penstock_status* penstock_results_gone(penstock_set* set, const uint8_t* gone, uint64_t n_gradients);
+/* *open is 1 for a step that has begun, of which some gradient's fate is not known from the above: look, and call
+ * penstock_results_gone. 0 where there is nothing to look for. */
+PENSTOCK_API penstock_status* penstock_outcome_open(penstock_set* set, uint32_t* open);
+
+/* How a step ends. */
+enum {
+  PENSTOCK_STEP_FORGOTTEN = 0,
+  PENSTOCK_STEP_APPLIED = 1,
+  PENSTOCK_STEP_AS_SEEN = 2 /* decided from penstock_optimizer_step and penstock_results_gone: forgotten where an optimizer left its
+                               step out, or the result is gone without one; applied where an optimizer has stepped, and where
+                               the result is still there. Before any optimizer was seen: applied where no bucket was void. */
+};
+
+/* Ends the step as `outcome` says, and waits for results that nobody has waited for yet, by any wait. Switches and new plans
+ * happen here; one that some rank cannot make is made on none: the error says why, the step has ended, and the set goes on with
+ * the plan that it has. Under deferral the order is backward_end, all waits, step_end; what is still under way then is
+ * waited for. FAILED_PRECONDITION, and the step has not ended: something is forgotten although `[runtime] forget` is false. */
+PENSTOCK_API penstock_status* penstock_step_end(penstock_set* set, uint32_t outcome);
+
+/* Zeroes what the memories of the set keep, on every rank or on none: residuals, momenta, shifts with their estimates. A step
+ * under way ends as forgotten. For a loop that leaves out every step because of what an earlier one has left there;
+ * `[runtime] forget_limit` does it by itself. */
+PENSTOCK_API penstock_status* penstock_set_let_go(penstock_set* set);
+
+/* The state of a set on this rank: residuals, factors, step index, plan. Flushes first. Of a step that has not ended nothing is
+ * saved: that is the state before it, and the step goes on. Refused for a torn set, and in the middle of a step with
+ * `[runtime] forget = false`. */
 PENSTOCK_API penstock_status* penstock_set_save(penstock_set* set, void* context,
                                                 void (*sink)(void* context, const void* data, uint64_t size));
 PENSTOCK_API penstock_status* penstock_set_load(penstock_set* set, const void* data, uint64_t size);
@@ -219,7 +263,7 @@ PENSTOCK_API penstock_status* penstock_set_report(penstock_set* set, void* conte
 /* Totals since the set was made. */
 typedef struct penstock_counters {
   uint64_t struct_size;
-  uint64_t steps;
+  uint64_t steps; /* that count: some gradient was applied */
   uint64_t gradient_bytes;  /* uncompressed bytes of the gradients that took part */
   uint64_t payload_bytes;   /* bytes handed to the transport by this rank */
   uint64_t messages;
@@ -229,6 +273,7 @@ typedef struct penstock_counters {
   uint64_t moved_bytes;     /* of payload_bytes, what this rank sent to other ranks, as often as it left: a gather sends its
                                bytes to each of P - 1 ranks, an all-reduce 2 (P - 1) / P of them */
   uint64_t dense_moved_bytes; /* what all-reduces of the same gradients without compression would have sent */
+  uint64_t forgotten_steps;   /* not among `steps`; their bytes are among the others */
 } penstock_counters;
 PENSTOCK_API penstock_status* penstock_set_counters(penstock_set* set, penstock_counters* counters);
 

@@ -79,7 +79,7 @@ Status run_step(Set& set, Values& gradients) {
     PENSTOCK_TRY(set.gradient_ready(i, testing::view_of(gradients[i])));
   if (set.defers()) PENSTOCK_TRY(set.backward_end());
   PENSTOCK_TRY(set.wait_all());
-  return set.step_end(true);
+  return set.step_end(PENSTOCK_STEP_APPLIED);
 }
 
 struct Asked {

@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 8
+ABI_MINOR = 9
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2
@@ -113,6 +113,12 @@ SET_GIVEN_BUCKETS = 4
 SET_TELLS_OUTCOME = 8
 SET_SUM = 16
 SET_RESULT_AT_OWNER = 32
+OPTIMIZER_BEGINS = 1
+OPTIMIZER_ENDS = 2
+OPTIMIZER_LEAVES_OUT = 3
+STEP_FORGOTTEN = 0
+STEP_APPLIED = 1
+STEP_AS_SEEN = 2
 
 
 class Str(Text):
@@ -215,6 +221,7 @@ class Counters(Sized):
         ("allocations", c_uint64),
         ("moved_bytes", c_uint64),
         ("dense_moved_bytes", c_uint64),
+        ("forgotten_steps", c_uint64),
     ]
 
 
@@ -287,7 +294,11 @@ FUNCTIONS = {
     "set_defers": (c_void_p, (c_void_p, POINTER(c_uint32))),
     "backward_end": (c_void_p, (c_void_p,)),
     "flush": (c_void_p, (c_void_p,)),
+    "optimizer_step": (c_void_p, (c_void_p, POINTER(c_uint64), c_void_p, c_uint64, c_uint32)),
+    "results_gone": (c_void_p, (c_void_p, c_void_p, c_uint64)),
+    "outcome_open": (c_void_p, (c_void_p, POINTER(c_uint32))),
     "step_end": (c_void_p, (c_void_p, c_uint32)),
+    "set_let_go": (c_void_p, (c_void_p,)),
     "set_save": (c_void_p, (c_void_p, c_void_p, BYTES_SINK_SIGNATURE)),
     "set_load": (c_void_p, (c_void_p, c_void_p, c_uint64)),
     "set_load_shards": (

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define PENSTOCK_ABI_MAJOR 0
-#define PENSTOCK_ABI_MINOR 8
+#define PENSTOCK_ABI_MINOR 9
 
 #ifdef __cplusplus
 extern "C" {

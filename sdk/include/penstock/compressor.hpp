@@ -227,7 +227,9 @@ class CompressorTable {
   static constexpr penstock_fold_encoder fold_encoder{sizeof(penstock_fold_encoder), encode_folded};
 
   static const void* extension(void*, penstock_str id) noexcept {
-    return EncodesFolded<T> && view(id) == PENSTOCK_FOLD_EXTENSION ? &fold_encoder : nullptr;
+    const bool is_known =
+        view(id) == PENSTOCK_FOLD_EXTENSION || view(id) == PENSTOCK_FOLD_EXTENSION_2;
+    return EncodesFolded<T> && is_known ? &fold_encoder : nullptr;
   }
 
  public:

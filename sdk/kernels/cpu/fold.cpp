@@ -8,18 +8,32 @@
 namespace penstock::kernels {
 namespace {
 
-// Copies of the fields, so that the compiler need not fear that work overlaps them.
+// Copies of the fields, so that the compiler need not fear that work overlaps them. Arrays are the
+// same or do not overlap.
 [[gnu::always_inline]] inline void sweep(const Fold& all, uint64_t n) {
   const Fold fold = all;
-  float* __restrict work = fold.work;
-  const float* __restrict grad = fold.grad;
-  float* __restrict u = fold.momentum;
+  float* work = fold.work;
+  const float* from = fold.work_from();
+  const float* grad = fold.grad;
+  float* u = fold.momentum;
+  const float* u_from = fold.momentum_from();
   if (fold.form == PENSTOCK_FORM_AFFINE) {
-    for (uint64_t i = 0; i < n; ++i) work[i] = affine(fold, work[i], grad[i]);
+#pragma GCC ivdep
+    for (uint64_t i = 0; i < n; ++i) work[i] = affine(fold, from[i], grad[i]);
   } else if (fold.form == PENSTOCK_FORM_HEAVY_BALL) {
-    for (uint64_t i = 0; i < n; ++i) work[i] = heavy_ball(fold, work[i], grad[i], u[i]);
+#pragma GCC ivdep
+    for (uint64_t i = 0; i < n; ++i) {
+      float next = u_from[i];
+      work[i] = heavy_ball(fold, from[i], grad[i], next);
+      u[i] = next;
+    }
   } else if (fold.form == PENSTOCK_FORM_NESTEROV) {
-    for (uint64_t i = 0; i < n; ++i) work[i] = nesterov(fold, work[i], grad[i], u[i]);
+#pragma GCC ivdep
+    for (uint64_t i = 0; i < n; ++i) {
+      float next = u_from[i];
+      work[i] = nesterov(fold, from[i], grad[i], next);
+      u[i] = next;
+    }
   }
 }
 
@@ -56,10 +70,11 @@ void compensate_clipped(const Fold& fold, const Clip& clip, uint64_t n, CodePath
 }
 
 float compensated(const Fold& fold, uint64_t i) noexcept {
-  if (fold.form == PENSTOCK_FORM_AFFINE) return affine(fold, fold.work[i], fold.grad[i]);
-  float u = fold.momentum[i];
-  if (fold.form == PENSTOCK_FORM_HEAVY_BALL) return heavy_ball(fold, fold.work[i], fold.grad[i], u);
-  return nesterov(fold, fold.work[i], fold.grad[i], u);
+  if (fold.form == PENSTOCK_FORM_AFFINE) return affine(fold, fold.work_from()[i], fold.grad[i]);
+  float u = fold.momentum_from()[i];
+  if (fold.form == PENSTOCK_FORM_HEAVY_BALL)
+    return heavy_ball(fold, fold.work_from()[i], fold.grad[i], u);
+  return nesterov(fold, fold.work_from()[i], fold.grad[i], u);
 }
 
 }  // namespace penstock::kernels

@@ -16,8 +16,8 @@ struct FoldInput {
 
 template <uint32_t kForm>
 __device__ FoldInput load_fold(const Fold& fold, uint64_t i) {
-  FoldInput in{fold.work[i], fold.grad[i], 0};
-  if constexpr (kForm != PENSTOCK_FORM_AFFINE) in.momentum = fold.momentum[i];
+  FoldInput in{fold.work_from()[i], fold.grad[i], 0};
+  if constexpr (kForm != PENSTOCK_FORM_AFFINE) in.momentum = fold.momentum_from()[i];
   return in;
 }
 

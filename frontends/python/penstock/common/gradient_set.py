@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_double, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_double, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -160,9 +160,39 @@ class GradientSet:
         """Waits until no leg of any step is under way."""
         self._call(self.library.flush)
 
-    def step_end(self, applied: bool) -> None:
-        """Ends the step; `applied` is the same on every rank."""
-        self._call(self.library.step_end, int(applied))
+    def optimizer_step(
+        self, gradients: Sequence[int], moment: int, gone: Sequence[int] | None = None
+    ) -> None:
+        """An optimizer of these gradients' parameters is at `moment` (OPTIMIZER_BEGINS, _ENDS or
+        _LEAVES_OUT). gone[i]: 1 where gradient gradients[i] does not hold its result; none: all do."""
+        count = len(gradients)
+        self._call(
+            self.library.optimizer_step,
+            (c_uint64 * max(1, count))(*gradients),
+            None if gone is None else (c_uint8 * max(1, count))(*gone),
+            count,
+            moment,
+        )
+
+    def results_gone(self, gone: Sequence[int]) -> None:
+        """What is found where no optimizer has stepped: gone[i] is 1 where gradient i holds its
+        result no more."""
+        self._call(self.library.results_gone, (c_uint8 * max(1, len(gone)))(*gone), len(gone))
+
+    def outcome_open(self) -> bool:
+        """True when a look at gradients would tell what became of the step's results."""
+        answer = c_uint32()
+        self._call(self.library.outcome_open, byref(answer))
+        return bool(answer.value)
+
+    def step_end(self, outcome: int) -> None:
+        """Ends the step as STEP_APPLIED, STEP_FORGOTTEN or, from what was told, STEP_AS_SEEN; the
+        same on every rank."""
+        self._call(self.library.step_end, int(outcome))
+
+    def let_go(self) -> None:
+        """Zeroes what memories keep, on every rank alike; a step under way is forgotten."""
+        self._call(self.library.set_let_go)
 
     def set_learning_rates(self, rates: Sequence[float]) -> None:
         """The learning rate of each gradient from the next step on; nan for one that has none, or

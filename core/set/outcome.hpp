@@ -1,0 +1,43 @@
+// What became of a step's results, gradient by gradient: decided from what frontends see of the
+// optimizers and of the gradients.
+#pragma once
+
+#include "core/base/status.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace penstock {
+
+class Outcome {
+ public:
+  enum class Moment { begins, ends, leaves_out };
+
+  void resize(size_t n_gradients) { gradients_.resize(n_gradients); }
+  // A step begins: nothing of it is decided. What is told between is of this step.
+  void begin();
+  // [application] See runtime.h for these. `gone` may be empty: none is. `has_results`: a step has
+  // begun, whose results the optimizer uses.
+  void optimizer(std::span<const uint64_t> gradients, std::span<const uint8_t> gone, Moment moment,
+                 bool has_results);
+  void results_gone(std::span<const uint8_t> gone);
+  // Some gradient's fate is not known, and looking at it would tell.
+  bool is_open() const;
+
+  // forgotten[i]: not 0 where the result of gradient i was not applied. `any_void`: of the step.
+  std::vector<uint8_t> forgotten(bool any_void) const;
+
+ private:
+  enum class Fate : uint8_t { open, applied, forgotten };
+  struct Seen {
+    bool has_optimizer = false;  // in this step or an earlier one
+    bool is_inside = false;      // a step of that optimizer has begun and not ended
+    bool looked_at = false;
+    Fate fate = Fate::open;
+  };
+
+  std::vector<Seen> gradients_;
+};
+
+}  // namespace penstock
