@@ -109,6 +109,8 @@ Status Set::change_plan_of_shards(const std::shared_ptr<const Fitting>& fitting,
   PENSTOCK_TRY(hand_over(*next));
   PENSTOCK_TRY(join_carries(*next));
   said += works_->states().left_by(next->states());
+  // What is queued of residents may use states that go with this plan.
+  if (residents_ != nullptr) PENSTOCK_TRY(residents_->drain(services_.limits.end_us));
   install(std::move(next));
   return {};
 }
