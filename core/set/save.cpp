@@ -129,17 +129,22 @@ void Set::need_agreement(std::string where, std::optional<uint64_t> loaded) {
   if (world != 1) agreement_.need(std::move(where), loaded);
 }
 
+// A checksum has passed: the plan is whole, and perhaps of another set or scheme.
+Status Set::check_saved_plan(const Plan& plan, const PlanFacts& facts,
+                             const Fitting& fitting) const {
+  const Status fits = check_plan(plan, facts, fitting.scheduler()->name());
+  if (fits.ok()) return {};
+  return mismatch(
+      "the saved plan does not fit set '{}' ({}): load it under the configuration it was saved "
+      "with",
+      name, fits.message());
+}
+
 // All of a load that can fail.
 Result<std::unique_ptr<Works>> Set::prepare_saved(uint64_t saved_step, Plan plan,
                                                   std::string_view tensors) {
   PENSTOCK_ASSIGN(const auto fitting, fit(saved_step));
-  // A checksum has passed: the plan is whole, and of another set or scheme.
-  if (const Status fits = check_plan(plan, plan_facts_of(*fitting), fitting->scheduler()->name());
-      !fits.ok())
-    return mismatch(
-        "the saved plan does not fit set '{}' ({}): load it under the configuration it was saved "
-        "with",
-        name, fits.message());
+  PENSTOCK_TRY(check_saved_plan(plan, plan_facts_of(*fitting), *fitting));
   PENSTOCK_TRY(open_levels_of(plan));
   PENSTOCK_ASSIGN(auto works, Works::make(*this, fitting, std::move(plan), gradients_, nullptr));
   PENSTOCK_TRY(works->states().read(tensors));

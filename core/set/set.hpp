@@ -184,8 +184,18 @@ class Set final : private SetContext {
   Status loadable();
   Status check_carries(const std::vector<Buffer>& kept) const;
   void go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vector<Buffer> kept);
+  Status check_saved_plan(const Plan& plan, const PlanFacts& facts, const Fitting& fitting) const;
   // shards.cpp
   Result<std::vector<SavedSet>> read_shards(std::span<const std::string_view> shards);
+  Result<std::vector<Buffer>> carries_of(const std::vector<SavedSet>& saved, const Resize& to,
+                                         std::string& said) const;
+  Result<std::unique_ptr<Works>> works_of_shards(const std::vector<SavedSet>& saved,
+                                                 const std::shared_ptr<const Fitting>& fitting,
+                                                 const Resize& to, std::string& said);
+  Status change_plan_of_shards(const std::shared_ptr<const Fitting>& fitting, std::string& said);
+  Status go_on_from_shards(uint64_t saved_step, const std::shared_ptr<const Fitting>& fitting,
+                           std::unique_ptr<Works> works, std::vector<Buffer> carries,
+                           std::string& said);
 
   // Before the next step this is compared with the other ranks, after `loaded` a step or not.
   void need_agreement(std::string where, std::optional<uint64_t> loaded);

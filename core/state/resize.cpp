@@ -1,4 +1,6 @@
 // State that was saved by another number of ranks.
+#include "core/state/resize.hpp"
+
 #include "core/state/state_store.hpp"
 #include "core/tensor/dtype.hpp"
 
@@ -9,18 +11,26 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kSummed = "taken over, their sum over ranks is what it was";
+constexpr std::string_view kAveraged = "taken over, their mean over ranks is what it was";
 constexpr std::string_view kDropped = "dropped, as their plugin declares";
+constexpr std::string_view kReshaped = "dropped, as they have another shape on this many ranks";
 constexpr std::string_view kEqual = "equal in all shards, and now here";
 constexpr std::string_view kTaken = "taken from one shard each";
 
+// Of float32 too the sum is rounded once.
 template <typename Value>
-void add(std::string_view source, std::byte* target) {
-  for (size_t at = 0; at + sizeof(Value) <= source.size(); at += sizeof(Value)) {
-    Value one, sum;
-    std::memcpy(&one, source.data() + at, sizeof one);
-    std::memcpy(&sum, target + at, sizeof sum);
-    sum += one;
-    std::memcpy(target + at, &sum, sizeof sum);
+void take_share_of(std::span<const std::optional<std::string_view>> saved, const Resize& to,
+                   double worth, std::span<std::byte> target) {
+  for (size_t at = 0; at + sizeof(Value) <= target.size(); at += sizeof(Value)) {
+    double sum = 0;
+    for (size_t from = to.rank; from < saved.size(); from += to.world) {
+      if (!saved[from]) continue;
+      Value one;
+      std::memcpy(&one, saved[from]->data() + at, sizeof one);
+      sum += one;
+    }
+    const auto share = static_cast<Value>(sum * worth);
+    std::memcpy(target.data() + at, &share, sizeof share);
   }
 }
 
@@ -37,17 +47,39 @@ std::string_view class_name(uint32_t state_class) {
   }
 }
 
+// Kinds of state and what became of them, with how many tensors that were.
+class Account {
+ public:
+  void add(const StateKey& key, uint32_t state_class, std::string_view what) {
+    ++done_[fmt::format("{} '{}' of {}: {{}} tensors, {}", class_name(state_class), key.name,
+                        key.owner, what)];
+  }
+  std::string text() const {
+    std::string said;
+    for (const auto& [line, count] : done_) said += fmt::format(fmt::runtime(line), count) + "\n";
+    return said;
+  }
+
+ private:
+  std::map<std::string, uint64_t> done_;
+};
+
 }  // namespace
 
-// Old rank r's mass goes to new rank r modulo their number: to one, and to no other.
+void take_share(std::span<const std::optional<std::string_view>> saved, uint32_t dtype,
+                const Resize& to, double worth, std::span<std::byte> target) {
+  dtype == PENSTOCK_FLOAT32 ? take_share_of<float>(saved, to, worth, target)
+                            : take_share_of<double>(saved, to, worth, target);
+}
+
 Result<std::string_view> StateStore::resize(const StateKey& key, const Claimed& claimed,
                                             std::span<const std::optional<std::string_view>> saved,
-                                            uint32_t rank, uint32_t world, std::byte* target) {
+                                            const Resize& to, std::byte* target) {
   const auto copy = [&](std::string_view data) {
     if (!data.empty()) std::memcpy(target, data.data(), data.size());
   };
   if (claimed.state_class == PENSTOCK_STATE_SOFT) {
-    if (const auto& one = saved[rank % saved.size()]) copy(*one);
+    if (const auto& one = saved[to.rank % saved.size()]) copy(*one);
     return kTaken;
   }
   for (size_t from = 0; from < saved.size(); ++from)
@@ -68,44 +100,64 @@ Result<std::string_view> StateStore::resize(const StateKey& key, const Claimed& 
     return failed_precondition(
         "{} cannot be loaded by another number of ranks ({} saved, {} load it): {}; load it on as "
         "many ranks, or go on from the parameters alone",
-        key.text(), saved.size(), world,
+        key.text(), saved.size(), to.world,
         claimed.on_resize == PENSTOCK_RESIZE_SUM
             ? fmt::format("{} is not summed", dtype_name(dtype))
             : "its plugin declares that it is not");
-  for (size_t from = rank; from < saved.size(); from += world)
-    dtype == PENSTOCK_FLOAT32 ? add<float>(*saved[from], target)
-                              : add<double>(*saved[from], target);
-  return kSummed;
+  // Local state is owed to nobody, so it has no worth to keep.
+  const bool averages = to.averages && claimed.state_class == PENSTOCK_STATE_MASS;
+  take_share(saved, dtype, to, averages ? to.worth() : 1, {target, saved[0]->size()});
+  return averages ? kAveraged : kSummed;
 }
 
-Result<std::string> StateStore::read_shards(std::span<const std::string_view> shards, uint32_t rank,
-                                            uint32_t world) {
+bool StateStore::is_soft(const StateKey& key) const {
+  const auto found = tensors_.find(key);
+  return found != tensors_.end() && found->second.state_class == PENSTOCK_STATE_SOFT;
+}
+
+Result<std::string> StateStore::read_shards(std::span<const std::string_view> shards,
+                                            const Resize& to) {
   std::map<StateKey, std::vector<std::optional<std::string_view>>> all;
+  Account done;
+  std::map<StateKey, bool> reshaped;
   for (size_t from = 0; from < shards.size(); ++from) {
     PENSTOCK_ASSIGN(const std::vector<Saved> parsed, parse(shards[from]));
     for (const Saved& saved : parsed) {
-      PENSTOCK_TRY(
-          place_of(saved).status().with_context(fmt::format("the shard of rank {}", from)));
+      const Status fits = place_of(saved).status();
+      if (!fits.ok() && is_soft(saved.key)) {
+        if (reshaped.try_emplace(saved.key, true).second)
+          done.add(saved.key, PENSTOCK_STATE_SOFT, kReshaped);
+        continue;
+      }
+      PENSTOCK_TRY(fits.with_context(fmt::format("the shard of rank {}", from)));
       std::vector<std::optional<std::string_view>>& of_all = all[saved.key];
       of_all.resize(shards.size());
       of_all[from] = saved.data;
     }
   }
   PENSTOCK_TRY(zero());
-  std::map<std::string, uint64_t> done;
   for (const auto& [key, saved] : all) {
+    if (reshaped.count(key) != 0) continue;
     const Claimed& claimed = tensors_.at(key);
     StateMemory& memory = claimed.tensor->current();
     Buffer image(memory.is_on_host() ? 0 : memory.bytes());
     std::byte* target = memory.is_on_host() ? memory.data() : image.data();
-    PENSTOCK_ASSIGN(const std::string_view what, resize(key, claimed, saved, rank, world, target));
+    PENSTOCK_ASSIGN(const std::string_view what, resize(key, claimed, saved, to, target));
     if (!memory.is_on_host()) PENSTOCK_TRY(memory.write({image.data(), image.bytes()}));
-    ++done[fmt::format("{} '{}' of {}: {{}} tensors, {}", class_name(claimed.state_class), key.name,
-                       key.owner, what)];
+    done.add(key, claimed.state_class, what);
   }
-  std::string said;
-  for (const auto& [line, count] : done) said += fmt::format(fmt::runtime(line), count) + "\n";
-  return said;
+  return done.text();
+}
+
+std::string StateStore::left_by(const StateStore& next) const {
+  Account left;
+  for (const auto& [key, claimed] : tensors_)
+    if (next.tensors_.count(key) == 0)
+      left.add(key, claimed.state_class,
+               claimed.state_class == PENSTOCK_STATE_MASS
+                   ? "handed over to the gradients of the next step: the new plan keeps none of it"
+                   : "dropped: the new plan has no place for them");
+  return left.text();
 }
 
 }  // namespace penstock

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "core/state/generations.hpp"
+#include "core/state/resize.hpp"
 
 #include <penstock/item.h>
 
@@ -79,11 +80,13 @@ class StateStore {
   // Fills tensors from what write gave. A saved tensor that nobody claims, or of another shape, is
   // an error: mass would be lost. On error nothing has changed, unless a device has failed.
   Status read(std::string_view bytes);
-  // Fills tensors from what each of several ranks wrote, for rank `rank` of another number of
-  // ranks: mass and local state as its on_resize says, replicated state from any, for it must be
-  // equal. Says what it did, a line for each kind. On error the store is of no use.
-  Result<std::string> read_shards(std::span<const std::string_view> shards, uint32_t rank,
-                                  uint32_t world);
+  // Fills tensors from what each of several ranks wrote, for a rank of another number of them: mass
+  // and local state as its on_resize says, replicated state from any, for it must be equal, soft
+  // state from one, unless it has another shape here. Says what it did, a line for each kind. On
+  // error the store is of no use.
+  Result<std::string> read_shards(std::span<const std::string_view> shards, const Resize& to);
+  // Says what becomes of the tensors that `next` has no place for, a line for each kind.
+  std::string left_by(const StateStore& next) const;
 
   // A hash over all replicated state, equal on all ranks. What lies on a device is copied and
   // waited for: DEVICE_ERROR.
@@ -108,10 +111,11 @@ class StateStore {
                                                    const Stream* stream) const;
   static Result<std::vector<Saved>> parse(std::string_view bytes);
   Result<Claimed*> place_of(const Saved& saved);
+  bool is_soft(const StateKey& key) const;
   // What becomes of a tensor; `target`: its bytes, zeros so far.
   static Result<std::string_view> resize(const StateKey& key, const Claimed& claimed,
                                          std::span<const std::optional<std::string_view>> saved,
-                                         uint32_t rank, uint32_t world, std::byte* target);
+                                         const Resize& to, std::byte* target);
 
   const bool forgets_;
   const StateStore* earlier_;

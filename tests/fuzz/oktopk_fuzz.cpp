@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <fuzz/mutate.hpp>
@@ -316,6 +317,32 @@ TEST(OkTopkFuzz, DamagedMessagesAreRefusedOrGiveResultsWithinTheItems) {
   }
   EXPECT_GT(refused, 1000u);
   EXPECT_GT(ended, 1000u);
+}
+
+// Of regions that do not ascend nothing is used; those that do may be other ranks' business.
+TEST(OkTopkFuzz, StatesThatSomebodyHasMadeUpAreForgottenOrRefused) {
+  Random random(33);
+  uint64_t ended = 0;
+  for (uint64_t run = 0; run < 2000; ++run) {
+    Network network;
+    for (uint64_t index = 0; index < 4; ++index) {
+      for (Rank& rank : network.ranks) {
+        const uint64_t below = random.below(2) == 0 ? 90 : UINT64_MAX;
+        for (uint64_t& edge : rank.regions) edge = random.below(below);
+        if (random.below(2) == 0) std::sort(rank.regions.begin(), rank.regions.end());
+        if (random.below(4) != 0) rank.regions[0] = 1;
+        if (random.below(4) != 0) rank.regions[kRanks] = 81;
+        rank.theta = std::bit_cast<float>(static_cast<uint32_t>(random.bits()));
+      }
+      ASSERT_NO_FATAL_FAILURE(network.step(index, run % 2 == 0 ? 5 : 60, random));
+      for (uint32_t r = 0; r < kRanks; ++r) {
+        if (network.errors[r].has_value()) continue;
+        ++ended;
+        ASSERT_NO_FATAL_FAILURE(expect_whole(network.ranks[r])) << "rank " << r;
+      }
+    }
+  }
+  EXPECT_GT(ended, 500u);
 }
 
 }  // namespace

@@ -73,6 +73,21 @@ torch.save({"optimizer": saved}, f"checkpoint-{hvd.rank()}.pt")
 hvd.barrier()
 {block}""")
 
+CONTEXT["loading-shards-under-ddp"] = """\
+import torch
+import torch.distributed as dist
+import penstock.torch as hvd
+from penstock.torch import PenstockState, ddp_hook
+hvd.init()
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29634", rank=hvd.rank(), world_size=hvd.size())
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 8))
+state = PenstockState("conf/topk-residual.toml")
+model.register_comm_hook(state, ddp_hook)
+model(torch.randn(32, 64)).square().mean().backward()
+torch.save({"compression": state.state_dict()}, f"checkpoint-{hvd.rank()}.pt")
+dist.barrier()
+{block}"""
+
 # Commands that are a test run, or hours of work, themselves: what is tested here is that they take these arguments.
 LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/nightly", "tools/gpu-check", "tools/bench", "tools/wheel")
 

@@ -242,13 +242,15 @@ PENSTOCK_API penstock_status* penstock_set_save(penstock_set* set, void* context
 PENSTOCK_API penstock_status* penstock_set_load(penstock_set* set, const void* data, uint64_t size);
 /* The same from what every rank of a run has saved at one step: shards[i], of sizes[i] bytes, is that of rank i. Collective
  * over the set's ranks, all with the same shards. By as many ranks it loads this rank's own, as penstock_set_load does.
- * By another number: mass and local state becomes what its plugin declared (penstock_state_declaration.on_resize); a sum
- * stays the same over all ranks: that of old rank i goes to new rank i modulo their number; replicated state must be equal
- * in all shards; soft state comes from one; the plan is made anew. `sink` (null: nobody) hears what became of each, a line
- * per kind.
+ * By another number: mass and local state becomes what its plugin declared (penstock_state_declaration.on_resize). What is
+ * summed goes from old rank i to new rank i modulo their number; mass, and what a switch had left to add, times the new
+ * number of ranks over the old one, unless the set sums (PENSTOCK_SET_SUM): what is owed to the parameters stays. Replicated
+ * state must be equal in all shards. Soft state comes from one, or is dropped where it has another shape here. The plan is
+ * made anew, and what it has no place for is handed over to the next gradients (mass) or dropped. `sink` (null: nobody)
+ * hears what became of each, a line per kind.
  * MISMATCH: not one shard of each rank of one step, other shards than on other ranks, or of another model or scheme.
- * FAILED_PRECONDITION: a state that refuses (EF21's and DIANA's shifts), a route with owners, or what a switch had left to
- * add. Then the set is as it was, on every rank. */
+ * FAILED_PRECONDITION: a state that refuses (EF21's and DIANA's shifts), or a saved route with owners. Then the set is as it
+ * was, on every rank. */
 PENSTOCK_API penstock_status* penstock_set_load_shards(penstock_set* set, const void* const* shards,
                                                        const uint64_t* sizes, uint64_t n_shards, void* context,
                                                        penstock_text_sink sink);

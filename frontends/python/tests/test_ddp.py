@@ -21,6 +21,14 @@ def test_a_checkpoint_goes_on_bit_for_bit_in_another_process(ranks, tmp_path):
     succeed("ddp_resume.py", ranks, str(tmp_path), "resume")
 
 
+@pytest.mark.parametrize(
+    "before, after", worlds(((1, 2), (2, 1), (2, 2), (2, 3), (4, 1)), ((2, 3),))
+)
+def test_another_number_of_ranks_goes_on_under_the_hook(before, after, tmp_path):
+    succeed("ddp_shards.py", before, str(tmp_path), "save")
+    succeed("ddp_shards.py", after, str(tmp_path), "load")
+
+
 @pytest.mark.skipif(OVER_UCX, reason="torchrun ends the survivors before they have spoken")
 @pytest.mark.parametrize("how", ("dies", "leaves"))
 def test_a_rank_that_is_gone_ends_the_others_backward_with_its_name(how):

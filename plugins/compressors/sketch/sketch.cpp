@@ -4,6 +4,7 @@
 // SGD with Sketching", NeurIPS 2019. See README.md for where this differs and why.
 #include "count_sketch.hpp"
 
+#include <kernels/scatter.hpp>
 #include <methods/density.hpp>
 #include <methods/summed.hpp>
 
@@ -113,9 +114,20 @@ class Sketch : public sdk::SummedCompressor<Sketch> {
                             sdk::select_scratch(call, 2 * line), on().path);
   }
 
+  // Checked: a saved state brings whatever its file says.
+  static std::span<const uint32_t> chosen_of(const sdk::Item& item) {
+    const std::span<const uint32_t> chosen = item.state<uint32_t>(0);
+    const uint64_t in_range = kernels::indices_in_range(chosen.data(), chosen.size(), item.numel());
+    if (in_range == chosen.size()) return chosen;
+    throw sdk::Error(PENSTOCK_FAILED_PRECONDITION,
+                     sdk::text("sketch: state 'chosen' of gradient '", item.name(), "' has index ",
+                               chosen[in_range], ", expected one below ", item.numel(),
+                               ": the state that was loaded is damaged"));
+  }
+
   // All are read before any is taken out: after a first step without a sum the list is all zeros.
   static void encode_chosen(const sdk::Item& item, std::span<float> values) {
-    const std::span<const uint32_t> chosen = item.state<uint32_t>(0);
+    const std::span<const uint32_t> chosen = chosen_of(item);
     const std::span<float> work = item.work();
     for (uint64_t j = 0; j < chosen.size(); ++j) values[j] = work[chosen[j]];
     if (!item.keeps()) return;
@@ -123,7 +135,7 @@ class Sketch : public sdk::SummedCompressor<Sketch> {
   }
 
   static void decode_chosen(const sdk::Item& item, std::span<const float> values, float scale) {
-    const std::span<const uint32_t> chosen = item.state<uint32_t>(0);
+    const std::span<const uint32_t> chosen = chosen_of(item);
     const std::span<float> out = item.out();
     sdk::clear(out);
     for (uint64_t j = 0; j < values.size(); ++j) out[chosen[j]] = values[j] * scale;

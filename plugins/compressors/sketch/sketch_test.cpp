@@ -177,6 +177,32 @@ TEST(Sketch, WhatARankSentItselfChoosesNothing) {
   EXPECT_NE(rig.compressor_state(0, 0, "chosen"), nothing);
 }
 
+// The list of chosen entries is saved, and what is loaded may have been made up.
+TEST(Sketch, IndicesBeyondTheGradientInALoadedStateAreAnError) {
+  CompressorRig rig({.ranks = 1, .keep = true}, {{1000}}, sketch());
+  ASSERT_EQ(rig.need(0).rounds.size(), 2u);
+  const penstock_item* const view = rig.compressor_item(0, 0);
+  static_cast<uint32_t*>(view->states[0]->data)[0] = 1000;
+  OwnedPayload payload(rig.need(0).rounds[1].sections, 0);
+  penstock_payload* pointer = payload.c();
+  const penstock_payload* received = pointer;
+  const penstock_step step = rig.step_facts(0);
+  const penstock_exec exec = rig.exec();
+  const CompressorInstance& compressor = rig.compressor(0);
+  const Outcome encoded =
+      take(compressor.table().encode(compressor.self(), &exec, &step, 1, &view, 1, &pointer));
+  payload.section(0).count = payload.section(0).capacity;
+  pointer->kind = PENSTOCK_PAYLOAD_DENSE;
+  pointer->rank = -1;
+  const Outcome decoded =
+      take(compressor.table().decode(compressor.self(), &exec, &step, 1, &view, 1, &received, 1,
+                                     PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST));
+  for (const Outcome& outcome : {encoded, decoded}) {
+    EXPECT_EQ(outcome.code, uint32_t{PENSTOCK_FAILED_PRECONDITION}) << outcome.message;
+    EXPECT_NE(outcome.message.find("has index 1000"), std::string::npos) << outcome.message;
+  }
+}
+
 TEST(Sketch, EveryCodePathSendsTheSame) {
   expect_one_result_wherever_it_runs(sketch(), {});
 }

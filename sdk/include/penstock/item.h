@@ -18,7 +18,7 @@ enum {
                                     holds for it, and drain leaves it as it is (EF21's shift) */
 };
 
-/* What becomes of a mass or local state when the number of ranks changes. */
+/* What becomes of a mass or local state on another number of ranks. SUM adds up; of mass what is owed stays (docs/abi.md). */
 enum { PENSTOCK_RESIZE_SUM = 1, PENSTOCK_RESIZE_DROP = 2, PENSTOCK_RESIZE_REFUSE = 3 };
 
 /* One state tensor of one item. It is keyed by (gradient name, element range, leg, plugin, name), never by bucket, so

@@ -50,10 +50,13 @@ class BucketExchange:
         self._outcome = StepOutcome(self)
         self._scheme = scheme
         self._opened = False  # the runtime, with this scheme
+        self._ranks: tuple[int, ...] = ()  # of the set; none for all
         self._named = named
         self._process_group = process_group
         self._held: list[Bucket] = []  # of the first backward
         self._saved: dict[str, torch.Tensor] = {}  # loaded before there was a set
+        self._shards: list[dict[str, torch.Tensor]] = []  # of every rank, likewise
+        self.loaded = ""  # what became of them
         self._parameters: list[torch.Tensor] = []  # by number in the set
         self.indices: dict[int, int] = {}  # the same by id
         self._views: list[TensorView] = []
@@ -191,8 +194,9 @@ class BucketExchange:
         self._seen = [one.bucket for one in numbering]
         self._given = list(self._seen)
         saved, self._saved = self._saved, {}
-        if saved:
-            self._given = _buckets_of(saved, len(numbering))
+        shards, self._shards = self._shards, []
+        if saved or self._are_of_this_world(shards, ranks):
+            self._given = _buckets_of(saved or shards[0], len(numbering))
         specs = [
             GradientSpec(
                 one.name, memory_shape(one.parameter), DTYPES[one.gradient.dtype], given,
@@ -220,7 +224,9 @@ class BucketExchange:
             made.on_result(tell)
         if saved:
             made.load(bytes_of(saved.get(KEY), KEY))
-        self.set = made
+        if shards:
+            self.loaded = made.load_shards([bytes_of(one.get(KEY), KEY) for one in shards])
+        self.set, self._ranks = made, ranks
         # What backward reaches first is registered last.
         self._outcome.watch(self._parameters[-1])
 
@@ -238,6 +244,11 @@ class BucketExchange:
 
     def save(self) -> dict[str, torch.Tensor]:
         """What compression keeps on this rank, with the buckets that it knows."""
+        if self._shards:
+            raise ValueError(
+                "the states of all ranks were loaded, and the first backward makes this rank's of "
+                "them: save after it"
+            )
         if self.set is None:
             return dict(self._saved)
         self.end()
@@ -246,12 +257,32 @@ class BucketExchange:
     def load(self, saved: dict[str, Any]) -> None:
         """Restores what `save` gave, now or when there is a set."""
         if self.set is None:
-            self._saved = dict(saved)
+            self._saved, self._shards = dict(saved), []
         elif saved:
             self.end()
             self._given = _buckets_of(saved, len(self._parameters))
             self.set.set_given_buckets(self._given)
             self.set.load(bytes_of(saved.get(KEY), KEY))
+
+    def load_shards(self, states: Sequence[dict[str, Any]]) -> str:
+        """Restores what `save` gave on every rank, perhaps of another number, now or when there is
+        a set; collective. Returns what became of each kind of state, a line for each."""
+        shards = [bytes_of(state.get(KEY), KEY) for state in states]
+        if self.set is None:
+            self._saved, self._shards = {}, [dict(state) for state in states]
+            return "the first backward loads them\n"
+        self.end()
+        if self._are_of_this_world(states, self._ranks):
+            self._given = _buckets_of(states[0], len(self._parameters))
+            self.set.set_given_buckets(self._given)
+        self.loaded = self.set.load_shards(shards)
+        return self.loaded
+
+    @staticmethod
+    def _are_of_this_world(states: Sequence[dict[str, Any]], ranks: tuple[int, ...]) -> bool:
+        """Then the plan is the saved one, which goes by the saved buckets; another number of ranks
+        makes a plan anew, by the buckets that there are."""
+        return len(states) == (len(ranks) or world.size())
 
     def close(self) -> None:
         """Ends the set; collective."""

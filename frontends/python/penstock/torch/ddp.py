@@ -69,6 +69,19 @@ class PenstockState:
         backward. The next steps equal those after the save."""
         self._exchange.load(state_dict)
 
+    def load_shards(self, states: Iterable[Dict[str, torch.Tensor]]) -> str:
+        """Restores what ``state_dict()`` gave on every rank of a run, of this size or another, in
+        the order of its ranks; collective, with the same on every rank, and also before the first
+        backward, which loads them then. What is owed to the parameters stays. Returns what became
+        of each kind of state, a line for each; so does ``loaded``."""
+        return self._exchange.load_shards(list(states))
+
+    @property
+    def loaded(self) -> str:
+        """What became of the states that ``load_shards`` was given last, a line for each kind;
+        empty until they are loaded."""
+        return self._exchange.loaded
+
     def report(self) -> Dict[str, Any]:
         """The plan of the gradients and their counters. ValueError before the first backward."""
         return self._made().report()

@@ -32,6 +32,7 @@ from penstock.torch.state import bytes_of, tensor_of
 from penstock.torch.tensors import DTYPES, host_copy, usable
 
 KEY = "penstock"
+RANKS_KEY = "penstock.ranks"  # how many saved it
 
 
 def reduce_through_penstock(
@@ -162,14 +163,22 @@ class PenstockReduceScatter:
         backwards; empty before the first one and without a scheme."""
         if self._set is None:
             return dict(self._saved)
-        return {KEY: tensor_of(self._set.save())}
+        return {KEY: tensor_of(self._set.save()), RANKS_KEY: torch.tensor(self._set.n_gradients)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores what `state_dict()` gave on this rank, on every rank; also before the first
-        backward."""
+        backward. ValueError for that of another number of ranks: how FSDP2 lays gradients into the
+        flat buffer follows from it, so what is kept for one element would go to another."""
         if self._set is None:
             self._saved = dict(state_dict)
         elif state_dict:
+            before = int(state_dict.get(RANKS_KEY, self._set.n_gradients))
+            if before != self._set.n_gradients:
+                raise ValueError(
+                    f"the state of compression was saved on {before} ranks, and there are "
+                    f"{self._set.n_gradients}: with FSDP2 parts of the gradients belong to ranks, "
+                    "so load it on as many, or leave it out and go on from the parameters alone"
+                )
             self._set.load(bytes_of(state_dict.get(KEY), KEY))
 
     def counters(self) -> dict[str, int]:

@@ -221,8 +221,8 @@ class _DistributedOptimizer:
 
     def load_compression_shards(self, states: Iterable[dict[str, torch.Tensor]]) -> str:
         """Restores what ``compression_state_dict()`` gave on every rank of a run, of this size or
-        another, in the order of its ranks; collective, with the same on every rank. The sum of the
-        residuals over ranks stays. Returns what became of each kind of state, a line for each."""
+        another, in the order of its ranks; collective, with the same on every rank. What is owed to
+        the parameters stays. Returns what became of each kind of state, a line for each."""
         self._restart()
         return compression_state.load_shards(self._exchange, list(states))
 

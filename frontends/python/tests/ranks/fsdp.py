@@ -128,6 +128,9 @@ def check_what_was_kept_goes_on_in_another_object() -> None:
     second(parts[2], zeros.clone(), dist.group.WORLD, dist.ReduceOp.AVG)
     assert hvd.allreduce(parts[1].abs().sum()) > 0  # something was kept
     assert torch.equal(parts[1], parts[2])
+    other = {**saved, "penstock.ranks": torch.tensor(SIZE + 1)}
+    with expect(ValueError, f"saved on {SIZE + 1} ranks, and there are {SIZE}"):
+        second.load_state_dict(other)
 
 
 def check_what_cannot_be_done_is_said() -> None:
