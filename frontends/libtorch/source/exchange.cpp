@@ -4,6 +4,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/optim/optimizer.h>
 
@@ -34,6 +35,15 @@ class Hook final : public ::torch::autograd::PostAccumulateGradHook {
   std::weak_ptr<Exchange> exchange_;
   std::size_t number_;
 };
+
+// Inside torch::autograd::grad, which gives the gradient to its caller: the parameter's stays as it
+// is.
+bool is_only_asked_for(const at::Tensor& parameter) {
+  const auto* wanted = ::torch::autograd::get_current_graph_task_exec_info();
+  if (wanted == nullptr || wanted->empty()) return false;
+  const auto found = wanted->find(impl::try_get_grad_accumulator(parameter).get());
+  return found == wanted->end() || !found->second.needed_;
+}
 
 // The TOML text of a scheme: text as it is, or the contents of a file that ends in .toml.
 std::string scheme_text(const std::string& scheme) {
@@ -71,9 +81,10 @@ Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& nam
   if (options_.sum) flags |= PENSTOCK_SET_SUM;
   if (options_.deferred) flags |= PENSTOCK_SET_DEFERRED_UPDATE;
   set_ = create_set(specs, flags, scheme_text(options_.scheme), options_.ranks);
+  results_ = std::make_unique<Results>(slots_, *set_);
   if (options_.deferred)
     deferred_ = std::make_unique<Deferred>(optimizer, slots_, *set_, [this] {
-      if (phase_ == Phase::deferred) end(true);
+      if (phase_ == Phase::deferred) end(PENSTOCK_STEP_APPLIED);
     });
   tell_options();
 }
@@ -92,9 +103,14 @@ Exchange::~Exchange() {
 
 void Exchange::attach(const std::shared_ptr<Exchange>& exchange) {
   for (Slot& slot : exchange->slots_) {
-    auto hook = std::make_unique<Hook>(exchange, exchange->hooks_.size());
+    const std::size_t number = exchange->hooks_.size();
+    auto hook = std::make_unique<Hook>(exchange, number);
     exchange->hooks_.push_back(hook.get());
     impl::set_post_acc_grad_hooks(slot.parameter, std::move(hook));
+    const std::weak_ptr<Exchange> weak = exchange;
+    exchange->earlier_hooks_.push_back(slot.parameter.register_hook([weak, number](at::Tensor) {
+      if (const auto one = weak.lock()) one->before_gradient(number);
+    }));
   }
 }
 
@@ -115,7 +131,23 @@ void Exchange::detach() {
     if (impl::post_acc_grad_hooks(slots_[i].parameter).get() == hooks_[i])
       impl::set_post_acc_grad_hooks(slots_[i].parameter, nullptr);
   }
+  for (std::size_t i = 0; i < earlier_hooks_.size(); ++i)
+    slots_[i].parameter.remove_hook(earlier_hooks_[i]);
   hooks_.clear();
+  earlier_hooks_.clear();
+}
+
+// The first hook of a backward looks, before it adds to anything; hooks on other threads wait for
+// that.
+void Exchange::before_gradient(std::size_t number) {
+  if (!results_->may_be_gone() || is_only_asked_for(slots_[number].parameter)) return;
+  const std::lock_guard lock(mutex_);
+  if (!results_->may_be_gone() || error_ != nullptr) return;
+  try {
+    results_->look();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
 }
 
 void Exchange::on_gradient(std::size_t number) {
@@ -157,11 +189,12 @@ void Exchange::raise_error() {
 
 // ---- the step ----
 
-// Opens a step if none is open. One that was synchronized but never applied ends as skipped.
+// Opens a step if none is open. The one before ends as backward found its results.
 void Exchange::begin() {
   if (phase_ == Phase::open) return;
   if (phase_ == Phase::deferred) deferred_->settle();
-  end(false);
+  if (results_->may_be_gone()) results_->look();  // no hook came by: a gradient set by hand
+  end(PENSTOCK_STEP_AS_SEEN);
   tell_options();
   phase_ = Phase::open;
 }
@@ -256,7 +289,7 @@ void Exchange::hand_in_the_rest() {
   }
 }
 
-void Exchange::synchronize() {
+void Exchange::synchronize(bool for_step) {
   const at::NoGradGuard without_history;
   raise_error();
   if (phase_ == Phase::synchronized && !touched_) return;
@@ -274,6 +307,7 @@ void Exchange::synchronize() {
   for (Slot& slot : slots_) slot.finish();
   rewind();
   phase_ = Phase::synchronized;
+  results_->arrived(!for_step);
 }
 
 // On devices the streams wait, not the host.
@@ -312,26 +346,63 @@ void Exchange::flush() {
   if (deferred_ != nullptr) deferred_->flush();
 }
 
-void Exchange::end(bool applied) {
+void Exchange::end(std::uint32_t outcome) {
   if (phase_ != Phase::synchronized && phase_ != Phase::deferred) return;
   phase_ = Phase::idle;
-  set_->call(penstock_step_end, std::uint32_t{applied});
+  results_->ended();
+  set_->call(penstock_step_end, outcome);
 }
 
-void Exchange::restart() {
+void Exchange::skip() {
+  synchronize(true);
+  try {
+    end(PENSTOCK_STEP_FORGOTTEN);
+  } catch (...) {
+    error_ = std::current_exception();  // the core's step goes on, and nothing here could end it
+    throw;
+  }
+}
+
+void Exchange::note_zeroed() {
+  for (Slot& slot : slots_) slot.note_zeroed();
+}
+
+// ---- state ----
+
+std::vector<std::uint8_t> Exchange::save() {
+  raise_error();
+  flush();
+  // Also of parameters that backward did not reach: a set that saves takes no gradients after.
+  if (phase_ == Phase::open) synchronize(false);
+  std::vector<std::uint8_t> state;
+  const auto sink = [](void* context, const void* data, std::uint64_t size) {
+    const auto* bytes = static_cast<const std::uint8_t*>(data);
+    auto* target = static_cast<std::vector<std::uint8_t>*>(context);
+    target->insert(target->end(), bytes, bytes + size);
+  };
+  void (*const pointer)(void*, const void*, std::uint64_t) = sink;
+  set_->call(penstock_set_save, &state, pointer);
+  return state;
+}
+
+void Exchange::load(const std::vector<std::uint8_t>& state) {
   if (error_ != nullptr) {
     error_ = nullptr;
     phase_ = Phase::idle;
+    results_->ended();
     if (deferred_ != nullptr) deferred_->forget();
   } else {
     flush();
     if (phase_ == Phase::open) {
       for (Slot& slot : slots_) slot.forget_given();
-      synchronize();
+      synchronize(true);
     }
-    end(false);
   }
   rewind();
+  // Bytes that are refused leave the step as it was.
+  set_->call(penstock_set_load, state.data(), std::uint64_t{state.size()});
+  phase_ = Phase::idle;
+  results_->ended();
 }
 
 void Exchange::rewind() {

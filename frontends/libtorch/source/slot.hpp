@@ -47,6 +47,19 @@ class Slot {
   // After the wait: the parameter's gradient is the result. Call without recording history.
   void finish();
 
+  // What the parameter's gradient is, beside the result that finish() left there.
+  enum class Held {
+    result,   // just that, or it came as zeros and its tensor was changed: scaled, at most
+    changed,  // its tensor, changed since: whether it is zero would tell
+    another,  // another tensor
+    nothing   // none, or zeroed by zero_grad()
+  };
+  Held held() const;
+  // The result of finish() was zero everywhere: that it still is tells nothing.
+  void came_as_zeros() { came_as_zeros_ = true; }
+  // Somebody has zeroed the gradient where it lies.
+  void note_zeroed();
+
   // Deferral: the gradient stays here until its update, and the parameter has none.
   void put_off();
   // After the wait: the gradient holds the result.
@@ -79,6 +92,13 @@ class Slot {
   at::Tensor staging_;   // kept from step to step
   at::Tensor given_;     // the gradient as note() saw it
   std::int64_t given_version_ = 0;
+
+  // Of the last result: known by its address, which stays taken, without keeping its memory.
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  std::optional<Weak> result_;
+  std::int64_t result_version_ = 0;
+  std::optional<std::int64_t> zeroed_version_;
+  bool came_as_zeros_ = false;
 };
 
 }  // namespace penstock::torch
