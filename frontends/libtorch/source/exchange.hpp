@@ -103,7 +103,7 @@ class Exchange {
   std::vector<Slot> slots_;
   std::vector<const void*> hooks_;       // of slots_, as far as they are laid
   std::vector<unsigned> earlier_hooks_;  // the same, those that run before
-  std::vector<std::size_t> held_;   // slots of the first step, in the order of backward
+  std::vector<std::size_t> held_;        // slots of the first step, in the order of backward
   std::shared_ptr<GradientSet> set_;
   std::unique_ptr<Results> results_;
   std::unique_ptr<Deferred> deferred_;

@@ -25,8 +25,7 @@ void Results::arrived(bool to_be_changed) {
       theirs.push_back(&slot);
     }
     const std::vector<std::uint8_t> zero = are_zero(on_host);
-    for (std::size_t i = 0; i < theirs.size(); ++i)
-      if (zero[i] != 0) theirs[i]->came_as_zeros();
+    for (std::size_t i = 0; i < theirs.size(); ++i) theirs[i]->came_as_zeros = zero[i] != 0;
   }
   is_open_ = true;
 }
@@ -53,12 +52,14 @@ void Results::tell(std::uint32_t moment, const Gone& gone) const {
 Gone Results::gone(bool before_backward) const {
   Gone all(slots_.size());
   std::vector<at::Tensor> changed;
-  std::vector<std::size_t> theirs;
+  std::vector<std::uint64_t> theirs;
   for (const Slot& slot : slots_) {
     const Slot::Held held = slot.held();
-    all[slot.index] =
-        held == Slot::Held::nothing || (before_backward && held == Slot::Held::another);
-    if (held != Slot::Held::changed || (slot.is_on_device() && !before_backward)) continue;
+    const bool is_another = held == Slot::Held::another;
+    all[slot.index] = held == Slot::Held::nothing || (is_another && before_backward);
+    if (all[slot.index] != 0 || held == Slot::Held::result) continue;
+    // Zeros that came as zeros were only scaled.
+    if (slot.came_as_zeros || (slot.is_on_device() && !before_backward)) continue;
     changed.push_back(slot.parameter.grad());
     theirs.push_back(slot.index);
   }

@@ -38,8 +38,8 @@ class Results {
   void look();
 
   // What a step of the optimizer finds. Another tensor in a gradient's place counts as its result,
-  // scaled or otherwise made of it. On a device only what zero_grad() has zeroed counts as zeroed:
-  // programs that clip would wait for the device in every step.
+  // scaled or otherwise made of it, unless it is zero. On a device only zero_grad() counts as
+  // zeroing: programs that clip would wait for the device in every step.
   Gone gone_for_step() const;
   // The optimizer is at `moment`, PENSTOCK_OPTIMIZER_*.
   void tell(std::uint32_t moment, const Gone& gone) const;

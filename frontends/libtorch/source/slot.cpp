@@ -140,7 +140,7 @@ void Slot::finish() {
   result_.emplace(gradient_.getIntrusivePtr());
   result_version_ = gradient_._version();
   zeroed_version_.reset();
-  came_as_zeros_ = false;
+  came_as_zeros = false;
   rewind();
 }
 
@@ -151,7 +151,7 @@ Slot::Held Slot::held() const {
     return Held::another;
   const std::int64_t version = gradient._version();
   if (version == zeroed_version_) return Held::nothing;
-  return version == result_version_ || came_as_zeros_ ? Held::result : Held::changed;
+  return version == result_version_ ? Held::result : Held::changed;
 }
 
 void Slot::note_zeroed() {

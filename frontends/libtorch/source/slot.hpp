@@ -49,16 +49,16 @@ class Slot {
 
   // What the parameter's gradient is, beside the result that finish() left there.
   enum class Held {
-    result,   // just that, or it came as zeros and its tensor was changed: scaled, at most
-    changed,  // its tensor, changed since: whether it is zero would tell
+    result,   // just that
+    changed,  // its tensor, changed since
     another,  // another tensor
     nothing   // none, or zeroed by zero_grad()
   };
   Held held() const;
-  // The result of finish() was zero everywhere: that it still is tells nothing.
-  void came_as_zeros() { came_as_zeros_ = true; }
   // Somebody has zeroed the gradient where it lies.
   void note_zeroed();
+  // The result of finish() was zero everywhere, or not so far as is known.
+  bool came_as_zeros = false;
 
   // Deferral: the gradient stays here until its update, and the parameter has none.
   void put_off();
@@ -98,7 +98,6 @@ class Slot {
   std::optional<Weak> result_;
   std::int64_t result_version_ = 0;
   std::optional<std::int64_t> zeroed_version_;
-  bool came_as_zeros_ = false;
 };
 
 }  // namespace penstock::torch

@@ -1,95 +1,15 @@
 // What became of results: a backward whose results were thrown away leaves no trace, and what an
-// optimizer has used counts. Each loop is compared, parameters and saved state bit for bit, with
-// one in which that backward did not reach the exchange.
+// optimizer has used counts.
 
 #include <ATen/record_function.h>
 
-#include <cmath>
-#include <cstddef>
-#include <cstring>
 #include <map>
 #include <stdexcept>
 
-#include "testing.hpp"
+#include "outcome_testing.hpp"
 
 namespace penstock::torch::testing {
 namespace {
-
-constexpr char kPowerSgd[] =
-    "[scheme]\ncompressor = \"powersgd\"\nmemory = \"residual\"\n"
-    "[compressor.powersgd]\nrank = 1\nminimum_compression_rate = 1.0\n";
-constexpr char kEfSign[] = "[scheme]\ncompressor = \"efsign\"\nmemory = \"residual\"\n";
-constexpr char kRandomK[] =
-    "[scheme]\ncompressor = \"randomk\"\nmemory = \"residual\"\n"
-    "[compressor.randomk]\ndensity = 0.25\n";
-constexpr const char* kSchemes[] = {kTopK, kDgc, kPowerSgd, kEfSign, kRandomK};
-constexpr std::int64_t kLoop = 6;
-
-// Leaves parameters as they are while it is off.
-class Switched final : public optim::SGD {
- public:
-  using SGD::SGD;
-  at::Tensor step(LossClosure closure = nullptr) override {
-    return is_on ? SGD::step(closure) : at::Tensor();
-  }
-  bool is_on = true;
-};
-
-// A model in training, with an optimizer of its own.
-struct Training {
-  explicit Training(const char* scheme)
-      : optimizer(sgd, model->named_parameters(), {.scheme = scheme}) {}
-
-  at::Tensor loss(std::int64_t step) { return loss_of(model, own_batch(step)); }
-  void backward(std::int64_t step) { loss(step).backward(); }
-  // Moves the weights away and back again, as SAM does.
-  void climb(float by) {
-    const ::torch::NoGradGuard without_history;
-    for (at::Tensor& parameter : model->parameters()) parameter.add_(by);
-  }
-  double norm() {
-    double squares = 0;
-    for (const at::Tensor& parameter : model->parameters())
-      squares += parameter.grad().square().sum().item<double>();
-    return std::sqrt(squares);
-  }
-  // Saved, without the name of the set and the checksum, which differ from optimizer to optimizer.
-  std::vector<std::uint8_t> state() {
-    const std::vector<std::uint8_t> saved = optimizer.save_state();
-    std::uint64_t name = 0;
-    std::memcpy(&name, saved.data() + 8, sizeof name);
-    return {saved.begin() + 16 + std::ptrdiff_t(name), saved.end() - 8};
-  }
-
-  nn::Sequential model = make_model();
-  Switched sgd{model->parameters(), 0.1};
-  DistributedOptimizer optimizer;
-};
-
-using Loop = std::function<void(Training&)>;
-
-// Both begin alike; `steps` of them count in each.
-void expect_equal_ends(const Loop& one, const Loop& other, std::uint64_t steps,
-                       std::uint64_t forgotten) {
-  for (const char* scheme : kSchemes) {
-    SCOPED_TRACE(scheme);
-    Training ours(scheme), theirs(scheme);
-    one(ours);
-    other(theirs);
-    EXPECT_TRUE(same_bits(values_of(ours.model), values_of(theirs.model)));
-    EXPECT_FALSE(same_bits(values_of(ours.model), values_of(make_model())));
-    EXPECT_EQ(ours.state(), theirs.state());
-    EXPECT_EQ(ours.optimizer.counters().steps, steps);
-    EXPECT_EQ(theirs.optimizer.counters().steps, steps);
-    // The last step thrown away ends with the next backward.
-    EXPECT_EQ(ours.optimizer.counters().forgotten_steps, forgotten);
-    EXPECT_TRUE(same_bits_on_all_ranks(ours.model));
-  }
-}
-
-void plain(Training& training) {
-  train(training.optimizer, training.model, 0, kLoop);
-}
 
 // ---- thrown away ----
 
@@ -197,29 +117,37 @@ TEST(LibtorchOutcome, AGanTrainsAsWithADiscriminatorThatIsFrozenForTheGenerator)
   expect_equal_ends(gan(false), gan(true), kLoop, kLoop);
 }
 
-TEST(LibtorchOutcome, AGuardOfTheNormLeavesOneBatchOutAndNoOther) {
+// Whether it goes on to the next batch, or to a step that finds nothing.
+void expect_one_batch_left_out(Throw throw_away, bool steps_all_the_same) {
   constexpr std::int64_t kBad = 2;
-  for (const bool steps_all_the_same : {false, true}) {
-    const Loop guarded = [&](Training& training) {
-      int left_out = 0;
-      for (std::int64_t step = 0; step <= kLoop; ++step) {
-        training.optimizer.zero_grad();
-        (step == kBad ? training.loss(step) * 1e4 : training.loss(step)).backward();
-        training.optimizer.synchronize();
-        const bool is_spike = training.norm() > 100;
-        if (is_spike) {
-          ++left_out;
-          training.optimizer.zero_grad();
-        }
-        if (!is_spike || steps_all_the_same) training.optimizer.step();
+  const Loop guarded = [=](Training& training) {
+    int left_out = 0;
+    for (std::int64_t step = 0; step <= kLoop; ++step) {
+      training.optimizer.zero_grad();
+      (step == kBad ? training.loss(step) * 1e4 : training.loss(step)).backward();
+      training.optimizer.synchronize();
+      const bool is_spike = training.norm() > 100;
+      if (is_spike) {
+        ++left_out;
+        throw_away(training);
       }
-      EXPECT_EQ(left_out, 1);
-    };
-    const Loop without = [](Training& training) {
-      for (std::int64_t step = 0; step <= kLoop; ++step)
-        if (step != kBad) train(training.optimizer, training.model, step, step + 1);
-    };
-    expect_equal_ends(guarded, without, kLoop, 1);
+      if (!is_spike || steps_all_the_same) training.optimizer.step();
+    }
+    EXPECT_EQ(left_out, 1);
+  };
+  const Loop without = [](Training& training) {
+    for (std::int64_t step = 0; step <= kLoop; ++step)
+      if (step != kBad) train(training.optimizer, training.model, step, step + 1);
+  };
+  expect_equal_ends(guarded, without, kLoop, 1);
+}
+
+TEST(LibtorchOutcome, AGuardOfTheNormLeavesOneBatchOutAndNoOther) {
+  for (const auto& [name, throw_away] : kWaysToThrowAway) {
+    SCOPED_TRACE(name);
+    expect_one_batch_left_out(throw_away, false);
+    // A step after skip_step() is a new one.
+    if (name != "skip_step()") expect_one_batch_left_out(throw_away, true);
   }
 }
 
@@ -319,77 +247,6 @@ TEST(LibtorchOutcome, AClosureThatThrowsUsesNothing) {
     train(training.optimizer, training.model, 2, kLoop);
   };
   expect_equal_ends(throws, plain, kLoop, 1);
-}
-
-// ---- saved in between ----
-
-TEST(LibtorchOutcome, AStateSavedInAStepIsThatBeforeIt) {
-  const Loop saving = [](Training& training) {
-    for (std::int64_t step = 0; step < kLoop; ++step) {
-      training.optimizer.zero_grad();
-      const auto before = training.state();
-      training.backward(step);
-      EXPECT_EQ(training.state(), before) << "on their way";
-      training.optimizer.synchronize();
-      EXPECT_EQ(training.state(), before) << "there";
-      const auto saved = training.optimizer.save_state();
-      training.optimizer.step();
-      EXPECT_NE(training.state(), before);
-      // That state, and the same step again.
-      if (step != 3) continue;
-      const auto after = training.state();
-      training.optimizer.load_state(saved);
-      EXPECT_EQ(training.state(), before);
-      {
-        const ::torch::NoGradGuard without_history;
-        for (at::Tensor& parameter : training.model->parameters())
-          parameter.add_(parameter.grad(), 0.1);
-      }
-      training.optimizer.zero_grad();
-      training.backward(step);
-      training.optimizer.step();
-    }
-  };
-  for (const char* scheme : kSchemes) {
-    SCOPED_TRACE(scheme);
-    Training training(scheme);
-    saving(training);
-  }
-}
-
-TEST(LibtorchOutcome, AStateSavedAfterAClosureHasItsStep) {
-  const auto evaluate = [](Training& training, std::int64_t step) {
-    training.optimizer.zero_grad();
-    at::Tensor loss = training.loss(step);
-    loss.backward();
-    return loss;
-  };
-  const Loop saving = [&](Training& training) {
-    for (std::int64_t step = 0; step < kLoop; ++step) {
-      const auto before = training.state();
-      training.optimizer.step([&] {
-        at::Tensor loss = evaluate(training, step);
-        EXPECT_EQ(training.state(), before);
-        return loss;
-      });
-      EXPECT_NE(training.state(), before);
-    }
-  };
-  expect_equal_ends(saving, plain, kLoop, 0);
-}
-
-TEST(LibtorchOutcome, LoadingDropsAStepThatHasItsResults) {
-  const Loop loading = [](Training& training) {
-    train(training.optimizer, training.model, 0, 2);
-    const auto saved = training.optimizer.save_state();
-    training.optimizer.zero_grad();
-    training.backward(50);
-    training.optimizer.synchronize();
-    EXPECT_THROW(training.optimizer.load_state({1, 2, 3}), Error);
-    training.optimizer.load_state(saved);
-    train(training.optimizer, training.model, 2, kLoop);
-  };
-  expect_equal_ends(loading, plain, kLoop, 0);
 }
 
 // ---- what it costs, and what it does not disturb ----
