@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
     ready(set, gradients, 1);
     ready(set, gradients, 0);
     check(penstock_wait_all(set));
-    check(penstock_step_end(set, 1));
+    check(penstock_step_end(set, PENSTOCK_STEP_APPLIED));
   }
   penstock_set_destroy(set);
   penstock_runtime_close(runtime);

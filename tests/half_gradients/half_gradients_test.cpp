@@ -121,7 +121,7 @@ Status run_step_as(Set& set, std::vector<std::vector<T>>& gradients, bool narrow
     PENSTOCK_TRY(set.gradient_ready(g, tensor));
   }
   PENSTOCK_TRY(set.wait_all());
-  return set.step_end(true);
+  return set.step_end();
 }
 
 Results results_of(const std::string& scheme, bool narrow) {

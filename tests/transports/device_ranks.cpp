@@ -131,7 +131,7 @@ simulated::Copied copied_in_a_step(Rank& rank, const std::vector<float>& values)
   simulated::Copied moved = simulated::copied();
   moved.to_host -= before.to_host;
   moved.to_device -= before.to_device;
-  EXPECT_TRUE(set.value()->step_end(true).ok());
+  EXPECT_TRUE(set.value()->step_end().ok());
   return moved;
 }
 

@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
         training.ready(0);
         compute(agreed);
         penstock::bench::check(training.set().wait_all());
-        penstock::bench::check(training.set().step_end(true));
+        penstock::bench::check(training.set().step_end());
       });
       const double direct_both = timed([&] {
         MPI_Request request;

@@ -94,7 +94,7 @@ class TrainingSet {
   void step() {
     for (size_t i = values.size(); i-- > 0;) ready(i);
     check(set_->wait_all());
-    check(set_->step_end(true));
+    check(set_->step_end());
   }
 
   std::vector<std::vector<float>> values;

@@ -3,8 +3,6 @@
 #include "exchange.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -17,23 +15,6 @@
 
 namespace penstock::torch {
 namespace {
-
-namespace impl = ::torch::autograd::impl;
-
-// The parameter must not keep the exchange alive.
-class Hook final : public ::torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(const std::shared_ptr<Exchange>& exchange, std::size_t number)
-      : exchange_(exchange), number_(number) {}
-
-  void operator()(const at::Tensor&) override {
-    if (const auto exchange = exchange_.lock()) exchange->on_gradient(number_);
-  }
-
- private:
-  std::weak_ptr<Exchange> exchange_;
-  std::size_t number_;
-};
 
 // The TOML text of a scheme: text as it is, or the contents of a file that ends in .toml.
 std::string scheme_text(const std::string& scheme) {
@@ -71,9 +52,10 @@ Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& nam
   if (options_.sum) flags |= PENSTOCK_SET_SUM;
   if (options_.deferred) flags |= PENSTOCK_SET_DEFERRED_UPDATE;
   set_ = create_set(specs, flags, scheme_text(options_.scheme), options_.ranks);
+  results_ = std::make_unique<Results>(slots_, *set_);
   if (options_.deferred)
     deferred_ = std::make_unique<Deferred>(optimizer, slots_, *set_, [this] {
-      if (phase_ == Phase::deferred) end(true);
+      if (phase_ == Phase::deferred) end(PENSTOCK_STEP_APPLIED);
     });
   tell_options();
 }
@@ -88,80 +70,18 @@ Exchange::~Exchange() {
   set_->destroy();
 }
 
-// ---- hooks ----
-
-void Exchange::attach(const std::shared_ptr<Exchange>& exchange) {
-  for (Slot& slot : exchange->slots_) {
-    auto hook = std::make_unique<Hook>(exchange, exchange->hooks_.size());
-    exchange->hooks_.push_back(hook.get());
-    impl::set_post_acc_grad_hooks(slot.parameter, std::move(hook));
-  }
-}
-
-void Exchange::check_hook_places() const {
-  for (const Slot& slot : slots_) {
-    if (impl::post_acc_grad_hooks(slot.parameter) != nullptr)
-      refuse_moment(
-          "parameter " + slot.name +
-          " has a hook already that runs after its gradient was accumulated, and a tensor "
-          "has one place for it; destroy the DistributedOptimizer that had the parameter "
-          "before, or take the other hook off");
-  }
-}
-
-void Exchange::detach() {
-  for (std::size_t i = 0; i < hooks_.size(); ++i) {
-    // Somebody may have put his own in its place since.
-    if (impl::post_acc_grad_hooks(slots_[i].parameter).get() == hooks_[i])
-      impl::set_post_acc_grad_hooks(slots_[i].parameter, nullptr);
-  }
-  hooks_.clear();
-}
-
-void Exchange::on_gradient(std::size_t number) {
-  Slot& slot = slots_[number];
-  const std::uint32_t passes = options_.backward_passes_per_step;
-  if (slot.passes == passes)
-    refuse_moment("Gradients were computed more than backward_passes_per_step = " +
-                  std::to_string(passes) + " times before call to step(), that of " + slot.name +
-                  " first. Increase the option to accumulate gradients locally, or call step() or "
-                  "synchronize() after each pass.");
-  if (deferred_ != nullptr) deferred_->check_used(number);
-  slot.check_gradient();
-  touched_ = true;
-  if (++slot.passes < passes) return;
-  if (agreed_) {
-    submit(slot);
-    return;
-  }
-  slot.note();
-  const std::lock_guard lock(mutex_);
-  held_.push_back(number);
-}
-
-// Errors are kept for synchronize(): autograd's threads are no place to lose them.
-void Exchange::submit(Slot& slot) {
-  const std::lock_guard lock(mutex_);
-  if (error_ != nullptr) return;
-  try {
-    begin();
-    slot.submit(*set_);
-  } catch (...) {
-    error_ = std::current_exception();
-  }
-}
+// ---- the step ----
 
 void Exchange::raise_error() {
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
-// ---- the step ----
-
-// Opens a step if none is open. One that was synchronized but never applied ends as skipped.
+// Opens a step if none is open. The one before ends as backward found its results.
 void Exchange::begin() {
   if (phase_ == Phase::open) return;
   if (phase_ == Phase::deferred) deferred_->settle();
-  end(false);
+  if (results_->may_be_gone()) results_->look();  // no hook came by: a gradient set by hand
+  end(PENSTOCK_STEP_AS_SEEN);
   tell_options();
   phase_ = Phase::open;
 }
@@ -256,7 +176,7 @@ void Exchange::hand_in_the_rest() {
   }
 }
 
-void Exchange::synchronize() {
+void Exchange::synchronize(bool for_step) {
   const at::NoGradGuard without_history;
   raise_error();
   if (phase_ == Phase::synchronized && !touched_) return;
@@ -274,6 +194,7 @@ void Exchange::synchronize() {
   for (Slot& slot : slots_) slot.finish();
   rewind();
   phase_ = Phase::synchronized;
+  results_->arrived(!for_step);
 }
 
 // On devices the streams wait, not the host.
@@ -312,26 +233,63 @@ void Exchange::flush() {
   if (deferred_ != nullptr) deferred_->flush();
 }
 
-void Exchange::end(bool applied) {
+void Exchange::end(std::uint32_t outcome) {
   if (phase_ != Phase::synchronized && phase_ != Phase::deferred) return;
   phase_ = Phase::idle;
-  set_->call(penstock_step_end, std::uint32_t{applied});
+  results_->ended();
+  set_->call(penstock_step_end, outcome);
 }
 
-void Exchange::restart() {
+void Exchange::skip() {
+  synchronize(true);
+  try {
+    end(PENSTOCK_STEP_FORGOTTEN);
+  } catch (...) {
+    error_ = std::current_exception();  // the core's step goes on, and nothing here could end it
+    throw;
+  }
+}
+
+void Exchange::note_zeroed() {
+  for (Slot& slot : slots_) slot.note_zeroed();
+}
+
+// ---- state ----
+
+std::vector<std::uint8_t> Exchange::save() {
+  raise_error();
+  flush();
+  // Also of parameters that backward did not reach: a set that saves takes no gradients after.
+  if (phase_ == Phase::open) synchronize(false);
+  std::vector<std::uint8_t> state;
+  const auto sink = [](void* context, const void* data, std::uint64_t size) {
+    const auto* bytes = static_cast<const std::uint8_t*>(data);
+    auto* target = static_cast<std::vector<std::uint8_t>*>(context);
+    target->insert(target->end(), bytes, bytes + size);
+  };
+  void (*const pointer)(void*, const void*, std::uint64_t) = sink;
+  set_->call(penstock_set_save, &state, pointer);
+  return state;
+}
+
+void Exchange::load(const std::vector<std::uint8_t>& state) {
   if (error_ != nullptr) {
     error_ = nullptr;
     phase_ = Phase::idle;
+    results_->ended();
     if (deferred_ != nullptr) deferred_->forget();
   } else {
     flush();
     if (phase_ == Phase::open) {
       for (Slot& slot : slots_) slot.forget_given();
-      synchronize();
+      synchronize(true);
     }
-    end(false);
   }
   rewind();
+  // Bytes that are refused leave the step as it was.
+  set_->call(penstock_set_load, state.data(), std::uint64_t{state.size()});
+  phase_ = Phase::idle;
+  results_->ended();
 }
 
 void Exchange::rewind() {

@@ -1,7 +1,7 @@
 // The gradients of one optimizer between backward and update: hooks, the step protocol with the
 // core, and its errors.
 //
-// A step of the core: begin (first gradient, or synchronize) -> ready ... -> wait -> end(applied).
+// A step of the core: begin (first gradient, or synchronize) -> ready ... -> wait -> end(outcome).
 // Threads: hooks run on autograd's threads; everything else on the thread that drives the
 // optimizer, while no backward is under way.
 #ifndef PENSTOCK_LIBTORCH_EXCHANGE_HPP
@@ -10,10 +10,12 @@
 #include "deferred.hpp"
 #include "door.hpp"
 #include "parameters.hpp"
+#include "results.hpp"
 #include "slot.hpp"
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -30,17 +32,20 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // Lays a hook upon every parameter, whose place the constructor has found free.
+  // Lays two hooks upon every parameter; the place of the second the constructor has found free.
   static void attach(const std::shared_ptr<Exchange>& exchange);
 
-  // From the hook: backward has completed the gradient of slot `number`.
+  // From the hooks: backward is about to add to the gradient of slot `number`, and has completed
+  // it.
+  void before_gradient(std::size_t number);
   void on_gradient(std::size_t number);
 
   // Throws what went wrong in hooks. It stays until restart(): the step is lost.
   void raise_error();
 
   // Waits until every gradient holds its result. Does nothing when that is so already.
-  void synchronize();
+  // `for_step`: the optimizer's step follows, and nobody changes them before.
+  void synchronize(bool for_step);
 
   // Instead of synchronize() and the optimizer's step, where the plan leaves results for the next
   // forward: true when the update is promised. False: nothing has happened.
@@ -50,11 +55,20 @@ class Exchange {
   // Applies what waits for the next forward.
   void flush();
 
-  // Tells the core the outcome of a step that has its results; nothing when there is none.
-  void end(bool applied);
+  // Ends a step that has its results, as `outcome` (PENSTOCK_STEP_*) says; nothing when there is
+  // none.
+  void end(std::uint32_t outcome);
+  // The results are not applied, whatever holds them.
+  void skip();
+  // What became of the results, between synchronize() and end().
+  Results& results() { return *results_; }
+  // The optimizer's zero_grad(false) has run.
+  void note_zeroed();
 
-  // Before a state is loaded: a step under way ends as skipped, one that failed is forgotten.
-  void restart();
+  // What is saved is of before a step under way. Waits for its results; the step goes on.
+  std::vector<std::uint8_t> save();
+  // Drops a step under way, or one that failed.
+  void load(const std::vector<std::uint8_t>& state);
 
   // True when a backward has run since the last synchronize.
   bool touched() const { return touched_; }
@@ -64,7 +78,7 @@ class Exchange {
   enum class Phase {
     idle,          // no step is open
     open,          // gradients may be handed in
-    synchronized,  // all results have arrived; the core waits for the outcome
+    synchronized,  // all results have arrived; what became of them is open
     deferred       // results may still come; the update is promised
   };
 
@@ -87,9 +101,11 @@ class Exchange {
   const std::vector<NamedParameter> named_;
   const std::size_t n_parameters_;
   std::vector<Slot> slots_;
-  std::vector<const void*> hooks_;  // of slots_, as far as they are laid
-  std::vector<std::size_t> held_;   // slots of the first step, in the order of backward
+  std::vector<const void*> hooks_;       // of slots_, as far as they are laid
+  std::vector<unsigned> earlier_hooks_;  // the same, those that run before
+  std::vector<std::size_t> held_;        // slots of the first step, in the order of backward
   std::shared_ptr<GradientSet> set_;
+  std::unique_ptr<Results> results_;
   std::unique_ptr<Deferred> deferred_;
   std::vector<std::optional<double>> told_rates_;
   bool told_momentum_ = false;

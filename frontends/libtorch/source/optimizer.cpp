@@ -36,20 +36,28 @@ DistributedOptimizer& DistributedOptimizer::operator=(DistributedOptimizer&&) no
 DistributedOptimizer::~DistributedOptimizer() = default;
 
 void DistributedOptimizer::step() {
-  if (parts_->exchange->defer()) return;
-  parts_->exchange->synchronize();
+  Exchange& exchange = *parts_->exchange;
+  if (exchange.defer()) return;
+  exchange.synchronize(true);
+  // Looked at before the optimizer, told after it: one that throws has used nothing.
+  const Gone gone = exchange.results().gone_for_step();
   parts_->optimizer.step();
-  parts_->exchange->end(true);
+  exchange.results().tell(PENSTOCK_OPTIMIZER_ENDS, gone);
+  exchange.end(PENSTOCK_STEP_AS_SEEN);
 }
 
 at::Tensor DistributedOptimizer::step(const std::function<at::Tensor()>& closure) {
   flush();
+  Exchange& exchange = *parts_->exchange;
+  ClosureStep step(exchange.results());
   at::Tensor loss = parts_->optimizer.step([&] {
     at::Tensor own = closure();
-    parts_->exchange->synchronize();
+    exchange.synchronize(true);
+    step.evaluated();
     return own;
   });
-  parts_->exchange->end(true);
+  step.ended();
+  exchange.end(PENSTOCK_STEP_AS_SEEN);
   return loss;
 }
 
@@ -59,15 +67,15 @@ void DistributedOptimizer::zero_grad(bool set_to_none) {
         "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
         "optimizer.synchronize(). This is prohibited as it can cause a race condition.");
   parts_->optimizer.zero_grad(set_to_none);
+  if (!set_to_none) parts_->exchange->note_zeroed();
 }
 
 void DistributedOptimizer::synchronize() {
-  parts_->exchange->synchronize();
+  parts_->exchange->synchronize(false);
 }
 
 void DistributedOptimizer::skip_step() {
-  parts_->exchange->synchronize();
-  parts_->exchange->end(false);
+  parts_->exchange->skip();
 }
 
 void DistributedOptimizer::before_forward(const ::torch::nn::Module& module) {
@@ -84,21 +92,11 @@ void DistributedOptimizer::flush() {
 // ---- State, and what there is to tell ----
 
 std::vector<std::uint8_t> DistributedOptimizer::save_state() {
-  flush();
-  std::vector<std::uint8_t> state;
-  const auto sink = [](void* context, const void* data, std::uint64_t size) {
-    const auto* bytes = static_cast<const std::uint8_t*>(data);
-    auto* target = static_cast<std::vector<std::uint8_t>*>(context);
-    target->insert(target->end(), bytes, bytes + size);
-  };
-  void (*const pointer)(void*, const void*, std::uint64_t) = sink;
-  parts_->exchange->set().call(penstock_set_save, &state, pointer);
-  return state;
+  return parts_->exchange->save();
 }
 
 void DistributedOptimizer::load_state(const std::vector<std::uint8_t>& state) {
-  parts_->exchange->restart();
-  parts_->exchange->set().call(penstock_set_load, state.data(), std::uint64_t{state.size()});
+  parts_->exchange->load(state);
 }
 
 void DistributedOptimizer::save(::torch::serialize::OutputArchive& archive) {
@@ -123,9 +121,10 @@ Counters DistributedOptimizer::counters() const {
   penstock_counters found{};
   found.struct_size = sizeof found;
   parts_->exchange->set().call(penstock_set_counters, &found);
-  return {found.steps,       found.gradient_bytes, found.payload_bytes,
-          found.messages,    found.void_buckets,   found.wait_us,
-          found.allocations, found.moved_bytes,    found.dense_moved_bytes};
+  return {found.steps,          found.gradient_bytes, found.payload_bytes,
+          found.messages,       found.void_buckets,   found.wait_us,
+          found.allocations,    found.moved_bytes,    found.dense_moved_bytes,
+          found.forgotten_steps};
 }
 
 std::string DistributedOptimizer::report() const {

@@ -137,7 +137,25 @@ void Slot::load(const at::Tensor& gradient) {
 void Slot::finish() {
   receive();
   if (!parameter.grad().is_same(gradient_)) parameter.mutable_grad() = gradient_;
+  result_.emplace(gradient_.getIntrusivePtr());
+  result_version_ = gradient_._version();
+  zeroed_version_.reset();
+  came_as_zeros = false;
   rewind();
+}
+
+Slot::Held Slot::held() const {
+  const at::Tensor& gradient = parameter.grad();
+  if (!gradient.defined()) return Held::nothing;
+  if (!result_ || result_->_unsafe_get_target() != gradient.unsafeGetTensorImpl())
+    return Held::another;
+  const std::int64_t version = gradient._version();
+  if (version == zeroed_version_) return Held::nothing;
+  return version == result_version_ ? Held::result : Held::changed;
+}
+
+void Slot::note_zeroed() {
+  if (parameter.grad().defined()) zeroed_version_ = parameter.grad()._version();
 }
 
 void Slot::put_off() {

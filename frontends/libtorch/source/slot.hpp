@@ -47,6 +47,19 @@ class Slot {
   // After the wait: the parameter's gradient is the result. Call without recording history.
   void finish();
 
+  // What the parameter's gradient is, beside the result that finish() left there.
+  enum class Held {
+    result,   // just that
+    changed,  // its tensor, changed since
+    another,  // another tensor
+    nothing   // none, or zeroed by zero_grad()
+  };
+  Held held() const;
+  // Somebody has zeroed the gradient where it lies.
+  void note_zeroed();
+  // The result of finish() was zero everywhere, or not so far as is known.
+  bool came_as_zeros = false;
+
   // Deferral: the gradient stays here until its update, and the parameter has none.
   void put_off();
   // After the wait: the gradient holds the result.
@@ -79,6 +92,12 @@ class Slot {
   at::Tensor staging_;   // kept from step to step
   at::Tensor given_;     // the gradient as note() saw it
   std::int64_t given_version_ = 0;
+
+  // Of the last result: known by its address, which stays taken, without keeping its memory.
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  std::optional<Weak> result_;
+  std::int64_t result_version_ = 0;
+  std::optional<std::int64_t> zeroed_version_;
 };
 
 }  // namespace penstock::torch

@@ -115,6 +115,7 @@ struct Told {
   std::vector<double> learning_rates;
   int momentum = 0;
   int ready = 0;  // gradients handed in
+  int looks = 0;  // told whether results are gone
 };
 Told& told();
 

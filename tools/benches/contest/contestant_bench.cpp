@@ -109,7 +109,7 @@ void Contestant::wait_for_all() {
 
 void Contestant::end_step() {
   if (!is_under_way_) return;
-  check(set_->step_end(true));
+  check(set_->step_end());
   is_under_way_ = false;
 }
 

@@ -178,8 +178,8 @@ class Trial {
     tensor.device_type = PENSTOCK_DEVICE_CPU;
     PENSTOCK_TRY(set_->gradient_ready(0, tensor));
     PENSTOCK_TRY(set_->wait_all());
-    PENSTOCK_ASSIGN(const std::string text, set_->report());  // its end forgets
-    PENSTOCK_TRY(set_->step_end(true));
+    PENSTOCK_ASSIGN(const std::string text, set_->report());  // the step's end drops its times
+    PENSTOCK_TRY(set_->step_end());
     const nlohmann::json report = nlohmann::json::parse(text);
     std::vector<Times> times;
     for (const auto& bucket : report.at("buckets"))

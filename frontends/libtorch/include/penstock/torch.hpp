@@ -115,7 +115,7 @@ struct Options {
 
 // Totals since the optimizer was made; bytes are those of this rank.
 struct Counters {
-  std::uint64_t steps;
+  std::uint64_t steps;           // in which some gradient was applied
   std::uint64_t gradient_bytes;  // uncompressed, of the gradients that took part
   std::uint64_t payload_bytes;   // handed to the transport
   std::uint64_t messages;
@@ -124,6 +124,7 @@ struct Counters {
   std::uint64_t allocations;        // by the engine after the first two steps; 0 in steady state
   std::uint64_t moved_bytes;        // sent to other ranks, as often as they left
   std::uint64_t dense_moved_bytes;  // the same without compression
+  std::uint64_t forgotten_steps;    // not among `steps`: their results were thrown away
 };
 
 // Lays the exchange of gradients around an optimizer of torch.
@@ -133,6 +134,11 @@ struct Counters {
 // step(); a second backward before the step throws out of backward itself. Use this object's
 // zero_grad() and step() instead of the optimizer's own; its options, and torch's schedulers of
 // learning rates, are used as ever. Made and destroyed on every rank alike.
+//
+// Results that step() uses, with a closure or without, are applied. Those that are gone when the
+// next backward comes (zero_grad(), another tensor, zeroed by hand) are forgotten: what compression
+// keeps is then, to the bit, what it was before that backward, gradient by gradient. Those that the
+// next backward adds to are applied.
 class DistributedOptimizer {
  public:
   // Collective. `optimizer`: borrowed, outlives this object; its parameter groups stay as they are.
@@ -163,7 +169,8 @@ class DistributedOptimizer {
   // for evaluation or saving. Saving the state, broadcasts and shutdown() do it by themselves.
   void flush();
 
-  // As torch's. Refused between backward and step() or synchronize().
+  // As torch's. Refused between backward and step() or synchronize(). After synchronize(), results
+  // are thrown away by it.
   void zero_grad(bool set_to_none = true);
 
   // Waits until every gradient holds the mean, for clipping and the like; step() then takes them as
@@ -171,13 +178,14 @@ class DistributedOptimizer {
   // other ranks' share.
   void synchronize();
 
-  // Instead of step(): parameters stay, and what each rank sent goes back into its residuals. On
-  // every rank or none.
+  // Instead of step(): parameters stay, and the results are forgotten even where they stay in the
+  // gradients. On every rank or none.
   void skip_step();
 
   // What compression keeps on this rank (residuals, factors, step index). Every rank saves and
   // loads its own; a run that loads it goes on bit for bit, given parameters and optimizer as they
-  // were.
+  // were. Saved between backward and step() it is that of before this backward, and the step goes
+  // on; a load drops it.
   std::vector<std::uint8_t> save_state();
   void load_state(const std::vector<std::uint8_t>& state);
   // The same as a tensor of torch's archives, called "penstock".

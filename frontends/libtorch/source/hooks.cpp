@@ -1,0 +1,125 @@
+// The hooks of an exchange upon its parameters: what it does while backward runs.
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <string>
+#include <utility>
+
+#include "exchange.hpp"
+
+namespace penstock::torch {
+namespace {
+
+namespace impl = ::torch::autograd::impl;
+
+// The parameter must not keep the exchange alive.
+class Hook final : public ::torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(const std::shared_ptr<Exchange>& exchange, std::size_t number)
+      : exchange_(exchange), number_(number) {}
+
+  void operator()(const at::Tensor&) override {
+    if (const auto exchange = exchange_.lock()) exchange->on_gradient(number_);
+  }
+
+ private:
+  std::weak_ptr<Exchange> exchange_;
+  std::size_t number_;
+};
+
+// Inside torch::autograd::grad, which gives the gradient to its caller: the parameter's stays as it
+// is.
+bool is_only_asked_for(const at::Tensor& parameter) {
+  const auto* wanted = ::torch::autograd::get_current_graph_task_exec_info();
+  if (wanted == nullptr || wanted->empty()) return false;
+  const auto found = wanted->find(impl::try_get_grad_accumulator(parameter).get());
+  return found == wanted->end() || !found->second.needed_;
+}
+
+}  // namespace
+
+void Exchange::attach(const std::shared_ptr<Exchange>& exchange) {
+  for (Slot& slot : exchange->slots_) {
+    const std::size_t number = exchange->hooks_.size();
+    auto hook = std::make_unique<Hook>(exchange, number);
+    exchange->hooks_.push_back(hook.get());
+    impl::set_post_acc_grad_hooks(slot.parameter, std::move(hook));
+    const std::weak_ptr<Exchange> weak = exchange;
+    exchange->earlier_hooks_.push_back(slot.parameter.register_hook([weak, number](at::Tensor) {
+      if (const auto one = weak.lock()) one->before_gradient(number);
+    }));
+  }
+}
+
+void Exchange::check_hook_places() const {
+  for (const Slot& slot : slots_) {
+    if (impl::post_acc_grad_hooks(slot.parameter) != nullptr)
+      refuse_moment(
+          "parameter " + slot.name +
+          " has a hook already that runs after its gradient was accumulated, and a tensor "
+          "has one place for it; destroy the DistributedOptimizer that had the parameter "
+          "before, or take the other hook off");
+  }
+}
+
+void Exchange::detach() {
+  for (std::size_t i = 0; i < hooks_.size(); ++i) {
+    // Somebody may have put his own in its place since.
+    if (impl::post_acc_grad_hooks(slots_[i].parameter).get() == hooks_[i])
+      impl::set_post_acc_grad_hooks(slots_[i].parameter, nullptr);
+  }
+  for (std::size_t i = 0; i < earlier_hooks_.size(); ++i)
+    slots_[i].parameter.remove_hook(earlier_hooks_[i]);
+  hooks_.clear();
+  earlier_hooks_.clear();
+}
+
+// The first hook of a backward looks, before it adds to anything; hooks on other threads wait for
+// that.
+void Exchange::before_gradient(std::size_t number) {
+  if (!results_->may_be_gone() || is_only_asked_for(slots_[number].parameter)) return;
+  const std::lock_guard lock(mutex_);
+  if (!results_->may_be_gone() || error_ != nullptr) return;
+  try {
+    results_->look();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void Exchange::on_gradient(std::size_t number) {
+  Slot& slot = slots_[number];
+  const std::uint32_t passes = options_.backward_passes_per_step;
+  if (slot.passes == passes)
+    refuse_moment("Gradients were computed more than backward_passes_per_step = " +
+                  std::to_string(passes) + " times before call to step(), that of " + slot.name +
+                  " first. Increase the option to accumulate gradients locally, or call step() or "
+                  "synchronize() after each pass.");
+  if (deferred_ != nullptr) deferred_->check_used(number);
+  slot.check_gradient();
+  touched_ = true;
+  if (++slot.passes < passes) return;
+  if (agreed_) {
+    submit(slot);
+    return;
+  }
+  slot.note();
+  const std::lock_guard lock(mutex_);
+  held_.push_back(number);
+}
+
+// Errors are kept for synchronize(): autograd's threads are no place to lose them.
+void Exchange::submit(Slot& slot) {
+  const std::lock_guard lock(mutex_);
+  if (error_ != nullptr) return;
+  try {
+    begin();
+    slot.submit(*set_);
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+}  // namespace penstock::torch
