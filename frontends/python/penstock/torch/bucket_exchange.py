@@ -310,7 +310,10 @@ def _mark(gradient: torch.Tensor | None) -> tuple[int, int]:
 
 
 def _when_backward_ends(call: Callable[[], None]) -> None:
-    torch.autograd.Variable._execution_engine.queue_callback(call)
+    if torch._C._current_graph_task_id() == -1:
+        call()  # no DDP but somebody who calls the hook by hand
+    else:
+        torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 def _buckets_of(saved: dict[str, Any], n_gradients: int) -> list[int]:
