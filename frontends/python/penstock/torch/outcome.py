@@ -39,6 +39,7 @@ class StepOutcome:
     """
 
     def __init__(self, on_step: Callable[[Optimizer], None] | None = None) -> None:
+        _watch_optimizers()
         self._on_step = None if on_step is None else weakref.WeakMethod(on_step)
         self._set: GradientSet | None = None
         self._parameters: list[torch.Tensor] = []
@@ -50,7 +51,7 @@ class StepOutcome:
         # Optimizers, with the numbers of their parameters, and how many these were of all.
         self._known: weakref.WeakKeyDictionary[Optimizer, tuple[int, list[int]]]
         self._known = weakref.WeakKeyDictionary()
-        self._has_optimizer: set[int] = set()
+        self._group_of: dict[int, int] = {}  # of parameters with an optimizer: which one
         self._searched = False
         self._untold: set[int] = set()  # whose optimizer was found, and has not stepped
         self.is_open = False  # a step has begun, and its end was not told
@@ -60,6 +61,8 @@ class StepOutcome:
         self._begun: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         # Per parameter, what held its result when it was there; None: the result never got there.
         self._held: list[tuple[weakref.ref[torch.Tensor], int] | None] = []
+        self._reads_results = False  # where they were zero when they came
+        self._came_zero: Callable[[], list[bool]] | None = None
         self._has_landed = False
         self._may_be_gone = False  # a look may tell something
         self._looked = False
@@ -86,7 +89,7 @@ class StepOutcome:
         self._numbers = {id(one): number for number, one in enumerate(parameters)}
         self._agree = agree
         self._known.clear()
-        self._has_optimizer.clear()
+        self._group_of.clear()
         self._untold.clear()
         self._searched = False
         if by_hooks:
@@ -98,8 +101,9 @@ class StepOutcome:
                     outcome.look()
 
             self._hooks += [one.register_hook(before_accumulation) for one in parameters]
-        _watch_optimizers()
         _live.add(self)
+        for optimizer in list(_inside):  # the first backward comes out of its closure
+            self.at_optimizer(optimizer, c.OPTIMIZER_BEGINS)
 
     def unfollow(self) -> None:
         """Follows nothing any more."""
@@ -141,6 +145,10 @@ class StepOutcome:
         self._held = [None if g is None else (weakref.ref(g), g._version) for g in gradients]
         for number in elsewhere:
             self._held[number] = None
+        self._came_zero = None
+        if self._reads_results:
+            nothing = torch.zeros(0)
+            self._came_zero = devices.zeros_later([nothing if g is None else g for g in gradients])
         self._has_landed = self._may_be_gone = True
 
     def look(self) -> None:
@@ -165,7 +173,7 @@ class StepOutcome:
         is none that could."""
         if not self.stepped and self._set is not None and self.is_open:
             self._search()
-            return not self._has_optimizer
+            return not self._group_of
         return True
 
     def end(self, outcome: int = c.STEP_AS_SEEN) -> None:
@@ -240,18 +248,19 @@ class StepOutcome:
         ids = (id(one) for group in optimizer.param_groups for one in group["params"])
         numbers = sorted(of[one] for one in ids if one in of)
         self._known[optimizer] = (n_all, numbers)
-        self._has_optimizer.update(numbers)
+        for number in numbers:
+            self._group_of.setdefault(number, len(self._known))
         return numbers
 
     def _search(self) -> None:
         # A GAN's first backward may fill the gradients of an optimizer that has not stepped yet.
-        if self._searched or len(self._has_optimizer) == len(self._parameters):
+        if self._searched or len(self._group_of) == len(self._parameters):
             return
         self._searched = True
-        before = set(self._has_optimizer)
+        before = set(self._group_of)
         for optimizer in _optimizers_of(set(self._numbers)):
             self._numbers_of(optimizer)
-        self._untold = self._has_optimizer - before
+        self._untold = self._group_of.keys() - before
 
     # ---- gradients ----
 
@@ -263,7 +272,22 @@ class StepOutcome:
             gone.append(is_gone)
             if not is_gone and (held[0]() is not gradient or gradient._version != held[1]):
                 doubtful[place] = gradient
-        return Gone(gone, list(doubtful), devices.zeros_later(list(doubtful.values())))
+        is_zero = self._zeros(list(doubtful.values()))
+        came = self._came_zero
+        was_zero = None if came is None else lambda: [came()[number] for number in numbers]
+        groups = [self._group_of.get(number, -1) for number in numbers]
+        return Gone(gone, list(doubtful), is_zero, was_zero, groups)
+
+    def _zeros(self, gradients: list[torch.Tensor]) -> Callable[[], list[bool]]:
+        found = devices.zeros_later(gradients)
+
+        def read() -> list[bool]:
+            zeros = found()
+            # Thrown away, or was nothing sent of it? From the next step on that is looked at.
+            self._reads_results = self._reads_results or any(zeros)
+            return zeros
+
+        return read
 
     # ---- the core ----
 
@@ -280,16 +304,20 @@ class StepOutcome:
             self._set.optimizer_step(numbers, moment, told)
             return
         # Other ranks may have zeros where this one has none, and are not asked at each step.
-        is_gone = gone is not None and not gone.doubtful and all(gone.read())
+        is_gone = gone is not None and not gone.doubtful and all(gone.gone)
         n_gradients = self._set.n_gradients
         self._set.optimizer_step(range(n_gradients), moment, [is_gone] * n_gradients)
 
     def _tell_gone(self, gone: Gone) -> None:
         assert self._set is not None
-        told = gone.read()
-        never_used = [number for number in self._untold if told[number]]
-        if self._agree is not None:
-            is_gone = self._agree(all(told)) if gone.doubtful else all(told)
+        if self._agree is None:
+            told = gone.read()
+            never_used = [number for number in self._untold if told[number]]
+        else:
+            # Without those that are doubtful: all the others are gone.
+            is_gone = gone.gone.count(True) + len(gone.doubtful) == len(gone.gone)
+            if is_gone and gone.doubtful:
+                is_gone = self._agree(all(gone.is_zero()))
             told = [is_gone] * self._set.n_gradients
             never_used = list(range(len(told))) if is_gone and self._untold else []
         if never_used:
@@ -300,20 +328,40 @@ class StepOutcome:
 class Gone:
     """Which of some parameters hold their results no more, for somebody who asks later.
 
-    doubtful: places of those that are gone if they are zero."""
+    gone: what is known. is_zero: for `doubtful`, places of results that were changed or replaced,
+    whether they are zero now. was_zero: whether all results were when they came, if that was looked
+    at. group_of: the optimizer of each place, a number.
+
+    A result that was zero when it came tells nothing: it went the way of its optimizer's others.
+    """
 
     def __init__(
-        self, gone: list[bool], doubtful: list[int], is_zero: Callable[[], list[bool]]
+        self,
+        gone: list[bool],
+        doubtful: list[int],
+        is_zero: Callable[[], list[bool]],
+        was_zero: Callable[[], list[bool]] | None,
+        group_of: list[int],
     ) -> None:
-        self._gone = gone
+        self.gone = gone
         self.doubtful = doubtful
-        self._is_zero = is_zero
+        self.is_zero = is_zero
+        self._was_zero = was_zero
+        self._group_of = group_of
 
     def read(self) -> list[bool]:
         """For each of the parameters."""
-        for place, zero in zip(self.doubtful, self._is_zero()):
-            self._gone[place] = zero
-        return self._gone
+        zero = dict(zip(self.doubtful, self.is_zero()))
+        if not any(zero.values()):
+            return self.gone
+        was_zero = self._was_zero() if self._was_zero is not None else [False] * len(self.gone)
+        telling = [place for place in self.doubtful if not was_zero[place]]
+        kept = {self._group_of[place] for place in telling if not zero[place]}
+        thrown = {self._group_of[place] for place in telling if zero[place]} - kept
+        for place in self.doubtful:
+            told = self._was_zero is not None and not was_zero[place]
+            self.gone[place] = zero[place] and (told or self._group_of[place] in thrown)
+        return self.gone
 
 
 def _remove(hooks: list[Any]) -> None:
@@ -343,16 +391,24 @@ def _optimizers_of(parameters: set[int]) -> list[Optimizer]:
 
 
 _watching = False
+_inside: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # a step of theirs has begun
 
 
 def _watch_optimizers() -> None:
     global _watching
     if not _watching:
         _watching = True
-        register_optimizer_step_pre_hook(lambda one, *_: _at_optimizer(one, c.OPTIMIZER_BEGINS))
-        register_optimizer_step_post_hook(lambda one, *_: _at_optimizer(one, c.OPTIMIZER_ENDS))
+        register_optimizer_step_pre_hook(_step_begins)
+        register_optimizer_step_post_hook(_step_ends)
 
 
-def _at_optimizer(optimizer: Optimizer, moment: int) -> None:
+def _step_begins(optimizer: Optimizer, _: Any, __: Any) -> None:
+    _inside.add(optimizer)
     for outcome in list(_live):
-        outcome.at_optimizer(optimizer, moment)
+        outcome.at_optimizer(optimizer, c.OPTIMIZER_BEGINS)
+
+
+def _step_ends(optimizer: Optimizer, _: Any, __: Any) -> None:
+    _inside.discard(optimizer)
+    for outcome in list(_live):
+        outcome.at_optimizer(optimizer, c.OPTIMIZER_ENDS)
