@@ -67,6 +67,7 @@ class StepOutcome:
         self._may_be_gone = False  # a look may tell something
         self._looked = False
         self._looked_in = 0  # the backward in which that was
+        self._postponed: list[Callable[[], None]] = []  # optimizers that go on in a closure
         self._facts: list[Callable[[], None]] = []  # seen on a device, which was not waited for
 
     # ---- whom it follows ----
@@ -116,6 +117,7 @@ class StepOutcome:
         """There is no step to end."""
         self.is_open = self.stepped = self._has_landed = self._may_be_gone = False
         self._facts.clear()
+        self._postponed.clear()
         self._held = []
 
     def groups(self) -> list[dict[str, Any]]:
@@ -158,6 +160,7 @@ class StepOutcome:
             if not self._may_be_gone or (backward == self._looked_in and backward != -1):
                 return
             self._looked_in = backward
+            self._resume()
             self.settle()
             assert self._set is not None
             if not self._looked and not self._set.outcome_open():
@@ -184,6 +187,7 @@ class StepOutcome:
             outcome = c.STEP_FORGOTTEN  # backward has failed before its end
         if outcome == c.STEP_AS_SEEN:
             self.look()
+            self._resume()
             self.settle()
         self._set.step_end(outcome)
         self.drop()
@@ -212,18 +216,34 @@ class StepOutcome:
 
     # ---- optimizers ----
 
-    def at_optimizer(self, optimizer: Optimizer, moment: int) -> None:
+    def at_optimizer(self, optimizer: Optimizer, moment: int, has_closure: bool = False) -> None:
         """An optimizer begins or ends a step. What `on_step` raises comes out of it."""
         if self._set is None or not self._set.alive or self.muted:
             return
         numbers = self._numbers_of(optimizer)
         if not numbers:
             return
+        if moment == c.OPTIMIZER_ENDS:
+            self._resume()
+            self._note(optimizer, numbers, moment)
+            return
+        on_step = None if self._on_step is None else self._on_step()
+        if on_step is not None:
+            on_step(optimizer)
+        if has_closure and self._has_landed and not self.stepped:
+            # The closure may throw away what an earlier backward has left, or add to it.
+            self._postponed.append(lambda: self._note(optimizer, numbers, moment))
+        else:
+            self._note(optimizer, numbers, moment)
+
+    def _resume(self) -> None:
+        postponed, self._postponed = self._postponed, []
+        for note in postponed:
+            note()
+
+    def _note(self, optimizer: Optimizer, numbers: list[int], moment: int) -> None:
         self._untold.difference_update(numbers)
         begins = moment == c.OPTIMIZER_BEGINS
-        on_step = None if self._on_step is None else self._on_step()
-        if begins and on_step is not None:
-            on_step(optimizer)
         is_first = begins or self._begun.get(optimizer) != self._serial
         if begins:
             self._begun[optimizer] = self._serial
@@ -402,10 +422,11 @@ def _watch_optimizers() -> None:
         register_optimizer_step_post_hook(_step_ends)
 
 
-def _step_begins(optimizer: Optimizer, _: Any, __: Any) -> None:
+def _step_begins(optimizer: Optimizer, given: tuple[Any, ...], named: dict[str, Any]) -> None:
     _inside.add(optimizer)
+    has_closure = any(one is not None for one in (*given[1:], named.get("closure")))
     for outcome in list(_live):
-        outcome.at_optimizer(optimizer, c.OPTIMIZER_BEGINS)
+        outcome.at_optimizer(optimizer, c.OPTIMIZER_BEGINS, has_closure)
 
 
 def _step_ends(optimizer: Optimizer, _: Any, __: Any) -> None:
