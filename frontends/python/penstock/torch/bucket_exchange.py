@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -29,6 +29,7 @@ from penstock.torch import devices, world
 from penstock.torch.buckets import Bucket, check_world, memory_shape, mean_of_sparse, numbered
 from penstock.torch.checks import Named
 from penstock.torch.options import OptimizerOptions
+from penstock.torch.loss_scaling import scaler_above, warn_of_untold_scale
 from penstock.torch.outcome import StepOutcome
 from penstock.torch.ownership import check_unclaimed
 from penstock.torch.settings import open_with, scheme_text
@@ -47,7 +48,8 @@ class BucketExchange:
     ) -> None:
         self.set: GradientSet | None = None
         self.options = OptimizerOptions(lambda: self._outcome.groups())
-        self._outcome = StepOutcome(self)
+        self._outcome = StepOutcome(self._before_step)
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()  # that stepped
         self._scheme = scheme
         self._opened = False  # the runtime, with this scheme
         self._ranks: tuple[int, ...] = ()  # of the set; none for all
@@ -64,7 +66,7 @@ class BucketExchange:
         self._seen: list[int] = []  # those of the last backward
         self._order: list[int] = []  # in which it handed them in
         self._given_order: list[int] = []  # when the core heard of its buckets
-        self.open = False  # gradients of a step were handed in, and its end is not told
+        self._where: list[int] = []  # the addresses of the gradients in their buckets
         self._lock = threading.Lock()
         self._awaited: dict[int, Bucket] = {}  # by number of the gradient
         # On devices: handed in, not waited for by a stream.
@@ -97,6 +99,7 @@ class BucketExchange:
                     self._submit(one)
             self._check_complete()
             self._let_streams_wait()
+            self._await_ddp()
         return bucket.future
 
     def _begin(self) -> None:
@@ -108,8 +111,7 @@ class BucketExchange:
         self._order = []
         self.options.tell(self.set, self.indices)
         self.options.tell_scale(self.set)
-        self._outcome.begin(self.set)
-        self.open = True
+        self._outcome.begin()
 
     def _submit(self, bucket: Bucket) -> None:
         assert self.set is not None
@@ -121,10 +123,34 @@ class BucketExchange:
                 for number in numbers:
                     self._awaited[number] = bucket
         self._order += numbers
-        for number, address in zip(numbers, bucket.addresses()):
+        for number, gradient, address in zip(numbers, bucket.gradients, bucket.addresses()):
             self._seen[number] = bucket.number
+            self._where[number] = gradient.data_ptr()
             self._views[number].point_at(address, bucket)
             self.set.ready(number, self._views[number], bucket.stream)
+
+    def _await_ddp(self) -> None:
+        """Notes, when DDP has given all results out, which gradients hold theirs: that of a
+        parameter that no rank has used stays as it was (find_unused_parameters)."""
+        before = [_mark(parameter.grad) for parameter in self._parameters]
+        this = weakref.ref(self)
+
+        def given_out() -> None:
+            exchange = this()
+            if exchange is not None:
+                exchange._given_out(before)
+
+        # DDP's own callback, which does it, comes behind the first of these.
+        _when_backward_ends(lambda: _when_backward_ends(given_out))
+
+    def _given_out(self, before: Sequence[tuple[int, int]]) -> None:
+        self._outcome.landed(
+            number
+            for number, parameter in enumerate(self._parameters)
+            if parameter.grad is not None
+            and _mark(parameter.grad) == before[number]
+            and parameter.grad.data_ptr() != self._where[number]  # a view of its bucket
+        )
 
     def _number_of(self, parameter: torch.Tensor) -> int:
         number = self.indices.get(id(parameter))
@@ -193,6 +219,7 @@ class BucketExchange:
         self.indices = {id(one.parameter): number for number, one in enumerate(numbering)}
         self._seen = [one.bucket for one in numbering]
         self._given = list(self._seen)
+        self._where = [0] * len(numbering)
         saved, self._saved = self._saved, {}
         shards, self._shards = self._shards, []
         if saved or self._are_of_this_world(shards, ranks):
@@ -227,23 +254,28 @@ class BucketExchange:
         if shards:
             self.loaded = made.load_shards([bytes_of(one.get(KEY), KEY) for one in shards])
         self.set, self._ranks = made, ranks
-        # What backward reaches first is registered last.
-        self._outcome.watch(self._parameters[-1])
+        self._outcome.follow(made, self._parameters)
 
     # ---- between two steps ----
 
-    def end(self, applied: bool | None = None) -> None:
-        """Ends the step under way, if there is one. applied: None for what was seen of the
-        optimizers."""
-        if self.open and self.set is not None:
-            if not self.set.is_staged or self._staged:
-                self.set.wait_all()
-                self._staged.clear()
-            self.open = False
-            self.set.step_end(self._outcome.applied(self.set) if applied is None else applied)
+    @property
+    def open(self) -> bool:
+        """Gradients of a step were handed in, and its end is not told."""
+        return self._outcome.is_open
+
+    def end(self, outcome: int = c.STEP_AS_SEEN) -> None:
+        """Ends the step under way, if there is one."""
+        self._wait()
+        self._outcome.end(outcome)
+
+    def _wait(self) -> None:
+        if self.open and self.set is not None and (not self.set.is_staged or self._staged):
+            self.set.wait_all()
+            self._staged.clear()
 
     def save(self) -> dict[str, torch.Tensor]:
-        """What compression keeps on this rank, with the buckets that it knows."""
+        """What compression keeps on this rank, with the buckets that it knows. Of a step that no
+        optimizer has used yet nothing is in it, and the step goes on."""
         if self._shards:
             raise ValueError(
                 "the states of all ranks were loaded, and the first backward makes this rank's of "
@@ -251,7 +283,8 @@ class BucketExchange:
             )
         if self.set is None:
             return dict(self._saved)
-        self.end()
+        if self._outcome.is_decided():
+            self.end()
         return {KEY: tensor_of(self.set.save()), BUCKETS_KEY: torch.tensor(self._given)}
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -259,7 +292,8 @@ class BucketExchange:
         if self.set is None:
             self._saved, self._shards = dict(saved), []
         elif saved:
-            self.end()
+            self._wait()
+            self._outcome.discard()
             self._given = _buckets_of(saved, len(self._parameters))
             self.set.set_given_buckets(self._given)
             self.set.load(bytes_of(saved.get(KEY), KEY))
@@ -271,7 +305,8 @@ class BucketExchange:
         if self.set is None:
             self._saved, self._shards = {}, [dict(state) for state in states]
             return "the first backward loads them\n"
-        self.end()
+        self._wait()
+        self._outcome.discard()
         if self._are_of_this_world(states, self._ranks):
             self._given = _buckets_of(states[0], len(self._parameters))
             self.set.set_given_buckets(self._given)
@@ -286,9 +321,31 @@ class BucketExchange:
 
     def close(self) -> None:
         """Ends the set; collective."""
-        self._outcome.unwatch()
+        self._outcome.unfollow()
         if self.set is not None and self.set.alive:
             world.current().destroy_set(self.set)
+
+    # ---- optimizers ----
+
+    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """HorovodInternalError where it has a momentum that a memory of the set has, too."""
+        assert self.set is not None
+        if optimizer not in self._optimizers:
+            self._optimizers.add(optimizer)
+            self.options.tell(self.set, self.indices)
+        if scaler_above():
+            warn_of_untold_scale(self.options, self.set, "state")
+
+
+def _mark(gradient: torch.Tensor | None) -> tuple[int, int]:
+    return (0, 0) if gradient is None else (id(gradient), gradient._version)
+
+
+def _when_backward_ends(call: Callable[[], None]) -> None:
+    if torch._C._current_graph_task_id() == -1:
+        call()  # no DDP but somebody who calls the hook by hand
+    else:
+        torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 def _buckets_of(saved: dict[str, Any], n_gradients: int) -> list[int]:

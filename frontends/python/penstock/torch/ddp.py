@@ -14,6 +14,7 @@ from typing import Any, Dict, Optional, Tuple, Union
 import torch
 import torch.distributed as dist
 
+from penstock import _library as c
 from penstock.torch.bucket_exchange import BucketExchange
 from penstock.torch.scheme import Scheme
 from penstock.torch.settings import checked
@@ -50,14 +51,17 @@ class PenstockState:
         that residuals keep their true size when it changes. Call it before backward."""
         self._exchange.options.scale_next(float(scale))
 
-    def step_end(self, applied: bool = True) -> None:
-        """Ends the step: its gradients were used (or not: then what each rank sent goes back into
-        its residuals). The same on every rank.
+    def step_end(self, outcome: str = "applied") -> None:
+        """Ends the step as "applied" (its gradients were used) or "forget": then what compression
+        keeps is, to the bit, what it was before the backward. The same on every rank.
 
-        Without it a step ends with the next backward, and was applied if an optimizer of its
-        parameters stepped. Call it where parameters are changed by something else.
+        Without it a step ends with the next backward, as what was seen: docs/ddp.md says how. Call
+        it where gradients are used, or thrown away, in a way that cannot be seen.
         """
-        self._exchange.end(applied)
+        outcomes = {"applied": c.STEP_APPLIED, "forget": c.STEP_FORGOTTEN}
+        if outcome not in outcomes:
+            raise ValueError(f'the outcome of a step is {outcome!r}, expected "applied" or "forget"')
+        self._exchange.end(outcomes[outcome])
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
         """What compression keeps on this rank: each rank saves and loads its own. Ends the step;

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from penstock import _library as c
 from penstock.torch import world
 from penstock.torch.gradients import Slot
 from penstock.torch.phase import Phase
@@ -186,7 +187,7 @@ class DeferredUpdates:
                 slot.finish()
                 del self._under_way[index]
         if not self._under_way and self._exchange.phase is Phase.DEFERRED:
-            self._exchange.end(applied=True)
+            self._exchange.end(c.STEP_APPLIED)  # the update is promised
 
     @torch.no_grad()
     def settle(self) -> None:
@@ -207,6 +208,8 @@ class DeferredUpdates:
             newer.append((slot.parameter, slot.parameter.grad))
             slot.parameter.grad, slot.gradient = slot.gradient, None
             parameters.setdefault(slot.group, []).append(slot.parameter)
+        outcome = self._exchange.outcome
+        outcome.muted = True  # it is no update of the step under way
         try:
             self._apply_groups(
                 [
@@ -215,6 +218,7 @@ class DeferredUpdates:
                 ]
             )
         finally:
+            outcome.muted = False
             for parameter, gradient in newer:
                 parameter.grad = gradient
 

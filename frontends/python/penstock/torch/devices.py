@@ -101,3 +101,24 @@ def later(flag: torch.Tensor) -> Callable[[], bool]:
         return bool(copy)
 
     return read
+
+
+def zeros_later(tensors: list[torch.Tensor]) -> Callable[[], list[bool]]:
+    """Which of `tensors` are zero all over, for somebody who asks later, as by `later`."""
+    if all(tensor.is_cpu for tensor in tensors):
+        zeros = [_is_zero(tensor) for tensor in tensors]
+        return lambda: zeros
+    answers = [later(_values(tensor).any()) for tensor in tensors]
+    return lambda: [not answer() for answer in answers]
+
+
+def _is_zero(tensor: torch.Tensor) -> bool:
+    values = _values(tensor)
+    # Hardly any gradient begins with zeros: most need not be read.
+    return not values.flatten()[:64].any() and not values.any()
+
+
+def _values(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    tensor = getattr(tensor, "_local_tensor", tensor)  # of a DTensor
+    return tensor._values() if tensor.is_sparse else tensor

@@ -1,7 +1,7 @@
 """The gradients of one optimizer between backward and update: hooks, the step protocol with the
 core, and its errors.
 
-A step of the core: begin (first gradient, or synchronize) -> ready ... -> waits -> end(applied).
+A step of the core: begin (first gradient, or synchronize) -> ready ... -> waits -> end(outcome).
 Threads: hooks run on autograd's threads; everything else on the thread that drives the optimizer,
 while no backward is under way.
 """
@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 import torch
 
+from penstock import _library as c
 from penstock.common.exceptions import HorovodInternalError
 from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import members_of
@@ -24,6 +25,7 @@ from penstock.torch.first_step import compare_parameters, sparse_everywhere
 from penstock.torch.gradients import GradientSlot, Slot
 from penstock.torch.idle import IdleSet
 from penstock.torch.options import OptimizerOptions
+from penstock.torch.outcome import StepOutcome
 from penstock.torch.ownership import Claim, displace, register
 from penstock.torch.phase import Deferral, Phase
 from penstock.torch.settings import Settings
@@ -54,8 +56,8 @@ class GradientExchange:
         self.named = named
         self.options = OptimizerOptions(groups, settings.predivide)
         self._error: BaseException | None = None
-        # Was the step that ended last left out? Not None: the core is still to be told.
-        self._left_out: Callable[[], bool] | None = None
+        self.outcome = StepOutcome()
+        self._is_ending = False  # the step is over; the core is told when the device has spoken
         self._lock = threading.Lock()
         self._agreed = False
         self._indices: dict[int, int] = {}  # of the set's gradients, by the id of their parameter
@@ -110,6 +112,7 @@ class GradientExchange:
             slot.rewind(self.passes)
         self._indices = {id(slot.parameter): slot.index for slot in slots.values()}
         self.options.tell(made, self._indices)
+        self.outcome.follow(made, [slot.parameter for slot in slots.values()])
         return made
 
     def _attach(self, number: int) -> Any:
@@ -125,6 +128,7 @@ class GradientExchange:
 
     def detach(self) -> None:
         """Takes the hooks off the parameters."""
+        self.outcome.unfollow()
         self._claim.take_off()
 
     def give_way(self) -> None:
@@ -138,6 +142,7 @@ class GradientExchange:
             "exchanges their gradients now; use that one",
             _FAILED_PRECONDITION,
         )
+        self.outcome.unfollow()
         self._held.clear()
         for slot in self.slots:
             slot.forget()
@@ -149,7 +154,9 @@ class GradientExchange:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to "
                 "step(). "
-                "Increase backward_passes_per_step to accumulate gradients locally."
+                "Increase backward_passes_per_step to accumulate gradients locally. Where a layer is "
+                "shared by several checkpoints, one backward computes its gradient several times: "
+                "call torch.utils.checkpoint.checkpoint with use_reentrant=False."
             )
         if self.deferral is not None and self.deferral.outstanding:
             self.deferral.check_unused(slot)
@@ -238,8 +245,7 @@ class GradientExchange:
     # ---- the step ----
 
     def begin(self) -> None:
-        """Opens a step if none is open. A step that was synchronized but never applied ends as
-        skipped."""
+        """Opens a step if none is open. One that was synchronized ends as what was seen of it."""
         if self.phase is Phase.OPEN:
             return
         with self._lock:
@@ -251,10 +257,11 @@ class GradientExchange:
             if self.phase is Phase.DEFERRED and self.deferral is not None:
                 self.deferral.settle()
             elif self.phase is Phase.SYNCHRONIZED:
-                self.end(applied=False)
+                self.end()
             self.options.tell(self.set, self._indices)
             self.options.tell_scale(self.set)
             self.by_scaler = False
+            self.outcome.begin()
             self.phase = Phase.OPEN
             self._claim.open, self._claim.waited = True, False
 
@@ -315,6 +322,7 @@ class GradientExchange:
                 slot.parameter.grad = slot.gradient
             slot.gradient = None
         self.rewind()
+        self.outcome.landed()
         self.phase = Phase.SYNCHRONIZED
 
     def rewind(self) -> None:
@@ -324,30 +332,30 @@ class GradientExchange:
         for slot in self.slots:
             slot.rewind(self.passes)
 
-    def end(self, applied: bool) -> None:
-        """Tells the core the outcome of a synchronized or deferred step; nothing when there is
-        none."""
+    def end(self, outcome: int = c.STEP_AS_SEEN) -> None:
+        """Ends a synchronized or deferred step in the core; nothing when there is none."""
         self.conclude()
         if self.phase in (Phase.SYNCHRONIZED, Phase.DEFERRED):
+            self._end(outcome)
             self.phase = Phase.IDLE
-            self._claim.open = self._claim.waited = False
-            self.set.step_end(applied)
 
-    def end_unless(self, found_inf: torch.Tensor) -> None:
-        """As `end`, for an optimizer that leaves the step out by itself where `found_inf` is set.
-        From a device the host hears of that later, and the core when it is next asked anything."""
-        if not self.set.is_staged:
-            self.end(applied=not bool(found_inf))
+    def end_of_update(self) -> None:
+        """As `end`, after the optimizer's step. From a device the host hears later what became of
+        it, and the core when it is next asked anything."""
+        if self.outcome.is_told:
+            self.end()
         elif self.phase is Phase.SYNCHRONIZED:
             self.phase = Phase.IDLE
-            self._left_out = devices.later(found_inf)
+            self._is_ending = True
 
     def conclude(self) -> None:
         """Tells the core the outcome of the step that ended last, if it was not told."""
-        left_out, self._left_out = self._left_out, None
-        if left_out is not None:
-            self._claim.open = self._claim.waited = False
-            self.set.step_end(not left_out())
+        if self._is_ending:
+            self._end(c.STEP_AS_SEEN)
+
+    def _end(self, outcome: int) -> None:
+        self.outcome.end(outcome)
+        self._is_ending = self._claim.open = self._claim.waited = False
 
     def scale_next(self, scale: float) -> None:
         """The loss scale of the next backward; the core takes it when that step begins."""
@@ -368,19 +376,23 @@ class GradientExchange:
         return self._error is not None
 
     def restart(self) -> None:
-        """Drops gradients that were handed in: the step they belong to ends as skipped. On every
-        rank alike."""
+        """Drops gradients that were handed in: the step they belong to is forgotten. On every rank
+        alike."""
         if self.phase is Phase.OPEN:
             for slot in self.slots:
                 slot.given = None  # whatever was done to them: the results are dropped
             self.synchronize()
-        self.end(applied=False)
+        self.outcome.discard()
+        self._is_ending = self._claim.open = self._claim.waited = False
+        self.phase = Phase.IDLE
         self.rewind()
 
     def abandon(self) -> None:
         """After a failure: forgets the step and the error. The core's set must be loaded or reset
         next."""
-        self._error = self._left_out = None
+        self._error = None
+        self._is_ending = False
+        self.outcome.drop()
         self.phase = Phase.IDLE
         self._claim.open = self._claim.waited = False
         for slot in self.slots:

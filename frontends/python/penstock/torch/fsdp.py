@@ -8,10 +8,15 @@ part of the mean. Without a scheme that is a reduce-scatter. With one, each rank
 of a set, compressed by itself; what is gathered goes to that rank alone (the first half of route
 `shard`), from and to where the buffer lies. A call returns when the result is there, on a device
 when the current stream waits for it; nothing overlaps within it.
+
+A reduction counts as a step that was applied when an optimizer of the module's parameters has
+stepped since; it stays open until the module's next one (see outcome.py).
 """
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +30,8 @@ from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
 from penstock.torch import devices, handles, world
 from penstock.torch.buckets import check_world
-from penstock.torch.collectives.reductions import Average, Sum, reduction_fields
+from penstock.torch.collectives.reductions import Average, Min, Sum, reduction_fields
+from penstock.torch.outcome import StepOutcome
 from penstock.torch.scheme import Scheme
 from penstock.torch.settings import open_with, scheme_text
 from penstock.torch.state import bytes_of, tensor_of
@@ -63,13 +69,16 @@ class PenstockReduceScatter:
     """The object for `FSDPModule.set_custom_reduce_scatter`, one for each module: what compression
     keeps of the module's gradients (as large as these, on every rank) belongs to it.
 
-    Every call is a step that was applied: what a loss scaler leaves out is lost. The set is made by
-    the first call, collectively over the ranks of its group.
+    Every call is a step, forgotten where its result is thrown away. One that is called by hand, and
+    by no module, counts as applied. The set is made by the first call, collectively over the ranks
+    of its group.
     """
 
     def __init__(self, scheme: str | Scheme | None = None) -> None:
         self._scheme = None if scheme is None else scheme_text(scheme)
         self._set: GradientSet | None = None
+        self._outcome = StepOutcome()
+        self._has_module = False
         self._made_for: Any = None  # elements, element type, operation
         self._saved: dict[str, Any] = {}  # loaded before there was a set
 
@@ -118,6 +127,7 @@ class PenstockReduceScatter:
         if self._set is None or not self._set.alive:
             self._make_set(parts, ranks, average)
             self._made_for = asked
+        self._outcome.end()
         if asked != self._made_for:
             raise ValueError(
                 f"a module's gradients are {asked[0]} elements of {asked[1]}, in the first step "
@@ -125,6 +135,7 @@ class PenstockReduceScatter:
                 "changed: a PenstockReduceScatter belongs to one module, so make one for each"
             )
         assert self._set is not None
+        self._outcome.begin()
         place = devices.place_of(flat)
         stream = None
         if place != HOST:
@@ -138,7 +149,10 @@ class PenstockReduceScatter:
         if place != HOST:
             # FSDP2 lets go of the buffer on the stream that it was allocated on, which is another.
             devices.used_by_current_stream(flat)
-        self._set.step_end(True)
+        if self._has_module:
+            self._await_fsdp()
+        else:
+            self._set.step_end(c.STEP_APPLIED)
         return parts[ranks.index(world.current().topology.rank)]
 
     def _make_set(
@@ -152,17 +166,41 @@ class PenstockReduceScatter:
             for rank, part in zip(ranks, parts)
         ]  # fmt: skip
         # Whether the optimizer has a momentum is not known here: a memory must not have one.
-        flags = c.SET_OPTIMIZER_MOMENTUM | c.SET_RESULT_AT_OWNER | (0 if average else c.SET_SUM)
+        flags = c.SET_TELLS_OUTCOME | c.SET_OPTIMIZER_MOMENTUM | c.SET_RESULT_AT_OWNER | (0 if average else c.SET_SUM)
         assert self._scheme is not None
         self._set = world.current().create_set("fsdp", specs, flags, self._scheme, ranks)
         saved, self._saved = self._saved, {}
         self.load_state_dict(saved)
+        parameters = _parameters_reduced_by(self)
+        self._has_module = bool(parameters)
+        if parameters:
+            name = f"{self._set.name}.outcome"
+            self._outcome.follow(
+                self._set,
+                parameters,
+                by_hooks=False,  # the next call comes before anything is added
+                agree=lambda is_zero: _all_say(is_zero, name, ranks),
+            )
+
+    def _await_fsdp(self) -> None:
+        """Notes what holds the results when FSDP2 has laid them into its parameters."""
+        this = weakref.ref(self._outcome)
+
+        def backward_ended() -> None:
+            outcome = this()
+            if outcome is not None:
+                outcome.landed()
+
+        torch.autograd.Variable._execution_engine.queue_callback(backward_ended)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """What compression keeps on this rank: each rank saves and loads its own. Between two
-        backwards; empty before the first one and without a scheme."""
+        backwards; empty before the first one and without a scheme. Of a reduction that no optimizer
+        has used yet nothing is in it."""
         if self._set is None:
             return dict(self._saved)
+        if self._outcome.is_decided():
+            self._outcome.end()
         return {KEY: tensor_of(self._set.save()), RANKS_KEY: torch.tensor(self._set.n_gradients)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -179,6 +217,7 @@ class PenstockReduceScatter:
                     f"{self._set.n_gradients}: with FSDP2 parts of the gradients belong to ranks, "
                     "so load it on as many, or leave it out and go on from the parameters alone"
                 )
+            self._outcome.discard()
             self._set.load(bytes_of(state_dict.get(KEY), KEY))
 
     def counters(self) -> dict[str, int]:
@@ -187,6 +226,28 @@ class PenstockReduceScatter:
         if self._set is None:
             raise ValueError("this PenstockReduceScatter has no set: no backward yet, or no scheme")
         return self._set.counters()
+
+
+def _parameters_reduced_by(reducer: PenstockReduceScatter) -> list[torch.Tensor]:
+    """Those of the module that was given `reducer`, sharded, as optimizers have them. FSDP2 tells
+    nobody whose gradients lie in a buffer, so whoever holds the object is asked."""
+    for holder in gc.get_referrers(reducer):
+        fields = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
+        if "fsdp_params" in fields:
+            parameters = (one.sharded_param for one in fields["fsdp_params"])
+            return [one for one in parameters if one.requires_grad]
+    return []
+
+
+def _all_say(is_zero: bool, name: str, ranks: tuple[int, ...]) -> bool:
+    """Whether it is so on all of these ranks. Collective."""
+    answer = torch.tensor([int(is_zero)], dtype=torch.int32)
+    request = handles.Request(
+        c.ALL_REDUCE, answer, lambda _: answer, output=answer,
+        fields=reduction_fields(Min, 1.0, 1.0),
+    )  # fmt: skip
+    handles.synchronize(handles.start("fsdp", name, request, ranks))
+    return bool(answer)
 
 
 def _reduce_scatter(

@@ -32,7 +32,7 @@ class IdleSet:
     def wait_all(self) -> None:
         pass
 
-    def step_end(self, applied: bool) -> None:
+    def step_end(self, outcome: int) -> None:
         pass
 
     def reset(self) -> None:

@@ -7,6 +7,7 @@ rank sees the same infinities and takes, or leaves out, the same steps.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -20,6 +21,17 @@ def asked_by_scaler(frame: FrameType) -> bool:
     """True when the code of `frame` belongs to a gradient scaler of torch (amp, FSDP's)."""
     module = frame.f_globals.get("__name__", "")
     return module.startswith("torch.") and module.endswith("grad_scaler")
+
+
+def scaler_above() -> bool:
+    """True when a gradient scaler of torch's that is enabled has called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if asked_by_scaler(frame):
+            scaler = frame.f_locals.get("self")
+            return scaler is not None and scaler.is_enabled()
+        frame = frame.f_back
+    return False
 
 
 def warn_of_untold_scale(options: OptimizerOptions, gradients: GradientSet, told_to: str) -> None:

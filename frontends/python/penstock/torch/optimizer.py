@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from penstock import _library as c
 from penstock.common.process_sets import ProcessSet, global_process_set
 from penstock.torch import state as compression_state
 from penstock.torch import world
@@ -137,12 +138,7 @@ class _DistributedOptimizer:
     def _take_step(self, closure: Any) -> Any:
         self._deferred.flush()
         loss = super().step() if closure is None else super().step(closure)  # type: ignore[misc]
-        # Fused optimizers get the scaler's finding and leave the step out by themselves.
-        found_inf = getattr(self, "found_inf", None)
-        if found_inf is None:
-            self._exchange.end(applied=True)
-        else:
-            self._exchange.end_unless(found_inf)
+        self._exchange.end_of_update()
         return loss
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
@@ -192,15 +188,15 @@ class _DistributedOptimizer:
         self._deferred.flush()
 
     def skip_step(self) -> None:
-        """Instead of ``step()``: the step is not applied, and what each rank sent goes back into
-        its residuals.
+        """Instead of ``step()``: the step is forgotten. What compression keeps is, to the bit, what
+        it was before the backward.
 
-        Call it on every rank or on none. A synchronized step that is followed by another backward
-        counts as skipped too.
+        Call it on every rank or on none. A synchronized step whose gradients ``zero_grad()`` throws
+        away is forgotten without it.
         """
         exchange = self._exchange
         exchange.synchronize()
-        exchange.end(applied=False)
+        exchange.end(c.STEP_FORGOTTEN)
 
     def set_grad_scale(self, scale: float) -> None:
         """The factor by which the loss of the next backward is scaled (``scaler.get_scale()``), so

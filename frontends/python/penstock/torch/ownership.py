@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
+from penstock import _library as c
 from penstock.common.exceptions import HorovodInternalError
 from penstock.common.gradient_set import GradientSet
 from penstock.common.process_sets import ProcessSet
@@ -53,7 +54,7 @@ class Claim:
                 exchange.give_way()
             if open_somewhere and self.set.alive:
                 if self.waited:
-                    self.set.step_end(False)
+                    self.set.step_end(c.STEP_FORGOTTEN)
                 self.set.wait_all()
         except (HorovodInternalError, ValueError):
             pass  # the step is given up in any case; the new set will meet what is wrong

@@ -22,9 +22,11 @@ SPARSE_KEY = "penstock.sparse"
 
 
 def save(exchange: GradientExchange) -> dict[str, torch.Tensor]:
-    """The state of an exchange on this rank. HorovodInternalError after a failure inside a
-    step."""
+    """The state of an exchange on this rank; of a step that is not over nothing is in it.
+    HorovodInternalError after a failure inside a step."""
     exchange.conclude()
+    if exchange.outcome.stepped:
+        exchange.end()  # by another optimizer of these parameters
     saved = {KEY: tensor_of(exchange.set.save())}
     if exchange.sparse:
         saved[SPARSE_KEY] = tensor_of(json.dumps(exchange.sparse).encode())

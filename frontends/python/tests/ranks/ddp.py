@@ -265,7 +265,7 @@ def check_hvd_and_the_hook_give_the_same_parameters() -> None:
             same_bits(bits_of(hooked), bits_of(wrapped))
 
 
-def check_a_step_that_no_optimizer_took_is_given_back_as_by_skip_step() -> None:
+def check_a_step_that_no_optimizer_took_is_forgotten_as_by_skip_step() -> None:
     hooked = make_model()
     ddp, state = wrap(hooked, TOPK, **SMALL)
     inner = sgd(hooked)

@@ -111,14 +111,15 @@ def same_bits(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
 
 
 def ends_of(state: PenstockState) -> list[bool]:
-    """What the core is told of each step's end from now on: whether it was applied."""
-    told: list[bool] = []
+    """What became of each step from now on: True where it counts, False where it was forgotten."""
+    ended: list[bool] = []
     gradients: Any = state._exchange.set
     end = gradients.step_end
 
-    def note(applied: bool) -> None:
-        told.append(applied)
-        end(applied)
+    def note(outcome: int) -> None:
+        before = gradients.counters()["steps"]
+        end(outcome)
+        ended.append(gradients.counters()["steps"] > before)
 
     gradients.step_end = note
-    return told
+    return ended

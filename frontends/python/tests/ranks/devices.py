@@ -14,6 +14,7 @@ from simulated_devices import SimulatedDevice, pretend
 from support import equal, expect, needs_torch, run_checks
 
 import penstock.torch as hvd
+from penstock import _library as c
 from penstock.torch.ddp import PenstockState, ddp_hook
 
 SHAPES = ((12, 30), (30,), (7, 5, 3))
@@ -163,20 +164,26 @@ def check_what_a_loss_scaler_found_is_told_when_the_next_step_begins() -> None:
     parameters = [torch.nn.Parameter(device.tensor(shape)) for shape in SHAPES]
     addresses = [device.memory(shape) for shape in SHAPES]
     optimizer = wrap(parameters, TOPK)
-    told: list[bool] = []
+    told: list[int] = []
     gradients = optimizer._exchange.set
-    end = gradients.step_end
-    gradients.step_end = lambda applied: (told.append(applied), end(applied))
+    tell = gradients.optimizer_step
+    gradients.optimizer_step = lambda gradients, moment, gone=None: (
+        told.append(moment),
+        tell(gradients, moment, gone),
+    )
     left_out = (False, True, False)
+    ends = [c.OPTIMIZER_LEAVES_OUT if found else c.OPTIMIZER_ENDS for found in left_out]
+    moments = [moment for end in ends for moment in (c.OPTIMIZER_BEGINS, end)]
     with device.on(training):
         for step, found in enumerate(left_out):
             optimizer.zero_grad()
             Backward.apply(addresses, step, *parameters).backward()
             optimizer.found_inf = torch.tensor(float(found))  # as a scaler gives it, on the device
             optimizer.step()
-            assert told == [not each for each in left_out[:step]]
-        assert optimizer.counters()["steps"] == len(left_out)
-        assert told == [not each for each in left_out]
+            assert told == moments[: 2 * step]
+        counted = optimizer.counters()
+        assert told == moments
+        assert (counted["steps"], counted["forgotten_steps"]) == (2, 1)
         # No stream waits for the runtime any more: the simulator takes that for misuse of its end.
         device.read(addresses[0], SHAPES[0])
     optimizer.close()

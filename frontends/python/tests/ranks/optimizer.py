@@ -273,7 +273,7 @@ def check_skipped_steps_leave_parameters_alone() -> None:
     optimizer = wrap(model)
     for step in range(STEPS):
         x, y = make_batch(step, 4 * hvd.size())
-        for attempt in range(3):  # a scaler that skips twice: once saying so, once by going on
+        for attempt in range(3):  # a scaler that skips twice: once by saying so, once by zero_grad()
             optimizer.zero_grad()
             optimizer.set_grad_scale(2.0**attempt)
             (loss_of(model, mine(x), mine(y)) * 2.0**attempt).backward()
@@ -285,7 +285,8 @@ def check_skipped_steps_leave_parameters_alone() -> None:
         with optimizer.skip_synchronize():
             optimizer.step()
     close(model, reference())
-    assert optimizer.counters()["steps"] == 3 * STEPS
+    counted = optimizer.counters()
+    assert (counted["steps"], counted["forgotten_steps"]) == (STEPS, 2 * STEPS), counted
 
 
 @needs_torch((2, 3), "GradScaler for the CPU")

@@ -1,0 +1,20 @@
+"""What becomes of a step's results, on several ranks under mpirun: used, or thrown away without a
+trace."""
+
+import os
+
+import pytest
+from launch import succeed, worlds
+
+LOOPS = 300 if os.environ.get("TEST_LONG") else 15
+
+
+@pytest.mark.parametrize("ranks", worlds((1, 2, 3), (3,)))
+def test_what_is_used_counts_and_what_is_thrown_away_leaves_no_trace(ranks):
+    succeed("outcomes.py", ranks)
+
+
+@pytest.mark.parametrize("ranks", worlds((1, 2, 3), (1, 2)))
+def test_loops_as_users_write_them_leave_no_trace_of_what_they_throw_away(ranks):
+    for first in range(0, LOOPS, 60):
+        succeed("outcomes_drawn.py", ranks, str(1000 * ranks + first), str(min(60, LOOPS)))
