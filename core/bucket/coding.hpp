@@ -80,6 +80,7 @@ struct ItemRun {
   Buffer refused_data, taken_data, result_data, returned_data;
   DeviceMemory returned_there;  // in place of returned_data, on a device
   bool on_composite = false;
+  bool arrives_as_mean = false;    // not as a sum; see means.hpp
   bool decoded_as_mean = false;    // by the compressor, which saves a sweep
   bool folded = false;             // encode compensates in the same sweep, as `fold` says,
   bool folds_generations = false;  // out of the current generation into the next
@@ -106,6 +107,7 @@ struct CompressorCall {
   bool on_device = false;
   uint32_t round = 0;
   uint64_t n_ranks = 1;        // payloads per item at decode
+  bool of_means = false;       // that arrive
   bool scales_result = false;  // decode makes means of its sums
   std::vector<size_t> positions;
   std::vector<const penstock_item*> items;

@@ -3,7 +3,10 @@
 #include "core/bucket/copies.hpp"
 #include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
+#include "core/bucket/means.hpp"
 #include "core/tensor/elements.hpp"
+
+#include <penstock/mean.h>
 
 #include <algorithm>
 #include <map>
@@ -99,6 +102,7 @@ Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, ShareKind
   auto out = make_message(bucket, coding, MessageRun::Kind::scattered, link,
                           PENSTOCK_REDUCE_SCATTER, dtype);
   out->by_owner = by_owner;
+  if (averages_host(*out)) out->message.reduction = PENSTOCK_REDUCE_MEAN;
   const uint64_t count = lay_out_shares(*out, bucket.context.owners_per_host);
   const uint64_t element = dtype_bytes(dtype);
   PENSTOCK_ASSIGN(out->send, memory_of(bucket, *out, count * element));
@@ -154,11 +158,13 @@ Status pack_scattered(BucketRun& bucket, MessageRun& message) {
   return {};
 }
 
-void read_scattered(MessageRun& message) {
-  if (message.is_direct() || message.group_rank() >= message.by_owner.size()) return;
+Status read_scattered(BucketRun& bucket, MessageRun& message) {
+  PENSTOCK_TRY(weigh_shares(bucket, message));
+  if (message.is_direct() || message.group_rank() >= message.by_owner.size()) return {};
   const uint64_t own_count = message.send_counts[message.group_rank()];
   if (flag_at(message.message.dtype, message.message.receive, own_count - 1) != 0)
     message.coding->nonfinite = true;
+  return {};
 }
 
 void mark_spread(BucketRun& bucket, MessageRun& message) {

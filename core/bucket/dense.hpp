@@ -16,8 +16,8 @@ Status lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread);
 
 // Pieces into the send buffer. On a device that is queued.
 Status pack_scattered(BucketRun& bucket, MessageRun& message);
-// Tells the coding whether the host's gradients are finite.
-void read_scattered(MessageRun& message);
+// Tells the coding whether the host's gradients are finite, and leaves in its sums what is encoded.
+Status read_scattered(BucketRun& bucket, MessageRun& message);
 // The flag of this rank's share: whether the bucket is void, and whether the gradients of this host
 // were taken nevertheless.
 void mark_spread(BucketRun& bucket, MessageRun& message);

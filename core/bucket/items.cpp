@@ -3,6 +3,7 @@
 #include "core/bucket/device.hpp"
 #include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
+#include "core/bucket/means.hpp"
 #include "core/bucket/needs_text.hpp"
 #include "core/fit/item.hpp"
 #include "core/fit/needs.hpp"
@@ -186,6 +187,7 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
   if (item.is_on_device()) place_on_device(item, bucket.context.residents->device());
   item.passes_through = (!item.is_on_device() || goes_directly(coding, item, 0)) &&
                         is_plain(bucket, item, compressor, memory);
+  item.arrives_as_mean = arrives_as_mean(bucket, coding, item, compressor);
   item.compressor_wants = states_text(compressor.states, compressor.n_states);
   item.memory_wants = states_text(memory.states, memory.n_states);
   item.on_composite = coding.links->composite.channel != nullptr && !item.rounds.empty() &&

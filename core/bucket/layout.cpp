@@ -95,10 +95,11 @@ void list_calls(Coding& coding, uint32_t round, std::vector<CompressorCall>& cal
     const uint64_t n_ranks = joined ? 1 : coding.n_ranks();
     auto call = std::find_if(calls.begin() + first, calls.end(), [&](const CompressorCall& c) {
       return c.compressor == item.compressor && c.n_ranks == n_ranks &&
-             c.on_device == item.is_on_device();
+             c.on_device == item.is_on_device() && c.of_means == item.arrives_as_mean;
     });
     if (call == calls.end()) {
       call = calls.emplace(calls.end());
+      call->of_means = item.arrives_as_mean;
       call->compressor = item.compressor;
       call->on_device = item.is_on_device();
       call->round = round;
@@ -135,6 +136,7 @@ void let_decode_divide(BucketRun& bucket) {
   Coding& coding = *bucket.codings.front();
   for (CompressorCall& call : coding.decode_calls) {
     const bool scales =
+        !call.of_means &&
         (call.compressor->traits().flags & PENSTOCK_COMPRESSOR_SCALES_RESULT) != 0 &&
         std::all_of(call.positions.begin(), call.positions.end(),
                     [&](size_t position) { return coding.items[position].wants_mean(); });

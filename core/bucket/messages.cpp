@@ -6,6 +6,8 @@
 #include "core/bucket/wire.hpp"
 #include "core/fit/needs.hpp"
 
+#include <penstock/mean.h>
+
 #include <algorithm>
 #include <map>
 
@@ -58,8 +60,9 @@ Status make_sum_buffers(const BucketRun& bucket, Coding& coding, MessageRun& mes
                         uint32_t round) {
   uint64_t count = summed_elements(coding, message.items, round);
   // The flag of one that goes directly is in its header.
-  message.has_flag = !message.is_direct() && message.message.reduction == PENSTOCK_REDUCE_SUM &&
-                     is_floating(message.message.dtype);
+  const bool adds = message.message.reduction == PENSTOCK_REDUCE_SUM ||
+                    message.message.reduction == PENSTOCK_REDUCE_MEAN;
+  message.has_flag = !message.is_direct() && adds && is_floating(message.message.dtype);
   message.flag_index = count;
   if (message.has_flag) ++count;
   const uint64_t bytes = count * dtype_bytes(message.message.dtype);
@@ -358,7 +361,9 @@ Status lay_out_round(BucketRun& bucket, Leg& begins, Leg& ends, StateStore& stat
                         item.gradient->name, round,
                         item.encodes ? "do not decode" : "do not encode");
       PENSTOCK_ASSIGN(const uint32_t dtype, summed_dtype(item, round));
-      sums[{goes_directly(coding, item, round), dtype, need.reduction}].push_back(i);
+      const uint32_t reduction =
+          item.arrives_as_mean ? uint32_t{PENSTOCK_REDUCE_MEAN} : need.reduction;
+      sums[{goes_directly(coding, item, round), dtype, reduction}].push_back(i);
     } else if (goes_directly(coding, item, round)) {
       direct.push_back(i);
     } else if (item.on_composite && round + 1 == item.rounds.size()) {

@@ -153,7 +153,8 @@ Status finish(BucketRun& bucket, Coding& coding) {
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
     if (finishes || !context.result_is_sum)
       PENSTOCK_TRY(each_sum(coding, call, [&](ItemRun& item) {
-        return item.decoded_as_mean ? Status() : divide_by_ranks(context, item);
+        const bool is_mean = item.arrives_as_mean || item.decoded_as_mean;
+        return is_mean ? Status() : divide_by_ranks(context, item);
       }));
     if (!finishes) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "finish");

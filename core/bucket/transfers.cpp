@@ -184,7 +184,7 @@ Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
         if (!message->is_direct()) PENSTOCK_TRY(read_gathered(bucket, *message, round));
         continue;
       case MessageKind::scattered:
-        read_scattered(*message);
+        PENSTOCK_TRY(read_scattered(bucket, *message));
         continue;
       case MessageKind::spread:
         PENSTOCK_TRY(unpack_spread(bucket, *message));

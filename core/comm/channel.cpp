@@ -1,8 +1,11 @@
 #include "core/comm/channel.hpp"
 
+#include "core/plugin/instances.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <kernels/message.hpp>
+
+#include <penstock/mean.h>
 
 #include <cmath>
 
@@ -133,6 +136,16 @@ Status limit_error(const Channel& channel, const penstock_message& message, uint
       "runtime.busy_limit_s if they may be busy for that long",
       pattern_name(message.pattern), channel.name, sdk::message_name(message.id),
       double(limit_us) * 1e-6);
+}
+
+uint64_t mean_dtypes(const void* extension) {
+  const auto* const mean = static_cast<const penstock_mean*>(extension);
+  return mean != nullptr && PENSTOCK_HAS_FIELD(mean, penstock_mean, dtypes) ? mean->dtypes : 0;
+}
+
+uint64_t mean_dtypes(const penstock_collective& table, void* instance) {
+  if (!PENSTOCK_HAS_MEMBER(&table, penstock_collective, extension)) return 0;
+  return mean_dtypes(table.extension(instance, str(PENSTOCK_MEAN_EXTENSION)));
 }
 
 std::string_view pattern_name(uint32_t pattern) {

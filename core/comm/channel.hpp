@@ -25,6 +25,11 @@ uint64_t bytes_moved(const Channel& channel, const penstock_message& message);
 
 Status limit_error(const Channel& channel, const penstock_message& message, uint64_t limit_us);
 
+// What an answer to PENSTOCK_MEAN_EXTENSION says of types (penstock/mean.h); null: none. [any]
+uint64_t mean_dtypes(const void* extension);
+// The types of which a transport forms means. [any]
+uint64_t mean_dtypes(const penstock_collective& table, void* instance);
+
 // "all_reduce", ...; for messages. [any]
 std::string_view pattern_name(uint32_t pattern);
 

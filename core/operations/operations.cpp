@@ -3,6 +3,8 @@
 #include "core/operations/worker.hpp"
 #include "core/tensor/dtype.hpp"
 
+#include <penstock/mean.h>
+
 #include <chrono>
 
 namespace penstock {
@@ -45,6 +47,7 @@ Result<std::vector<std::shared_ptr<Operation>>> Operations::submit(
     PENSTOCK_ASSIGN(OperationOrder order, read_order(declaration, worker_->options().world));
     PENSTOCK_TRY(worker_->check_transport(order));
     std::string signature = signature_of(order);
+    order.reduction = worker_->reduction_of(order);
     wishes.push_back({std::move(order), std::move(signature), {}});
   }
   PENSTOCK_ASSIGN(const auto operations, worker_->submit(std::move(wishes)));
@@ -155,7 +158,8 @@ void NamedOperation::copy_to_itself() {
 }
 
 Status NamedOperation::finish() {
-  const double divisor = order_.average ? order_.group.size() : 1;
+  const bool is_divided = order_.reduction == PENSTOCK_REDUCE_MEAN;
+  const double divisor = order_.average && !is_divided ? order_.group.size() : 1;
   if (order_.reduces() && (order_.postscale != 1 || divisor != 1)) {
     scale_elements(order_.dtype, target_, target_, layout_.receive_numel, order_.postscale,
                    divisor);

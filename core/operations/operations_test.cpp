@@ -5,6 +5,7 @@
 #include "tests/support/worlds.hpp"
 
 #include <atomic>
+#include <limits>
 #include <random>
 
 namespace penstock::operations_test {
@@ -105,6 +106,41 @@ TEST_P(OperationsWorld, InPlaceWithScalesAndAverageAsHorovodRounds) {
     EXPECT_EQ(carry_scaled(PENSTOCK_INT32, 7, 0.5, 1, false), 3 * size);
     EXPECT_EQ(carry_scaled(PENSTOCK_INT64, -7, 1, 0.5, true), -3);
     EXPECT_EQ(carry_scaled(PENSTOCK_INT32, 49, 1, 1, true), 49);
+  });
+}
+
+TEST_P(OperationsWorld, AMeanOfSixteenBitFloatsArrivesWhereverItFits) {
+  run([](OperationsRank rank) {
+    for (const uint32_t dtype : {PENSTOCK_FLOAT16, PENSTOCK_BFLOAT16}) {
+      const double large = dtype == PENSTOCK_FLOAT16 ? 40000 : 0x1p127;
+      const double small = dtype == PENSTOCK_FLOAT16 ? 0x1p-24 : 0x1p-133;
+      for (const uint32_t pattern : {PENSTOCK_ALL_REDUCE, PENSTOCK_REDUCE_SCATTER})
+        for (const bool is_mean : {true, false}) {
+          const Array input(dtype, {8}, [&](uint64_t i) { return i % 2 == 0 ? large : small; });
+          penstock_operation_declaration declaration = declare(pattern, "halves", &input);
+          declaration.average = is_mean ? 1 : 0;
+          const std::shared_ptr<Operation> operation = submit(rank, declaration);
+          const double infinity = std::numeric_limits<double>::infinity();
+          const double above = is_mean || rank.size() == 1 ? large : infinity;
+          const double below = is_mean ? small : small * rank.size();
+          for (const double value : output_of(*operation, dtype))
+            EXPECT_EQ(value, value > 1 ? above : below) << rank.size() << " ranks";
+        }
+    }
+  });
+}
+
+TEST(Operations, OverATransportWithoutMeansOfItsOwnTheSumIsDivided) {
+  ThreadHub hub(4, false);
+  hub.takes_means = false;
+  testing::run_operations(hub, [](OperationsRank rank) {
+    const Array array(PENSTOCK_FLOAT16, {3}, [](uint64_t i) { return double(i); });
+    penstock_operation_declaration declaration =
+        declare(PENSTOCK_ALL_REDUCE, "halves", &array, &array);
+    declaration.average = 1;
+    const Status status = carry(rank, declaration);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(array.values(), (std::vector<double>{0, 1, 2}));
   });
 }
 

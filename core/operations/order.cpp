@@ -5,6 +5,8 @@
 #include "core/tensor/check.hpp"
 #include "core/tensor/dtype.hpp"
 
+#include <penstock/mean.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -236,8 +238,11 @@ std::string signature_of(const OperationOrder& order) {
 
 std::string zeros_of(const OperationOrder& order) {
   std::string text;
-  if (order.pattern != PENSTOCK_ALL_REDUCE || order.reduction != PENSTOCK_REDUCE_SUM) return text;
+  const bool adds =
+      order.reduction == PENSTOCK_REDUCE_SUM || order.reduction == PENSTOCK_REDUCE_MEAN;
+  if (order.pattern != PENSTOCK_ALL_REDUCE || !adds) return text;
   ByteWriter writer(text);
+  writer.put(order.reduction);
   writer.put(order.dtype);
   writer.put(order.numel);
   return text;
@@ -248,7 +253,7 @@ Result<OperationOrder> order_of_zeros(std::string_view name, std::string_view ze
   OperationOrder order;
   order.name = name;
   order.pattern = PENSTOCK_ALL_REDUCE;
-  order.reduction = PENSTOCK_REDUCE_SUM;
+  order.reduction = reader.get<uint32_t>();
   order.dtype = reader.get<uint32_t>();
   order.numel = reader.get<uint64_t>();
   order.group = std::move(group);

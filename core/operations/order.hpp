@@ -17,7 +17,7 @@ namespace penstock {
 struct OperationOrder {
   std::string name;
   uint32_t pattern = 0;
-  uint32_t reduction = 0;
+  uint32_t reduction = 0;  // of its message
   uint32_t dtype = 0;
   Group group;
   uint32_t root_index = 0;  // BROADCAST; in the group

@@ -6,6 +6,8 @@
 #include "core/tensor/dtype.hpp"
 #include "core/tensor/elements.hpp"
 
+#include <penstock/mean.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -33,6 +35,7 @@ class ThreadHub {
   std::map<std::pair<uint64_t, uint64_t>, Slot> slots;  // by group id, and tag or position
   std::vector<std::pair<uint64_t, std::vector<uint32_t>>> opened;
   bool refuse = false;  // every message ends in an error
+  bool takes_means = true;
 
   static void carry_out(Slot& slot);
 };
@@ -93,6 +96,7 @@ inline void set_element(uint32_t dtype, void* data, uint64_t i, double value) {
 inline double reduced(uint32_t reduction, double left, double right) {
   switch (reduction) {
     case PENSTOCK_REDUCE_SUM:
+    case PENSTOCK_REDUCE_MEAN:
       return left + right;
     case PENSTOCK_REDUCE_MIN:
       return std::min(left, right);
@@ -113,7 +117,8 @@ inline void ThreadHub::carry_out(Slot& slot) {
   for (size_t r = 0; r < size; ++r) {
     const penstock_message& message = *messages[r];
     if (message.pattern != first.pattern || message.dtype != first.dtype ||
-        message.tag != first.tag || message.id != first.id) {
+        message.tag != first.tag || message.id != first.id ||
+        message.reduction != first.reduction) {
       slot.error = internal("messages of another kind met");
     }
     for (uint64_t i = 0; i < message.count; ++i)
@@ -123,7 +128,7 @@ inline void ThreadHub::carry_out(Slot& slot) {
   for (uint64_t i = 0; i < first.count && first.reduction != 0; ++i) {
     double value = sent[0][i];
     for (size_t r = 1; r < size; ++r) value = reduced(first.reduction, value, sent[r][i]);
-    all.push_back(value);
+    all.push_back(first.reduction == PENSTOCK_REDUCE_MEAN ? value / double(size) : value);
   }
   for (size_t r = 0; r < size; ++r) {
     const penstock_message& message = *messages[r];
@@ -215,6 +220,13 @@ inline penstock_status* thread_progress(void*, penstock_ticket* handle, uint32_t
   return to_c(slot.error);
 }
 
+inline const void* thread_extension(void* instance, penstock_str id) {
+  static constexpr penstock_mean mean{
+      sizeof mean, PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT16) | PENSTOCK_DTYPE_BIT(PENSTOCK_BFLOAT16)};
+  const bool takes = static_cast<ThreadHub*>(instance)->takes_means;
+  return takes && view(id) == PENSTOCK_MEAN_EXTENSION ? &mean : nullptr;
+}
+
 inline penstock_collective thread_table() {
   penstock_collective table{};
   table.struct_size = sizeof table;
@@ -225,6 +237,7 @@ inline penstock_collective thread_table() {
   table.release = [](void*, penstock_ticket* ticket) {
     delete reinterpret_cast<ThreadTicket*>(ticket);
   };
+  table.extension = thread_extension;
   table.abort = [](void*, penstock_channel*) {};
   table.close = [](void*, penstock_channel* channel) {
     delete reinterpret_cast<ThreadChannel*>(channel);

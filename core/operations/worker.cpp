@@ -6,6 +6,8 @@
 #include "core/operations/message.hpp"
 #include "core/tensor/dtype.hpp"
 
+#include <penstock/mean.h>
+
 #include <fmt/format.h>
 
 namespace penstock {
@@ -20,6 +22,7 @@ Status OperationWorker::start() {
   if (options_.table != nullptr) {
     traits_.struct_size = sizeof traits_;
     PENSTOCK_TRY(from_c(options_.table->describe(options_.instance, &traits_)));
+    mean_dtypes_ = mean_dtypes(*options_.table, options_.instance);
   }
   if (options_.world_channel != nullptr) {
     Opened& group = groups_[options_.world_channel->members.ranks()];
@@ -70,6 +73,11 @@ Status OperationWorker::check_transport(const OperationOrder& order) const {
                          order.name, dtype_name(order.dtype));
   }
   return {};
+}
+
+uint32_t OperationWorker::reduction_of(const OperationOrder& order) const {
+  const bool is_taken = (mean_dtypes_ & PENSTOCK_DTYPE_BIT(order.dtype)) != 0;
+  return order.average && is_taken ? uint32_t{PENSTOCK_REDUCE_MEAN} : order.reduction;
 }
 
 Result<std::vector<std::shared_ptr<NamedOperation>>> OperationWorker::submit(

@@ -85,6 +85,9 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
   const Operations::Options& options() const { return options_; }
   // UNIMPLEMENTED when the transport cannot carry the order.
   Status check_transport(const OperationOrder& order) const;
+  // PENSTOCK_REDUCE_* of its message: averages of types whose sums may not fit are formed on the
+  // way, where the transport does that.
+  uint32_t reduction_of(const OperationOrder& order) const;
 
  private:
   struct Event {
@@ -113,6 +116,7 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
 
   const Operations::Options options_;
   penstock_collective_traits traits_{};
+  uint64_t mean_dtypes_ = 0;
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -91,6 +91,36 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsShare) {
   });
 }
 
+// Of P times the largest number there is no sum in 16 bits.
+TEST_P(Collectives, MeansOfSixteenBitFloatsNeedNoSumThatFits) {
+  on_all_ranks([](Rank& me) {
+    for (const uint64_t count : kCounts) {
+      const std::vector<uint16_t> same(count, 0x7bff);  // 65504
+      std::vector<uint16_t> mean(count), in_place = same;
+      auto message = message_of(PENSTOCK_ALL_REDUCE, 3);
+      message.dtype = PENSTOCK_FLOAT16;
+      message.reduction = PENSTOCK_REDUCE_MEAN;
+      message.send = same.data();
+      message.receive = mean.data();
+      message.count = count;
+      EXPECT_EQ(me.exchange(message), "");
+      EXPECT_EQ(mean, same);
+      message.send = message.receive = in_place.data();
+      EXPECT_EQ(me.exchange(message), "");
+      EXPECT_EQ(in_place, same);
+      std::vector<uint64_t> counts(me.size, count);
+      const std::vector<uint16_t> all(me.size * count, 0x7bff);
+      message.pattern = PENSTOCK_REDUCE_SCATTER;
+      message.send = all.data();
+      message.receive = mean.data();
+      message.count = all.size();
+      message.receive_counts = counts.data();
+      EXPECT_EQ(me.exchange(message), "");
+      EXPECT_EQ(mean, same);
+    }
+  });
+}
+
 TEST_P(Collectives, GathersBringEveryCountToItsPlace) {
   on_all_ranks([](Rank& me) {
     for (const uint64_t unit : {1, 600, 20'000})

@@ -6,6 +6,8 @@
 
 #include <penstock/options.hpp>
 
+#include <kernels/reduce.hpp>
+
 namespace penstock::collectives {
 
 // Options that such a transport has, and what they say.
@@ -39,6 +41,7 @@ class OverWire {
  public:
   using Channel = collectives::Channel;
   using Ticket = collectives::Ticket;
+  static constexpr uint64_t kMeanDtypes = kernels::mean_dtypes();
 
   explicit OverWire(const Sizes& sizes) : sizes_(sizes) {}
   void volume(uint32_t pattern, uint32_t hosts, uint32_t ranks_per_host, uint64_t bytes,

@@ -98,7 +98,9 @@ inline void check_message(const penstock_message& message, uint32_t size) {
   if (pattern == PENSTOCK_BARRIER) return;
   if (dtype_bytes(message.dtype) == 0)
     throw message_error(PENSTOCK_UNIMPLEMENTED, message, "unknown dtype ", message.dtype);
-  if (is_reduction(pattern) &&
+  const bool is_mean = message.reduction == PENSTOCK_REDUCE_MEAN &&
+                       (kernels::mean_dtypes() & PENSTOCK_DTYPE_BIT(message.dtype)) != 0;
+  if (is_reduction(pattern) && !is_mean &&
       (message.reduction < PENSTOCK_REDUCE_SUM || message.reduction > PENSTOCK_REDUCE_PRODUCT))
     throw message_error(PENSTOCK_UNIMPLEMENTED, message, "unknown reduction ", message.reduction);
   const bool has_peer =

@@ -7,6 +7,7 @@
 #include <penstock/collective.h>
 #include <penstock/compressor.h>
 #include <penstock/fold.h>
+#include <penstock/mean.h>
 #include <penstock/host.h>
 #include <penstock/item.h>
 #include <penstock/memory.h>
@@ -312,6 +313,13 @@ typedef const penstock_tensor* lock_penstock_fold_momentum_before; LOCK_AT(penst
 LOCK_SIZE(penstock_fold_encoder, 16);
 typedef uint64_t lock_penstock_fold_encoder_struct_size; LOCK_AT(penstock_fold_encoder, struct_size, 0);
 typedef penstock_status* (*lock_penstock_fold_encoder_encode)(void* instance, const penstock_exec* exec, const penstock_step* step, uint32_t round, const penstock_item* const* items, uint64_t n_items, penstock_payload* const* payloads, const penstock_fold* const* folds); LOCK_AT(penstock_fold_encoder, encode, 8);
+
+/* ---- mean.h ---- */
+LOCK_VALUE(PENSTOCK_REDUCE_MEAN, 5);
+
+LOCK_SIZE(penstock_mean, 16);
+typedef uint64_t lock_penstock_mean_struct_size; LOCK_AT(penstock_mean, struct_size, 0);
+typedef uint64_t lock_penstock_mean_dtypes; LOCK_AT(penstock_mean, dtypes, 8);
 
 /* ---- host.h ---- */
 LOCK_VALUE(PENSTOCK_LOG_DEBUG, 0);

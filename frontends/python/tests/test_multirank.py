@@ -42,6 +42,11 @@ def test_ctrl_c_on_a_rank_that_waits_in_join_ends_all_with_its_name():
         assert len(said) == 1 and "rank 0 ended with KeyboardInterrupt" in said[0], done.stdout
 
 
+@pytest.mark.parametrize("ranks", worlds((1, 2, 3, 4), (4,)))
+def test_a_mean_of_halves_is_right_wherever_it_fits(ranks):
+    succeed("means.py", ranks)
+
+
 @pytest.mark.parametrize("ranks", worlds((3, 4), (4,)))
 def test_what_two_ranks_saved_more_load(ranks):
     succeed("shards.py", ranks)

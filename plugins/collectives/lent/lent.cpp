@@ -148,8 +148,9 @@ constexpr penstock_lent_door door = {
     [](penstock_lent_relay* relay) { relay->relay->end(); },
     close};
 
-const void* extension(void*, penstock_str id) noexcept {
-  return sdk::view(id) == PENSTOCK_LENT_DOOR ? &door : nullptr;
+const void* extension(void* instance, penstock_str id) noexcept {
+  if (sdk::view(id) == PENSTOCK_LENT_DOOR) return &door;
+  return sdk::CollectiveTable<Lent>::table.extension(instance, id);
 }
 
 constexpr penstock_collective make_table() {

@@ -37,6 +37,7 @@ std::vector<uint32_t> hosts_of(std::string_view text, uint32_t size) {
 class Loopback {
  public:
   using Ticket = loopback::Ticket;
+  static constexpr uint64_t kMeanDtypes = kernels::mean_dtypes();
   struct Channel {
     std::shared_ptr<Exchange> exchange;  // shared with the other members
     uint32_t rank = 0;

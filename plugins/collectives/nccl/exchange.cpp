@@ -36,6 +36,8 @@ Reduction reduction_of(const penstock_message& message) {
       return kMax;
     case PENSTOCK_REDUCE_PRODUCT:
       return kProduct;
+    case PENSTOCK_REDUCE_MEAN:
+      return kMean;
     default:
       return kSum;
   }

@@ -30,7 +30,7 @@ enum DataType : int {
   kFloat64 = 8,
   kBfloat16 = 9,
 };
-enum Reduction : int { kSum = 0, kProduct = 1, kMax = 2, kMin = 3 };
+enum Reduction : int { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kMean = 4 };
 
 struct Handle;  // ncclComm
 struct UniqueId {

@@ -29,6 +29,8 @@ class Nccl {
  public:
   using Channel = nccl::Channel;
   using Ticket = nccl::Ticket;
+  // NCCL divides what each rank has by their number before it adds.
+  static constexpr uint64_t kMeanDtypes = kernels::mean_dtypes();
   static inline const sdk::OptionList options{
       sdk::integer_option("device", -1)
           .at_least(-1)

@@ -78,6 +78,23 @@ TEST_F(Nccl, ReduceScatterGivesEachRankItsPartWhateverTheirLengths) {
     });
 }
 
+TEST_F(Nccl, AMeanOfSixteenBitFloatsNeedsNoSumThatFits) {
+  everywhere([&](NcclRank& rank) {
+    const std::vector<uint16_t> same(10, 0x78e2);  // 40000
+    auto* const memory = reinterpret_cast<uint16_t*>(rank.put(std::vector<float>(5)));
+    ASSERT_EQ(cudaMemcpy(memory, same.data(), 20, cudaMemcpyHostToDevice), cudaSuccess);
+    penstock_message message = rank.message(PENSTOCK_ALL_REDUCE, 1);
+    message.dtype = PENSTOCK_FLOAT16;
+    message.reduction = PENSTOCK_REDUCE_MEAN;
+    message.send = message.receive = memory;
+    message.count = same.size();
+    EXPECT_TRUE(rank.carry(message).ok());
+    std::vector<uint16_t> mean(10);
+    ASSERT_EQ(cudaMemcpy(mean.data(), memory, 20, cudaMemcpyDeviceToHost), cudaSuccess);
+    for (const uint16_t bits : mean) EXPECT_NEAR(bits, same[0], rank.size);  // units
+  });
+}
+
 TEST_F(Nccl, AllGatherTellsHowManyCameFromEach) {
   for (const uint32_t flags : {0u, uint32_t(PENSTOCK_MESSAGE_EXACT_COUNTS)})
     everywhere([&](NcclRank& rank) {

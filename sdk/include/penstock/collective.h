@@ -28,7 +28,7 @@ enum {
 
 #define PENSTOCK_PATTERN_BIT(pattern) (((uint64_t)1) << (pattern))
 
-enum { PENSTOCK_REDUCE_SUM = 1, PENSTOCK_REDUCE_MIN = 2, PENSTOCK_REDUCE_MAX = 3, PENSTOCK_REDUCE_PRODUCT = 4 };
+enum { PENSTOCK_REDUCE_SUM = 1, PENSTOCK_REDUCE_MIN = 2, PENSTOCK_REDUCE_MAX = 3, PENSTOCK_REDUCE_PRODUCT = 4 /* 5: mean.h */ };
 
 /* Whom a group joins. */
 enum {

@@ -23,11 +23,14 @@
 //     // composites
 //     void plan(Channel& channel, const penstock_message& message, sdk::CollectiveNeed& need);
 //     void returned(Ticket& ticket, penstock_payload* const* payloads, uint64_t n_items);
+//     // transports that take REDUCE_MEAN of these types (mean.h)
+//     static constexpr uint64_t kMeanDtypes = PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT16);
 //   };
 //   PENSTOCK_COLLECTIVE(Transport, "collective/mpi", "0.1.0", "one sentence", "");
 #pragma once
 
 #include <penstock/arguments.hpp>
+#include <penstock/mean.hpp>
 #include <penstock/need.hpp>
 #include <penstock/record.hpp>
 
@@ -206,7 +209,11 @@ class CollectiveTable {
   {
     contained("leave", [&] { self(instance).leave(aborted != 0); });
   }
-  static const void* extension(void*, penstock_str) noexcept { return nullptr; }
+  static const void* extension(void*, [[maybe_unused]] penstock_str id) noexcept {
+    if constexpr (requires { T::kMeanDtypes; })
+      if (view(id) == PENSTOCK_MEAN_EXTENSION) return &mean_of_dtypes<T::kMeanDtypes>;
+    return nullptr;
+  }
 
   static constexpr penstock_collective make() {
     penstock_collective table{};

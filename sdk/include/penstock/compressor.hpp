@@ -19,6 +19,8 @@
 //     // with traits.folds: compensate and encode in one sweep, see fold.h
 //     void encode_folded(const sdk::Call& call, const sdk::Items& items,
 //                        sdk::PayloadWriters& payloads, const penstock_fold* const* folds);
+//     // what decode makes of a mean of such sections is the mean (mean.h)
+//     static constexpr uint64_t kMeanDtypes = PENSTOCK_DTYPE_BIT(PENSTOCK_FLOAT16);
 //   };
 //   PENSTOCK_COMPRESSOR(Method, "compressor/method", "0.1.0", "one sentence", "paper");
 //
@@ -28,6 +30,7 @@
 
 #include <penstock/fold.h>
 #include <penstock/arguments.hpp>
+#include <penstock/mean.hpp>
 #include <penstock/need.hpp>
 #include <penstock/record.hpp>
 
@@ -227,9 +230,12 @@ class CompressorTable {
   static constexpr penstock_fold_encoder fold_encoder{sizeof(penstock_fold_encoder), encode_folded};
 
   static const void* extension(void*, penstock_str id) noexcept {
-    const bool is_known =
-        view(id) == PENSTOCK_FOLD_EXTENSION || view(id) == PENSTOCK_FOLD_EXTENSION_2;
-    return EncodesFolded<T> && is_known ? &fold_encoder : nullptr;
+    if (EncodesFolded<T> &&
+        (view(id) == PENSTOCK_FOLD_EXTENSION || view(id) == PENSTOCK_FOLD_EXTENSION_2))
+      return &fold_encoder;
+    if constexpr (requires { T::kMeanDtypes; })
+      if (view(id) == PENSTOCK_MEAN_EXTENSION) return &mean_of_dtypes<T::kMeanDtypes>;
+    return nullptr;
   }
 
  public:

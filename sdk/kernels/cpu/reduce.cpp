@@ -67,6 +67,8 @@ struct Product {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 };
+// Divided in float32, before it is rounded to 16 bits.
+struct Mean : Sum {};
 // `b != b` lets a NaN through wherever it stands; it is false for integers.
 struct Min {
   template <typename T>
@@ -105,6 +107,8 @@ void reduce(const void* const* sources, uint64_t n_sources, void* target, uint64
         for (uint64_t i = 0; i < n; ++i) total[i] = Operation::join(total[i], numbers[i]);
       }
     }
+    if constexpr (std::is_same_v<Operation, Mean>)
+      for (uint64_t i = 0; i < n; ++i) total[i] /= static_cast<Number>(n_sources);
     Stored* result = static_cast<Stored*>(target) + first;
     if constexpr (kPlain<Type>)
       std::memcpy(result, total, n * sizeof(Number));
@@ -127,6 +131,10 @@ Reduce choose(uint32_t reduction) {
       return reduce<Type, Min>;
     case PENSTOCK_REDUCE_MAX:
       return reduce<Type, Max>;
+    case PENSTOCK_REDUCE_MEAN:
+      if constexpr (std::is_same_v<Type, Half> || std::is_same_v<Type, Bfloat16>)
+        return reduce<Type, Mean>;
+      return nullptr;
     default:
       return nullptr;
   }

@@ -92,6 +92,52 @@ TEST(Reduce, SixteenBitFloatsAreAddedInFloat32AndRoundedOnce) {
   check_16_bit(PENSTOCK_BFLOAT16, bfloat16_to_float, float_to_bfloat16);
 }
 
+// The mean in float64, rounded once; sums of a few such numbers are exact there and in float32.
+template <typename Load, typename Store>
+void check_mean(uint32_t dtype, Load load, Store store) {
+  std::mt19937 random(7);
+  for (const uint64_t count : kCounts)
+    for (const uint64_t n_sources : {1, 2, 3, 4, 7}) {
+      std::vector<std::vector<uint16_t>> sources(n_sources, std::vector<uint16_t>(count));
+      for (uint64_t i = 0; i < count; ++i) {
+        const float scale = i % 3 == 0 ? 0x1p15f : i % 3 == 1 ? 1.0f : 0x1p-20f;
+        for (auto& source : sources)
+          source[i] = store(scale * (1.0f + static_cast<float>(random() % 256) / 256));
+      }
+      std::vector<const void*> pointers;
+      for (auto& source : sources) pointers.push_back(source.data());
+      std::vector<uint16_t> target(count);
+      ASSERT_TRUE(reduce_in_order(dtype, PENSTOCK_REDUCE_MEAN, pointers.data(), n_sources,
+                                  target.data(), count));
+      for (uint64_t i = 0; i < count; ++i) {
+        double sum = 0;
+        for (const auto& source : sources) sum += load(source[i]);
+        const double mean = sum / static_cast<double>(n_sources);
+        ASSERT_EQ(target[i], store(static_cast<float>(mean))) << "mean " << mean;
+      }
+    }
+}
+
+TEST(Reduce, AMeanOfSixteenBitFloatsIsDividedBeforeItIsRounded) {
+  check_mean(PENSTOCK_FLOAT16, half_to_float, float_to_half);
+  check_mean(PENSTOCK_BFLOAT16, bfloat16_to_float, float_to_bfloat16);
+  const std::vector<uint16_t> large{float_to_half(40000), float_to_half(65504)};
+  const std::vector<const void*> sources(4, large.data());
+  std::vector<uint16_t> target(2);
+  ASSERT_TRUE(
+      reduce_in_order(PENSTOCK_FLOAT16, PENSTOCK_REDUCE_MEAN, sources.data(), 4, target.data(), 2));
+  EXPECT_EQ(target, large);
+}
+
+TEST(Reduce, OnlyOfSixteenBitFloatsIsThereAMean) {
+  double element = 1;
+  const void* sources[] = {&element, &element};
+  for (uint32_t dtype = PENSTOCK_FLOAT32; dtype <= PENSTOCK_BOOL; ++dtype) {
+    const bool is_known = (mean_dtypes() & PENSTOCK_DTYPE_BIT(dtype)) != 0;
+    EXPECT_EQ(reduce_in_order(dtype, PENSTOCK_REDUCE_MEAN, sources, 2, &element, 1), is_known);
+  }
+}
+
 TEST(Reduce, BooleansAreJoinedLogically) {
   const std::vector<uint8_t> a{0, 0, 1, 1, 2}, b{0, 1, 0, 1, 0};
   const void* sources[] = {a.data(), b.data()};

@@ -48,18 +48,29 @@ V joined(V a, V b, ncclRedOp_t operation) {
   }
 }
 
+// A rank's value as it is added: of means of floats a part, as NCCL divides these first.
+template <typename T>
+T taken(const char* source, uint64_t i, std::size_t n_ranks, ncclRedOp_t operation) {
+  T value;
+  std::memcpy(&value, source + i * sizeof(T), sizeof(T));
+  if constexpr (!std::is_integral_v<T>)
+    if (operation == ncclAvg) {
+      const T part = stored<T>(Value<T>(1) / Value<T>(n_ranks));
+      value = stored<T>(Value<T>(value) * Value<T>(part));
+    }
+  return value;
+}
+
 template <typename T>
 void reduce_as(const std::vector<const char*>& sources, char* target, uint64_t count,
                ncclRedOp_t operation) {
   for (uint64_t i = 0; i < count; ++i) {
-    T result;
-    std::memcpy(&result, sources[0] + i * sizeof(T), sizeof(T));
+    T result = taken<T>(sources[0], i, sources.size(), operation);
     for (std::size_t rank = 1; rank < sources.size(); ++rank) {
-      T next;
-      std::memcpy(&next, sources[rank] + i * sizeof(T), sizeof(T));
+      const T next = taken<T>(sources[rank], i, sources.size(), operation);
       result = stored<T>(joined<Value<T>>(result, next, operation));
     }
-    if (operation == ncclAvg)
+    if (std::is_integral_v<T> && operation == ncclAvg)
       result = stored<T>(static_cast<Value<T>>(Value<T>(result) / Value<T>(sources.size())));
     std::memcpy(target + i * sizeof(T), &result, sizeof(T));
   }

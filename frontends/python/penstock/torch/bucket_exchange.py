@@ -62,6 +62,7 @@ class BucketExchange:
         self._parameters: list[torch.Tensor] = []  # by number in the set
         self.indices: dict[int, int] = {}  # the same by id
         self._views: list[TensorView] = []
+        self._dtypes: list[torch.dtype] = []  # of gradients, as the core was told
         self._given: list[int] = []  # the buckets that the core knows, by number of the gradient
         self._seen: list[int] = []  # those of the last backward
         self._order: list[int] = []  # in which it handed them in
@@ -116,6 +117,7 @@ class BucketExchange:
     def _submit(self, bucket: Bucket) -> None:
         assert self.set is not None
         numbers = [self._number_of(parameter) for parameter in bucket.parameters]
+        self._check_dtype(bucket, numbers)
         if self.set.is_staged:
             self._staged.append((bucket, numbers))
         else:
@@ -161,6 +163,18 @@ class BucketExchange:
                 "PenstockState for each DistributedDataParallel"
             )
         return number
+
+    def _check_dtype(self, bucket: Bucket, numbers: Sequence[int]) -> None:
+        # A bucket has one type, which need not be that of its parameters: torch's wrappers cast it.
+        for number, parameter in zip(numbers, bucket.parameters):
+            if bucket.buffer.dtype != self._dtypes[number]:
+                raise ValueError(
+                    f"ddp_hook got gradients of {bucket.buffer.dtype} for a parameter of "
+                    f"{parameter.dtype} and shape {tuple(parameter.shape)}, expected "
+                    f"{self._dtypes[number]} as in the first step; where the hook was wrapped anew "
+                    "or the model was cast, wrap the model again, with a new state: "
+                    "register_comm_hook(PenstockState(...), fp16_compress_wrapper(ddp_hook))"
+                )
 
     def _check_complete(self) -> None:
         if self.set is not None and len(self._order) != len(self._parameters):
@@ -217,6 +231,7 @@ class BucketExchange:
         check_unclaimed([one.parameter for one in numbering])
         self._parameters = [one.parameter for one in numbering]
         self.indices = {id(one.parameter): number for number, one in enumerate(numbering)}
+        self._dtypes = [one.gradient.dtype for one in numbering]
         self._seen = [one.bucket for one in numbering]
         self._given = list(self._seen)
         self._where = [0] * len(numbering)

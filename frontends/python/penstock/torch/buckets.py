@@ -13,7 +13,7 @@ from penstock.torch import devices, world
 from penstock.torch.checks import Named
 from penstock.torch.collectives.reductions import Average
 from penstock.torch.collectives.sparse import sparse_allreduce_async
-from penstock.torch.tensors import usable
+from penstock.torch.tensors import DTYPES, usable
 
 
 class Bucket:
@@ -68,6 +68,11 @@ def parts_of(buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> list[t
     """The gradients in a bucket's buffer, flat, one behind the other. A complex number is two
     floats there, of which GradBucket.gradients() knows one."""
     sizes = [parameter.numel() * (2 if parameter.is_complex() else 1) for parameter in parameters]
+    if buffer.dtype not in DTYPES or not buffer.dtype.is_floating_point:
+        raise ValueError(
+            f"ddp_hook got gradients of {buffer.dtype}, expected float32, float64, float16 or "
+            "bfloat16; register ddp_hook itself, or fp16_compress_wrapper(ddp_hook)"
+        )
     if sum(sizes) != buffer.numel():
         raise ValueError(
             f"a bucket of DistributedDataParallel has {buffer.numel()} elements, its "

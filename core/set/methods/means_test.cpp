@@ -1,0 +1,238 @@
+// Means of 16-bit floats, gradients or what float32 travels as: right wherever the mean fits the
+// type, also where the sum does not, on every route and with equal bits on all ranks. The oracle
+// is the mean in float64 of what the ranks send, rounded once.
+
+#include "core/set/testing.hpp"
+
+#include <support/half.hpp>
+#include <testing/data.hpp>
+
+#include <cmath>
+#include <mutex>
+
+namespace penstock::means_test {
+namespace {
+
+using testing::GradientShape;
+using testing::make_set;
+using testing::scheme_text;
+using testing::with_ranks;
+
+struct Format {
+  const char* compressor;
+  uint32_t dtype;
+  float large, small;  // P times `large` is no number of the type; `small` is near its least
+  uint16_t (*bits)(float);
+  float (*value)(uint16_t);
+  float rounded(float x) const { return value(bits(x)); }
+};
+const Format kFormats[] = {
+    {"fp16", PENSTOCK_FLOAT16, 40000, 1e-6f, test::to_float16, test::from_float16},
+    {"bf16", PENSTOCK_BFLOAT16, 2.5e38f, 1e-30f, test::to_bfloat16, test::from_bfloat16}};
+
+struct Layout {
+  uint32_t size;
+  const char* hosts;
+};
+const Layout kLayouts[] = {{1, "0"},       {2, "0,1"},     {3, "0,0,1"},
+                           {4, "0,0,1,1"}, {4, "0,0,0,1"}, {6, "0,0,1,1,2,2"}};
+const char* const kRoutes[] = {"flat", "split", "shard", "hierarchical"};
+
+using Values = std::vector<std::vector<float>>;  // [gradient][element]
+const std::vector<uint64_t> kNumels{1000, 7, 1, 300'000};
+
+// Large, small, and between, of either sign, the larger ones alike on all ranks.
+Values gradients_of(const Format& format, uint32_t rank) {
+  Values gradients;
+  for (size_t g = 0; g < kNumels.size(); ++g) {
+    test::Random random(1 + g), own(100 * rank + g);
+    auto& values = gradients.emplace_back(kNumels[g]);
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      const float sign = random.below(2) == 0 ? 1.0f : -1.0f;
+      const float kinds[] = {sign * format.large, sign * format.small,
+                             static_cast<float>(own.gauss()),
+                             sign * format.large * static_cast<float>(own.below(64)) / 64};
+      values[i] = kinds[(i + g) % std::size(kinds)];
+    }
+  }
+  return gradients;
+}
+
+// The bits of each element of a mean.
+using Bits = std::vector<std::vector<uint16_t>>;
+
+double exact_mean(const Format& format, const std::vector<Values>& sent, size_t g, uint64_t i) {
+  double sum = 0;
+  for (const Values& of_rank : sent) sum += format.rounded(of_rank[g][i]);
+  return sum / static_cast<double>(sent.size());
+}
+
+// A step of gradients that lie as `T`; what they become.
+template <typename T>
+void run_step_of(Set& set, std::vector<std::vector<T>>& gradients, uint32_t dtype) {
+  for (size_t g = gradients.size(); g-- > 0;) {
+    const auto numel = static_cast<int64_t>(gradients[g].size());
+    penstock_tensor tensor{};
+    tensor.struct_size = sizeof tensor;
+    tensor.data = gradients[g].data();
+    tensor.shape = &numel;
+    tensor.n_dims = 1;
+    tensor.numel = gradients[g].size();
+    tensor.dtype = dtype;
+    tensor.device_type = PENSTOCK_DEVICE_CPU;
+    ASSERT_OK(set.gradient_ready(g, tensor));
+  }
+  ASSERT_OK(set.wait_all());
+  ASSERT_OK(set.step_end(true));
+}
+
+std::vector<GradientShape> shapes_of(const Values& gradients, uint32_t dtype) {
+  std::vector<GradientShape> shapes;
+  for (size_t g = 0; g < gradients.size(); ++g)
+    shapes.push_back({fmt::format("g{}", g), {static_cast<int64_t>(gradients[g].size())}, dtype});
+  return shapes;
+}
+
+// What each rank has after a step of gradients_of. `halves`: they lie in the type, and travel as
+// they are; else as float32, under the compressor.
+std::vector<Values> results(const Format& format, const Layout& layout, const char* route,
+                            const char* scheduler, bool halves) {
+  std::vector<Values> all(layout.size);
+  const std::string scheme =
+      scheme_text(fmt::format("scheduler = \"{}\"\nroute = \"{}\"\ncompressor = \"{}\"", scheduler,
+                              route, halves ? "none" : format.compressor)) +
+      fmt::format("[collective.loopback]\nhosts = \"{}\"\n", layout.hosts);
+  with_ranks(layout.size, scheme, [&](Runtime& runtime, uint32_t rank) {
+    Values values = gradients_of(format, rank);
+    const uint32_t dtype = halves ? format.dtype : uint32_t{PENSTOCK_FLOAT32};
+    auto set = make_set(runtime, shapes_of(values, dtype));
+    ASSERT_OK(set.status());
+    if (!halves) {
+      run_step_of(*set.value(), values, dtype);
+    } else {
+      Bits bits;
+      for (const auto& gradient : values) {
+        bits.emplace_back();
+        for (const float value : gradient) bits.back().push_back(format.bits(value));
+      }
+      run_step_of(*set.value(), bits, dtype);
+      for (size_t g = 0; g < values.size(); ++g)
+        for (size_t i = 0; i < values[g].size(); ++i) values[g][i] = format.value(bits[g][i]);
+    }
+    all[rank] = values;
+  });
+  return all;
+}
+
+void expect_means(const Format& format, const Layout& layout, const char* route,
+                  const char* scheduler, bool halves) {
+  const std::string what = fmt::format("{} on {}, hosts {}, {} by {}", format.compressor, route,
+                                       layout.hosts, halves ? "halves" : "floats", scheduler);
+  std::vector<Values> sent;
+  for (uint32_t rank = 0; rank < layout.size; ++rank) sent.push_back(gradients_of(format, rank));
+  const std::vector<Values> got = results(format, layout, route, scheduler, halves);
+  // On this route the sum of each host is rounded too.
+  const bool is_rounded_once = std::string_view(route) != "hierarchical";
+  for (uint32_t rank = 0; rank < layout.size; ++rank) {
+    ASSERT_EQ(got[rank], got[0]) << what << ", rank " << rank;
+    for (size_t g = 0; g < kNumels.size(); ++g)
+      for (uint64_t i = 0; i < kNumels[g]; ++i) {
+        const double mean = exact_mean(format, sent, g, i);
+        const float once = format.rounded(static_cast<float>(mean));
+        if (is_rounded_once) {
+          ASSERT_EQ(got[rank][g][i], once) << what << ", gradient " << g << " at " << i;
+          continue;
+        }
+        double largest = 0;
+        for (const Values& of_rank : sent)
+          largest = std::max(largest, std::fabs(double{of_rank[g][i]}));
+        const double unit = format.dtype == PENSTOCK_FLOAT16 ? 0x1p-11 : 0x1p-8;
+        ASSERT_NEAR(got[rank][g][i], mean,
+                    2 * unit * largest + 2 * double{format.small} * unit +
+                        0x1p-23 * (format.dtype == PENSTOCK_FLOAT16 ? 1 : 0))
+            << what << ", gradient " << g << " at " << i;
+      }
+  }
+}
+
+TEST(Means, OfFloatsThatTravelInSixteenBitsAreDividedBeforeTheyAreRounded) {
+  for (const Format& format : kFormats)
+    for (const Layout& layout : kLayouts)
+      for (const char* route : kRoutes) expect_means(format, layout, route, "wfbp", false);
+}
+
+TEST(Means, OfSixteenBitGradientsAreDividedBeforeTheyAreRounded) {
+  for (const Format& format : kFormats)
+    for (const Layout& layout : kLayouts)
+      for (const char* route : kRoutes)
+        for (const char* scheduler : {"wfbp", "fusion"})
+          expect_means(format, layout, route, scheduler, true);
+}
+
+TEST(Means, ASumStaysASum) {
+  for (const bool halves : {false, true})
+    with_ranks(
+        2, scheme_text(halves ? "" : "compressor = \"fp16\""), [&](Runtime& runtime, uint32_t) {
+          const uint32_t dtype = halves ? uint32_t{PENSTOCK_FLOAT16} : uint32_t{PENSTOCK_FLOAT32};
+          auto set = make_set(runtime, {{"g", {2}, dtype}}, PENSTOCK_SET_SUM);
+          ASSERT_OK(set.status());
+          if (halves) {
+            Bits bits{{test::to_float16(40000), test::to_float16(3)}};
+            run_step_of(*set.value(), bits, dtype);
+            EXPECT_EQ(bits[0][0], 0x7c00) << "infinite";
+            EXPECT_EQ(bits[0][1], test::to_float16(6));
+          } else {
+            Values values{{40000, 3}};
+            run_step_of(*set.value(), values, dtype);
+            EXPECT_TRUE(std::isinf(values[0][0]));
+            EXPECT_EQ(values[0][1], 6.0f);
+          }
+        });
+}
+
+// What a residual holds back comes in the steps that follow, and nothing becomes infinite or
+// vanishes on the way.
+TEST(Means, UnderAResidualComeWholeInTheEnd) {
+  constexpr uint32_t kRanks = 4;
+  for (const char* route : {"flat", "split", "hierarchical"})
+    with_ranks(kRanks,
+               scheme_text(fmt::format("route = \"{}\"\ncompressor = \"fp16\"\nmemory = "
+                                       "\"residual\"",
+                                       route)) +
+                   "[collective.loopback]\nhosts = \"0,0,1,1\"\n",
+               [&](Runtime& runtime, uint32_t rank) {
+                 auto set = make_set(runtime, {{"g", {3}}});
+                 ASSERT_OK(set.status());
+                 std::vector<double> total(3);
+                 for (int step = 0; step < 12; ++step) {
+                   // The last one is of one rank alone, and below what is left of it in a mean.
+                   Values values{{40000, 1e-6f, rank == 0 ? 1e-7f : 0.0f}};
+                   if (step != 0) values = {{0, 0, 0}};
+                   run_step_of(*set.value(), values, PENSTOCK_FLOAT32);
+                   for (size_t i = 0; i < 3; ++i) {
+                     ASSERT_TRUE(std::isfinite(values[0][i])) << route << " step " << step;
+                     total[i] += values[0][i];
+                   }
+                 }
+                 EXPECT_NEAR(total[0], 40000, 20) << route;
+                 EXPECT_NEAR(total[1], 1e-6, 0x1p-25) << route;
+                 EXPECT_NEAR(total[2], 1e-7 / kRanks, 0x1p-25 / 2) << route;
+               });
+}
+
+TEST(Means, OfWhatIsNotFiniteOnOneRankAreVoidOnAll) {
+  for (const char* route : kRoutes)
+    with_ranks(4,
+               scheme_text(fmt::format("route = \"{}\"\ncompressor = \"fp16\"", route)) +
+                   "[collective.loopback]\nhosts = \"0,0,1,1\"\n",
+               [&](Runtime& runtime, uint32_t rank) {
+                 auto set = make_set(runtime, {{"g", {3}}});
+                 ASSERT_OK(set.status());
+                 Values values{{1, rank == 2 ? std::nanf("") : 1.0f, 1}};
+                 run_step_of(*set.value(), values, PENSTOCK_FLOAT32);
+                 for (const float value : values[0]) EXPECT_TRUE(std::isnan(value)) << route;
+               });
+}
+
+}  // namespace
+}  // namespace penstock::means_test

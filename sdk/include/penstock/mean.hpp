@@ -1,0 +1,11 @@
+// What a class with kMeanDtypes answers for PENSTOCK_MEAN_EXTENSION.
+#pragma once
+
+#include <penstock/mean.h>
+
+namespace penstock::sdk {
+
+template <uint64_t kDtypes>
+inline constexpr penstock_mean mean_of_dtypes{sizeof(penstock_mean), kDtypes};
+
+}  // namespace penstock::sdk
