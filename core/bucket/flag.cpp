@@ -4,8 +4,8 @@ namespace penstock {
 namespace {
 
 // In a sum the past counts one for each rank whose digest is odd, and this is more than all of
-// them.
-constexpr float kNonfinite = 4096;
+// them. In a mean all of them together are one.
+constexpr float kNonfinite = 4096, kNonfiniteInMean = 1.25f;
 
 Status other_past(const BucketRun& bucket, std::string_view who) {
   const SetContext& context = bucket.context;
@@ -38,8 +38,8 @@ float summed_flag(const BucketRun& bucket, bool is_nonfinite) {
 
 // Where ranks differ, those whose own digest is even see that of others. (The others cannot tell
 // from a sum that is too small by one, for 16 bits do not count that far.)
-Status take_summed_flag(BucketRun& bucket, float sum) {
-  if (!(sum < kNonfinite)) {
+Status take_summed_flag(BucketRun& bucket, float sum, bool is_mean) {
+  if (!(sum < (is_mean ? kNonfiniteInMean : kNonfinite))) {
     bucket.is_void = true;
     return {};
   }

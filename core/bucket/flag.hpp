@@ -20,10 +20,10 @@ Status check_past(const BucketRun& bucket, const Coding& coding, uint32_t rank, 
 
 // ---- sums ----
 
-// Added up over ranks; exact enough in 16 bits for 4095 of them.
+// Added up over ranks, or averaged; exact enough in 16 bits for 3000 of them.
 float summed_flag(const BucketRun& bucket, bool is_nonfinite);
 // Voids the bucket where some rank's gradients are not finite. MISMATCH as above, on some of the
 // ranks that differ.
-Status take_summed_flag(BucketRun& bucket, float sum);
+Status take_summed_flag(BucketRun& bucket, float sum, bool is_mean);
 
 }  // namespace penstock

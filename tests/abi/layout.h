@@ -7,9 +7,9 @@
 #include <penstock/collective.h>
 #include <penstock/compressor.h>
 #include <penstock/fold.h>
-#include <penstock/mean.h>
 #include <penstock/host.h>
 #include <penstock/item.h>
+#include <penstock/mean.h>
 #include <penstock/memory.h>
 #include <penstock/option.h>
 #include <penstock/plugin.h>
@@ -314,13 +314,6 @@ LOCK_SIZE(penstock_fold_encoder, 16);
 typedef uint64_t lock_penstock_fold_encoder_struct_size; LOCK_AT(penstock_fold_encoder, struct_size, 0);
 typedef penstock_status* (*lock_penstock_fold_encoder_encode)(void* instance, const penstock_exec* exec, const penstock_step* step, uint32_t round, const penstock_item* const* items, uint64_t n_items, penstock_payload* const* payloads, const penstock_fold* const* folds); LOCK_AT(penstock_fold_encoder, encode, 8);
 
-/* ---- mean.h ---- */
-LOCK_VALUE(PENSTOCK_REDUCE_MEAN, 5);
-
-LOCK_SIZE(penstock_mean, 16);
-typedef uint64_t lock_penstock_mean_struct_size; LOCK_AT(penstock_mean, struct_size, 0);
-typedef uint64_t lock_penstock_mean_dtypes; LOCK_AT(penstock_mean, dtypes, 8);
-
 /* ---- host.h ---- */
 LOCK_VALUE(PENSTOCK_LOG_DEBUG, 0);
 LOCK_VALUE(PENSTOCK_LOG_INFO, 1);
@@ -418,6 +411,13 @@ typedef penstock_section* const* lock_penstock_payload_sections; LOCK_AT(penstoc
 typedef uint64_t lock_penstock_payload_n_sections; LOCK_AT(penstock_payload, n_sections, 16);
 typedef uint32_t lock_penstock_payload_kind; LOCK_AT(penstock_payload, kind, 24);
 typedef int32_t lock_penstock_payload_rank; LOCK_AT(penstock_payload, rank, 28);
+
+/* ---- mean.h ---- */
+LOCK_VALUE(PENSTOCK_REDUCE_MEAN, 5);
+
+LOCK_SIZE(penstock_mean, 16);
+typedef uint64_t lock_penstock_mean_struct_size; LOCK_AT(penstock_mean, struct_size, 0);
+typedef uint64_t lock_penstock_mean_dtypes; LOCK_AT(penstock_mean, dtypes, 8);
 
 /* ---- memory.h ---- */
 LOCK_VALUE(PENSTOCK_WORK_IS_GRAD, 0);
