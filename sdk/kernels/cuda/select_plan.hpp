@@ -72,7 +72,7 @@ struct Selections {
 };
 
 // What the first kernel brings into the workspace: by value, so that it travels with the launch.
-inline constexpr uint32_t kMostBegun = 20;
+inline constexpr uint32_t kMostBegun = 19;
 struct BegunSelections {
   Selection all[kMostBegun];
   uint32_t first_tiles[kMostBegun];
