@@ -253,6 +253,8 @@ void Set::carry_of(Gradient& gradient) {
 Status Set::drain(ItemRun& item) {
   Gradient& gradient = *item.gradient;
   penstock_item temporary = item.for_memory;
+  // Where the last step was forgotten, its work is none any more.
+  if (item.work_state != nullptr) temporary.work = *item.work_state->c();
   temporary.out.dtype = PENSTOCK_FLOAT32;
   temporary.out.data = gradient.carry.as<float>() + item.range.first;
   const penstock_item* items[] = {&temporary};

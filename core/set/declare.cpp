@@ -104,6 +104,7 @@ Status Set::declare(const penstock_set_declaration& declaration) {
 
   PENSTOCK_TRY(declare_gradients(declaration));
   outcome_.resize(gradients_.size());
+  forgotten_.resize(gradients_.size());
   PENSTOCK_TRY(find_devices());
   communication = &services_.communication;
   engine = &services_.engine;

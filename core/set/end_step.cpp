@@ -39,12 +39,13 @@ Status Set::results_gone(std::span<const uint8_t> gone) {
 
 Status Set::step_end(uint32_t outcome) {
   PENSTOCK_TRY(step_.wait_for_rest());
-  std::vector<uint8_t> forgotten(gradients_.size(), outcome == PENSTOCK_STEP_FORGOTTEN);
-  if (outcome == PENSTOCK_STEP_AS_SEEN)
-    forgotten = outcome_.forgotten(void_buckets.load() != void_before_);
-  else if (outcome > PENSTOCK_STEP_AS_SEEN)
+  if (outcome > PENSTOCK_STEP_AS_SEEN)
     return invalid_argument("the outcome of a step is {}, expected 0, 1 or 2", outcome);
-  return end_step(forgotten);
+  if (outcome == PENSTOCK_STEP_AS_SEEN)
+    outcome_.decide(void_buckets.load() != void_before_, forgotten_);
+  else
+    std::fill(forgotten_.begin(), forgotten_.end(), outcome == PENSTOCK_STEP_FORGOTTEN ? 1 : 0);
+  return end_step(forgotten_);
 }
 
 Status Set::end_step(const std::vector<uint8_t>& forgotten) {

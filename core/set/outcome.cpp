@@ -43,13 +43,12 @@ bool Outcome::is_open() const {
   return false;
 }
 
-std::vector<uint8_t> Outcome::forgotten(bool any_void) const {
-  std::vector<uint8_t> all;
-  for (const Seen& gradient : gradients_) {
+void Outcome::decide(bool any_void, std::span<uint8_t> forgotten) const {
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const Seen& gradient = gradients_[i];
     const bool unseen = gradient.fate == Fate::open && !gradient.has_optimizer;
-    all.push_back(gradient.fate == Fate::forgotten || (unseen && any_void));
+    forgotten[i] = gradient.fate == Fate::forgotten || (unseen && any_void) ? 1 : 0;
   }
-  return all;
 }
 
 }  // namespace penstock

@@ -25,8 +25,9 @@ class Outcome {
   // Some gradient's fate is not known, and looking at it would tell.
   bool is_open() const;
 
-  // forgotten[i]: not 0 where the result of gradient i was not applied. `any_void`: of the step.
-  std::vector<uint8_t> forgotten(bool any_void) const;
+  // forgotten[i] becomes 1 where the result of gradient i was not applied, else 0. `any_void`: of the
+  // step.
+  void decide(bool any_void, std::span<uint8_t> forgotten) const;
 
  private:
   enum class Fate : uint8_t { open, applied, forgotten };

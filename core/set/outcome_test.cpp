@@ -23,7 +23,11 @@ class Outcomes : public ::testing::Test {
     outcome.optimizer(gradients, {}, Moment::begins, has_results);
     outcome.optimizer(gradients, {}, Moment::ends, has_results);
   }
-  Flags forgotten(bool any_void = false) const { return outcome.forgotten(any_void); }
+  Flags forgotten(bool any_void = false) const {
+    Flags all(3);
+    outcome.decide(any_void, all);
+    return all;
+  }
 
   const std::vector<uint64_t> both{0, 1};
   Outcome outcome;

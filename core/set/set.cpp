@@ -75,7 +75,8 @@ Status Set::end_with_others(uint64_t number, std::string_view forgotten) {
   if (forgotten.size() != gradients_.size())
     return invalid_payload("set '{}': the end of a step was told for {} gradients, expected {}",
                            name, forgotten.size(), gradients_.size());
-  return end_step({forgotten.begin(), forgotten.end()});
+  std::copy(forgotten.begin(), forgotten.end(), forgotten_.begin());
+  return end_step(forgotten_);
 }
 
 // Steps that the others ended before they knew that somebody has joined had no message of theirs to

@@ -21,6 +21,7 @@ using testing::view_of;
 using testing::with_ranks;
 
 using Values = std::vector<std::vector<float>>;
+using Flags = std::vector<uint8_t>;
 
 const std::vector<testing::GradientShape> kShapes{
     {"first", {24, 16}}, {"bias", {24}}, {"second", {9, 40}}, {"empty", {0}}, {"last", {33}}};
@@ -315,14 +316,14 @@ void end_as_seen(Set& set, uint64_t step) {
   const std::set<size_t> thrown = thrown_in(step);
   for (const std::vector<uint64_t>& gradients :
        {std::vector<uint64_t>{0, 2}, std::vector<uint64_t>{1, 3, 4}}) {
-    std::vector<uint8_t> gone;
+    Flags gone;
     for (const uint64_t g : gradients) gone.push_back(thrown.contains(g));
     const bool all_gone = std::find(gone.begin(), gone.end(), 0) == gone.end();
     if (all_gone && step > 0) continue;
     ASSERT_OK(set.optimizer_step(gradients, gone, PENSTOCK_OPTIMIZER_BEGINS));
     ASSERT_OK(set.optimizer_step(gradients, {}, PENSTOCK_OPTIMIZER_ENDS));
   }
-  std::vector<uint8_t> gone;
+  Flags gone;
   for (size_t g = 0; g < kShapes.size(); ++g) gone.push_back(thrown.contains(g));
   ASSERT_OK(set.results_gone(gone));
   EXPECT_FALSE(set.outcome_is_open());
@@ -382,7 +383,7 @@ TEST(ForgottenGradients, OfWhichAllAreGoneMakeAStepThatDoesNotCount) {
       Values gradients = gradients_of(rank, draw);
       ASSERT_OK(run_to_its_end(*set.value(), gradients));
       if (is_thrown_away) {
-        ASSERT_OK(set.value()->results_gone(std::vector<uint8_t>(all.size(), 1)));
+        ASSERT_OK(set.value()->results_gone(Flags(all.size(), 1)));
       } else {
         ASSERT_OK(set.value()->optimizer_step(all, {}, PENSTOCK_OPTIMIZER_BEGINS));
         ASSERT_OK(set.value()->optimizer_step(all, {}, PENSTOCK_OPTIMIZER_ENDS));
@@ -421,6 +422,43 @@ TEST(ForgottenGradients, AreAllOfAStepWithAVoidBucketUntilAnOptimizerIsSeen) {
                    EXPECT_EQ(before == after, is_void) << nonfinite;
                  }
                });
+}
+
+// A memory ends with the step in which one gradient is forgotten, or of which the tensors are those
+// of another phase; this one takes what it hands over out of its work.
+TEST(ForgottenGradients, AreNotInWhatAMemoryHandsOver) {
+  const auto results_with = [](const std::string& memory, const std::string& compressor) {
+    const std::string tables = testing::test_plugins({"keep"}) +
+                               (compressor == "topk" ? kFew : "") +
+                               "[[switch]]\nat_step = 3\n"
+                               "set = { scheme.compressor = \"none\", scheme.memory = \"none\" }\n";
+    Trace seen;
+    seen.results.resize(2);
+    with_ranks(2, scheme_text(keys(compressor, memory), tables),
+               [&](Runtime& runtime, uint32_t rank) {
+                 auto set = make_set(runtime, kShapes);
+                 ASSERT_OK(set.status());
+                 for (uint64_t step = 0; step < 5; ++step) {
+                   Values gradients = gradients_of(rank, step);
+                   ASSERT_OK(run_to_its_end(*set.value(), gradients));
+                   seen.results[rank].push_back(gradients);
+                   const std::vector<uint64_t> all{0, 1, 2, 3, 4};
+                   const Flags gone{uint8_t(step == 2), 0, uint8_t(step == 1), 0, 0};
+                   ASSERT_OK(set.value()->optimizer_step(all, gone, PENSTOCK_OPTIMIZER_BEGINS));
+                   ASSERT_OK(set.value()->optimizer_step(all, {}, PENSTOCK_OPTIMIZER_ENDS));
+                   ASSERT_OK(set.value()->step_end(PENSTOCK_STEP_AS_SEEN));
+                 }
+               });
+    return seen.results;
+  };
+  for (const char* compressor : {"topk", "acpsgd"}) {
+    const auto expected = results_with("residual", compressor);
+    const auto found = results_with("keep-c", compressor);
+    for (uint32_t rank = 0; rank < 2; ++rank)
+      for (uint64_t step = 0; step < 5; ++step)
+        EXPECT_TRUE(same_bits(found[rank].at(step), expected[rank].at(step)))
+            << compressor << " in step " << step;
+  }
 }
 
 // ---- runs that do not forget ----
@@ -483,7 +521,7 @@ TEST(StepEnds, WithAnOutcomeThatIsNoneAreRefused) {
     EXPECT_EQ(
         set.value()->optimizer_step(std::vector<uint64_t>{5}, {}, PENSTOCK_OPTIMIZER_BEGINS).code(),
         Code::invalid_argument);
-    EXPECT_EQ(set.value()->results_gone(std::vector<uint8_t>(4)).code(), Code::invalid_argument);
+    EXPECT_EQ(set.value()->results_gone(Flags(4)).code(), Code::invalid_argument);
     ASSERT_OK(set.value()->step_end());
   });
 }
