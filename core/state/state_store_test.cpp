@@ -81,14 +81,14 @@ float* claim_named(StateStore& store, const char* name, uint64_t rows, uint32_t 
                    uint32_t on_resize = PENSTOCK_RESIZE_SUM) {
   const auto tensor = store.claim({"weight", kAll, 0, "memory/mine", name}, kAll,
                                   named(name, rows, state_class, on_resize));
-  return static_cast<float*>(tensor.value()->data);
+  return static_cast<float*>(tensor.value()->c()->data);
 }
 
 // What three ranks wrote, whose numbers are 1, 2 and 4.
 std::vector<std::string> written(uint64_t soft_rows) {
   std::vector<std::string> shards;
   for (const float number : {1.0f, 2.0f, 4.0f}) {
-    StateStore store;
+    StateStore store(true);
     *claim_named(store, "mass", 6, PENSTOCK_STATE_MASS) = number;
     *claim_named(store, "local", 6, PENSTOCK_STATE_LOCAL) = number;
     *claim_named(store, "dropped", 6, PENSTOCK_STATE_LOCAL, PENSTOCK_RESIZE_DROP) = number;
@@ -104,7 +104,7 @@ struct TakenOver {
   std::string said;
 };
 TakenOver taken_over(const std::vector<std::string>& shards, const Resize& to) {
-  StateStore store;
+  StateStore store(true);
   const float* const values[] = {
       claim_named(store, "mass", 6, PENSTOCK_STATE_MASS),
       claim_named(store, "local", 6, PENSTOCK_STATE_LOCAL),
@@ -148,14 +148,14 @@ TEST(Resize, DropsSoftStatesOfAnotherShapeAndSaysSo) {
 
 TEST(Resize, OfAnythingElseOfAnotherShapeIsAMismatch) {
   const std::vector<std::string> shards = written(2);
-  StateStore store;
+  StateStore store(true);
   claim_named(store, "mass", 1, PENSTOCK_STATE_MASS);
   const std::vector<std::string_view> views(shards.begin(), shards.end());
   EXPECT_EQ(store.read_shards(views, {0, 2, 3, true}).status().code(), Code::mismatch);
 }
 
 TEST(Resize, SaysWhatTheNextPlanHasNoPlaceFor) {
-  StateStore store, next;
+  StateStore store(true), next(true);
   claim_named(store, "mass", 6, PENSTOCK_STATE_MASS);
   claim_named(store, "soft", 2, PENSTOCK_STATE_SOFT);
   claim_named(store, "factor", 6, PENSTOCK_STATE_REPLICATED);
