@@ -156,16 +156,17 @@ class StepOutcome:
             if not self._may_be_gone or (backward == self._looked_in and backward != -1):
                 return
             self._looked_in = backward
-            self._resume()
             self.settle()
             is_alive = self._set is not None and self._set.alive
             if not is_alive or not (self._looked or self._set.outcome_open()):
                 self._may_be_gone = False  # an optimizer has used them all
+                self._resume()
                 return
             self._looked = True
             self._search()
             gone = self._gone(range(len(self._parameters)))
             self._tell(lambda: self._tell_gone(gone))
+            self._resume()
 
     def is_decided(self) -> bool:
         """Whether to end the step tells no more than is known: an optimizer has stepped, or there
@@ -228,6 +229,7 @@ class StepOutcome:
             on_step(optimizer)
         if has_closure and self._has_landed and not self.stepped:
             # The closure may throw away what an earlier backward has left, or add to it.
+            self._untold.update(numbers)
             self._postponed.append(lambda: self._note(optimizer, numbers, moment))
         else:
             self._note(optimizer, numbers, moment)
@@ -276,7 +278,7 @@ class StepOutcome:
         before = set(self._group_of)
         for optimizer in living_optimizers.having(set(self._numbers)):
             self._numbers_of(optimizer)
-        self._untold = self._group_of.keys() - before
+        self._untold |= self._group_of.keys() - before
 
     # ---- gradients ----
 
