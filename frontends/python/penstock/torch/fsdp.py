@@ -228,15 +228,20 @@ class PenstockReduceScatter:
         return self._set.counters()
 
 
+_groups: weakref.WeakSet[Any] = weakref.WeakSet()  # FSDP2's, one for each module
+
+
 def _parameters_reduced_by(reducer: PenstockReduceScatter) -> list[torch.Tensor]:
     """Those of the module that was given `reducer`, sharded, as optimizers have them. FSDP2 tells
-    nobody whose gradients lie in a buffer, so whoever holds the object is asked."""
-    for holder in gc.get_referrers(reducer):
-        fields = holder if isinstance(holder, dict) else getattr(holder, "__dict__", {})
-        if "fsdp_params" in fields:
-            parameters = (one.sharded_param for one in fields["fsdp_params"])
-            return [one for one in parameters if one.requires_grad]
-    return []
+    nobody whose gradients lie in a buffer, so whoever holds the object is looked for."""
+
+    def found() -> list[Any]:
+        return [one for one in _groups if one._reduce_scatter_comm is reducer]
+
+    if not found():
+        _groups.update(one for one in gc.get_objects() if type(one).__name__ == "FSDPParamGroup")
+    parameters = (one.sharded_param for group in found() for one in group.fsdp_params)
+    return [one for one in parameters if one.requires_grad]
 
 
 def _all_say(is_zero: bool, name: str, ranks: tuple[int, ...]) -> bool:

@@ -9,23 +9,19 @@ was replaced by other numbers counts as made from the result.
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 import torch
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim import Optimizer
 
 from penstock import _library as c
 from penstock.common.exceptions import HorovodInternalError
 from penstock.common.gradient_set import GradientSet
-from penstock.torch import devices
+from penstock.torch import devices, living_optimizers
+from penstock.torch.gone import Gone
 
 _live: weakref.WeakSet[StepOutcome] = weakref.WeakSet()
 
@@ -103,7 +99,7 @@ class StepOutcome:
 
             self._hooks += [one.register_hook(before_accumulation) for one in parameters]
         _live.add(self)
-        for optimizer in list(_inside):  # the first backward comes out of its closure
+        for optimizer in list(living_optimizers.inside):  # the first backward comes out of its closure
             self.at_optimizer(optimizer, c.OPTIMIZER_BEGINS)
 
     def unfollow(self) -> None:
@@ -148,7 +144,7 @@ class StepOutcome:
         for number in elsewhere:
             self._held[number] = None
         self._came_zero = None
-        if self._reads_results:
+        if self._reads_results and self._agree is None:
             nothing = torch.zeros(0)
             self._came_zero = devices.zeros_later([nothing if g is None else g for g in gradients])
         self._has_landed = self._may_be_gone = True
@@ -160,16 +156,17 @@ class StepOutcome:
             if not self._may_be_gone or (backward == self._looked_in and backward != -1):
                 return
             self._looked_in = backward
-            self._resume()
             self.settle()
-            assert self._set is not None
-            if not self._looked and not self._set.outcome_open():
+            is_alive = self._set is not None and self._set.alive
+            if not is_alive or not (self._looked or self._set.outcome_open()):
                 self._may_be_gone = False  # an optimizer has used them all
+                self._resume()
                 return
             self._looked = True
             self._search()
             gone = self._gone(range(len(self._parameters)))
             self._tell(lambda: self._tell_gone(gone))
+            self._resume()
 
     def is_decided(self) -> bool:
         """Whether to end the step tells no more than is known: an optimizer has stepped, or there
@@ -232,6 +229,7 @@ class StepOutcome:
             on_step(optimizer)
         if has_closure and self._has_landed and not self.stepped:
             # The closure may throw away what an earlier backward has left, or add to it.
+            self._untold.update(numbers)
             self._postponed.append(lambda: self._note(optimizer, numbers, moment))
         else:
             self._note(optimizer, numbers, moment)
@@ -278,9 +276,9 @@ class StepOutcome:
             return
         self._searched = True
         before = set(self._group_of)
-        for optimizer in _optimizers_of(set(self._numbers)):
+        for optimizer in living_optimizers.having(set(self._numbers)):
             self._numbers_of(optimizer)
-        self._untold = self._group_of.keys() - before
+        self._untold |= self._group_of.keys() - before
 
     # ---- gradients ----
 
@@ -343,45 +341,7 @@ class StepOutcome:
         if never_used:
             self._set.optimizer_step(never_used, c.OPTIMIZER_ENDS, [True] * len(never_used))
         self._set.results_gone(told)
-
-
-class Gone:
-    """Which of some parameters hold their results no more, for somebody who asks later.
-
-    gone: what is known. is_zero: for `doubtful`, places of results that were changed or replaced,
-    whether they are zero now. was_zero: whether all results were when they came, if that was looked
-    at. group_of: the optimizer of each place, a number.
-
-    A result that was zero when it came tells nothing: it went the way of its optimizer's others.
-    """
-
-    def __init__(
-        self,
-        gone: list[bool],
-        doubtful: list[int],
-        is_zero: Callable[[], list[bool]],
-        was_zero: Callable[[], list[bool]] | None,
-        group_of: list[int],
-    ) -> None:
-        self.gone = gone
-        self.doubtful = doubtful
-        self.is_zero = is_zero
-        self._was_zero = was_zero
-        self._group_of = group_of
-
-    def read(self) -> list[bool]:
-        """For each of the parameters."""
-        zero = dict(zip(self.doubtful, self.is_zero()))
-        if not any(zero.values()):
-            return self.gone
-        was_zero = self._was_zero() if self._was_zero is not None else [False] * len(self.gone)
-        telling = [place for place in self.doubtful if not was_zero[place]]
-        kept = {self._group_of[place] for place in telling if not zero[place]}
-        thrown = {self._group_of[place] for place in telling if zero[place]} - kept
-        for place in self.doubtful:
-            told = self._was_zero is not None and not was_zero[place]
-            self.gone[place] = zero[place] and (told or self._group_of[place] in thrown)
-        return self.gone
+        self._may_be_gone = not all(told)
 
 
 def _remove(hooks: list[Any]) -> None:
@@ -390,46 +350,16 @@ def _remove(hooks: list[Any]) -> None:
     hooks.clear()
 
 
-_found: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # of the models of all sets
-
-
-def _optimizers_of(parameters: set[int]) -> list[Optimizer]:
-    """The living optimizers that have some of these parameters, given by id."""
-
-    def having() -> dict[Optimizer, list[int]]:
-        members = {
-            one: [id(p) for group in one.param_groups for p in group["params"]] for one in _found
-        }
-        return {one: ids for one, ids in members.items() if not parameters.isdisjoint(ids)}
-
-    known = having()
-    if not parameters.issubset(number for ids in known.values() for number in ids):
-        gc.collect()  # each rank would find other garbage
-        _found.update(one for one in gc.get_objects() if issubclass(type(one), Optimizer))
-        known = having()
-    return list(known)
-
-
 _watching = False
-_inside: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # a step of theirs has begun
 
 
 def _watch_optimizers() -> None:
     global _watching
     if not _watching:
         _watching = True
-        register_optimizer_step_pre_hook(_step_begins)
-        register_optimizer_step_post_hook(_step_ends)
+        living_optimizers.watch(_tell_all)
 
 
-def _step_begins(optimizer: Optimizer, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    _inside.add(optimizer)
-    has_closure = any(one is not None for one in (*given[1:], named.get("closure")))
+def _tell_all(optimizer: Optimizer, moment: int, has_closure: bool) -> None:
     for outcome in list(_live):
-        outcome.at_optimizer(optimizer, c.OPTIMIZER_BEGINS, has_closure)
-
-
-def _step_ends(optimizer: Optimizer, _: Any, __: Any) -> None:
-    _inside.discard(optimizer)
-    for outcome in list(_live):
-        outcome.at_optimizer(optimizer, c.OPTIMIZER_ENDS)
+        outcome.at_optimizer(optimizer, moment, has_closure)
