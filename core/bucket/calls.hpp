@@ -25,6 +25,8 @@ void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dty
 // What the sum of an item's gradients has to be multiplied with before its owner codes it again: it
 // is in the units of its ranks' memories, and where those keep nothing it has the frontend's scale.
 double to_true_units(const BucketRun& bucket, const ItemRun& sum);
+// An owner's coding takes its sums in such units, and looks at them as at gradients.
+void take_sums(BucketRun& bucket, Coding& coding);
 
 // ---- a coding, from its first leg on ----
 
