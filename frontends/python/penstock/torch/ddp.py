@@ -60,7 +60,9 @@ class PenstockState:
         """
         outcomes = {"applied": c.STEP_APPLIED, "forget": c.STEP_FORGOTTEN}
         if outcome not in outcomes:
-            raise ValueError(f'the outcome of a step is {outcome!r}, expected "applied" or "forget"')
+            raise ValueError(
+                f'the outcome of a step is {outcome!r}, expected "applied" or "forget"'
+            )
         self._exchange.end(outcomes[outcome])
 
     def state_dict(self) -> Dict[str, torch.Tensor]:

@@ -154,8 +154,8 @@ class GradientExchange:
             raise AssertionError(
                 "Gradients were computed more than backward_passes_per_step times before call to "
                 "step(). "
-                "Increase backward_passes_per_step to accumulate gradients locally. Where a layer is "
-                "shared by several checkpoints, one backward computes its gradient several times: "
+                "Increase backward_passes_per_step to accumulate gradients locally. Where several "
+                "checkpoints share a layer, one backward computes its gradient several times: "
                 "call torch.utils.checkpoint.checkpoint with use_reentrant=False."
             )
         if self.deferral is not None and self.deferral.outstanding:

@@ -99,7 +99,8 @@ class StepOutcome:
 
             self._hooks += [one.register_hook(before_accumulation) for one in parameters]
         _live.add(self)
-        for optimizer in list(living_optimizers.inside):  # the first backward comes out of its closure
+        # Where the first backward comes out of an optimizer's closure.
+        for optimizer in list(living_optimizers.inside):
             self.at_optimizer(optimizer, c.OPTIMIZER_BEGINS)
 
     def unfollow(self) -> None:

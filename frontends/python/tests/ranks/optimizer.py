@@ -273,7 +273,7 @@ def check_skipped_steps_leave_parameters_alone() -> None:
     optimizer = wrap(model)
     for step in range(STEPS):
         x, y = make_batch(step, 4 * hvd.size())
-        for attempt in range(3):  # a scaler that skips twice: once by saying so, once by zero_grad()
+        for attempt in range(3):  # skipped twice: once by saying so, once by zero_grad()
             optimizer.zero_grad()
             optimizer.set_grad_scale(2.0**attempt)
             (loss_of(model, mine(x), mine(y)) * 2.0**attempt).backward()

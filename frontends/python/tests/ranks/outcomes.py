@@ -10,7 +10,6 @@ from ddp_support import RANK, SIZE, join_torch, sgd
 from outcome_support import (
     DENSE,
     DOORS,
-    HAS_FSDP2,
     KEEPING,
     SIGNS,
     TOPK,
@@ -119,7 +118,7 @@ def check_two_backwards_without_no_sync_keep_the_sum_of_what_was_computed() -> N
         torch.manual_seed(0)
         model = torch.nn.ModuleDict({"a": torch.nn.Linear(6, 4), "b": torch.nn.Linear(6, 4)})
         start = [one.detach().clone() for one in model.parameters()]
-        door = make(scheme, model=Both(model), optimize=lambda m: torch.optim.SGD(m.parameters(), 1.0))
+        door = make(scheme, model=Both(model), optimize=lambda m: torch.optim.SGD(m.parameters(), 1))
         total = [torch.zeros_like(one) for one in start]
         for step in range(30):
             door.optimizer.zero_grad()
@@ -447,6 +446,29 @@ def check_a_save_between_backward_and_step_changes_nothing_and_has_nothing_of_th
             ends.append(door.parameters())
             door.close()
         same(*ends)
+
+
+def check_a_plain_loop_counts_every_step_under_every_option_of_ddp() -> None:
+    ends = []
+    for options in (
+        {},
+        {"bucket_cap_mb": 0.0002},
+        {"static_graph": True},
+        {"static_graph": True, "gradient_as_bucket_view": True},
+        {"find_unused_parameters": True, "gradient_as_bucket_view": True},
+    ):
+        door = Hook(TOPK, **options)
+        plain(door, range(5))
+        state = door.state()
+        assert (door.counters()["steps"], door.counters()["forgotten_steps"]) == (5, 0), options
+        backward(door, 5)
+        door.optimizer.zero_grad()
+        plain(door, range(6, 7))
+        assert (door.counters()["steps"], door.counters()["forgotten_steps"]) == (5, 1), options
+        ends.append(door.parameters())
+        same(ends[-1], ends[0])
+        assert state
+        door.close()
 
 
 # ---- what it costs ----

@@ -29,8 +29,11 @@ FLAT = ("topk-residual", "ef-sign", "qsgd", "terngrad", "threshold")  # for FSDP
 
 ACTIONS = (
     "plain", "closure", "accumulate", "twice", "guard", "guard", "guard tells", "probe", "probe",
-    "overflow", "clip", "clip a zeroed one", "save", "save between", "load", "load between",
+    "overflow", "scaler", "generator", "clip", "clip a zeroed one", "save", "save between",
+    "load", "load between",
 )  # fmt: skip
+
+SCALER = getattr(torch.amp, "GradScaler", None)  # for the CPU
 
 
 def scheme_of(name: str) -> str:
@@ -132,6 +135,29 @@ class Loop:
     def overflow(self) -> None:
         self.zero()
         self.thrown_away(float("inf"))
+
+    def scaler(self) -> None:
+        """A loss scaler that meets an infinity, and leaves the step out."""
+        self.zero()
+        if not self.thrown or isinstance(self.door, Sharded) or SCALER is None:
+            return
+        optimizers = getattr(self.door.optimizer, "both", [self.door.optimizer])
+        scaler = SCALER("cpu", init_scale=1.0)
+        x, y = make_batch(self.step, 4 * SIZE)
+        scaler.scale(loss_of(self.door.forward, part(x), part(y)) * float("inf")).backward()
+        for optimizer in optimizers:
+            scaler.step(optimizer)
+        scaler.update(1.0)
+
+    def generator(self) -> None:
+        """A backward that is made for what comes before this model."""
+        self.zero()
+        z = torch.randn(4, 5, generator=torch.Generator().manual_seed(self.step))
+        z.requires_grad_()
+        if self.thrown:
+            self.door.forward(z).square().sum().backward()
+            self.door.averaged()
+            assert z.grad is not None
 
     def clip(self) -> None:
         self.zero()
