@@ -190,8 +190,19 @@ class Config {
  private:
   friend class ConfigReader;
   friend class EnvironmentMapping;
+  // Positions in switches_, ascending.
+  using Setters = std::vector<size_t>;
+  // Takes the switches and notes which of them set what.
+  void take_switches(std::vector<Switch> switches);
+  // The last of these that is in force at the step; null where none is.
+  const Switch* last_of(const Setters& setters, uint64_t step) const;
+
   Scheme base_;                   // without switches; instances without those that rules derive
   std::vector<Switch> switches_;  // ascending steps, file order among equals
+  // What each key of [scheme] and each option is set by: at_step looks up what holds instead of
+  // replaying all switches, of which there may be one per step.
+  std::map<std::string, Setters, std::less<>> key_setters_;
+  std::map<std::pair<Kind, std::string>, std::map<std::string, Setters>> option_setters_;
   RuntimeConfig runtime_;
   std::set<std::string, std::less<>> given_;  // keys of [runtime]
   std::string origin_;
