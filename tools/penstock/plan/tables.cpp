@@ -1,9 +1,11 @@
 #include "tools/penstock/plan/tables.hpp"
 
+#include "core/base/system_error.hpp"
 #include "tools/penstock/templates.hpp"
 
 #include <fmt/ranges.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -105,10 +107,10 @@ Result<std::string> read_table_file(const std::string& path, std::string_view wh
     return not_found("{}: there is no such file, expected {}", path, what);
   if (std::filesystem::file_size(path, error) > kMostBytes || error)
     return invalid_argument("{}: larger than {} MiB, expected {}", path, kMostBytes >> 20, what);
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad())
-    return not_found("{}: cannot be read, expected {}; check its permissions", path, what);
+  if (!file.is_open() || file.bad()) return cannot_read(path, what, errno);
   return text;
 }
 

@@ -1,4 +1,5 @@
 // penstock run: a program on several ranks, by mpirun.
+#include "core/base/system_error.hpp"
 #include "core/config/load.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/run/environment.hpp"
@@ -10,7 +11,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -47,8 +47,7 @@ int run(RunOptions& options) {
   if (const Status status = check_configuration(options); !status.ok())
     return refuse(status.message());
   if (!launched.hosts.empty() && access(launched.hosts.c_str(), R_OK) != 0)
-    return refuse(fmt::format("the file of hosts {} cannot be read: {}", launched.hosts,
-                              std::strerror(errno)));
+    return refuse(cannot_read(launched.hosts, "the file of hosts", errno).message());
   if (find_program("mpirun").empty())
     return fail(
         "mpirun is not on the PATH; install Open MPI (Debian: apt-get install openmpi-bin), or run "

@@ -1,5 +1,6 @@
 #include "tools/penstock/run/launch.hpp"
 
+#include "core/base/system_error.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/run/environment.hpp"
 #include "tools/penstock/run/outcome.hpp"
@@ -345,7 +346,8 @@ int Run::conclude() {
 
 int launch(const LaunchOptions& options) {
   Run run(options);
-  if (!run.start()) return fail("no process for mpirun could be made");
+  if (!run.start())
+    return fail(fmt::format("no process for mpirun could be made: {}", system_error_text(errno)));
   run.follow();
   return run.conclude();
 }
