@@ -28,7 +28,8 @@ struct Location {
   std::string text() const;  // "FILE:LINE:COLUMN", or FILE alone
 };
 
-// `text` as a TOML string: quotes around it, quotes, backslashes and control characters escaped.
+// `text` as a TOML string: quotes around it, quotes, backslashes, control characters and
+// marks that cannot be seen escaped.
 std::string quoted_text(std::string_view text);
 
 struct Setting {

@@ -1,4 +1,5 @@
 // What is in force: names of routes and types, rules, switches, derived instances.
+#include "core/base/printable.hpp"
 #include "core/config/config.hpp"
 #include "core/config/glob.hpp"
 #include "core/config/keys.hpp"
@@ -101,7 +102,7 @@ std::string quoted_text(std::string_view text) {
       result += c;
     }
   }
-  return result + '"';
+  return printable_piece(result) + '"';
 }
 
 std::string InstanceConfig::id() const {

@@ -1,4 +1,5 @@
 // penstock config: reads configurations and holds them against the plugins, without a run.
+#include "core/base/printable.hpp"
 #include "core/config/keys.hpp"
 #include "core/config/load.hpp"
 #include "core/fit/resolve.hpp"
@@ -59,13 +60,14 @@ int check_files(const CheckedFiles& options) {
     json.push_back(Json{
         {"file", file}, {"ok", status.ok()}, {"error", status.message()}, {"warnings", warnings}});
     if (options.json) continue;
-    if (status.ok()) print(fmt::format("ok {}", file));
+    if (status.ok()) print(fmt::format("ok {}", printable_piece(file)));
     // Most messages begin with file, line and column; those about plugins may not.
-    else if (status.message().find(file) != std::string_view::npos)
+    else if (status.message().find(printable_piece(file)) != std::string_view::npos)
       print(fmt::format("error {}", status.message()));
     else
-      print(fmt::format("error {}: {}", file, status.message()));
-    for (const std::string& warning : warnings) print(fmt::format("  warning: {}", warning));
+      print(fmt::format("error {}: {}", printable_piece(file), status.message()));
+    for (const std::string& warning : warnings)
+      print(fmt::format("  warning: {}", printable_piece(warning)));
   }
   if (options.json) print_json(json);
   return failed == 0 ? 0 : 1;
