@@ -174,6 +174,9 @@ class Config {
   std::optional<uint64_t> next_switch_after(uint64_t step) const;
   // Step 0 and every step at which a switch changes something, ascending, each once.
   std::vector<uint64_t> stages() const;
+  // Each place of the file that gives options to an instance or names one, with what that place
+  // itself says: also where a switch replaces it before anything could use it.
+  std::vector<InstanceConfig> given() const;
   // Canonical text of all that must be equal on all ranks, one fact per line, so that the first
   // line that differs can be shown to people. `describe` stands for the plugins (plugin/resolve.hpp
   // gives one); its errors are passed on.

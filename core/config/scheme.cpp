@@ -216,6 +216,34 @@ Scheme Config::at_step(uint64_t step) const {
   return scheme;
 }
 
+std::vector<InstanceConfig> Config::given() const {
+  std::vector<InstanceConfig> all;
+  const auto add = [&](const std::pair<Kind, std::string>& key, const Settings& settings,
+                       const Location& where) {
+    const InstanceConfig* table = base_.find(key.first, key.second);
+    all.push_back(
+        {key.first, key.second, table == nullptr ? key.second : table->plugin, settings, where});
+  };
+  const auto add_options = [&](const std::map<std::pair<Kind, std::string>, Settings>& options) {
+    for (const auto& [key, settings] : options)
+      if (!settings.empty()) add(key, settings, settings.begin()->second.where);
+  };
+  const auto add_named = [&](Scheme scheme) {
+    scheme.instances.clear();
+    add_named_instances(scheme);
+    for (const auto& [key, instance] : scheme.instances)
+      if (instance.where.line > 0) add(key, {}, instance.where);  // the others are defaults
+  };
+  for (const auto& [key, instance] : base_.instances) add(key, instance.options, instance.where);
+  add_named(base_);
+  for (const Rule& rule : base_.rules) add_options(rule.overrides);
+  for (const Switch& next : switches_) {
+    add_named(next.scheme);
+    add_options(next.options);
+  }
+  return all;
+}
+
 std::optional<uint64_t> Config::next_switch_after(uint64_t step) const {
   const auto next = std::partition_point(switches_.begin(), switches_.end(),
                                          [&](const Switch& one) { return one.at_step <= step; });

@@ -199,6 +199,35 @@ TEST(Resolve, OptionsOfEveryStageAndRuleAreCheckedBeforeTheFirstStep) {
       "fraction");
 }
 
+// A switch at step 0 replaces what the tables say before any step has it.
+TEST(Resolve, WhatASwitchReplacesIsCheckedTooWhereverItStands) {
+  WithPlugins with;
+  const std::string share = "expected a real in (0, 1], in fraction";
+  const std::string at_0 = "[[switch]]\nat_step = 0\nset = { compressor.identity-c.share = 0.5 }\n";
+  EXPECT_EQ(with.error("[compressor.identity-c]\nshare = \"\"\"text\"\"\"\n" + at_0),
+            "run.toml:7:1: compressor.identity-c.share is \"text\", " + share);
+  // Of two switches at one step the first.
+  EXPECT_EQ(
+      with.error("[[switch]]\nat_step = 0\nset = { compressor.identity-c.share = 2 }\n" + at_0),
+      "run.toml:8:31: compressor.identity-c.share is 2, " + share);
+  // An unknown option cannot be replaced, but the instance may be gone by then.
+  const std::string leaves =
+      "[[switch]]\nat_step = 5\nset = { scheme.compressor = \"other\" }\n"
+      "[compressor.other]\nplugin = \"identity-c\"\n";
+  EXPECT_EQ(
+      with.error(leaves + "[[switch]]\nat_step = 9\nset = { compressor.identity-c.shre = 1 }\n"),
+      "run.toml:13:31: unknown option \"compressor.identity-c.shre\"; did you mean \"share\"?");
+  // So is a name.
+  const std::string message = std::string(
+      check_config(load("[scheme]\ncompressor = \"identity\"\nmemory = \"keep-c\"\ncollective = "
+                        "\"lent\"\nscheduler = \"each-c\"\n[[switch]]\nat_step = 0\nset = { "
+                        "scheme.compressor = \"identity-c\" }\n"),
+                   with.scanned->registry)
+          .message());
+  EXPECT_TRUE(contains(message, "run.toml:2:1: compressor.identity: there is no compressor plugin"))
+      << message;
+}
+
 TEST(Resolve, AMissingPluginIsAFaultOfTheLineThatNamesIt) {
   WithPlugins with;
   const auto begins = [](const std::string& text, const std::string& start) {
