@@ -126,6 +126,37 @@ TEST(Registry, WhatMayNotBeLoadedIsListedAndRefused) {
   EXPECT_TRUE(insecure.registry.load(Kind::compressor, "identity-c").ok());
 }
 
+// Somebody's copy in a folder that is searched would otherwise end every run.
+TEST(Registry, AFileThatMayNotBeLoadedGivesWayToOneThatMay) {
+  for (const bool open_comes_first : {false, true}) {
+    PrivateFolder folder;
+    const std::string open = folder.add("identity", open_comes_first ? "one/a.so" : "two/a.so"),
+                      good =
+                          folder.add("identity_newer", open_comes_first ? "two/b.so" : "one/b.so");
+    ASSERT_EQ(::chmod(open.c_str(), 0666), 0);
+    Scanned scanned({folder.path() + "/one", folder.path() + "/two"});
+    ASSERT_TRUE(scanned.status.ok()) << scanned.status.message();
+    EXPECT_TRUE(scanned.registry.load(Kind::compressor, "identity-c").ok());
+    EXPECT_EQ(scanned.registry.find(Kind::compressor, "identity-c")->path, good);
+    ASSERT_EQ(scanned.registry.skipped().size(), 1u);
+    EXPECT_TRUE(contains(scanned.registry.skipped()[0].reason, "everybody may write to " + open));
+    EXPECT_EQ(scanned.registry.skipped()[0].instead, good);
+    Scanned insecure({folder.path() + "/one", folder.path() + "/two"}, true);
+    EXPECT_EQ(insecure.status.code(), Code::mismatch) << "both may be loaded";
+  }
+}
+
+TEST(Registry, OfTwoFilesThatMayNotBeLoadedOneIsRefusedWhenItIsAskedFor) {
+  PrivateFolder folder;
+  for (const char* name : {"one/a.so", "two/a.so"})
+    ASSERT_EQ(::chmod(folder.add("identity", name).c_str(), 0666), 0);
+  Scanned scanned({folder.path() + "/one", folder.path() + "/two"});
+  ASSERT_TRUE(scanned.status.ok()) << scanned.status.message();
+  EXPECT_EQ(scanned.registry.files().size(), 1u);
+  EXPECT_TRUE(contains(scanned.registry.load(Kind::compressor, "identity-c").status().message(),
+                       "everybody may write to"));
+}
+
 TEST(Registry, AFileThatChangesAfterTheScanIsNotLoaded) {
   PrivateFolder folder;
   folder.add("identity", "a.so");
