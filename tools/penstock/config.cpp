@@ -189,12 +189,12 @@ void add_config(CLI::App& app, Invocation& invocation) {
       "Example: penstock config traffic conf/*.toml --ranks 8");
   traffic_app->add_option("FILE", moved->files, "TOML files")->required();
   traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange")
-      ->check(CLI::Range(2, 65536))
+      ->check(whole_from(2, 65536))
       ->capture_default_str();
   traffic_app
       ->add_option("--ranks-per-host", moved->ranks_per_host,
                    "how many of them share a host: route hierarchical adds within hosts first")
-      ->check(CLI::Range(1, 65536))
+      ->check(whole_from(1, 65536))
       ->capture_default_str();
   add_plugin_path(*traffic_app, moved->plugin_path);
   add_json_flag(*traffic_app, moved->json);

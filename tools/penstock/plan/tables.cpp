@@ -84,21 +84,22 @@ Result<TableFile> TableFile::parse(std::string_view text, std::string name,
   return table;
 }
 
-Result<double> TableFile::number(const TableRow& row, size_t column, std::string_view what) const {
+Result<double> TableFile::number(const TableRow& row, size_t column, std::string_view what,
+                                 double most) const {
   double value = 0;
-  if (read_number(row.cells[column], value)) return value;
-  return invalid_argument("{}:{}: {} of {} is \"{}\", expected a number of at least 0", name,
-                          row.line, what, row.cells.front(), row.cells[column]);
+  if (read_number(row.cells[column], value) && value <= most) return value;
+  return invalid_argument("{}:{}: {} of {} is \"{}\", expected a number from 0 to {}", name,
+                          row.line, what, row.cells.front(), row.cells[column], most);
 }
 
-Result<double> TableFile::setting(const std::string& key) const {
+Result<double> TableFile::setting(const std::string& key, double most) const {
   const auto found = settings.find(key);
   if (found == settings.end())
     return not_found("{}: there is no line \"# {} = NUMBER\" in front of the columns", name, key);
   double value = 0;
-  if (read_number(found->second, value)) return value;
-  return invalid_argument("{}: {} is \"{}\", expected a number of at least 0", name, key,
-                          found->second);
+  if (read_number(found->second, value) && value <= most) return value;
+  return invalid_argument("{}: {} is \"{}\", expected a number from 0 to {}", name, key,
+                          found->second, most);
 }
 
 Result<std::string> read_table_file(const std::string& path, std::string_view what) {

@@ -92,12 +92,12 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "then they are ended, also where they are stopped or busy. At the end stands which rank\n"
       "failed first, and how. The exit status is 0 if every rank has reported success, else that\n"
       "of the rank that failed first; 2 where nothing was started because of a wrong call or\n"
-      "configuration; 130 after Ctrl-C.\n"
+      "configuration; 130 after Ctrl-C. SIGUSR1 and SIGUSR2 go to the programs of all ranks.\n"
       "\n"
       "Example: penstock run -np 4 --config conf/dgc.toml -- python3 train.py");
   run_app->add_option("-n,--ranks,--np", launched.ranks, "number of ranks")
       ->required()
-      ->check(CLI::Range(1, 65536));
+      ->check(whole_from(1, 65536));
   run_app
       ->add_option("--config", options->config,
                    "the configuration, checked before the start; it comes before what the program "
@@ -108,7 +108,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
   run_app
       ->add_option("--grace", launched.grace_s,
                    "seconds that the other ranks have once one has failed")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0, 1e6))
       ->capture_default_str()
       ->type_name("SECONDS");
   run_app->add_flag("--no-prefix", options->no_prefix, "print lines without the rank before them");
