@@ -1,5 +1,10 @@
 #include "core/base/status.hpp"
 
+#include "core/base/printable.hpp"
+
+#include <deque>
+#include <vector>
+
 // The host's error object. One allocator and one deleter for both directions of the boundary.
 struct penstock_status {
   penstock::Status status;
@@ -8,11 +13,48 @@ struct penstock_status {
 namespace penstock {
 
 Status Status::with_context(std::string_view context) const {
-  return ok() ? *this : Status(code(), fmt::format("{}: {}", context, message()));
+  if (ok()) return *this;
+  return Status(code(), fmt::format("{}: {}", printable_piece(context), message()));
+}
+
+namespace {
+
+using Argument = fmt::basic_format_arg<fmt::format_context>;
+
+// An argument with its text as printable_piece gives it; `texts` keeps what was made.
+struct Printable {
+  const Argument& argument;
+  std::deque<std::string>& texts;
+
+  Argument operator()(fmt::string_view text) const {
+    const std::string_view given(text.data(), text.size());
+    if (is_printable(given)) return argument;
+    const fmt::string_view made = texts.emplace_back(printable_piece(given));
+    return fmt::format_args(fmt::make_format_args(made)).get(0);
+  }
+  Argument operator()(const char* text) const { return (*this)(fmt::string_view(text)); }
+  template <typename Other>
+  Argument operator()(const Other&) const {
+    return argument;
+  }
+};
+
+}  // namespace
+
+Status::Status(Code code, std::string message) {
+  if (!is_printable(message)) message = printable_lines(message);
+  error_ = std::make_shared<const Error>(Error{code, std::move(message)});
 }
 
 Status format_error(Code code, fmt::string_view format, fmt::format_args args) {
-  return Status(code, fmt::vformat(format, args));
+  std::deque<std::string> texts;
+  std::vector<Argument> printable;
+  for (int i = 0; args.get(i); ++i) {
+    const Argument argument = args.get(i);
+    printable.push_back(fmt::visit_format_arg(Printable{argument, texts}, argument));
+  }
+  return Status(code, fmt::vformat(format, fmt::format_args(printable.data(),
+                                                            static_cast<int>(printable.size()))));
 }
 
 std::string_view code_name(Code code) {

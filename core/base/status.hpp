@@ -39,8 +39,8 @@ std::string_view code_name(Code code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message)
-      : error_(std::make_shared<const Error>(Error{code, std::move(message)})) {}
+  // What could steer a terminal is escaped, but for the ends of lines.
+  Status(Code code, std::string message);
 
   bool ok() const { return error_ == nullptr; }
   Code code() const { return ok() ? Code::ok : error_->code; }
@@ -79,7 +79,8 @@ class [[nodiscard]] Result {
 };
 
 // One function formats every error, so that its hundreds of callers compile no formatting of their
-// own; the format string is still checked against its arguments when the caller is compiled.
+// own; the format string is still checked against its arguments when the caller is compiled. It
+// escapes the texts among them: they may come from a file, the environment or a peer.
 Status format_error(Code code, fmt::string_view format, fmt::format_args args);
 #define PENSTOCK_ERROR_MAKER(name)                                           \
   template <typename... Args>                                                \

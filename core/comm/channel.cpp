@@ -8,6 +8,7 @@
 #include <penstock/mean.h>
 
 #include <cmath>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -25,8 +26,7 @@ penstock_status* counted_submit(void* instance, penstock_channel* handle,
   return status;
 }
 penstock_status* forwarded_progress(void* instance, penstock_ticket* ticket, uint32_t* state) {
-  auto* base = static_cast<Channel*>(instance);
-  return base->table->progress(base->instance, ticket, state);
+  return to_c(progress(*static_cast<Channel*>(instance), ticket, *state));
 }
 void forwarded_release(void* instance, penstock_ticket* ticket) {
   auto* base = static_cast<Channel*>(instance);
@@ -54,6 +54,18 @@ constexpr penstock_collective make_counting_table() {
 constexpr penstock_collective kCountingTable = make_counting_table();
 
 }  // namespace
+
+Status progress(Channel& channel, penstock_ticket* ticket, uint32_t& state) {
+  PENSTOCK_TRY(from_c(channel.table->progress(channel.instance, ticket, &state)));
+  if (state == PENSTOCK_PENDING || state == PENSTOCK_DONE) return {};
+  const uint32_t unknown = std::exchange(state, PENSTOCK_PENDING);
+  abort_handle(channel);  // it may still use the message's buffers, which are free after this
+  return internal(
+      "channel '{}': progress of the collective says that a message is in state {}, expected {} "
+      "(pending) or {} (done); tell the plugin's author",
+      channel.name, unknown, static_cast<uint32_t>(PENSTOCK_PENDING),
+      static_cast<uint32_t>(PENSTOCK_DONE));
+}
 
 std::unique_ptr<Channel> make_channel(const Communication::OpenRequest& request) {
   auto channel = std::make_unique<Channel>();

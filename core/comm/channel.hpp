@@ -14,6 +14,9 @@ Status open_handle(Channel& channel, const Communication::OpenRequest& request);
 void abort_handle(Channel& channel);
 void close_handle(Channel& channel);
 
+// The collective's progress. INTERNAL for a state that is none.
+Status progress(Channel& channel, penstock_ticket* ticket, uint32_t& state);
+
 // Adds what this rank hands over with `message`. Composites count with their base.
 void count_sent(Channel& channel, const penstock_message& message);
 

@@ -278,8 +278,7 @@ bool Communication::poll_once() {
   size_t kept = 0;
   for (const Pending& pending : in_flight_) {
     uint32_t state = PENSTOCK_PENDING;
-    Status status =
-        from_c(pending.channel->table->progress(pending.channel->instance, pending.ticket, &state));
+    Status status = progress(*pending.channel, pending.ticket, state);
     const uint64_t limit = pending.exchange->limit_us;
     if (status.ok() && state == PENSTOCK_PENDING && limit != 0 &&
         now > pending.submitted_us + limit) {

@@ -95,5 +95,27 @@ TEST_F(OrderedChannel, EndsWhatWaitsForItsTurnWhenItIsClosed) {
   EXPECT_EQ(second_.end(), "channel 'ordered' was closed before this message's turn came");
 }
 
+// What a step would take for an arrival, and read from buffers that nobody has filled.
+TEST(Progress, AStateThatIsNoneEndsTheMessageWithASentence) {
+  penstock_collective table = silent_transport();
+  table.progress = [](void*, penstock_ticket*, uint32_t* state) -> penstock_status* {
+    *state = 77;
+    return nullptr;
+  };
+  Communication::OpenRequest request{};
+  request.table = &table;
+  request.group = Group::joined(0, std::vector<uint32_t>{0, 0}).value();
+  request.group_id = 1;
+  request.name = "world";
+  OutOfTurn message{0};
+  Communication communication;
+  const auto channel = communication.open_channel(request);
+  ASSERT_TRUE(channel.ok()) << channel.status().message();
+  communication.submit(channel.value(), &message);
+  EXPECT_EQ(message.end(),
+            "channel 'world': progress of the collective says that a message is in state 77, "
+            "expected 0 (pending) or 1 (done); tell the plugin's author");
+}
+
 }  // namespace
 }  // namespace penstock::communication_test

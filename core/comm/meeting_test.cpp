@@ -206,10 +206,11 @@ TEST(Meeting, AHostThatIsNoneIsSaid) {
 
 TEST(Meeting, APortThatIsTakenIsSaid) {
   const Result<control::Listener> other = control::listen_on(true);
-  EXPECT_THAT(
-      std::string(
-          meet_at(rendezvous(0, 2, other.value().port), within(300'000)).status().message()),
-      HasSubstr(fmt::format("cannot listen on TCP port {}", other.value().port)));
+  const Status status = meet_at(rendezvous(0, 2, other.value().port), within(300'000)).status();
+  EXPECT_EQ(status.code(), Code::failed_precondition) << "not a fault of Penstock";
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(fmt::format("cannot listen on TCP port {}", other.value().port)),
+                    HasSubstr("give all ranks another MASTER_PORT")));
 }
 
 TEST(Meeting, RanksOfAnotherRunAreNotLetIn) {

@@ -28,7 +28,8 @@ struct Location {
   std::string text() const;  // "FILE:LINE:COLUMN", or FILE alone
 };
 
-// `text` as a TOML string: quotes around it, quotes, backslashes and control characters escaped.
+// `text` as a TOML string: quotes around it, quotes, backslashes, control characters and
+// marks that cannot be seen escaped.
 std::string quoted_text(std::string_view text);
 
 struct Setting {
@@ -173,6 +174,9 @@ class Config {
   std::optional<uint64_t> next_switch_after(uint64_t step) const;
   // Step 0 and every step at which a switch changes something, ascending, each once.
   std::vector<uint64_t> stages() const;
+  // Each place of the file that gives options to an instance or names one, with what that place
+  // itself says: also where a switch replaces it before anything could use it.
+  std::vector<InstanceConfig> given() const;
   // Canonical text of all that must be equal on all ranks, one fact per line, so that the first
   // line that differs can be shown to people. `describe` stands for the plugins (plugin/resolve.hpp
   // gives one); its errors are passed on.
@@ -190,8 +194,19 @@ class Config {
  private:
   friend class ConfigReader;
   friend class EnvironmentMapping;
+  // Positions in switches_, ascending.
+  using Setters = std::vector<size_t>;
+  // Takes the switches and notes which of them set what.
+  void take_switches(std::vector<Switch> switches);
+  // The last of these that is in force at the step; null where none is.
+  const Switch* last_of(const Setters& setters, uint64_t step) const;
+
   Scheme base_;                   // without switches; instances without those that rules derive
   std::vector<Switch> switches_;  // ascending steps, file order among equals
+  // What each key of [scheme] and each option is set by: at_step looks up what holds instead of
+  // replaying all switches, of which there may be one per step.
+  std::map<std::string, Setters, std::less<>> key_setters_;
+  std::map<std::pair<Kind, std::string>, std::map<std::string, Setters>> option_setters_;
   RuntimeConfig runtime_;
   std::set<std::string, std::less<>> given_;  // keys of [runtime]
   std::string origin_;

@@ -1,8 +1,10 @@
 #include "core/config/load.hpp"
 
 #include "core/base/own_directory.hpp"
+#include "core/base/system_error.hpp"
 #include "core/config/reader.hpp"
 
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -33,11 +35,10 @@ Result<std::string> read_file(const std::string& path) {
   if (fs::file_size(path, error) > kMostBytes || error) {
     return invalid_argument("{}: larger than {} MiB, expected a TOML file", path, kMostBytes >> 20);
   }
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) {
-    return not_found("{}: the configuration file cannot be read; check its permissions", path);
-  }
+  if (!file.is_open() || file.bad()) return cannot_read(path, "the configuration file", errno);
   return text;
 }
 

@@ -1,7 +1,10 @@
 // Every kind of wrong TOML gets one error with its place; right TOML gives what it says.
 #include "core/config/load.hpp"
 
+#include "core/base/printable.hpp"
+
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -180,6 +183,28 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFile{"[runtime]\nplugin_path = 3\n",
                   "run.toml:2:1: runtime.plugin_path is the integer 3, expected"}));
 
+// The key and the value as they stand in the file, escaped: a terminal shows what is there.
+TEST(Load, TextsThatWouldSteerATerminalAreEscapedInErrors) {
+  EXPECT_EQ(error_of("[scheme]\n\"comp\\nressor\" = 1\n").substr(0, 53),
+            "run.toml:2:1: unknown key \"scheme.comp\\nressor\"; did y");
+  EXPECT_EQ(error_of("[scheme]\ncompressor = \"\\u202Edgc\\u001B[2J\"\n").substr(0, 61),
+            "run.toml:2:1: scheme.compressor is \"\\u202edgc\\x1b[2J\", expect");
+  EXPECT_EQ(error_of("[\"a\\u2066b\"]\n").substr(0, 38),
+            "run.toml:1:2: unknown table \"a\\u2066b\"");
+  for (const char* text :
+       {"[compressor.\"a\\nb\"]\n", "[compressor.a]\n\"b\\u202E\" = []\n",
+        "[compressor.a]\n\"b\\n\" = []\n", "[[rule]]\nmatch = { \"di\\nms\" = 1 }\n",
+        "[[rule]]\nmatch = { name = \"[\\n\" }\n", "[[rule]]\nmatch = { dtype = \"f\\n\" }\n",
+        "[[rule]]\nmatch = { dims = 1 }\noptions = { compressor.\"x\\n\".y = 1 }\n",
+        "[[switch]]\nat_step = 1\nset = { compressor.\"x\\n\".y = 1 }\n",
+        "[runtime]\nlog_level = \"a\\n\\u001B\"\n", "[scheme]\ncandidates = [\"\\n\\u202E\"]\n",
+        "[scheme]\nroute = \"\"\"a\nb\"\"\"\n"}) {
+    const std::string message = error_of(text);
+    EXPECT_NE(message, "no error") << text;
+    EXPECT_TRUE(is_printable(message)) << message;
+  }
+}
+
 TEST(Load, AnEmptyFileGivesTheDefaults) {
   const Result<Config> config = load("");
   ASSERT_TRUE(config.ok()) << config.status().message();
@@ -268,6 +293,24 @@ TEST(Load, AFileThatIsNotThereIsNotFound) {
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.status().code(), Code::not_found);
   EXPECT_NE(config.status().message().find("/nonexistent/run.toml"), std::string::npos);
+}
+
+TEST(Load, WhatTheSystemRunsOutOfIsSaidAndNotTakenForAPermission) {
+  const std::string path = testing::TempDir() + "penstock_limit.toml";
+  std::ofstream(path) << "";
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Result<Config> config = load_config_file(path, {no_environment, true});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  std::filesystem::remove(path);
+  EXPECT_EQ(config.status().code(), Code::failed_precondition);
+  EXPECT_EQ(config.status().message(),
+            path +
+                ": the configuration file cannot be read: too many open files; raise the limit "
+                "of this process (ulimit -n)");
 }
 
 TEST(Load, ADirectoryOrAPipeIsNoFile) {

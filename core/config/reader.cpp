@@ -142,13 +142,12 @@ Status ConfigReader::read_options(Kind kind, const Node& node, const std::string
 Status ConfigReader::read_switches(const Node& node) {
   const NodeArray* array = node.array();
   if (array == nullptr) return unexpected(node, "switch", "tables [[switch]]");
+  std::vector<Switch> switches;
   for (const Node& entry : *array) {
-    const std::string title = fmt::format("switch {}", config_.switches_.size() + 1);
-    PENSTOCK_ASSIGN(Switch next, read_switch(entry, title));
-    config_.switches_.push_back(std::move(next));
+    PENSTOCK_ASSIGN(Switch next, read_switch(entry, fmt::format("switch {}", switches.size() + 1)));
+    switches.push_back(std::move(next));
   }
-  std::stable_sort(config_.switches_.begin(), config_.switches_.end(),
-                   [](const Switch& a, const Switch& b) { return a.at_step < b.at_step; });
+  config_.take_switches(std::move(switches));
   return {};
 }
 
@@ -187,19 +186,13 @@ Result<Switch> ConfigReader::read_switch(const Node& node, const std::string& ti
   return result;
 }
 
-Status ConfigReader::check_overridden(const std::map<InstanceKey, Settings>& options) const {
+Status ConfigReader::check_overridden(const std::map<InstanceKey, Settings>& options,
+                                      const std::vector<InstanceKey>& there) const {
   for (const auto& [key, settings] : options) {
+    if (settings.empty() || std::find(there.begin(), there.end(), key) != there.end()) continue;
     std::vector<std::string> known;
-    bool found = false;
-    for (uint64_t stage : config_.stages()) {
-      for (const auto& [other, instance] : config_.at_step(stage).instances) {
-        found |= other == key;
-        const bool seen = std::find(known.begin(), known.end(), other.second) != known.end();
-        if (other.first == key.first && is_instance_name(other.second) && !seen)
-          known.push_back(other.second);
-      }
-    }
-    if (found || settings.empty()) continue;
+    for (const auto& [kind, name] : there)
+      if (kind == key.first && is_instance_name(name)) known.push_back(name);
     return invalid_argument(
         "{}: no {} instance is called \"{}\": it has no table [{}.{}] and no scheme or rule "
         "names it{}",
@@ -207,6 +200,15 @@ Status ConfigReader::check_overridden(const std::map<InstanceKey, Settings>& opt
         kind_name(key.first), key.second, did_you_mean(key.second, known));
   }
   return {};
+}
+
+std::vector<ConfigReader::InstanceKey> ConfigReader::instances_of_all_stages() const {
+  std::vector<InstanceKey> there;
+  std::set<InstanceKey> seen;
+  for (const uint64_t stage : config_.stages())
+    for (const auto& [key, instance] : config_.at_step(stage).instances)
+      if (seen.insert(key).second) there.push_back(key);
+  return there;
 }
 
 Status ConfigReader::check_used() const {
@@ -246,9 +248,10 @@ Status ConfigReader::check_used() const {
 }
 
 Status ConfigReader::check_references() const {
-  for (const Switch& one : config_.switches_) PENSTOCK_TRY(check_overridden(one.options));
+  const std::vector<InstanceKey> there = instances_of_all_stages();
+  for (const Switch& one : config_.switches_) PENSTOCK_TRY(check_overridden(one.options, there));
   for (size_t i = 0; i < config_.base_.rules.size(); ++i) {
-    PENSTOCK_TRY(check_overridden(config_.base_.rules[i].overrides));
+    PENSTOCK_TRY(check_overridden(config_.base_.rules[i].overrides, there));
     PENSTOCK_TRY(check_rule_overrides(i));
   }
   return check_used();

@@ -36,7 +36,10 @@ class ConfigReader {
   Status check_references() const;
   // An instance that no stage names would be a table without effect.
   Status check_used() const;
-  Status check_overridden(const std::map<InstanceKey, Settings>& options) const;
+  Status check_overridden(const std::map<InstanceKey, Settings>& options,
+                          const std::vector<InstanceKey>& there) const;
+  // Those of any stage, each once, in the order in which they appear.
+  std::vector<InstanceKey> instances_of_all_stages() const;
   Status check_rule_overrides(size_t index) const;
 
   std::string directory_;

@@ -1,4 +1,5 @@
 // What is in force: names of routes and types, rules, switches, derived instances.
+#include "core/base/printable.hpp"
 #include "core/config/config.hpp"
 #include "core/config/glob.hpp"
 #include "core/config/keys.hpp"
@@ -101,7 +102,7 @@ std::string quoted_text(std::string_view text) {
       result += c;
     }
   }
-  return result + '"';
+  return printable_piece(result) + '"';
 }
 
 std::string InstanceConfig::id() const {
@@ -174,37 +175,79 @@ void Config::settle_transport(const std::string& name, const std::string& plugin
                                 InstanceConfig{Kind::collective, name, plugin, {}, Location{}});
 }
 
+void Config::take_switches(std::vector<Switch> switches) {
+  switches_ = std::move(switches);
+  std::stable_sort(switches_.begin(), switches_.end(),
+                   [](const Switch& a, const Switch& b) { return a.at_step < b.at_step; });
+  for (size_t i = 0; i < switches_.size(); ++i) {
+    for (const auto& [key, where] : switches_[i].scheme.where) key_setters_[key].push_back(i);
+    for (const auto& [instance, settings] : switches_[i].options)
+      for (const auto& [option, value] : settings) option_setters_[instance][option].push_back(i);
+  }
+}
+
+const Switch* Config::last_of(const Setters& setters, uint64_t step) const {
+  const auto after = std::partition_point(setters.begin(), setters.end(),
+                                          [&](size_t i) { return switches_[i].at_step <= step; });
+  return after == setters.begin() ? nullptr : &switches_[*std::prev(after)];
+}
+
 Scheme Config::at_step(uint64_t step) const {
   Scheme scheme = base_;
-  std::map<std::pair<Kind, std::string>, Settings> options;
-  for (const Switch& next : switches_) {
-    if (next.at_step > step) break;
-    for (const ConfigKey& key : scheme_keys().keys) {
-      const auto given = next.scheme.where.find(std::string(key.name));
-      if (given == next.scheme.where.end()) continue;
-      copy_key(key, next.scheme, scheme);
-      scheme.where[given->first] = given->second;
-    }
-    for (const auto& [key, settings] : next.options) {
-      for (const auto& [option, value] : settings) options[key][option] = value;
-    }
+  for (const ConfigKey& key : scheme_keys().keys) {
+    const auto setters = key_setters_.find(key.name);
+    if (setters == key_setters_.end()) continue;
+    const Switch* last = last_of(setters->second, step);
+    if (last == nullptr) continue;
+    copy_key(key, last->scheme, scheme);
+    scheme.where[setters->first] = last->scheme.where.at(setters->first);
   }
   add_named_instances(scheme);
-  for (const auto& [key, settings] : options) {
+  for (const auto& [key, options] : option_setters_) {
     // An instance may be named in another stage only: then its options are of no effect in this
     // one.
     const auto instance = scheme.instances.find(key);
     if (instance == scheme.instances.end()) continue;
-    for (const auto& [option, value] : settings) instance->second.options[option] = value;
+    for (const auto& [option, setters] : options)
+      if (const Switch* last = last_of(setters, step))
+        instance->second.options[option] = last->options.at(key).at(option);
   }
   derive_rule_instances(scheme);
   return scheme;
 }
 
+std::vector<InstanceConfig> Config::given() const {
+  std::vector<InstanceConfig> all;
+  const auto add = [&](const std::pair<Kind, std::string>& key, const Settings& settings,
+                       const Location& where) {
+    const InstanceConfig* table = base_.find(key.first, key.second);
+    all.push_back(
+        {key.first, key.second, table == nullptr ? key.second : table->plugin, settings, where});
+  };
+  const auto add_options = [&](const std::map<std::pair<Kind, std::string>, Settings>& options) {
+    for (const auto& [key, settings] : options)
+      if (!settings.empty()) add(key, settings, settings.begin()->second.where);
+  };
+  const auto add_named = [&](Scheme scheme) {
+    scheme.instances.clear();
+    add_named_instances(scheme);
+    for (const auto& [key, instance] : scheme.instances)
+      if (instance.where.line > 0) add(key, {}, instance.where);  // the others are defaults
+  };
+  for (const auto& [key, instance] : base_.instances) add(key, instance.options, instance.where);
+  add_named(base_);
+  for (const Rule& rule : base_.rules) add_options(rule.overrides);
+  for (const Switch& next : switches_) {
+    add_named(next.scheme);
+    add_options(next.options);
+  }
+  return all;
+}
+
 std::optional<uint64_t> Config::next_switch_after(uint64_t step) const {
-  for (const Switch& next : switches_)
-    if (next.at_step > step) return next.at_step;
-  return std::nullopt;
+  const auto next = std::partition_point(switches_.begin(), switches_.end(),
+                                         [&](const Switch& one) { return one.at_step <= step; });
+  return next == switches_.end() ? std::nullopt : std::optional(next->at_step);
 }
 
 std::vector<uint64_t> Config::stages() const {

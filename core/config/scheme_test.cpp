@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <ctime>
 
 namespace penstock::scheme_test {
 namespace {
@@ -161,6 +163,34 @@ TEST(Switch, ReachesInstancesThatRulesDerive) {
   const Config config = load(kWarmUp);
   EXPECT_EQ(config.at_step(500).find(Kind::compressor, "dgc@rule1")->options.at("density").text(),
             "0.0625");
+}
+
+// Of this thread, so that other programs on the machine count less.
+double seconds_to_load(size_t n_switches) {
+  std::string text = "[scheme]\ncompressor = \"dgc\"\n[compressor.dgc]\ndensity = 0.5\n";
+  for (size_t i = 0; i < n_switches; ++i)
+    text += fmt::format("[[switch]]\nat_step = {}\nset = {{ compressor.dgc.density = {} }}\n", i,
+                        1.0 / static_cast<double>(i + 2));
+  double best = HUGE_VAL;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    timespec from{}, to{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    const Config config = load(text);
+    for (const uint64_t stage : config.stages()) {
+      EXPECT_EQ(config.next_switch_after(stage).has_value(), stage + 1 < n_switches);
+      EXPECT_EQ(config.at_step(stage).find(Kind::compressor, "dgc")->options.size(), 1u);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    best = std::min(best, static_cast<double>(to.tv_sec - from.tv_sec) +
+                              1e-9 * static_cast<double>(to.tv_nsec - from.tv_nsec));
+  }
+  return best;
+}
+
+// A density for each step of a warm-up. Sixteen times as many take 16 times as long; if each looked
+// at all of them it would be 256.
+TEST(Switch, ManyTakeTimeInProportion) {
+  EXPECT_LT(seconds_to_load(8000), 60 * seconds_to_load(500));
 }
 
 TEST(Switch, MayBringInstancesThatWereNotThere) {

@@ -1,8 +1,14 @@
 #include "core/control/activity.hpp"
 
 #include "core/base/clock.hpp"
+#include "core/base/printable.hpp"
 #include "core/control/protocol.hpp"
 #include "core/control/socket.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 
 namespace penstock {
 
@@ -12,6 +18,21 @@ namespace {
 
 // A younger activity is told without its age, a shorter call not at all.
 constexpr uint64_t kWorthTellingUs = 1'000'000;
+
+// The innermost plugin call of this thread: exit() runs its handlers on the thread that called it.
+thread_local const CallSlot::Call* call_here = nullptr;
+
+// A program may end while the engine's thread is in a plugin. This is about the plugin itself.
+void name_call_that_exits() {
+  if (call_here == nullptr) return;
+  const std::string text = printable(fmt::format(
+      "penstock: the plugin ended the process: {} called exit(), where a plugin returns a status; "
+      "mend the plugin, or use another",
+      PluginCall::text_of(*call_here)));
+  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fflush(nullptr);
+  _exit(EXIT_FAILURE);
+}
 
 std::string text_of(const Activity::Steps& steps) {
   const uint64_t step = steps.step.load();
@@ -33,6 +54,9 @@ PluginCall::PluginCall(CallSlot* slot, std::string_view kind, std::string_view n
                        std::string_view stage, std::string_view where, std::string_view set,
                        uint64_t step)
     : slot_(slot), call_{kind, name, stage, where, set, step, 0} {
+  // One for the process; a child of fork that calls exit() within a call is no better.
+  [[maybe_unused]] static const int registered = std::atexit(name_call_that_exits);
+  outer_here_ = std::exchange(call_here, &call_);
   if (slot_ == nullptr) return;
   call_.since_us = now_us();
   const std::lock_guard lock(slot_->mutex_);
@@ -40,9 +64,18 @@ PluginCall::PluginCall(CallSlot* slot, std::string_view kind, std::string_view n
 }
 
 PluginCall::~PluginCall() {
+  call_here = outer_here_;
   if (slot_ == nullptr) return;
   const std::lock_guard lock(slot_->mutex_);
   slot_->call_ = outer_;
+}
+
+std::string PluginCall::text_of(const CallSlot::Call& call) {
+  std::string text = fmt::format("{} of {}", call.stage, call.kind);
+  if (!call.name.empty()) text += fmt::format(" '{}'", call.name);
+  if (!call.where.empty()) text += fmt::format(" for {}", call.where);
+  if (!call.set.empty()) text += fmt::format(" of set '{}', step {}", call.set, call.step);
+  return text;
 }
 
 std::optional<CallSlot::Long> CallSlot::lasting(uint64_t at_least_us) const {
@@ -51,11 +84,7 @@ std::optional<CallSlot::Long> CallSlot::lasting(uint64_t at_least_us) const {
   const uint64_t now = now_us();
   const uint64_t lasted = now - std::min(now, call_->since_us);
   if (lasted < at_least_us) return std::nullopt;
-  std::string text = fmt::format("{} of {}", call_->stage, call_->kind);
-  if (!call_->name.empty()) text += fmt::format(" '{}'", call_->name);
-  if (!call_->where.empty()) text += fmt::format(" for {}", call_->where);
-  if (!call_->set.empty()) text += fmt::format(" of set '{}', step {}", call_->set, call_->step);
-  return Long{std::move(text), lasted, call_->since_us};
+  return Long{PluginCall::text_of(*call_), lasted, call_->since_us};
 }
 
 void Activity::Steps::at(Phase now, uint64_t at_step) {

@@ -45,7 +45,9 @@ class CallSlot {
   const Call* call_ = nullptr;
 };
 
-// A plugin call, from its making to its end.
+// A plugin call, from its making to its end. A plugin that ends the process within one would take
+// the run with it in silence, with the status of its choice: then the call is named on standard
+// error and the status is 1.
 class PluginCall {
  public:
   PluginCall(CallSlot* slot, std::string_view kind, std::string_view name, std::string_view stage,
@@ -54,10 +56,14 @@ class PluginCall {
   PluginCall(const PluginCall&) = delete;
   PluginCall& operator=(const PluginCall&) = delete;
 
+  // "encode of compressor 'topk' for bucket 3 of set 'model', step 12".
+  static std::string text_of(const CallSlot::Call& call);
+
  private:
   CallSlot* slot_;
   CallSlot::Call call_;
   const CallSlot::Call* outer_ = nullptr;
+  const CallSlot::Call* outer_here_ = nullptr;  // of this thread
 };
 
 class Activity {

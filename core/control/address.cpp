@@ -1,5 +1,6 @@
 // Under which addresses ranks find each other (socket.hpp).
 #include "core/base/hash.hpp"
+#include "core/base/system_error.hpp"
 #include "core/control/socket.hpp"
 
 #include <arpa/inet.h>
@@ -27,8 +28,7 @@ struct Interface {
 Result<std::vector<Interface>> interfaces() {
   ifaddrs* first = nullptr;
   if (getifaddrs(&first) != 0) {
-    return internal("control: cannot list this host's network interfaces: {}",
-                    std::strerror(errno));
+    return not_given("control: cannot list this host's network interfaces", errno);
   }
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
   std::vector<Interface> found;

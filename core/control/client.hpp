@@ -110,7 +110,8 @@ class Control::Client {
   std::deque<std::string> local_frames_;   // from local_, with their length in front
   uint64_t beat_at_us_ = 0;
   uint64_t heard_us_ = 0;
-  std::string server_note_;  // what rank 0 did last
+  std::string server_note_;      // what rank 0 did last
+  uint64_t server_note_us_ = 0;  // and when it told so
   std::thread thread_;
 };
 

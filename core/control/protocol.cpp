@@ -298,6 +298,20 @@ std::string seconds(uint64_t us) {
   return fmt::format("{:.1f} s", static_cast<double>(us) / 1e6);
 }
 
+std::string last_did(std::string_view note, uint64_t told_us, uint64_t now_us) {
+  constexpr uint64_t kWorthTellingUs = 1'000'000;
+  const std::string text =
+      fmt::format("it last did: {}", note.empty() ? std::string_view("nothing it told of") : note);
+  const uint64_t age_us = now_us - std::min(now_us, told_us);
+  if (told_us == 0 || age_us < kWorthTellingUs) return text;
+  return fmt::format("{} (it told so {} ago)", text, seconds(age_us));
+}
+
+std::string told_by(uint32_t rank, std::string_view verb, std::string_view reason) {
+  if (reason.starts_with(fmt::format("rank {} ", rank))) return std::string(reason);
+  return fmt::format("rank {} {}: {}", rank, verb, reason);
+}
+
 std::string excerpt(std::string_view text) {
   text = text.substr(0, text.find('\n'));
   if (text.size() <= kExcerptBytes) return std::string(text);

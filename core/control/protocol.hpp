@@ -199,6 +199,11 @@ Result<std::string> make_token();
 std::string name_ranks(const std::vector<uint32_t>& ranks);
 // "1.5 s".
 std::string seconds(uint64_t us);
+// What a rank told about itself, and how old that is: a sign of life comes only now and then.
+// `told_us`: when it came; 0: nothing has.
+std::string last_did(std::string_view note, uint64_t told_us, uint64_t now_us);
+// "rank 1 gave up: REASON", or the reason alone where that says already who and how.
+std::string told_by(uint32_t rank, std::string_view verb, std::string_view reason);
 // A text of a rank for a message: at most 200 bytes of its first line.
 std::string excerpt(std::string_view text);
 

@@ -177,7 +177,7 @@ void Server::lose(Connection& connection, std::string_view how) {
   connection.closed = true;
   if (!connection.member) return;
   members_.erase(connection.rank);
-  state_.lost(connection.rank, how);
+  state_.lost(connection.rank, how, now_us());
 }
 
 void Server::send(uint32_t rank, std::string_view frame) {

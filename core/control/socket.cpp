@@ -1,6 +1,7 @@
 #include "core/control/socket.hpp"
 
 #include "core/base/clock.hpp"
+#include "core/base/system_error.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -59,7 +60,7 @@ void Handle::reset() {
 
 Status Wakeup::open() {
   handle_ = Handle(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!handle_.valid()) return internal("control: no eventfd: {}", std::strerror(errno));
+  if (!handle_.valid()) return not_given("control: no eventfd", errno);
   return {};
 }
 
@@ -112,6 +113,25 @@ void Link::end_sending() {
   shutdown(socket_.get(), SHUT_WR);
 }
 
+namespace {
+
+Status cannot_listen(uint16_t port, int error) {
+  const std::string what = fmt::format("control: rank 0 cannot listen on TCP port {}",
+                                       port == 0 ? "of the system's choice" : fmt::to_string(port));
+  if (error == EADDRINUSE && port != 0)
+    return failed_precondition(
+        "{}: another program has it, perhaps another run on this host; give all ranks another "
+        "MASTER_PORT, of which this is the next one, or another PENSTOCK_PORT",
+        what);
+  if (error == EACCES)
+    return failed_precondition(
+        "{}: ports below 1024 are for root; give all ranks a MASTER_PORT or PENSTOCK_PORT above it",
+        what);
+  return not_given(what, error);
+}
+
+}  // namespace
+
 Result<Listener> listen_on(bool only_here, uint16_t port) {
   Listener listener;
   listener.socket = Handle(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -128,9 +148,7 @@ Result<Listener> listen_on(bool only_here, uint16_t port) {
       bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       listen(descriptor, kBacklog) != 0 ||
       getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return internal("control: rank 0 cannot listen on TCP port {}: {}",
-                    port == 0 ? "of the system's choice" : fmt::format("{}", port),
-                    std::strerror(errno));
+    return cannot_listen(port, errno);
   }
   listener.port = ntohs(address.sin_port);
   return listener;
@@ -150,7 +168,7 @@ Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t ti
     return invalid_payload("control: '{}' is not an IPv4 address", address);
   }
   Handle socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return internal("control: no socket: {}", std::strerror(errno));
+  if (!socket.valid()) return not_given("control: no socket", errno);
   int error = 0;
   if (connect(socket.get(), reinterpret_cast<sockaddr*>(&target), sizeof(target)) != 0) {
     error = errno;

@@ -50,6 +50,7 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
     case FrameKind::beat:
       if (std::optional<Beat> beat = decode_beat(reader)) {
         member.note = excerpt(beat->note);
+        member.note_us = now_us;
         for (auto& [set, steps] : beat->steps_done) member.steps_done[set] = steps;
       }
       break;
@@ -75,7 +76,7 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
       break;
     case FrameKind::abort: {
       const std::string reason(reader.text());
-      if (reader.finished()) abort_all(peer_failed("rank {} gave up: {}", rank, reason));
+      if (reader.finished()) abort_all(peer_failed("{}", told_by(rank, "gave up", reason)));
       break;
     }
     case FrameKind::goodbye:
@@ -110,10 +111,10 @@ void State::leave(uint32_t rank) {
   }
 }
 
-void State::lost(uint32_t rank, std::string_view how) {
+void State::lost(uint32_t rank, std::string_view how, uint64_t now_us) {
   if (members_[rank].presence != Presence::present) return;
   members_[rank].presence = Presence::failed;
-  abort_all(peer_failed("rank {} failed: {}; {}", rank, how, last_did(rank)));
+  abort_all(peer_failed("rank {} failed: {}; {}", rank, how, last_did(rank, now_us)));
 }
 
 void State::abort_all(const Status& reason) {
@@ -151,9 +152,8 @@ std::vector<uint32_t> State::in_state(Presence presence) const {
   return ranks;
 }
 
-std::string State::last_did(uint32_t rank) const {
-  const std::string& note = members_[rank].note;
-  return fmt::format("it last did: {}", note.empty() ? "nothing it told of" : note);
+std::string State::last_did(uint32_t rank, uint64_t now_us) const {
+  return control::last_did(members_[rank].note, members_[rank].note_us, now_us);
 }
 
 // ---- Store ----
@@ -315,7 +315,8 @@ void State::tick(uint64_t now_us) {
         rank,
         fmt::format(
             "it has been silent for {}, the deadline is {} (stopped, overloaded or unreachable)",
-            seconds(silent_us), seconds(options_.deadline_us)));
+            seconds(silent_us), seconds(options_.deadline_us)),
+        now_us);
   }
   for (const PendingGet& waiting : gets_) {
     if (now_us < waiting.until_us) continue;

@@ -41,7 +41,7 @@ class State {
   // A frame of a member. An error means that it is not a legal frame; the member is lost then.
   Status receive(uint32_t rank, std::string_view body, uint64_t now_us);
   // The member's connection has ended, `how` says in which way. Not a failure after its goodbye.
-  void lost(uint32_t rank, std::string_view how);
+  void lost(uint32_t rank, std::string_view how, uint64_t now_us);
   // Everything that depends on time alone.
   void tick(uint64_t now_us);
   // When tick has something to do next.
@@ -61,6 +61,7 @@ class State {
     Presence presence = Presence::absent;
     uint64_t heard_us = 0;
     std::string note;
+    uint64_t note_us = 0;                                     // when it came
     std::map<std::string, uint64_t, std::less<>> steps_done;  // per set
     // Of a rank that has joined: the newest step that it was told of, and whether that is over.
     std::map<std::string, std::pair<uint64_t, uint32_t>> told;
@@ -134,7 +135,7 @@ class State {
   std::vector<uint32_t> missing(const MeetingKey& key, const Meeting& meeting) const;
   std::vector<uint32_t> in_state(Presence presence) const;
   bool is_needed(const Meeting& meeting, uint32_t rank) const;
-  std::string last_did(uint32_t rank) const;
+  std::string last_did(uint32_t rank, uint64_t now_us) const;
 
   Options options_;
   Send send_;

@@ -59,7 +59,7 @@ void State::warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us)
                        absent.size() == 1 ? "has" : "have", name_of(key), age);
   }
   for (size_t i = 0; i < std::min(absent.size(), kNamed); ++i)
-    text += fmt::format("; rank {}: {}", absent[i], last_did(absent[i]));
+    text += fmt::format("; rank {}: {}", absent[i], last_did(absent[i], now_us));
   if (meeting.circle_us != kNever) text += "; they wait for each other, and none of them can go on";
   send_(0, Writer(FrameKind::warning).text(text).frame());
 }
@@ -74,7 +74,7 @@ std::string State::waited_out(const MeetingKey& key, const Meeting& meeting,
         "network, or raise runtime.busy_limit_s",
         name_of(key), age);
   std::string text = fmt::format("{} did not come to {} within {}; rank {}: {}", name_ranks(absent),
-                                 name_of(key), age, absent[0], last_did(absent[0]));
+                                 name_of(key), age, absent[0], last_did(absent[0], now_us));
   const bool may_be_busy = members_[absent[0]].presence == Presence::present &&
                            std::get<Purpose>(key) != Purpose::meeting;
   if (may_be_busy)

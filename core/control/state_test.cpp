@@ -112,6 +112,58 @@ TEST(ControlState, AnswersToOperationsCountThoseThatFollow) {
   EXPECT_EQ(heard[3].left, 0u);
 }
 
+// The reason of an abort as the others hear it.
+std::string abort_of(State& state, std::string& heard, uint32_t rank, const std::string& reason) {
+  EXPECT_TRUE(state.receive(rank, body_of(Writer(FrameKind::abort).text(reason).frame()), 1).ok());
+  return heard;
+}
+
+TEST(ControlState, WhoGaveUpIsSaidOnce) {
+  for (const auto& [reason, expected] :
+       {std::pair("rank 1 gave the run up: loss is infinite",
+                  "rank 1 gave the run up: loss is infinite"),
+        std::pair("rank 1 ended with ValueError: no", "rank 1 ended with ValueError: no"),
+        std::pair("rank 10 has left the run", "rank 1 gave up: rank 10 has left the run"),
+        std::pair("loss is infinite", "rank 1 gave up: loss is infinite")}) {
+    std::string heard;
+    State state({2, 1000, 100, 500, 0}, [&](uint32_t, std::string frame) {
+      const std::string body = body_of(frame);
+      Reader reader(body);
+      if (static_cast<FrameKind>(reader.u8()) != FrameKind::aborted) return;
+      reader.u32();
+      heard = reader.text();
+    });
+    for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
+    EXPECT_EQ(abort_of(state, heard, 1, reason), expected);
+  }
+  EXPECT_EQ(told_by(1, "gave the run up", "rank 1 ended with ValueError: no"),
+            "rank 1 ended with ValueError: no");
+  EXPECT_EQ(told_by(1, "gave the run up", "no"), "rank 1 gave the run up: no");
+}
+
+// Signs of life come now and then, so the last may be old when its rank dies.
+TEST(ControlState, WhatARankLastDidIsToldWithItsAge) {
+  const uint64_t second = 1'000'000;
+  for (const auto& [age_us, expected] :
+       {std::pair(second / 2, "rank 1 failed: killed; it last did: end of step 7"),
+        std::pair(4 * second,
+                  "rank 1 failed: killed; it last did: end of step 7 (it told so 4.0 s ago)")}) {
+    std::string heard;
+    State state({2, 60 * second, second, 0, 0}, [&](uint32_t rank, std::string frame) {
+      const std::string body = body_of(frame);
+      Reader reader(body);
+      if (rank != 0 || static_cast<FrameKind>(reader.u8()) != FrameKind::aborted) return;
+      reader.u32();
+      heard = reader.text();
+    });
+    for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
+    ASSERT_TRUE(state.receive(1, body_of(encode(Beat{"end of step 7", {}})), second).ok());
+    state.lost(1, "killed", second + age_us);
+    EXPECT_EQ(heard, expected);
+  }
+  EXPECT_EQ(last_did("", 0, 50 * second), "it last did: nothing it told of");
+}
+
 TEST(ControlState, DamagedFramesAreRefusedAndNeverCrash) {
   const std::vector<std::string> seeds = {
       body_of(Writer(FrameKind::beat).text("note").frame()),

@@ -163,6 +163,7 @@ void Control::Client::receive_one(std::string_view body) {
     }
     case FrameKind::pulse:
       server_note_ = control::excerpt(reader.text());
+      server_note_us_ = now_us();
       return;
     case FrameKind::warning:
       if (options_.on_warning) options_.on_warning(std::string(reader.text()));
@@ -203,8 +204,8 @@ void Control::Client::server_lost(std::string_view how) {
   farewell_ = true;
   changed_.notify_all();
   if (leaving_) return;
-  set_abort(peer_failed("rank 0 failed: {}; it last did: {}", how,
-                        server_note_.empty() ? "nothing it told of" : server_note_));
+  set_abort(peer_failed("rank 0 failed: {}; {}", how,
+                        control::last_did(server_note_, server_note_us_, now_us())));
 }
 
 // With the lock held.

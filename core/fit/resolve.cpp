@@ -46,6 +46,21 @@ Status check_lent(const InstanceConfig& instance) {
                           setting.where.text(), title_of(instance), key);
 }
 
+// What a switch replaces before any step has it is wrong all the same: the day the switch goes, it
+// would be in force.
+Status check_given(const Config& config, Registry& registry) {
+  for (const InstanceConfig& instance : config.given()) {
+    if (is_lent(instance)) {
+      PENSTOCK_TRY(check_lent(instance));
+      continue;
+    }
+    PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
+    PENSTOCK_TRY(
+        check_settings(plugin->options, plugin->n_options, instance.options, title_of(instance)));
+  }
+  return {};
+}
+
 constexpr std::string_view kKeptForTheRun =
     "this version keeps the collective and the transport for a whole run";
 
@@ -125,7 +140,7 @@ Status check_config(const Config& config, Registry& registry) {
     }
     if (stage != 0) PENSTOCK_TRY(check_kept(first, scheme, stage, registry));
   }
-  return {};
+  return check_given(config, registry);
 }
 
 Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Registry& registry) {

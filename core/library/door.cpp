@@ -3,6 +3,7 @@
 
 #include "core/base/hash.hpp"
 #include "core/base/process.hpp"
+#include "core/control/protocol.hpp"
 #include "core/plugin/c_struct.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/set/set.hpp"
@@ -106,8 +107,9 @@ void penstock_runtime_close(penstock_runtime* runtime) {
 }
 void penstock_abort(penstock_runtime* runtime, penstock_str reason) {
   if (!runtime->home.is_here()) return;
-  runtime->runtime->give_up(penstock::aborted("rank {} gave the run up: {}",
-                                              runtime->runtime->world().rank(), view(reason)));
+  runtime->runtime->give_up(
+      penstock::aborted("{}", penstock::control::told_by(runtime->runtime->world().rank(),
+                                                         "gave the run up", view(reason))));
 }
 
 penstock_status* penstock_runtime_topology(penstock_runtime* runtime, penstock_topology* topology) {

@@ -1,8 +1,11 @@
 #include "core/plugin/elf.hpp"
 
+#include "core/base/system_error.hpp"
+
 #include <elf.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -262,10 +265,11 @@ Result<std::string> read_plugin_file(const std::string& path) {
   if (error || size > kMostBytes) {
     return invalid_argument("{}: larger than {} MiB, expected a plugin", path, kMostBytes >> 20);
   }
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text(size, '\0');
   file.read(text.data(), static_cast<std::streamsize>(size));
-  if (!file) return not_found("{}: the file cannot be read; check its permissions", path);
+  if (!file) return cannot_read(path, "the file", errno);
   return text;
 }
 

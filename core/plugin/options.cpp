@@ -207,16 +207,55 @@ Status check_option_declarations(const penstock_option* const* options, uint64_t
   return {};
 }
 
-Result<OptionValues> resolve_options(const penstock_option* const* options, uint64_t n_options,
-                                     const Settings& settings, const std::string& instance,
-                                     const Location& where) {
-  std::vector<std::string> known;
-  for (uint64_t i = 0; i < n_options; ++i) known.emplace_back(view(options[i]->name));
+namespace {
+
+std::vector<std::string> names_of(const penstock_option* const* options, uint64_t n_options) {
+  std::vector<std::string> names;
+  for (uint64_t i = 0; i < n_options; ++i) names.emplace_back(view(options[i]->name));
+  return names;
+}
+
+Status check_names(const std::vector<std::string>& known, const Settings& settings,
+                   const std::string& instance) {
   for (const auto& [key, setting] : settings) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     return invalid_argument("{}: unknown option \"{}.{}\"{}", setting.where.text(), instance, key,
                             known.empty() ? "; it has none" : did_you_mean(key, known));
   }
+  return {};
+}
+
+// `take`, with a message for what it does not take.
+Status take_or_say(const penstock_option& option, const Setting& setting,
+                   const std::string& instance, penstock_option_value& value, std::string& text) {
+  if (take(option, setting, value, text)) return {};
+  std::string near;
+  if (option.type == PENSTOCK_OPTION_CHOICE) near = nearest_name(text, choices_of(option));
+  return invalid_argument("{}: {}.{} is {}, expected {}{}", setting.where.text(), instance,
+                          view(option.name), setting.text(), expectation(option),
+                          near.empty() ? near : fmt::format("; did you mean \"{}\"?", near));
+}
+
+}  // namespace
+
+Status check_settings(const penstock_option* const* options, uint64_t n_options,
+                      const Settings& settings, const std::string& instance) {
+  PENSTOCK_TRY(check_names(names_of(options, n_options), settings, instance));
+  for (uint64_t i = 0; i < n_options; ++i) {
+    const auto setting = settings.find(std::string(view(options[i]->name)));
+    if (setting == settings.end()) continue;
+    penstock_option_value value{};
+    std::string text;
+    PENSTOCK_TRY(take_or_say(*options[i], setting->second, instance, value, text));
+  }
+  return {};
+}
+
+Result<OptionValues> resolve_options(const penstock_option* const* options, uint64_t n_options,
+                                     const Settings& settings, const std::string& instance,
+                                     const Location& where) {
+  const std::vector<std::string> known = names_of(options, n_options);
+  PENSTOCK_TRY(check_names(known, settings, instance));
   OptionValues values;
   for (uint64_t i = 0; i < n_options; ++i) {
     const penstock_option& option = *options[i];
@@ -233,13 +272,8 @@ Result<OptionValues> resolve_options(const penstock_option* const* options, uint
                                 where.text(), instance, known[i], expectation(option));
       }
       take_default(option, value, entry->text);
-    } else if (!take(option, setting->second, value, entry->text)) {
-      std::string near;
-      if (option.type == PENSTOCK_OPTION_CHOICE)
-        near = nearest_name(entry->text, choices_of(option));
-      return invalid_argument("{}: {}.{} is {}, expected {}{}", setting->second.where.text(),
-                              instance, known[i], setting->second.text(), expectation(option),
-                              near.empty() ? near : fmt::format("; did you mean \"{}\"?", near));
+    } else {
+      PENSTOCK_TRY(take_or_say(option, setting->second, instance, value, entry->text));
     }
     value.name = str(entry->name);
     value.text = str(entry->text);

@@ -44,6 +44,10 @@ Result<OptionValues> resolve_options(const penstock_option* const* options, uint
                                      const Settings& settings, const std::string& instance,
                                      const Location& where);
 
+// The same for settings that are not all of an instance's: nothing is missing.
+Status check_settings(const penstock_option* const* options, uint64_t n_options,
+                      const Settings& settings, const std::string& instance);
+
 // "bool", "integer", "real", "string", "choice".
 std::string_view option_type_name(uint32_t type);
 // For people: "(0, 1]", "at least 1", "one of a, b"; empty where anything goes.

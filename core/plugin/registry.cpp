@@ -62,27 +62,41 @@ void Registry::add_file(const std::string& path) {
   struct stat info {};
   if (!real.ok() || ::stat(real.value().c_str(), &info) != 0) {
     skipped_.push_back(
-        {path, real.ok() ? "cannot be examined" : std::string(real.status().message())});
+        {path, real.ok() ? "cannot be examined" : std::string(real.status().message()), ""});
     return;
   }
   // One file may be reached twice, by a link or by a directory listed twice.
   if (!seen_.insert({info.st_dev, info.st_ino}).second) return;
   Result<InspectedFile> inspected = inspect_plugin(real.value());
   if (!inspected.ok()) {
-    skipped_.push_back({real.value(), std::string(inspected.status().message())});
+    skipped_.push_back({real.value(), std::string(inspected.status().message()), ""});
     return;
   }
   Record& record = inspected->record;
   Status usable = check_abi(record).with_context(real.value());
   if (record.id.empty()) {
-    skipped_.push_back({real.value(), std::string(usable.message())});
+    skipped_.push_back({real.value(), std::string(usable.message()), ""});
     return;
   }
   if (usable.ok()) usable = check_trust(real.value(), options_.allow_insecure);
-  for (const PluginFile& other : files_) {
-    if (other.record.id == record.id) twins_.push_back({record.id, other.path, real.value()});
+  add({real.value(), std::move(record), inspected->file_hash, std::move(usable)});
+}
+
+void Registry::add(PluginFile file) {
+  const auto other = std::find_if(files_.begin(), files_.end(), [&](const PluginFile& one) {
+    return one.record.id == file.record.id;
+  });
+  if (other == files_.end()) {
+    files_.push_back(std::move(file));
+    return;
   }
-  files_.push_back({real.value(), std::move(record), inspected->file_hash, std::move(usable)});
+  if (file.usable.ok() && other->usable.ok()) {
+    twins_.push_back({file.record.id, other->path, file.path});
+    files_.push_back(std::move(file));
+    return;
+  }
+  if (file.usable.ok()) std::swap(file, *other);
+  skipped_.push_back({file.path, std::string(file.usable.message()), other->path});
 }
 
 const PluginFile* Registry::find(Kind kind, std::string_view name) const {

@@ -21,10 +21,12 @@ struct PluginFile {
   Status usable;
 };
 
-// A file of a scanned directory that is not a plugin.
+// A file of a scanned directory that is not a plugin, or one that nobody could load beside another
+// of its id.
 struct SkippedFile {
   std::string path;
   std::string reason;
+  std::string instead;  // the other one; a warning is due
 };
 
 struct RegistryOptions {
@@ -40,7 +42,8 @@ class Registry {
   Registry(const penstock_host* host, RegistryOptions options);
 
   // Reads the records of all *.so in the directories; a directory that is not there is only noted.
-  // MISMATCH for two files with one id names both; what was found can be listed all the same.
+  // MISMATCH for two files with one id names both, if both may be loaded; one that may not is
+  // skipped. What was found can be listed all the same.
   Status scan();
 
   const std::vector<PluginFile>& files() const { return files_; }  // sorted by kind, then name
@@ -76,6 +79,8 @@ class Registry {
 
   void add_directory(const std::string& directory);
   void add_file(const std::string& path);
+  // Of two files with one id the one that may be loaded stays.
+  void add(PluginFile file);
   Status unknown(Kind kind, std::string_view name) const;
 };
 

@@ -126,6 +126,37 @@ TEST(Registry, WhatMayNotBeLoadedIsListedAndRefused) {
   EXPECT_TRUE(insecure.registry.load(Kind::compressor, "identity-c").ok());
 }
 
+// Somebody's copy in a folder that is searched would otherwise end every run.
+TEST(Registry, AFileThatMayNotBeLoadedGivesWayToOneThatMay) {
+  for (const bool open_comes_first : {false, true}) {
+    PrivateFolder folder;
+    const std::string open = folder.add("identity", open_comes_first ? "one/a.so" : "two/a.so"),
+                      good =
+                          folder.add("identity_newer", open_comes_first ? "two/b.so" : "one/b.so");
+    ASSERT_EQ(::chmod(open.c_str(), 0666), 0);
+    Scanned scanned({folder.path() + "/one", folder.path() + "/two"});
+    ASSERT_TRUE(scanned.status.ok()) << scanned.status.message();
+    EXPECT_TRUE(scanned.registry.load(Kind::compressor, "identity-c").ok());
+    EXPECT_EQ(scanned.registry.find(Kind::compressor, "identity-c")->path, good);
+    ASSERT_EQ(scanned.registry.skipped().size(), 1u);
+    EXPECT_TRUE(contains(scanned.registry.skipped()[0].reason, "everybody may write to " + open));
+    EXPECT_EQ(scanned.registry.skipped()[0].instead, good);
+    Scanned insecure({folder.path() + "/one", folder.path() + "/two"}, true);
+    EXPECT_EQ(insecure.status.code(), Code::mismatch) << "both may be loaded";
+  }
+}
+
+TEST(Registry, OfTwoFilesThatMayNotBeLoadedOneIsRefusedWhenItIsAskedFor) {
+  PrivateFolder folder;
+  for (const char* name : {"one/a.so", "two/a.so"})
+    ASSERT_EQ(::chmod(folder.add("identity", name).c_str(), 0666), 0);
+  Scanned scanned({folder.path() + "/one", folder.path() + "/two"});
+  ASSERT_TRUE(scanned.status.ok()) << scanned.status.message();
+  EXPECT_EQ(scanned.registry.files().size(), 1u);
+  EXPECT_TRUE(contains(scanned.registry.load(Kind::compressor, "identity-c").status().message(),
+                       "everybody may write to"));
+}
+
 TEST(Registry, AFileThatChangesAfterTheScanIsNotLoaded) {
   PrivateFolder folder;
   folder.add("identity", "a.so");
@@ -197,6 +228,35 @@ TEST(Resolve, OptionsOfEveryStageAndRuleAreCheckedBeforeTheFirstStep) {
       with.error("[[rule]]\nmatch = { dims = 1 }\noptions = { compressor.identity-c.share = 0 }\n"),
       "run.toml:8:35: compressor.identity-c@rule1.share is 0, expected a real in (0, 1], in "
       "fraction");
+}
+
+// A switch at step 0 replaces what the tables say before any step has it.
+TEST(Resolve, WhatASwitchReplacesIsCheckedTooWhereverItStands) {
+  WithPlugins with;
+  const std::string share = "expected a real in (0, 1], in fraction";
+  const std::string at_0 = "[[switch]]\nat_step = 0\nset = { compressor.identity-c.share = 0.5 }\n";
+  EXPECT_EQ(with.error("[compressor.identity-c]\nshare = \"\"\"text\"\"\"\n" + at_0),
+            "run.toml:7:1: compressor.identity-c.share is \"text\", " + share);
+  // Of two switches at one step the first.
+  EXPECT_EQ(
+      with.error("[[switch]]\nat_step = 0\nset = { compressor.identity-c.share = 2 }\n" + at_0),
+      "run.toml:8:31: compressor.identity-c.share is 2, " + share);
+  // An unknown option cannot be replaced, but the instance may be gone by then.
+  const std::string leaves =
+      "[[switch]]\nat_step = 5\nset = { scheme.compressor = \"other\" }\n"
+      "[compressor.other]\nplugin = \"identity-c\"\n";
+  EXPECT_EQ(
+      with.error(leaves + "[[switch]]\nat_step = 9\nset = { compressor.identity-c.shre = 1 }\n"),
+      "run.toml:13:31: unknown option \"compressor.identity-c.shre\"; did you mean \"share\"?");
+  // So is a name.
+  const std::string message = std::string(
+      check_config(load("[scheme]\ncompressor = \"identity\"\nmemory = \"keep-c\"\ncollective = "
+                        "\"lent\"\nscheduler = \"each-c\"\n[[switch]]\nat_step = 0\nset = { "
+                        "scheme.compressor = \"identity-c\" }\n"),
+                   with.scanned->registry)
+          .message());
+  EXPECT_TRUE(contains(message, "run.toml:2:1: compressor.identity: there is no compressor plugin"))
+      << message;
 }
 
 TEST(Resolve, AMissingPluginIsAFaultOfTheLineThatNamesIt) {

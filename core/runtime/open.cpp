@@ -63,6 +63,10 @@ Status Runtime::load(const penstock_runtime_options& options) {
   registry.allow_insecure = config_.runtime().allow_insecure_paths;
   registry_ = std::make_unique<Registry>(host_->table(), registry);
   PENSTOCK_TRY(registry_->scan());
+  for (const SkippedFile& skipped : registry_->skipped())
+    if (!skipped.instead.empty())
+      log_.write(LogLevel::warning, "plugins",
+                 fmt::format("{}; {} is used instead", skipped.reason, skipped.instead));
   // Who lends a transport wants it wherever the file leaves the choice.
   if (options.lent_collective != nullptr)
     config_.settle_transport(std::string(kLentCollective), std::string(kLentCollective));

@@ -170,7 +170,11 @@ Status Set::agree_on_declaration() {
     text += fmt::format("gradient {} '{}' {}", gradient->index, gradient->name,
                         dtype_name(gradient->dtype));
     for (int64_t extent : gradient->shape) text += fmt::format(" {}", extent);
-    text += fmt::format(" bucket {} owner {}\n", gradient->given_bucket, gradient->owner);
+    if (gradient->given_bucket != PENSTOCK_NO_BUCKET)
+      text += fmt::format(" bucket {}", gradient->given_bucket);
+    if ((frontend_flags_ & PENSTOCK_SET_RESULT_AT_OWNER) != 0)
+      text += fmt::format(" owner {}", gradient->owner);
+    text += '\n';
   }
   text += fmt::format("frontend flags {:#x}\n", frontend_flags_);
   PENSTOCK_ASSIGN(std::string scheme, agreement_text(config_, services_.registry));

@@ -40,6 +40,17 @@ std::string logged(uint32_t ranks, const std::string& scheme,
   return ::testing::internal::GetCapturedStderr();
 }
 
+// What nobody has set of a gradient has no number either.
+TEST(Disagreement, OnAGradientSaysWhatIsKnownOfIt) {
+  with_ranks(2, scheme_text(""), [&](Runtime& runtime, uint32_t rank) {
+    const auto set = make_set(runtime, {{"first", {600}}, {"second", {400 + int64_t{rank}}}});
+    EXPECT_EQ(set.status().code(), Code::mismatch);
+    const std::string_view said = set.status().message();
+    EXPECT_TRUE(contains(said, "rank 0 has \"gradient 1 'second' float32 400\"")) << said;
+    EXPECT_TRUE(contains(said, "rank 1 has \"gradient 1 'second' float32 401\"")) << said;
+  });
+}
+
 TEST(InfoLines, SayThePlanAtTheStartAndTheOutcomeAtTheEndOnRank0) {
   const std::string log = logged(
       2, scheme_text("compressor = \"none\"\nscheduler = \"wfbp\"", "log_level = \"info\"\n"),

@@ -1,10 +1,11 @@
 #include "core/trace/timeline_file.hpp"
 
+#include "core/base/system_error.hpp"
+
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 namespace penstock {
 namespace {
@@ -22,7 +23,7 @@ Status TimelineFile::open(const std::string& path) {
     return not_found(
         "the timeline cannot be written to '{}' ({}): give a path in a folder that exists and may "
         "be written",
-        path, std::strerror(errno));
+        path, system_error_text(errno));
   end_of_events_ = kHeader.size();
   empty_ = true;
   return write_at(0, std::string(kHeader).append(kFooter));
@@ -53,8 +54,8 @@ Status TimelineFile::write_at(uint64_t offset, std::string_view text) {
         ::pwrite(descriptor_, text.data(), text.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0)
-      return internal("the timeline could not be written to '{}': {}", path_,
-                      std::strerror(written < 0 ? errno : ENOSPC));
+      return not_given(fmt::format("the timeline could not be written to '{}'", path_),
+                       written < 0 ? errno : ENOSPC);
     text.remove_prefix(static_cast<size_t>(written));
     offset += static_cast<uint64_t>(written);
   }

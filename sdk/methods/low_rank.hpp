@@ -182,6 +182,7 @@ class LowRankCompressor : public SummedCompressor<Method> {
 // What rank i takes out of work is its own share, P_i Q^T or P Q_i^T.
 class AlternatingFactors : public LowRankCompressor<AlternatingFactors> {
  public:
+  static constexpr bool kFolds = true;
   void plan(const PlanCall& call, const Item& item, CompressorNeed& need) {
     need.period = 2;
     if (!coded(item)) return plan_dense(item, need);

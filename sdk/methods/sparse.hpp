@@ -9,6 +9,12 @@
 //     void choose(const sdk::Choice& from) const;   // sets indices and counts of from.segments
 //   };
 //
+// A method that only calls largest, above and the like, or takes the segment's fold out itself with
+// its first sweep (first_statistics), may also say
+//     static constexpr bool kFolds = true;          // from.only().x may be what work was before
+// and then spares a sweep (fold.h). Without it x is what competes, wherever choose looks.
+// `penstock check` compares both ways.
+//
 // Where kernels are linked (device/) it also works on a device, if choose takes a device::Choice
 // too: by a second function, or as `choose(const auto& from)` (device/choice.hpp); then many
 // gradients are chosen from at once (device/choices.hpp).
@@ -71,6 +77,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
  public:
   static constexpr bool kAlwaysMost = false;     // how many go differs, so counts travel
   static constexpr uint64_t kPartAlignment = 0;  // gradients are chosen from as a whole
+  static constexpr bool kFolds = false;          // the memory compensates before choose looks
   static constexpr bool kScalesResult = true;
 
   static Option value_type_option() { return SparseValues::option(); }
@@ -83,7 +90,7 @@ class SparseCompressor : public FoldingEncoder<Method> {
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
-    traits.folds = kAllFolds;
+    traits.folds = Method::kFolds ? kAllFolds : 0;
     if (works_on_devices()) traits.device_types = device::kWhereKernelsAre;
   }
 

@@ -8,6 +8,8 @@
 //     uint64_t entries(uint32_t phase, uint32_t round, const Item& item) const;  // of a coded one
 //     void encode_coded(const Call&, const Item&, std::span<float> sent, const kernels::Fold*);
 //     void decode_coded(const Call&, const Item&, std::span<const float> sum);
+//     static constexpr bool kFolds = true;  // encode_coded does the fold that it is given first;
+//                                           // without it there never is one (null)
 //   };
 //
 // `sum` has `entries` numbers, or none where no rank has sent any, which counts as zeros;
@@ -37,11 +39,12 @@ inline void copy_scaled(std::span<const float> values, float scale, std::span<fl
 template <typename Method>
 class SummedCompressor : public FoldingEncoder<Method> {
  public:
+  static constexpr bool kFolds = false;
   static constexpr bool kScalesResult = true;
 
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
-    traits.folds = kAllFolds;
+    traits.folds = Method::kFolds ? kAllFolds : 0;
   }
 
   void encode_item(const Call& call, const Item& item, PayloadWriter& payload,

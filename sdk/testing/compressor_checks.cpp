@@ -1,4 +1,7 @@
 // What every compressor must do; see checks.hpp.
+#include <penstock/views.hpp>
+
+#include <algorithm>
 #include <testing/checks.hpp>
 #include <testing/rig.hpp>
 
@@ -120,6 +123,69 @@ Check::Found forgotten_steps(const LoadedPlugin& plugin, const OptionSettings& o
   return {};
 }
 
+// What a step leaves: results, payloads, and every state of compressor and memory.
+void promise_equal(CompressorRig& plain, const Tensors& expected, CompressorRig& folded,
+                   const Tensors& found, const std::string& when) {
+  const auto same = [](const penstock_item& a, const penstock_item& b) {
+    for (uint64_t s = 0; s < a.n_states; ++s) {
+      const penstock_tensor &ours = *a.states[s], &theirs = *b.states[s];
+      if (!same_bytes(ours.data, theirs.data, ours.numel * sdk::dtype_bytes(ours.dtype)))
+        return false;
+    }
+    return true;
+  };
+  for (uint64_t i = 0; i < plain.n_items(); ++i)
+    for (uint32_t r = 0; r < plain.ranks(); ++r) {
+      promise(plain.sent_count(r, i) == folded.sent_count(r, i), "encode sends ",
+              plain.sent_count(r, i), " entries of a gradient after compensate, ",
+              folded.sent_count(r, i),
+              " where it folds (fold.h): does it look at work before the "
+              "fold is done? ",
+              when);
+      const bool is_equal =
+          same_bytes(expected[i].data(), found[i].data(), expected[i].size() * sizeof(float)) &&
+          same(*plain.compressor_item(r, i), *folded.compressor_item(r, i)) &&
+          same(*plain.memory_item(r, i), *folded.memory_item(r, i));
+      promise(is_equal,
+              "encode after compensate and the folded encode (fold.h) differ in a bit: ", when);
+    }
+}
+
+// A folded encode is compensate and encode in one sweep, and nobody sees which of them ran.
+Check::Found folding(const LoadedPlugin& plugin, const OptionSettings& options) {
+  const std::string reason = not_simulated(plugin, options, true);
+  if (!reason.empty()) return {true, reason};
+  const CompressorInstance instance(plugin, options);
+  const uint32_t folds = instance.describe().folds;
+  if (folds == 0) return {true, "it folds no memory's sweep into its own"};
+  promise(fold_encoder_of(instance, false) != nullptr,
+          "its traits name forms that it folds, but it does not answer to ",
+          PENSTOCK_FOLD_EXTENSION);
+  const std::vector<Shape> shapes{{7}, {33, 65}, {0}, {1}, {5000}};
+  for (const uint32_t form :
+       {PENSTOCK_FORM_AFFINE, PENSTOCK_FORM_HEAVY_BALL, PENSTOCK_FORM_NESTEROV})
+    for (const bool reads_before : {false, true}) {
+      if ((folds >> (form - 1) & 1) == 0) continue;
+      if (fold_encoder_of(instance, reads_before) == nullptr) continue;
+      const RigSettings apart{.ranks = 2, .keep = true, .form = form};
+      RigSettings together = apart;
+      together.fold = true;
+      together.fold_reads_before = reads_before;
+      CompressorRig plain(apart, shapes, plugin, options);
+      CompressorRig folded(together, shapes, plugin, options);
+      for (const Distribution& input : kInputs)
+        for (uint32_t i = 0; i < std::max(4u, 2 * plain.period()); ++i) {
+          const StepSettings how{.grad_scale = i % 2 == 0 ? 1.0 : 1024.0};
+          const RankTensors gradients = gradients_of(plain, input);
+          const Tensors expected = plain.step(gradients, how);
+          promise_equal(plain, expected, folded, folded.step(gradients, how),
+                        sdk::text(input.name, " values, form ", form, ", step ", i,
+                                  reads_before ? ", what was before elsewhere" : ""));
+        }
+    }
+  return {};
+}
+
 Check::Found faulty_payloads(const LoadedPlugin& plugin, const OptionSettings& options) {
   return for_all_shapes(plugin, options, true, [](CompressorRig& rig) {
     for (uint32_t i = 0; i < rig.period(); ++i) rig.faulty_step(gradients_of(rig, kInputs[0]));
@@ -135,6 +201,7 @@ std::vector<Check> compressor_checks() {
           {"several gradients in one call", bucket},
           {"means", mean_by_decode},
           {"forgotten steps", forgotten_steps},
+          {"folding", folding},
           {"faulty payloads", faulty_payloads}};
 }
 

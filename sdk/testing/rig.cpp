@@ -117,7 +117,8 @@ void CompressorRig::load_gradients(const RankTensors& gradients, const StepSetti
 }
 
 void CompressorRig::compensate(const StepSettings& settings, const std::vector<bool>& sends) {
-  if (!ranks_[0].memory || n_items() == 0 || settings_.fold) return;
+  if (n_items() == 0 || settings_.fold) return;
+  if (!ranks_[0].memory) return compensate_as_stand_in(settings, sends);
   const uint64_t n_scalars = memory_needs_[0].c.n_scalars;
   std::vector<float> summed(n_items() * n_scalars, 0.0f);
   for (int pass = 0; pass < 2; ++pass) {  // all measure before anybody compensates

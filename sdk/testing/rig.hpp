@@ -10,6 +10,8 @@
 // A promise that is not kept is thrown as BrokenPromise; the rig is of no use after that.
 #pragma once
 
+#include <penstock/fold.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,6 +37,9 @@ struct RigSettings {
   bool keep = false;            // set ITEM_KEEP even without a memory that keeps anything
   bool fold = false;  // the compressor compensates in its encode (fold.h); forms all items'
                       // memories must publish and it must offer
+  bool fold_reads_before = false;  // and finds work and momentum where they were before the step
+  // Without a memory: one of this form (PENSTOCK_FORM_*) stands in, which keeps what is not sent.
+  uint32_t form = PENSTOCK_FORM_NONE;
 };
 
 struct StepSettings {
@@ -143,7 +148,10 @@ class CompressorRig {
   Outcome encode_folded(uint32_t rank, uint32_t round, const ItemList& items,
                         const StepSettings& settings,
                         const std::vector<penstock_payload*>& payloads);
-  std::vector<float> compensated(uint32_t rank, uint64_t item, const StepSettings& settings) const;
+  // What compensate leaves in work; `momentum`, where it is given, gets what it leaves there.
+  std::vector<float> compensated(uint32_t rank, uint64_t item, const StepSettings& settings,
+                                 std::vector<float>* momentum = nullptr) const;
+  void compensate_as_stand_in(const StepSettings& settings, const std::vector<bool>& sends);
   // rig_faults.cpp
   void try_faults(uint32_t round, const ItemList& items, const Payloads& payloads,
                   const StepSettings& settings);
@@ -161,6 +169,10 @@ class CompressorRig {
   uint64_t index_ = 0;
   bool faulty_ = false;
 };
+
+// Null where it folds nothing, or with `reads_before` cannot read what was before from elsewhere.
+const penstock_fold_encoder* fold_encoder_of(const CompressorInstance& compressor,
+                                             bool reads_before);
 
 // gradients[rank][item] of the given element counts, drawn with one seed per rank, item and step.
 RankTensors draw_gradients(std::vector<float> (*draw)(uint64_t, uint64_t), uint32_t ranks,

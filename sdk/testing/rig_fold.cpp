@@ -1,6 +1,9 @@
 // The rig's folded encode: what compensate would have done comes with it.
 #include <penstock/fold.h>
 
+#include <algorithm>
+#include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <testing/rig.hpp>
 
@@ -8,10 +11,12 @@ namespace penstock::test {
 
 // The forms of memory.h in plain loops: what work is to hold once it was compensated.
 std::vector<float> CompressorRig::compensated(uint32_t rank, uint64_t item,
-                                              const StepSettings& settings) const {
+                                              const StepSettings& settings,
+                                              std::vector<float>* momentum) const {
   const penstock_memory_need& need = memory_needs_[item].c;
   const SimulatedItem& of = ranks_[rank].items[item];
   std::vector<float> result = work(rank, item);
+  if (momentum != nullptr) momentum->resize(result.size());
   const auto unscale = static_cast<float>(1 / settings.grad_scale);
   const auto beta = static_cast<float>(need.beta);
   for (uint64_t e = 0; e < result.size(); ++e) {
@@ -25,71 +30,94 @@ std::vector<float> CompressorRig::compensated(uint32_t rank, uint64_t item,
     const float next = nesterov ? beta * (u + g) : beta * u + g;
     result[e] = result[e] + next;
     if (nesterov) result[e] = result[e] + g;
+    if (momentum != nullptr) (*momentum)[e] = next;
   }
   return result;
 }
 
-// A state as it was before the step, read elsewhere than where the step writes it.
-class Earlier {
- public:
-  explicit Earlier(SimulatedState& state) : bytes_(state.bytes.copy()), tensor_(state.tensor) {
-    tensor_.data = bytes_.data();
-    before_ = bytes_;
-    state.bytes.scribble();
+void CompressorRig::compensate_as_stand_in(const StepSettings& settings,
+                                           const std::vector<bool>& sends) {
+  if (settings_.form == PENSTOCK_FORM_NONE) return;
+  for (uint32_t r = 0; r < settings_.ranks; ++r)
+    for (uint64_t i = 0; i < n_items(); ++i) {
+      if (!sends[r]) continue;
+      std::vector<float> momentum;
+      const std::vector<float> result = compensated(r, i, settings, &momentum);
+      SimulatedItem& item = ranks_[r].items[i];
+      std::copy(result.begin(), result.end(), item.work());
+      if (settings_.form == PENSTOCK_FORM_AFFINE) continue;
+      auto* u =
+          static_cast<float*>(item.memory_states[memory_needs_[i].c.momentum_state].tensor.data);
+      std::copy(momentum.begin(), momentum.end(), u);
+    }
+}
+
+namespace {
+
+// A tensor whose numbers are elsewhere now: what lies in its own storage means nothing.
+struct Moved {
+  std::vector<float> numbers;
+  std::vector<float> as_they_were;
+  penstock_tensor tensor;
+
+  explicit Moved(const penstock_tensor& from) : tensor(from) {
+    auto* data = static_cast<float*>(from.data);
+    numbers.assign(data, data + from.numel);
+    as_they_were = numbers;
+    std::fill(data, data + from.numel, std::numeric_limits<float>::quiet_NaN());
+    tensor.data = numbers.data();
   }
-  Earlier(const Earlier&) = delete;
-  Earlier& operator=(const Earlier&) = delete;
-
-  const penstock_tensor* c() const { return &tensor_; }
-  bool is_intact() const { return bytes_ == before_; }
-
- private:
-  std::vector<unsigned char> bytes_, before_;
-  penstock_tensor tensor_;
+  bool intact() const {
+    return std::memcmp(numbers.data(), as_they_were.data(), numbers.size() * sizeof(float)) == 0;
+  }
 };
+
+}  // namespace
 
 Outcome CompressorRig::encode_folded(uint32_t rank, uint32_t round, const ItemList& items,
                                      const StepSettings& settings,
                                      const std::vector<penstock_payload*>& payloads) {
   const CompressorInstance& compressor = *ranks_[rank].compressor;
-  const auto ask = [&](std::string_view id) {
-    return static_cast<const penstock_fold_encoder*>(
-        compressor.table().extension(compressor.self(), {id.data(), id.size()}));
-  };
-  const penstock_fold_encoder* encoder = ask(PENSTOCK_FOLD_EXTENSION);
+  const penstock_fold_encoder* encoder = fold_encoder_of(compressor, settings_.fold_reads_before);
   if (encoder == nullptr) throw std::runtime_error("the compressor folds nothing");
-  // In every other step from one generation into the next, by those that can.
-  const penstock_fold_encoder* of_generations =
-      index_ % 2 == 1 ? ask(PENSTOCK_FOLD_EXTENSION_2) : nullptr;
-  if (of_generations != nullptr) encoder = of_generations;
-  std::deque<Earlier> earlier;
   std::vector<penstock_fold> folds(items.size());
   std::vector<const penstock_fold*> pointers;
+  std::deque<Moved> before;
   for (uint64_t p = 0; p < items.size(); ++p) {
     const penstock_memory_need& need = memory_needs_[items[p]].c;
-    StateTensors& states = ranks_[rank].items[items[p]].memory_states;
+    SimulatedItem& item = ranks_[rank].items[items[p]];
     if (need.form == PENSTOCK_FORM_NONE) throw std::runtime_error("the memory publishes no form");
     const bool has_momentum = need.form != PENSTOCK_FORM_AFFINE;
-    folds[p].struct_size = sizeof folds[p];
-    folds[p].form = need.form;
-    folds[p].beta = need.beta;
-    folds[p].gamma = need.gamma;
-    if (has_momentum) folds[p].momentum = &states[need.momentum_state].tensor;
-    if (of_generations != nullptr) {
-      folds[p].work_before = earlier.emplace_back(states[need.work_state]).c();
-      if (has_momentum)
-        folds[p].momentum_before = earlier.emplace_back(states[need.momentum_state]).c();
+    penstock_fold& fold = folds[p];
+    fold.struct_size = sizeof fold;
+    fold.form = need.form;
+    fold.beta = need.beta;
+    fold.gamma = need.gamma;
+    if (has_momentum) fold.momentum = &item.memory_states[need.momentum_state].tensor;
+    if (settings_.fold_reads_before) {
+      fold.work_before = &before.emplace_back(item.for_compressor.work).tensor;
+      if (has_momentum) fold.momentum_before = &before.emplace_back(*fold.momentum).tensor;
     }
-    pointers.push_back(&folds[p]);
+    pointers.push_back(&fold);
   }
   const ItemViews views = compressor_items(rank, items);
   const penstock_step step = step_facts(rank, settings);
   const penstock_exec call = exec();
-  const Outcome outcome = take(encoder->encode(compressor.self(), &call, &step, round, views.data(),
-                                               views.size(), payloads.data(), pointers.data()));
-  for (const Earlier& one : earlier)
-    promise(one.is_intact(), "encode wrote to what was before the step");
+  Outcome outcome = take(encoder->encode(compressor.self(), &call, &step, round, views.data(),
+                                         views.size(), payloads.data(), pointers.data()));
+  for (const Moved& moved : before)
+    promise(moved.intact(), "a folded encode changed work_before or momentum_before");
   return outcome;
+}
+
+const penstock_fold_encoder* fold_encoder_of(const CompressorInstance& compressor,
+                                             bool reads_before) {
+  if (compressor.table().extension == nullptr) return nullptr;
+  const penstock_str id =
+      reads_before ? penstock_str{PENSTOCK_FOLD_EXTENSION_2, sizeof PENSTOCK_FOLD_EXTENSION_2 - 1}
+                   : penstock_str{PENSTOCK_FOLD_EXTENSION, sizeof PENSTOCK_FOLD_EXTENSION - 1};
+  return static_cast<const penstock_fold_encoder*>(
+      compressor.table().extension(compressor.self(), id));
 }
 
 }  // namespace penstock::test

@@ -5,6 +5,35 @@
 
 namespace penstock::test {
 
+namespace {
+
+// Numbers of a form that are no powers of two, so that the order of operations shows in the bits.
+PlannedMemory stand_in(uint32_t form, uint64_t numel) {
+  PlannedMemory need;
+  need.c.struct_size = sizeof need.c;
+  need.c.form = form;
+  need.c.beta = 0.7;
+  need.c.gamma = 1.3;
+  need.c.work_is = PENSTOCK_WORK_IS_STATE;
+  const auto add = [&](const char* name) {
+    penstock_state_declaration state{};
+    state.struct_size = sizeof state;
+    state.name = sdk::str(need.names.emplace_back(name));
+    state.rows = numel;
+    state.cols = 1;
+    state.dtype = PENSTOCK_FLOAT32;
+    state.state_class = PENSTOCK_STATE_MASS;
+    need.states.push_back(state);
+  };
+  add("kept");
+  if (form == PENSTOCK_FORM_AFFINE) return need;
+  add("momentum");
+  need.c.momentum_state = 1;
+  return need;
+}
+
+}  // namespace
+
 CompressorRig::CompressorRig(const RigSettings& settings, const std::vector<Shape>& shapes,
                              const LoadedPlugin& compressor,
                              const OptionSettings& compressor_options,
@@ -56,7 +85,11 @@ void CompressorRig::plan_memory(Rank& rank, bool first) {
     items.push_back(&rank.items[i].c);
   }
   std::vector<PlannedMemory> needs(items.size());
-  if (rank.memory) needs = ask_needs(*rank.memory, *memory_plugin_, items, needs_[0]);
+  if (rank.memory)
+    needs = ask_needs(*rank.memory, *memory_plugin_, items, needs_[0]);
+  else if (settings_.form != PENSTOCK_FORM_NONE)
+    for (uint64_t i = 0; i < items.size(); ++i)
+      needs[i] = stand_in(settings_.form, items[i]->numel);
   if (first) memory_needs_ = std::move(needs);
 }
 

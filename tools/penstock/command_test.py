@@ -319,11 +319,23 @@ def test_new_refuses_bad_names_unknown_kinds_and_existing_folders(tmp_path):
         ran = penstock("new", *arguments, "--directory", tmp_path)
         assert ran.returncode == 1 and expected in ran.stderr
     ran = penstock("new", "compressor", "topk", "--directory", tmp_path)
-    assert ran.returncode == 1 and "compressor-topk.so" in ran.stderr and not (tmp_path / "topk").exists()
+    assert ran.returncode == 1 and "compressor/topk is that of a plugin that comes with Penstock" in ran.stderr
+    assert not (tmp_path / "topk").exists()
     (tmp_path / "mine").mkdir()
     ran = penstock("new", "compressor", "mine", "--directory", tmp_path)
     assert ran.returncode == 1 and "exists already" in ran.stderr
     assert list((tmp_path / "mine").iterdir()) == []
+
+
+@pytest.mark.parametrize("plugin", ["compressor topk", "memory dgc", "collective nccl", "composite oktopk", "scheduler wfbp"])
+def test_names_of_shipped_plugins_are_refused_where_none_is_installed_beside_the_command(plugin, tmp_path):
+    command = tmp_path / "bin/penstock"
+    command.parent.mkdir()
+    shutil.copy(COMMAND, command)
+    ran = subprocess.run([command, "new", *plugin.split(), "--directory", tmp_path], capture_output=True, text=True, check=False)
+    kind, name = plugin.replace("composite", "collective").split()
+    assert ran.returncode == 1 and f"the id {kind}/{name} is that of a plugin that comes with Penstock" in ran.stderr, ran.stderr
+    assert not (tmp_path / name).exists()
 
 
 needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")

@@ -13,7 +13,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace penstock::command {
 
@@ -32,6 +33,11 @@ void add_check(CLI::App& app, Invocation& invocation);
 void add_new(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
+
+// For options that are numbers, both ends included. What is no number is told apart from one that
+// is out of range; NaN is none.
+CLI::Validator whole_from(uint64_t least, uint64_t most);
+CLI::Validator number_from(double least, double most);
 
 // Adds --json.
 void add_json_flag(CLI::App& app, bool& json);

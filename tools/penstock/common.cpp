@@ -1,13 +1,17 @@
 // What several sub-commands need: options, the plugins of this machine, other programs.
 #include "tools/penstock/commands.hpp"
 
+#include "core/base/printable.hpp"
+
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -24,7 +28,31 @@ std::vector<std::string> absolute(const std::vector<std::string>& directories) {
   return all;
 }
 
+template <typename Number>
+CLI::Validator from(const char* kind, const char* type, Number least, Number most) {
+  const std::string range = fmt::format("{} to {}", least, most);
+  const auto check = [=](std::string& text) -> std::string {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_one = error != std::errc::invalid_argument && end == text.data() + text.size();
+    if (!is_one || value != value)
+      return fmt::format("\"{}\" is no {}, expected {}", printable_piece(text), kind, range);
+    if (error == std::errc() && value >= least && value <= most) return {};
+    return fmt::format("{} is out of range, expected {}", printable_piece(text), range);
+  };
+  return CLI::Validator(check, fmt::format("{} in [{} - {}]", type, least, most));
+}
+
 }  // namespace
+
+CLI::Validator whole_from(uint64_t least, uint64_t most) {
+  return from<int64_t>("whole number", "INT", static_cast<int64_t>(least),
+                       static_cast<int64_t>(most));
+}
+
+CLI::Validator number_from(double least, double most) {
+  return from<double>("number", "FLOAT", least, most);
+}
 
 void add_json_flag(CLI::App& app, bool& json) {
   app.add_flag("--json", json, "print JSON, for programs");

@@ -1,4 +1,5 @@
 // penstock config: reads configurations and holds them against the plugins, without a run.
+#include "core/base/printable.hpp"
 #include "core/config/keys.hpp"
 #include "core/config/load.hpp"
 #include "core/fit/resolve.hpp"
@@ -59,13 +60,14 @@ int check_files(const CheckedFiles& options) {
     json.push_back(Json{
         {"file", file}, {"ok", status.ok()}, {"error", status.message()}, {"warnings", warnings}});
     if (options.json) continue;
-    if (status.ok()) print(fmt::format("ok {}", file));
+    if (status.ok()) print(fmt::format("ok {}", printable_piece(file)));
     // Most messages begin with file, line and column; those about plugins may not.
-    else if (status.message().find(file) != std::string_view::npos)
+    else if (status.message().find(printable_piece(file)) != std::string_view::npos)
       print(fmt::format("error {}", status.message()));
     else
-      print(fmt::format("error {}: {}", file, status.message()));
-    for (const std::string& warning : warnings) print(fmt::format("  warning: {}", warning));
+      print(fmt::format("error {}: {}", printable_piece(file), status.message()));
+    for (const std::string& warning : warnings)
+      print(fmt::format("  warning: {}", printable_piece(warning)));
   }
   if (options.json) print_json(json);
   return failed == 0 ? 0 : 1;
@@ -187,12 +189,12 @@ void add_config(CLI::App& app, Invocation& invocation) {
       "Example: penstock config traffic conf/*.toml --ranks 8");
   traffic_app->add_option("FILE", moved->files, "TOML files")->required();
   traffic_app->add_option("--ranks", moved->ranks, "ranks that exchange")
-      ->check(CLI::Range(2, 65536))
+      ->check(whole_from(2, 65536))
       ->capture_default_str();
   traffic_app
       ->add_option("--ranks-per-host", moved->ranks_per_host,
                    "how many of them share a host: route hierarchical adds within hosts first")
-      ->check(CLI::Range(1, 65536))
+      ->check(whole_from(1, 65536))
       ->capture_default_str();
   add_plugin_path(*traffic_app, moved->plugin_path);
   add_json_flag(*traffic_app, moved->json);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -72,8 +73,14 @@ Status write_file(const std::filesystem::path& path, const std::string& text) {
   return {};
 }
 
-// Two plugins with one id cannot be used together, so not even with what comes with Penstock.
+// Two plugins with one id cannot be used together, so not even with what comes with Penstock, also
+// where it is not installed beside this command.
 Status check_id_is_free(const NewOptions& options) {
+  const std::string id = kind_of(options) + "/" + options.name;
+  const std::span<const std::string_view> shipped = shipped_plugins();
+  if (std::find(shipped.begin(), shipped.end(), id) != shipped.end())
+    return failed_precondition(
+        "the id {} is that of a plugin that comes with Penstock; choose another name", id);
   Plugins plugins({});
   const PluginFile* taken =
       plugins.registry().find(*kind_from_name(kind_of(options)), options.name);

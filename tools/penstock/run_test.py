@@ -133,13 +133,64 @@ def test_the_first_cause_is_told_once_and_the_others_may_finish(end, status, tol
 @pytest.mark.parametrize("words", [
     "it: rank 1 has left the run after 3 steps; every rank must make the same number of steps",
     "it: rank 1 failed: its connection was closed",
-    "it: rank 0 gave up: rank 1 gave the run up: rank 1 ended with ValueError: bad luck"])
+    "it: rank 1 gave the run up: bad luck",
+    "it: rank 1 ended with ValueError: bad luck"])
 def test_the_cause_is_the_rank_that_the_others_blame_whoever_ended_first(words, tmp_path):
     script = (f'if [ {RANK} = 1 ]; then until [ -e {tmp_path}/over ]; do :; done; sleep 0.3; echo bad luck >&2; exit 3; fi; '
               f'echo "Traceback (most recent call last):" >&2; echo "{words}" >&2; touch {tmp_path}/over; exit 1')
     ran = run(2, script, "--grace", 30)
     assert ran.returncode == 3, ran.stderr
     assert "penstock: rank 1 failed first: it exited with status 3; its last error: bad luck" in ran.stderr
+
+
+# ---- signals ----
+
+NOTES_SIGNALS = """
+import os, pathlib, signal, sys, time
+folder, heard = pathlib.Path(sys.argv[1]), []
+for number in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda number, frame: heard.append(number))
+(folder / ("ready" + os.environ["RANK"])).touch()
+until = time.monotonic() + 50
+while len(set(heard)) < 2 and time.monotonic() < until:
+    time.sleep(0.02)
+print("heard", *sorted({signal.Signals(number).name for number in heard}))
+"""
+
+
+def started(ranks, *command, **options):
+    return subprocess.Popen([COMMAND, "run", "-np", str(ranks), "--", *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, **options)
+
+
+def wait_for(*files):
+    deadline = time.monotonic() + 50
+    while not all(file.exists() for file in files):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_signals_of_users_go_to_the_program_of_every_rank(tmp_path):
+    """Slurm asks for a checkpoint by one of them; the run goes on."""
+    program = tmp_path / "program.py"
+    program.write_text(NOTES_SIGNALS)
+    run = started(2, sys.executable, program, tmp_path)
+    wait_for(tmp_path / "ready0", tmp_path / "ready1")
+    run.send_signal(signal.SIGUSR1)
+    run.send_signal(signal.SIGUSR2)
+    out, err = run.communicate(timeout=SOON)
+    assert run.returncode == 0, err
+    assert sorted(out.splitlines()) == [f"[{rank}] heard SIGUSR1 SIGUSR2" for rank in range(2)]
+    assert err == ""
+
+
+def test_a_signal_that_comes_before_the_ranks_waits_for_them_and_one_that_ends_a_rank_is_told(tmp_path):
+    run = started(1, "sh", "-c", f"touch {tmp_path}/ready; while :; do sleep 0.05; done")
+    run.send_signal(signal.SIGUSR1)  # not yet: mpirun would end by it
+    wait_for(tmp_path / "ready")
+    run.send_signal(signal.SIGUSR1)
+    _, err = run.communicate(timeout=SOON)
+    assert run.returncode == 128 + signal.SIGUSR1 and "ended by signal 10 (SIGUSR1)" in err, err
 
 
 @pytest.mark.parametrize("dashes", [(), ("--",)])

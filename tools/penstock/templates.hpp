@@ -12,6 +12,8 @@ struct Template {
 };
 // Of templates/: what `penstock new` writes.
 std::span<const Template> templates();
+// "compressor/topk" and all others that come with Penstock.
+std::span<const std::string_view> shipped_plugins();
 // Of plan/profiles/: models, and what methods cost.
 std::span<const Template> planning_tables();
 

@@ -55,6 +55,8 @@ class Dgc : public sdk::SparseCompressor<Dgc> {
         max_rounds_(static_cast<uint64_t>(values.integer("max_rounds"))),
         resample_(values.boolean("resample")) {}
 
+  static constexpr bool kFolds = true;  // a sample is compensated on its own
+
   void plan(const sdk::PlanCall& call, const sdk::Item& item, sdk::CompressorNeed& need) {
     SparseCompressor::plan(call, item, need);
     const dgc::Geometry geometry = geometry_of(item.numel());

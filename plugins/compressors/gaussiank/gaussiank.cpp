@@ -18,6 +18,7 @@ class GaussianK : public sdk::SteeredCompressor<GaussianK> {
       : SteeredCompressor(values, "gaussiank"),
         deviations_(kernels::normal_tail_quantile(density() / 2)) {}
 
+  static constexpr bool kFolds = true;     // estimate takes the fold out with its first look
   using Fit = double;                      // the threshold
   static constexpr uint64_t kLearned = 1;  // the right threshold over the fitted one
 

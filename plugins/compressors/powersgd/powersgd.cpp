@@ -27,6 +27,8 @@ class PowerSgd : public sdk::LowRankCompressor<PowerSgd> {
       : LowRankCompressor(values, values.real("minimum_compression_rate")),
         warm_start_(values.boolean("warm_start")) {}
 
+  static constexpr bool kFolds = true;
+
   void plan(const sdk::PlanCall&, const sdk::Item& item, sdk::CompressorNeed& need) {
     if (!coded(item)) return plan_dense(item, need);
     plan_factor(entries(0, 0, item), need);

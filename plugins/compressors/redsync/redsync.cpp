@@ -34,6 +34,8 @@ class RedSync : public sdk::SteeredCompressor<RedSync> {
           "'fp32' or set quantised = false");
   }
 
+  static constexpr bool kFolds = true;  // range_of takes the fold out with its first look
+
   void describe(penstock_compressor_traits& traits) const {
     traits.flags = PENSTOCK_COMPRESSOR_NEEDS_MEMORY;
     // The quantised form copies work before it looks for a threshold.

@@ -36,6 +36,7 @@ class Sidco : public sdk::SteeredCompressor<Sidco> {
   explicit Sidco(const sdk::Options& values)
       : SteeredCompressor(values, "sidco"), rule_(rule_of(values, density())) {}
 
+  static constexpr bool kFolds = true;  // estimate takes the fold out with its first look
   using Fit = kernels::StagedFit;
   static constexpr uint64_t kLearned = kernels::StagedRule::kLearned;
 

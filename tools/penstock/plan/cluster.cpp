@@ -6,7 +6,10 @@
 #include <kernels/message.hpp>
 
 #include <array>
+#include <cctype>
+#include <charconv>
 #include <cmath>
+#include <string>
 #include <utility>
 
 namespace penstock::command {
@@ -38,17 +41,65 @@ void volume_of(const CollectiveInstance* by, uint32_t pattern, uint32_t hosts,
 
 }  // namespace
 
-Result<double> bits_per_second(std::string_view text) {
-  for (const auto& [unit, factor] : kRates) {
-    double value = 0;
-    if (text.ends_with(unit) && read_number(text.substr(0, text.size() - unit.size()), value) &&
-        value > 0)
-      return value * factor;
+namespace {
+
+// What may stand behind a number: a prefix, bits in one of their spellings, and "per second".
+struct Unit {
+  double factor = 0;  // 0: none
+  bool is_bytes = false;
+};
+
+Unit unit_of(std::string_view text) {
+  Unit unit;
+  constexpr std::string_view kPrefixes = "kmgt";
+  const auto lower = [](char c) {
+    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  };
+  double factor = 1;
+  if (const size_t at = text.empty() ? text.npos : kPrefixes.find(lower(text[0]));
+      at != text.npos) {
+    factor = std::pow(1e3, static_cast<double>(at + 1));
+    text.remove_prefix(1);
   }
-  return invalid_argument(
-      "\"{}\" is no speed of a link, expected a number above 0 and kbit, mbit, gbit or tbit, like "
-      "2.5gbit",
-      text);
+  std::string rest;
+  for (const char c : text) rest += lower(c);
+  for (const char* per : {"/s", "/sec", "ps"})
+    if (rest.size() > std::string_view(per).size() && rest.ends_with(per)) {
+      rest.resize(rest.size() - std::string_view(per).size());
+      break;
+    }
+  unit.is_bytes = (rest == "b" && text[0] == 'B') || rest == "byte" || rest == "bytes";
+  const bool is_bits = rest == "b" || rest == "bit" || rest == "bits";
+  // "10G" is a speed, "10" may be anything.
+  if (is_bits || unit.is_bytes || (rest.empty() && factor > 1)) unit.factor = factor;
+  return unit;
+}
+
+constexpr double kLeastRate = 1, kMostRate = 1e15;  // bits per second: times stay finite
+
+}  // namespace
+
+Result<double> bits_per_second(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string_view unit_text = text.substr(static_cast<size_t>(end - text.data()));
+  while (unit_text.starts_with(' ')) unit_text.remove_prefix(1);
+  const Unit unit = unit_of(unit_text);
+  const double bits = value * unit.factor;
+  const bool is_number = error == std::errc() && std::isfinite(value);
+  if (is_number && unit.is_bytes)
+    return invalid_argument(
+        "\"{}\" counts bytes, and links are told in bits, expected {:g}gbit for it", text,
+        kBitsPerByte * bits / 1e9);
+  if (!is_number || unit.factor == 0)
+    return invalid_argument(
+        "\"{}\" is no speed of a link, expected a number above 0 and kbit, mbit, gbit or tbit, "
+        "like "
+        "2.5gbit",
+        text);
+  if (bits >= kLeastRate && bits <= kMostRate) return bits;
+  return invalid_argument("\"{}\" is a speed out of range, expected {} to {}", text, "1 bit/s",
+                          rate_text(kMostRate));
 }
 
 std::string rate_text(double bits) {

@@ -32,7 +32,8 @@ struct Cluster {
   uint32_t ranks() const { return hosts * ranks_per_host; }
 };
 
-// "10mbit", "2.5gbit", "100kbit": bits per second. INVALID_ARGUMENT for anything else.
+// "10mbit", "2.5Gbps", "100 kbit/s", "10G": bits per second. INVALID_ARGUMENT for anything else,
+// also for bytes.
 Result<double> bits_per_second(std::string_view text);
 // "10 Mbit/s": for people.
 std::string rate_text(double bits_per_second);

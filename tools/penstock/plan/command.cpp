@@ -110,37 +110,37 @@ Status record_and_tell(PlanOptions options, const Invocation& invocation) {
 void add_cluster(CLI::App& app, PlanOptions& options) {
   Cluster& cluster = options.cluster;
   app.add_option("--hosts", cluster.hosts, "hosts")
-      ->check(CLI::Range(1, 65536))
+      ->check(whole_from(1, 65536))
       ->capture_default_str();
   app.add_option("--ranks-per-host", cluster.ranks_per_host, "ranks that share a host's link")
-      ->check(CLI::Range(1, 1024))
+      ->check(whole_from(1, 1024))
       ->capture_default_str();
   app.add_option("--link", options.link, "a host's link to the others, like 2.5gbit")
       ->capture_default_str();
   app.add_option("--local", options.local, "of a rank within its host")->capture_default_str();
   app.add_option("--latency", cluster.latency_us, "us for a message between hosts")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0, 1e6))
       ->capture_default_str();
   app.add_option("--local-latency", cluster.local_latency_us, "us for one within a host")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0, 1e6))
       ->capture_default_str();
   app.add_option("--headers", cluster.headers,
                  "of packets between hosts, as a share of what they carry; default: TCP over "
                  "Ethernet in frames of 1500 bytes")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check(number_from(0, 10))
       ->capture_default_str();
   app.add_option("--straggler", cluster.straggler, "one rank computes this many times as long")
-      ->check(CLI::Range(1.0, 1000.0))
+      ->check(number_from(1, 1000))
       ->capture_default_str();
   app.add_option("--jitter", cluster.jitter,
                  "deviation of each gradient's time on each rank, as a share of it")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check(number_from(0, 10))
       ->capture_default_str();
   app.add_option("--seed", cluster.seed, "of the jitter")->capture_default_str();
 }
 
 void add_costs(CLI::App& app, PlanOptions& options) {
-  const CLI::Range any_ms(0.0, 1e9);
+  const CLI::Validator any_ms = number_from(0, kMostMs);
   app.add_option("--forward-ms", options.forward_ms, "instead of the profile's")->check(any_ms);
   app.add_option("--backward-ms", options.backward_ms, "instead of the profile's")->check(any_ms);
   CLI::Option* costs =
@@ -184,7 +184,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       ->allow_extra_args(false);
   plan->add_option("--worth", options->worth,
                    "the share of a step that compression has to save to be called best")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_from(0, 1))
       ->capture_default_str();
   plan->add_option("--html", options->html, "write a page with timelines and sweeps");
   plan->add_option("--trace", options->trace, "write the timelines for Perfetto");

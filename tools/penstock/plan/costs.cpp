@@ -74,7 +74,7 @@ Result<CostTable> load_costs(const std::string& path) {
     MethodCost& cost = costs.methods[row.cells.front()];
     for (size_t i = 0; i < std::size(kColumns); ++i) {
       const auto [name, member] = kColumns[i];
-      PENSTOCK_ASSIGN(cost.*member, table.number(row, i + 1, name));
+      PENSTOCK_ASSIGN(cost.*member, table.number(row, i + 1, name, kMostMs));
     }
   }
   return costs;

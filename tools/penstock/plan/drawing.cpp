@@ -1,5 +1,7 @@
 #include "tools/penstock/plan/drawing.hpp"
 
+#include "core/base/printable.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +11,7 @@ namespace penstock::command {
 
 std::string escaped(std::string_view text) {
   std::string safe;
-  for (const char c : text) {
+  for (const char c : printable(text)) {
     switch (c) {
       case '<':
         safe += "&lt;";
@@ -24,7 +26,7 @@ std::string escaped(std::string_view text) {
         safe += "&quot;";
         break;
       default:
-        safe += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+        safe += c;
     }
   }
   return safe;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace penstock::command {
 
@@ -68,12 +69,63 @@ std::vector<size_t> drawn(const Foretold& told) {
   return chosen;
 }
 
-std::string timeline_of(const Foretold& told, size_t scheme) {
-  constexpr double kLeft = 92, kRight = 12, kWidth = 1040, kLane = 22, kAxis = 22;
-  const double height = kLane * kLanes + kAxis;
-  const std::vector<Span> spans = spans_of(told.outcomes[scheme], *told.profile);
+constexpr double kLeft = 92, kRight = 12, kWidth = 1040, kLane = 22, kAxis = 22;
+constexpr double kColumn = 2;   // narrower boxes are drawn together, by columns of this width
+constexpr double kLongest = 4;  // of the fastest drawn: what takes longer is cut off there
+
+double end_of(const std::vector<Span>& spans) {
   double end_us = 0;
   for (const Span& span : spans) end_us = std::max(end_us, span.end);
+  return end_us;
+}
+
+// What narrow boxes of a lane come to in one column.
+struct Column {
+  double busy_us = 0;
+  uint64_t n_spans = 0;
+  const Span* first = nullptr;
+};
+
+std::string title_of(const Span& span) {
+  return fmt::format("{}: {} to {}", span.name, time_text(span.start), time_text(span.end));
+}
+
+// A box as wide as each span; of those for which there is no room one per column, as high as the
+// share of it in which the lane is busy, so that no area says more than was told.
+void draw_spans(const std::vector<Span>& spans, const Scale& time, Drawing& drawing) {
+  const auto top = [](size_t lane) { return kLane * double(lane) + 2; };
+  const auto style = [](size_t lane) { return fmt::format("lane{}", lane); };
+  std::map<std::pair<size_t, int64_t>, Column> columns;  // by lane and place
+  for (const Span& span : spans) {
+    if (span.start >= time.last) continue;
+    const size_t lane = size_t(span.lane);
+    const double x = time(span.start), width = time(std::min(span.end, time.last)) - x;
+    if (width >= kColumn) {
+      drawing.box(style(lane), x, top(lane), width - 0.5, kLane - 4, title_of(span));
+      continue;
+    }
+    Column& column = columns[{lane, static_cast<int64_t>(std::floor(x / kColumn))}];
+    column.busy_us += span.end - span.start;
+    if (column.n_spans++ == 0) column.first = &span;
+  }
+  const double column_us = (time.last - time.first) * kColumn / (time.to_place - time.from_place);
+  for (const auto& [at, column] : columns) {
+    const auto [lane, place] = at;
+    const double share = std::min(1.0, column.busy_us / column_us);
+    const double height = std::max(1.0, share * (kLane - 4));
+    const std::string title = column.n_spans == 1
+                                  ? title_of(*column.first)
+                                  : fmt::format("{} and {} more: {} together", column.first->name,
+                                                column.n_spans - 1, time_text(column.busy_us));
+    drawing.box(style(lane), kColumn * double(place), top(lane) + kLane - 4 - height, kColumn,
+                height, title);
+  }
+}
+
+std::string timeline_of(const Foretold& told, size_t scheme, double end_us) {
+  const double height = kLane * kLanes + kAxis;
+  const std::vector<Span> spans = spans_of(told.outcomes[scheme], *told.profile);
+  const bool is_cut = end_of(spans) > end_us;
   const Scale time{0, end_us, kLeft, kWidth - kRight, false};
   Drawing drawing(kWidth, height);
   for (const double tick : time.ticks(8)) {
@@ -82,21 +134,31 @@ std::string timeline_of(const Foretold& told, size_t scheme) {
   }
   for (size_t lane = 0; lane < kLanes; ++lane)
     drawing.text("name", kLeft - 8, kLane * (double(lane) + 0.7), "end", kLaneNames[lane]);
-  for (const Span& span : spans) {
-    const double x = time(span.start), width = std::max(0.5, time(span.end) - x - 0.5);
-    drawing.box(fmt::format("lane{}", size_t(span.lane)), x, kLane * double(size_t(span.lane)) + 2,
-                width, kLane - 4,
-                fmt::format("{}: {} to {}", span.name, time_text(span.start), time_text(span.end)));
-  }
-  return fmt::format("<h3>{}: {} a step</h3>\n{}", escaped(told.name(scheme)),
-                     time_text(told.outcomes[scheme].step_us), drawing.svg());
+  draw_spans(spans, time, drawing);
+  if (is_cut) drawing.line("cross", kWidth - kRight, 0, kWidth - kRight, kLane * kLanes);
+  return fmt::format("<h3>{}: {} a step{}</h3>\n{}", escaped(told.name(scheme)),
+                     time_text(told.outcomes[scheme].step_us),
+                     is_cut ? fmt::format(", of which {} are drawn", time_text(end_us)) : "",
+                     drawing.svg());
 }
 
 std::string timelines_of(const Foretold& told) {
   std::string text =
-      "<h2>Timelines</h2>\n<p>From the start of backward, each as wide as its step; dense, and the "
-      "fastest. Point at a box for its bucket and times.</p>\n";
-  for (const size_t scheme : drawn(told)) text += timeline_of(told, scheme);
+      "<h2>Timelines</h2>\n<p>From the start of backward; dense, and the fastest. All have one "
+      "scale, "
+      "and what takes more than four times as long as the fastest is cut off. What is too short to "
+      "be drawn alone is a low box, as high as the share of its place that is busy. Point at a box "
+      "for its bucket and times.</p>\n";
+  const std::vector<size_t> chosen = drawn(told);
+  double fastest_us = HUGE_VAL, longest_us = 0;
+  for (const size_t scheme : chosen) {
+    const double end_us = end_of(spans_of(told.outcomes[scheme], *told.profile));
+    if (end_us > 0) fastest_us = std::min(fastest_us, end_us);
+    longest_us = std::max(longest_us, end_us);
+  }
+  // Where nothing takes any time there is still an axis.
+  const double end_us = longest_us > 0 ? std::min(longest_us, kLongest * fastest_us) : 1;
+  for (const size_t scheme : chosen) text += timeline_of(told, scheme, end_us);
   return text;
 }
 
@@ -183,10 +245,10 @@ std::string sweep_of(const Foretold& told, const Sweep& sweep) {
     drawing.text("name", kRight + 32, at, "start", told.name(winners[i]));
   }
   return fmt::format(
-      "<h2>Over {}</h2>\n<p class=\"verdict\">{}</p>\n{}<p>Time of a step; above the curves, who "
-      "is "
+      "<h2>Over {}</h2>\n<p class=\"verdict\">Best is {}.</p>\n{}<p>Time of a step; above the "
+      "curves, who is "
       "fastest. Grey: schemes that are fastest nowhere.</p>\n",
-      sweep.range.name(), escaped(verdict(told, sweep)), drawing.svg());
+      sweep.range.name(), escaped(best_over(told, sweep)), drawing.svg());
 }
 
 }  // namespace

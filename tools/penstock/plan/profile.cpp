@@ -13,6 +13,7 @@ namespace penstock::command {
 namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr double kMostWork = 1e30;  // in a unit of the profile's own; all rows together stay finite
 
 // "64x3x7x7"; nothing stands for work without a gradient.
 Result<std::vector<int64_t>> shape_of(const TableFile& table, const TableRow& row) {
@@ -52,15 +53,15 @@ Result<ModelProfile> profile_from(std::string_view text, const std::string& name
   profile.name = name;
   const auto about = table.settings.find("about");
   profile.about = about == table.settings.end() ? file : about->second;
-  PENSTOCK_ASSIGN(const double forward_ms, table.setting("forward_ms"));
-  PENSTOCK_ASSIGN(const double backward_ms, table.setting("backward_ms"));
+  PENSTOCK_ASSIGN(const double forward_ms, table.setting("forward_ms", kMostMs));
+  PENSTOCK_ASSIGN(const double backward_ms, table.setting("backward_ms", kMostMs));
   profile.whole_forward_us = 1000 * forward_ms;
   profile.backward_us = 1000 * backward_ms;
   std::vector<double> before;  // work in front of each gradient, its own not counted
   std::set<std::string> names;
   double total = 0;
   for (const TableRow& row : table.rows) {
-    PENSTOCK_ASSIGN(const double work, table.number(row, 2, "the work"));
+    PENSTOCK_ASSIGN(const double work, table.number(row, 2, "the work", kMostWork));
     PENSTOCK_ASSIGN(std::vector<int64_t> shape, shape_of(table, row));
     if (!names.insert(row.cells.front()).second)
       return invalid_argument("{}:{}: there is a second row {}, expected a name for each",

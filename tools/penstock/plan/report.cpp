@@ -60,7 +60,7 @@ std::string sweep_text(const Foretold& told, const Sweep& sweep) {
   for (const SweepPoint& point : sweep.points)
     table.add({place_text(sweep.range.what, point.at), told.name(point.best),
                time_text(point.step_us[point.best]), time_text(point.step_us.front()),
-               times_text(point.step_us.front() / point.step_us[point.best])});
+               times_text(Foretold::ratio(point.step_us.front(), point.step_us[point.best]))});
   return table.text() + "\n" + verdict(told, sweep);
 }
 
@@ -117,16 +117,19 @@ std::string verdict(const Foretold& told) {
   return text + ".";
 }
 
-std::string verdict(const Foretold& told, const Sweep& sweep) {
+std::string best_over(const Foretold& told, const Sweep& sweep) {
   const auto called = [&](size_t scheme) {
     return told.name(scheme) + (told.outcomes[scheme].compresses ? "" : " (do not compress)");
   };
-  std::string text =
-      fmt::format("Over {}: {}", sweep.range.name(), called(sweep.points.front().best));
+  std::string text = called(sweep.points.front().best);
   for (const Crossover& crossover : sweep.crossovers)
     text += fmt::format("; from {} on {}", place_text(sweep.range.what, crossover.at),
                         called(crossover.to));
-  return text + ".";
+  return text;
+}
+
+std::string verdict(const Foretold& told, const Sweep& sweep) {
+  return fmt::format("Over {}: {}.", sweep.range.name(), best_over(told, sweep));
 }
 
 std::string text_of(const Foretold& told) {

@@ -23,8 +23,10 @@ struct Foretold {
   const std::string& name(size_t scheme) const { return (*schemes)[scheme].name; }
   // Of the dense reference's step, how many of this scheme's.
   double against_dense(const Prediction& outcome) const {
-    return outcomes.front().step_us / outcome.step_us;
+    return ratio(outcomes.front().step_us, outcome.step_us);
   }
+  // Of two times; of two that are nothing 1.
+  static double ratio(double us, double other_us) { return us == other_us ? 1 : us / other_us; }
   // Indices, the fastest first; those of which nothing is foretold at the end.
   std::vector<size_t> by_speed() const;
 };
@@ -33,7 +35,9 @@ struct Foretold {
 std::vector<std::pair<std::string, std::string>> premises(const Foretold& told);
 // Which to take, or not to compress, as a sentence.
 std::string verdict(const Foretold& told);
-// "up to 2.3 Gbit/s dgc, from there on dense (do not compress)".
+// "dgc; from 2.3 Gbit/s on dense (do not compress)".
+std::string best_over(const Foretold& told, const Sweep& sweep);
+// The same as a sentence that says over what.
 std::string verdict(const Foretold& told, const Sweep& sweep);
 
 std::string text_of(const Foretold& told);

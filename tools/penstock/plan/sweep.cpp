@@ -118,6 +118,12 @@ Result<std::vector<Prediction>> Study::at(const Cluster& cluster) {
   for (const Rehearsal& rehearsal : rehearsals_) {
     auto outcome = rehearsal.run(cluster, costs_, ready);
     PENSTOCK_TRY(outcome.status().with_context(context()));
+    if (!outcome.value().open && !std::isfinite(outcome.value().step_us))
+      return invalid_argument(
+          "{}: a step of \"{}\" takes no time that could be told: numbers of the profile, the "
+          "costs "
+          "or the cluster are too large or too small",
+          context(), schemes_[outcomes.size()].name);
     outcomes.push_back(std::move(outcome.value()));
   }
   return outcomes;

@@ -1,9 +1,11 @@
 #include "tools/penstock/plan/tables.hpp"
 
+#include "core/base/system_error.hpp"
 #include "tools/penstock/templates.hpp"
 
 #include <fmt/ranges.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -82,21 +84,22 @@ Result<TableFile> TableFile::parse(std::string_view text, std::string name,
   return table;
 }
 
-Result<double> TableFile::number(const TableRow& row, size_t column, std::string_view what) const {
+Result<double> TableFile::number(const TableRow& row, size_t column, std::string_view what,
+                                 double most) const {
   double value = 0;
-  if (read_number(row.cells[column], value)) return value;
-  return invalid_argument("{}:{}: {} of {} is \"{}\", expected a number of at least 0", name,
-                          row.line, what, row.cells.front(), row.cells[column]);
+  if (read_number(row.cells[column], value) && value <= most) return value;
+  return invalid_argument("{}:{}: {} of {} is \"{}\", expected a number from 0 to {}", name,
+                          row.line, what, row.cells.front(), row.cells[column], most);
 }
 
-Result<double> TableFile::setting(const std::string& key) const {
+Result<double> TableFile::setting(const std::string& key, double most) const {
   const auto found = settings.find(key);
   if (found == settings.end())
     return not_found("{}: there is no line \"# {} = NUMBER\" in front of the columns", name, key);
   double value = 0;
-  if (read_number(found->second, value)) return value;
-  return invalid_argument("{}: {} is \"{}\", expected a number of at least 0", name, key,
-                          found->second);
+  if (read_number(found->second, value) && value <= most) return value;
+  return invalid_argument("{}: {} is \"{}\", expected a number from 0 to {}", name, key,
+                          found->second, most);
 }
 
 Result<std::string> read_table_file(const std::string& path, std::string_view what) {
@@ -105,10 +108,10 @@ Result<std::string> read_table_file(const std::string& path, std::string_view wh
     return not_found("{}: there is no such file, expected {}", path, what);
   if (std::filesystem::file_size(path, error) > kMostBytes || error)
     return invalid_argument("{}: larger than {} MiB, expected {}", path, kMostBytes >> 20, what);
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad())
-    return not_found("{}: cannot be read, expected {}; check its permissions", path, what);
+  if (!file.is_open() || file.bad()) return cannot_read(path, what, errno);
   return text;
 }
 

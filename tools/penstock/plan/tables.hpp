@@ -26,11 +26,16 @@ struct TableFile {
   // line that is no comment must spell, or none.
   static Result<TableFile> parse(std::string_view text, std::string name,
                                  const std::vector<std::string>& columns);
-  // A number of at least 0. INVALID_ARGUMENT names the place, the column, the text.
-  Result<double> number(const TableRow& row, size_t column, std::string_view what) const;
+  // A number from 0 to `most`. INVALID_ARGUMENT names the place, the column, the text.
+  Result<double> number(const TableRow& row, size_t column, std::string_view what,
+                        double most) const;
   // The same of a setting; NOT_FOUND where it is missing.
-  Result<double> setting(const std::string& key) const;
+  Result<double> setting(const std::string& key, double most) const;
 };
+
+// Of a time in a table or on the command line, in its unit: far beyond what anything takes, and
+// sums and products of such numbers stay finite.
+inline constexpr double kMostMs = 1e9;
 
 // A number of at least 0 that is the whole text; false where it is none.
 bool read_number(std::string_view text, double& value);

@@ -1,4 +1,5 @@
 // penstock run: a program on several ranks, by mpirun.
+#include "core/base/system_error.hpp"
 #include "core/config/load.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/run/environment.hpp"
@@ -10,7 +11,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -47,8 +47,7 @@ int run(RunOptions& options) {
   if (const Status status = check_configuration(options); !status.ok())
     return refuse(status.message());
   if (!launched.hosts.empty() && access(launched.hosts.c_str(), R_OK) != 0)
-    return refuse(fmt::format("the file of hosts {} cannot be read: {}", launched.hosts,
-                              std::strerror(errno)));
+    return refuse(cannot_read(launched.hosts, "the file of hosts", errno).message());
   if (find_program("mpirun").empty())
     return fail(
         "mpirun is not on the PATH; install Open MPI (Debian: apt-get install openmpi-bin), or run "
@@ -93,12 +92,12 @@ void add_run(CLI::App& app, Invocation& invocation) {
       "then they are ended, also where they are stopped or busy. At the end stands which rank\n"
       "failed first, and how. The exit status is 0 if every rank has reported success, else that\n"
       "of the rank that failed first; 2 where nothing was started because of a wrong call or\n"
-      "configuration; 130 after Ctrl-C.\n"
+      "configuration; 130 after Ctrl-C. SIGUSR1 and SIGUSR2 go to the programs of all ranks.\n"
       "\n"
       "Example: penstock run -np 4 --config conf/dgc.toml -- python3 train.py");
   run_app->add_option("-n,--ranks,--np", launched.ranks, "number of ranks")
       ->required()
-      ->check(CLI::Range(1, 65536));
+      ->check(whole_from(1, 65536));
   run_app
       ->add_option("--config", options->config,
                    "the configuration, checked before the start; it comes before what the program "
@@ -109,7 +108,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
   run_app
       ->add_option("--grace", launched.grace_s,
                    "seconds that the other ranks have once one has failed")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(number_from(0, 1e6))
       ->capture_default_str()
       ->type_name("SECONDS");
   run_app->add_flag("--no-prefix", options->no_prefix, "print lines without the rank before them");

@@ -1,5 +1,6 @@
 #include "tools/penstock/run/launch.hpp"
 
+#include "core/base/system_error.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/run/environment.hpp"
 #include "tools/penstock/run/outcome.hpp"
@@ -22,6 +23,7 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <set>
 
 namespace penstock::command {
 
@@ -90,6 +92,7 @@ class Run {
   bool read_from(Source& source);
   void watch_new_shells();
   void on_signal();
+  void pass_signals_on();
   void on_time();
   void end_ranks();
   void kill_ranks();
@@ -110,6 +113,7 @@ class Run {
   Ending ending_ = Ending::no;
   Clock::time_point ending_since_{};
   int interrupted_ = 0;
+  std::set<int> to_pass_on_;
 };
 
 Run::Run(const LaunchOptions& options)
@@ -152,7 +156,7 @@ bool Run::start() {
   for (const int fd : {out[0], err[0]}) fcntl(fd, F_SETFL, O_NONBLOCK);
 
   sigemptyset(&handled_);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&handled_, number);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&handled_, number);
   sigprocmask(SIG_BLOCK, &handled_, &before_);
   signals_ = Descriptor(signalfd(-1, &handled_, SFD_CLOEXEC | SFD_NONBLOCK));
   // Ranks whose mpirun is gone become our children, so that they are found and ended.
@@ -189,6 +193,7 @@ void Run::follow() {
     if (said_out || said_err) quiet_since_ = Clock::now();
     watch_new_shells();
     on_signal();
+    pass_signals_on();
     on_time();
     mpirun_ended_ = waitpid(mpirun_, &mpirun_status_, WNOHANG) == mpirun_;
   }
@@ -249,9 +254,22 @@ void Run::watch_new_shells() {
 void Run::on_signal() {
   signalfd_siginfo info{};
   if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
+  const int number = static_cast<int>(info.ssi_signo);
+  if (number == SIGUSR1 || number == SIGUSR2) {
+    to_pass_on_.insert(number);
+    return;
+  }
   if (interrupted_ != 0) return kill_ranks();  // asked twice
-  interrupted_ = static_cast<int>(info.ssi_signo);
+  interrupted_ = number;
   end_ranks();
+}
+
+// What programs and batch systems agree on, as when Slurm asks for a checkpoint. mpirun hands it to
+// the ranks of all hosts, once it has started some; before, it would end by it.
+void Run::pass_signals_on() {
+  if (!outcome_.any_begun() || ending_ != Ending::no) return;
+  for (const int number : to_pass_on_) kill(mpirun_, number);
+  to_pass_on_.clear();
 }
 
 std::optional<Clock::time_point> Run::next_moment() const {
@@ -345,7 +363,8 @@ int Run::conclude() {
 
 int launch(const LaunchOptions& options) {
   Run run(options);
-  if (!run.start()) return fail("no process for mpirun could be made");
+  if (!run.start())
+    return fail(fmt::format("no process for mpirun could be made: {}", system_error_text(errno)));
   run.follow();
   return run.conclude();
 }

@@ -37,7 +37,8 @@ std::string new_token() {
 const char* rank_script() {
   // The shell's own words about how the program ended would only repeat the report. Open MPI keeps
   // the command line in variables, for MPI_INFO_ENV: there stands the program's, without the token.
-  return "exec 3>&2 2>/dev/null; t=$1; c=$2; shift 2; "
+  // mpirun hands signals for the program to its whole group; the shell outlives them to report.
+  return "trap : USR1 USR2; exec 3>&2 2>/dev/null; t=$1; c=$2; shift 2; "
          "export OMPI_COMMAND=\"$c\" OMPI_ARGV=\"$*\"; set -- \"$c\" \"$@\"; "
          // For torch's process groups, which know torchrun's variables and no others.
          "export RANK=\"$OMPI_COMM_WORLD_RANK\" WORLD_SIZE=\"$OMPI_COMM_WORLD_SIZE\" "
@@ -68,6 +69,7 @@ void RunOutcome::take_report(std::string_view report) {
     who.status = number;
     if (!who.over) who.over = Clock::now();
   } else if (event == "begins") {
+    who.begun = true;
     std::string host;
     std::array<char, 256> here{};
     words >> host;
@@ -90,6 +92,10 @@ void RunOutcome::note(Rank& rank, std::string_view line) {
     rank.in_traceback = false;
     rank.exception = line;
   }
+}
+
+bool RunOutcome::any_begun() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.begun; });
 }
 
 void RunOutcome::gone(int rank) {

@@ -36,6 +36,7 @@ class RunOutcome {
     std::string last_line;                  // of its standard error
     std::string exception;                  // the line after its last traceback
     bool in_traceback = false;
+    bool begun = false;
     bool ended_by_run = false;
 
     const std::string& error() const { return exception.empty() ? last_line : exception; }
@@ -43,6 +44,9 @@ class RunOutcome {
   };
   const std::vector<Rank>& ranks() const { return ranks_; }
   const std::string& token() const { return token_; }
+
+  // Whether mpirun has come as far as to start programs.
+  bool any_begun() const;
 
   // A line of standard error. The part of it that is for people; the rest was a report.
   std::string_view read(int rank, std::string_view line);

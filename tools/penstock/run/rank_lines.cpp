@@ -145,7 +145,7 @@ void RankWriter::end_line() {
 
 bool is_noise(std::string_view line) {
   // Every word of a pattern stands in the line.
-  static constexpr std::array<std::array<std::string_view, 2>, 3> kPatterns = {{
+  static constexpr std::array<std::array<std::string_view, 2>, 4> kPatterns = {{
       // With --enable-recovery Open MPI 4 reports each rank that ended badly to a handler that
       // does not exist, and complains of that.
       {"PMIX ERROR: BAD-PARAM in file", "pmix_event_notification.c"},
@@ -153,6 +153,8 @@ bool is_noise(std::string_view line) {
       {"mca_btl_tcp_frag_recv: readv failed:", "Connection reset by peer"},
       // Both sides of a fork put the child into a group of its own; the later one is told off.
       {"plm:rsh: Warning: setpgid(", "failed in parent"},
+      // SIGUSR1 and SIGUSR2, which this command has passed on.
+      {"mpirun: Forwarding signal", "to job"},
   }};
   return std::any_of(kPatterns.begin(), kPatterns.end(), [&](const auto& words) {
     return std::all_of(words.begin(), words.end(), [&](std::string_view word) {

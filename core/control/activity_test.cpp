@@ -1,0 +1,55 @@
+// Plugin calls as they are told of.
+#include "core/control/activity.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace penstock::activity_test {
+namespace {
+
+// A run of one would end with status 0, as if all had gone well.
+TEST(PluginCallDeathTest, APluginThatEndsTheProcessIsNamedAndTheStatusIsNot0) {
+  CallSlot slot;
+  const auto in_a_call = [&](int status) {
+    std::thread([&] {
+      const PluginCall call(&slot, "compressor", "mine", "encode", "bucket 3", "model", 12);
+      std::exit(status);
+    }).join();
+  };
+  const char* said =
+      "penstock: the plugin ended the process: encode of compressor 'mine' for bucket 3 of set "
+      "'model', step 12 called exit\\(\\), where a plugin returns a status";
+  EXPECT_EXIT(in_a_call(0), testing::ExitedWithCode(1), said);
+  EXPECT_EXIT(in_a_call(3), testing::ExitedWithCode(1), said);
+}
+
+TEST(PluginCallDeathTest, AProgramMayEndWhileAnotherThreadIsInAPlugin) {
+  const auto beside_a_call = [] {
+    CallSlot slot;
+    { const PluginCall over(&slot, "compressor", "mine", "encode"); }
+    std::atomic<bool> is_in{false};
+    std::thread([&] {
+      const PluginCall call(&slot, "compressor", "mine", "encode");
+      is_in = true;
+      while (true) std::this_thread::yield();
+    }).detach();
+    while (!is_in) std::this_thread::yield();
+    std::exit(0);
+  };
+  EXPECT_EXIT(beside_a_call(), testing::ExitedWithCode(0), "^$");
+}
+
+TEST(PluginCall, TheInnermostIsTold) {
+  CallSlot slot;
+  const PluginCall outer(&slot, "scheduler", "plans", "plan");
+  {
+    const PluginCall inner(&slot, "memory", "keeps", "record");
+    EXPECT_EQ(slot.lasting(0)->text, "record of memory 'keeps'");
+  }
+  EXPECT_EQ(slot.lasting(0)->text, "plan of scheduler 'plans'");
+}
+
+}  // namespace
+}  // namespace penstock::activity_test

@@ -1,0 +1,110 @@
+// A method that looks at what competes before it chooses, as a threshold from a mean does: right
+// with the sweeps apart, which is what it gets unless it says that it folds; and if it says so
+// although it looks too early, the kit sees it.
+#include <methods/sparse.hpp>
+#include <testing/checks.hpp>
+#include <testing/gtest.hpp>
+#include <testing/rig.hpp>
+
+namespace penstock::folding_test {
+namespace {
+
+using namespace test;  // NOLINT: the kit
+
+// Entries of more than twice the mean magnitude, at most a tenth.
+template <typename Method>
+class AboveTheMean : public sdk::SparseCompressor<Method> {
+ public:
+  static inline const sdk::OptionList options{sdk::SparseValues::option()};
+  explicit AboveTheMean(const sdk::Options& values)
+      : sdk::SparseCompressor<Method>(values, "above the mean") {}
+
+  uint64_t most(uint64_t n) const { return (n + 9) / 10; }
+  void choose(const sdk::Choice& from) const {
+    const kernels::SelectSegment& segment = from.only();
+    double sum = 0;
+    for (uint64_t i = 0; i < segment.n; ++i) sum += std::fabs(segment.x[i]);
+    const double mean = segment.n == 0 ? 0 : sum / static_cast<double>(segment.n);
+    from.above(static_cast<float>(2 * mean), from.most);
+  }
+};
+
+class SweepsApart : public AboveTheMean<SweepsApart> {
+ public:
+  using AboveTheMean::AboveTheMean;
+};
+
+class FoldsTooLate : public AboveTheMean<FoldsTooLate> {
+ public:
+  using AboveTheMean::AboveTheMean;
+  static constexpr bool kFolds = true;
+};
+
+// Folds what it is given where it lies, and knows nothing of revision 2 of the extension although
+// the base answers to it.
+class FoldsInPlace : public sdk::SparseCompressor<FoldsInPlace> {
+ public:
+  static inline const sdk::OptionList options{sdk::SparseValues::option()};
+  static constexpr bool kFolds = true;
+  explicit FoldsInPlace(const sdk::Options& values) : SparseCompressor(values, "in place") {}
+  uint64_t most(uint64_t n) const { return (n + 9) / 10; }
+  void choose(const sdk::Choice& from) const {
+    kernels::SelectSegment& segment = from.only();
+    if (const kernels::Fold* fold = std::exchange(segment.fold, nullptr)) {
+      kernels::Fold here = *fold;
+      here.work_before = here.momentum_before = nullptr;
+      kernels::compensate(here, segment.n, from.path);
+    }
+    from.largest(from.most);
+  }
+};
+
+template <typename Method>
+LoadedPlugin loaded() {
+  sdk::host_slot() = test_host();
+  static const penstock_plugin_record record =
+      sdk::make_record(PENSTOCK_KIND_COMPRESSOR, sdk::About{"compressor/mine", "0.1.0", "", ""},
+                       &sdk::load<Method, sdk::CompressorTable<Method>::table>);
+  LoadedPlugin plugin;
+  plugin.record = &record;
+  require(take(record.load(test_host(), &plugin.module)), "load");
+  return plugin;
+}
+
+// What the kit says of the plugin; empty where it is content.
+template <typename Method>
+std::string said() {
+  try {
+    run_checks(loaded<Method>());
+  } catch (const BrokenPromise& broken) {
+    return broken.what();
+  }
+  return "";
+}
+
+template <typename Method>
+uint32_t folds_of() {
+  return CompressorInstance(loaded<Method>(), {}).describe().folds;
+}
+
+TEST(Folding, IsOptIn) {
+  EXPECT_EQ(folds_of<SweepsApart>(), 0u);
+  EXPECT_EQ(said<SweepsApart>(), "");
+}
+
+TEST(Folding, OfAMethodThatLooksTooEarlyIsSeen) {
+  EXPECT_EQ(folds_of<FoldsTooLate>(), sdk::kAllFolds);
+  const std::string found = said<FoldsTooLate>();
+  EXPECT_EQ(found.rfind("folding: ", 0), 0u) << found;
+  EXPECT_NE(found.find("does it look at work before the fold is done?"), std::string::npos)
+      << found;
+}
+
+TEST(Folding, ThatForgetsWhereThingsWereBeforeIsSeen) {
+  const std::string found = said<FoldsInPlace>();
+  EXPECT_EQ(found.rfind("folding: ", 0), 0u) << found;
+  EXPECT_NE(found.find("what was before elsewhere"), std::string::npos) << found;
+}
+
+}  // namespace
+}  // namespace penstock::folding_test
