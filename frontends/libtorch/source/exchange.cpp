@@ -279,17 +279,29 @@ void Exchange::load(const std::vector<std::uint8_t>& state) {
     results_->ended();
     if (deferred_ != nullptr) deferred_->forget();
   } else {
-    flush();
-    if (phase_ == Phase::open) {
-      for (Slot& slot : slots_) slot.forget_given();
-      synchronize(true);
-    }
+    drop_what_is_under_way();
   }
   rewind();
   // Bytes that are refused leave the step as it was.
   set_->call(penstock_set_load, state.data(), std::uint64_t{state.size()});
   phase_ = Phase::idle;
   results_->ended();
+}
+
+void Exchange::let_go() {
+  raise_error();
+  drop_what_is_under_way();
+  rewind();
+  set_->call(penstock_set_let_go);
+  phase_ = Phase::idle;
+  results_->ended();
+}
+
+void Exchange::drop_what_is_under_way() {
+  flush();
+  if (phase_ != Phase::open) return;
+  for (Slot& slot : slots_) slot.forget_given();
+  synchronize(true);
 }
 
 void Exchange::rewind() {

@@ -69,6 +69,8 @@ class Exchange {
   std::vector<std::uint8_t> save();
   // Drops a step under way, or one that failed.
   void load(const std::vector<std::uint8_t>& state);
+  // Empties the memories; a step that was not taken yet is forgotten.
+  void let_go();
 
   // True when a backward has run since the last synchronize.
   bool touched() const { return touched_; }
@@ -93,6 +95,7 @@ class Exchange {
   void check_hook_places() const;
   void check_groups() const;
   void check_frozen() const;
+  void drop_what_is_under_way();
   void rewind();
   void detach();
 

@@ -78,6 +78,10 @@ void DistributedOptimizer::skip_step() {
   parts_->exchange->skip();
 }
 
+void DistributedOptimizer::let_go() {
+  parts_->exchange->let_go();
+}
+
 void DistributedOptimizer::before_forward(const ::torch::nn::Module& module) {
   parts_->exchange->raise_error();
   if (Deferred* deferred = parts_->exchange->deferred())

@@ -18,3 +18,8 @@ def test_what_is_used_counts_and_what_is_thrown_away_leaves_no_trace(ranks):
 def test_loops_as_users_write_them_leave_no_trace_of_what_they_throw_away(ranks):
     for first in range(0, LOOPS, 60):
         succeed("outcomes_drawn.py", ranks, str(1000 * ranks + first), str(min(60, LOOPS)))
+
+
+@pytest.mark.parametrize("limit", [0, 4])
+def test_what_stops_a_guard_that_never_lets_go(limit):
+    succeed("guards.py", 2, str(limit))

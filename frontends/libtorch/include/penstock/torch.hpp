@@ -182,6 +182,11 @@ class DistributedOptimizer {
   // gradients. On every rank or none.
   void skip_step();
 
+  // Zeroes what memories keep of earlier steps (residuals, momenta, shifts), on every rank or on
+  // none: for a loop that throws away every step because of what one of them has left there. A step
+  // that was not taken yet is forgotten.
+  void let_go();
+
   // What compression keeps on this rank (residuals, factors, step index). Every rank saves and
   // loads its own; a run that loads it goes on bit for bit, given parameters and optimizer as they
   // were. Saved between backward and step() it is that of before this backward, and the step goes

@@ -288,6 +288,13 @@ class BucketExchange:
             self.set.wait_all()
             self._staged.clear()
 
+    def let_go(self) -> None:
+        """Zeroes what memories keep; a step that is not used yet is forgotten."""
+        if self.set is not None:
+            self._wait()
+            self._outcome.discard()
+            self.set.let_go()
+
     def save(self) -> dict[str, torch.Tensor]:
         """What compression keeps on this rank, with the buckets that it knows. Of a step that no
         optimizer has used yet nothing is in it, and the step goes on."""

@@ -65,6 +65,12 @@ class PenstockState:
             )
         self._exchange.end(outcomes[outcome])
 
+    def let_go(self) -> None:
+        """Zeroes what memories keep of earlier steps (residuals, momenta, shifts), on every rank or
+        on none: for a loop that throws away every step because of what one of them has left there.
+        A step that no optimizer has used yet is forgotten."""
+        self._exchange.let_go()
+
     def state_dict(self) -> Dict[str, torch.Tensor]:
         """What compression keeps on this rank: each rank saves and loads its own. Ends the step;
         after the optimizer's step, on every rank. Empty before the first backward."""

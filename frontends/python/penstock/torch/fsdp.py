@@ -194,6 +194,13 @@ class PenstockReduceScatter:
 
         torch.autograd.Variable._execution_engine.queue_callback(backward_ended)
 
+    def let_go(self) -> None:
+        """Zeroes what memories keep of earlier reductions, on every rank or on none; one that no
+        optimizer has used yet is forgotten."""
+        if self._set is not None:
+            self._outcome.discard()
+            self._set.let_go()
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         """What compression keeps on this rank: each rank saves and loads its own. Between two
         backwards; empty before the first one and without a scheme. Of a reduction that no optimizer

@@ -38,6 +38,9 @@ class IdleSet:
     def reset(self) -> None:
         pass
 
+    def let_go(self) -> None:
+        pass
+
     def save(self) -> bytes:
         return b""
 

@@ -198,6 +198,13 @@ class _DistributedOptimizer:
         exchange.synchronize()
         exchange.end(c.STEP_FORGOTTEN)
 
+    def let_go(self) -> None:
+        """Zeroes what memories keep of earlier steps (residuals, momenta, shifts), on every rank or
+        on none: for a loop that throws away every step because of what one of them has left there.
+        A step that was not taken yet is forgotten."""
+        self._restart()
+        self._exchange.set.let_go()
+
     def set_grad_scale(self, scale: float) -> None:
         """The factor by which the loss of the next backward is scaled (``scaler.get_scale()``), so
         that residuals keep their true size when it changes. Call it before backward."""
