@@ -34,12 +34,12 @@ inline Values gradients_of(uint32_t rank, uint64_t draw) {
   return gradients;
 }
 
-struct Scheme {
+struct NamedScheme {
   std::string name;
   std::string text;
   uint32_t flags = 0;
 };
-inline void PrintTo(const Scheme& scheme, std::ostream* out) {
+inline void PrintTo(const NamedScheme& scheme, std::ostream* out) {
   *out << scheme.name;
 }
 
@@ -91,7 +91,7 @@ struct Trace {
   std::string refused;  // why there is no such set
 };
 
-inline Trace run(const Scheme& scheme, uint32_t size, bool forgets) {
+inline Trace run(const NamedScheme& scheme, uint32_t size, bool forgets) {
   Trace seen;
   seen.results.resize(size);
   seen.saved.resize(size);
@@ -127,7 +127,8 @@ inline bool same_bits(const Values& a, const Values& b) {
 }
 
 // Without a word where both runs refuse the scheme; `refused` says why.
-inline void expect_no_trace(const Scheme& scheme, uint32_t size, std::string* refused = nullptr) {
+inline void expect_no_trace(const NamedScheme& scheme, uint32_t size,
+                            std::string* refused = nullptr) {
   const Trace plain = run(scheme, size, false), forgetful = run(scheme, size, true);
   if (refused != nullptr) *refused = plain.refused;
   if (!plain.refused.empty() && refused != nullptr) return;
@@ -147,8 +148,8 @@ inline void expect_no_trace(const Scheme& scheme, uint32_t size, std::string* re
 
 // ---- schemes ----
 
-inline Scheme scheme(const std::string& name, const std::string& keys,
-                     const std::string& tables = "", uint32_t flags = 0) {
+inline NamedScheme scheme(const std::string& name, const std::string& keys,
+                          const std::string& tables = "", uint32_t flags = 0) {
   return {name, scheme_text(keys, tables), flags};
 }
 

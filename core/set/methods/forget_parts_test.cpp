@@ -175,7 +175,7 @@ TEST(ForgottenGradients, AreNotInWhatAMemoryHandsOver) {
 // ---- runs that do not forget ----
 
 TEST(RunsThatDoNotForget, RefuseAndTheStepGoesOn) {
-  const Scheme plain = scheme("topk", keys("topk", "residual"), kFew);
+  const NamedScheme plain = scheme("topk", keys("topk", "residual"), kFew);
   const Trace expected = run(plain, 2, false);
   with_ranks(2, scheme_text(keys("topk", "residual"), "forget = false\n" + kFew),
              [&](Runtime& runtime, uint32_t rank) {

@@ -12,17 +12,17 @@ namespace {
 
 using namespace forgetting;
 
-Scheme oktopk() {
-  Scheme made = scheme("oktopk", keys("topk", "residual", "transport = \"loopback\""),
-                       "[compressor.topk]\ndensity = 0.05\n"
-                       "[collective.oktopk]\nthreshold_period = 2\nboundary_period = 4\n");
+NamedScheme oktopk() {
+  NamedScheme made = scheme("oktopk", keys("topk", "residual", "transport = \"loopback\""),
+                            "[compressor.topk]\ndensity = 0.05\n"
+                            "[collective.oktopk]\nthreshold_period = 2\nboundary_period = 4\n");
   made.text.replace(made.text.find("\"loopback\""), 10, "\"oktopk\"");
   return made;
 }
 
 const std::string kRank = "rank = 2\nminimum_compression_rate = 0.0\n";
 
-const Scheme kSchemes[] = {
+const NamedScheme kSchemes[] = {
     scheme("none", keys("none", "none")),
     scheme("residual_without_loss", keys("none", "residual")),
     scheme("none_with_dgc", keys("none", "dgc")),
@@ -73,7 +73,7 @@ const Scheme kSchemes[] = {
                "[[switch]]\nat_step = 4\nset = { scheme.compressor = \"none\" }\n"),
 };
 
-class Forgotten : public ::testing::TestWithParam<std::tuple<Scheme, uint32_t>> {};
+class Forgotten : public ::testing::TestWithParam<std::tuple<NamedScheme, uint32_t>> {};
 INSTANTIATE_TEST_SUITE_P(Schemes, Forgotten,
                          ::testing::Combine(::testing::ValuesIn(kSchemes),
                                             ::testing::Values(1, 2, 3, 4)),
@@ -114,7 +114,7 @@ TEST_P(ForgottenOnRoutes, StepsLeaveNoTrace) {
 }
 
 // Over loopback; `runtime` has further keys of [runtime].
-Scheme published(const std::filesystem::path& file, const std::string& runtime) {
+NamedScheme published(const std::filesystem::path& file, const std::string& runtime) {
   std::ifstream stream(file);
   std::string text(std::istreambuf_iterator<char>(stream), {});
   const auto replace = [&](const std::string& what, const std::string& by) {
