@@ -108,7 +108,7 @@ Status read_part(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t rank) {
   const MessageRun& header = *prelude.header;
   HeaderReader reader(header, header.receive.data() + rank * header.message.count);
   const uint32_t flags = reader.flags();
-  PENSTOCK_TRY(check_past(bucket, *leg.coding, rank, flags));
+  PENSTOCK_TRY(check_past(bucket, header, rank, flags));
   take_flags(bucket, leg, flags);
   if (prelude.gathered == nullptr) return {};
   MessageRun& message = *prelude.gathered;
@@ -226,7 +226,7 @@ Status lay_out_verdicts(BucketRun& bucket) {
 void write_header(BucketRun& bucket, Leg& leg, uint32_t round) {
   const Prelude& prelude = leg.preludes[round];
   HeaderWriter writer(prelude.header->send.data());
-  writer.flags(flags_of(bucket, leg));
+  writer.flags(wire_word(bucket, flags_of(bucket, leg)));
   if (prelude.gathered == nullptr) return;
   for (const size_t position : prelude.gathered->items)
     writer.item(leg.coding->items[position].own[round]);

@@ -27,9 +27,10 @@ uint32_t wire_word(const BucketRun& bucket, uint32_t flags) {
   return flags | bucket.context.past << 16;
 }
 
-Status check_past(const BucketRun& bucket, const Coding& coding, uint32_t rank, uint32_t word) {
+Status check_past(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
+                  uint32_t word) {
   if (word >> 16 == bucket.context.past) return {};
-  return other_past(bucket, fmt::format("rank {}", coding.links->group.ranks()[rank]));
+  return other_past(bucket, fmt::format("rank {}", message.link->channel->group.world_ranks[rank]));
 }
 
 float summed_flag(const BucketRun& bucket, bool is_nonfinite) {

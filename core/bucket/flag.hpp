@@ -15,8 +15,8 @@ namespace penstock {
 inline constexpr uint32_t kWireNonfinite = 1u << 0, kWireNotTaken = 1u << 1;
 
 uint32_t wire_word(const BucketRun& bucket, uint32_t flags);
-// `rank`: of the coding's group, whose word it is. MISMATCH where it comes from another past.
-Status check_past(const BucketRun& bucket, const Coding& coding, uint32_t rank, uint32_t word);
+// `rank`: of the message's group, whose word it is. MISMATCH where it comes from another past.
+Status check_past(const BucketRun& bucket, const MessageRun& message, uint32_t rank, uint32_t word);
 
 // ---- sums ----
 

@@ -47,7 +47,7 @@ Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, u
                        fmt::format("has {} bytes, its header alone takes {}", bytes, header));
   HeaderReader reader(message, part);
   const uint32_t flags = reader.flags();
-  PENSTOCK_TRY(check_past(bucket, coding, rank, flags));
+  PENSTOCK_TRY(check_past(bucket, message, rank, flags));
   if ((flags & kWireNonfinite) != 0) {
     bucket.is_void = true;
     if (coding.alone) coding.failed_owners[rank] = true;

@@ -25,8 +25,8 @@ class Outcome {
   // Some gradient's fate is not known, and looking at it would tell.
   bool is_open() const;
 
-  // forgotten[i] becomes 1 where the result of gradient i was not applied, else 0. `any_void`: of the
-  // step.
+  // forgotten[i] becomes 1 where the result of gradient i was not applied, else 0. `any_void`: of
+  // the step.
   void decide(bool any_void, std::span<uint8_t> forgotten) const;
 
  private:

@@ -1,9 +1,8 @@
 // Plans that are drawn: whatever is cut, bundled, ordered, chosen and left for later, and however
 // often a plan is replaced by another, nothing of the gradients is lost, no step hangs, and all
 // ranks get the same bits. What is still kept at the end comes out through a last switch. Of the
-// steps some are void, or miss gradients of a rank; some are taken once more before, and the first
-// time forgotten. A seed draws 48 plans;
-// tools/test takes some of the schemes, tools/nightly more seeds.
+// steps some are void, or miss gradients of a rank; before some another one is forgotten. A seed
+// draws 48 plans; tools/test takes some of the schemes, tools/nightly more seeds.
 
 #include "core/set/training_testing.hpp"
 
@@ -14,7 +13,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -146,10 +144,8 @@ Status run_to_its_end(Set& set, const Draw& draw, const Fate& fate, uint64_t ste
 Status run_drawn_step(Set& set, const Draw& draw, uint64_t step, uint32_t rank, Values& values) {
   const Fate fate = draw.fate(step);
   if (fate.has_forgotten) {
-    constexpr uint32_t kOthers = 8;
-    Fate lost;
-    if (draw.of.may_be_void && step % 2 == 0) lost.void_rank = 0;
-    PENSTOCK_TRY(run_to_its_end(set, draw, lost, step, rank, rank + kOthers, values));
+    const Fate lost{.void_rank = draw.of.may_be_void && step % 2 == 0 ? 0 : ~0u};
+    PENSTOCK_TRY(run_to_its_end(set, draw, lost, step, rank, rank + 8, values));
     PENSTOCK_TRY(set.step_end(PENSTOCK_STEP_FORGOTTEN));
   }
   PENSTOCK_TRY(run_to_its_end(set, draw, fate, step, rank, rank, values));
@@ -264,11 +260,10 @@ TEST_P(RandomPlans, LoseNothingHangNeverAndGiveAllRanksTheSameBits) {
   }
 }
 
-constexpr uint32_t kSplit = 1u << PENSTOCK_ROUTE_SPLIT;
-
 const char* const kToNothing =
     "scheme.candidates = [\"none\"], scheme.compressor = \"none\", scheme.memory = \"none\"";
 
+constexpr uint32_t kSplit = 1u << PENSTOCK_ROUTE_SPLIT;
 constexpr uint32_t kHosts = 1u << PENSTOCK_ROUTE_HIERARCHICAL;
 constexpr uint32_t kShard = 1u << PENSTOCK_ROUTE_SHARD;
 

@@ -234,7 +234,7 @@ class Set final : private SetContext {
   Step step_;
   Outcome outcome_;
   std::vector<uint8_t> forgotten_;  // of the step that ends, gradient by gradient
-  uint64_t void_before_ = 0;  // buckets, when the step began
+  uint64_t void_before_ = 0;        // buckets, when the step began
   Agreement agreement_;
   uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
   uint32_t frontend_flags_ = 0;

@@ -109,7 +109,7 @@ typedef struct penstock_exec {
 /* Facts of the current step that are equal on all ranks. Never read from files, environment or globals. */
 typedef struct penstock_step {
   uint64_t struct_size;
-  uint64_t index; /* the set's own count of steps, from 0; it goes on after a resume */
+  uint64_t index; /* the set's own count of steps that were not forgotten, from 0; it goes on after a resume */
   uint64_t seed;  /* the run's seed: random numbers are a function of (seed, index, gradient, element, rank) */
   double grad_scale; /* gradients hold this times their true value (loss scaling); memories keep unscaled values */
   uint32_t phase;    /* index modulo the plan's period */

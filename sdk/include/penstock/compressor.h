@@ -2,7 +2,8 @@
  *
  * Legal order: create, plan (again at each re-plan and for each phase), then per step and round encode, decode, ...,
  * at last destroy. Calls for one instance never overlap. Different rounds of different buckets may interleave, so
- * nothing about a running step may be kept in the instance: keep it in states. */
+ * nothing about a running step may be kept in the instance: keep it in states. The core keeps two generations of them: of
+ * a step whose results are thrown away (forgotten) all changes are dropped, and the next one has its index. */
 #ifndef PENSTOCK_COMPRESSOR_H
 #define PENSTOCK_COMPRESSOR_H
 

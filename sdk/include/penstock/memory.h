@@ -1,7 +1,12 @@
 /* Memory: what a rank keeps of what it did not send.
  *
  * Per bucket and step: [measure], compensate, (compressor: encode, exchange, decode), [give_back of what was refused],
- * [record], [finish]; after the step [give_back] if the optimizer skipped it. Members in brackets may be null. */
+ * [record], [finish]. A void bucket (some rank's gradient was not finite) ends with [give_back] in place of the last three.
+ * Members in brackets may be null.
+ *
+ * The core keeps two generations of every state. A step whose results are thrown away is forgotten: what any call has
+ * changed in states is dropped, and the next step finds them, to the bit, as they were. No call tells a memory of it, so it
+ * keeps nothing of a step in its instance. */
 #ifndef PENSTOCK_MEMORY_H
 #define PENSTOCK_MEMORY_H
 
@@ -83,26 +88,27 @@ typedef struct penstock_memory {
   /* [step] grad -> work. `summed` holds what measure gave, summed over ranks (null if it asked for none); it lies in host
    * memory, wherever the call works. grad holds step.grad_scale times the true gradient; states are in true units, and so
    * is work unless it is grad itself: the core multiplies the result by grad_scale at the end. grad is finite: the core has
-   * looked. */
+   * looked. What changes in states here stays, also where another rank's gradient makes the bucket void. */
   penstock_status* (*compensate)(void* instance, const penstock_exec* exec, const penstock_step* step,
                                  const penstock_item* const* items, uint64_t n_items, const float* summed);
 
   /* [step] May be null. taken[i]: the own payload of the last round that was accepted, less what was refused; as the
-   * compressor coded it, unless the need says DECODED_RECORD. Not called in a void step. */
+   * compressor coded it, unless the need says DECODED_RECORD. Not called for a void bucket. */
   penstock_status* (*record)(void* instance, const penstock_exec* exec, const penstock_step* step,
                              const penstock_item* const* items, uint64_t n_items,
                              const penstock_payload* const* taken);
 
-  /* [step] Null only where nothing is kept. Adds back what was taken out of work but had no effect: refused, dropped on
-   * the way, void, or not applied. Payloads are ABSENT, DENSE or SPARSE in float32: the core decodes others first. Where
-   * work is no state but there are states, a step that was not applied gives back a SPARSE payload without entries: it says
-   * that what record and finish changed in them had no effect. */
+  /* [step] Null only where nothing is kept. Adds back what was taken out of work but had no effect: the entries that a
+   * composite collective refused, before record and finish of the step; or, of a void bucket, in which neither is called,
+   * all that this rank has sent, where work is a state. Payloads are ABSENT (nothing to give back of this item), DENSE or
+   * SPARSE in float32: the core decodes others first. */
   penstock_status* (*give_back)(void* instance, const penstock_exec* exec, const penstock_step* step,
                                 const penstock_item* const* items, uint64_t n_items,
                                 const penstock_payload* const* payloads);
 
-  /* [step] May be null. `out` holds the mean in the units of work, and may be changed. REPLICATED states change here;
-   * a memory that has some is refused with a collective whose sums may differ in their last bits between ranks. */
+  /* [step] May be null. `out` holds the mean in the units of work, and may be changed. REPLICATED states change here.
+   * Not called for a void bucket. A memory that has some is refused with a collective whose sums may differ in their last
+   * bits between ranks. */
   penstock_status* (*finish)(void* instance, const penstock_exec* exec, const penstock_step* step,
                              const penstock_item* const* items, uint64_t n_items);
 

@@ -21,8 +21,10 @@
 //   };
 //   PENSTOCK_MEMORY(Residual, "memory/residual", "0.1.0", "one sentence", "paper");
 //
-// Absent payloads never reach record and give_back. On a device `scalars` lies there, and `summed`
-// in host memory.
+// Absent payloads never reach record and give_back. give_back comes before record, with what was
+// refused, or in place of it, with all that was sent in vain; of a step that is thrown away nobody
+// is told, for its changes of states are dropped. On a device `scalars` lies there, and `summed` in
+// host memory.
 #pragma once
 
 #include <penstock/arguments.hpp>
