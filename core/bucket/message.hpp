@@ -39,6 +39,7 @@ struct MessageRun final : Transfer {
   MessageMemory packed;     // direct gathers whose counts vary: what of `send` goes, together
   uint64_t flag_index = 0;  // element that counts ranks with non-finite gradients; sums only
   bool has_flag = false;
+  bool is_mean = false;  // what arrives is divided by the ranks, its flag too
   uint64_t order = 0;                               // among the link's messages of the phase
   bool sent = false;                                // in this step
   std::vector<uint64_t> send_counts, send_offsets;  // of each part

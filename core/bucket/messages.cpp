@@ -63,6 +63,7 @@ Status make_sum_buffers(const BucketRun& bucket, Coding& coding, MessageRun& mes
   const bool adds = message.message.reduction == PENSTOCK_REDUCE_SUM ||
                     message.message.reduction == PENSTOCK_REDUCE_MEAN;
   message.has_flag = !message.is_direct() && adds && is_floating(message.message.dtype);
+  message.is_mean = message.message.reduction == PENSTOCK_REDUCE_MEAN;
   message.flag_index = count;
   if (message.has_flag) ++count;
   const uint64_t bytes = count * dtype_bytes(message.message.dtype);
@@ -295,6 +296,7 @@ Status lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round,
   collect->items = scatter->items;
   collect->has_flag = scatter->has_flag;
   collect->flag_index = scatter->flag_index;
+  collect->is_mean = scatter->is_mean;
   begins.messages[round].push_back(std::move(scatter));
   ends.messages[round].push_back(std::move(collect));
   return {};

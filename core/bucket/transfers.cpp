@@ -9,7 +9,6 @@
 #include "core/comm/channel.hpp"
 #include "core/tensor/elements.hpp"
 
-#include <penstock/mean.h>
 #include <kernels/message.hpp>
 
 #include <algorithm>
@@ -22,7 +21,7 @@ using MessageKind = MessageRun::Kind;
 Status read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived) {
   if (!message.has_flag) return {};
   return take_summed_flag(bucket, flag_at(message.message.dtype, arrived, message.flag_index),
-                          message.message.reduction == PENSTOCK_REDUCE_MEAN);
+                          message.is_mean);
 }
 
 // `sequence`: on the message's channel, where that is ordered; `tag`: where it is not.
