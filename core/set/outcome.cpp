@@ -1,5 +1,7 @@
 #include "core/set/outcome.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 
 void Outcome::begin() {
@@ -29,18 +31,17 @@ void Outcome::optimizer(std::span<const uint64_t> gradients, std::span<const uin
 void Outcome::results_gone(std::span<const uint8_t> gone) {
   for (size_t i = 0; i < gradients_.size(); ++i) {
     Seen& gradient = gradients_[i];
-    if (gradient.fate != Fate::open || gradient.is_inside || !gradient.has_optimizer) continue;
+    if (gradient.fate != Fate::open || gradient.is_inside) continue;
     gradient.looked_at = true;
-    if (gone[i] != 0) gradient.fate = Fate::forgotten;
+    if (gone[i] != 0 && gradient.has_optimizer) gradient.fate = Fate::forgotten;
   }
 }
 
+// Where no optimizer is known, who looks may find one.
 bool Outcome::is_open() const {
-  for (const Seen& gradient : gradients_)
-    if (gradient.fate == Fate::open && gradient.has_optimizer && !gradient.is_inside &&
-        !gradient.looked_at)
-      return true;
-  return false;
+  return std::any_of(gradients_.begin(), gradients_.end(), [](const Seen& gradient) {
+    return gradient.fate == Fate::open && !gradient.is_inside && !gradient.looked_at;
+  });
 }
 
 void Outcome::decide(bool any_void, std::span<uint8_t> forgotten) const {

@@ -170,9 +170,12 @@ TEST_F(Outcomes, AreNotOpenInsideAStep) {
   EXPECT_FALSE(outcome.is_open());
 }
 
-TEST_F(Outcomes, AreNotOpenWhereLookingTellsNothing) {
+TEST_F(Outcomes, AreOpenWhereNoOptimizerIsKnownForWhoLooksMayFindOne) {
   outcome.begin();
-  EXPECT_FALSE(outcome.is_open()) << "no optimizer is known";
+  EXPECT_TRUE(outcome.is_open());
+  outcome.results_gone(Flags{1, 1, 1});
+  EXPECT_FALSE(outcome.is_open());
+  EXPECT_EQ(forgotten(), (Flags{0, 0, 0})) << "none was found";
 }
 
 }  // namespace

@@ -10,8 +10,9 @@ LOOPS = 300 if os.environ.get("TEST_LONG") else 15
 
 
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3), (3,)))
-def test_what_is_used_counts_and_what_is_thrown_away_leaves_no_trace(ranks):
-    succeed("outcomes.py", ranks)
+@pytest.mark.parametrize("checks", ["outcomes.py", "thrown_away.py"])
+def test_what_is_used_counts_and_what_is_thrown_away_leaves_no_trace(checks, ranks):
+    succeed(checks, ranks)
 
 
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3), (1, 2)))
