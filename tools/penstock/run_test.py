@@ -158,12 +158,12 @@ print("heard", *sorted({signal.Signals(number).name for number in heard}))
 """
 
 
-def started(ranks, *command, **options):
-    return subprocess.Popen([COMMAND, "run", "-np", str(ranks), "--", *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, **options)
+def begun(ranks, *command):
+    words = [COMMAND, "run", "-np", str(ranks), "--", *map(str, command)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(*files):
+def wait_for_files(*files):
     deadline = time.monotonic() + 50
     while not all(file.exists() for file in files):
         assert time.monotonic() < deadline
@@ -174,8 +174,8 @@ def test_signals_of_users_go_to_the_program_of_every_rank(tmp_path):
     """Slurm asks for a checkpoint by one of them; the run goes on."""
     program = tmp_path / "program.py"
     program.write_text(NOTES_SIGNALS)
-    run = started(2, sys.executable, program, tmp_path)
-    wait_for(tmp_path / "ready0", tmp_path / "ready1")
+    run = begun(2, sys.executable, program, tmp_path)
+    wait_for_files(tmp_path / "ready0", tmp_path / "ready1")
     run.send_signal(signal.SIGUSR1)
     run.send_signal(signal.SIGUSR2)
     out, err = run.communicate(timeout=SOON)
@@ -184,13 +184,16 @@ def test_signals_of_users_go_to_the_program_of_every_rank(tmp_path):
     assert err == ""
 
 
-def test_a_signal_that_comes_before_the_ranks_waits_for_them_and_one_that_ends_a_rank_is_told(tmp_path):
-    run = started(1, "sh", "-c", f"touch {tmp_path}/ready; while :; do sleep 0.05; done")
-    run.send_signal(signal.SIGUSR1)  # not yet: mpirun would end by it
-    wait_for(tmp_path / "ready")
-    run.send_signal(signal.SIGUSR1)
+def test_a_signal_that_comes_before_the_ranks_is_kept_for_them_and_ends_a_program_that_does_not_know_it(tmp_path):
+    run = begun(1, "sh", "-c", "while :; do sleep 0.05; done")
+    status = pathlib.Path("/proc", str(run.pid), "status")
+    blocked = 1 << (signal.SIGUSR1 - 1)
+    while not int(status.read_text().split("SigBlk:")[1].split()[0], 16) & blocked:
+        assert run.poll() is None
+    run.send_signal(signal.SIGUSR2)  # mpirun, which has only just begun, would end by it
     _, err = run.communicate(timeout=SOON)
-    assert run.returncode == 128 + signal.SIGUSR1 and "ended by signal 10 (SIGUSR1)" in err, err
+    assert run.returncode == 128 + signal.SIGUSR2, err
+    assert "rank 0 failed first: it was ended by signal 12 (SIGUSR2)" in err, err
 
 
 @pytest.mark.parametrize("dashes", [(), ("--",)])
