@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The key and the value as they stand in the file, escaped: a terminal shows what is there.
 TEST(Load, TextsThatWouldSteerATerminalAreEscapedInErrors) {
-  EXPECT_EQ(error_of("[scheme]\n\"comp\\nressor\" = 1\n").substr(0, 52),
+  EXPECT_EQ(error_of("[scheme]\n\"comp\\nressor\" = 1\n").substr(0, 53),
             "run.toml:2:1: unknown key \"scheme.comp\\nressor\"; did ");
   EXPECT_EQ(error_of("[scheme]\ncompressor = \"\\u202Edgc\\u001B[2J\"\n").substr(0, 61),
             "run.toml:2:1: scheme.compressor is \"\\u202edgc\\x1b[2J\", expect");

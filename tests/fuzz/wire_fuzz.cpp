@@ -53,6 +53,7 @@ struct Gathered {
     coding.links->group = Group::joined(0, hosts).value();
     coding.links->transport.channel = &channel;
     channel.group = coding.links->group.view(0);
+    message.bucket = &bucket;
     message.coding = &coding;
     message.link = &coding.links->transport;
     bucket.label = "bucket 0";
@@ -211,7 +212,8 @@ TEST(WireFuzz, DamagedMessagesAreRefusedByRankOrReadWithinTheirBounds) {
     const Status status = gathered.read(parts);
     if (!status.ok()) {
       ++refused;
-      ASSERT_EQ(status.code(), Code::invalid_payload);
+      // Or it comes from another past, says its first word.
+      ASSERT_TRUE(status.code() == Code::invalid_payload || status.code() == Code::mismatch);
       ASSERT_NE(status.message().find("rank " + std::to_string(liar)), std::string::npos)
           << status.message();
       continue;

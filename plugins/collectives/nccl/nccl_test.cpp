@@ -2,6 +2,8 @@
 // the host, and how it ends.
 #include "nccl_testing.hpp"
 
+#include <penstock/mean.h>
+
 #include <atomic>
 
 namespace penstock::test {
