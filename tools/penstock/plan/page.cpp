@@ -71,7 +71,7 @@ std::vector<size_t> drawn(const Foretold& told) {
 
 constexpr double kLeft = 92, kRight = 12, kWidth = 1040, kLane = 22, kAxis = 22;
 constexpr double kColumn = 2;   // narrower boxes are drawn together, by columns of this width
-constexpr double kLongest = 4;  // of the fastest drawn: what takes longer is cut off there
+constexpr double kLongest = 2;  // of the fastest drawn: what takes longer is cut off there
 
 double end_of(const std::vector<Span>& spans) {
   double end_us = 0;
@@ -146,7 +146,7 @@ std::string timelines_of(const Foretold& told) {
   std::string text =
       "<h2>Timelines</h2>\n<p>From the start of backward; dense, and the fastest. All have one "
       "scale, "
-      "and what takes more than four times as long as the fastest is cut off. What is too short to "
+      "and what takes more than twice as long as the fastest is cut off. What is too short to "
       "be drawn alone is a low box, as high as the share of its place that is busy. Point at a box "
       "for its bucket and times.</p>\n";
   const std::vector<size_t> chosen = drawn(told);
