@@ -44,8 +44,10 @@ const char* rank_script() {
          "export RANK=\"$OMPI_COMM_WORLD_RANK\" WORLD_SIZE=\"$OMPI_COMM_WORLD_SIZE\" "
          "LOCAL_RANK=\"$OMPI_COMM_WORLD_LOCAL_RANK\" "
          "LOCAL_WORLD_SIZE=\"$OMPI_COMM_WORLD_LOCAL_SIZE\"; "
-         "printf '%s begins %s %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $$ \"$(uname -n)\" >&3; "
-         "(exec \"$@\" 2>&3 3>&-); s=$?; "
+         // Told by the process that becomes the program: it has no trap any more, so that no signal
+         // that follows is lost.
+         "(printf '%s begins %s %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $$ \"$(uname -n)\" >&3; "
+         "exec \"$@\" 2>&3 3>&-); s=$?; "
          "printf '%s ends %s %s\\n' \"$t\" \"$OMPI_COMM_WORLD_RANK\" $s >&3; exit $s";
 }
 
