@@ -1,5 +1,6 @@
 // See exceedances.hpp.
 #include <kernels/exceedances.hpp>
+#include <kernels/stream.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -90,18 +91,21 @@ double join(const Doubles* sums) {
 Exceedances exceedances(const float* x, uint64_t n, float threshold, CodePath path,
                         const Fold* fold) noexcept {
   const Tile tile = tile_on(path);
+  alignas(64) float room[kFoldTile];
   Lanes lanes;
   const uint64_t step = fold == nullptr ? kTile : kFoldTile;
   for (uint64_t begin = 0; begin < n; begin += step) {
     const uint64_t size = std::min(step, n - begin);
-    if (fold != nullptr) compensate(fold->from(begin), size, path);
+    const float* values =
+        fold == nullptr ? x + begin : compensate_tile(fold->from(begin), size, path, room);
     const uint64_t whole = size / kLanes * kLanes;
-    tile(x + begin, whole, threshold, lanes);
+    tile(values, whole, threshold, lanes);
     if (whole == size) continue;
     alignas(64) float rest[kLanes] = {};  // zeros exceed nothing
-    std::memcpy(rest, x + begin + whole, (size - whole) * sizeof(float));
+    std::memcpy(rest, values + whole, (size - whole) * sizeof(float));
     tile(rest, kLanes, threshold, lanes);
   }
+  end_stream();
   return {join(lanes.sums), join(lanes.squares), lanes.count};
 }
 

@@ -1,6 +1,7 @@
 // See fold.hpp. One body, compiled for several instruction sets; contraction is off, so all give
 // the same bits.
 #include <kernels/fold.hpp>
+#include <kernels/stream.hpp>
 
 #include <penstock/memory.h>
 #include <kernels/element/fold_form.hpp>
@@ -49,12 +50,36 @@ __attribute__((target("avx512f"))) void sweep_avx512(const Fold& fold, uint64_t 
 }  // namespace
 
 void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept {
+  if (fold.streams) {
+    alignas(64) float room[kFoldTile];
+    for (uint64_t start = 0; start < n; start += kFoldTile)
+      (void)compensate_tile(fold.from(start), std::min(kFoldTile, n - start), path, room);
+    return end_stream();
+  }
 #if defined(__x86_64__)
   if (path == CodePath::kAvx2) return sweep_avx2(fold, n);
   if (path == CodePath::kAvx512) return sweep_avx512(fold, n);
 #endif
   (void)path;
   sweep(fold, n);
+}
+
+const float* compensate_tile(const Fold& fold, uint64_t n, CodePath path, float* room) noexcept {
+  if (!fold.streams) {
+    compensate(fold, n, path);
+    return fold.work;
+  }
+  alignas(64) float momentum[kMostFolded];
+  Fold near = fold;
+  near.streams = false;
+  near.work_before = fold.work_from();
+  near.momentum_before = fold.momentum_from();
+  near.work = room;
+  near.momentum = momentum;
+  compensate(near, n, path);
+  stream(fold.work, room, n);
+  if (fold.momentum != nullptr) stream(fold.momentum, momentum, n);
+  return room;
 }
 
 void compensate_clipped(const Fold& fold, const Clip& clip, uint64_t n, CodePath path) noexcept {

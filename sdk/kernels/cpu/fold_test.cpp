@@ -23,6 +23,11 @@ std::vector<CodePath> paths() {
   return all;
 }
 
+// Where work and u are before: where they go, or elsewhere; then what is made goes through the
+// caches or past them.
+enum class Place { here, elsewhere, streamed };
+constexpr Place kPlaces[] = {Place::here, Place::elsewhere, Place::streamed};
+
 // The arrays of one compensation, and the fold over them.
 struct Arrays {
   Arrays(const test::Distribution& distribution, uint64_t n, uint32_t form, float beta, float gamma)
@@ -57,23 +62,40 @@ struct Arrays {
       }
     }
   }
-  std::vector<float> grad, work, u;
+
+  // Work and u are read elsewhere; where they go nothing of meaning lies.
+  void read(Place place) {
+    if (place == Place::here) return;
+    work_before = work;
+    u_before = u;
+    std::fill(work.begin(), work.end(), std::numeric_limits<float>::quiet_NaN());
+    fold.work_before = work_before.data();
+    if (fold.momentum != nullptr) {
+      std::fill(u.begin(), u.end(), std::numeric_limits<float>::quiet_NaN());
+      fold.momentum_before = u_before.data();
+    }
+    fold.streams = place == Place::streamed;
+  }
+
+  std::vector<float> grad, work, u, work_before, u_before;
   Fold fold;
 };
 
 TEST(Fold, CompensateFollowsTheFormsOnEveryCodePath) {
   for (const uint32_t form : kForms)
     for (const uint64_t n : test::awkward_sizes())
-      for (const CodePath path : paths()) {
-        Arrays expected({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
-        Arrays found({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
-        expected.compensate_plainly();
-        for (uint64_t i = 0; i < std::min<uint64_t>(n, 100); ++i)
-          ASSERT_EQ(compensated(found.fold, i), expected.work[i]);
-        compensate(found.fold, n, path);
-        ASSERT_EQ(found.work, expected.work) << "form " << form << ", n " << n;
-        ASSERT_EQ(found.u, expected.u);
-      }
+      for (const Place place : kPlaces)
+        for (const CodePath path : paths()) {
+          Arrays expected({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
+          Arrays found({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
+          expected.compensate_plainly();
+          found.read(place);
+          for (uint64_t i = 0; i < std::min<uint64_t>(n, 100); ++i)
+            ASSERT_EQ(compensated(found.fold, i), expected.work[i]);
+          compensate(found.fold, n, path);
+          ASSERT_EQ(found.work, expected.work) << "form " << form << ", n " << n;
+          ASSERT_EQ(found.u, expected.u);
+        }
 }
 
 TEST(Fold, CompensateClippedIsCompensateOfTheClippedGradient) {
@@ -127,14 +149,16 @@ void expect_one_sweep_equals_two(const std::vector<std::vector<float>>& drawn, u
       return chosen;
     };
     const Chosen two_sweeps = run(expected, nullptr, CodePath::kPortable);
-    for (const CodePath path : paths()) {
-      Arrays found(drawn[0], drawn[1], drawn[2], form, 0.9f, 1.0f);
-      const Chosen one_sweep = run(found, &found.fold, path);
-      ASSERT_EQ(one_sweep.indices, two_sweeps.indices) << "n " << n << ", form " << form;
-      ASSERT_EQ(one_sweep.values, two_sweeps.values);
-      ASSERT_EQ(found.work, expected.work);
-      ASSERT_EQ(found.u, expected.u);
-    }
+    for (const Place place : kPlaces)
+      for (const CodePath path : paths()) {
+        Arrays found(drawn[0], drawn[1], drawn[2], form, 0.9f, 1.0f);
+        found.read(place);
+        const Chosen one_sweep = run(found, &found.fold, path);
+        ASSERT_EQ(one_sweep.indices, two_sweeps.indices) << "n " << n << ", form " << form;
+        ASSERT_EQ(one_sweep.values, two_sweeps.values);
+        ASSERT_EQ(found.work, expected.work);
+        ASSERT_EQ(found.u, expected.u);
+      }
   }
 }
 
@@ -180,13 +204,15 @@ void expect_looking_equals_two_sweeps(Look&& look) {
       for (const uint32_t form : kForms) {
         Arrays expected(distribution, n, form, 0.9f, 1.0f);
         expected.compensate_plainly();
-        for (const CodePath path : paths()) {
-          Arrays found(distribution, n, form, 0.9f, 1.0f);
-          ASSERT_EQ(look(found, &found.fold, path), look(expected, nullptr, path))
-              << distribution.name << " of " << n << ", form " << form;
-          ASSERT_EQ(found.work, expected.work);
-          ASSERT_EQ(found.u, expected.u);
-        }
+        for (const Place place : kPlaces)
+          for (const CodePath path : paths()) {
+            Arrays found(distribution, n, form, 0.9f, 1.0f);
+            found.read(place);
+            ASSERT_EQ(look(found, &found.fold, path), look(expected, nullptr, path))
+                << distribution.name << " of " << n << ", form " << form;
+            ASSERT_EQ(found.work, expected.work);
+            ASSERT_EQ(found.u, expected.u);
+          }
       }
 }
 

@@ -5,6 +5,7 @@
 // threshold is found among these. Should the sample mislead (too few or too many pass), the exact
 // threshold is found among all entries, in three passes.
 #include <kernels/select.hpp>
+#include <kernels/stream.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -90,20 +91,24 @@ void compensate_all(std::span<SelectSegment> segments, CodePath path) {
 uint64_t compact_all(std::span<SelectSegment> segments, uint32_t threshold, const Workspace& work,
                      CodePath path) {
   const Compact compact = compact_on(path);
+  alignas(64) float room[kFoldTile];
   uint64_t count = 0;
   uint64_t offset = 0;
   for (SelectSegment& segment : segments) {
     const uint64_t tile = segment.fold == nullptr ? segment.n : kFoldTile;
     for (uint64_t begin = 0; begin < segment.n; begin += tile) {
       const uint64_t size = std::min(tile, segment.n - begin);
-      if (segment.fold != nullptr) compensate(segment.fold->from(begin), size, path);
+      const float* x = segment.fold == nullptr
+                           ? segment.x + begin
+                           : compensate_tile(segment.fold->from(begin), size, path, room);
       if (count > work.capacity) continue;
-      count = compact(segment.x + begin, size, static_cast<uint32_t>(offset + begin), threshold,
-                      work.indices, work.bits, count, work.capacity);
+      count = compact(x, size, static_cast<uint32_t>(offset + begin), threshold, work.indices,
+                      work.bits, count, work.capacity);
     }
     segment.fold = nullptr;
     offset += segment.n;
   }
+  end_stream();
   return count;
 }
 

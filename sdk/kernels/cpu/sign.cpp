@@ -1,5 +1,6 @@
 // Packing of signs into planes of bits, and what is done to values by their sign.
 #include <kernels/sign.hpp>
+#include <kernels/stream.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -94,22 +95,22 @@ struct NonzeroPlane {
 
 template <typename Sink>
 void pack_portable(const float* values, uint64_t first, uint64_t end, Sink& sink) {
-  for (uint64_t w = first; w < end; ++w) sink.put(w, read_portable(values + w * 64));
+  for (uint64_t w = first; w < end; ++w) sink.put(w, read_portable(values + (w - first) * 64));
 }
 #if defined(__x86_64__)
 template <typename Sink>
 __attribute__((target("avx2"))) void pack_avx2(const float* values, uint64_t first, uint64_t end,
                                                Sink& sink) {
-  for (uint64_t w = first; w < end; ++w) sink.put(w, read_avx2(values + w * 64));
+  for (uint64_t w = first; w < end; ++w) sink.put(w, read_avx2(values + (w - first) * 64));
 }
 template <typename Sink>
 __attribute__((target("avx512f"))) void pack_avx512(const float* values, uint64_t first,
                                                     uint64_t end, Sink& sink) {
-  for (uint64_t w = first; w < end; ++w) sink.put(w, read_avx512(values + w * 64));
+  for (uint64_t w = first; w < end; ++w) sink.put(w, read_avx512(values + (w - first) * 64));
 }
 #endif
 
-// Whole words, from `first` to before `end`.
+// Whole words, from `first`, where `values` begin, to before `end`.
 template <typename Sink>
 void pack_words(const float* values, uint64_t first, uint64_t end, Sink& sink, CodePath path) {
 #if defined(__x86_64__)
@@ -201,12 +202,16 @@ uint64_t pack_signs(const float* values, uint64_t numel, uint64_t* negative, uin
                     uint64_t capacity, CodePath path, const Fold* fold) noexcept {
   static_assert(kFoldTile % 64 == 0);
   PlaneAndList sink{negative, zeros, capacity};
+  alignas(64) float room[kFoldTile];
   const uint64_t tile = fold == nullptr ? numel : kFoldTile;
   for (uint64_t begin = 0; begin < numel; begin += tile) {
     const uint64_t end = std::min(begin + tile, numel);
-    if (fold != nullptr) compensate(fold->from(begin), end - begin, path);
-    pack_words(values, begin / 64, end / 64, sink, path);
+    const float* seen = fold == nullptr
+                            ? values + begin
+                            : compensate_tile(fold->from(begin), end - begin, path, room);
+    pack_words(seen, begin / 64, end / 64, sink, path);
   }
+  end_stream();
   const uint64_t words = numel / 64;
   if (numel % 64 != 0) sink.put(words, word_portable(values + words * 64, numel % 64));
   return sink.n_zeros;

@@ -2,6 +2,7 @@
 // counts and logarithms are taken from them one after the other. The order of additions is in the
 // source and contraction is off, so only the width of the registers differs between code paths.
 #include <kernels/statistics.hpp>
+#include <kernels/stream.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -52,19 +53,24 @@ Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& reque
                       CodePath path) noexcept {
   const auto tile = PENSTOCK_OF_PATH(path, tile);
   Counter counter(request.thresholds, request.counts, path);
+  static_assert(kTile <= kMostFolded);
+  alignas(64) float room[kTile];
   Lanes lanes;
   for (uint64_t begin = 0; begin < n; begin += kTile) {
     const uint64_t size = std::min(kTile, n - begin);
-    if (request.fold != nullptr) compensate(request.fold->from(begin), size, path);
+    const float* values = request.fold == nullptr
+                              ? x + begin
+                              : compensate_tile(request.fold->from(begin), size, path, room);
     const uint64_t whole = size / kLanes * kLanes;
-    tile(x + begin, whole, request.logs, lanes);
+    tile(values, whole, request.logs, lanes);
     if (whole < size) {  // zeros change nothing
       alignas(64) float rest[kLanes] = {};
-      std::memcpy(rest, x + begin + whole, (size - whole) * sizeof(float));
+      std::memcpy(rest, values + whole, (size - whole) * sizeof(float));
       tile(rest, kLanes, request.logs, lanes);
     }
-    counter.count(x + begin, size);
+    counter.count(values, size);
   }
+  end_stream();
   Statistics result;
   result.sum_of_magnitudes = join(lanes.magnitudes);
   result.sum_of_squares = join(lanes.squares);
