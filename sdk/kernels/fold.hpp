@@ -26,9 +26,6 @@ struct Fold {
   // Where work and u are read, if they are not to be found where they go.
   const float* work_before = nullptr;
   const float* momentum_before = nullptr;
-  // What goes elsewhere is written past the caches (stream.hpp): it is not read again before it has
-  // left them, and a plain store would fetch each of its lines first.
-  bool streams = false;
 
   constexpr const float* work_from() const { return work_before == nullptr ? work : work_before; }
   constexpr const float* momentum_from() const {
@@ -45,8 +42,7 @@ struct Fold {
             work + first,
             momentum == nullptr ? nullptr : momentum + first,
             work_before == nullptr ? nullptr : work_before + first,
-            momentum_before == nullptr ? nullptr : momentum_before + first,
-            streams};
+            momentum_before == nullptr ? nullptr : momentum_before + first};
   }
 };
 
@@ -57,10 +53,18 @@ inline constexpr uint64_t kFoldTile = 2048;
 // Over n elements. No code path or cut changes a bit.
 void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept;
 
-// Over at most kMostFolded elements, for who looks at them next: they are where this returns, in
-// `room` or in work. After the last such call of a kernel end_stream (stream.hpp).
+// So many bytes that go elsewhere are written past the caches (stream.hpp): they are not read again
+// before they have left them, and a plain store would fetch each of their lines first.
+inline constexpr uint64_t kLeastStreamed = uint64_t{1} << 20;
+constexpr bool streams(const Fold& fold, uint64_t n) {
+  return fold.work_before != nullptr && n * sizeof(float) >= kLeastStreamed;
+}
+
+// A part of a fold over `whole` elements, at most kMostFolded, for who looks at them next: they are
+// where this returns, in `room` or in work. After the last part, end_stream (stream.hpp).
 inline constexpr uint64_t kMostFolded = 2 * kFoldTile;
-const float* compensate_tile(const Fold& fold, uint64_t n, CodePath path, float* room) noexcept;
+const float* compensate_tile(const Fold& fold, uint64_t n, uint64_t whole, CodePath path,
+                             float* room) noexcept;
 
 // What compensate will leave in work[i]; changes nothing.
 float compensated(const Fold& fold, uint64_t i) noexcept;

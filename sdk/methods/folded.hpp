@@ -12,9 +12,6 @@ namespace penstock::sdk {
 inline constexpr uint32_t kAllFolds =
     PENSTOCK_FOLD_AFFINE | PENSTOCK_FOLD_HEAVY_BALL | PENSTOCK_FOLD_NESTEROV;
 
-// Gradients of so many bytes have left the caches when the next step comes to them.
-inline constexpr uint64_t kLeastStreamed = 1u << 20;
-
 inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const Call& call) {
   const bool has_momentum = fold.form != PENSTOCK_FORM_AFFINE;
   // Of hosts before ABI 0.9 the struct ends before these.
@@ -34,8 +31,7 @@ inline kernels::Fold fold_of(const penstock_fold& fold, const Item& item, const 
           item.work().data(),
           has_momentum ? elements<float>(*fold.momentum).data() : nullptr,
           work_before != nullptr ? elements<float>(*work_before).data() : nullptr,
-          momentum_before != nullptr ? elements<float>(*momentum_before).data() : nullptr,
-          work_before != nullptr && item.numel() * sizeof(float) >= kLeastStreamed};
+          momentum_before != nullptr ? elements<float>(*momentum_before).data() : nullptr};
 }
 
 // encode(item, payload, fold) for every item of a call. `fold` is what encode has to do to work

@@ -97,7 +97,7 @@ Exceedances exceedances(const float* x, uint64_t n, float threshold, CodePath pa
   for (uint64_t begin = 0; begin < n; begin += step) {
     const uint64_t size = std::min(step, n - begin);
     const float* values =
-        fold == nullptr ? x + begin : compensate_tile(fold->from(begin), size, path, room);
+        fold == nullptr ? x + begin : compensate_tile(fold->from(begin), size, n, path, room);
     const uint64_t whole = size / kLanes * kLanes;
     tile(values, whole, threshold, lanes);
     if (whole == size) continue;

@@ -50,10 +50,10 @@ __attribute__((target("avx512f"))) void sweep_avx512(const Fold& fold, uint64_t 
 }  // namespace
 
 void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept {
-  if (fold.streams) {
+  if (streams(fold, n)) {
     alignas(64) float room[kFoldTile];
     for (uint64_t start = 0; start < n; start += kFoldTile)
-      (void)compensate_tile(fold.from(start), std::min(kFoldTile, n - start), path, room);
+      (void)compensate_tile(fold.from(start), std::min(kFoldTile, n - start), n, path, room);
     return end_stream();
   }
 #if defined(__x86_64__)
@@ -64,15 +64,14 @@ void compensate(const Fold& fold, uint64_t n, CodePath path) noexcept {
   sweep(fold, n);
 }
 
-const float* compensate_tile(const Fold& fold, uint64_t n, CodePath path, float* room) noexcept {
-  if (!fold.streams) {
+const float* compensate_tile(const Fold& fold, uint64_t n, uint64_t whole, CodePath path,
+                             float* room) noexcept {
+  if (!streams(fold, whole)) {
     compensate(fold, n, path);
     return fold.work;
   }
   alignas(64) float momentum[kMostFolded];
   Fold near = fold;
-  near.streams = false;
-  near.work_before = fold.work_from();
   near.momentum_before = fold.momentum_from();
   near.work = room;
   near.momentum = momentum;

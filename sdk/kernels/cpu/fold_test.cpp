@@ -23,10 +23,9 @@ std::vector<CodePath> paths() {
   return all;
 }
 
-// Where work and u are before: where they go, or elsewhere; then what is made goes through the
-// caches or past them.
-enum class Place { here, elsewhere, streamed };
-constexpr Place kPlaces[] = {Place::here, Place::elsewhere, Place::streamed};
+// Where work and u are before: where they go, or elsewhere. Large ones of these are streamed.
+enum class Place { here, elsewhere };
+constexpr Place kPlaces[] = {Place::here, Place::elsewhere};
 
 // The arrays of one compensation, and the fold over them.
 struct Arrays {
@@ -74,16 +73,23 @@ struct Arrays {
       std::fill(u.begin(), u.end(), std::numeric_limits<float>::quiet_NaN());
       fold.momentum_before = u_before.data();
     }
-    fold.streams = place == Place::streamed;
   }
 
   std::vector<float> grad, work, u, work_before, u_before;
   Fold fold;
 };
 
+constexpr uint64_t kStreamed = kLeastStreamed / sizeof(float) + 4099;
+
+std::vector<uint64_t> sizes() {
+  std::vector<uint64_t> all = test::awkward_sizes();
+  all.push_back(kStreamed);
+  return all;
+}
+
 TEST(Fold, CompensateFollowsTheFormsOnEveryCodePath) {
   for (const uint32_t form : kForms)
-    for (const uint64_t n : test::awkward_sizes())
+    for (const uint64_t n : sizes())
       for (const Place place : kPlaces)
         for (const CodePath path : paths()) {
           Arrays expected({"heavy_tailed", test::heavy_tailed}, n, form, 0.9f, 1.5f);
@@ -181,6 +187,16 @@ TEST(Fold, SelectingTheLargestInTheSameSweepEqualsTwoSweeps) {
     }
 }
 
+TEST(Fold, SelectingOfWhatIsStreamedEqualsTwoSweeps) {
+  const uint64_t n = kStreamed, k = n / 100;
+  const auto drawn = draw({"heavy_tailed", test::heavy_tailed}, n);
+  for (const bool roomy : {true, false})
+    expect_one_sweep_equals_two(drawn, n, k, roomy ? select_scratch_bytes(n, k) : kSelectFixedBytes,
+                                [&](SelectSegment& segment, SelectScratch scratch, CodePath path) {
+                                  select_largest({&segment, 1}, k, scratch, path);
+                                });
+}
+
 TEST(Fold, SelectingAboveInTheSameSweepEqualsTwoSweeps) {
   for (const auto& distribution : test::distributions())
     for (const uint64_t n : {0, 1, 31, 1000, 5000}) {
@@ -200,8 +216,10 @@ TEST(Fold, SelectingAboveInTheSameSweepEqualsTwoSweeps) {
 template <typename Look>
 void expect_looking_equals_two_sweeps(Look&& look) {
   for (const auto& distribution : test::distributions())
-    for (const uint64_t n : {0, 1, 31, 1000, 20001})
+    for (const uint64_t n :
+         {uint64_t{0}, uint64_t{1}, uint64_t{31}, uint64_t{1000}, uint64_t{20001}, kStreamed})
       for (const uint32_t form : kForms) {
+        if (n == kStreamed && distribution.name != "heavy_tailed") continue;
         Arrays expected(distribution, n, form, 0.9f, 1.0f);
         expected.compensate_plainly();
         for (const Place place : kPlaces)

@@ -83,9 +83,6 @@ template <typename Body>
 void for_blocks(const Shape& shape, const Fold* fold, CodePath path, uint64_t begin, uint64_t end,
                 uint64_t left, uint64_t right, Body body) {
   if (fold == nullptr) return body(begin, end - begin);
-  Fold near = *fold;
-  near.streams = false;  // the block is read next
-  fold = &near;
   const bool whole = right - left == shape.cols;
   const uint64_t groups = kFoldElements / ((right - left) * kRowGroup + 1) + 1;
   for (uint64_t first = begin; first < end; first += groups * kRowGroup) {

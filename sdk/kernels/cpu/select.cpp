@@ -98,9 +98,9 @@ uint64_t compact_all(std::span<SelectSegment> segments, uint32_t threshold, cons
     const uint64_t tile = segment.fold == nullptr ? segment.n : kFoldTile;
     for (uint64_t begin = 0; begin < segment.n; begin += tile) {
       const uint64_t size = std::min(tile, segment.n - begin);
-      const float* x = segment.fold == nullptr
-                           ? segment.x + begin
-                           : compensate_tile(segment.fold->from(begin), size, path, room);
+      const float* x = segment.fold == nullptr ? segment.x + begin
+                                               : compensate_tile(segment.fold->from(begin), size,
+                                                                 segment.n, path, room);
       if (count > work.capacity) continue;
       count = compact(x, size, static_cast<uint32_t>(offset + begin), threshold, work.indices,
                       work.bits, count, work.capacity);

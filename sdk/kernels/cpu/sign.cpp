@@ -208,7 +208,7 @@ uint64_t pack_signs(const float* values, uint64_t numel, uint64_t* negative, uin
     const uint64_t end = std::min(begin + tile, numel);
     const float* seen = fold == nullptr
                             ? values + begin
-                            : compensate_tile(fold->from(begin), end - begin, path, room);
+                            : compensate_tile(fold->from(begin), end - begin, numel, path, room);
     pack_words(seen, begin / 64, end / 64, sink, path);
   }
   end_stream();

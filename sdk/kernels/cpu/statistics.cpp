@@ -60,7 +60,7 @@ Statistics statistics(const float* x, uint64_t n, const StatisticsRequest& reque
     const uint64_t size = std::min(kTile, n - begin);
     const float* values = request.fold == nullptr
                               ? x + begin
-                              : compensate_tile(request.fold->from(begin), size, path, room);
+                              : compensate_tile(request.fold->from(begin), size, n, path, room);
     const uint64_t whole = size / kLanes * kLanes;
     tile(values, whole, request.logs, lanes);
     if (whole < size) {  // zeros change nothing
