@@ -54,6 +54,7 @@ class BucketExchange:
         self._opened = False  # the runtime, with this scheme
         self._ranks: tuple[int, ...] = ()  # of the set; none for all
         self._named = named
+        self._stands_in = False  # in the step under way
         self._process_group = process_group
         self._held: list[Bucket] = []  # of the first backward
         self._saved: dict[str, torch.Tensor] = {}  # loaded before there was a set
@@ -84,6 +85,8 @@ class BucketExchange:
             self._held.clear()
             if self.set is not None:
                 self._begin()
+            # Outside of a backward DDP's join() stands in for a rank that has no more data.
+            self._stands_in = torch._C._current_graph_task_id() == -1
         if bucket.buffer.is_sparse:
             self._opened = open_with(self._scheme) or self._opened
             bucket.finish(mean_of_sparse(bucket, self._process_group))
@@ -281,6 +284,8 @@ class BucketExchange:
     def end(self, outcome: int = c.STEP_AS_SEEN) -> None:
         """Ends the step under way, if there is one."""
         self._wait()
+        if self._stands_in and outcome == c.STEP_AS_SEEN:
+            outcome = c.STEP_APPLIED  # as by the ranks that it stands in for
         self._outcome.end(outcome)
 
     def _wait(self) -> None:
