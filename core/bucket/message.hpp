@@ -40,8 +40,8 @@ struct MessageRun final : Transfer {
   uint64_t flag_index = 0;  // element that counts ranks with non-finite gradients; sums only
   bool has_flag = false;
   bool is_mean = false;  // what arrives is divided by the ranks, its flag too
-  uint64_t order = 0;                               // among the link's messages of the phase
-  bool sent = false;                                // in this step
+  uint64_t order = 0;    // among the link's messages of the phase
+  bool sent = false;     // in this step
   std::vector<uint64_t> send_counts, send_offsets;  // of each part
   std::vector<uint64_t> receive_counts, receive_offsets;
   std::vector<uint64_t> room_for;            // gathers: the most that each rank may send here

@@ -55,7 +55,7 @@ static penstock_status* plan(void* instance, const penstock_item* const* items, 
     state->rows = items[i]->numel;
     state->cols = 1;
     state->dtype = PENSTOCK_FLOAT32;
-    state->state_class = PENSTOCK_STATE_MASS;
+    state->state_class = PENSTOCK_STATE_LOCAL;
     state->on_resize = PENSTOCK_RESIZE_DROP;
     self->pointers[i] = state;
     needs[i]->states = &self->pointers[i];

@@ -84,7 +84,7 @@ TEST_F(Nccl, ReduceScatterGivesEachRankItsPartWhateverTheirLengths) {
 TEST_F(Nccl, AMeanOfSixteenBitFloatsNeedsNoSumThatFits) {
   everywhere([&](NcclRank& rank) {
     const std::vector<uint16_t> same(10, 0x78e2);  // 40000
-    std::vector<float> pairs(same.size() / 2);  // what is put is put as float32
+    std::vector<float> pairs(same.size() / 2);     // what is put is put as float32
     std::memcpy(pairs.data(), same.data(), same.size() * sizeof(uint16_t));
     float* const memory = rank.put(pairs);
     penstock_message message = rank.message(PENSTOCK_ALL_REDUCE, 1);
