@@ -27,8 +27,8 @@ BREAKING = {
     ),
     "a function with one more parameter": (
         "runtime.h",
-        "penstock_step_end(penstock_set* set, uint32_t applied)",
-        "penstock_step_end(penstock_set* set, uint32_t applied, uint32_t more)",
+        "penstock_step_end(penstock_set* set, uint32_t outcome)",
+        "penstock_step_end(penstock_set* set, uint32_t outcome, uint32_t more)",
     ),
     "a constant of another value": ("base.h", "PENSTOCK_BFLOAT16 = 3", "PENSTOCK_BFLOAT16 = 14"),
     "a text array of another length": ("plugin.h", "char license[32]", "char license[40]"),
