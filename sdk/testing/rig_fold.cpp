@@ -68,7 +68,7 @@ struct Moved {
     tensor.data = numbers.data();
   }
   bool intact() const {
-    return std::memcmp(numbers.data(), as_they_were.data(), numbers.size() * sizeof(float)) == 0;
+    return same_bytes(numbers.data(), as_they_were.data(), numbers.size() * sizeof(float));
   }
 };
 
