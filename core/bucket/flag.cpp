@@ -11,8 +11,7 @@ Status other_past(const BucketRun& bucket, std::string_view who) {
   const SetContext& context = bucket.context;
   return mismatch(
       "rank {} has {} the results of its last step, number {}, and {} has not: every rank must do "
-      "the "
-      "same with them (a guard, a loss scaler or zero_grad() that some ranks alone come to)",
+      "the same with them (a guard, a loss scaler or zero_grad() that some ranks alone come to)",
       context.at(PENSTOCK_LEVEL_WORLD).group.ranks()[context.rank],
       context.last_was_applied ? "applied" : "forgotten (all or some of)", context.attempt, who);
 }

@@ -94,10 +94,8 @@ Status Set::forgettable(const std::vector<uint8_t>& forgotten) const {
   if (forgets || first == forgotten.end() || !works_->states().keeps_anything()) return {};
   return failed_precondition(
       "set '{}': the gradients of step {} were thrown away (that of '{}' first), and with "
-      "[runtime] "
-      "forget = false what they have left in the memories cannot be taken back: remove that line, "
-      "or "
-      "run such a backward under no_sync()",
+      "[runtime] forget = false what they have left in the memories cannot be taken back: remove "
+      "that line, or run such a backward under no_sync()",
       name, step.index, gradients_[size_t(first - forgotten.begin())]->name);
 }
 
