@@ -17,9 +17,9 @@ class SummedValues {
   static Option option() {
     return choice_option("value_type", "fp32", {"fp32", "fp16", "bf16"})
         .summary(
-            "type of the values on the wire; what rounding them leaves over stays in the memory, "
-            "what rounding their sum "
-            "leaves is lost");
+            "type of the values on the wire; in 16 bits a rank sends at most the type's largest "
+            "number divided by the ranks. What that and rounding leave over stays in the memory, "
+            "and is lost without one; what rounding the sum leaves is lost");
   }
   explicit SummedValues(const Options& options) {
     if (options.choice("value_type") == "fp16") type_ = kernels::ValueType::kFloat16;

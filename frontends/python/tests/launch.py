@@ -68,6 +68,7 @@ def run_ranks(
     if shutil.which("mpirun") is None:
         raise RuntimeError("mpirun was not found; install Open MPI (package openmpi-bin)")
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+    environment["PYTHONFAULTHANDLER"] = "1"  # a crash says where
     environment["PENSTOCK_TEST_DEADLINE"] = str(DEADLINE)
     environment.pop("PENSTOCK_CONFIG", None)
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE)])

@@ -6,7 +6,7 @@ import os
 import pytest
 from launch import succeed, worlds
 
-LOOPS = 300 if os.environ.get("TEST_LONG") else 15
+LOOPS = 720 if os.environ.get("TEST_LONG") else 15
 
 
 @pytest.mark.parametrize("ranks", worlds((1, 2, 3), (3,)))

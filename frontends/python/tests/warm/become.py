@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import faulthandler
 import importlib
 import io
 import os
@@ -39,6 +40,8 @@ def become(request: Request, path: Sequence[str]) -> None:
     options, program = _options(request.arguments)
     _open_streams(unbuffered="u" in options or bool(os.environ.get("PYTHONUNBUFFERED")))
     _start_anew(request.ignored)
+    if os.environ.get("PYTHONFAULTHANDLER"):
+        faulthandler.enable()
     sys.orig_argv = [sys.executable, *request.arguments]
     named = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     sys.path[:] = [*(os.path.abspath(part) for part in named), *path]
