@@ -83,6 +83,9 @@ class BucketRun {
   uint64_t exchange_bytes = 0;  // handed over in the round under way
   uint64_t ready_us = 0, encode_start_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0,
            exchange_start_us = 0;
+  struct Took {
+    uint64_t encode_us = 0, exchange_us = 0, decode_us = 0;
+  } last_step;  // that has ended; [application], while the next one runs
   JobFrame frame;
   Job job;
   Copies awaited_copies = Copies::in;

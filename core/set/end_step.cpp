@@ -136,8 +136,11 @@ void Set::count_step(bool counts) {
   for (const auto& gradient : gradients_)
     if (!works_->of(phase, gradient->index).empty())
       measured_.add_ready(gradient->index, double(gradient->ready_us - times.first_ready_us));
-  for (size_t b = 0; b < works_->phase(phase).size(); ++b)
-    measured_.add_bucket(phase, b, *works_->phase(phase)[b]);
+  for (size_t b = 0; b < works_->phase(phase).size(); ++b) {
+    BucketRun& bucket = *works_->phase(phase)[b];
+    measured_.add_bucket(phase, b, bucket);
+    bucket.last_step = {bucket.encode_us, bucket.exchange_us, bucket.decode_us};
+  }
   measured_.add_step(double(ended - times.first_ready_us),
                      double(times.last_ready_us - times.first_ready_us), times.waited_us);
   if (record_ != nullptr) record(times);

@@ -99,9 +99,9 @@ Result<std::string> Set::report() {
                          {"route", route_name(bucket->plan.route)},
                          {"rounds", bucket->codings.front()->n_rounds},
                          {"items", items},
-                         {"encode_us", bucket->encode_us},
-                         {"exchange_us", bucket->exchange_us},
-                         {"decode_us", bucket->decode_us}});
+                         {"encode_us", bucket->last_step.encode_us},
+                         {"exchange_us", bucket->last_step.exchange_us},
+                         {"decode_us", bucket->last_step.decode_us}});
     }
   penstock_counters totals{};
   totals.struct_size = sizeof totals;

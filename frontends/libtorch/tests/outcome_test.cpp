@@ -3,7 +3,6 @@
 
 #include <ATen/record_function.h>
 
-#include <map>
 #include <stdexcept>
 
 #include "outcome_testing.hpp"
@@ -12,29 +11,6 @@ namespace penstock::torch::testing {
 namespace {
 
 // ---- thrown away ----
-
-using Throw = void (*)(Training&);
-const std::map<std::string, Throw> kWaysToThrowAway{
-    {"zero_grad()", [](Training& one) { one.optimizer.zero_grad(); }},
-    {"zero_grad(false)", [](Training& one) { one.optimizer.zero_grad(false); }},
-    {"the module's", [](Training& one) { one.model->zero_grad(); }},
-    {"in place",
-     [](Training& one) {
-       for (at::Tensor& parameter : one.model->parameters()) parameter.mutable_grad().zero_();
-     }},
-    {"by a factor",
-     [](Training& one) {
-       for (at::Tensor& parameter : one.model->parameters()) parameter.mutable_grad().mul_(0);
-     }},
-    {"by other tensors",
-     [](Training& one) {
-       for (at::Tensor& parameter : one.model->parameters())
-         parameter.mutable_grad() = ::torch::zeros_like(parameter);
-     }},
-    {"skip_step()", [](Training& one) {
-       one.optimizer.skip_step();
-       one.optimizer.zero_grad();
-     }}};
 
 TEST(LibtorchOutcome, TheFirstBackwardOfSamLeavesNoTrace) {
   const auto second = [](Training& training, std::int64_t step) {

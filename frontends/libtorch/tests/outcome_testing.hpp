@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "testing.hpp"
 
@@ -62,6 +64,29 @@ struct Training {
   Switched sgd{model->parameters(), 0.1};
   DistributedOptimizer optimizer;
 };
+
+using Throw = void (*)(Training&);
+inline const std::map<std::string, Throw> kWaysToThrowAway{
+    {"zero_grad()", [](Training& one) { one.optimizer.zero_grad(); }},
+    {"zero_grad(false)", [](Training& one) { one.optimizer.zero_grad(false); }},
+    {"the module's", [](Training& one) { one.model->zero_grad(); }},
+    {"in place",
+     [](Training& one) {
+       for (at::Tensor& parameter : one.model->parameters()) parameter.mutable_grad().zero_();
+     }},
+    {"by a factor",
+     [](Training& one) {
+       for (at::Tensor& parameter : one.model->parameters()) parameter.mutable_grad().mul_(0);
+     }},
+    {"by other tensors",
+     [](Training& one) {
+       for (at::Tensor& parameter : one.model->parameters())
+         parameter.mutable_grad() = ::torch::zeros_like(parameter);
+     }},
+    {"skip_step()", [](Training& one) {
+       one.optimizer.skip_step();
+       one.optimizer.zero_grad();
+     }}};
 
 using Loop = std::function<void(Training&)>;
 
