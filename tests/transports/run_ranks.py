@@ -8,6 +8,7 @@ is to be killed with --last-dies.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import sys
 import time
 
 LIMIT_S = 100
-OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENSTOCK_PORT", "TORCHELASTIC_")
+OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENSTOCK_PORT", "PENSTOCK_TOKEN", "TORCHELASTIC_")
 
 
 def free_port() -> int:
@@ -34,7 +35,8 @@ def free_port() -> int:
 def start(ranks: int, command: list[str]) -> list[subprocess.Popen[bytes]]:
     # All ranks would write their report into one file.
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAUNCHERS) and name != "GTEST_OUTPUT"}
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    # Other runs have another token, so that nobody need wait for them.
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks), "PENSTOCK_TOKEN": secrets.token_hex(16)}
     return [subprocess.Popen(command, env={**clean, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(ranks)]
 
 
