@@ -170,6 +170,7 @@ Status find_store(const GetEnvironment& environment, Rendezvous& place) {
   if (place.token.size() > kMostToken)
     return invalid_argument("environment variable PENSTOCK_TOKEN has {} bytes, expected at most {}",
                             place.token.size(), kMostToken);
+  place.may_be_shared = place.token.empty() && step.empty();
   if (place.token.empty())
     place.token = hash_text(hash64(fmt::format("{}:{} {}.{} {}", place.host, place.port, job, step,
                                                text(environment, "TORCHELASTIC_RUN_ID"))));

@@ -29,10 +29,12 @@ Launched launched_by(const GetEnvironment& environment = process_environment());
 struct Rendezvous {
   uint32_t rank = 0;
   uint32_t size = 1;
-  std::string host;   // name or IPv4 address of rank 0's host
+  std::string host;   // name or address of rank 0's host
   uint16_t port = 0;  // of the store there
   std::string token;  // equal in the ranks of this run, other than that of most other runs
   std::string said;   // the variables that say so, for messages: "RANK=1, WORLD_SIZE=4, ..."
+  // Another run at the same host and port has the same token.
+  bool may_be_shared = false;
 };
 
 // From the variables of the launchers above; nothing where there are none, or where they start one

@@ -30,6 +30,9 @@ std::vector<uint32_t> numbered(const std::vector<std::string>& names) {
   return hosts;
 }
 
+// Rank 0 waits this long for ranks of a second run, started at the same instant at the same place.
+constexpr uint64_t kSettleUs = 1'000'000;
+
 constexpr uint64_t kAddressBytes = 16384;
 constexpr uint64_t kPlaceTag = (uint64_t{1} << 20) - 2;  // not that of the address
 
@@ -104,7 +107,8 @@ Result<Meeting> meet_over(Communication& communication, Channel& world, uint64_t
 Result<Meeting> meet_at(const Rendezvous& rendezvous, Control::Options options) {
   options.rank = rendezvous.rank;
   options.size = rendezvous.size;
-  options.place = {rendezvous.host, rendezvous.port, rendezvous.token};
+  options.place = {rendezvous.host, rendezvous.port, rendezvous.token,
+                   rendezvous.may_be_shared ? kSettleUs : 0};
   const uint64_t deadline_us = options.deadline_us;
   const auto in_meeting = [&](const Status& status) {
     return status.with_context(

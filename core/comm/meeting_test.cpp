@@ -134,7 +134,7 @@ TEST(Rendezvous, TwoLaunchersMustSayTheSame) {
 // ---- Meeting, with ranks as threads ----
 
 uint16_t free_port() {
-  return control::listen_on(true).value().port;
+  return control::listen_on("127.0.0.1").value().port;
 }
 
 Rendezvous rendezvous(uint32_t rank, uint32_t size, uint16_t port) {
@@ -205,7 +205,7 @@ TEST(Meeting, AHostThatIsNoneIsSaid) {
 }
 
 TEST(Meeting, APortThatIsTakenIsSaid) {
-  const Result<control::Listener> other = control::listen_on(true);
+  const Result<control::Listener> other = control::listen_on("127.0.0.1");
   const Status status = meet_at(rendezvous(0, 2, other.value().port), within(300'000)).status();
   EXPECT_EQ(status.code(), Code::failed_precondition) << "not a fault of Penstock";
   EXPECT_THAT(std::string(status.message()),

@@ -145,7 +145,8 @@ struct RuntimeConfig {
   bool deterministic = false;
   uint64_t seed = 1;
   double deadline_s = 60;
-  double heartbeat_s = 5;  // default: a quarter of the deadline, at most 5
+  double heartbeat_s = 5;           // default: a quarter of the deadline, at most 5
+  double meeting_timeout_s = 1800;  // for ranks that have not come to the run yet
   // Ranks that live and do not come: warned of after this, and again; 0: never.
   double stall_warning_s = 10;
   double busy_limit_s = 1800;  // and waited for at most this long; 0: without an end

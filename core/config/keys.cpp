@@ -99,13 +99,19 @@ std::vector<ConfigKey> keys_of_waiting() {
        .target = &RuntimeConfig::heartbeat_s,
        .minimum = 0.001,  // what the threads that beat can keep to
        .maximum = kYear},
+      {.name = "meeting_timeout_s",
+       .initial = "1800",
+       .summary = "seconds for which a run waits at its start for ranks that have not come yet, "
+                  "with a warning every `stall_warning_s`",
+       .target = &RuntimeConfig::meeting_timeout_s,
+       .minimum = kLeastSeconds,
+       .maximum = kYear},
       {.name = "stall_warning_s",
        .initial = "10",
        .summary =
-           "seconds after which rank 0 warns by name of ranks that live and do not come to a step, "
-           "a "
-           "set or an operation, and again after as long; each rank warns of its own plugin calls; "
-           "0: never",
+           "seconds after which rank 0 warns by name of ranks that live and do not come to the "
+           "run, a step, a set or an operation, and again after as long; each rank warns of its "
+           "own plugin calls; 0: never",
        .target = &RuntimeConfig::stall_warning_s,
        .minimum = kLeastSeconds,
        .maximum = kYear,

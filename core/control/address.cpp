@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -19,11 +20,46 @@ namespace penstock::control {
 
 namespace {
 
+// In network byte order; of IPv4 the first four.
+using Bytes = std::array<uint8_t, 16>;
+
 struct Interface {
   std::string address;
-  uint32_t bits = 0;  // network byte order
-  uint32_t mask = 0;
+  int family = 0;
+  Bytes bits{};
+  Bytes mask{};
 };
+
+Bytes bytes_of(const sockaddr* address) {
+  Bytes bytes{};
+  if (address == nullptr) {
+    bytes.fill(0xFF);
+  } else if (address->sa_family == AF_INET) {
+    std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, 4);
+  } else {
+    std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, 16);
+  }
+  return bytes;
+}
+
+bool is_of_a_link(const sockaddr* address) {
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+bool is_ipv4(std::string_view address) {
+  return address.find(':') == std::string_view::npos;
+}
+
+// As a number; empty where it is neither IPv4 nor IPv6.
+std::string text_of(const sockaddr* address) {
+  if (address == nullptr) return "";
+  if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return "";
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  char text[NI_MAXHOST];
+  const int error = getnameinfo(address, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+  return error == 0 ? text : "";
+}
 
 Result<std::vector<Interface>> interfaces() {
   ifaddrs* first = nullptr;
@@ -33,52 +69,79 @@ Result<std::vector<Interface>> interfaces() {
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
   std::vector<Interface> found;
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-    if ((entry->ifa_flags & IFF_UP) == 0) continue;
-    char text[INET_ADDRSTRLEN];
-    const auto* address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
-    const auto* mask = reinterpret_cast<const sockaddr_in*>(entry->ifa_netmask);
-    if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text)) == nullptr) continue;
-    found.push_back({text, address->sin_addr.s_addr,
-                     mask != nullptr ? mask->sin_addr.s_addr : uint32_t{0xFFFFFFFF}});
+    const std::string text = text_of(entry->ifa_addr);
+    if (text.empty() || (entry->ifa_flags & IFF_UP) == 0 || is_of_a_link(entry->ifa_addr)) continue;
+    found.push_back({text, entry->ifa_addr->sa_family, bytes_of(entry->ifa_addr),
+                     bytes_of(entry->ifa_netmask)});
   }
   return found;
+}
+
+using Resolved = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+// The text of the error where there is none.
+Resolved resolve(const std::string& host, int flags, std::string& error_text) {
+  addrinfo wanted{};
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_flags = flags;
+  addrinfo* first = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &first); error != 0) {
+    error_text = gai_strerror(error);
+    first = nullptr;
+  }
+  return {first, [](addrinfo* list) {
+            if (list != nullptr) freeaddrinfo(list);
+          }};
 }
 
 }  // namespace
 
 bool is_loopback(std::string_view address) {
-  return address.starts_with("127.");
+  return address.starts_with("127.") || address == "::1";
+}
+
+std::string with_port(std::string_view address, uint16_t port) {
+  return is_ipv4(address) ? fmt::format("{}:{}", address, port)
+                          : fmt::format("[{}]:{}", address, port);
+}
+
+Result<Endpoint> endpoint_of(const std::string& address, uint16_t port) {
+  std::string error;
+  const Resolved found = resolve(address, AI_NUMERICHOST, error);
+  if (found == nullptr) return invalid_payload("control: '{}' is no IPv4 or IPv6 address", address);
+  Endpoint endpoint;
+  endpoint.size = found->ai_addrlen;
+  std::memcpy(&endpoint.bytes, found->ai_addr, found->ai_addrlen);
+  auto* const of_either = reinterpret_cast<sockaddr_in*>(&endpoint.bytes);
+  of_either->sin_port = htons(port);  // at the same place in both families
+  return endpoint;
 }
 
 Result<std::vector<std::string>> own_addresses() {
   PENSTOCK_ASSIGN(const std::vector<Interface> found, interfaces());
   std::vector<std::string> addresses;
   for (const Interface& one : found) addresses.push_back(one.address);
+  std::stable_partition(addresses.begin(), addresses.end(), is_ipv4);
   std::stable_partition(addresses.begin(), addresses.end(), is_loopback);
   if (addresses.empty()) {
     return internal(
-        "control: this host has no IPv4 address that is up, expected at least the loopback "
-        "interface");
+        "control: this host has no address that is up, expected at least the loopback interface");
   }
   return addresses;
 }
 
 Result<std::vector<std::string>> addresses_of(const std::string& host) {
-  addrinfo wanted{};
-  wanted.ai_family = AF_INET;
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo* first = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &first); error != 0)
-    return peer_failed("'{}' is no host that this one can find: {}", host, gai_strerror(error));
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(first, freeaddrinfo);
+  const bool in_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  std::string error;
+  const Resolved found = resolve(in_brackets ? host.substr(1, host.size() - 2) : host, 0, error);
+  if (found == nullptr)
+    return peer_failed("'{}' is no host that this one can find: {}", host, error);
   std::vector<std::string> addresses;
-  for (const addrinfo* entry = first; entry != nullptr; entry = entry->ai_next) {
-    char text[INET_ADDRSTRLEN];
-    const auto* address = reinterpret_cast<const sockaddr_in*>(entry->ai_addr);
-    if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text)) != nullptr)
-      addresses.emplace_back(text);
-  }
+  for (const addrinfo* entry = found.get(); entry != nullptr; entry = entry->ai_next)
+    if (std::string text = text_of(entry->ai_addr); !text.empty())
+      addresses.push_back(std::move(text));
+  std::stable_partition(addresses.begin(), addresses.end(), is_ipv4);
   return addresses;
 }
 
@@ -87,7 +150,7 @@ std::vector<std::string> reachable(const std::vector<std::string>& addresses, bo
   if (server_is_here) {
     hosts = addresses;
     if (std::none_of(hosts.begin(), hosts.end(), is_loopback))
-      hosts.insert(hosts.begin(), "127.0.0.1");
+      hosts.insert(hosts.begin(), {"127.0.0.1", "::1"});
     return hosts;
   }
   const Result<std::vector<Interface>> found = interfaces();
@@ -97,10 +160,14 @@ std::vector<std::string> reachable(const std::vector<std::string>& addresses, bo
                        [&](const Interface& one) { return one.address == address; });
   };
   const auto is_near = [&](const std::string& address) {
-    in_addr bits{};
-    if (inet_pton(AF_INET, address.c_str(), &bits) != 1) return false;
+    const Result<Endpoint> other = endpoint_of(address, 0);
+    if (!other.ok()) return false;
+    const Bytes bits = bytes_of(other.value().get());
     return std::any_of(mine.begin(), mine.end(), [&](const Interface& one) {
-      return (one.bits & one.mask) == (bits.s_addr & one.mask);
+      if (one.family != other.value().bytes.ss_family) return false;
+      for (size_t i = 0; i < bits.size(); ++i)
+        if ((one.bits[i] & one.mask[i]) != (bits[i] & one.mask[i])) return false;
+      return true;
     });
   };
   for (const std::string& address : addresses)

@@ -19,7 +19,9 @@ constexpr uint64_t kConnectUs = 500'000;  // for one address: some of them may l
 constexpr uint64_t kWelcomeUs = 2'000'000;
 constexpr uint64_t kWelcomeBytes = 4096;    // before the server has proven to be ours
 constexpr size_t kAddressListBytes = 8192;  // of rank 0: more than any host should have
-constexpr uint64_t kRetryUs = 50'000;       // between two rounds over all addresses
+// Between two rounds over all addresses; longer where rank 0 has been missing for long.
+constexpr uint64_t kRetryUs = 50'000;
+constexpr uint64_t kMostRetryUs = 1'000'000;
 constexpr uint64_t kFarewellUs = 2'000'000;
 constexpr uint64_t kAbortLingerUs = 1'000'000;  // enough for an abort to reach the others
 
@@ -31,6 +33,7 @@ Control::Client::Client(Options options) : options_(std::move(options)) {
       std::clamp<uint64_t>(options_.heartbeat_us, 1'000, options_.deadline_us / 4);
   if (options_.warning_us != 0)
     options_.warning_us = std::max<uint64_t>(options_.warning_us, 1'000);
+  if (options_.meeting_us == 0) options_.meeting_us = options_.deadline_us;
   if (options_.activity == nullptr) options_.activity = std::make_shared<Activity>();
 }
 
@@ -42,6 +45,7 @@ Status Control::Client::start() {
                             options_.rank, options_.size);
   }
   PENSTOCK_TRY(wakeup_.open());
+  PENSTOCK_ASSIGN(drawn_, control::make_token());
   if (options_.size == 1) {
     local_ = std::make_unique<control::State>(state_options(), [this](uint32_t, std::string frame) {
       local_frames_.push_back(std::move(frame));
@@ -61,8 +65,14 @@ control::State::Options Control::Client::state_options() const {
           .pulse_us = options_.heartbeat_us,
           .warning_us = options_.warning_us,
           .start_us = now_us(),
+          .meeting_us = options_.meeting_us,
+          .settle_us = options_.place ? options_.place->settle_us : 0,
           .busy_limit_us = options_.busy_limit_us,
           .circle_us = options_.circle_us};
+}
+
+control::Hello Control::Client::hello(std::string token) const {
+  return {std::move(token), options_.rank, options_.size, drawn_, control::name_of_this_process()};
 }
 
 // Starts the server and returns where it is to be found.
@@ -71,11 +81,14 @@ Result<std::string> Control::Client::serve() {
   PENSTOCK_ASSIGN(const std::vector<std::string> own, control::own_addresses());
   // Without a loopback interface the others must come from outside, though they are here.
   const bool only_here = options_.all_are_here && control::is_loopback(own.front());
-  PENSTOCK_ASSIGN(server_, control::Server::start(state_options(), token, only_here));
+  PENSTOCK_ASSIGN(server_,
+                  control::Server::start(state_options(), hello(token),
+                                         only_here ? own.front() : control::kEveryAddress));
   std::vector<std::string> hosts;
   size_t bytes = 0;
+  if (only_here) hosts.push_back(own.front());
   for (const std::string& address : own) {
-    if (control::is_loopback(address) != only_here) continue;
+    if (only_here || control::is_loopback(address)) continue;
     bytes += address.size() + 1;
     if (bytes > kAddressListBytes) break;
     hosts.push_back(address);
@@ -129,7 +142,7 @@ Result<Control::Client::Address> Control::Client::ask_rank_0() {
   if (address.hosts.empty())
     return failed_precondition(
         "control: rank 0 is on another host, and every address of its own ({}) is also one of this "
-        "host or loopback; give rank 0's host an IPv4 address that the others can reach",
+        "host or loopback; give rank 0's host an address that the others can reach",
         control::excerpt(text.substr(text.find('|') + 1)));
   return address;
 }
@@ -140,19 +153,36 @@ Result<Control::Client::Address> Control::Client::go_to_the_place() {
   PENSTOCK_ASSIGN(std::vector<std::string> hosts, control::addresses_of(place.host));
   if (options_.rank != 0) return Address{place.token, std::move(hosts), place.port};
   const bool only_here = std::all_of(hosts.begin(), hosts.end(), control::is_loopback);
-  PENSTOCK_ASSIGN(server_,
-                  control::Server::start(state_options(), place.token, only_here, place.port));
-  return Address{place.token, {"127.0.0.1"}, place.port};
+  auto server =
+      control::Server::start(state_options(), hello(place.token),
+                             only_here ? hosts.front() : control::kEveryAddress, place.port);
+  if (!server.ok()) return name_who_is_there(hosts, server.status());
+  server_ = std::move(*server);
+  if (!only_here) hosts = {"127.0.0.1", "::1"};
+  return Address{place.token, std::move(hosts), place.port};
+}
+
+// Another rank 0 that listens at this rank's place, under the same token, hears of this one and
+// says who it is; so do all that have come to it.
+Status Control::Client::name_who_is_there(const std::vector<std::string>& hosts,
+                                          const Status& cannot_listen) {
+  const Options::Place& place = *options_.place;
+  for (const std::string& host : hosts) {
+    const auto knocked = greet(host, place.port, hello(place.token), now_us() + kWelcomeUs);
+    if (knocked.status().code() == Code::failed_precondition) return knocked.status();
+  }
+  return cannot_listen;
 }
 
 Status Control::Client::connect() {
-  const uint64_t until_us = now_us() + options_.deadline_us;
+  const uint64_t begin_us = now_us(), until_us = begin_us + options_.meeting_us;
+  uint64_t warn_us = options_.warning_us == 0 ? control::kNever : begin_us + options_.warning_us;
   PENSTOCK_ASSIGN(const Address address, options_.place ? go_to_the_place() : ask_rank_0());
-  const control::Hello hello{address.token, options_.rank, options_.size};
+  const control::Hello mine = hello(address.token);
   Status last;
   do {
     for (const std::string& host : address.hosts) {
-      Result<control::Link> link = greet(host, address.port, hello, until_us);
+      Result<control::Link> link = greet(host, address.port, mine, until_us);
       if (link.ok()) {
         link_.emplace(std::move(*link));
         return {};
@@ -160,12 +190,27 @@ Status Control::Client::connect() {
       last = link.status();
       if (last.code() != Code::peer_failed) return last;
     }
-    poll(nullptr, 0, control::poll_milliseconds(kRetryUs));
+    const uint64_t now = now_us();
+    if (now >= warn_us) {
+      warn_of_rank_0(address, last, now - begin_us);
+      warn_us = now + options_.warning_us;
+    }
+    const uint64_t retry_us = std::clamp((now - begin_us) / 20, kRetryUs, kMostRetryUs);
+    poll(nullptr, 0, control::poll_milliseconds(retry_us));
   } while (now_us() < until_us);
   return deadline_exceeded(
       "control: rank {} reached rank 0 at none of its addresses {} within {}; last: {}",
-      options_.rank, fmt::join(address.hosts, ", "), control::seconds(options_.deadline_us),
+      options_.rank, fmt::join(address.hosts, ", "), control::seconds(options_.meeting_us),
       last.message());
+}
+
+void Control::Client::warn_of_rank_0(const Address& address, const Status& last,
+                                     uint64_t waited_us) const {
+  if (!options_.on_warning) return;
+  options_.on_warning(fmt::format("rank {} has waited {} for rank 0 at {}, and waits {} in all: {}",
+                                  options_.rank, control::seconds(waited_us),
+                                  fmt::join(address.hosts, ", "),
+                                  control::seconds(options_.meeting_us), last.message()));
 }
 
 // PEER_FAILED: another address or a later attempt may do better.
@@ -183,20 +228,24 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
   while (true) {
     Result<std::optional<std::string>> body = link.next();
     if (!body.ok())
-      return peer_failed("{}:{} is no control server: {}", address, port, body.status().message());
+      return peer_failed("{} is no control server: {}", control::with_port(address, port),
+                         body.status().message());
     if (body->has_value()) {
       control::Reader reader(**body);
       const auto kind = static_cast<FrameKind>(reader.u8());
       if (kind == FrameKind::rejected) return failed_precondition("{}", reader.text());
       if (kind != FrameKind::welcome)
-        return peer_failed("{}:{} is no control server of this run", address, port);
+        return peer_failed("{} is no control server of this run",
+                           control::with_port(address, port));
       break;
     }
     // What came before the end still counts: a refusal is the server's last word.
-    PENSTOCK_TRY(open);
+    if (!open.ok())
+      return peer_failed("{} ended the connection: another run, or another program, is there",
+                         control::with_port(address, port));
     const uint64_t now = now_us();
     if (now >= welcome_by_us || !control::wait_for(link.descriptor(), false, welcome_by_us - now)) {
-      return peer_failed("{}:{} did not answer", address, port);
+      return peer_failed("{} did not answer", control::with_port(address, port));
     }
     open = link.receive();
   }

@@ -65,6 +65,9 @@ class Control::Client {
   Result<std::string> serve();
   Result<Address> ask_rank_0();
   Result<Address> go_to_the_place();
+  Status name_who_is_there(const std::vector<std::string>& hosts, const Status& cannot_listen);
+  control::Hello hello(std::string token) const;
+  void warn_of_rank_0(const Address& address, const Status& last, uint64_t waited_us) const;
   Result<control::Link> greet(const std::string& address, uint16_t port,
                               const control::Hello& hello, uint64_t until_us);
   Status wait_until_ready();
@@ -84,7 +87,7 @@ class Control::Client {
   void fail_all(const Status& reason);
 
   Options options_;
-  std::string token_;
+  std::string drawn_;                        // tells this process from another one of the same rank
   std::unique_ptr<control::Server> server_;  // rank 0 of several
   control::Wakeup wakeup_;
 

@@ -81,6 +81,9 @@ class Control {
     uint32_t size = 1;
     uint64_t deadline_us = 60'000'000;  // a rank silent for longer has failed; also bounds start
     uint64_t heartbeat_us = 200'000;    // at most a quarter of the deadline is used
+    // Ranks that have not come yet are waited for this long; 0: the deadline. On rank 0 for all of
+    // them, elsewhere for rank 0.
+    uint64_t meeting_us = 0;
     // First warning about a wait for a rank that lives, and the interval of repeats; 0: none.
     uint64_t warning_us = 10'000'000;
     // Ranks that live are waited for this long, in operations and steps; 0: without an end. Rank
@@ -98,12 +101,16 @@ class Control {
       std::string host;  // name or IPv4 address
       uint16_t port = 0;
       std::string token;  // at most 200 bytes
+      // Where another run may know all this too: nobody goes on before rank 0 has listened this
+      // long, in which ranks of that run knock as well and end both.
+      uint64_t settle_us = 0;
     };
     std::optional<Place> place;
     // On the watch thread, must not block and must not call get, put, gather, agree or stop.
-    std::function<void(Status reason)> on_abort;       // at most once
-    std::function<void(std::string text)> on_warning;  // on rank 0 only
-    std::function<void()> on_beat;                     // with every heartbeat
+    std::function<void(Status reason)> on_abort;  // at most once
+    // On rank 0; on others before they have found it, inside start.
+    std::function<void(std::string text)> on_warning;
+    std::function<void()> on_beat;       // with every heartbeat
     std::function<void()> on_joined;     // another rank has: tell_step, for steps under way
     std::shared_ptr<Activity> activity;  // what it tells of; null: one of its own
     // Where ranks are, as far as TCP is concerned: all of them where loopback reaches rank 0, so
@@ -113,7 +120,7 @@ class Control {
   };
 
   // [control] Collective: returns when every rank is connected. Errors: DEADLINE_EXCEEDED names the
-  // missing ranks.
+  // missing ranks. Where a rank is there twice (two runs meet at one place) both runs hear it.
   static Result<std::unique_ptr<Control>> start(Options options);
   ~Control();  // stop
   Control(const Control&) = delete;

@@ -195,7 +195,7 @@ TEST(ControlFailure, RankZeroHearsOfAFailureAfterAllOthers) {
     control::State::Options options{.size = 3, .deadline_us = kLongUs, .pulse_us = kLongUs};
     options.start_us = now_us();
     Result<std::unique_ptr<control::Server>> server =
-        control::Server::start(options, "token", true);
+        control::Server::start(options, {"token", 0, 3}, "127.0.0.1");
     ASSERT_TRUE(server.ok());
     std::vector<control::Link> links;
     for (uint32_t rank = 0; rank < 3; ++rank) {
@@ -230,7 +230,7 @@ TEST(ControlFailure, ARankThatNeverComesIsNamedOnTheOthers) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ControlFailure, AWrongWorldSizeOrARankTwiceIsRefused) {
+TEST(ControlFailure, AWrongWorldSizeIsRefusedAndARankTwiceIsToldToAll) {
   AddressBoard board;
   const auto start = [&](uint32_t rank, uint32_t size) {
     Control::Options options = quick_options(rank, size);
@@ -238,28 +238,27 @@ TEST(ControlFailure, AWrongWorldSizeOrARankTwiceIsRefused) {
     options.exchange_address = board.exchange(rank);
     return Control::start(std::move(options)).status();
   };
-  std::thread first([&] { EXPECT_EQ(start(0, 3).code(), Code::deadline_exceeded); });
+  Status rank_0;
+  std::thread first([&] { rank_0 = start(0, 3); });
   const Status size = start(1, 2);
   EXPECT_EQ(size.code(), Code::failed_precondition);
   EXPECT_TRUE(contains(size.message(), "rank 1 counts 2 ranks, rank 0 counts 3")) << size.message();
-  // Of two that call themselves rank 1 the first waits for rank 2 and the second is sent away.
+  // Of two that call themselves rank 1 either may be the right one.
   std::vector<Status> twice(2);
   std::thread one([&] { twice[0] = start(1, 3); });
   std::thread other([&] { twice[1] = start(1, 3); });
   one.join();
   other.join();
-  if (twice[0].code() == Code::deadline_exceeded) std::swap(twice[0], twice[1]);
-  EXPECT_EQ(twice[0].code(), Code::failed_precondition);
-  EXPECT_TRUE(contains(twice[0].message(), "rank 1 is connected already")) << twice[0].message();
-  EXPECT_EQ(twice[1].code(), Code::deadline_exceeded);
   first.join();
+  for (const Status& status : {rank_0, twice[0], twice[1]})
+    EXPECT_TRUE(contains(status.message(), "rank 1 is there twice, process ")) << status.message();
 }
 
 // A server that sends a rank away closes the connection behind its last word: both may be there
 // when the rank looks.
 TEST(ControlFailure, ARefusalIsHeardAlsoWhenTheConnectionEndsWithIt) {
   constexpr int kTrials = 200;
-  Result<control::Listener> listener = control::listen_on(true);
+  Result<control::Listener> listener = control::listen_on("127.0.0.1");
   ASSERT_TRUE(listener.ok());
   std::atomic<bool> over = false;
   std::atomic<int> accepted = 0;

@@ -1,6 +1,7 @@
 #include "core/control/protocol.hpp"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -135,7 +136,13 @@ Result<std::optional<std::string>> FrameBuffer::next() {
 }
 
 std::string encode(const Hello& hello) {
-  return Writer(FrameKind::hello).text(hello.token).u32(hello.rank).u32(hello.size).frame();
+  return Writer(FrameKind::hello)
+      .text(hello.token)
+      .u32(hello.rank)
+      .u32(hello.size)
+      .text(hello.drawn)
+      .text(hello.name)
+      .frame();
 }
 
 std::optional<Hello> decode_hello(Reader& reader) {
@@ -143,6 +150,8 @@ std::optional<Hello> decode_hello(Reader& reader) {
   hello.token = reader.text();
   hello.rank = reader.u32();
   hello.size = reader.u32();
+  hello.drawn = reader.text();
+  hello.name = reader.text();
   if (!reader.finished()) return std::nullopt;
   return hello;
 }
@@ -272,6 +281,14 @@ std::optional<StepNews> decode_step_news(Reader& reader) {
   news.facts = reader.text();
   if (!reader.finished()) return std::nullopt;
   return news;
+}
+
+std::string name_of_this_process() {
+  constexpr size_t kMostOfAName = 64;
+  char host[256] = {};
+  (void)gethostname(host, sizeof(host) - 1);
+  return fmt::format("process {} on host {}", getpid(),
+                     std::string_view(host).substr(0, kMostOfAName));
 }
 
 Result<std::string> make_token() {

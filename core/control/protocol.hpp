@@ -43,7 +43,7 @@ enum class FrameKind : uint8_t {
 };
 
 // Before hello is accepted a connection belongs to a stranger.
-constexpr uint64_t kMaxHelloBytes = 256;
+constexpr uint64_t kMaxHelloBytes = 512;
 constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxFrameBytes = uint64_t{256} << 20;
 constexpr uint64_t kNever = UINT64_MAX;
@@ -106,6 +106,8 @@ struct Hello {
   std::string token;
   uint32_t rank = 0;
   uint32_t size = 0;
+  std::string drawn = {};  // at random by this process: no other one has it
+  std::string name = {};   // of the process, for people
 };
 
 struct Beat {
@@ -191,6 +193,9 @@ std::optional<Meet> decode_meet(Reader& reader);
 std::optional<Reply> decode_reply(Reader& reader);
 std::optional<AddZeros> decode_add_zeros(Reader& reader);
 std::optional<StepNews> decode_step_news(Reader& reader);
+
+// "process 4711 on host node03".
+std::string name_of_this_process();
 
 // 128 random bits as 32 hexadecimal digits.
 Result<std::string> make_token();

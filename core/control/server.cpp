@@ -17,18 +17,18 @@ constexpr size_t kStrangers = 256;
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::start(const State::Options& options, std::string token,
-                                              bool only_here, uint16_t port) {
-  std::unique_ptr<Server> server(new Server(options, std::move(token)));
+Result<std::unique_ptr<Server>> Server::start(const State::Options& options, Hello own,
+                                              std::string_view address, uint16_t port) {
+  std::unique_ptr<Server> server(new Server(options, std::move(own)));
   PENSTOCK_TRY(server->wakeup_.open());
-  PENSTOCK_ASSIGN(server->listener_, listen_on(only_here, port));
+  PENSTOCK_ASSIGN(server->listener_, listen_on(address, port));
   server->thread_ = std::thread([raw = server.get()] { raw->loop(); });
   return server;
 }
 
-Server::Server(const State::Options& options, std::string token)
+Server::Server(const State::Options& options, Hello own)
     : options_(options),
-      token_(std::move(token)),
+      own_(std::move(own)),
       state_(options, [this](uint32_t rank, std::string frame) { send(rank, frame); }) {}
 
 Server::~Server() {
@@ -145,18 +145,18 @@ void Server::welcome(Connection& connection, std::string_view body, uint64_t now
   const bool is_hello = reader.u8() == static_cast<uint8_t>(FrameKind::hello);
   const std::optional<Hello> hello = is_hello ? decode_hello(reader) : std::nullopt;
   // A stranger learns nothing, not even that this is a control server.
-  if (!hello || hello->token != token_) {
+  if (!hello || hello->token != own_.token) {
     connection.closed = true;
     return;
   }
+  const bool is_other_rank_0 = hello->rank == 0 && hello->drawn != own_.drawn;
+  if (is_other_rank_0 || members_.contains(hello->rank))
+    return refuse_twin(connection, *hello, now);
   if (hello->size != options_.size) {
     return reject(
         connection,
         fmt::format("control: rank {} counts {} ranks, rank 0 counts {}; start all with one launch",
                     hello->rank, hello->size, options_.size));
-  }
-  if (members_.contains(hello->rank)) {
-    return reject(connection, fmt::format("control: rank {} is connected already", hello->rank));
   }
   members_[hello->rank] = &connection;  // join sends to it
   if (Status status = state_.join(hello->rank, now); !status.ok()) {
@@ -165,7 +165,21 @@ void Server::welcome(Connection& connection, std::string_view body, uint64_t now
   }
   connection.member = true;
   connection.rank = hello->rank;
+  connection.name = hello->name;
   connection.link.set_limit(kMaxFrameBytes);
+}
+
+// Which of the two belongs to the others nobody can tell.
+void Server::refuse_twin(Connection& connection, const Hello& hello, uint64_t now) {
+  const auto found = members_.find(hello.rank);
+  const std::string& first = found == members_.end() ? own_.name : found->second->name;
+  const std::string text = fmt::format(
+      "control: rank {} is there twice, {} and {}: two runs meet at one address and port, or two "
+      "processes of a run were given the same rank; give each run another MASTER_PORT or "
+      "PENSTOCK_PORT, equal on all its ranks",
+      hello.rank, first, excerpt(hello.name));
+  state_.has_twin(text, now);
+  reject(connection, text);
 }
 
 void Server::reject(Connection& connection, std::string_view reason) {

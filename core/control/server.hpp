@@ -15,10 +15,11 @@ namespace penstock::control {
 
 class Server {
  public:
-  // Listens at once and serves on its own thread. `token` is what a client must know. `only_here`:
-  // on loopback, where no other host can come. Port 0: one that the system chooses.
-  static Result<std::unique_ptr<Server>> start(const State::Options& options, std::string token,
-                                               bool only_here, uint16_t port = 0);
+  // Listens at once and serves on its own thread. `own` is what the client of this process, rank 0,
+  // will say; its token is what every client must know. `address`: of this host, or kEveryAddress.
+  // Port 0: one that the system chooses.
+  static Result<std::unique_ptr<Server>> start(const State::Options& options, Hello own,
+                                               std::string_view address, uint16_t port = 0);
   ~Server();  // stop(0)
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -39,16 +40,18 @@ class Server {
     uint64_t opened_us;
     bool member = false;  // hello was accepted
     uint32_t rank = 0;
+    std::string name;      // of its process
     bool closing = false;  // closes as soon as everything was written
     bool closed = false;
   };
 
-  Server(const State::Options& options, std::string token);
+  Server(const State::Options& options, Hello own);
   void loop();
   void wait(uint64_t now);
   void accept_new(uint64_t now);
   void serve(Connection& connection, uint64_t now);
   void welcome(Connection& connection, std::string_view body, uint64_t now);
+  void refuse_twin(Connection& connection, const Hello& hello, uint64_t now);
   void reject(Connection& connection, std::string_view reason);
   void lose(Connection& connection, std::string_view how);
   void send(uint32_t rank, std::string_view frame);
@@ -56,7 +59,7 @@ class Server {
   bool has_served() const;
 
   const State::Options options_;
-  const std::string token_;
+  const Hello own_;
   Listener listener_;
   Wakeup wakeup_;
   std::atomic<uint64_t> stop_by_us_{kNever};

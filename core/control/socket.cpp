@@ -4,6 +4,7 @@
 #include "core/base/system_error.hpp"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 
 namespace penstock::control {
@@ -115,6 +117,12 @@ void Link::end_sending() {
 
 namespace {
 
+uint16_t port_of(const Endpoint& endpoint) {
+  // At the same place in both families.
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&endpoint.bytes)->sin_port);
+}
+
 Status cannot_listen(uint16_t port, int error) {
   const std::string what = fmt::format("control: rank 0 cannot listen on TCP port {}",
                                        port == 0 ? "of the system's choice" : fmt::to_string(port));
@@ -132,25 +140,29 @@ Status cannot_listen(uint16_t port, int error) {
 
 }  // namespace
 
-Result<Listener> listen_on(bool only_here, uint16_t port) {
+Result<Listener> listen_on(std::string_view address, uint16_t port) {
+  const bool everywhere = address == kEveryAddress;
+  PENSTOCK_ASSIGN(const Endpoint wanted,
+                  endpoint_of(everywhere ? "::" : std::string(address), port));
   Listener listener;
-  listener.socket = Handle(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(only_here ? INADDR_LOOPBACK : INADDR_ANY);
-  address.sin_port = htons(port);
-  socklen_t size = sizeof(address);
+  listener.socket =
+      Handle(socket(wanted.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  // A system may know no IPv6.
+  if (!listener.socket.valid() && everywhere) return listen_on("0.0.0.0", port);
   const int descriptor = listener.socket.get();
-  const int on = 1;
+  const int on = 1, off = 0;
   // The port of a run that has just ended is free for the next.
   if (port != 0) setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (!listener.socket.valid() ||
-      bind(descriptor, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+  // Who comes by IPv4 is let in too.
+  if (everywhere) setsockopt(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  Endpoint got;
+  got.size = sizeof(got.bytes);
+  if (!listener.socket.valid() || bind(descriptor, wanted.get(), wanted.size) != 0 ||
       listen(descriptor, kBacklog) != 0 ||
-      getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      getsockname(descriptor, reinterpret_cast<sockaddr*>(&got.bytes), &got.size) != 0) {
     return cannot_listen(port, errno);
   }
-  listener.port = ntohs(address.sin_port);
+  listener.port = port_of(got);
   return listener;
 }
 
@@ -161,16 +173,11 @@ Handle accept_one(const Handle& listener) {
 }
 
 Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t timeout_us) {
-  sockaddr_in target{};
-  target.sin_family = AF_INET;
-  target.sin_port = htons(port);
-  if (inet_pton(AF_INET, address.c_str(), &target.sin_addr) != 1) {
-    return invalid_payload("control: '{}' is not an IPv4 address", address);
-  }
-  Handle socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  PENSTOCK_ASSIGN(const Endpoint target, endpoint_of(address, port));
+  Handle socket(::socket(target.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return not_given("control: no socket", errno);
   int error = 0;
-  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&target), sizeof(target)) != 0) {
+  if (connect(socket.get(), target.get(), target.size) != 0) {
     error = errno;
     if (error == EINPROGRESS) {
       socklen_t size = sizeof(error);
@@ -181,7 +188,7 @@ Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t ti
       }
     }
   }
-  if (error != 0) return peer_failed("{}:{}: {}", address, port, std::strerror(error));
+  if (error != 0) return peer_failed("{}: {}", with_port(address, port), std::strerror(error));
   without_delay(socket.get());
   return socket;
 }

@@ -210,7 +210,7 @@ TEST(Addresses, OfAnotherHostAreNeitherLoopbackNorThisHostsOwn) {
   theirs.push_back("192.0.2.7");
   EXPECT_EQ(control::reachable(theirs, false), std::vector<std::string>{"192.0.2.7"});
   EXPECT_EQ(control::reachable({"192.0.2.7"}, true),
-            (std::vector<std::string>{"127.0.0.1", "192.0.2.7"}));
+            (std::vector<std::string>{"127.0.0.1", "::1", "192.0.2.7"}));
   EXPECT_NE(control::network_place(), 0u);
 }
 

@@ -11,7 +11,11 @@ State::State(const Options& options, Send send)
     : options_(options),
       send_(std::move(send)),
       members_(options.size),
-      pulse_at_us_(options.start_us) {}
+      pulse_at_us_(options.start_us),
+      warn_of_absent_us_(options.warning_us == 0 ? kNever
+                                                 : later(options.start_us, options.warning_us)) {
+  if (options_.meeting_us == 0) options_.meeting_us = options_.deadline_us;
+}
 
 // ---- Members ----
 
@@ -27,11 +31,43 @@ Status State::join(uint32_t rank, uint64_t now_us) {
   members_[rank].heard_us = now_us;
   send_(rank, Writer(FrameKind::welcome).frame());
   if (aborted()) tell_abort(rank);
-  if (!in_state(Presence::absent).empty()) return {};
-  everyone_joined_ = true;
-  for (uint32_t other = 0; other < members_.size(); ++other)
-    send_(other, Writer(FrameKind::ready).frame());
+  begin_if_all_are_here(now_us);
   return {};
+}
+
+void State::begin_if_all_are_here(uint64_t now_us) {
+  if (begun_us_ != kNever || now_us < later(options_.start_us, options_.settle_us)) return;
+  if (!in_state(Presence::absent).empty()) return;
+  begun_us_ = now_us;
+  for (uint32_t rank = 0; rank < members_.size(); ++rank)
+    send_(rank, Writer(FrameKind::ready).frame());
+}
+
+void State::look_for_absent(uint64_t now_us) {
+  if (begun_us_ != kNever) return;
+  const std::vector<uint32_t> absent = in_state(Presence::absent);
+  if (absent.empty()) return;
+  const uint64_t waited_us = now_us - std::min(now_us, options_.start_us);
+  if (waited_us >= options_.meeting_us)
+    return abort_all(deadline_exceeded(
+        "{} did not connect to the control server of rank 0 within {}; start all ranks, or raise "
+        "runtime.meeting_timeout_s",
+        name_ranks(absent), seconds(options_.meeting_us)));
+  if (now_us < warn_of_absent_us_) return;
+  warn_of_absent_us_ = later(now_us, options_.warning_us);
+  const std::string text = fmt::format(
+      "{} {} not come to the run for {}; all wait {} for the last one (runtime.meeting_timeout_s)",
+      name_ranks(absent), absent.size() == 1 ? "has" : "have", seconds(waited_us),
+      seconds(options_.meeting_us));
+  send_(0, Writer(FrameKind::warning).text(text).frame());
+}
+
+void State::has_twin(std::string_view reason, uint64_t now_us) {
+  if (begun_us_ == kNever || now_us < later(begun_us_, options_.deadline_us))
+    return abort_all(failed_precondition("{}", reason));
+  const std::string text =
+      fmt::format("{}; this run goes on, the other process was sent away", reason);
+  send_(0, Writer(FrameKind::warning).text(text).frame());
 }
 
 Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
@@ -303,11 +339,9 @@ void State::tick(uint64_t now_us) {
     for (uint32_t rank : in_state(Presence::present))
       send_(rank, Writer(FrameKind::pulse).text(members_[0].note).frame());
   }
-  if (!everyone_joined_ && now_us >= later(options_.start_us, options_.deadline_us)) {
-    return abort_all(
-        deadline_exceeded("{} did not connect to the control server of rank 0 within {}",
-                          name_ranks(in_state(Presence::absent)), seconds(options_.deadline_us)));
-  }
+  begin_if_all_are_here(now_us);
+  look_for_absent(now_us);
+  if (aborted()) return;
   for (uint32_t rank : in_state(Presence::present)) {
     const uint64_t silent_us = now_us - std::min(now_us, members_[rank].heard_us);
     if (silent_us <= options_.deadline_us) continue;
@@ -331,6 +365,8 @@ void State::tick(uint64_t now_us) {
 uint64_t State::next_us() const {
   if (aborted()) return kNever;
   uint64_t next = pulse_at_us_;
+  if (begun_us_ == kNever && in_state(Presence::absent).empty())
+    next = std::min(next, later(options_.start_us, options_.settle_us));
   for (const PendingGet& waiting : gets_) next = std::min(next, waiting.until_us);
   for (const auto& [key, meeting] : meetings_) {
     next = std::min({next, meeting.until_us, meeting.warn_us});

@@ -20,12 +20,13 @@ class State {
  public:
   struct Options {
     uint32_t size = 1;
-    uint64_t deadline_us =
-        0;  // a member silent for longer has failed; also for all to join, from `start_us`
-    uint64_t pulse_us = 0;  // interval of the server's own heartbeat
+    uint64_t deadline_us = 0;  // a member silent for longer has failed
+    uint64_t pulse_us = 0;     // interval of the server's own heartbeat
     uint64_t warning_us =
         0;  // age of a wait at its first warning, and the interval of repeats; 0: no warnings
-    uint64_t start_us = 0;  // now
+    uint64_t start_us = 0;    // now
+    uint64_t meeting_us = 0;  // from then on, for all to join; 0: the deadline
+    uint64_t settle_us = 0;   // from then on, before which nobody goes on
     // Ranks that live are waited for this long, in operations and steps; 0: without an end.
     uint64_t busy_limit_us = 0;
     // Ranks that wait for each other, so that none can go on, are let go after this; 0: never.
@@ -38,6 +39,9 @@ class State {
   // A rank is connected: it is welcomed, and all are told when it is the last. Refused: a rank
   // outside the run or one that joined before.
   Status join(uint32_t rank, uint64_t now_us);
+  // Another process has come as a rank that is there, and `reason` says so. It may be the right
+  // one: all hear it, unless the run is older than its deadline, when only rank 0 is warned.
+  void has_twin(std::string_view reason, uint64_t now_us);
   // A frame of a member. An error means that it is not a legal frame; the member is lost then.
   Status receive(uint32_t rank, std::string_view body, uint64_t now_us);
   // The member's connection has ended, `how` says in which way. Not a failure after its goodbye.
@@ -100,6 +104,8 @@ class State {
       std::tuple<Purpose, std::string, std::vector<uint32_t>>;  // purpose, topic, ranks
   using Meetings = std::map<MeetingKey, Meeting>;
 
+  void begin_if_all_are_here(uint64_t now_us);
+  void look_for_absent(uint64_t now_us);
   void put(uint32_t rank, Reader& reader);
   void get(uint32_t rank, Reader& reader, uint64_t now_us);
   void meet(uint32_t rank, Meet message, uint64_t now_us);
@@ -125,6 +131,7 @@ class State {
   bool is_held(const Meeting& step, const std::set<const Meeting*>& stuck) const;
   void end_circle(const std::vector<Meetings::iterator>& circle);
   void warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us);
+  bool may_warn(uint64_t now_us);
   std::string waited_out(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const;
   Status left_behind(const MeetingKey& key, const Meeting& meeting, uint32_t rank) const;
   void abort_all(const Status& reason);
@@ -155,7 +162,10 @@ class State {
   };
   std::vector<Answer> answers_;
   uint64_t pulse_at_us_;
-  bool everyone_joined_ = false;
+  uint64_t begun_us_ = kNever;  // when all had come, and were told so
+  uint64_t warn_of_absent_us_;
+  uint64_t warns_since_us_ = 0;  // in the interval that began then
+  uint64_t n_warned_ = 0, n_not_warned_ = 0;
   std::vector<uint32_t> joined_;  // their data is at an end; in the order in which they said so
   Status abort_reason_;
 };

@@ -8,7 +8,8 @@ namespace penstock::control {
 
 namespace {
 
-constexpr size_t kNamed = 4;  // the first few are enough to find the place in the program
+constexpr uint64_t kWarnings = 20;  // in one interval
+constexpr size_t kNamed = 4;        // the first few are enough to find the place in the program
 
 using Key = std::tuple<Purpose, std::string, std::vector<uint32_t>>;
 
@@ -35,10 +36,29 @@ void State::look_at_meetings(uint64_t now_us) {
       fail(current, deadline_exceeded("{}", waited_out(key, state, now_us)));
       if (aborted()) return;
     } else if (now_us >= state.warn_us) {
-      warn(key, state, now_us);
+      if (may_warn(now_us)) warn(key, state, now_us);
       current->second.warn_us = later(now_us, options_.warning_us);
     }
   }
+}
+
+// A rank may ask for thousands of things: as many lines tell no more than the first ones.
+bool State::may_warn(uint64_t now_us) {
+  if (now_us >= later(warns_since_us_, options_.warning_us)) {
+    if (n_not_warned_ > 0) {
+      const std::string text =
+          fmt::format("{} more meetings of ranks wait in the same way", n_not_warned_);
+      send_(0, Writer(FrameKind::warning).text(text).frame());
+    }
+    warns_since_us_ = now_us;
+    n_warned_ = n_not_warned_ = 0;
+  }
+  if (n_warned_ == kWarnings) {
+    ++n_not_warned_;
+    return false;
+  }
+  ++n_warned_;
+  return true;
 }
 
 void State::warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) {

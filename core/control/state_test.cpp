@@ -87,6 +87,26 @@ State make_state(uint32_t size) {
   return state;
 }
 
+TEST(ControlState, ThousandsOfMeetingsThatWaitTakeAFewLines) {
+  std::vector<std::string> warnings;
+  State state({2, 1'000'000, 100, 500, 0}, [&](uint32_t, std::string frame) {
+    Reader reader(std::string_view(frame).substr(sizeof(uint32_t)));
+    if (static_cast<FrameKind>(reader.u8()) == FrameKind::warning)
+      warnings.emplace_back(reader.text());
+  });
+  for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
+  for (uint64_t id = 1; id <= 20'000; ++id) {
+    const Meet meet{id, Purpose::meeting, std::to_string(id), {0, 1}, "", "", 0};
+    ASSERT_TRUE(state.receive(1, body_of(encode(meet)), 1).ok());
+  }
+  state.tick(600);
+  EXPECT_EQ(warnings.size(), 20u);
+  warnings.clear();
+  state.tick(1200);
+  ASSERT_EQ(warnings.size(), 21u);
+  EXPECT_EQ(warnings.front(), "19980 more meetings of ranks wait in the same way");
+}
+
 // Of the answers that one rank hears together each knows how many follow, but for those of a set.
 TEST(ControlState, AnswersToOperationsCountThoseThatFollow) {
   std::vector<Reply> heard;

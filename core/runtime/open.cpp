@@ -37,7 +37,11 @@ Status Runtime::start(const penstock_runtime_options& options) {
   Status met = is_told ? meet_before() : Status();
   if (met.ok()) met = join_world();
   if (met.ok() && !is_told) met = meet_over_transport();
-  if (!met.ok()) return own.ok() ? met : own;
+  if (!met.ok()) {
+    // The others are on their way in, and hear the cause instead of missing this rank's part.
+    if (control_ != nullptr) control_->abort(own.ok() ? met : own);
+    return own.ok() ? met : own;
+  }
   watches_ = true;
   if (own.ok()) own = check_config(config_, *registry_);
   if (own.ok()) own = choose_level_transports(options);
@@ -155,7 +159,9 @@ Status Runtime::stand_in(const penstock_runtime_options& options) {
 Status Runtime::meet_before() {
   PENSTOCK_ASSIGN(const std::optional<Rendezvous> rendezvous, rendezvous_of());
   if (rendezvous) {
-    PENSTOCK_ASSIGN(Meeting meeting, meet_at(*rendezvous, control_options()));
+    Control::Options options = control_options();
+    options.meeting_us = arrival_us();
+    PENSTOCK_ASSIGN(Meeting meeting, meet_at(*rendezvous, std::move(options)));
     met_ = meeting.world;
     control_ = std::move(meeting.control);
     return {};
@@ -189,7 +195,7 @@ Result<penstock_world> Runtime::join(CollectiveInstance& transport) {
   PENSTOCK_TRY(
       communication_
           ->run_within(
-              meeting_us(),
+              arrival_us(),
               [this, world, joins = &transport] {
                 const PluginCall noted(&activity_->transport, "collective", joins->name(), "join");
                 return from_c(joins->table()->join(joins->self(), deadline_us(), world.get()));
@@ -330,6 +336,10 @@ Status Runtime::agree() {
                       PENSTOCK_ABI_MAJOR, PENSTOCK_ABI_MINOR, frontend_);
   PENSTOCK_TRY(control_->agree("configuration", text, {}, meeting_us()));
   PENSTOCK_TRY(agree_on_code_paths());
+  return share("opening files", open_files());
+}
+
+Status Runtime::open_files() {
   const std::string& timeline = config_.runtime().timeline;
   if (!timeline.empty())
     PENSTOCK_TRY(timeline_.start(

@@ -60,6 +60,10 @@ class Runtime final : public Services::Run {
     return static_cast<uint64_t>(config_.runtime().busy_limit_s * 1e6);
   }
   uint64_t meeting_us() const { return busy_limit_us() != 0 ? busy_limit_us() : kYearUs; }
+  // For ranks that have not come to the run yet.
+  uint64_t arrival_us() const {
+    return static_cast<uint64_t>(config_.runtime().meeting_timeout_s * 1e6);
+  }
   uint64_t end_us() const { return std::min<uint64_t>(deadline_us(), 5'000'000); }
   // [control] What the sets of this run may use.
   Services services();
@@ -116,6 +120,7 @@ class Runtime final : public Services::Run {
   Status start_operations();
   Status agree();
   Status agree_on_code_paths();
+  Status open_files();
   Status start_profile() const;
 
   // join.cpp

@@ -1,5 +1,6 @@
 // One rank: meets the others by the variables of its launcher, exchanges a value with each over the
-// store, and says what it has learned in one line. Argument: the deadline in seconds.
+// store, and says what it has learned in one line. Argument: the deadline in seconds; MEETING_S:
+// how long ranks that have not come are waited for, with a warning each second.
 #include "core/comm/meeting.hpp"
 
 #include <cstdio>
@@ -18,6 +19,11 @@ Status meet_and_tell(uint64_t deadline_us) {
   Control::Options options;
   options.deadline_us = deadline_us;
   options.heartbeat_us = 50'000;
+  if (const char* meeting_s = std::getenv("MEETING_S")) {
+    options.meeting_us = static_cast<uint64_t>(std::atof(meeting_s) * 1e6);
+    options.warning_us = 1'000'000;
+    options.on_warning = [](const std::string& text) { std::puts(("warning: " + text).c_str()); };
+  }
   PENSTOCK_ASSIGN(Meeting meeting, meet_at(*rendezvous, std::move(options)));
   const Group& world = meeting.world;
   Control& control = *meeting.control;

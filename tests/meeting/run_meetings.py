@@ -27,10 +27,10 @@ def free_port() -> int:
     """A port whose successor is free too: the store takes that one."""
     while True:
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
+            first.bind(("", 0))
             port = first.getsockname()[1]
             try:
-                second.bind(("127.0.0.1", port + 1))
+                second.bind(("", port + 1))
             except (OSError, OverflowError):
                 continue
             return port
@@ -45,14 +45,18 @@ def run(size: int, ranks: list[int] | None = None, deadline: float = 20, more: d
     """Status, output and seconds of each process that is started."""
     port = free_port()
     begin = time.monotonic()
-    started = [subprocess.Popen([WORKER, str(deadline)], env={**clean(), **torchrun_variables(rank, size, port), **(more or {})},
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-               for rank in (range(size) if ranks is None else ranks)]
-    ended = []
-    for process in started:
-        output, _ = process.communicate(timeout=60)
-        ended.append((process.returncode, output.strip(), time.monotonic() - begin))
-    return ended
+    started = [start(rank, size, port, deadline, more) for rank in (range(size) if ranks is None else ranks)]
+    return [(*ends(process), time.monotonic() - begin) for process in started]
+
+
+def ends(process: subprocess.Popen[str], within: float = 60) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=within)
+    return process.returncode, output.strip()
+
+
+def start(rank: int, size: int, port: int, deadline: float, more: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen([WORKER, str(deadline)], env={**clean(), **torchrun_variables(rank, size, port), **(more or {})},
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def expect(condition: bool, what: object) -> None:
@@ -110,6 +114,58 @@ def nonsense() -> None:
         expect(status == 1 and 'RANK is "-1", expected an integer from 0 to 1' in output, output)
 
 
+def twins() -> None:
+    """Two runs with the same address and port, started at the same instant: none of their ranks train together, and who
+    hears of the other run says so."""
+    starts = 200 if "TEST_LONG" in os.environ else 5
+    told = 0
+    for turn in range(starts):
+        port = free_port()
+        ranks = [(run, rank) for run in range(2) for rank in range(2)]
+        if turn % 2:
+            ranks.reverse()
+        started = [start(rank, 2, port, 4) for _, rank in ranks]
+        ended = [ends(process) for process in started]
+        expect(all(status == 1 for status, _ in ended), ended)
+        told += sum("is there twice" in output for _, output in ended)
+        expect(any("is there twice, process" in output and "PENSTOCK_PORT" in output for _, output in ended), ended)
+    print(f"{starts} starts of two runs at one place: no rank went on; {told} of {4 * starts} ranks name the other run")
+
+
+def late() -> None:
+    """A rank that comes long after the deadline is waited for, with warnings."""
+    for second in (0, 1):
+        port = free_port()
+        more = {"MEETING_S": "30"}
+        first = start(1 - second, 2, port, 1, more)
+        time.sleep(4)
+        other = start(second, 2, port, 1, more)
+        (status, output), (other_status, other_output) = ends(first), ends(other)
+        expect((status, other_status) == (0, 0), output + other_output)
+        who = "has waited 1.0 s for rank 0" if second == 0 else "rank 1 has not come to the run for 1.0 s"
+        expect(output.count("warning: ") >= 2 and who in output, output)
+
+
+def fails() -> None:
+    """The transport of rank 1 cannot join: all hear why at once."""
+    for status, output, seconds in run(3, deadline=40, more={"FAILS_IN_JOIN": "1"}):
+        expect(status == 1 and "out of descriptors" in output and ("rank 1" in output or "joining" in output), output)
+        expect(seconds < 10, seconds)
+
+
+def profile() -> None:
+    """Rank 0 alone writes it, and cannot: all hear why."""
+    for status, output, _ in run(3, more={"PROFILE": "/no/such/folder/profile.csv"}):
+        expect(status == 1 and 'runtime.profile is "/no/such/folder/profile.csv", which cannot be written' in output, output)
+
+
+def ipv6() -> None:
+    """In a network without IPv4 (ipv6_only.sh), by address and by a name that has only an IPv6 one."""
+    for place in ("::1", "[::1]", "fd00::7", "only.ipv6.test"):
+        ended = run(2, more={"MASTER_ADDR": place})
+        expect([output for _, output, _ in ended] == expected(2), ended)
+
+
 def torchrun() -> None:
     """The launcher itself, which has a store of its own at MASTER_PORT."""
     if importlib.util.find_spec("torch") is None:
@@ -123,7 +179,8 @@ def torchrun() -> None:
 
 
 MODES = {"alone": alone, "told_alone": told_alone, "pair": lambda: all_meet(2), "four": lambda: all_meet(4), "missing": missing,
-         "lost_master": lost_master, "wrong_name": wrong_name, "conflict": conflict, "nonsense": nonsense, "torchrun": torchrun}
+         "lost_master": lost_master, "wrong_name": wrong_name, "conflict": conflict, "nonsense": nonsense, "torchrun": torchrun,
+         "twins": twins, "late": late, "fails": fails, "profile": profile, "ipv6": ipv6}
 
 if __name__ == "__main__":
     MODES[sys.argv[2]]()

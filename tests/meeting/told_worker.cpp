@@ -1,7 +1,7 @@
 // One rank of a run whose transport has no launcher of its own: it is told rank, size, hosts and
 // store when it joins, finds the others through that store, and says what it has learned in one
 // line. It moves no message: a run that only opens and ends needs none. Argument: the deadline in
-// seconds.
+// seconds. FAILS_IN_JOIN: the transport of rank 1 cannot join. PROFILE: as the key.
 #include "core/runtime/runtime.hpp"
 
 #include <cstdio>
@@ -22,6 +22,8 @@ struct Told {
     size = world.size;
     const auto key = [](uint32_t of) { return fmt::format("address of {}", of); };
     const penstock_key_value_store& store = *world.store;
+    if (rank == 1 && std::getenv("FAILS_IN_JOIN") != nullptr)
+      return failed_precondition("out of descriptors");
     PENSTOCK_TRY(from_c(store.put(store.context, str(key(rank)), str(std::to_string(rank + 10)))));
     for (uint32_t other = 0; other < size; ++other) {
       const auto add = [](void* to, penstock_str value) {
@@ -70,9 +72,12 @@ penstock_collective told_table() {
 Status open_and_tell(double deadline_s) {
   const penstock_collective table = told_table();
   Told told;
-  const std::string text = fmt::format(
-      "[scheme]\ncollective = \"lent\"\n[runtime]\ndeadline_s = {}\nbusy_limit_s = {}\n",
-      deadline_s, deadline_s);
+  std::string text = fmt::format(
+      "[scheme]\ncollective = \"lent\"\n[runtime]\ndeadline_s = {0}\nbusy_limit_s = "
+      "{0}\nmeeting_timeout_s = {0}\n",
+      deadline_s);
+  if (const char* profile = std::getenv("PROFILE"))
+    text += fmt::format("profile = \"{}\"\n", profile);
   penstock_runtime_options options{};
   options.struct_size = sizeof options;
   options.config_text = str(text);

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Starts a program as the ranks of a run, as launchers without MPI do, and waits for all of them.
 
-Usage: run_ranks.py [--last-dies] RANKS PROGRAM [ARGUMENTS]. Prints what they print and ends with 1 if one of them failed; the last one
+Usage: run_ranks.py [--last-dies] [--at ADDRESS] RANKS PROGRAM [ARGUMENTS]. Prints what they print and ends with 1 if one of them failed; the last one
 is to be killed with --last-dies.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,34 +16,39 @@ import sys
 import time
 
 LIMIT_S = 100
-OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENSTOCK_PORT", "TORCHELASTIC_")
+OF_LAUNCHERS = ("OMPI_", "PMI_", "PMIX_", "SLURM_", "HOROVOD_", "MASTER_", "PENSTOCK_PORT", "PENSTOCK_TOKEN", "TORCHELASTIC_")
 
 
 def free_port() -> int:
     """A port whose successor is free too: the store takes that one."""
     while True:
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
+            first.bind(("", 0))
             port = first.getsockname()[1]
             try:
-                second.bind(("127.0.0.1", port + 1))
+                second.bind(("", port + 1))
             except (OSError, OverflowError):
                 continue
             return port
 
 
-def start(ranks: int, command: list[str]) -> list[subprocess.Popen[bytes]]:
+def start(ranks: int, command: list[str], address: str) -> list[subprocess.Popen[bytes]]:
     # All ranks would write their report into one file.
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAUNCHERS) and name != "GTEST_OUTPUT"}
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    # Other runs have another token, so that nobody need wait for them.
+    place = {"MASTER_ADDR": address, "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks), "PENSTOCK_TOKEN": secrets.token_hex(16)}
     return [subprocess.Popen(command, env={**clean, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(ranks)]
 
 
 def main() -> int:
     arguments = sys.argv[1:]
     last_dies = arguments[0] == "--last-dies"
-    ranks, *command = arguments[1:] if last_dies else arguments
-    started = start(int(ranks), command)
+    arguments = arguments[last_dies:]
+    address = "127.0.0.1"
+    if arguments[0] == "--at":
+        _, address, *arguments = arguments
+    ranks, *command = arguments
+    started = start(int(ranks), command, address)
     end = time.monotonic() + LIMIT_S
     failed = False
     for rank, process in enumerate(started):

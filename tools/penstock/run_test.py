@@ -329,6 +329,14 @@ def test_ranks_have_the_variables_of_torchrun():
     assert ran.stdout == "[0] mine:4711\n", ran.stderr
 
 
+def test_each_run_has_a_token_and_a_port_that_no_connection_gets():
+    outgoing = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    said = {run(1, 'echo "$PENSTOCK_TOKEN:$MASTER_PORT"').stdout.removeprefix("[0] ").strip() for _ in range(3)}
+    for token, port in (each.split(":") for each in said):
+        assert len(token) == 32 and int(port) + 1 < outgoing, said
+    assert len(said) == 3, said
+
+
 @pytest.mark.parametrize("name", ["python", "python3"])
 def test_python_without_a_path_is_the_checkouts(name):
     checkout = BUILD.parent.parent

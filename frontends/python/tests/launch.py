@@ -9,10 +9,8 @@ Ranks are warm pythons (warm_python.py), and so is torchrun itself, unless real 
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -81,7 +79,6 @@ def run_ranks(
     if over != "mpi":
         environment["PYTHON_EXEC"] = python  # what torchrun starts
         command = [python, *TORCHRUN, "--nproc-per-node", str(ranks), *program]
-        environment["PENSTOCK_PORT"] = str(_port_for_the_store())
     if starter:
         command = [*starter, str(ranks), python, *program]
     # A short path, for Open MPI keeps sockets there.
@@ -108,16 +105,6 @@ def run_ranks(
             code = 124
             output += f"\n{script} on {ranks} ranks did not end within {DEADLINE:g} s\n"
     return subprocess.CompletedProcess(command, code, output)
-
-
-def _port_for_the_store() -> int:
-    """A free port that no connection is given by itself. The one behind MASTER_PORT, which torchrun
-    takes among those, may be a connection's of the ranks' own by the time they meet."""
-    while True:
-        port = random.randrange(20000, 30000)
-        with socket.socket() as here:
-            if here.connect_ex(("127.0.0.1", port)) != 0:
-                return port
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

@@ -1,10 +1,9 @@
 #include "tools/penstock/run/environment.hpp"
 
+#include "core/control/protocol.hpp"
+#include "core/control/socket.hpp"
 #include "tools/penstock/commands.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <string_view>
 
@@ -33,29 +33,33 @@ std::string first_host(const std::string& file) {
   return "127.0.0.1";
 }
 
-// Port 0 stands for any. The one that was found, 0 where it is taken.
-uint16_t free_port(uint16_t wanted) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(wanted);
-  socklen_t size = sizeof address;
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  const bool is_free =
-      bind(listener, generic, size) == 0 && getsockname(listener, generic, &size) == 0;
-  close(listener);
-  return is_free ? ntohs(address.sin_port) : 0;
+constexpr uint32_t kFirstPort = 10000;
+
+// From there on the system takes ports for outgoing connections: one of these could get a port
+// between its choice here and the run.
+uint32_t first_outgoing_port() {
+  uint32_t first = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
+  return first > kFirstPort + 1000 ? std::min<uint32_t>(first, UINT16_MAX) : UINT16_MAX;
+}
+
+bool is_free(uint16_t port) {
+  return control::listen_on(control::kEveryAddress, port).ok();
 }
 
 }  // namespace
 
 void set_meeting_place(const std::string& hosts) {
   setenv("MASTER_ADDR", first_host(hosts).c_str(), 0);
+  std::random_device any;
+  // Another run at the same place is another run.
+  if (const Result<std::string> token = control::make_token(); token.ok())
+    setenv("PENSTOCK_TOKEN", token.value().c_str(), 0);
   // The store of a run without MPI listens at the port behind it.
-  for (int tries = 0; tries < 20; ++tries) {
-    const uint16_t port = free_port(0);
-    if (port == 0 || port == UINT16_MAX || free_port(static_cast<uint16_t>(port + 1)) == 0)
-      continue;
+  std::uniform_int_distribution<uint32_t> ports(kFirstPort, first_outgoing_port() - 2);
+  for (int tries = 0; tries < 50; ++tries) {
+    const auto port = static_cast<uint16_t>(ports(any));
+    if (!is_free(port) || !is_free(static_cast<uint16_t>(port + 1))) continue;
     setenv("MASTER_PORT", std::to_string(port).c_str(), 0);
     return;
   }

@@ -21,6 +21,7 @@ from penstock.common import process_sets as sets
 from penstock.common.exceptions import MISMATCH, HorovodInternalError
 from penstock.common.process_sets import ProcessSetTable
 from penstock.common.runtime import LentTransport, Runtime
+from penstock.torch import agent_store
 
 # The same number in Open MPI and MPICH.
 _MPI_THREAD_MULTIPLE = 3
@@ -102,7 +103,9 @@ def init(
             return
         path = "" if config is None else os.fspath(config)
         lent = _lender() if _lender is not None else None
-        opened = Runtime(path, config_text or "", f"penstock.torch {penstock.__version__}", lent)
+        name = f"penstock.torch {penstock.__version__}"
+        with agent_store.place():
+            opened = Runtime(path, config_text or "", name, lent)
         try:
             table = ProcessSetTable(opened, dynamic)
             _homogeneous = _settle_world(table, wanted)

@@ -1,0 +1,100 @@
+// Ranks that meet at a place known beforehand: late ones, and ranks of two runs at one place.
+#include "core/control/control.hpp"
+
+#include "core/control/socket.hpp"
+#include "core/control/testing.hpp"
+
+#include <mutex>
+
+namespace penstock::arrival_test {
+namespace {
+
+using testing::kLongUs;
+using testing::quick_options;
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+Control::Options at_one_place(uint32_t rank, uint16_t port, uint64_t deadline_us) {
+  Control::Options options = quick_options(rank, 2);
+  options.deadline_us = deadline_us;
+  options.place = {"127.0.0.1", port, "token"};
+  return options;
+}
+
+uint16_t free_port() {
+  return control::listen_on("127.0.0.1").value().port;
+}
+
+TEST(ControlArrival, ASecondRankZeroIsToldToAllOfAYoungRun) {
+  const uint16_t port = free_port();
+  const auto run = [&](uint32_t rank) {
+    Result<std::unique_ptr<Control>> control = Control::start(at_one_place(rank, port, kLongUs));
+    return control.ok() ? (*control)->get("never", kLongUs).status() : control.status();
+  };
+  std::vector<std::future<Status>> ranks;
+  for (const uint32_t rank : {0u, 1u, 0u})
+    ranks.push_back(std::async(std::launch::async, run, rank));
+  for (auto& rank : ranks) {
+    const Status status = rank.get();
+    EXPECT_TRUE(contains(status.message(), "rank 0 is there twice")) << status.message();
+    EXPECT_TRUE(contains(status.message(), "PENSTOCK_PORT")) << status.message();
+  }
+}
+
+TEST(ControlArrival, ARunThatIsOlderThanItsDeadlineOutlivesASecondRankZero) {
+  constexpr uint64_t kDeadlineUs = 300'000;
+  const uint16_t port = free_port();
+  std::promise<std::string> warned;
+  std::promise<void> over;
+  const std::shared_future<void> is_over = over.get_future().share();
+  const auto run = [&](uint32_t rank) {
+    Control::Options options = at_one_place(rank, port, kDeadlineUs);
+    if (rank == 0)
+      options.on_warning = [&](std::string text) { warned.set_value(std::move(text)); };
+    Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
+    if (!control.ok()) return control.status();
+    is_over.wait();
+    return (*control)->gather("still there", "", {}, kLongUs).status();
+  };
+  std::vector<std::future<Status>> ranks;
+  for (const uint32_t rank : {0u, 1u}) ranks.push_back(std::async(std::launch::async, run, rank));
+  std::this_thread::sleep_for(std::chrono::microseconds(4 * kDeadlineUs));
+  const Status second = Control::start(at_one_place(0, port, kDeadlineUs)).status();
+  EXPECT_EQ(second.code(), Code::failed_precondition);
+  EXPECT_TRUE(contains(second.message(), "rank 0 is there twice")) << second.message();
+  EXPECT_TRUE(contains(warned.get_future().get(), "this run goes on"));
+  over.set_value();
+  for (auto& rank : ranks) EXPECT_TRUE(rank.get().ok());
+}
+
+TEST(ControlArrival, ALateRankIsWaitedForWithWarningsOnBothSides) {
+  const uint16_t port = free_port();
+  std::mutex mutex;
+  std::vector<std::string> warnings[2];
+  const auto run = [&](uint32_t rank) {
+    Control::Options options = at_one_place(rank, port, 400'000);
+    options.meeting_us = kLongUs;
+    options.warning_us = 200'000;
+    options.on_warning = [&, rank](std::string text) {
+      const std::lock_guard lock(mutex);
+      warnings[rank].push_back(std::move(text));
+    };
+    return Control::start(std::move(options)).status();
+  };
+  for (const uint32_t late : {0u, 1u}) {
+    auto other = std::async(std::launch::async, run, 1 - late);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    EXPECT_TRUE(run(late).ok());
+    EXPECT_TRUE(other.get().ok());
+    const std::lock_guard lock(mutex);
+    ASSERT_GE(warnings[1 - late].size(), 2u);
+    const char* expected = late == 0 ? "rank 1 has waited" : "rank 1 has not come to the run";
+    EXPECT_TRUE(contains(warnings[1 - late].front(), expected)) << warnings[1 - late].front();
+    for (auto& each : warnings) each.clear();
+  }
+}
+
+}  // namespace
+}  // namespace penstock::arrival_test

@@ -1,0 +1,27 @@
+#!/bin/sh
+# ipv6_only.sh COMMAND ...: runs it in a network namespace of its own that has no IPv4 at all, fd00::7 as its address and
+# only.ipv6.test as the name of that. Ends with 77 where no such namespace can be made. The namespace goes with the command.
+set -e
+if [ "$1" != inside ]; then
+  unshare --net --mount true || exit 77
+  names=$(mktemp)
+  trap 'rm -f "$names"' EXIT
+  echo "fd00::7 only.ipv6.test" >"$names"
+  unshare --net --mount -- "$0" inside "$names" "$@"
+  exit
+fi
+shift
+{
+  mount --bind "$1" /etc/hosts &&
+    ip link set lo up &&
+    ip addr del 127.0.0.1/8 dev lo &&
+    ip link add outside type veth peer name other &&
+    ip link set other up &&
+    ip -6 addr add fd00::7/64 dev outside nodad &&
+    ip link set outside up
+} || {
+  echo "no network with IPv6 alone can be made here"
+  exit 77
+}
+shift
+exec "$@"
