@@ -136,7 +136,7 @@ struct Switch {
 
 enum class Nonfinite { void_bucket, strict };
 
-// `[runtime]`. `deterministic`, `seed`, `nonfinite`, `forget`, `forget_limit`,
+// `[runtime]`. `deterministic`, `seed`, `check_parameters`, `nonfinite`, `forget`, `forget_limit`,
 // `hash_replicated_every` and `code_path` must be equal on all ranks, because they decide which
 // messages are sent and what is in them; the rest is each rank's own.
 struct RuntimeConfig {
@@ -144,6 +144,7 @@ struct RuntimeConfig {
   bool allow_insecure_paths = false;
   bool deterministic = false;
   uint64_t seed = 1;
+  std::string check_parameters = "warning";  // or error: before the first step; off
   double deadline_s = 60;
   double heartbeat_s = 5;           // default: a quarter of the deadline, at most 5
   double meeting_timeout_s = 1800;  // for ranks that have not come to the run yet

@@ -81,6 +81,22 @@ TEST(Environment, AVariableAsksForAProfileWhereTheTomlLeavesItOpen) {
             "own.csv");
 }
 
+TEST(Environment, AVariableSaysWhatParametersThatDifferAreWhereTheTomlLeavesItOpen) {
+  LoadOptions options;
+  const auto asked = [&](const char* toml) {
+    return load_config_text(toml, "run.toml", "", options).value().runtime().check_parameters;
+  };
+  EXPECT_EQ(asked(""), "warning");
+  options.environment = environment_of({{"PENSTOCK_CHECK_PARAMETERS", "error"}});
+  EXPECT_EQ(asked(""), "error");
+  EXPECT_EQ(asked("[runtime]\ncheck_parameters = \"off\"\n"), "off");
+  options.environment = environment_of({{"PENSTOCK_CHECK_PARAMETERS", "yes"}});
+  const Status status = load_config_text("", "run.toml", "", options).status();
+  EXPECT_EQ(status.message(),
+            "environment variable PENSTOCK_CHECK_PARAMETERS is \"yes\", expected \"warning\", "
+            "\"error\" or \"off\"");
+}
+
 TEST(Environment, TheTomlHasPrecedence) {
   LoadOptions options;
   options.environment =

@@ -30,6 +30,15 @@ std::vector<ConfigKey> keys_of_planning() {
        .summary = "random numbers are a function of seed, step, gradient, element and rank",
        .target = &RuntimeConfig::seed,
        .agreed = true},
+      {.name = "check_parameters",
+       .initial = "\"warning\"",
+       .summary = "what parameters that differ between ranks before the first gradient leaves are: "
+                  "`\"warning\"` names them once, `\"error\"` ends the step on every rank, "
+                  "`\"off\"` does not "
+                  "compare them",
+       .target = &RuntimeConfig::check_parameters,
+       .choices = {"warning", "error", "off"},
+       .agreed = true},
       {.name = "nonfinite",
        .initial = "\"void\"",
        .summary =

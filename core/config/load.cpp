@@ -70,10 +70,24 @@ class EnvironmentMapping {
       config.mapped_.push_back(
           fmt::format("PENSTOCK_PROFILE={}: runtime.profile = \"{}\"", profile, profile));
     }
+    PENSTOCK_TRY(map_check_parameters(config, value_of("PENSTOCK_CHECK_PARAMETERS")));
     return map_stalls(config, value_of);
   }
 
  private:
+  static Status map_check_parameters(Config& config, std::string_view asked) {
+    if (asked.empty() || config.given_.contains("check_parameters")) return {};
+    if (asked != "warning" && asked != "error" && asked != "off")
+      return invalid_argument(
+          "environment variable PENSTOCK_CHECK_PARAMETERS is \"{}\", expected \"warning\", "
+          "\"error\" or \"off\"",
+          asked);
+    config.runtime_.check_parameters = asked;
+    config.mapped_.push_back(fmt::format(
+        "PENSTOCK_CHECK_PARAMETERS={}: runtime.check_parameters = \"{}\"", asked, asked));
+    return {};
+  }
+
   // Horovod's stall check: ranks that live and do not come.
   template <typename ValueOf>
   static Status map_stalls(Config& config, const ValueOf& value_of) {

@@ -337,6 +337,21 @@ TEST(OperationsScale, FloatsHaveTheBitsOfOneProductInTheirOwnType) {
   }
 }
 
+TEST(OperationsScale, AnAverageIsADivisionToTheBit) {
+  for (const int size : {3, 5, 7, 49, 1000})
+    for (int i = 1; i < 1000; ++i) {
+      const float value = static_cast<float>(i) / 7;
+      ASSERT_EQ(scaled<float>(PENSTOCK_FLOAT32, value, 1, size), value / float(size)) << i;
+      ASSERT_EQ(scaled<double>(PENSTOCK_FLOAT64, value, 1, size), double(value) / size) << i;
+      const Array half(PENSTOCK_BFLOAT16, {1}, [&](uint64_t) { return value; });
+      const double kept = half.values()[0];
+      const Array expected(PENSTOCK_BFLOAT16, {1},
+                           [&](uint64_t) { return float(kept) / float(size); });
+      scale_elements(PENSTOCK_BFLOAT16, half.tensor.data, half.tensor.data, 1, 1, size);
+      ASSERT_EQ(half.values()[0], expected.values()[0]) << i;
+    }
+}
+
 TEST(OperationsScale, HalfPrecisionComputesInFloatBeyondOneTile) {
   constexpr uint64_t kCount = 2500;
   for (uint32_t dtype : {PENSTOCK_FLOAT16, PENSTOCK_BFLOAT16}) {

@@ -1,5 +1,6 @@
-// Scaling with Horovod's bits: floating point times one factor in its own type (half precision in
-// float), integers through double and truncated.
+// Scaling in an element's own type (half precision in float), integers through double and
+// truncated. An average is a division, rounded once. With a factor as well it is one product, as
+// Horovod's.
 #include "core/operations/order.hpp"
 #include "core/tensor/elements.hpp"
 
@@ -27,16 +28,19 @@ void scale_as(const void* source, void* target, uint64_t count, double factor, d
   const auto* from = static_cast<const T*>(source);
   auto* to = static_cast<T*>(target);
   if constexpr (std::is_floating_point_v<T>) {
-    const T combined = static_cast<T>(factor / divisor);
-    for (uint64_t i = 0; i < count; ++i) to[i] = from[i] * combined;
+    const T by = static_cast<T>(factor == 1 ? divisor : factor / divisor);
+    if (factor == 1)
+      for (uint64_t i = 0; i < count; ++i) to[i] = from[i] / by;
+    else
+      for (uint64_t i = 0; i < count; ++i) to[i] = from[i] * by;
   } else {
     for (uint64_t i = 0; i < count; ++i)
       to[i] = narrowed<T>(static_cast<double>(from[i]) * factor / divisor);
   }
 }
 
-void scale_halves(uint32_t dtype, const void* source, void* target, uint64_t count,
-                  float combined) {
+void scale_halves(uint32_t dtype, const void* source, void* target, uint64_t count, double factor,
+                  double divisor) {
   constexpr uint64_t kTile = 1024;
   float tile[kTile];
   const auto* from = static_cast<const uint16_t*>(source);
@@ -44,7 +48,7 @@ void scale_halves(uint32_t dtype, const void* source, void* target, uint64_t cou
   for (uint64_t begin = 0; begin < count; begin += kTile) {
     const uint64_t n = std::min(kTile, count - begin);
     to_float32(dtype, from + begin, tile, n);
-    for (uint64_t i = 0; i < n; ++i) tile[i] *= combined;
+    scale_as<float>(tile, tile, n, factor, divisor);
     from_float32(dtype, tile, to + begin, n);
   }
 }
@@ -60,7 +64,7 @@ void scale_elements(uint32_t dtype, const void* source, void* target, uint64_t c
       return scale_as<double>(source, target, count, factor, divisor);
     case PENSTOCK_FLOAT16:
     case PENSTOCK_BFLOAT16:
-      return scale_halves(dtype, source, target, count, static_cast<float>(factor / divisor));
+      return scale_halves(dtype, source, target, count, factor, divisor);
     case PENSTOCK_INT8:
       return scale_as<int8_t>(source, target, count, factor, divisor);
     case PENSTOCK_UINT8:

@@ -226,7 +226,7 @@ Result<std::string> Runtime::report() {
                               {"cuda_devices_note", devices.status().message()},
                               {"plugins", plugins},
                               {"searched", searched}};
-  return report.dump(2);
+  return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace penstock

@@ -1,10 +1,10 @@
 // Whether all ranks begin with the same parameters: with others each would train a model of its
-// own, and nothing would ever say so.
+// own, and nothing would ever say so. Some programs mean it, so it is an error where they ask.
 
 #include "core/base/hash.hpp"
 #include "core/set/set.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <future>
@@ -42,13 +42,22 @@ class Told {
   const std::vector<uint32_t>& ranks_;
 };
 
-constexpr size_t kNamed = 8;  // ranks; the others are many
+constexpr size_t kNamed = 8;  // ranks, or parameters; the others are many
 
 std::string named(const std::vector<uint32_t>& ranks) {
   const size_t n = std::min(ranks.size(), kNamed);
   const bool all = n == ranks.size();
   return fmt::format("{}{} {} not hold", fmt::join(ranks.begin(), ranks.begin() + int64_t(n), ", "),
                      all ? "" : " and others", ranks.size() == 1 ? "does" : "do");
+}
+
+// "2 of 6 parameters differ: a, b".
+std::string those_of(std::span<const penstock_str> names, const std::vector<size_t>& differing) {
+  std::vector<std::string_view> some;
+  for (size_t i = 0; i < std::min(differing.size(), kNamed); ++i)
+    some.push_back(view(names[differing[i]]));
+  return fmt::format("{} of {} parameters differ: {}{}", differing.size(), names.size(),
+                     fmt::join(some, ", "), some.size() == differing.size() ? "" : " and others");
 }
 
 }  // namespace
@@ -81,7 +90,8 @@ Status Set::compare_parameters(std::span<const penstock_str> names,
     return failed_precondition(
         "set '{}': parameters are compared between two steps, and step {} is under way", name,
         step.index);
-  if (group_.size() == 1) return {};
+  const std::string& asked = services_.config.runtime().check_parameters;
+  if (group_.size() == 1 || asked == "off") return {};
   const uint64_t whole = hash64(bytes_of(checksums), checksums.size());
   PENSTOCK_ASSIGN(const auto wholes, hear_all("parameters", hash_text(whole)));
   if (std::all_of(wholes.begin(), wholes.end(), [&](const auto& one) { return one == wholes[0]; }))
@@ -98,11 +108,18 @@ Status Set::compare_parameters(std::span<const penstock_str> names,
     if (!told.are_equal(i)) differing.push_back(i);
   // Equal numbers in texts that differ as a whole: never, unless somebody sent something else.
   if (differing.empty()) return internal("set '{}': parameters differ, and none does", name);
-  return mismatch(
-      "parameter {} differs between ranks at the first step: rank {} the values of rank {} ({} of "
-      "{} parameters differ). {}",
+  const std::string found = fmt::format(
+      "parameter {} differs between ranks at the first step: rank {} the values of rank {} ({}). "
+      "{}",
       view(names[differing[0]]), named(told.those_that_differ(differing[0])), group_.ranks()[0],
-      differing.size(), names.size(), advice);
+      those_of(names, differing), advice);
+  if (asked == "error") return mismatch("{}", found);
+  if (rank == 0)
+    services_.log.write(LogLevel::warning, "set",
+                        fmt::format("set '{}': {} runtime.check_parameters = \"error\" does not "
+                                    "let such a run go on, \"off\" does not compare",
+                                    name, found));
+  return {};
 }
 
 }  // namespace penstock

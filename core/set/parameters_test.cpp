@@ -15,6 +15,9 @@ using testing::with_ranks;
 
 const std::vector<testing::GradientShape> kShapes{{"weight", {4, 3}}, {"bias", {4}}};
 const std::string kScheme = scheme_text("compressor = \"none\"");
+std::string asking(const std::string& what) {
+  return scheme_text("compressor = \"none\"", "check_parameters = \"" + what + "\"\n");
+}
 constexpr std::string_view kAdvice = "Broadcast them first.";
 
 Status compare(Set& set, const std::vector<std::string>& names,
@@ -25,9 +28,10 @@ Status compare(Set& set, const std::vector<std::string>& names,
 }
 
 // What each rank hears that has these checksums of "a", "b" and "c".
-std::vector<std::string> told(const std::vector<std::vector<uint64_t>>& of_ranks) {
+std::vector<std::string> told(const std::vector<std::vector<uint64_t>>& of_ranks,
+                              const std::string& asked = "error") {
   std::vector<std::string> messages(of_ranks.size());
-  with_ranks(uint32_t(of_ranks.size()), kScheme, [&](Runtime& runtime, uint32_t rank) {
+  with_ranks(uint32_t(of_ranks.size()), asking(asked), [&](Runtime& runtime, uint32_t rank) {
     auto set = make_set(runtime, kShapes);
     ASSERT_OK(set.status());
     std::vector<std::string> names{"a", "b", "c"};
@@ -57,10 +61,28 @@ TEST(Parameters, ThatAreEqualOnAllRanksPass) {
 TEST(Parameters, ThatDifferAreToldOnEveryRankWithTheFirstOfThemAndItsRanks) {
   expect_on_all(told({{1, 2, 3}, {1, 9, 3}}),
                 "parameter b differs between ranks at the first step: rank 1 does not hold the "
-                "values of rank 0 (1 of 3 parameters differ). Broadcast them first.");
+                "values of rank 0 (1 of 3 parameters differ: b). Broadcast them first.");
   expect_on_all(told({{1, 2, 3}, {1, 2, 8}, {7, 2, 3}, {6, 2, 3}}),
                 "parameter a differs between ranks at the first step: rank 2, 3 do not hold the "
-                "values of rank 0 (2 of 3 parameters differ). Broadcast them first.");
+                "values of rank 0 (2 of 3 parameters differ: a, c). Broadcast them first.");
+}
+
+TEST(Parameters, ThatDifferAreAWarningOfOneRankUnlessAskedOtherwise) {
+  ::testing::internal::CaptureStderr();
+  expect_on_all(told({{1, 2, 3}, {7, 2, 8}}, "warning"), "");
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const size_t first = log.find("parameter a differs between ranks at the first step: rank 1 does");
+  ASSERT_NE(first, std::string::npos) << log;
+  EXPECT_EQ(log.find("parameter a differs", first + 1), std::string::npos) << log;
+  for (const char* said : {"[0/2]", "(2 of 3 parameters differ: a, c)", "Broadcast them first.",
+                           "runtime.check_parameters = \"error\""})
+    EXPECT_NE(log.find(said), std::string::npos) << said << "\n" << log;
+}
+
+TEST(Parameters, AreNotComparedWhereTheRunSaysOff) {
+  ::testing::internal::CaptureStderr();
+  expect_on_all(told({{1, 2, 3}, {7, 2, 8}}, "off"), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(Parameters, ThatOnlySomeRanksCompareAreRefusedOnAll) {

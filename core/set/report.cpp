@@ -138,7 +138,7 @@ Result<std::string> Set::report() {
         {"wait_us", totals.wait_us},
         {"measuring_bytes", measuring_.moved},
         {"allocations", totals.allocations}}}};
-  return report.dump(2);
+  return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // ---- lines of the log ----

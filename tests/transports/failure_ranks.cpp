@@ -1,5 +1,6 @@
 // Part of transport_ranks: ranks that disagree, come late, join twice or abort.
 #include "rank.hpp"
+#include "tests/support/listening.hpp"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -157,6 +158,13 @@ TEST(Ranks, ConnectionsHaveTheBuffersThatWereAskedFor) {
   }
   EXPECT_GE(n_sent_through, me->size - 1);
   EXPECT_GE(n_received_through, me->size - 1);
+}
+
+TEST(Ranks, ListenOnLoopbackAloneWhereAllShareAHost) {
+  if (me->is_process_global()) GTEST_SKIP() << "MPI listens for its launcher";
+  EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 6)).ok());
+  for (const Listening& one : listening())
+    EXPECT_TRUE(one.is_loopback) << "port " << one.port << " of " << one.address;
 }
 
 // The sender's last message is done while its receiver has not begun, and what it sent exceeds what

@@ -1,6 +1,7 @@
 // The `penstock` command: starts runs, tells what plugins there are, checks configurations and
 // plugins.
 #include "core/base/nearest.hpp"
+#include "core/base/printable.hpp"
 #include "tools/penstock/commands.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <sstream>
 
 namespace penstock::command {
 namespace {
@@ -68,7 +70,12 @@ int run(int argc, char** argv) {
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    // It repeats arguments as they were given.
+    std::ostringstream said, wrong;
+    const int status = app.exit(error, said, wrong);
+    fmt::print("{}", printable_lines(said.str()));
+    fmt::print(stderr, "{}", printable_lines(wrong.str()));
+    return status == 0 ? 0 : 2;
   }
   return invocation.status;
 }

@@ -125,8 +125,9 @@ PENSTOCK_API uint64_t penstock_checksum(const void* data, uint64_t size);
 /* Between two steps, best before the first: do all ranks hold the same parameters? `names` and `checksums` [n_parameters], read
  * during the call, in one order on all ranks; also parameters that are not trained. Without any this rank has nothing to
  * compare, and so must the others. Collective over the set's ranks; waits for them as an operation does. One small message;
- * where that differs a second one tells which parameter does. MISMATCH on every rank with the first that differs, the ranks
- * that differ from the set's first, and `advice`, a sentence that says what to do in the words of the frontend. */
+ * where that differs a second one tells which parameter does: the first that differs, the ranks that differ from the set's
+ * first, and `advice`, a sentence that says what to do in the words of the frontend. runtime.check_parameters says what that is:
+ * by default a warning of the set's first rank, MISMATCH on every rank, or not looked for. */
 PENSTOCK_API penstock_status* penstock_set_compare_parameters(penstock_set* set, const penstock_str* names,
                                                               const uint64_t* checksums, uint64_t n_parameters,
                                                               penstock_str advice);

@@ -23,7 +23,7 @@ TEST_F(RanksDisagree, ParametersThatDifferAreNamedBeforeTheFirstGradientLeaves) 
     expect_error(
         PENSTOCK_MISMATCH,
         "parameter 2.weight differs between ranks at the first step: rank 1 does not hold the "
-        "values of rank 0 (1 of 4 parameters differ)",
+        "values of rank 0 (1 of 4 parameters differ: 2.weight)",
         [&] { train(optimizer, model, 0, 1); });
     EXPECT_EQ(optimizer.counters().steps, 0u);
   }

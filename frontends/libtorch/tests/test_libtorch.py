@@ -62,7 +62,8 @@ def initial(data: Path) -> Path:
 
 @pytest.mark.parametrize("ranks", (2, 3, 4))
 def test_the_checks_hold_on_every_rank(ranks):
-    done = run_ranks(ranks, CHECKS, "--gtest_color=no")
+    # Parameters that differ are a warning by themselves.
+    done = run_ranks(ranks, "env", "PENSTOCK_CHECK_PARAMETERS=error", CHECKS, "--gtest_color=no")
     passed = re.findall(r"\[  PASSED  \] (\d+) tests", done.stdout)
     assert done.returncode == 0 and len(passed) == ranks, done.stdout[-6000:] + done.stderr[-2000:]
     assert "SKIPPED" not in done.stdout and int(passed[0]) > 40

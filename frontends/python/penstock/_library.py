@@ -15,6 +15,7 @@ from penstock import _ucx
 from penstock._places import find
 from penstock._runtime_h import *  # noqa: F403 the C door's names are this module's too
 from penstock._runtime_h import ABI_MAJOR, ABI_MINOR, FUNCTIONS, Counters
+from penstock._trust import refusal
 from penstock.common.exceptions import exception_from
 
 COUNTER_NAMES = tuple(field[0] for field in Counters._fields_ if field[0] != "struct_size")
@@ -82,7 +83,14 @@ def find_library() -> Path:
                 f"penstock: PENSTOCK_LIBRARY is {named}, expected an existing file; correct or "
                 "unset it"
             )
-        return Path(named).resolve()
+        real = Path(named).resolve()
+        if why := refusal(real):
+            raise ImportError(
+                f"penstock: PENSTOCK_LIBRARY is {named}, which is not loaded, because {why}: "
+                "others could replace code that you run; mend it (chmod go-w, chown) or name "
+                "another"
+            )
+        return real
     found, places = find("lib/libpenstock.so.0", "lib/libpenstock.so")
     if found:
         return found

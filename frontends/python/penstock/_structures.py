@@ -23,7 +23,8 @@ class Text(Structure):
     @classmethod
     def of(cls, text: str) -> Text:
         """A view of `text`; the encoded bytes live as long as the returned object."""
-        encoded = text.encode("utf-8")
+        # Of a path that is no UTF-8 Python's text has the bytes in a form of its own.
+        encoded = text.encode("utf-8", "surrogateescape")
         # cast() keeps a reference to the bytes in the pointer, and the structure keeps one to the
         # pointer.
         return cls(ctypes.cast(c_char_p(encoded), POINTER(c_char)), len(encoded))

@@ -13,8 +13,10 @@ import importlib.machinery
 import importlib.util
 import sys
 from types import ModuleType
+from typing import Any
 
 import penstock
+from penstock.runner import run
 
 # Horovod's modules that scripts import, and ours that stand for them.
 _MODULES = {
@@ -25,6 +27,8 @@ _MODULES = {
     "horovod.torch.functions": "penstock.torch.functions",
     "horovod.torch.sync_batch_norm": "penstock.torch.sync_batch_norm",
     "horovod.torch.elastic": "penstock.torch.elastic",
+    "horovod.torch.elastic.sampler": "penstock.torch.elastic.sampler",
+    "horovod.torch.elastic.state": "penstock.torch.elastic.state",
     "horovod.common": "penstock.common",
     "horovod.common.util": "penstock.common.util",
     "horovod.common.exceptions": "penstock.common.exceptions",
@@ -43,11 +47,19 @@ class _NotOffered(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if not fullname.startswith("horovod."):
             return None
-        raise ModuleNotFoundError(
-            f"{fullname} is not offered: penstock stands for horovod in this process, with "
-            "horovod.torch, horovod.common and horovod.runner.util.threads",
-            name=fullname,
-        )
+        raise ModuleNotFoundError(_not_offered(fullname), name=fullname)
+
+
+def _not_offered(name: str) -> str:
+    return (
+        f"{name} is not offered: penstock stands for horovod in this process, with horovod.torch, "
+        "horovod.common and horovod.runner.util.threads"
+    )
+
+
+def _of_horovod(name: str) -> Any:
+    """What `horovod` has not. Names with underscores are asked for by Python itself."""
+    raise AttributeError(_not_offered(f"horovod.{name}"))
 
 
 def install() -> None:
@@ -64,6 +76,7 @@ def install() -> None:
     _say_what_is_hidden()
     horovod = ModuleType("horovod", "Penstock under Horovod's name.")
     horovod.__dict__.update(__penstock__=True, __path__=[], __version__=penstock.__version__)
+    horovod.__dict__.update(run=run, __getattr__=_of_horovod)
     sys.modules["horovod"] = horovod
     for name, own in _MODULES.items():
         module = importlib.import_module(own)

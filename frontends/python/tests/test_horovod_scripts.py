@@ -90,6 +90,11 @@ import horovod.runner.util.threads
 from horovod import torch as other
 from horovod.common.util import env
 from horovod.torch.mpi_ops import _basics
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.elastic.state import TorchState
+from horovod import run
+from horovod.runner import run as the_same
+assert run is the_same
 import penstock.torch
 assert hvd is other is penstock.torch is horovod.torch
 assert horovod.__version__
@@ -100,6 +105,12 @@ for name in ("horovod.tensorflow", "horovod.torch.nothing"):
         assert name in str(error) and "penstock stands for horovod" in str(error), error
     else:
         raise AssertionError(name)
+try:
+    horovod.spark
+except AttributeError as error:
+    assert "horovod.spark is not offered" in str(error), error
+else:
+    raise AssertionError("horovod.spark")
 print("all found")
 """
 

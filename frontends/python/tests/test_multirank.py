@@ -78,6 +78,31 @@ def test_planners_train_like_wait_free_back_propagation(ranks):
     succeed("planners.py", ranks)
 
 
+@pytest.mark.parametrize(
+    "asked, warnings, taken", [("", 1, 2), ("warning", 1, 2), ("error", 0, 0), ("off", 0, 2)]
+)
+def test_parameters_that_differ_are_what_the_run_says(monkeypatch, asked, warnings, taken):
+    monkeypatch.setenv("PENSTOCK_CHECK_PARAMETERS", asked)
+    done = run_ranks("parameters.py", 2)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("parameter weight differs between ranks") == warnings, done.stdout
+    assert done.stdout.count("(1 of 2 parameters differ: weight)") == warnings, done.stdout
+    assert done.stdout.count("its first step was taken") == taken, done.stdout
+    assert done.stdout.count("its first step was refused") == 2 - taken, done.stdout
+
+
+def test_a_check_of_parameters_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setenv("PENSTOCK_CHECK_PARAMETERS", "yes")
+    done = run_ranks("parameters.py", 1)
+    assert done.returncode != 0
+    assert 'PENSTOCK_CHECK_PARAMETERS is "yes", expected "warning", "error" or "off"' in done.stdout
+
+
+@pytest.mark.parametrize("over", ["mpi", "ucx"])
+def test_where_all_ranks_share_a_host_nothing_listens_for_others(over):
+    succeed("listening.py", 2, over=over)
+
+
 @pytest.mark.skipif(OVER_UCX, reason="torchrun ends the survivors before they have spoken")
 def test_a_rank_that_dies_leaves_nobody_waiting():
     # mpirun must not end the survivors before they can say what they saw.

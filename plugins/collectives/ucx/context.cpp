@@ -83,6 +83,15 @@ bool allows_cuda(const Selection& selection) {
                                  [](const std::string& name) { return contains(kCuda, name); });
 }
 
+bool leaves_tcp_open(const Selection& selection) {
+  if (!selection.devices.empty() || std::getenv("UCX_NET_DEVICES") != nullptr) return false;
+  const std::string list = list_of(selection);
+  if (list.empty() || list == "all") return true;
+  const bool excludes = list[0] == '^';
+  const std::vector<std::string> names = names_in(std::string_view(list).substr(excludes ? 1 : 0));
+  return excludes != (std::find(names.begin(), names.end(), "tcp") != names.end());
+}
+
 Selection network_of(Selection selection, uint32_t n_senders) {
   const auto is_set = [](const char* variable) { return std::getenv(variable) != nullptr; };
   if (!is_set("UCX_RNDV_THRESH"))
@@ -111,6 +120,7 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   // What belongs to one transport has its name without that of the transport, unlike the variable.
   choose("SNDBUF", selection.socket_buffer);
   choose("RCVBUF", selection.socket_buffer);
+  choose("PORT_RANGE", selection.ports);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG;
@@ -128,6 +138,12 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   status = ucp_worker_create(context_, &worker, &worker_);
   if (status != UCS_OK) ucp_cleanup(context_);
+  if (status != UCS_OK && !selection.ports.empty())
+    throw sdk::Error(
+        PENSTOCK_FAILED_PRECONDITION,
+        sdk::text("UCX cannot listen at ports ", selection.ports, ": ", ucs_status_string(status),
+                  "; each rank of a host takes one for each of its network devices, so "
+                  "give [collective.ucx] more ports, or devices = \"eth0\""));
   check(status, "ucp_worker_create", PENSTOCK_FAILED_PRECONDITION);
   ucp_address_t* address = nullptr;
   size_t bytes = 0;

@@ -18,7 +18,11 @@ struct Selection {
   std::string announced = "";  // bytes from which on a message is announced, as in UCX_RNDV_THRESH
   // Bytes under way in a TCP connection, as in UCX_TCP_SNDBUF and UCX_TCP_RCVBUF.
   std::string socket_buffer = "";
+  std::string ports = "";  // that TCP may listen at, as in UCX_TCP_PORT_RANGE
 };
+
+// Whether it leaves UCX TCP, and the choice of its device.
+bool leaves_tcp_open(const Selection& selection);
 
 // The same for a network with `n_senders` ranks on other hosts. Segments go without being
 // announced: an announcement's answer queues behind what the other side sends over the same

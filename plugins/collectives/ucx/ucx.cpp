@@ -1,4 +1,5 @@
 // ucx: messages over UCX (1.13 is what it is tested with).
+#include "place.hpp"
 #include "wire.hpp"
 
 #include <penstock/collective.hpp>
@@ -25,6 +26,10 @@ class Ucx : public collectives::OverWire {
           .rank_local()
           .summary("network devices that UCX may use, as in eth0; empty: as UCX_NET_DEVICES says, "
                    "or all there are"),
+      sdk::string_option("ports", "")
+          .rank_local()
+          .summary("ports at which UCX's TCP listens, as in 20000-20099; empty: as "
+                   "UCX_TCP_PORT_RANGE says, or what the system gives"),
       sdk::integer_option("socket_buffer_bytes", 0)
           .at_least(0)
           .at_most(1 << 30)
@@ -40,6 +45,7 @@ class Ucx : public collectives::OverWire {
         device_memory_(values) {
     if (const int64_t bytes = values.integer("socket_buffer_bytes"); bytes != 0)
       selection_.socket_buffer = std::to_string(bytes);
+    selection_.ports = range_of_ports(values.string("ports"));
   }
   ~Ucx() { leave(true); }
   Ucx(const Ucx&) = delete;
@@ -68,7 +74,12 @@ class Ucx : public collectives::OverWire {
     uint32_t n_senders = 0;
     for (uint32_t r = 0; r < world.size; ++r)
       n_senders += world.hosts[r] != world.hosts[world.rank] ? 1 : 0;
-    world_.emplace(selection_, world.rank, world.size, n_senders, device_memory_.is_wanted());
+    Selection selection = selection_;
+    // Where nobody comes from elsewhere, nothing listens for them.
+    if (n_senders == 0 && leaves_tcp_open(selection) &&
+        (world.size == 1 || share_network(*world.store, world.rank, world.size, timeout_us)))
+      selection.devices = loopback_device();
+    world_.emplace(selection, world.rank, world.size, n_senders, device_memory_.is_wanted());
     device_memory_.learn(world_->takes_cuda());
     if (world.size == 1) return;
     try {

@@ -1,6 +1,14 @@
 // What the ucx plugin says of itself, and how it joins; messages between processes are in
 // tests/transports.
+#include <support/listening.hpp>
 #include <testing/gtest.hpp>
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <string>
 
 namespace penstock::test {
 namespace {
@@ -12,10 +20,11 @@ const LoadedPlugin& plugin() {
 
 struct Ucx {
   explicit Ucx(const char* transports = "", const char* devices = "",
-               const char* device_memory = "auto")
-      : instance(
-            plugin(),
-            {{"transports", transports}, {"devices", devices}, {"device_memory", device_memory}}) {}
+               const char* device_memory = "auto", const char* ports = "")
+      : instance(plugin(), {{"transports", transports},
+                            {"devices", devices},
+                            {"device_memory", device_memory},
+                            {"ports", ports}}) {}
   penstock_status* join(uint32_t rank, uint32_t size) {
     world.struct_size = sizeof world;
     world.hosts = hosts;
@@ -36,6 +45,19 @@ struct Ucx {
   penstock_world world{};
   penstock_channel* channel = nullptr;
 };
+
+// One by which other hosts come; empty where there is none.
+std::string outer_device() {
+  std::string name;
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return name;
+  for (const ifaddrs* one = first; one != nullptr && name.empty(); one = one->ifa_next)
+    if (one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET &&
+        (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0)
+      name = one->ifa_name;
+  freeifaddrs(first);
+  return name;
+}
 
 TEST(Ucx, IsToldWhoThereIsAndPromisesRankOrder) {
   const Ucx ucx;
@@ -92,6 +114,40 @@ TEST(Ucx, TransportsAndDevicesThatAreNotThereAreRefusedByName) {
   EXPECT_TRUE(fails_with(carrier_pigeons.join(0, 1), PENSTOCK_FAILED_PRECONDITION, "\"pigeons\""));
   Ucx nowhere("tcp", "nowhere0");
   EXPECT_TRUE(fails_with(nowhere.join(0, 1), PENSTOCK_FAILED_PRECONDITION, "\"nowhere0\""));
+}
+
+// Where nobody comes from another host, nothing listens for one; who names a device means it.
+TEST(Ucx, ListensOnLoopbackAloneUnlessADeviceIsNamed) {
+  if (std::getenv("UCX_NET_DEVICES") != nullptr) GTEST_SKIP() << "UCX_NET_DEVICES names one";
+  for (const char* list : {"", "all", "tcp,self", "^cma"}) {
+    Ucx ucx(list);
+    PENSTOCK_ASSERT_OK(ucx.join(0, 1));
+    EXPECT_EQ(listening().size(), 1u) << list;
+    for (const Listening& one : listening()) EXPECT_TRUE(one.is_loopback) << one.address;
+    ucx.instance.table().leave(ucx.instance.self(), 0);
+  }
+  const std::string outer = outer_device();
+  if (outer.empty()) return;
+  Ucx named("tcp,self", outer.c_str());
+  PENSTOCK_ASSERT_OK(named.join(0, 1));
+  ASSERT_EQ(listening().size(), 1u);
+  EXPECT_FALSE(listening()[0].is_loopback);
+  named.instance.table().leave(named.instance.self(), 0);
+}
+
+TEST(Ucx, ListensAtThePortsThatAreGiven) {
+  for (int i = 0; i < 3; ++i) {
+    Ucx ucx("tcp,self", "", "no", "23460-23469");
+    PENSTOCK_ASSERT_OK(ucx.join(0, 1));
+    ASSERT_EQ(listening().size(), 1u);
+    EXPECT_GE(listening()[0].port, 23460);
+    EXPECT_LE(listening()[0].port, 23469);
+    ucx.instance.table().leave(ucx.instance.self(), 0);
+  }
+  for (const char* wrong : {"0-5", "x", "30-20", "1-65536", "5-", "-5", "1-2-3", "1-2 "}) {
+    const auto make = [&] { Ucx("", "", "auto", wrong); };
+    EXPECT_ANY_THROW(make()) << wrong;
+  }
 }
 
 // Each of them is enough for a rank alone.

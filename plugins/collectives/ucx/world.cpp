@@ -1,6 +1,8 @@
 // See world.hpp.
 #include "world.hpp"
 
+#include "place.hpp"
+
 #include <penstock/error.hpp>
 
 #include <collectives/store.hpp>
@@ -44,6 +46,7 @@ uint64_t left_us(std::chrono::steady_clock::time_point end) {
 World::World(const Selection& selection, uint32_t rank, uint32_t size, uint32_t n_senders,
              bool devices)
     : rank_(rank),
+      place_(place_of(selection.devices)),
       network_(network_of(selection, n_senders), size),
       takes_cuda_(devices && allows_cuda(selection) && network_.takes_cuda()),
       peers_(size) {
@@ -73,23 +76,26 @@ World::~World() {
   }
 }
 
-// What a rank says of itself: how it is reached over a network and in memory, and its process.
+// What a rank says of itself: how it is reached over a network and in memory, its process, and its
+// place.
 std::string World::own_words() const {
   return letters_of(network_.address()) + " " + (memory_ ? letters_of(memory_->address()) : "") +
-         " " + Process::this_one();
+         " " + Process::this_one() + " " + letters_of(place_);
 }
 
 void World::learn(uint32_t rank, const std::string& words, bool is_here) {
   const size_t first = words.find(' ');
   const size_t second = words.find(' ', first + 1);
-  if (second == std::string::npos)
-    throw sdk::internal("rank ", rank, " said \"", words, "\" of itself, expected three words");
+  const size_t third = words.find(' ', second + 1);
+  if (second == std::string::npos || third == std::string::npos)
+    throw sdk::internal("rank ", rank, " said \"", words, "\" of itself, expected four words");
   Peer& peer = peers_[rank];
+  peer.place = bytes_of(words.substr(third + 1));
   if (is_here && memory_ && second != first + 1) {
     peer.context = &*memory_;
     peer.address = bytes_of(words.substr(first + 1, second - first - 1));
     if (make_endpoint(peer) == UCS_OK) {
-      peer.process = Process(words.substr(second + 1));
+      peer.process = Process(words.substr(second + 1, third - second - 1));
       return;
     }
     peer.context = &network_;
@@ -117,6 +123,7 @@ void World::connect(const penstock_key_value_store& store, const uint32_t* hosts
     learn(r, words, hosts[r] == hosts[rank_]);
   }
   meet_all(kConnected, left_us(end));
+  is_connected_ = true;
   put(store, key_of(rank_), "");
   meet_all(kForgotten, left_us(end));
 }
@@ -153,12 +160,28 @@ void World::failed(void* peer, ucp_ep_h, ucs_status_t status) {
 
 ucp_ep_h World::endpoint(uint32_t to) {
   Peer& peer = peers_[to];
-  if (peer.state != UCS_OK)
-    throw sdk::Error(
-        PENSTOCK_PEER_FAILED,
-        sdk::text("rank ", to, " of the run is gone: ", ucs_status_string(peer.state)));
-  if (peer.endpoint == nullptr) check(make_endpoint(peer), "ucp_ep_create", PENSTOCK_PEER_FAILED);
+  if (peer.state != UCS_OK) refuse(to, peer.state);
+  if (peer.endpoint != nullptr) return peer.endpoint;
+  if (const ucs_status_t status = make_endpoint(peer); status != UCS_OK) refuse(to, status);
   return peer.endpoint;
+}
+
+// Who never came may be alive, on a network that this host does not reach.
+void World::refuse(uint32_t rank, ucs_status_t status) const {
+  const bool was_there = is_connected_ || peers_[rank].context != &network_;
+  const std::string why = ucs_status_string(status);
+  throw sdk::Error(PENSTOCK_PEER_FAILED,
+                   was_there ? sdk::text("rank ", rank, " of the run is gone: ", why)
+                             : sdk::text("rank ", rank_, " at ", place_, " does not reach rank ",
+                                         rank, " over UCX: ", why, way_to(rank)));
+}
+
+// To a message that says that a rank was not reached.
+std::string World::way_to(uint32_t rank) const {
+  if (is_connected_ || peers_[rank].context != &network_) return "";
+  return sdk::text("; rank ", rank, " is at ", peers_[rank].place,
+                   ". If it lives, name a network that both hosts have, with devices = \"eth0\" in "
+                   "[collective.ucx] or UCX_NET_DEVICES, and let its ports through");
 }
 
 ucs_status_t World::make_endpoint(Peer& peer) {
@@ -239,7 +262,7 @@ uint64_t World::meet(const std::vector<uint32_t>& members, uint32_t place, uint6
       throw sdk::Error(PENSTOCK_DEADLINE_EXCEEDED,
                        sdk::text("rank ", rank_, " waited ", sdk::seconds_text(timeout_us),
                                  " for all ", n, " members of a group to open it over UCX; rank ",
-                                 from, " has not come, or waits for another"));
+                                 from, " has not come, or waits for another", way_to(from)));
   }
   return value;
 }

@@ -74,6 +74,7 @@ class World {
     World* world = nullptr;
     Context* context = nullptr;
     std::string address;
+    std::string place;  // for people
     ucp_ep_h endpoint = nullptr;
     ucs_status_t state = UCS_OK;
     Process process;  // of a rank of this host
@@ -82,6 +83,8 @@ class World {
   std::string own_words() const;
   void learn(uint32_t rank, const std::string& words, bool is_here);
   ucs_status_t make_endpoint(Peer& peer);
+  [[noreturn]] void refuse(uint32_t rank, ucs_status_t status) const;
+  std::string way_to(uint32_t rank) const;
   void look_after_processes();
   void meet_all(uint64_t id, uint64_t timeout_us);
   uint64_t meet(const std::vector<uint32_t>& members, uint32_t place, uint64_t id, uint64_t value,
@@ -90,12 +93,14 @@ class World {
   static void failed(void* peer, ucp_ep_h endpoint, ucs_status_t status);
 
   const uint32_t rank_;
+  const std::string place_;
   Context network_;
   bool takes_cuda_;
   std::optional<Context> memory_;
   std::vector<Peer> peers_;  // by rank of the world
   uint32_t n_failed_ = 0;
   bool uses_network_ = false;
+  bool is_connected_ = false;  // all have met once
   uint32_t n_progress_ = 0;
   Clock::time_point looked_;
   uint64_t next_channel_ = 1;  // 0 is for meetings

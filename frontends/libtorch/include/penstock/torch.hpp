@@ -101,7 +101,9 @@ struct Options {
   // Gradients leave in the last of so many backward passes, which add up; before it they may be
   // changed. What comes is not divided by their number: divide the loss by it.
   std::uint32_t backward_passes_per_step = 1;
-  bool check_parameters = true;  // compare the ranks' parameters before the first gradient leaves
+  // Compare the ranks' parameters before the first gradient leaves: what it then is that they
+  // differ is said by check_parameters of [runtime].
+  bool check_parameters = true;
   // Whether the optimizer applies momentum. Empty: asked of its options, as torch's SGD, RMSprop,
   // Adam and AdamW have them; an optimizer of your own with momentum says true here.
   std::optional<bool> momentum = std::nullopt;

@@ -7,6 +7,7 @@ from penstock.common.exceptions import (
     HostsUpdatedInterrupt,
     PenstockError,
 )
+from penstock.runner import run
 from penstock.torch import elastic
 from penstock.torch.compression import Compression
 from penstock.torch.ddp import PenstockState, ddp_hook
@@ -101,6 +102,11 @@ __all__ = [
     "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join",
     "lend_process_group", "load_state_dict", "local_rank", "local_size", "mpi_built", "mpi_enabled",
     "mpi_threads_supported", "nccl_built", "poll", "rank", "reducescatter", "reducescatter_async",
-    "remove_process_set", "report", "rocm_built", "shutdown", "size", "sparse_allreduce_async",
+    "remove_process_set", "report", "rocm_built", "run", "shutdown", "size", "sparse_allreduce_async",
     "start_timeline", "state_dict", "stop_timeline", "synchronize",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    """What there is for users, without the modules that it comes from."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -19,8 +19,9 @@ ADVICE = (
 
 
 def compare_parameters(gradients: GradientSet, named: Named, check: bool) -> None:
-    """Collective. HorovodInternalError on every rank when parameters differ. Without `check` this
-    rank says nothing of its own, and so must the others."""
+    """Collective. Parameters that differ are what check_parameters of [runtime] says: a warning, or
+    HorovodInternalError on every rank. Without `check` this rank says nothing of its own, and so
+    must the others."""
     checksums = [(name, checksum(gradients, p)) for name, p in named] if check else []
     gradients.compare_parameters(checksums, ADVICE)
 

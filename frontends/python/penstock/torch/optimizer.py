@@ -310,9 +310,10 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         optimizer, and on a rank outside the set it is the user's own.
     scheme: a Scheme, TOML text or the path of a .toml file, for this optimizer instead of the
         configuration's.
-    check_parameters: compare the parameters of the ranks before the first gradient leaves, and
-        raise HorovodInternalError on every rank where they differ (a forgotten
-        ``broadcast_parameters``). False: ranks may differ.
+    check_parameters: compare the parameters of the ranks before the first gradient leaves. Where
+        they differ (a forgotten ``broadcast_parameters``) rank 0 warns, or every rank raises
+        HorovodInternalError, as ``check_parameters`` in ``[runtime]`` says. False: they are not
+        compared, and ranks may differ.
 
     Returns an instance of a class derived from the optimizer's own, of the same name. Also in a
     world of one rank gradients go through the runtime, so that compression acts there as elsewhere.

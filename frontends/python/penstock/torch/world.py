@@ -101,7 +101,7 @@ def init(
                     "init was given a configuration but the runtime is open; call shutdown() first"
                 )
             return
-        path = "" if config is None else os.fspath(config)
+        path = "" if config is None else os.fsdecode(config)
         lent = _lender() if _lender is not None else None
         name = f"penstock.torch {penstock.__version__}"
         with agent_store.place():

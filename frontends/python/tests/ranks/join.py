@@ -71,6 +71,17 @@ def check_means_are_over_all_ranks_and_every_rank_hears_the_last_one() -> None:
         equal(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full((2,), float(hvd.size())))
 
 
+def check_an_average_is_the_sum_divided_to_the_bit() -> None:
+    generator = torch.Generator().manual_seed(hvd.rank())
+    if hvd.rank() > 0:
+        for dtype in (torch.float32, torch.float64):
+            own = torch.randn(1000, generator=generator, dtype=dtype)
+            whole = hvd.allreduce(own, op=hvd.Sum)
+            equal(hvd.allreduce(own), whole / hvd.size())
+            equal(hvd.grouped_allreduce([own, own[:7]])[1], whole[:7] / hvd.size())
+    hvd.join()
+
+
 def check_other_operations_are_errors_on_the_ranks_that_ask() -> None:
     if hvd.rank() > 0:
         ones = torch.ones(hvd.size())

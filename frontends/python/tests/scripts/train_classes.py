@@ -77,11 +77,11 @@ def main():
             total += loss.item()
         losses.append(metric_average(total / len(loader), "avg_loss"))
     if hvd.rank() == 0:
-        print("losses", *losses)
+        print("losses " + " ".join(str(loss) for loss in losses) + "\n", end="")
     weights = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).reshape(1, -1)
     same = hvd.allgather(weights)
     assert all(torch.equal(row, same[0]) for row in same), "ranks end with different weights"
-    print(f"rank {hvd.rank()} of {hvd.size()} done")
+    print(f"rank {hvd.rank()} of {hvd.size()} done\n", end="")
 
 
 if __name__ == "__main__":

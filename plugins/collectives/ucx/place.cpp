@@ -1,0 +1,119 @@
+// See place.hpp.
+#include "place.hpp"
+
+#include <penstock/error.hpp>
+
+#include <collectives/store.hpp>
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace penstock::ucx {
+
+namespace {
+
+// Equal for the processes of a host that share a network.
+std::string own_network() {
+  struct stat space {};
+  if (stat("/proc/self/ns/net", &space) != 0) return "unknown";
+  return sdk::text(uint64_t{space.st_dev}, ":", uint64_t{space.st_ino});
+}
+
+// Of the interfaces that are up: name and address.
+std::vector<std::pair<std::string, std::string>> interfaces(bool loopback) {
+  std::vector<std::pair<std::string, std::string>> found;
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return found;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
+  for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET ||
+        (one->ifa_flags & IFF_UP) == 0 || ((one->ifa_flags & IFF_LOOPBACK) != 0) != loopback)
+      continue;
+    char text[INET_ADDRSTRLEN] = {};
+    const auto* address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
+    (void)inet_ntop(AF_INET, &address->sin_addr, text, sizeof text);
+    found.emplace_back(one->ifa_name, text);
+  }
+  return found;
+}
+
+// Whether a list as UCX takes it, "eth0,mlx5_0:1", has the interface.
+bool is_in(std::string_view list, std::string_view name) {
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    if (list.substr(0, end) == name) return true;
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
+}
+
+std::string key_of(uint32_t rank) {
+  return sdk::text("collective/ucx network of rank ", rank);
+}
+
+}  // namespace
+
+std::string loopback_device() {
+  const auto found = interfaces(true);
+  return found.empty() ? "" : found.front().first;
+}
+
+// Networks of a process do not change, so what is told may stay: who meets again finds it right.
+bool share_network(const penstock_key_value_store& store, uint32_t rank, uint32_t size,
+                   uint64_t timeout_us) {
+  const std::string own = own_network();
+  collectives::put(store, key_of(rank), own);
+  bool shared = own != "unknown";
+  for (uint32_t r = 0; r < size; ++r)
+    if (r != rank) shared = collectives::get(store, key_of(r), timeout_us) == own && shared;
+  return shared;
+}
+
+std::string place_of(std::string_view devices) {
+  const char* const variable = std::getenv("UCX_NET_DEVICES");
+  const std::string list(devices.empty() && variable != nullptr ? variable : devices);
+  auto found = interfaces(false);
+  const auto own = interfaces(true);
+  const auto is_left_out = [&](const auto& one) { return !is_in(list, one.first); };
+  auto named = found;
+  named.insert(named.end(), own.begin(), own.end());
+  named.erase(std::remove_if(named.begin(), named.end(), is_left_out), named.end());
+  // None, where it names devices of RDMA: the host's will tell who it is.
+  if (!named.empty()) found = named;
+  char host[256] = {};
+  (void)gethostname(host, sizeof host - 1);
+  std::string addresses;
+  for (const auto& [name, address] : found)
+    addresses += (addresses.empty() ? "" : ", ") + name + " " + address;
+  return sdk::text(host, " (", addresses.empty() ? "no IPv4 address" : addresses, ")");
+}
+
+std::string range_of_ports(std::string_view asked) {
+  if (asked.empty()) return "";
+  constexpr uint32_t kLastPort = 65535;
+  const auto port = [](std::string_view text) -> uint32_t {  // 0: none
+    uint32_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, number);
+    return error == std::errc() && at == end && number <= kLastPort ? number : 0;
+  };
+  const size_t dash = std::min(asked.find('-'), asked.size());
+  const uint32_t first = port(asked.substr(0, dash));
+  const uint32_t last = dash == asked.size() ? first : port(asked.substr(dash + 1));
+  if (first == 0 || last < first)
+    throw sdk::invalid_argument("option ports of collective/ucx is \"", asked,
+                                "\", expected a range of ports such as 20000-20099");
+  return sdk::text(first, "-", last);
+}
+
+}  // namespace penstock::ucx
