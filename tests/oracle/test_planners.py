@@ -148,6 +148,7 @@ def test_omgs_with_published_constants(probe: PlannerProbe) -> None:
         "backward_s": 10 ** draw.uniform(-2, 1),
         "selection_s": 10 ** draw.uniform(-11, -8),
         "density": 10 ** draw.uniform(-4, 0),
+        "table": draw.choice(("release", "fork")),
     })
 
 

@@ -231,8 +231,9 @@ def test_the_text_names_premises_every_scheme_and_a_verdict():
     lines = [line.split()[0] for line in ran.stdout.splitlines() if line]
     assert {"model", "cluster", "costs", "SCHEME", "dense", "fusion", "dgc", "adacomp"} <= set(lines)
     assert "depends on values" in ran.stdout and "Best is dgc" in ran.stdout
+    assert re.search(r"Best is dgc: \S+ times as fast as dense per step, steps to a loss not counted\.", ran.stdout)
     fast = penstock("plan", "--model", "resnet50", "--link", "100gbit", *scheme_flags("dgc"))
-    assert "Do not compress: best is dense" in fast.stdout and "does not save 5 % of its step" in fast.stdout
+    assert "Do not compress: best is dense" in fast.stdout and "does not save 5 % of its step (per step, steps to a loss not counted)." in fast.stdout
     assert "Best is dgc" in penstock("plan", "--link", "100gbit", "--worth", 0, *scheme_flags("dgc")).stdout
 
 
@@ -263,6 +264,8 @@ def test_the_page_is_whole_and_draws_timelines_and_sweeps(tmp_path):
         assert all(float(box.get("x")) + float(box.get("width")) <= 1040 for box in drawing.iter("rect"))
     assert len(list(drawings[0].iter("polyline"))) >= 5
     assert text.count("Over bandwidth") == 1  # in the heading
+    verdicts = re.findall(r'<p class="verdict">(.*?)</p>', text)
+    assert len(verdicts) == 2 and all("per step, steps to a loss not counted" in verdict for verdict in verdicts)
 
 
 def test_names_in_a_profile_cannot_become_part_of_the_page(tmp_path):

@@ -8,6 +8,10 @@ namespace espresso {
 
 namespace {
 
+// Of a class so many are tried one by one: what a forecast takes grows with the units, too.
+constexpr size_t kMostAlone = 64;
+constexpr size_t kMostSwapped = 12;  // with each other
+
 // So much shorter is no rounding.
 bool is_less(double a_us, double b_us) {
   return a_us < b_us * (1 - 1e-9);
@@ -20,14 +24,14 @@ class Search {
   Selection run() {
     begin_with_dense();
     const Selection uniform = best_uniform();
-    // What is hidden behind backward is told apart once more when the rest is shorter.
-    for (int pass = 0; pass < 2 && best_.exposed_us > 0; ++pass)
-      if (!improve()) break;
-    if (is_less(uniform.exposed_us, best_.exposed_us)) {
-      best_.strategy = uniform.strategy;
-      best_.exposed_us = uniform.exposed_us;
-    }
-    return best_;
+    improve_twice();
+    Selection from_dense = best_;
+    // One way for all is where the greedy way from dense may not come to: it begins there as well.
+    best_.strategy = uniform.strategy;
+    best_.exposed_us = uniform.exposed_us;
+    improve_twice();
+    from_dense.n_tried = best_.n_tried;
+    return is_less(best_.exposed_us, from_dense.exposed_us) ? best_ : from_dense;
   }
 
  private:
@@ -60,18 +64,54 @@ class Search {
     return uniform;
   }
 
-  bool improve() {
+  // The second time units that are hidden by now are tried as well: what they encode may delay
+  // others.
+  void improve_twice() {
+    if (best_.exposed_us > 0 && improve(strategies_.n_hidden(best_.strategy)) &&
+        best_.exposed_us > 0)
+      improve(0);
+  }
+
+  // All but the first `n_left` units.
+  bool improve(size_t n_left) {
     bool any = false;
-    const size_t hidden = strategies_.n_hidden(best_.strategy);
     std::map<int, std::vector<size_t>, std::greater<>> classes;  // by size, ready last first
-    for (size_t unit = strategies_.units().size(); unit > hidden; --unit)
+    for (size_t unit = strategies_.units().size(); unit > n_left; --unit)
       classes[std::bit_width(strategies_.units()[unit - 1].numel)].push_back(unit - 1);
-    for (auto& [size, units] : classes) any = improve(std::move(units)) || any;
+    for (auto& [size, units] : classes) any = improve_class(units) || any;
     return any;
   }
 
-  // All of a class together; where that does not help, the half and the quarter ready last.
-  bool improve(std::vector<size_t> units) {
+  // All of a class together; where that does not help, the half and the quarter ready last. Then
+  // one by one: of equal ones some may be hidden, or fill a link that is free, and others not.
+  bool improve_class(const std::vector<size_t>& units) {
+    bool any = improve_parts(units);
+    if (units.size() == 1) return any;
+    for (size_t i = 0; i < std::min(units.size(), kMostAlone); ++i)
+      any = improve_together({units[i]}) || any;
+    return improve_by_swaps(units) || any;
+  }
+
+  // Which of two equal ones has the way that codes longer: the order is what matters there.
+  bool improve_by_swaps(const std::vector<size_t>& units) {
+    bool any = false;
+    for (size_t i = 0; i < std::min(units.size(), kMostSwapped); ++i)
+      for (size_t j = 0; j < i; ++j) {
+        Strategy strategy = best_.strategy;
+        std::swap(strategy[units[i]], strategy[units[j]]);
+        if (strategy == best_.strategy || !strategies_.takes(units[i], strategy[units[i]]) ||
+            !strategies_.takes(units[j], strategy[units[j]]))
+          continue;
+        const double us = exposed(strategy);
+        if (!is_less(us, best_.exposed_us)) continue;
+        best_.strategy = std::move(strategy);
+        best_.exposed_us = us;
+        any = true;
+      }
+    return any;
+  }
+
+  bool improve_parts(std::vector<size_t> units) {
     for (const size_t part : {1, 2, 4}) {
       if (part > units.size()) return false;
       units.resize((units.size() + (part > 1 ? 1 : 0)) / (part > 1 ? 2 : 1));

@@ -19,11 +19,13 @@ namespace omgs {
 
 // The groups. ready[i] is when backward reaches gradients[i]; all times are in one unit. `Group` is
 // what is sparsified and travels together: add(gradient) puts one into it, encode() and exchange()
-// say how long selection and message take. Copies and calls are O(1) per gradient. Always ends,
-// whatever the numbers.
+// say how long selection and message take. With `first_apart` the rule begins at the second
+// gradient, and the first is a group of its own. Copies and calls are O(1) per gradient. Always
+// ends, whatever the numbers.
 template <typename Group>
 std::vector<std::vector<uint64_t>> merged(const std::vector<uint64_t>& gradients,
-                                          const std::vector<double>& ready, const Group& empty) {
+                                          const std::vector<double>& ready, const Group& empty,
+                                          bool first_apart = false) {
   std::vector<std::vector<uint64_t>> groups;
   if (gradients.empty()) return groups;
   const auto alone = [&](std::size_t i) {
@@ -46,7 +48,7 @@ std::vector<std::vector<uint64_t>> merged(const std::vector<uint64_t>& gradients
     const double wait =
         backward + both.encode() - group.encode() - single.encode() - (start - sparse);
     const double saved = group.exchange() + single.exchange() - both.exchange();
-    if (wait < saved) {
+    if (wait < saved && !(first_apart && next == 1)) {
       group = both;
       group_backward += backward;
     } else {

@@ -31,19 +31,22 @@ class Omgs : public planning::MeasuringScheduler<Omgs> {
           .at_most(1)
           .unit("fraction")
           .summary("published: share of entries sent, as set in the compressor"),
+      sdk::choice_option("table", "release", {"release", "fork"})
+          .summary("published: alpha and beta of OMGS-SGD's release, or of FGBuff's fork of it"),
       sdk::real_option("alpha_s", -1.0)
           .at_least(-1)
           .unit("s")
-          .summary("published: start-up of one message; negative: that of 1 Gb/s Ethernet"),
+          .summary("published: start-up of one message; negative: from the table"),
       sdk::real_option("beta_s_per_byte", -1.0)
           .at_least(-1)
           .unit("s/byte")
-          .summary("published: time per byte; negative: that of 1 Gb/s Ethernet")};
+          .summary("published: time per byte; negative: from the table")};
 
   explicit Omgs(const sdk::Options& values)
       : MeasuringScheduler(values, values.choice("mode") == "published"),
-        constants_{values.real("backward_s"), values.real("selection_s"), values.real("density"),
-                   values.real("alpha_s"), values.real("beta_s_per_byte")} {}
+        constants_{values.real("backward_s"), values.real("selection_s"),
+                   values.real("density"),    values.choice("table") == "fork",
+                   values.real("alpha_s"),    values.real("beta_s_per_byte")} {}
 
   // On times measured in the running job: selection takes the encode lines, with their fixed part
   // once per call.

@@ -245,10 +245,10 @@ std::string sweep_of(const Foretold& told, const Sweep& sweep) {
     drawing.text("name", kRight + 32, at, "start", told.name(winners[i]));
   }
   return fmt::format(
-      "<h2>Over {}</h2>\n<p class=\"verdict\">Best is {}.</p>\n{}<p>Time of a step; above the "
+      "<h2>Over {}</h2>\n<p class=\"verdict\">Best {}: {}.</p>\n{}<p>Time of a step; above the "
       "curves, who is "
       "fastest. Grey: schemes that are fastest nowhere.</p>\n",
-      sweep.range.name(), escaped(best_over(told, sweep)), drawing.svg());
+      sweep.range.name(), kPerStep, escaped(best_over(told, sweep)), drawing.svg());
 }
 
 }  // namespace

@@ -107,14 +107,14 @@ std::string verdict(const Foretold& told) {
     return fmt::format("{:.2f} times as fast as dense", told.against_dense(told.outcomes[scheme]));
   };
   if (told.outcomes[told.best].compresses)
-    return fmt::format("Best is {}: {}.", told.name(told.best), as_fast(told.best));
+    return fmt::format("Best is {}: {} {}.", told.name(told.best), as_fast(told.best), kPerStep);
   std::string text = fmt::format("Do not compress: best is {}", told.name(told.best));
   if (told.best != 0) text += fmt::format(", {}", as_fast(told.best));
   const size_t compressed = fastest(told.outcomes, true);
   if (compressed != told.outcomes.size())
     text += fmt::format("; {}, {}, does not save {:g} % of its step", told.name(compressed),
                         as_fast(compressed), 100 * told.worth);
-  return text + ".";
+  return text + fmt::format(" ({}).", kPerStep);
 }
 
 std::string best_over(const Foretold& told, const Sweep& sweep) {
@@ -129,7 +129,7 @@ std::string best_over(const Foretold& told, const Sweep& sweep) {
 }
 
 std::string verdict(const Foretold& told, const Sweep& sweep) {
-  return fmt::format("Over {}: {}.", sweep.range.name(), best_over(told, sweep));
+  return fmt::format("Over {}, {}: {}.", sweep.range.name(), kPerStep, best_over(told, sweep));
 }
 
 std::string text_of(const Foretold& told) {

@@ -31,6 +31,9 @@ struct Foretold {
   std::vector<size_t> by_speed() const;
 };
 
+// What every verdict says of itself: a scheme that is fastest may train worst.
+inline constexpr const char* kPerStep = "per step, steps to a loss not counted";
+
 // Lines about model, cluster and costs: name and sentence.
 std::vector<std::pair<std::string, std::string>> premises(const Foretold& told);
 // Which to take, or not to compress, as a sentence.
