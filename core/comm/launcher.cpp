@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <optional>
+#include <vector>
 
 namespace penstock {
 
@@ -13,18 +14,21 @@ struct Launcher {
   const char* size;
   const char* rank;
   const char* only_with;  // null, or a variable without which the two say nothing of this process
-  bool is_mpi;            // its processes find each other by MPI
+  Launched as;            // where it says that there are several
 };
 
-// Outside a step, in a batch script, Slurm's variables tell of the job and not of this process.
+// The inner ones first. Outside a step, in a batch script, Slurm's variables tell of the job and
+// not of this process.
 constexpr Launcher kLaunchers[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", nullptr, true},
-    {"PMI_SIZE", "PMI_RANK", nullptr, true},
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr, false},
-    {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", false},
-    {"WORLD_SIZE", "RANK", nullptr, false},
-    {"HOROVOD_SIZE", "HOROVOD_RANK", nullptr, false},
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", nullptr, Launched::by_mpi},
+    {"PMI_SIZE", "PMI_RANK", nullptr, Launched::by_mpi},
+    {"WORLD_SIZE", "RANK", nullptr, Launched::otherwise},
+    {"HOROVOD_SIZE", "HOROVOD_RANK", nullptr, Launched::otherwise},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr, Launched::by_step},
+    {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", Launched::by_step},
 };
+// torchrun sets it, and starts processes of its own below whatever has started it.
+constexpr const char* kMarkOfTorchrun = "TORCHELASTIC_RUN_ID";
 
 constexpr uint64_t kMostRanks = uint64_t{1} << 24;
 constexpr uint64_t kMostPort = 65535;
@@ -59,6 +63,17 @@ std::optional<uint64_t> number_if_any(const GetEnvironment& environment, const c
   return value.ok() ? value.value() : std::nullopt;
 }
 
+// Those that speak of this process, the inner ones first.
+std::vector<Launcher> launchers_of(const GetEnvironment& environment) {
+  if (environment(kMarkOfTorchrun) != nullptr && number_if_any(environment, "WORLD_SIZE"))
+    return {{"WORLD_SIZE", "RANK", nullptr, Launched::otherwise}};
+  std::vector<Launcher> speaking;
+  for (const Launcher& launcher : kLaunchers)
+    if (launcher.only_with == nullptr || !text(environment, launcher.only_with).empty())
+      speaking.push_back(launcher);
+  return speaking;
+}
+
 constexpr std::string_view kRemedy =
     "start the program with `penstock run -np N -- ...`, or with mpirun of the MPI that Penstock "
     "was built with";
@@ -68,8 +83,7 @@ constexpr std::string_view kRemedy =
 Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
                       const GetEnvironment& environment) {
   Status wrong;
-  for (const Launcher& launcher : kLaunchers) {
-    if (launcher.only_with != nullptr && !number_if_any(environment, launcher.only_with)) continue;
+  for (const Launcher& launcher : launchers_of(environment)) {
     const auto its_size = number_if_any(environment, launcher.size);
     if (!its_size || *its_size < 2) continue;
     const auto its_rank = number_if_any(environment, launcher.rank);
@@ -94,24 +108,24 @@ Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
   return wrong;
 }
 
-namespace {
-
-bool speaks_of_this_process(const Launcher& launcher, const GetEnvironment& environment) {
-  return launcher.only_with == nullptr || !text(environment, launcher.only_with).empty();
-}
-
-}  // namespace
-
 Launched launched_by(const GetEnvironment& environment) {
   Launched by = Launched::alone;
-  for (const Launcher& launcher : kLaunchers) {
-    if (!speaks_of_this_process(launcher, environment)) continue;
+  for (const Launcher& launcher : launchers_of(environment)) {
     const auto size = number_if_any(environment, launcher.size);
     if (!size) continue;
-    if (launcher.is_mpi) return Launched::by_mpi;
-    if (*size > 1) by = Launched::otherwise;
+    if (launcher.as == Launched::by_mpi) return Launched::by_mpi;
+    if (*size > 1 && by == Launched::alone) by = launcher.as;
   }
   return by;
+}
+
+Launched launched_as(uint32_t rank, uint32_t size, const GetEnvironment& environment) {
+  if (size == 1) return Launched::alone;
+  for (const Launcher& launcher : launchers_of(environment))
+    if (launcher.as == Launched::by_mpi && number_if_any(environment, launcher.size) == size &&
+        number_if_any(environment, launcher.rank) == rank)
+      return Launched::by_mpi;
+  return Launched::otherwise;
 }
 
 // ---- Without a transport that brings ranks together ----
@@ -121,7 +135,6 @@ namespace {
 // What one launcher says; nothing where it says nothing of several processes.
 Result<std::optional<Rendezvous>> place_of(const Launcher& launcher,
                                            const GetEnvironment& environment) {
-  if (!speaks_of_this_process(launcher, environment)) return std::optional<Rendezvous>();
   PENSTOCK_ASSIGN(const auto size, number(environment, launcher.size, 1, kMostRanks));
   if (size.value_or(1) == 1) return std::optional<Rendezvous>();
   PENSTOCK_ASSIGN(const auto rank, number(environment, launcher.rank, 0, *size - 1));
@@ -177,22 +190,42 @@ Status find_store(const GetEnvironment& environment, Rendezvous& place) {
   return {};
 }
 
-}  // namespace
-
-Result<std::optional<Rendezvous>> rendezvous_of(const GetEnvironment& environment) {
+// The word of the innermost launcher that has a whole one; where none has, what the first of them
+// lacks. srun lies around all others; of two others that differ nothing tells which is the inner
+// one.
+Result<std::optional<Rendezvous>> innermost_word(const GetEnvironment& environment) {
+  Status lacks;
   std::optional<Rendezvous> found;
-  for (const Launcher& launcher : kLaunchers) {
-    PENSTOCK_ASSIGN(std::optional<Rendezvous> said, place_of(launcher, environment));
-    if (!said) continue;
-    if (found && (said->rank != found->rank || said->size != found->size))
+  for (const Launcher& launcher : launchers_of(environment)) {
+    if (found && launcher.as == Launched::by_step) break;
+    Result<std::optional<Rendezvous>> word = place_of(launcher, environment);
+    if (word.status().code() == Code::invalid_argument) return word;
+    if (!word.ok() && lacks.ok()) lacks = word.status();
+    if (!word.ok() || !word.value()) continue;
+    if (found && (word.value()->rank != found->rank || word.value()->size != found->size))
       return failed_precondition(
           "two launchers contradict each other: {}, but {}; unset the variables of the one that "
           "did not start this process",
-          found->said, said->said);
-    if (!found) found = std::move(said);
+          found->said, word.value()->said);
+    if (!found) found = std::move(word.value());
   }
+  if (!found) PENSTOCK_TRY(lacks);
+  return found;
+}
+
+}  // namespace
+
+Result<std::optional<Rendezvous>> rendezvous_of(const GetEnvironment& environment) {
+  PENSTOCK_ASSIGN(std::optional<Rendezvous> found, innermost_word(environment));
   if (found) PENSTOCK_TRY(find_store(environment, *found));
   return found;
+}
+
+std::string other_word(uint32_t rank, uint32_t size, const GetEnvironment& environment) {
+  const auto word = innermost_word(environment);
+  if (!word.ok()) return std::string(word.status().message());
+  if (!word.value() || (word.value()->rank == rank && word.value()->size == size)) return "";
+  return word.value()->said;
 }
 
 }  // namespace penstock

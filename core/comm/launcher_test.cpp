@@ -80,7 +80,29 @@ TEST(Launcher, WhatHasLaunchedAProcessIsToldByItsVariables) {
   EXPECT_EQ(by({{"WORLD_SIZE", "4"}, {"RANK", "0"}}), Launched::otherwise);
   EXPECT_EQ(by({{"OMPI_COMM_WORLD_SIZE", "1"}, {"WORLD_SIZE", "4"}}), Launched::by_mpi);
   EXPECT_EQ(by({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), Launched::alone);
-  EXPECT_EQ(by({{"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}}), Launched::otherwise);
+  EXPECT_EQ(by({{"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}}), Launched::by_step);
+  EXPECT_EQ(by({{"PMI_SIZE", "2"}, {"WORLD_SIZE", "4"}, {"TORCHELASTIC_RUN_ID", "7"}}),
+            Launched::otherwise);
+}
+
+TEST(Launcher, WhoKnowsItsRankGoesByMpiOnlyWhereItsLauncherSaysTheSame) {
+  const auto as = [](uint32_t rank, uint32_t size) {
+    return launched_as(rank, size,
+                       with({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}}));
+  };
+  EXPECT_EQ(as(1, 2), Launched::by_mpi);
+  EXPECT_EQ(as(0, 2), Launched::otherwise);
+  EXPECT_EQ(as(3, 4), Launched::otherwise);
+  EXPECT_EQ(as(0, 1), Launched::alone);
+}
+
+TEST(Launcher, TheLaunchersOtherWordIsToldToWhoKnowsItsRank) {
+  const auto other = [](uint32_t rank, uint32_t size) {
+    return other_word(rank, size, with({{"WORLD_SIZE", "2"}, {"RANK", "1"}}));
+  };
+  EXPECT_EQ(other(1, 2), "");
+  EXPECT_EQ(other(0, 4), "RANK=1, WORLD_SIZE=2");
+  EXPECT_EQ(other_word(0, 4, with({})), "");
 }
 
 }  // namespace

@@ -104,6 +104,18 @@ Result<Meeting> meet_over(Communication& communication, Channel& world, uint64_t
   return Meeting{world.members, std::move(control)};
 }
 
+namespace {
+
+// Once the control plane is there.
+Result<Meeting> find_hosts(std::unique_ptr<Control> control, uint32_t rank, uint64_t deadline_us) {
+  PENSTOCK_ASSIGN(const std::vector<std::string> names,
+                  control->gather("hosts", name_of_this_host(), {}, deadline_us));
+  PENSTOCK_ASSIGN(Group world, Group::joined(rank, numbered(names)));
+  return Meeting{std::move(world), std::move(control)};
+}
+
+}  // namespace
+
 Result<Meeting> meet_at(const Rendezvous& rendezvous, Control::Options options) {
   options.rank = rendezvous.rank;
   options.size = rendezvous.size;
@@ -116,10 +128,34 @@ Result<Meeting> meet_at(const Rendezvous& rendezvous, Control::Options options) 
   };
   Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
   if (!control.ok()) return in_meeting(control.status());
-  const auto names = control.value()->gather("hosts", name_of_this_host(), {}, deadline_us);
-  if (!names.ok()) return in_meeting(names.status());
-  PENSTOCK_ASSIGN(Group world, Group::joined(rendezvous.rank, numbered(names.value())));
-  return Meeting{std::move(world), std::move(control.value())};
+  Result<Meeting> meeting = find_hosts(std::move(control.value()), rendezvous.rank, deadline_us);
+  if (!meeting.ok()) return in_meeting(meeting.status());
+  return meeting;
+}
+
+Result<Meeting> meet_through(const Introduction& introduction, Control::Options options) {
+  options.rank = introduction.rank;
+  options.size = introduction.size;
+  const uint64_t deadline_us = options.deadline_us;
+  if (introduction.size > 1) {
+    const std::string own = std::to_string(control::network_place());
+    PENSTOCK_ASSIGN(const std::vector<std::string> places, introduction.gather(own));
+    const auto is_with_server = [&](const std::string& place) { return place == places.front(); };
+    options.server_is_here = is_with_server(own);
+    options.all_are_here = std::all_of(places.begin(), places.end(), is_with_server);
+    options.exchange_address = [&](const std::string& mine) -> Result<std::string> {
+      PENSTOCK_ASSIGN(std::vector<std::string> addresses, introduction.gather(mine));
+      return std::move(addresses.front());
+    };
+  }
+  const auto in_meeting = [&](const Status& status) {
+    return status.with_context(fmt::format("meeting the other ranks of {}", introduction.by));
+  };
+  Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
+  if (!control.ok()) return in_meeting(control.status());
+  Result<Meeting> meeting = find_hosts(std::move(control.value()), introduction.rank, deadline_us);
+  if (!meeting.ok()) return in_meeting(meeting.status());
+  return meeting;
 }
 
 }  // namespace penstock

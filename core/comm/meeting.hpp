@@ -29,4 +29,18 @@ Result<Meeting> meet_over(Communication& communication, Channel& world, uint64_t
 // come, or with the address at which rank 0 is not to be found.
 Result<Meeting> meet_at(const Rendezvous& rendezvous, Control::Options control);
 
+// Who this process is by the word of somebody whose ranks have met already, and a way to all of
+// them.
+struct Introduction {
+  uint32_t rank = 0;
+  uint32_t size = 1;
+  std::string by;  // for messages: "torch's default group"
+  // Texts of all ranks, in their order. Collective.
+  std::function<Result<std::vector<std::string>>(std::string_view text)> gather;
+};
+
+// Meets where ranks were introduced: rank 0 serves the control plane at a port of its own choice,
+// which the others hear. Ranks are on the same host as in meet_at. [control] Collective.
+Result<Meeting> meet_through(const Introduction& introduction, Control::Options control);
+
 }  // namespace penstock

@@ -121,6 +121,26 @@ TEST(Rendezvous, WhatIsMissingIsNamed) {
   EXPECT_THAT(refusal(variables), AllOf(HasSubstr("WORLD_SIZE=4"), HasSubstr("RANK is not set")));
 }
 
+TEST(Rendezvous, TorchrunBelowSrunOrMpirunSpeaksForItsProcesses) {
+  const Variables mark = {{"TORCHELASTIC_RUN_ID", "7"}};
+  const Variables step = {{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "1"}};
+  const Variables mpirun = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  for (const Variables& outer : {step, mpirun}) {
+    const Rendezvous found = place(with(with(torchrun(5, 8), outer), mark));
+    EXPECT_EQ(found.rank, 5u);
+    EXPECT_EQ(found.size, 8u);
+  }
+}
+
+TEST(Rendezvous, SrunLiesAroundAllOthersAndSpeaksWhereTheySayHalfAWord) {
+  const Variables step = {{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "1"}};
+  EXPECT_EQ(place(with(torchrun(5, 8), step)).rank, 5u);
+  Variables half = with(torchrun(5, 8), step);
+  half.erase("RANK");
+  EXPECT_EQ(place(half).rank, 1u);
+  EXPECT_EQ(place(half).size, 2u);
+}
+
 TEST(Rendezvous, TwoLaunchersMustSayTheSame) {
   const Variables both =
       with(torchrun(1, 4), {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}});

@@ -97,6 +97,24 @@ TEST(Environment, AVariableSaysWhatParametersThatDifferAreWhereTheTomlLeavesItOp
             "\"error\" or \"off\"");
 }
 
+TEST(Environment, OurLogLevelComesBeforeTheTomlAndHorovodsFillsIn) {
+  const std::string text = "[runtime]\nlog_level = \"info\"\n";
+  const auto level = [](std::map<std::string, std::string> variables, const std::string& toml) {
+    LoadOptions options;
+    options.environment = environment_of(std::move(variables));
+    const Result<Config> config = load_config_text(toml, "run.toml", "", options);
+    return config.ok() ? config.value().runtime().log_level
+                       : std::string(config.status().message());
+  };
+  EXPECT_EQ(level({{"PENSTOCK_LOG_LEVEL", "DEBUG"}}, text), "debug");
+  EXPECT_EQ(level({{"HOROVOD_LOG_LEVEL", "trace"}}, text), "info");
+  EXPECT_EQ(level({{"HOROVOD_LOG_LEVEL", "fatal"}}, ""), "error");
+  EXPECT_EQ(level({{"PENSTOCK_LOG_LEVEL", "info"}, {"HOROVOD_LOG_LEVEL", "debug"}}, ""), "info");
+  EXPECT_EQ(level({{"PENSTOCK_LOG_LEVEL", "loud"}}, ""),
+            "environment variable PENSTOCK_LOG_LEVEL is \"loud\", expected debug, info, warning or "
+            "error");
+}
+
 TEST(Environment, TheTomlHasPrecedence) {
   LoadOptions options;
   options.environment =

@@ -4,6 +4,7 @@
 #include "core/base/system_error.hpp"
 #include "core/config/reader.hpp"
 
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -71,6 +72,9 @@ class EnvironmentMapping {
           fmt::format("PENSTOCK_PROFILE={}: runtime.profile = \"{}\"", profile, profile));
     }
     PENSTOCK_TRY(map_check_parameters(config, value_of("PENSTOCK_CHECK_PARAMETERS")));
+    PENSTOCK_TRY(map_log_level(config, "PENSTOCK_LOG_LEVEL", value_of("PENSTOCK_LOG_LEVEL")));
+    if (value_of("PENSTOCK_LOG_LEVEL").empty())
+      PENSTOCK_TRY(map_log_level(config, "HOROVOD_LOG_LEVEL", value_of("HOROVOD_LOG_LEVEL")));
     return map_stalls(config, value_of);
   }
 
@@ -85,6 +89,23 @@ class EnvironmentMapping {
     config.runtime_.check_parameters = asked;
     config.mapped_.push_back(fmt::format(
         "PENSTOCK_CHECK_PARAMETERS={}: runtime.check_parameters = \"{}\"", asked, asked));
+    return {};
+  }
+
+  // Ours comes before the TOML, for it is set for one run; Horovod's fills in, with its names.
+  static Status map_log_level(Config& config, std::string_view variable, std::string_view text) {
+    const bool is_ours = variable == "PENSTOCK_LOG_LEVEL";
+    if (text.empty() || (!is_ours && config.given_.contains("log_level"))) return {};
+    std::string level(text);
+    for (char& letter : level) letter = static_cast<char>(std::tolower(letter));
+    if (!is_ours && level == "trace") level = "debug";
+    if (!is_ours && level == "fatal") level = "error";
+    if (level != "debug" && level != "info" && level != "warning" && level != "error")
+      return invalid_argument("environment variable {} is \"{}\", expected debug, info, warning{}",
+                              variable, text, is_ours ? " or error" : ", error, trace or fatal");
+    config.runtime_.log_level = level;
+    config.mapped_.push_back(
+        fmt::format("{}={}: runtime.log_level = \"{}\"", variable, text, level));
     return {};
   }
 

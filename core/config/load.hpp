@@ -21,7 +21,7 @@ std::string configuration_file(const std::string& path);
 
 struct LoadOptions {
   // Horovod's variables fill in what the TOML leaves open: HOROVOD_FUSION_THRESHOLD,
-  // HOROVOD_TIMELINE, HOROVOD_STALL_*.
+  // HOROVOD_TIMELINE, HOROVOD_LOG_LEVEL, HOROVOD_STALL_*. PENSTOCK_LOG_LEVEL comes before the TOML.
   GetEnvironment environment = process_environment();
   // False for the scheme of a single set: [runtime] is then an error.
   bool allow_runtime = true;

@@ -107,18 +107,21 @@ Status check_kept(const Scheme& first, const Scheme& later, uint64_t step, Regis
 
 }  // namespace
 
-void settle_transport(Config& config, Registry& registry, const GetEnvironment& environment) {
+void settle_transport(Config& config, Registry& registry, Launched by) {
   // No plugin is loaded for a choice that the file has made.
   if (!leaves_transport_open(config)) return;
   const auto is_there = [&](const char* name) {
     return registry.load(Kind::collective, name).ok();
   };
   const char* usual = "mpi";
-  switch (launched_by(environment)) {
+  switch (by) {
     case Launched::by_mpi:
       break;
+    case Launched::by_step:
+      if (is_there("ucx") || !is_there("mpi")) usual = "ucx";
+      break;
     case Launched::otherwise:
-      if (is_there("ucx")) usual = "ucx";
+      usual = "ucx";  // also where it is not there: over mpi each process would be alone
       break;
     case Launched::alone:
       if (!is_there("mpi")) usual = "loopback";

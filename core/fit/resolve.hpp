@@ -1,6 +1,7 @@
 // A configuration meets the plugins: loads what it names and checks every option of every stage.
 #pragma once
 
+#include "core/comm/launcher.hpp"
 #include "core/config/load.hpp"
 #include "core/plugin/instances.hpp"
 #include "core/plugin/registry.hpp"
@@ -12,8 +13,7 @@ inline constexpr std::string_view kLentCollective = "lent";
 
 // Settles on a transport where the configuration leaves that open: by what has launched this
 // process, and of what there is.
-void settle_transport(Config& config, Registry& registry,
-                      const GetEnvironment& environment = process_environment());
+void settle_transport(Config& config, Registry& registry, Launched by = launched_by());
 
 // Loads the plugins of all instances that any stage can use and checks their options. The first
 // error is returned; with it, the place in the TOML that named the plugin. "lent" is the frontend's

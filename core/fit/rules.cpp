@@ -254,7 +254,8 @@ Status check_memory(const FitInput& input, const FitGroup& group) {
   if (group.memory.owns_momentum && has(input.frontend, PENSTOCK_SET_OPTIMIZER_MOMENTUM)) {
     return failed_precondition(
         "{} applies momentum, and so does the optimizer: it would count twice; set the "
-        "optimizer's momentum to 0, or use memory = \"residual\"",
+        "optimizer's momentum to 0 (of Adam and AdamW betas=(0.0, 0.999)), or use memory = "
+        "\"residual\"",
         who(group, "memory", group.memory.name));
   }
   if (group.memory.shifts && group.compressor.final_result) {

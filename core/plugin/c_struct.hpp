@@ -43,6 +43,8 @@ PENSTOCK_FIRST_BYTES(penstock_runtime_options, lent_instance);
 PENSTOCK_FIRST_BYTES(penstock_gradient_declaration, given_bucket);
 PENSTOCK_FIRST_BYTES(penstock_set_declaration, reserved);
 PENSTOCK_FIRST_BYTES(penstock_operation_declaration, average);
+// ABI 0.9.
+PENSTOCK_FIRST_BYTES(penstock_introduction, gather);
 
 #undef PENSTOCK_FIRST_BYTES
 

@@ -83,7 +83,7 @@ std::string_view missing_library(std::string_view reason) {
 std::string_view provider(std::string_view library) {
   constexpr std::pair<std::string_view, std::string_view> kProviders[] = {
       {"libmpi.so", "Open MPI 4 (Debian: apt-get install libopenmpi3)"},
-      {"libuc", "UCX (Debian: apt-get install libucx0)"},
+      {"libuc", "UCX (Debian: apt-get install libucx0; for Python pip install libucx-cu12)"},
       {"libnccl.so", "NCCL (pip install nvidia-nccl-cu12)"},
       {"libcuda.so", "the driver of the NVIDIA device"},
       {"libcudart.so", "the CUDA toolkit"}};

@@ -1,7 +1,6 @@
 // How a runtime starts: it loads what it needs to reach the other ranks, meets them, and only then
 // loads the rest, so that what one rank alone finds wrong is said on all of them.
 
-#include "core/comm/meeting.hpp"
 #include "core/control/protocol.hpp"
 #include "core/fit/rules.hpp"
 #include "core/runtime/runtime.hpp"
@@ -27,6 +26,7 @@ Result<RuntimeHandle> Runtime::open_over(const penstock_device_table& devices,
 }
 
 Status Runtime::start(const penstock_runtime_options& options) {
+  PENSTOCK_TRY(be_introduced(options));
   Status own = load(options);
   if (own.ok()) own = choose_transport(options);
   // The others wait to hear what is wrong here.
@@ -75,7 +75,7 @@ Status Runtime::load(const penstock_runtime_options& options) {
   if (options.lent_collective != nullptr)
     config_.settle_transport(std::string(kLentCollective), std::string(kLentCollective));
   else
-    settle_transport(config_, *registry_);
+    settle_transport(config_, *registry_, launched());
   return {};
 }
 
@@ -138,7 +138,7 @@ Status Runtime::stand_in(const penstock_runtime_options& options) {
     transports_.set(PENSTOCK_LEVEL_WORLD, std::move(lent));
     return {};
   }
-  if (launched_by() == Launched::alone) return failed_precondition("there is nobody to tell");
+  if (launched() == Launched::alone) return failed_precondition("there is nobody to tell");
   LoadOptions standard;
   standard.environment = {};
   PENSTOCK_ASSIGN(Config config, default_config(standard));
@@ -147,26 +147,11 @@ Status Runtime::stand_in(const penstock_runtime_options& options) {
   registry.allow_insecure = config_.runtime().allow_insecure_paths;
   registry_ = std::make_unique<Registry>(host_->table(), registry);
   PENSTOCK_TRY(registry_->scan());
-  settle_transport(config, *registry_);
+  settle_transport(config, *registry_, launched());
   const Scheme scheme = config.at_step(0);
   PENSTOCK_ASSIGN(auto usual,
                   make_instance<penstock_collective>(scheme, scheme.collective, *registry_));
   transports_.set(PENSTOCK_LEVEL_WORLD, std::move(usual));
-  return {};
-}
-
-// By what a launcher's variables say; without any this is a run of one.
-Status Runtime::meet_before() {
-  PENSTOCK_ASSIGN(const std::optional<Rendezvous> rendezvous, rendezvous_of());
-  if (rendezvous) {
-    Control::Options options = control_options();
-    options.meeting_us = arrival_us();
-    PENSTOCK_ASSIGN(Meeting meeting, meet_at(*rendezvous, std::move(options)));
-    met_ = meeting.world;
-    control_ = std::move(meeting.control);
-    return {};
-  }
-  PENSTOCK_ASSIGN(control_, Control::start(control_options()));
   return {};
 }
 
@@ -213,7 +198,7 @@ Status Runtime::join_world() {
   if (control_ != nullptr && (world_.rank() != met_.rank() || world_.size() != met_.size()))
     return internal("transport '{}' joined as rank {} of {}, but was told that it is rank {} of {}",
                     transport.name(), world_.rank(), world_.size(), met_.rank(), met_.size());
-  PENSTOCK_TRY(check_launcher(world_.rank(), world_.size(), transport.name()));
+  PENSTOCK_TRY(check_identity(transport.name()));
   log_.set_rank(world_.rank(), world_.size());
   timeline_.set_rank(world_.rank());
   timeline_.set_warning(
@@ -230,31 +215,6 @@ Status Runtime::join_world() {
   request.name = "world";
   if (control_ != nullptr) request.store = control_->store();
   PENSTOCK_ASSIGN(world_channel_, communication_->open_channel(request));
-  return {};
-}
-
-Control::Options Runtime::control_options() {
-  const RuntimeConfig& runtime = config_.runtime();
-  Control::Options control;
-  // Before the messages' own deadline: whoever waits for a silent rank, perhaps through others,
-  // then hears its name instead of only missing its data.
-  control.deadline_us = deadline_us() / 10 * 9;
-  control.heartbeat_us = static_cast<uint64_t>(runtime.heartbeat_s * 1e6);
-  control.warning_us = static_cast<uint64_t>(runtime.stall_warning_s * 1e6);
-  control.busy_limit_us = busy_limit_us();
-  control.circle_us = control.warning_us == 0 ? 0 : deadline_us();
-  control.activity = activity_;
-  control.on_abort = [this](Status reason) { on_abort(reason); };
-  control.on_warning = [this](std::string text) { log_.write(LogLevel::warning, "control", text); };
-  control.on_beat = [this] { look_at_calls(); };
-  control.on_joined = [this] { tell_where(); };
-  return control;
-}
-
-Status Runtime::meet_over_transport() {
-  PENSTOCK_ASSIGN(Meeting meeting,
-                  meet_over(*communication_, *world_channel_, deadline_us(), control_options()));
-  control_ = std::move(meeting.control);
   return {};
 }
 

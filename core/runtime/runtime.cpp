@@ -77,6 +77,11 @@ void Runtime::give_up(const Status& reason) {
   on_abort(reason);
 }
 
+void Runtime::give_up_as_told(const Status& reason) {
+  if (!gave_up_.exchange(true)) log_.write(LogLevel::info, "runtime", reason.message());
+  give_up(reason);
+}
+
 void Runtime::on_abort(const Status& reason) {
   // The first cause, once: every bucket under way will say the same.
   if (!gave_up_.exchange(true)) log_.write(LogLevel::error, "runtime", reason.message());

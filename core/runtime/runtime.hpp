@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/comm/communication.hpp"
+#include "core/comm/meeting.hpp"
 #include "core/config/load.hpp"
 #include "core/control/control.hpp"
 #include "core/fit/resolve.hpp"
@@ -18,6 +19,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -74,6 +76,9 @@ class Runtime final : public Services::Run {
   Result<std::string> report();
 
   void give_up(const Status& reason) override;
+  // The same for the application's own reason, which it has told already: others say it, this rank
+  // only where everything is said.
+  void give_up_as_told(const Status& reason);
   // Success until the run was given up.
   Status state() const { return control_ != nullptr ? control_->abort_reason() : Status(); }
 
@@ -110,18 +115,23 @@ class Runtime final : public Services::Run {
   Result<std::unique_ptr<CollectiveInstance>> make_transport(
       const Scheme& scheme, const std::string& name, const penstock_runtime_options& options);
   Status stand_in(const penstock_runtime_options& options);
-  Status meet_before();
   Result<penstock_world> join(CollectiveInstance& transport);
   Status join_world();
   Status join_levels();
-  Control::Options control_options();
-  Status meet_over_transport();
   Status share(std::string_view stage, const Status& mine);
   Status start_operations();
   Status agree();
   Status agree_on_code_paths();
   Status open_files();
   Status start_profile() const;
+
+  // meet.cpp
+  Status be_introduced(const penstock_runtime_options& options);
+  Launched launched() const;
+  Status meet_before();
+  Status meet_over_transport();
+  Status check_identity(const std::string& transport);
+  Control::Options control_options();
 
   // join.cpp
   std::shared_ptr<Joined> begin_to_join();
@@ -139,6 +149,7 @@ class Runtime final : public Services::Run {
   Config config_;
   std::unique_ptr<Registry> registry_;
   std::string frontend_;
+  std::optional<Introduction> introduction_;
   std::shared_ptr<Activity> activity_ = std::make_shared<Activity>();
   Transports transports_;
   Devices devices_;

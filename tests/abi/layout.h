@@ -694,17 +694,30 @@ typedef void (*lock_penstock_text_sink)(void* context, penstock_str text);
 extern penstock_text_sink lock_penstock_text_sink_holder;
 LOCK_TYPE(lock_penstock_text_sink_holder, lock_penstock_text_sink);
 
+typedef uint32_t (*lock_penstock_text_gather)(void* context, penstock_str text, void* sink_context, penstock_text_sink sink);
+extern penstock_text_gather lock_penstock_text_gather_holder;
+LOCK_TYPE(lock_penstock_text_gather_holder, lock_penstock_text_gather);
+
 typedef void (*lock_penstock_result_sink)(void* context, const uint64_t* gradients, uint64_t n_gradients, const penstock_status* error);
 extern penstock_result_sink lock_penstock_result_sink_holder;
 LOCK_TYPE(lock_penstock_result_sink_holder, lock_penstock_result_sink);
 
-LOCK_SIZE(penstock_runtime_options, 72);
+LOCK_SIZE(penstock_introduction, 48);
+typedef uint64_t lock_penstock_introduction_struct_size; LOCK_AT(penstock_introduction, struct_size, 0);
+typedef penstock_str lock_penstock_introduction_by; LOCK_AT(penstock_introduction, by, 8);
+typedef uint32_t lock_penstock_introduction_rank; LOCK_AT(penstock_introduction, rank, 24);
+typedef uint32_t lock_penstock_introduction_size; LOCK_AT(penstock_introduction, size, 28);
+typedef void* lock_penstock_introduction_context; LOCK_AT(penstock_introduction, context, 32);
+typedef penstock_text_gather lock_penstock_introduction_gather; LOCK_AT(penstock_introduction, gather, 40);
+
+LOCK_SIZE(penstock_runtime_options, 80);
 typedef uint64_t lock_penstock_runtime_options_struct_size; LOCK_AT(penstock_runtime_options, struct_size, 0);
 typedef penstock_str lock_penstock_runtime_options_config_path; LOCK_AT(penstock_runtime_options, config_path, 8);
 typedef penstock_str lock_penstock_runtime_options_config_text; LOCK_AT(penstock_runtime_options, config_text, 24);
 typedef penstock_str lock_penstock_runtime_options_frontend; LOCK_AT(penstock_runtime_options, frontend, 40);
 typedef const penstock_collective* lock_penstock_runtime_options_lent_collective; LOCK_AT(penstock_runtime_options, lent_collective, 56);
 typedef void* lock_penstock_runtime_options_lent_instance; LOCK_AT(penstock_runtime_options, lent_instance, 64);
+typedef const penstock_introduction* lock_penstock_runtime_options_introduction; LOCK_AT(penstock_runtime_options, introduction, 72);
 
 LOCK_SIZE(penstock_topology, 32);
 typedef uint64_t lock_penstock_topology_struct_size; LOCK_AT(penstock_topology, struct_size, 0);

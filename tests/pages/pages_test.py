@@ -1,7 +1,7 @@
 """Every command and code block of the pages works as it stands there.
 
     sh       run line by line by bash, in a new shell without the caller's variables, in a folder that looks like the checkout
-    python   run on two ranks by `penstock run`, or by torchrun where its process group asks the environment
+    python   run on two ranks by `penstock run`, and by torchrun too where it makes a process group of torch's
     toml     held against the plugins by `penstock config check`
     cpp      compiled against the SDK's headers
     text     a drawing: nothing to run
@@ -12,6 +12,7 @@ around them have a name (a comment `<!-- block: NAME -->` in front) and an entry
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -78,8 +79,8 @@ import torch
 import torch.distributed as dist
 import penstock.torch as hvd
 from penstock.torch import PenstockState, ddp_hook
+dist.init_process_group("gloo")
 hvd.init()
-dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29634", rank=hvd.rank(), world_size=hvd.size())
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 8))
 state = PenstockState("conf/topk-residual.toml")
 model.register_comm_hook(state, ddp_hook)
@@ -87,6 +88,48 @@ model(torch.randn(32, 64)).square().mean().backward()
 torch.save({"compression": state.state_dict()}, f"checkpoint-{hvd.rank()}.pt")
 dist.barrier()
 {block}"""
+
+# The recipe, and a training of two steps that fails where the hook was not registered.
+CONTEXT["lightning"] = """\
+import torch
+import lightning
+from penstock.torch import PenstockState, ddp_hook
+{block}
+class Net(lightning.pytorch.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 8)
+    def training_step(self, batch, index):
+        return self.layer(batch[0]).square().mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 64)), batch_size=16)
+lightning.pytorch.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, callbacks=[Compress()], logger=False,
+                          enable_checkpointing=False, enable_progress_bar=False).fit(Net(), data)
+import penstock.torch as hvd
+assert hvd.counters()["steps"] >= 1 and hvd.size() == 2
+"""
+CONTEXT["hugging-face"] = """\
+import torch
+import transformers
+from penstock.torch import PenstockState, ddp_hook
+{block}
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 8)
+    def forward(self, x):
+        return {"loss": self.layer(x).square().mean()}
+arguments = transformers.TrainingArguments(output_dir="trained", max_steps=3, use_cpu=True, report_to=[], save_strategy="no",
+                                           remove_unused_columns=False, per_device_train_batch_size=4)
+trainer = transformers.Trainer(Net(), arguments, train_dataset=[{"x": torch.randn(64)} for _ in range(64)])
+trainer.add_callback(Compress(trainer))
+trainer.train()
+import penstock.torch as hvd
+assert hvd.counters()["steps"] >= 1 and hvd.size() == 2
+"""
+# Packages that a recipe is for, and that these tests do without.
+NEEDS = {"lightning": "lightning", "hugging-face": "transformers"}
 
 # Commands that are a test run, or hours of work, themselves: what is tested here is that they take these arguments.
 LONG = ("tools/quickstart", "tools/test", "tools/setup", "tools/mutate", "tools/nightly", "tools/gpu-check", "tools/bench", "tools/wheel")
@@ -201,16 +244,27 @@ def test_a_block_of_commands_runs_as_it_stands(block, checkout, template):
     assert ran.returncode == 0, f"{block.id}\n{ran.stdout}\n{ran.stderr}"
 
 
-@pytest.mark.parametrize("block", PYTHONS, ids=lambda block: block.id)
-def test_a_python_block_runs_on_two_ranks(block, checkout, tmp_path):
+LAUNCHERS = {
+    "penstock-run": [str(PENSTOCK), "run", "-np", "2", "--", "python"],
+    "torchrun": [str(ROOT / ".venv/bin/torchrun"), "--standalone", "--nproc-per-node", "2"],
+}
+
+
+def launchers_of(block):
+    """Both for what makes a process group of torch's, as its page says."""
+    return LAUNCHERS if "init_process_group" in CONTEXT.get(block.name, "{block}").replace("{block}", block.text) else ["penstock-run"]
+
+
+@pytest.mark.parametrize(("block", "launcher"), [(block, launcher) for block in PYTHONS for launcher in launchers_of(block)],
+                         ids=lambda value: value if isinstance(value, str) else value.id)
+def test_a_python_block_runs_on_two_ranks(block, launcher, checkout, tmp_path):
+    if block.name in NEEDS and importlib.util.find_spec(NEEDS[block.name]) is None:
+        pytest.skip(f"{NEEDS[block.name]} is not installed here")
     indented = "".join(f"    {line}\n" for line in block.text.splitlines())
     program = CONTEXT.get(block.name, "{block}").replace("{block}", block.text).replace("{indented}", indented)
     script = tmp_path / "script.py"
     script.write_text(program)
-    launcher = [str(PENSTOCK), "run", "-np", "2", "--", "python"]
-    if re.search(r"init_process_group\([^,)]*\)", program):
-        launcher = [str(ROOT / ".venv/bin/torchrun"), "--standalone", "--nproc-per-node", "2"]
-    ran = run([*launcher, str(script)], checkout, OMP_NUM_THREADS="1")
+    ran = run([*LAUNCHERS[launcher], str(script)], checkout, OMP_NUM_THREADS="1")
     assert ran.returncode == 0, f"{block.id}\n{program}\n{ran.stdout}\n{ran.stderr}"
 
 

@@ -83,7 +83,11 @@ class Mirror:
 
     def _structure(self, struct: Struct) -> str:
         base = "Sized" if struct.grows else "Text"
-        fields = [f'        ("{member.name}", {self.type_of(member.declaration)}),' for member in struct.fields]
+        # A callback is an address there: signatures know structures, and are written behind them.
+        callbacks = {callback.name for callback in self.headers[-1].callbacks}
+        types = ["c_void_p" if member.declaration.split()[0] in callbacks else self.type_of(member.declaration)
+                 for member in struct.fields]
+        fields = [f'        ("{member.name}", {kind}),' for member, kind in zip(struct.fields, types)]
         return "\n".join(["", f"class {self.names[struct.name]}({base}):", f'    """{struct.name}."""', "",
                           "    _fields_ = [", *fields, "    ]", ""])
 

@@ -32,6 +32,23 @@ PENSTOCK_API uint32_t penstock_abi_version(void); /* major << 16 | minor */
 
 /* ---- Runtime ---- */
 
+/* Gets a text, in one piece. */
+typedef void (*penstock_text_sink)(void* context, penstock_str text);
+
+/* Hands `text` to all ranks and gets theirs: `sink` gets them one by one in the order of ranks, within the call, and then
+ * 0 (PENSTOCK_OK) is returned. Otherwise a code from base.h, and `sink` has got the reason alone. Collective. */
+typedef uint32_t (*penstock_text_gather)(void* context, penstock_str text, void* sink_context, penstock_text_sink sink);
+
+/* Who this process is, where the frontend knows it from ranks that have met already, such as torch's default group. */
+typedef struct penstock_introduction {
+  uint64_t struct_size;
+  penstock_str by; /* who says so, for messages */
+  uint32_t rank;
+  uint32_t size;
+  void* context;
+  penstock_text_gather gather; /* [application] called within penstock_runtime_open only */
+} penstock_introduction;
+
 typedef struct penstock_runtime_options {
   uint64_t struct_size;
   penstock_str config_path; /* TOML file; empty: PENSTOCK_CONFIG, or else the defaults (no compression, mpi, fusion) */
@@ -39,6 +56,7 @@ typedef struct penstock_runtime_options {
   penstock_str frontend;    /* for messages, for example "penstock.torch 0.1.0" */
   const penstock_collective* lent_collective; /* a transport of the frontend's own, used for collective = "lent" */
   void* lent_instance;
+  const penstock_introduction* introduction; /* null: who this process is, its launcher's variables say, or the transport */
 } penstock_runtime_options;
 
 /* Loads the configuration and its plugins, meets the other ranks, compares configuration and plugins with theirs. */
@@ -60,7 +78,6 @@ typedef struct penstock_topology {
 PENSTOCK_API penstock_status* penstock_runtime_topology(penstock_runtime* runtime, penstock_topology* topology);
 
 /* JSON for people and programs: configuration in force, plugins, plans, counters. `sink` gets it in one piece. */
-typedef void (*penstock_text_sink)(void* context, penstock_str text);
 PENSTOCK_API penstock_status* penstock_runtime_report(penstock_runtime* runtime, void* context, penstock_text_sink sink);
 
 /* Starts (or with an empty path stops) writing a Chrome trace of named stages per bucket to `path`. */

@@ -147,6 +147,19 @@ class Tensor(Sized):
     ]
 
 
+class Introduction(Sized):
+    """penstock_introduction."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("by", Str),
+        ("rank", c_uint32),
+        ("size", c_uint32),
+        ("context", c_void_p),
+        ("gather", c_void_p),
+    ]
+
+
 class RuntimeOptions(Sized):
     """penstock_runtime_options."""
 
@@ -157,6 +170,7 @@ class RuntimeOptions(Sized):
         ("frontend", Str),
         ("lent_collective", c_void_p),
         ("lent_instance", c_void_p),
+        ("introduction", POINTER(Introduction)),
     ]
 
 
@@ -248,6 +262,7 @@ class OperationDeclaration(Sized):
 
 
 TEXT_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, Str)
+TEXT_GATHER_SIGNATURE = CFUNCTYPE(c_uint32, c_void_p, Str, c_void_p, TEXT_SINK_SIGNATURE)
 RESULT_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, POINTER(c_uint64), c_uint64, c_void_p)
 BYTES_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)
 

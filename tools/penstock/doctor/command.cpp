@@ -3,6 +3,7 @@
 #include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/doctor/devices.hpp"
+#include "tools/penstock/doctor/launchers.hpp"
 #include "tools/penstock/run/environment.hpp"
 
 #include <dlfcn.h>
@@ -31,7 +32,8 @@ struct DoctorOptions {
 };
 
 const char* word(Health health) {
-  return health == Health::ok ? "ok" : health == Health::warning ? "warning" : "problem";
+  constexpr const char* kWords[] = {"ok", "-", "warning", "problem"};
+  return kWords[static_cast<int>(health)];
 }
 
 std::string first_line(const std::string& text) {
@@ -39,7 +41,7 @@ std::string first_line(const std::string& text) {
 }
 
 Line cores() {
-  return {"processor", Health::ok, fmt::format("{} cores", std::thread::hardware_concurrency()),
+  return {"processor", Health::fact, fmt::format("{} cores", std::thread::hardware_concurrency()),
           ""};
 }
 
@@ -49,14 +51,14 @@ Line code_paths() {
   for (const std::string_view family : kernels::code_path_families())
     found += fmt::format("{}{} {}", found.empty() ? "" : ", ", family.empty() ? "others" : family,
                          kernels::code_path_name(kernels::fastest_code_path(family)));
-  return {"code paths", Health::ok, "fastest here: " + found, ""};
+  return {"code paths", Health::fact, "fastest here: " + found, ""};
 }
 
 Line memory() {
   const double gib = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                      static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30);
   const bool small = gib < 2;
-  return {"memory", small ? Health::warning : Health::ok, fmt::format("{:.1f} GiB", gib),
+  return {"memory", small ? Health::warning : Health::fact, fmt::format("{:.1f} GiB", gib),
           small ? "four ranks with a small model want about 2 GiB; run fewer ranks" : ""};
 }
 
@@ -72,7 +74,7 @@ Line mpirun(bool is_needed) {
     return {"mpirun", Health::problem, "does not start: " + first_line(ran.output),
             "install Open MPI again (Debian: apt-get install --reinstall openmpi-bin)"};
   const bool open_mpi = ran.output.find("Open MPI") != std::string::npos;
-  return {"mpirun", open_mpi ? Health::ok : Health::warning, first_line(ran.output),
+  return {"mpirun", open_mpi ? Health::fact : Health::warning, first_line(ran.output),
           open_mpi ? "" : "penstock run passes Open MPI's flags; put Open MPI first on the PATH"};
 }
 
@@ -121,7 +123,7 @@ Line interfaces() {
   if (found.empty())
     return {"network", Health::problem, "no interface is up",
             "bring up the loopback interface: ip link set lo up"};
-  return {"network", outside ? Health::ok : Health::warning, found,
+  return {"network", outside ? Health::fact : Health::warning, found,
           outside ? "" : "only this host can take part in a run"};
 }
 
@@ -132,14 +134,15 @@ std::string last_line(std::string text) {
 
 // With the Python that `penstock run -- python3` starts. Only importing tells: a package may be
 // found and lack the runtime, or the runtime a library.
-void python(std::vector<Line>& lines) {
+// Returns it where it imports both.
+std::string python(std::vector<Line>& lines) {
   const std::string python = program_to_run("python3");
   const std::string mend =
       "install it for that Python (pip install torch), or in a checkout run tools/setup; then "
       "`penstock run` takes its .venv, or activate it: . .venv/bin/activate";
   if (python.find('/') == std::string::npos && find_program(python).empty()) {
     lines.push_back({"python", Health::problem, "python3 is not on the PATH", mend});
-    return;
+    return "";
   }
   constexpr double kSeconds = 120;  // torch takes long on a disk that is cold
   for (const std::string package : {"torch", "penstock.torch"}) {
@@ -159,8 +162,9 @@ void python(std::vector<Line>& lines) {
          fmt::format("{} does not import it: {}", python,
                      ran.status < 0 ? fmt::format("not done within {} s", kSeconds) : said),
          mend});
-    return;  // without torch the other fails too
+    return "";  // without torch the other fails too
   }
+  return python;
 }
 
 // Empty where there is none.
@@ -243,8 +247,10 @@ Line transports(const std::vector<std::string>& usable) {
     if (std::find(usable.begin(), usable.end(), id) != usable.end())
       found += fmt::format("{}{}", found.empty() ? "" : ", ", id);
   if (!found.empty()) return {"transports", Health::ok, found, ""};
-  return {"transports", Health::problem, "none between processes can be loaded",
-          "install the library that a plugin lacks (above), or build again: tools/setup"};
+  return {"transports", Health::warning,
+          "none between processes can be loaded: a group of torch's must carry the messages",
+          "pip install libucx-cu12 (it needs no device), install the library that a plugin lacks "
+          "(above), or build again: tools/setup"};
 }
 
 // Devices, and what the schemes that were named could do there; where there is a device, else that
@@ -271,7 +277,8 @@ int doctor(const DoctorOptions& options) {
   lines.push_back(mpirun(!over_ucx));
   if (!find_program("mpirun").empty() && lines.back().health != Health::problem)
     lines.push_back(launch());
-  python(lines);
+  if (const std::string python_found = python(lines); !python_found.empty())
+    for (Line& line : launcher_lines(python_found)) lines.push_back(std::move(line));
   devices(options, library, lines);
 
   Json json = Json::array();

@@ -87,7 +87,7 @@ Line without_table(const std::string& message) {
       },
       kSeconds);
   if (asked.verdict == Verdict::ok) devices = std::stoi(asked.reason);
-  if (devices == 0) return {"cuda", Health::ok, found, ""};
+  if (devices == 0) return {"cuda", Health::fact, found, ""};
   if (devices < 0)
     return {"cuda", Health::warning,
             "the NVIDIA driver's library is there but does not start; " + found,
@@ -184,7 +184,7 @@ Line scheme_on_device(const std::string& file, const std::vector<std::string>& p
   Json more = Json::parse(outcome.reason);
   const std::string found = more["found"];
   more.erase("found");
-  return {subject, Health::ok, found, "", more};
+  return {subject, Health::fact, found, "", more};  // plugins were asked, no device
 }
 
 }  // namespace penstock::command

@@ -7,7 +7,8 @@
 
 namespace penstock::command {
 
-enum class Health { ok, warning, problem };
+// ok: it has run, or been loaded. fact: nothing was tried.
+enum class Health { ok, fact, warning, problem };
 
 struct Line {
   std::string subject;

@@ -24,7 +24,7 @@ Result<FitAdvice> check(std::string_view text) {
   Registry registry(host.host.table(), {plugin_directories({}), false});
   PENSTOCK_TRY(registry.scan());
   PENSTOCK_ASSIGN(Config config, load_config_text(text, "scheme.toml", "", {}));
-  settle_transport(config, registry, [](const char*) -> const char* { return nullptr; });
+  settle_transport(config, registry, Launched::alone);
   return check_fit_of_config(config, registry);
 }
 

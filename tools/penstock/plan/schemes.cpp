@@ -44,7 +44,7 @@ class Opener {
     for (const std::string& directory : config.runtime().plugin_path)
       file.directories.push_back(directory);
     PENSTOCK_ASSIGN(file.plugins, plugins_for(file.directories, config.runtime()));
-    settle_transport(config, file.plugins->registry(), pure().environment);
+    settle_transport(config, file.plugins->registry(), launched_by(pure().environment));
     PENSTOCK_TRY(check_fit_of_config(config, file.plugins->registry()).status());
     file.scheme = config.at_step(config.stages().back());
     return file;

@@ -85,7 +85,8 @@ void RunOutcome::take_report(std::string_view report) {
 
 void RunOutcome::note(Rank& rank, std::string_view line) {
   while (!line.empty() && std::strchr("\r\n\t ", line.back()) != nullptr) line.remove_suffix(1);
-  if (line.empty()) return;
+  // Nothing, or Python's marks below a line of code, which a cut may have moved to its beginning.
+  if (line.find_first_not_of(" \t^~") == line.npos) return;
   rank.last_line = line;
   if (line.starts_with("Traceback (most recent call last)")) {
     rank.in_traceback = true;

@@ -20,6 +20,7 @@ HONOURED = frozenset(
         "STALL_CHECK_TIME_SECONDS",
         "STALL_SHUTDOWN_TIME_SECONDS",
         "DYNAMIC_PROCESS_SETS",
+        "LOG_LEVEL",
     )
 )
 
@@ -38,7 +39,6 @@ NOT_HONOURED = MappingProxyType(
         "HOROVOD_CYCLE_TIME": "nothing waits for a cycle",
         "HOROVOD_CACHE_CAPACITY": "plans take the place of the cache",
         "HOROVOD_DISABLE_GROUP_FUSION": "the scheduler decides what travels together",
-        "HOROVOD_LOG_LEVEL": "use log_level in [runtime]",
         "HOROVOD_LOG_HIDE_TIME": "not yet",
         "HOROVOD_LOG_TIMESTAMP": "not yet",
         "HOROVOD_HIERARCHICAL_ALLREDUCE": 'use route = "hierarchical" in [scheme]',

@@ -15,8 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from penstock import _library as c
+from penstock.common import first_line
 from penstock.common.gradient_set import GradientSet, GradientSpec, report_of
 from penstock.common.operation import Memory, Operation, Wish, submit
+
+
+# What nobody asks for by the way, as for words of its own or first parameters.
+_USES = frozenset((c.ALL_REDUCE, c.REDUCE_SCATTER, c.ALL_TO_ALL))
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,37 @@ class LentTransport(Protocol):
         """The run has ended, or did not begin."""
 
 
+class Introduction(Protocol):
+    """Who this process is by the word of somebody whose ranks have met already."""
+
+    by: str  # who says so, for messages
+    rank: int
+    size: int
+
+    def gather(self, text: str) -> list[str]:
+        """The texts of all ranks in their order; collective."""
+
+
+def _gather_for(introduction: Introduction) -> Any:
+    """Its `gather` as a penstock_text_gather, to be kept while the core may call it."""
+
+    def gather(_: int, text: c.Str, sink_context: int, sink: Any) -> int:
+        try:
+            for each in introduction.gather(text.text()):
+                sink(sink_context, c.Str.of(each))
+        except Exception as error:  # noqa: BLE001 - C cannot take an exception
+            sink(sink_context, c.Str.of(f"{type(error).__name__}: {error}"))
+            return c.DEADLINE_EXCEEDED if isinstance(error, TimeoutError) else c.PEER_FAILED
+        return c.OK
+
+    return c.TEXT_GATHER_SIGNATURE(gather)
+
+
 class Runtime:
     """An opened runtime. Calls may come from any thread. `close` ends it.
 
-    lent: what ``collective = "lent"`` stands for; closed with the runtime."""
+    lent: what ``collective = "lent"`` stands for; closed with the runtime.
+    introduction: who this process is, where the frontend knows it."""
 
     def __init__(
         self,
@@ -52,21 +84,32 @@ class Runtime:
         config_text: str,
         frontend: str,
         lent: LentTransport | None = None,
+        introduction: Introduction | None = None,
     ) -> None:
         self.library = c.library()
         self._handle = c_void_p()
         self._lent = lent
         self._sets: list[GradientSet] = []
+        self._says_first = False  # what its first set does
+        self._is_used = False  # for gradients or sums
         # Counted per group of ranks, for ranks take part in different ones.
         self._n_sets: dict[tuple[int, ...], int] = {}
         self._lock = threading.Lock()
         # Named, so that the structures outlive the call that borrows them.
+        gather = _gather_for(introduction) if introduction else None
+        introduced = introduction and c.Introduction(
+            by=c.Str.of(introduction.by),
+            rank=introduction.rank,
+            size=introduction.size,
+            gather=ctypes.cast(gather, c_void_p),
+        )
         options = c.RuntimeOptions(
             config_path=c.Str.of(config_path),
             config_text=c.Str.of(config_text),
             frontend=c.Str.of(frontend),
             lent_collective=lent.collective if lent else None,
             lent_instance=lent.instance if lent else None,
+            introduction=ctypes.pointer(introduced) if introduced else None,
         )
         try:
             self.library.check(self.library.runtime_open(byref(options), byref(self._handle)))
@@ -114,6 +157,10 @@ class Runtime:
             # Held until close: destroying a set when the garbage collector likes would differ
             # between ranks.
             self._sets.append(made)
+            is_first, self._is_used = not self._says_first, True
+            self._says_first = True
+        if is_first and self.topology.rank == 0 and (run := self.report())["log_level"] != "error":
+            first_line.say(first_line.of_first_set(run, made.report()))
         return made
 
     def counters(self) -> dict[str, int]:
@@ -128,6 +175,7 @@ class Runtime:
 
     def submit(self, wishes: Sequence[Wish]) -> list[Operation]:
         """Starts named operations, all or none."""
+        self._is_used = self._is_used or any(wish.pattern in _USES for wish in wishes)
         return submit(self.library, self._handle, wishes)
 
     def gather_text(self, name: str, text: str) -> list[str]:
@@ -147,6 +195,13 @@ class Runtime:
             texts.append(gathered[:row].decode("utf-8"))
             gathered = gathered[row:]
         return texts
+
+    def say_if_unused(self) -> None:
+        """Before `close`, of a run that has ended well: rank 0 says that it has averaged nothing."""
+        if self._is_used or self.topology.rank != 0 or self.topology.size == 1:
+            return
+        if self.report()["log_level"] != "error":
+            first_line.say(first_line.of_nothing(self.topology.size))
 
     def join(self, patience_us: int) -> int | None:
         """This rank's data is at an end: the rank that joined last, or None where not all have

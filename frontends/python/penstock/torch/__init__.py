@@ -17,6 +17,7 @@ from penstock.torch.functions import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
+from penstock.torch.launched import fill_in as _fill_in
 from penstock.torch.lending import lend_process_group
 from penstock.torch.mpi_ops import (
     Adasum,
@@ -87,6 +88,7 @@ from penstock.torch.world import counters, report
 
 # Fails here, with what to do, rather than in the middle of a script.
 _library()
+_fill_in()
 
 __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "HorovodInternalError",

@@ -15,9 +15,10 @@ import torch
 import torch.distributed as dist
 
 from penstock import _library as c
+from penstock.torch import unused
 from penstock.torch.bucket_exchange import BucketExchange
 from penstock.torch.scheme import Scheme
-from penstock.torch.settings import checked
+from penstock.torch.settings import checked, given_scheme
 
 
 class PenstockState:
@@ -41,10 +42,11 @@ class PenstockState:
         named_parameters: Optional[Iterable[Tuple[str, torch.Tensor]]] = None,
         process_group: Optional[dist.ProcessGroup] = None,
     ) -> None:
-        self._scheme = checked(str(scheme))
+        self._scheme = checked(given_scheme(scheme))
         self._process_group = process_group
         named = None if named_parameters is None else list(named_parameters)
         self._exchange = BucketExchange(self._scheme, named, process_group)
+        self._unused = unused.await_use(self._scheme)
 
     def set_grad_scale(self, scale: float) -> None:
         """The factor by which the loss of the next backward is scaled (``scaler.get_scale()``), so
@@ -128,6 +130,7 @@ class PenstockState:
             )
         self.__init__(state["scheme"])  # type: ignore[misc]
         self.load_state_dict(state["state"])
+        unused.used(self._unused)  # it may have been read for what it holds
 
 
 def ddp_hook(
@@ -149,4 +152,5 @@ def ddp_hook(
             "DistributedDataParallel compiled with the python_reducer hands out no buckets that "
             "ddp_hook could take; leave torch._dynamo.config.optimize_ddp at its default"
         )
+    unused.used(state._unused)
     return state._exchange.hand_in(bucket)

@@ -8,6 +8,7 @@ wait for Python.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 import time
 from collections import deque
@@ -19,7 +20,8 @@ import torch
 import torch.distributed as dist
 
 from penstock import _library as c
-from penstock.torch import world
+from penstock.common.runtime import LentTransport
+from penstock.torch import identity, world
 
 _DOOR = "penstock.lent/1"
 _EXTENSION = 15  # words before it in penstock_collective
@@ -29,6 +31,10 @@ _TAGS = 1 << 20
 # A wait that ends by its time closes all connections of the group: none may.
 _FOR_EVER = timedelta(days=3650)
 _PARTING_S = 2.0
+_REMEDIES = {
+    "ucx": "pip install libucx-cu12 (it needs no device), or the system's UCX (libucx0)",
+    "mpi": "install Open MPI (libopenmpi3)",
+}
 
 _Create = CFUNCTYPE(c_void_p, c_void_p, c_uint64, POINTER(c_void_p))
 _Destroy = CFUNCTYPE(None, c_void_p)
@@ -71,8 +77,9 @@ def lend_process_group(group: dist.ProcessGroup | None = None) -> None:
         be used beside, but for the tags from 2**30 to 2**30 + 2**20 of its messages between two
         ranks.
 
-    On every rank, before init(); ranks meet by the launcher's variables all the same. ValueError
-    for a group that cannot carry a run, and while a runtime is open.
+    On every rank, before init(). ValueError for a group that cannot carry a run, and while a
+    runtime is open. Where the launcher's usual transport cannot be loaded, a default group of
+    backend gloo is lent without it.
     """
     if not dist.is_initialized():
         raise ValueError(
@@ -80,22 +87,56 @@ def lend_process_group(group: dist.ProcessGroup | None = None) -> None:
             'torch.distributed.init_process_group("gloo") before'
         )
     lent = dist.group.WORLD if group is None else group
-    backends = dict(one.split(":") for one in dist.get_backend_config(lent).split(","))
+    _check(lent)
+    world.borrow_from(lambda: LentRun(lent, _next_tag()))
+
+
+def _check(group: dist.ProcessGroup) -> None:
+    """ValueError for a group that cannot carry a run."""
+    backends = dict(one.split(":") for one in dist.get_backend_config(group).split(","))
     if backends.get("cpu") != "gloo":
         has = backends.get("cpu") or ", ".join(sorted(set(backends.values())))
         raise ValueError(
             f"lend_process_group got a group of backend {has}, expected gloo, which moves the "
             'memory of the CPU; lend torch.distributed.new_group(backend="gloo")'
         )
-    ranks, everyone = dist.get_process_group_ranks(lent), list(range(dist.get_world_size()))
+    ranks, everyone = dist.get_process_group_ranks(group), list(range(dist.get_world_size()))
     if ranks != everyone:
         raise ValueError(
             f"lend_process_group got a group of the ranks {ranks}, expected all {len(everyone)} in "
             "their order: a run has one transport among all its ranks; lend the default group, or "
             'torch.distributed.new_group(backend="gloo")'
         )
-    numbers = iter(range(_TAGS))
-    world.borrow_from(lambda: LentRun(lent, _FIRST_TAG + next(numbers)))
+
+
+_numbers = itertools.count()
+
+
+def _next_tag() -> int:
+    return _FIRST_TAG + next(_numbers) % _TAGS
+
+
+def _for_want_of_others() -> tuple[LentTransport, str] | None:
+    """The default group as a run's transport, and what to say of it, where it is up and the
+    transport of this launcher cannot be loaded."""
+    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return None
+    usual = "mpi" if identity.is_below_mpi() else "ucx"
+    why = identity.why_not(usual)
+    if not why:
+        return None
+    try:
+        _check(dist.group.WORLD)
+    except ValueError:
+        return None
+    said = (
+        f"messages go over torch's default group (gloo), for '{usual}' cannot be loaded: {why}; "
+        f"faster: {_REMEDIES[usual]}"
+    )
+    return LentRun(dist.group.WORLD, _next_tag()), said
+
+
+world.borrow_for_want(_for_want_of_others)
 
 
 class LentRun:

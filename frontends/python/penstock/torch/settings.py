@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,17 @@ class Settings:
         return flags
 
 
+def given_scheme(scheme: Any) -> str:
+    """The text of a scheme argument that is not left out. ValueError for what is none."""
+    if isinstance(scheme, (str, os.PathLike, Scheme)):
+        return str(scheme)
+    raise ValueError(
+        f"the scheme is {scheme!r} of type {type(scheme).__name__}, expected the path of a .toml "
+        'file, such as "conf/topk-residual.toml", TOML text, penstock.torch.Scheme(compressor='
+        '"topk"), or nothing, for the configuration of the run'
+    )
+
+
 def checked(scheme: str) -> str:
     """The same. ValueError for what is neither text nor a file: mostly the name of a method."""
     written = "=" in scheme or scheme.lstrip().startswith("[")  # as TOML is, keys or none
@@ -58,8 +71,29 @@ def scheme_text(scheme: str | Scheme | None) -> str:
         installed = None
         if scheme.startswith("conf/") and not Path(scheme).exists():
             installed, _ = find(f"share/penstock/{scheme}", f"share/penstock/{scheme}")
-        return Path(installed or scheme).read_text(encoding="utf-8")
+        path = Path(installed or scheme)
+        return _of_one_set(path.read_text(encoding="utf-8"), scheme, path)
     return scheme
+
+
+def _of_one_set(text: str, file: str, path: Path) -> str:
+    """The same; nothing for the file that the run was opened with. ValueError for another with a
+    table of the run, which no set can change."""
+    for number, line in enumerate(text.splitlines(), 1):
+        table = re.match(r"\s*\[\s*(runtime|transport)\s*[\].]", line)
+        if table and world.is_initialized():
+            if _is_same_file(path, str(world.report()["configuration"])):
+                return ""
+            raise ValueError(
+                f"{file}:{number}: [{table[1]}] belongs to the run, which hvd.init() has opened "
+                f'already; say hvd.init(config="{file}"), or leave hvd.init() out: then the first '
+                "backward of a PenstockState opens the run with its file"
+            )
+    return text
+
+
+def _is_same_file(path: Path, other: str) -> bool:
+    return os.path.exists(other) and os.path.samefile(path, other)
 
 
 def open_with(scheme: str) -> bool:

@@ -6,6 +6,7 @@ Horovod's interface has one world per process; here is the one global that this 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import json
 import os
@@ -21,7 +22,7 @@ from penstock.common import process_sets as sets
 from penstock.common.exceptions import MISMATCH, HorovodInternalError
 from penstock.common.process_sets import ProcessSetTable
 from penstock.common.runtime import LentTransport, Runtime
-from penstock.torch import agent_store
+from penstock.torch import agent_store, identity
 
 # The same number in Open MPI and MPICH.
 _MPI_THREAD_MULTIPLE = 3
@@ -31,6 +32,8 @@ _runtime: Runtime | None = None
 _owner_pid = 0
 # Makes the transport of a run, where the program lends one.
 _lender: Callable[[], LentTransport] | None = None
+# Makes one with what to say of it where no other can be had; None: there is none, or no need.
+_last_resort: Callable[[], tuple[LentTransport, str] | None] = lambda: None
 _homogeneous = True
 # Run at the start of a shutdown, in the order of registration: they finish or give up what is under
 # way.
@@ -54,6 +57,12 @@ def borrow_from(lender: Callable[[], LentTransport]) -> None:
                 "init(), or after shutdown()"
             )
         _lender = lender
+
+
+def borrow_for_want(lender: Callable[[], tuple[LentTransport, str] | None]) -> None:
+    """Runs for which nothing was lent get a transport from `lender` where they have no other."""
+    global _last_resort
+    _last_resort = lender
 
 
 def current() -> Runtime:
@@ -102,10 +111,7 @@ def init(
                 )
             return
         path = "" if config is None else os.fsdecode(config)
-        lent = _lender() if _lender is not None else None
-        name = f"penstock.torch {penstock.__version__}"
-        with agent_store.place():
-            opened = Runtime(path, config_text or "", name, lent)
+        opened = _open(path, config_text or "")
         try:
             table = ProcessSetTable(opened, dynamic)
             _homogeneous = _settle_world(table, wanted)
@@ -115,6 +121,36 @@ def init(
         _runtime, _owner_pid = opened, os.getpid()
         sets.open_table(table)
     _name_variables_without_effect(opened)
+
+
+def _open(path: str, text: str) -> Runtime:
+    group = identity.of_default_group()
+    borrowed = _last_resort() if _lender is None else None
+    lent = _lender() if _lender is not None else borrowed and borrowed[0]
+    name = f"penstock.torch {penstock.__version__}"
+    try:
+        with agent_store.place() if group is None else contextlib.nullcontext():
+            opened = Runtime(path, text, name, lent, group)
+    except HorovodInternalError as error:
+        raise type(error)(_with_groups_remedy(str(error), group), error.code) from None
+    if borrowed and opened.topology.rank == 0 and transport_of(opened) == "lent":
+        warnings.warn(borrowed[1], stacklevel=3)
+    return opened
+
+
+def _with_groups_remedy(said: str, group: identity.GroupIdentity | None) -> str:
+    if group is not None or "collective/ucx" not in said and "'ucx'" not in said:
+        return said
+    return said + (
+        '; or call torch.distributed.init_process_group("gloo") before hvd.init(): its group then '
+        "carries what Penstock sends"
+    )
+
+
+def transport_of(runtime: Runtime) -> str:
+    """By which messages travel: "ucx", "mpi", "lent" and so on."""
+    scheme = runtime.report()["scheme"]
+    return scheme["transport"] or scheme["collective"]
 
 
 def _settle_world(table: ProcessSetTable, wanted: Sequence[sets.ProcessSet]) -> bool:
@@ -167,6 +203,8 @@ def _close(failure: str | None) -> None:
                 action(failure is not None)
             except Exception as error:  # noqa: BLE001 - the runtime must be closed whatever an action meets
                 first = first or error
+        if failure is None and first is None:
+            closing.say_if_unused()
         _runtime = None
         sets.open_table(None)
         closing.close()
@@ -234,8 +272,7 @@ def mpi_enabled() -> bool:
     """True when messages travel over MPI; False before init."""
     if _runtime is None:
         return False
-    scheme = _runtime.report()["scheme"]
-    return (scheme["transport"] or scheme["collective"]) == "mpi"
+    return transport_of(_runtime) == "mpi"
 
 
 def mpi_threads_supported() -> bool:

@@ -1,0 +1,115 @@
+// Who this process is, and how it meets the others: by the word of the frontend, of a launcher, or
+// of the transport.
+
+#include "core/comm/meeting.hpp"
+#include "core/plugin/c_struct.hpp"
+#include "core/runtime/runtime.hpp"
+
+namespace penstock {
+namespace {
+
+Introduction introduction_of(const penstock_introduction& given) {
+  Introduction made{given.rank, given.size, std::string(view(given.by)), {}};
+  made.gather = [context = given.context, gather = given.gather,
+                 size = given.size](std::string_view text) -> Result<std::vector<std::string>> {
+    std::vector<std::string> texts;
+    const uint32_t code =
+        gather(context, {text.data(), text.size()}, &texts, [](void* found, penstock_str each) {
+          static_cast<std::vector<std::string>*>(found)->emplace_back(view(each));
+        });
+    if (code != PENSTOCK_OK)
+      return Status(static_cast<Code>(code), texts.empty() ? "no reason was given" : texts.front());
+    if (texts.size() != size)
+      return internal("the frontend gathered {} texts of {} ranks", texts.size(), size);
+    return texts;
+  };
+  return made;
+}
+
+}  // namespace
+
+Status Runtime::be_introduced(const penstock_runtime_options& options) {
+  if (options.introduction == nullptr) return {};
+  penstock_introduction given{};
+  PENSTOCK_TRY(take_struct(options.introduction, "penstock_introduction", given));
+  if (given.gather == nullptr || given.rank >= given.size)
+    return invalid_argument(
+        "penstock_introduction: rank {} of {} {} gather, expected a rank below the size, and "
+        "gather",
+        given.rank, given.size, given.gather == nullptr ? "without" : "with");
+  introduction_ = introduction_of(given);
+  return {};
+}
+
+Launched Runtime::launched() const {
+  return introduction_ ? launched_as(introduction_->rank, introduction_->size) : launched_by();
+}
+
+// Without an introduction and without variables that speak of several this is a run of one.
+Status Runtime::meet_before() {
+  Control::Options options = control_options();
+  options.meeting_us = arrival_us();
+  if (introduction_) {
+    PENSTOCK_ASSIGN(Meeting meeting, meet_through(*introduction_, std::move(options)));
+    met_ = meeting.world;
+    control_ = std::move(meeting.control);
+    return {};
+  }
+  PENSTOCK_ASSIGN(const std::optional<Rendezvous> rendezvous, rendezvous_of());
+  if (rendezvous) {
+    PENSTOCK_ASSIGN(Meeting meeting, meet_at(*rendezvous, std::move(options)));
+    met_ = meeting.world;
+    control_ = std::move(meeting.control);
+    return {};
+  }
+  PENSTOCK_ASSIGN(control_, Control::start(control_options()));
+  return {};
+}
+
+// Of a world that has joined.
+Status Runtime::check_identity(const std::string& transport) {
+  if (!introduction_) return check_launcher(world_.rank(), world_.size(), transport);
+  if (world_.rank() != introduction_->rank || world_.size() != introduction_->size)
+    return failed_precondition(
+        "over '{}' this process is rank {} of {}, but rank {} of {} in {}; start the program so "
+        "that "
+        "both are the same (`penstock run -np N -- ...` for mpi), or name collective = \"ucx\" in "
+        "[scheme], which goes by the group",
+        transport, world_.rank(), world_.size(), introduction_->rank, introduction_->size,
+        introduction_->by);
+  const std::string other = other_word(world_.rank(), world_.size());
+  if (world_.rank() == 0 && !other.empty())
+    log_.write(
+        LogLevel::warning, "runtime",
+        fmt::format("this process is rank 0 of {} in {}, and its launcher says {}: the group "
+                    "counts",
+                    world_.size(), introduction_->by, other));
+  return {};
+}
+
+Control::Options Runtime::control_options() {
+  const RuntimeConfig& runtime = config_.runtime();
+  Control::Options control;
+  // Before the messages' own deadline: whoever waits for a silent rank, perhaps through others,
+  // then hears its name instead of only missing its data.
+  control.deadline_us = deadline_us() / 10 * 9;
+  control.heartbeat_us = static_cast<uint64_t>(runtime.heartbeat_s * 1e6);
+  control.warning_us = static_cast<uint64_t>(runtime.stall_warning_s * 1e6);
+  control.busy_limit_us = busy_limit_us();
+  control.circle_us = control.warning_us == 0 ? 0 : deadline_us();
+  control.activity = activity_;
+  control.on_abort = [this](Status reason) { on_abort(reason); };
+  control.on_warning = [this](std::string text) { log_.write(LogLevel::warning, "control", text); };
+  control.on_beat = [this] { look_at_calls(); };
+  control.on_joined = [this] { tell_where(); };
+  return control;
+}
+
+Status Runtime::meet_over_transport() {
+  PENSTOCK_ASSIGN(Meeting meeting,
+                  meet_over(*communication_, *world_channel_, deadline_us(), control_options()));
+  control_ = std::move(meeting.control);
+  return {};
+}
+
+}  // namespace penstock

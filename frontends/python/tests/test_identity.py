@@ -1,0 +1,143 @@
+"""Who a process is, by whatever has started it: README's two lines, and what rank 0 says of the run."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from launch import HERE, MPIRUN
+from warm_python import executable as warm
+
+SCRIPTS = HERE / "scripts"
+HELLO = ("-m", "penstock.hello")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+def start(*command, **variables):
+    """`python COMMAND`, with none of the caller's ranks; both outputs together."""
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
+    for name in ("RANK", "WORLD_SIZE", "PENSTOCK_CONFIG", "PENSTOCK_LOG_LEVEL"):
+        environment.pop(name, None)
+    environment["PYTHON_EXEC"] = str(command[0])  # what torchrun starts
+    return subprocess.Popen(
+        [str(word) for word in command], env={**environment, **variables}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def run(*command, **variables):
+    """What it printed; it must end well."""
+    ended, output = finish(start(*command, **variables))
+    assert ended == 0, output
+    return output
+
+
+def finish(process):
+    try:
+        output, _ = process.communicate(timeout=180)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+    return process.returncode, output
+
+
+# ---- launchers ----
+
+
+@pytest.mark.parametrize("how", ["init", "late", "lent"])
+def test_ranks_of_spawn_are_those_of_the_group(how):
+    output = run(sys.executable, SCRIPTS / "spawned.py", how)
+    assert f"{how}: rank 0 of 2 is right" in output and f"{how}: rank 1 of 2 is right" in output
+
+
+def test_torchrun_below_srun_with_one_task_per_node_speaks_for_its_ranks():
+    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4",
+            "SLURM_PROCID": "3", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "9"}  # fmt: skip
+    assert "2 ranks have averaged over ucx" in run(warm(), *TORCHRUN, *HELLO, **step)
+
+
+def test_ranks_of_srun_need_no_variables_of_torch():
+    job = str(os.getpid())
+    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2",
+            "SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost"}  # fmt: skip
+    ranks = [start(warm(), *HELLO, **step, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank))
+             for rank in range(2)]  # fmt: skip
+    ended = [finish(rank) for rank in ranks]
+    assert [code for code, _ in ended] == [0, 0], ended
+    assert "2 ranks have averaged over ucx" in ended[0][1]
+
+
+def test_ranks_of_plain_mpirun_need_no_variables_of_torch():
+    assert "2 ranks have averaged over mpi" in run(*MPIRUN, "-np", "2", warm(), *HELLO)
+
+
+def test_the_group_counts_where_the_launcher_says_otherwise_and_rank_0_says_so_once():
+    output = run(sys.executable, SCRIPTS / "spawned.py", "init", HOROVOD_RANK="2", HOROVOD_SIZE="3")
+    assert "init: rank 1 of 2 is right" in output
+    said = [line for line in output.splitlines() if "the group counts" in line]
+    assert len(said) == 1 and "HOROVOD_SIZE=3" in said[0], output
+
+
+def test_mpis_own_world_that_is_not_the_groups_is_refused_with_both_numbers(tmp_path):
+    script = tmp_path / "alone.py"
+    script.write_text(
+        "import torch.distributed as dist, penstock.torch as hvd\n"
+        "dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)\n"
+        "hvd.init(config_text='[scheme]\\ncollective = \"mpi\"\\n')\n"
+    )
+    code, output = finish(start(*MPIRUN, "-np", "2", warm(), script))
+    assert code != 0 and "of 2, but rank 0 of 1 in torch's default group" in output, output
+
+
+def test_without_the_transport_of_its_launcher_the_group_is_borrowed_and_the_remedy_named(tmp_path):
+    from penstock._library import find_library
+
+    library = find_library()
+    (tmp_path / "lib/penstock/plugins").mkdir(parents=True)
+    for file in library.parent.glob("*.so*"):
+        shutil.copy(file, tmp_path / "lib")
+    for file in (library.parent / "penstock/plugins").glob("*.so"):
+        if "ucx" not in file.name and "mpi" not in file.name:
+            shutil.copy(file, tmp_path / "lib/penstock/plugins")
+    variables = {"PENSTOCK_LIBRARY": str(tmp_path / "lib" / library.name)}
+    output = run(warm(), *TORCHRUN, SCRIPTS / "says.py", "conf/ef-sign.toml", **variables)
+    said = [line for line in output.splitlines() if "messages go over torch's default group" in line]
+    assert len(said) == 1 and "collective-ucx.so was not built" in said[0], output
+    assert "transport lent" in output
+
+
+# ---- what rank 0 says ----
+
+
+def test_at_the_first_step_one_line_tells_scheme_transport_and_bytes():
+    output = run(warm(), *TORCHRUN, SCRIPTS / "says.py", "conf/topk-residual.toml")
+    (line,) = [line for line in output.splitlines() if line.startswith("penstock: ")]
+    assert "topk + residual over ucx, 2 ranks; a step sends " in line and "dense 2.08 kB (1/" in line
+    quiet = run(warm(), *TORCHRUN, SCRIPTS / "says.py", "conf/topk-residual.toml",
+                PENSTOCK_LOG_LEVEL="error")  # fmt: skip
+    assert "penstock: " not in quiet and "log level error" in quiet
+
+
+def test_a_state_that_no_backward_used_and_a_run_of_nothing_say_so_at_their_end():
+    output = run(warm(), *TORCHRUN, SCRIPTS / "says.py", "conf/ef-sign.toml", "forgotten")
+    said = sorted(line for line in output.splitlines() if line.startswith("penstock: warning"))
+    state, nothing = said  # each once, of rank 0
+    assert "no backward has used PenstockState(conf/ef-sign.toml)" in state
+    assert "this run of 2 ranks averaged nothing" in nothing and "register_comm_hook" in nothing
+
+
+def test_a_table_of_the_run_in_a_states_file_is_refused_by_line_or_has_its_effect(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text('[scheme]\ncompressor = "topk"\nmemory = "residual"\n[runtime]\nlog_level = "info"\n')
+    code, output = finish(start(warm(), *TORCHRUN, SCRIPTS / "says.py", file))
+    assert code != 0 and f"{file}:4: [runtime] belongs to the run" in output, output
+    assert f'hvd.init(config="{file}")' in output
+    assert "log level info" in run(warm(), *TORCHRUN, SCRIPTS / "says.py", file, "late")
+
+
+def test_a_state_of_what_is_no_scheme_says_what_was_expected():
+    import penstock.torch as hvd
+
+    with pytest.raises(ValueError, match=r"the scheme is None of type NoneType, expected the path"):
+        hvd.PenstockState(None)
