@@ -1,5 +1,5 @@
-"""Who this process is where torch's default group is up: its rank and size count, and its store
-brings the ranks together, so that no variable and no further port is needed."""
+"""Who this process is where a store of torch is there: that of its default group, or the one that
+torchrun's agent keeps. The store brings the ranks together, so that no port has to be agreed on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from datetime import timedelta
 from typing import Any, Callable
 
 import torch.distributed as dist
@@ -19,20 +20,22 @@ from penstock import _library as c
 _PATIENCE_S = 1800.0
 _WARNING_S = 10.0
 _MOST_PAUSE_S = 0.05
-_GROUP = "torch's default group"
+_TO_AGENT = timedelta(seconds=30)  # it is there before its ranks
 
 # Meetings over the store of one group; ranks open their runs in one order.
 _meetings = itertools.count()
 
 
-class GroupIdentity:
-    """The word of torch's default group, as common.runtime.Introduction."""
+class Identity:
+    """A rank of those that share a store, as common.runtime.Introduction.
 
-    by = _GROUP
+    by: who says so, for messages.
+    """
 
-    def __init__(self, store: Any) -> None:
-        self.rank = dist.get_rank()
-        self.size = dist.get_world_size()
+    def __init__(self, store: Any, rank: int, size: int, by: str) -> None:
+        self.rank = rank
+        self.size = size
+        self.by = by
         self._store = store
         self._key = f"penstock/{next(_meetings)}"
         self._rounds = itertools.count()
@@ -61,14 +64,14 @@ class GroupIdentity:
             now = time.monotonic()
             if now - began > _PATIENCE_S:
                 raise TimeoutError(
-                    f"waited {now - began:.0f} s for {self._missing(key)} of {_GROUP} to come to "
+                    f"waited {now - began:.0f} s for {self._missing(key)} of {self.by} to come to "
                     "hvd.init(), or to their first backward"
                 )
             if now - warned > _WARNING_S and self.rank == 0:
                 warned = now
                 print(
                     f"penstock warning: rank 0 has waited {now - began:.0f} s for "
-                    f"{self._missing(key)} of {_GROUP} to come to hvd.init(), or to their first "
+                    f"{self._missing(key)} of {self.by} to come to hvd.init(), or to their first "
                     "backward",
                     file=sys.stderr,
                     flush=True,
@@ -82,7 +85,7 @@ class GroupIdentity:
         return f"rank{'s' * (len(missing) > 1)} {named}" if missing else "rank 0"
 
 
-def of_default_group() -> GroupIdentity | None:
+def of_default_group() -> Identity | None:
     """None where torch has no group, or one without a store, as over its MPI back end."""
     if not dist.is_available() or not dist.is_initialized():
         return None
@@ -90,7 +93,37 @@ def of_default_group() -> GroupIdentity | None:
         store = dist.distributed_c10d._get_default_store()
     except (RuntimeError, ValueError, AttributeError):
         return None
-    return None if store is None else GroupIdentity(store)
+    if store is None:
+        return None
+    return Identity(store, dist.get_rank(), dist.get_world_size(), "torch's default group")
+
+
+def of_torchrun() -> Identity | None:
+    """None where torchrun has not started this process with others, or keeps no store for them, and
+    where the user has named a port."""
+    told = os.environ
+    if told.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or "PENSTOCK_PORT" in told:
+        return None
+    try:
+        rank, size, port = (int(told[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        host = told["MASTER_ADDR"]
+    except (KeyError, ValueError):
+        return None  # the core says what is wrong with them
+    if size == 1 or not dist.is_available():
+        return None
+    try:
+        store = dist.TCPStore(
+            host, port, is_master=False, timeout=_TO_AGENT, wait_for_workers=False
+        )
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"torchrun's store at {host}:{port} cannot be reached, through which the ranks of a run "
+            f"meet: {error}; set PENSTOCK_PORT to a free port of rank 0's host, the same for all "
+            "ranks"
+        ) from error
+    # Ranks that were started anew do not find what the ones before them left.
+    life = told.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Identity(dist.PrefixStore(f"penstock of life {life}", store), rank, size, "torchrun")
 
 
 def is_below_mpi() -> bool:

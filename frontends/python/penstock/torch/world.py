@@ -6,7 +6,6 @@ Horovod's interface has one world per process; here is the one global that this 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import json
 import os
@@ -22,7 +21,7 @@ from penstock.common import process_sets as sets
 from penstock.common.exceptions import MISMATCH, HorovodInternalError
 from penstock.common.process_sets import ProcessSetTable
 from penstock.common.runtime import LentTransport, Runtime
-from penstock.torch import agent_store, identity
+from penstock.torch import identity
 
 # The same number in Open MPI and MPICH.
 _MPI_THREAD_MULTIPLE = 3
@@ -129,8 +128,7 @@ def _open(path: str, text: str) -> Runtime:
     lent = _lender() if _lender is not None else borrowed and borrowed[0]
     name = f"penstock.torch {penstock.__version__}"
     try:
-        with agent_store.place() if group is None else contextlib.nullcontext():
-            opened = Runtime(path, text, name, lent, group)
+        opened = Runtime(path, text, name, lent, group or identity.of_torchrun())
     except HorovodInternalError as error:
         raise type(error)(_with_groups_remedy(str(error), group), error.code) from None
     if borrowed and opened.topology.rank == 0 and transport_of(opened) == "lent":
@@ -138,7 +136,7 @@ def _open(path: str, text: str) -> Runtime:
     return opened
 
 
-def _with_groups_remedy(said: str, group: identity.GroupIdentity | None) -> str:
+def _with_groups_remedy(said: str, group: identity.Identity | None) -> str:
     if group is not None or "collective/ucx" not in said and "'ucx'" not in said:
         return said
     return said + (
