@@ -13,6 +13,7 @@ fi
 shift
 {
   mount --bind "$1" /etc/hosts &&
+    mount -t sysfs sysfs /sys && # it lists the interfaces of where it was mounted
     ip link set lo up &&
     ip addr del 127.0.0.1/8 dev lo &&
     ip link add outside type veth peer name other &&
