@@ -100,3 +100,11 @@ def test_no_name_of_a_gradient_steers_the_terminal(tmp_path):
     refused = penstock("plan", "--model", model)
     assert refused.returncode == 1
     shows_what_is_there(refused, 1)
+
+
+def test_names_that_are_no_utf_8_are_drawn(tmp_path):
+    model = tmp_path / "model.csv"
+    model.write_bytes(b"# forward_ms = 1\n# backward_ms = 2\nname,shape,work\na\xff,1000x100,0.01\n")
+    drawn = penstock("plan", "--model", model, "--scheme", ROOT / "conf/topk-residual.toml", "--trace", tmp_path / "trace.json")
+    assert drawn.returncode == 0, drawn.stderr
+    assert "a\ufffd" in (tmp_path / "trace.json").read_text()

@@ -2,7 +2,9 @@
 with names that say what they check."""
 
 import pytest
-from launch import ALONE, OVER_UCX, WORLDS, run_ranks, succeed, worlds
+from launch import ALONE, HERE, OVER_UCX, WORLDS, run_python, run_ranks, succeed, worlds
+
+PLAIN_MPIRUN = ("mpirun", "--oversubscribe", "--allow-run-as-root", "-np")
 
 CONTRACT = (
     "collectives", "alltoall", "groups", "sparse_allreduce", "waiting", "process_sets",
@@ -98,9 +100,20 @@ def test_a_check_of_parameters_that_is_none_is_refused(monkeypatch):
     assert 'PENSTOCK_CHECK_PARAMETERS is "yes", expected "warning", "error" or "off"' in done.stdout
 
 
-@pytest.mark.parametrize("over", ["mpi", "ucx"])
-def test_where_all_ranks_share_a_host_nothing_listens_for_others(over):
-    succeed("listening.py", 2, over=over)
+def test_where_all_ranks_share_a_host_nothing_listens_for_others():
+    # As users start it: nobody says which ways Open MPI takes.
+    for done in (
+        run_ranks("listening.py", 2, starter=PLAIN_MPIRUN),
+        run_ranks("listening.py", 2, over="ucx"),
+        run_python("ranks/listening.py", folder=HERE),
+    ):
+        assert done.returncode == 0, done.stdout
+
+
+def test_who_says_which_ways_open_mpi_takes_is_asked(monkeypatch):
+    monkeypatch.setenv("OMPI_MCA_btl", "self,vader,tcp")
+    done = run_ranks("listening.py", 2, starter=PLAIN_MPIRUN)
+    assert done.returncode != 0 and "AssertionError: ['00000000:" in done.stdout, done.stdout
 
 
 @pytest.mark.skipif(OVER_UCX, reason="torchrun ends the survivors before they have spoken")

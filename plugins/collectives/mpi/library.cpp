@@ -6,12 +6,15 @@
 #include <kernels/message.hpp>
 
 #include <dlfcn.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -37,6 +40,37 @@ sdk::Error unusable(const char* why) {
   return sdk::Error(PENSTOCK_FAILED_PRECONDITION, sdk::text("collective/mpi cannot join: ", why));
 }
 
+// A number that a launcher has told this process; 0: none.
+uint64_t told(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+}
+
+// Whether mpirun says that all ranks are on this host, or nobody speaks of any.
+bool all_are_here() {
+  if (const uint64_t ranks = told("OMPI_COMM_WORLD_SIZE"); ranks != 0)
+    return ranks == told("OMPI_COMM_WORLD_LOCAL_SIZE");
+  constexpr const char* kOfLaunchers[] = {"PMIX_RANK", "PMI_RANK",     "PMI_SIZE",
+                                          "PMI_FD",    "SLURM_PROCID", "ALPS_APP_PE"};
+  return std::none_of(std::begin(kOfLaunchers), std::end(kOfLaunchers),
+                      [](const char* one) { return std::getenv(one) != nullptr; });
+}
+
+// Where all ranks are on this host, Open MPI's ways through memory carry everything, and the others
+// would listen at all of the host's addresses. Unless the user chooses, or the memory that can be
+// shared is too little for ours to be the only ones (a container's often is).
+void stay_on_this_host() {
+  constexpr uint64_t kSharedBytes = uint64_t(64) << 20;  // of each rank
+  if (!all_are_here() || std::getenv("OMPI_MCA_btl") != nullptr) return;
+  struct statvfs shared {};
+  const uint64_t ranks = std::max<uint64_t>(told("OMPI_COMM_WORLD_SIZE"), 1);
+  if (statvfs("/dev/shm", &shared) != 0 ||
+      uint64_t{shared.f_bavail} * shared.f_frsize < ranks * kSharedBytes)
+    return;
+  // As MPI_Init does with variables of its own.
+  setenv("OMPI_MCA_btl", "^tcp,uct,openib,ofi,usnic", 0);
+}
+
 void start() {
   int finalised = 0;
   MPI_Finalized(&finalised);
@@ -47,6 +81,7 @@ void start() {
   if (initialised != 0) {
     check(MPI_Query_thread(&support), "MPI_Query_thread");
   } else {
+    stay_on_this_host();
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &support), "MPI_Init_thread");
     started_by = getpid();
     std::atexit(finalise_at_exit);

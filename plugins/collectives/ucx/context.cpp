@@ -117,10 +117,17 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   choose("TLS", selection.transports);
   choose("NET_DEVICES", selection.devices);
   choose("RNDV_THRESH", selection.announced);
-  // What belongs to one transport has its name without that of the transport, unlike the variable.
-  choose("SNDBUF", selection.socket_buffer);
-  choose("RCVBUF", selection.socket_buffer);
-  choose("PORT_RANGE", selection.ports);
+  // What belongs to one transport has its name without that of the transport, unlike the variable,
+  // in UCX 1.13, which takes any name at all; in 1.22 with it, and no other is taken.
+  const auto choose_of_tcp = [&](const std::string& name, const std::string& value) {
+    if (status != UCS_OK || value.empty()) return;
+    const ucs_status_t as_before = ucp_config_modify(config, name.c_str(), value.c_str());
+    status = ucp_config_modify(config, ("TCP_" + name).c_str(), value.c_str());
+    if (as_before == UCS_OK) status = UCS_OK;
+  };
+  choose_of_tcp("SNDBUF", selection.socket_buffer);
+  choose_of_tcp("RCVBUF", selection.socket_buffer);
+  choose_of_tcp("PORT_RANGE", selection.ports);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG;

@@ -93,7 +93,8 @@ Status tell(PlanOptions options) {
     print(text_of(told));
   if (!options.html.empty()) PENSTOCK_TRY(write_file(options.html, page_of(told)));
   if (options.trace.empty()) return {};
-  return write_file(options.trace, chrome_trace(schemes, told.outcomes, profile).dump());
+  return write_file(options.trace, chrome_trace(schemes, told.outcomes, profile)
+                                       .dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 Status record_and_tell(PlanOptions options, const Invocation& invocation) {
