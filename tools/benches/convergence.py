@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 for room in ("tools", "tests"):
     sys.path.insert(0, str(REPOSITORY / room))
 
-from benches.convergence_page import write_section  # noqa: E402
+from benches.convergence_page import against_the_search, write_section  # noqa: E402
 from quickstart_job import launch  # noqa: E402
 from quickstart_job.optimizers import searched  # noqa: E402
 from quickstart_job.recipes import KNOWN, Recipe, recipe  # noqa: E402
@@ -40,7 +40,6 @@ STEPS = {"text": 200, "digits": 80}  # of a run; on digits dense training does n
 FIRST_LOSSES = 20
 FIRST_TOLERANCE = 1e-3  # relative
 FINAL_TOLERANCE = 0.02  # bits, or the spread over seeds where that is larger
-SEARCHED_TOLERANCE = 1.5e-4  # bits: tuned.toml has four digits
 WELL_BELOW = 0.9  # of the first loss: two runs that stay at chance agree whatever they do
 
 # Schemes whose selection rests on a sample, or that round by chance to a neighbour twice as large: a difference in the
@@ -336,21 +335,6 @@ def searched_bits(chosen: Recipe, setting: Setting, seed: int) -> float | None:
     if tuple(entry.get(fact) for fact in facts) != wanted:
         return None
     return {float(rate): float(bits) for rate, bits in entry["tried"]}.get(optimizer.rate)
-
-
-def against_the_search(comparisons: Sequence[Comparison]) -> str:
-    """Where the simulation of the first seed ends elsewhere than on the machine on which the rate was searched."""
-    apart = [
-        f"{c.label} {c.first_seed_simulated_bits:.4f} ({c.searched_bits:.4f})"
-        for c in comparisons
-        if c.searched_bits is not None and abs(c.first_seed_simulated_bits - c.searched_bits) > SEARCHED_TOLERANCE
-    ]
-    if not apart:
-        return ""
-    return (
-        "The simulation of the first seed, and in brackets what `tuned.toml` has of it from the machine on which rates were searched, where sums end in "
-        f"other bits: {', '.join(apart)}. All others are equal.\n"
-    )
 
 
 def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
+
+SEARCHED_TOLERANCE = 1.5e-4  # bits: tuned.toml has four digits
 
 INTRODUCTION = """\
 # Convergence
@@ -43,6 +47,32 @@ seed of a method that draws its chance otherwise than the simulation (natural): 
 Wanted: the first {first_losses} losses to {first_tolerance:g} relative where nothing is sampled; final means within their spread or
 {final_tolerance} bits; and that it trains: the loss ends below {well_below:g} of where it began.
 """
+
+
+class Searched(Protocol):
+    """What a row has of the search for its rate."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def first_seed_simulated_bits(self) -> float: ...
+    @property
+    def searched_bits(self) -> float | None: ...
+
+
+def against_the_search(comparisons: Sequence[Searched]) -> str:
+    """Where the simulation of the first seed ends elsewhere than on the machine on which the rate was searched."""
+    apart = [
+        f"{c.label} {c.first_seed_simulated_bits:.4f} ({c.searched_bits:.4f})"
+        for c in comparisons
+        if c.searched_bits is not None and abs(c.first_seed_simulated_bits - c.searched_bits) > SEARCHED_TOLERANCE
+    ]
+    if not apart:
+        return ""
+    return (
+        "The simulation of the first seed, and in brackets what `tuned.toml` has of it from the machine on which rates were searched, where sums end in "
+        f"other bits: {', '.join(apart)}. All others are equal.\n"
+    )
 
 
 def write_section(page: Path, title: str, text: str, **limits: float) -> None:
