@@ -29,8 +29,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 for room in ("tools", "tests"):
     sys.path.insert(0, str(REPOSITORY / room))
 
-from benches.convergence_page import write_section  # noqa: E402
+from benches.convergence_page import against_the_search, write_section  # noqa: E402
 from quickstart_job import launch  # noqa: E402
+from quickstart_job.optimizers import searched  # noqa: E402
 from quickstart_job.recipes import KNOWN, Recipe, recipe  # noqa: E402
 
 CACHE = REPOSITORY / "build/bench/convergence"
@@ -68,6 +69,8 @@ class Comparison:
     real_bits: float  # means over seeds
     first_seed_bits: float  # of the runtime
     simulated_bits: float
+    first_seed_simulated_bits: float
+    searched_bits: float | None  # what the search for the rate found with the first seed, on its machine
     seeds: int
     spread: float  # largest difference between two seeds of one side; of one seed, that of the dense scheme's seeds
     trains: bool  # every run ends well below where it began
@@ -299,6 +302,8 @@ def compare(
                 real_bits=statistics.mean(sides[0]),
                 first_seed_bits=sides[0][0],
                 simulated_bits=statistics.mean(sides[1]),
+                first_seed_simulated_bits=sides[1][0],
+                searched_bits=searched_bits(chosen, setting, seeds[0]),
                 seeds=len(ours),
                 spread=max(max(side) - min(side) for side in sides),
                 trains=all(map(trains, ours + theirs)),
@@ -321,6 +326,17 @@ def gap_to(dense: Comparison, other: Comparison) -> float:
     return other.first_seed_bits - dense.first_seed_bits
 
 
+def searched_bits(chosen: Recipe, setting: Setting, seed: int) -> float | None:
+    """What tuned.toml has for this scheme at its rate, if it was searched with this setting."""
+    optimizer = chosen.optimizer(setting.task)
+    entry = searched(setting.task, chosen.name)
+    facts = ("optimizer", "momentum", "setting", "steps", "ranks", "seed")
+    wanted = (optimizer.kind, optimizer.momentum, chosen.setting, setting.steps, setting.ranks, seed)
+    if tuple(entry.get(fact) for fact in facts) != wanted:
+        return None
+    return {float(rate): float(bits) for rate, bits in entry["tried"]}.get(optimizer.rate)
+
+
 def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) -> str:
     """The comparison as a section of docs/convergence.md."""
     dense = next((c for c in comparisons if c.name == "s-sgd"), None)
@@ -336,9 +352,10 @@ def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) 
         gap = f"{gap_to(dense, c):+.3f}" if dense else "-"
         lines.append(
             f"| {c.label} | {c.setting} | {c.optimizer} | {c.seeds} | {first} | {c.real_bits:.4f} | {c.simulated_bits:.4f} |"
-            f" {c.real_bits - c.simulated_bits:+.4f} | {c.spread:.4f} | {c.payload_bytes:,.0f} | {gap} | {c.verdict} |"
+            f" {c.real_bits - c.simulated_bits:+.4f} | {f'{c.spread:.4f}' if c.seeds > 1 else 'one seed'} | {c.payload_bytes:,.0f} | {gap} | {c.verdict} |"
         )
-    return "\n".join(lines) + "\n"
+    note = against_the_search(comparisons)
+    return "\n".join(lines) + "\n" + (f"\n{note}" if note else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from quickstart_job import toml_text
-from quickstart_job.optimizers import FIRST_RATES, TUNED
+from quickstart_job.optimizers import FIRST_RATES, TUNED, Optimizer
 from quickstart_job.recipes import KNOWN, Recipe, recipe
 
 from . import convergence
@@ -132,9 +132,9 @@ class Diverged(Exception):
     pass
 
 
-def run(name: str, setting: convergence.Setting, seed: int, rate: float) -> float:
+def run(chosen: Recipe, setting: convergence.Setting, seed: int, rate: float) -> float:
     """Validation loss in bits at a rate, in this process."""
-    chosen = at_rate(recipe(name), setting.task, rate)
+    chosen = at_rate(chosen, setting.task, rate)
     first: list[float] = []
 
     def stop_if_gone(step: int, loss: float) -> None:
@@ -147,6 +147,14 @@ def run(name: str, setting: convergence.Setting, seed: int, rate: float) -> floa
     except Diverged:
         return WORST
     return result["bits"] if convergence.trains(result) else WORST
+
+
+def trained_with(chosen: Recipe, kind: str | None) -> Recipe:
+    """The scheme with another optimizer than its own: AdamW, without its first beta where the memory has a momentum, or SGD without momentum."""
+    if kind is None:
+        return chosen
+    momentum = 0.9 if kind == "adamw" and not chosen.own_momentum else 0.0
+    return replace(chosen, fixed=Optimizer(kind, FIRST_RATES[kind][1], momentum))
 
 
 def at_rate(chosen: Recipe, task: str, rate: float) -> Recipe:
@@ -189,7 +197,7 @@ def tune(searches: Sequence[Search], file: Path, workers: int) -> None:
         def submit(key: str, rates: Sequence[float]) -> None:
             for rate in rates:
                 one = groups[key][0]
-                future = pool.submit(run, one.name, one.setting, one.seed, rate)
+                future = pool.submit(run, one.chosen, one.setting, one.seed, rate)
                 waiting[future] = (key, rate, time.monotonic())
 
         def settle(key: str) -> list[float]:
@@ -240,6 +248,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--task", choices=tuple(convergence.STEPS), default="text")
     parser.add_argument("--schemes", default=",".join(KNOWN), help="comma-separated; default: all")
+    parser.add_argument("--optimizer", choices=tuple(FIRST_RATES), help="in place of the scheme's own; with an --output of your own")
     parser.add_argument("--rates", help="comma-separated, at least three, in place of the optimizer's first ones")
     parser.add_argument("--steps", type=int, help=f"of each run; default: {', '.join(f'{v} for {k}' for k, v in convergence.STEPS.items())}")
     parser.add_argument("--ranks", type=int, default=4)
@@ -252,6 +261,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         value = getattr(options, name)
         if value is not None and value < 1:
             parser.error(f"--{name} is {value}, expected at least 1")
+    if options.optimizer is not None and options.output == TUNED:
+        parser.error(f"--optimizer goes with --output FILE: from {TUNED.name} others take each scheme's rate for its own optimizer")
     options.names = list(dict.fromkeys(name for name in options.schemes.split(",") if name))
     for name in options.names:
         if name not in KNOWN:
@@ -276,7 +287,7 @@ def main(arguments: Sequence[str]) -> int:
     known = read(options.output)
     searches = []
     for name in options.names:
-        chosen = recipe(name)
+        chosen = trained_with(recipe(name), options.optimizer)
         first = options.first or FIRST_RATES[chosen.optimizer(options.task).kind]
         search = Search(chosen, setting, options.seed, first)
         search.tried = tried_before(known, search)

@@ -51,7 +51,16 @@ def test_a_run_that_does_not_converge_is_the_worst() -> None:
 
 
 def test_training_that_diverges_is_stopped_and_counts_as_worst() -> None:
-    assert tune.run("power-sgd", convergence.Setting("digits", 12), 1, 1e6) == tune.WORST
+    assert tune.run(recipe("power-sgd"), convergence.Setting("digits", 12), 1, 1e6) == tune.WORST
+
+
+def test_another_optimizer_is_searched_apart_from_the_rates_that_others_take(tmp_path, capsys) -> None:
+    assert tune.trained_with(recipe("ef-sign"), "sgd").optimizer("digits").words == "SGD 0.001, momentum 0"
+    assert tune.trained_with(recipe("dgc"), "adamw").optimizer("digits").momentum == 0
+    with pytest.raises(SystemExit):
+        tune.parse(["--optimizer", "sgd"])
+    assert "--optimizer goes with --output FILE" in capsys.readouterr().err
+    assert tune.parse(["--optimizer", "sgd", "--output", str(tmp_path / "sgd.toml")]).optimizer == "sgd"
 
 
 def test_a_search_that_was_stopped_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys) -> None:

@@ -50,9 +50,14 @@ def _tuned() -> toml_text.Table:
     return toml_text.load(TUNED) if TUNED.exists() else {}
 
 
+def searched(task: str, scheme: str) -> dict[str, Any]:
+    """What the search for the scheme's rate left, or nothing."""
+    return _tuned().get(task, {}).get(scheme, {})
+
+
 def tuned(task: str, scheme: str, kind: str, momentum: float) -> Optimizer:
     """The scheme's optimizer at its best rate for `task`. What was searched with another optimizer does not count."""
-    entry: dict[str, Any] = _tuned().get(task, {}).get(scheme, {})
+    entry = searched(task, scheme)
     if (entry.get("optimizer"), entry.get("momentum")) != (kind, momentum):
         return Optimizer(kind, FIRST_RATES[kind][1], momentum)
     return Optimizer(kind, entry["rate"], momentum)

@@ -28,8 +28,8 @@ class Cell:
     file: Path | None = None
 
 
-# One scheme stands for those that only differ in what is not raced here: in switches, in the ranks of a host, in a name.
-SAME = ("s-sgd", "fusion", "dgc-hierarchical", "dgc-geometric-warmup")
+# One scheme stands for those that only differ in what is not raced here: in switches, in density, in the ranks of a host, in a name.
+SAME = ("s-sgd", "fusion", "dgc-hierarchical", "dgc-geometric-warmup", "dgc-steady")
 EVERY = tuple(dict.fromkeys([*contestants.DEFAULT, *sorted({path.stem for path in contestants.CONF.glob("*.toml")} - {*SAME, "auto"})]))
 CHOICE = ("dense", "topk-residual", "ef-sign", "auto")  # what auto may choose, beside it
 WITHOUT_HOOKS = tuple(name for name in contestants.DEFAULT if not name.startswith("ddp-"))

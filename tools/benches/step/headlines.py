@@ -15,7 +15,7 @@ BEGIN, END = "<!-- headlines: tools/bench step --page writes what follows -->", 
 CELL = ("resnet50", 4, 0.0)  # model, ranks, backward_ms: the hardest case
 WORDS = {
     "ddp": "DDP over gloo", "ddp-fp16": "DDP, `fp16_compress_hook`", "ddp-powersgd": "DDP, `powerSGD_hook`, rank 4", "grace-style": "GRACE-style top-k 1 %",
-    "dense": "dense", "power-sgd": "Power-SGD, rank 4", "acp-sgd": "ACP-SGD, rank 4", "topk-residual": "top-k 1 % with residual", "dgc": "DGC 0.1 %",
+    "dense": "dense", "power-sgd": "Power-SGD, rank 4", "acp-sgd": "ACP-SGD, rank 4", "topk-residual": "top-k 1 % with residual", "dgc": "DGC 0.1 %, without its warm-up",
     "ef-sign": "EF-signSGD", "ok-topk": "Ok-Topk 1 %", HOROVOD_ITSELF: "Horovod 0.28.1",
 }  # fmt: skip
 OURS, THEIRS = "#1f6fb2", "#9a9a9a"
