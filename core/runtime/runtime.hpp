@@ -59,6 +59,12 @@ class Runtime final : public Services::Run {
   uint64_t busy_limit_us() const {
     return static_cast<uint64_t>(config_.runtime().busy_limit_s * 1e6);
   }
+  // A call that does not return is named before anybody gives up waiting for what it holds back; 0:
+  // never.
+  uint64_t call_limit_us() const { return busy_limit_us() / 10 * 9; }
+  // Of what needs messages of ranks that are known to live: the network may have been away for
+  // nearly a deadline, and a message takes as long to come behind it.
+  uint64_t messages_us() const { return 2 * deadline_us(); }
   uint64_t meeting_us() const { return busy_limit_us() != 0 ? busy_limit_us() : kYearUs; }
   uint64_t end_us() const { return std::min<uint64_t>(deadline_us(), 5'000'000); }
   // [control] What the sets of this run may use.
@@ -117,6 +123,11 @@ class Runtime final : public Services::Run {
   Status agree();
   Status agree_on_code_paths();
   Status start_profile() const;
+
+  // apart.cpp
+  Result<std::unique_ptr<CollectiveInstance>> make_apart(const Scheme& scheme,
+                                                         const std::string& name);
+  static Status hangs(std::string_view call, uint64_t lasted_us);
 
   // join.cpp
   std::shared_ptr<Joined> begin_to_join();
