@@ -110,6 +110,9 @@ void State::heard(Member& member, uint64_t now_us) {
   if (everyone_joined_ && silent_us > options_.deadline_us / 3) {
     back_us_ = now_us;
     away_us_ = silent_us;
+    // What waited behind the outage tells of the time before.
+    if (ask_for_datagrams_us_ != kNever)
+      ask_for_datagrams_us_ = later(now_us, 3 * options_.pulse_us);
   }
   member.heard_us = now_us;
 }

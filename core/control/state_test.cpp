@@ -269,6 +269,26 @@ TEST(ControlState, ThatNoDatagramsGetThroughIsSaidOnceWithTheRanks) {
   EXPECT_EQ(warnings.find("no UDP"), warnings.rfind("no UDP"));
 }
 
+// It heard none before, and tells so afterwards, in what had waited.
+TEST(ControlState, AnOutageIsNotTakenForAFirewall) {
+  std::string warnings;
+  State state({2, 12 * kSecondUs, kSecondUs, 0, 0}, [&](uint32_t rank, const std::string& frame) {
+    if (rank == 0) warnings += text_of(frame, FrameKind::warning);
+  });
+  for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
+  for (uint64_t s = 0; s < 30; ++s) {
+    const uint64_t now = s * kSecondUs;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      if (rank == 1 && s >= 1 && s < 10) continue;
+      state.lives(rank, now);
+      const uint32_t hears = rank == 0 || s > 11 ? 1 : 0;
+      ASSERT_TRUE(state.receive(rank, body_of(encode(Beat{"", {}, hears})), now).ok());
+    }
+    state.tick(now);
+  }
+  EXPECT_EQ(warnings, "");
+}
+
 // Rank 1 is out of reach for `away_s`; both wait for messages of a step, which never come.
 std::string end_after_an_outage(uint64_t away_s, uint64_t seconds) {
   std::string reason;

@@ -35,6 +35,7 @@ class Job:
             file.touch()
         command = [worker, mode, str(deadline_s), transport]
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "MASTER_"))}
+        clean["UCX_KEEPALIVE_INTERVAL"] = "1s"  # as if the run had lasted for longer: UCX begins to ask at its first round
         if transport == "mpi":
             # Its own words would come over the link: each rank writes into its file.
             line = f'exec "$@" >>{folder}/rank$OMPI_COMM_WORLD_RANK 2>&1'

@@ -29,7 +29,7 @@ struct Selection {
 // connection, and two ranks that both send then wait for each other's segments. Where several may
 // send to this host at once, a connection keeps little under way: otherwise they overflow the queue
 // before its link, TCP shares what is left unevenly, and a sum waits for the slowest of them. UCX
-// asks nobody whether it lives: 13 s after a link went away it would give an idle connection up,
+// asks nobody whether it lives: within half a minute without a link it ends an idle connection,
 // and who is dead is for the run to say, which waits for a whole deadline.
 Selection network_of(Selection selection, uint32_t n_senders);
 
