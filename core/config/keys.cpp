@@ -104,7 +104,8 @@ std::vector<ConfigKey> keys_of_waiting() {
        .maximum = kYear},
       {.name = "heartbeat_s",
        .initial = "a quarter of `deadline_s`, at most 5",
-       .summary = "seconds between signs of life; less than `deadline_s`",
+       .summary = "seconds between signs of life over the control connection; less than "
+                  "`deadline_s`. Those by UDP come at least 64 times in a deadline",
        .target = &RuntimeConfig::heartbeat_s,
        .minimum = 0.001,  // what the threads that beat can keep to
        .maximum = kYear},
@@ -129,8 +130,8 @@ std::vector<ConfigKey> keys_of_waiting() {
        .initial = "1800",
        .summary =
            "seconds for which ranks that live are waited for (a validation, a checkpoint on one "
-           "rank), and a plugin call may take, before the run ends; 0: without an end. What rank 0 "
-           "has counts for steps and operations",
+           "rank) before the run ends, and nine tenths of it for a plugin call; 0: without an end. "
+           "What rank 0 has counts for steps and operations",
        .target = &RuntimeConfig::busy_limit_s,
        .minimum = kLeastSeconds,
        .maximum = kYear,

@@ -251,6 +251,7 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
   }
   // More frames may be in its buffer already.
   link.set_limit(control::kMaxFrameBytes);
+  control::limit_retransmission(link.descriptor(), options_.deadline_us);
   return link;
 }
 

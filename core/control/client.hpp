@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/base/clock.hpp"
+#include "core/control/beats.hpp"
 #include "core/control/control.hpp"
 #include "core/control/server.hpp"
 #include "core/control/socket.hpp"
@@ -78,6 +79,7 @@ class Control::Client {
   void wait(uint64_t now);
   void send_queued(uint64_t now);
   void talk_to_server(uint64_t now);
+  void talk_by_datagrams(uint64_t now);
   void receive_frames();
   void receive_one(std::string_view body);
   void receive_while_joined(control::FrameKind kind, control::Reader& reader);
@@ -111,6 +113,8 @@ class Control::Client {
   std::optional<control::Link> link_;
   std::unique_ptr<control::State> local_;  // world of one
   std::deque<std::string> local_frames_;   // from local_, with their length in front
+  control::ClientBeats beats_;
+  uint64_t datagram_at_us_ = 0;
   uint64_t beat_at_us_ = 0;
   uint64_t heard_us_ = 0;
   std::string server_note_;      // what rank 0 did last

@@ -30,7 +30,10 @@ control::FrameKind next_kind(control::Link& link) {
   while (true) {
     Result<std::optional<std::string>> body = link.next();
     if (!body.ok()) return {};
-    if (body->has_value()) return static_cast<control::FrameKind>(control::Reader(**body).u8());
+    const auto kind = static_cast<control::FrameKind>(
+        body->has_value() ? control::Reader(**body).u8() : uint8_t{0});
+    if (kind == control::FrameKind::datagrams) continue;  // an invitation, whenever it comes
+    if (body->has_value()) return kind;
     if (!control::wait_for(link.descriptor(), false, kLongUs) || !link.receive().ok()) return {};
   }
 }

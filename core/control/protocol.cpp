@@ -160,7 +160,7 @@ std::string encode(const Beat& beat) {
   Writer writer(FrameKind::beat);
   writer.text(beat.note).u64(beat.steps_done.size());
   for (const auto& [set, steps] : beat.steps_done) writer.text(set).u64(steps);
-  return writer.frame();
+  return writer.u32(beat.hears_datagrams).frame();
 }
 
 std::optional<Beat> decode_beat(Reader& reader) {
@@ -171,6 +171,7 @@ std::optional<Beat> decode_beat(Reader& reader) {
     set = reader.text();
     steps = reader.u64();
   }
+  beat.hears_datagrams = reader.u32();
   if (!reader.finished()) return std::nullopt;
   return beat;
 }

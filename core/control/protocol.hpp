@@ -40,6 +40,7 @@ enum class FrameKind : uint8_t {
   somebody_joined = 40,  // another rank has: tell where steps are, from now on
   add_zeros = 41,        // AddZeros, to a rank that has joined
   step_told = 42,        // StepNews, to a rank that has joined
+  datagrams = 43,        // port and token of beats.hpp; port 0: rank 0 has no socket for them
 };
 
 // Before hello is accepted a connection belongs to a stranger.
@@ -113,6 +114,7 @@ struct Hello {
 struct Beat {
   std::string note;                                          // what the rank does, or did last
   std::vector<std::pair<std::string, uint64_t>> steps_done;  // per set
+  uint32_t hears_datagrams = 0;                              // 1: those of rank 0 come here
 };
 
 // What ranks meet for.

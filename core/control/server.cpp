@@ -22,6 +22,7 @@ Result<std::unique_ptr<Server>> Server::start(const State::Options& options, Hel
   std::unique_ptr<Server> server(new Server(options, std::move(own)));
   PENSTOCK_TRY(server->wakeup_.open());
   PENSTOCK_ASSIGN(server->listener_, listen_on(address, port));
+  server->beats_.emplace(server->listener_.socket, options.size);
   server->thread_ = std::thread([raw = server.get()] { raw->loop(); });
   return server;
 }
@@ -51,6 +52,7 @@ void Server::loop() {
     if (now - last_us > options_.deadline_us / 2 && now - last_us > 2 * options_.pulse_us)
       state_.forgive(now);
     last_us = now;
+    beat(now);
     accept_new(now);
     // Bytes first: silence is judged by what has arrived.
     for (Connection& connection : connections_) serve(connection, now);
@@ -92,12 +94,13 @@ void Server::wait(uint64_t now) {
   std::vector<pollfd> entries;
   entries.push_back({wakeup_.descriptor(), POLLIN, 0});
   entries.push_back({listener_.socket.get(), POLLIN, 0});
+  entries.push_back({beats_->descriptor(), POLLIN, 0});
   for (const Connection& connection : connections_) {
     const short events =
         static_cast<short>(POLLIN | (connection.link.wants_to_write() ? POLLOUT : 0));
     entries.push_back({connection.link.descriptor(), events, 0});
   }
-  uint64_t until_us = std::min({state_.next_us(), stop_by_us_.load(), now + options_.pulse_us});
+  uint64_t until_us = std::min({state_.next_us(), stop_by_us_.load(), beats_at_us_});
   until_us = std::max(until_us, now);
   poll(entries.data(), entries.size(), poll_milliseconds(until_us - now));
   if (entries[0].revents != 0) wakeup_.clear();
@@ -106,6 +109,13 @@ void Server::wait(uint64_t now) {
     if ((entry.revents & (POLLIN | POLLHUP | POLLERR | POLLNVAL)) != 0)
       readable_.push_back(entry.fd);
   }
+}
+
+void Server::beat(uint64_t now) {
+  beats_->receive([&](uint32_t rank) { state_.lives(rank, now); });
+  if (now < beats_at_us_) return;
+  beats_at_us_ = now + datagram_interval_us(options_.deadline_us, options_.pulse_us);
+  beats_->send();
 }
 
 void Server::accept_new(uint64_t now) {
@@ -163,10 +173,12 @@ void Server::welcome(Connection& connection, std::string_view body, uint64_t now
     members_.erase(hello->rank);
     return reject(connection, status.message());
   }
+  send(hello->rank, beats_->invitation());
   connection.member = true;
   connection.rank = hello->rank;
   connection.name = hello->name;
   connection.link.set_limit(kMaxFrameBytes);
+  limit_retransmission(connection.link.descriptor(), options_.deadline_us);
 }
 
 // Which of the two belongs to the others nobody can tell.

@@ -1,6 +1,7 @@
 // The control server: the sockets and the thread around control::State. Rank 0 only.
 #pragma once
 
+#include "core/control/beats.hpp"
 #include "core/control/socket.hpp"
 #include "core/control/state.hpp"
 
@@ -8,6 +9,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -48,6 +50,7 @@ class Server {
   Server(const State::Options& options, Hello own);
   void loop();
   void wait(uint64_t now);
+  void beat(uint64_t now);
   void accept_new(uint64_t now);
   void serve(Connection& connection, uint64_t now);
   void welcome(Connection& connection, std::string_view body, uint64_t now);
@@ -66,6 +69,8 @@ class Server {
   std::atomic<uint64_t> served_bytes_{0};
   // From here on the server's thread only.
   State state_;
+  std::optional<ServerBeats> beats_;
+  uint64_t beats_at_us_ = 0;  // when they go out next
   std::list<Connection> connections_;
   std::map<uint32_t, Connection*> members_;
   std::vector<int> readable_;  // descriptors that the last wait found ready

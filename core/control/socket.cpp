@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
 namespace penstock::control {
 
@@ -191,6 +192,21 @@ Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t ti
   if (error != 0) return peer_failed("{}: {}", with_port(address, port), std::strerror(error));
   without_delay(socket.get());
   return socket;
+}
+
+void limit_retransmission(int descriptor, uint64_t deadline_us) {
+  // Of all kernels that have it; headers may be older.
+  constexpr int kRtoMaxMs = 44;
+  constexpr int kLongestMs = 1'000;
+  constexpr uint64_t kDeadlines = 3;  // one of outage, one for TCP to come back, one to spare
+  const int on = 1;
+  const auto broken_ms = static_cast<int>(std::clamp<uint64_t>(
+      kDeadlines * (deadline_us / 1000), 3'000, std::numeric_limits<int>::max()));
+  // With timers this short the count of attempts would break it after seconds: the time counts.
+  if (setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &broken_ms, sizeof(broken_ms)) != 0)
+    return;
+  setsockopt(descriptor, IPPROTO_TCP, kRtoMaxMs, &kLongestMs, sizeof(kLongestMs));
+  setsockopt(descriptor, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof(on));
 }
 
 bool wait_for(int descriptor, bool to_write, uint64_t timeout_us) {

@@ -112,6 +112,11 @@ Result<Endpoint> endpoint_of(const std::string& address, uint16_t port);
 // Waits at most timeout_us.
 Result<Handle> connect_to(const std::string& address, uint16_t port, uint64_t timeout_us);
 
+// After an outage the connection comes back soon, not as late as TCP's doubling timer says; what
+// nobody acknowledges for three deadlines breaks it. How soon is up to the kernel: a second from
+// Linux 6.15 on.
+void limit_retransmission(int descriptor, uint64_t deadline_us);
+
 // Waits until `descriptor` can be read (or written), at most timeout_us. False on timeout.
 bool wait_for(int descriptor, bool to_write, uint64_t timeout_us);
 

@@ -39,6 +39,8 @@ void State::begin_if_all_are_here(uint64_t now_us) {
   if (begun_us_ != kNever || now_us < later(options_.start_us, options_.settle_us)) return;
   if (!in_state(Presence::absent).empty()) return;
   begun_us_ = now_us;
+  // By then everybody has sent several, and has told more than once whether any came.
+  ask_for_datagrams_us_ = later(now_us, std::max<uint64_t>(3 * options_.pulse_us, 2'000'000));
   for (uint32_t rank = 0; rank < members_.size(); ++rank)
     send_(rank, Writer(FrameKind::ready).frame());
 }
@@ -79,7 +81,7 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
     if (kind == FrameKind::goodbye) send_(rank, Writer(FrameKind::farewell).frame());
     return {};
   }
-  member.heard_us = now_us;
+  heard(member, now_us);
   // Who still asks for something has not yet heard of the abort, and gets that as its answer.
   if (aborted() && kind != FrameKind::goodbye) return {};
   switch (kind) {
@@ -87,6 +89,7 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
       if (std::optional<Beat> beat = decode_beat(reader)) {
         member.note = excerpt(beat->note);
         member.note_us = now_us;
+        member.hears_datagrams = beat->hears_datagrams != 0;
         for (auto& [set, steps] : beat->steps_done) member.steps_done[set] = steps;
       }
       break;
@@ -127,6 +130,27 @@ Status State::receive(uint32_t rank, std::string_view body, uint64_t now_us) {
                            rank, body.size(), static_cast<uint32_t>(kind));
   }
   return {};
+}
+
+void State::lives(uint32_t rank, uint64_t now_us) {
+  Member& member = members_[rank];
+  if (member.presence != Presence::present) return;
+  heard(member, now_us);
+  member.sends_datagrams = true;
+}
+
+// Signs of life come at least four times in a deadline: who has missed one was out of reach, or
+// stood still.
+void State::heard(Member& member, uint64_t now_us) {
+  const uint64_t silent_us = now_us - std::min(now_us, member.heard_us);
+  if (begun_us_ != kNever && silent_us > options_.deadline_us / 3) {
+    back_us_ = now_us;
+    away_us_ = silent_us;
+    // What waited behind the outage tells of the time before.
+    if (ask_for_datagrams_us_ != kNever)
+      ask_for_datagrams_us_ = later(now_us, 3 * options_.pulse_us);
+  }
+  member.heard_us = now_us;
 }
 
 void State::leave(uint32_t rank) {
@@ -271,6 +295,7 @@ void State::meet(uint32_t rank, Meet message, uint64_t now_us) {
   }
   if (message.timeout_us > 0)
     meeting.until_us = std::min(meeting.until_us, later(now_us, message.timeout_us));
+  meeting.last_us = now_us;
   meeting.arrivals[rank] = {message.id,
                             std::move(message.signature),
                             std::move(message.detail),
@@ -352,6 +377,7 @@ void State::tick(uint64_t now_us) {
             seconds(silent_us), seconds(options_.deadline_us)),
         now_us);
   }
+  if (now_us >= ask_for_datagrams_us_) look_at_datagrams(now_us);
   for (const PendingGet& waiting : gets_) {
     if (now_us < waiting.until_us) continue;
     reply(waiting.rank, waiting.id,
@@ -364,7 +390,7 @@ void State::tick(uint64_t now_us) {
 
 uint64_t State::next_us() const {
   if (aborted()) return kNever;
-  uint64_t next = pulse_at_us_;
+  uint64_t next = std::min(pulse_at_us_, ask_for_datagrams_us_);
   if (begun_us_ == kNever && in_state(Presence::absent).empty())
     next = std::min(next, later(options_.start_us, options_.settle_us));
   for (const PendingGet& waiting : gets_) next = std::min(next, waiting.until_us);
@@ -375,6 +401,28 @@ uint64_t State::next_us() const {
       next = std::min(next, later(meeting.circle_us, options_.circle_us));
   }
   return next;
+}
+
+// Once in a run: whoever forbids them is seldom changed while it lasts.
+void State::look_at_datagrams(uint64_t now_us) {
+  std::vector<uint32_t> without;
+  for (uint32_t rank : in_state(Presence::present)) {
+    const Member& member = members_[rank];
+    // Nothing gets through at all: it has not told what came before.
+    if (now_us - std::min(now_us, member.note_us) > 2 * options_.pulse_us) {
+      ask_for_datagrams_us_ = later(now_us, options_.pulse_us);
+      return;
+    }
+    if (!member.sends_datagrams || !member.hears_datagrams) without.push_back(rank);
+  }
+  ask_for_datagrams_us_ = kNever;
+  if (without.empty()) return;
+  const std::string text = fmt::format(
+      "no UDP gets through between rank 0 and {}, so that signs of life go by the control "
+      "connection alone, which after an outage of the network stays silent for as long again; let "
+      "UDP through to the host of rank 0, at the port of its control connections",
+      name_ranks(without));
+  send_(0, Writer(FrameKind::warning).text(text).frame());
 }
 
 void State::forgive(uint64_t now_us) {

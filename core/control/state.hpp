@@ -44,6 +44,8 @@ class State {
   void has_twin(std::string_view reason, uint64_t now_us);
   // A frame of a member. An error means that it is not a legal frame; the member is lost then.
   Status receive(uint32_t rank, std::string_view body, uint64_t now_us);
+  // A member has shown that it lives, elsewhere than on its connection: nothing else.
+  void lives(uint32_t rank, uint64_t now_us);
   // The member's connection has ended, `how` says in which way. Not a failure after its goodbye.
   void lost(uint32_t rank, std::string_view how, uint64_t now_us);
   // Everything that depends on time alone.
@@ -63,7 +65,9 @@ class State {
   enum class Presence { absent, present, left, failed };
   struct Member {
     Presence presence = Presence::absent;
-    uint64_t heard_us = 0;
+    uint64_t heard_us = 0;         // in whichever way
+    bool sends_datagrams = false;  // and they come
+    bool hears_datagrams = false;  // those of rank 0
     std::string note;
     uint64_t note_us = 0;                                     // when it came
     std::map<std::string, uint64_t, std::less<>> steps_done;  // per set
@@ -92,6 +96,7 @@ class State {
     std::string holds;  // Purpose::operation: the set whose steps wait for it
     uint64_t step = 0;
     uint64_t first_us = 0;
+    uint64_t last_us = 0;         // when the newest came
     uint64_t circle_us = kNever;  // since when it is part of a circle
     uint64_t until_us = kNever;
     uint64_t warn_us = kNever;
@@ -134,6 +139,9 @@ class State {
   bool may_warn(uint64_t now_us);
   std::string waited_out(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const;
   Status left_behind(const MeetingKey& key, const Meeting& meeting, uint32_t rank) const;
+  void look_at_datagrams(uint64_t now_us);
+  void heard(Member& member, uint64_t now_us);
+  bool is_overdue(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const;
   void abort_all(const Status& reason);
   void tell_abort(uint32_t rank);
   void reply(uint32_t rank, uint64_t id, Status status);
@@ -166,6 +174,9 @@ class State {
   uint64_t warn_of_absent_us_;
   uint64_t warns_since_us_ = 0;  // in the interval that began then
   uint64_t n_warned_ = 0, n_not_warned_ = 0;
+  // When a member was last heard again that had been silent for long, and for how long it was.
+  uint64_t back_us_ = 0, away_us_ = 0;
+  uint64_t ask_for_datagrams_us_ = kNever;  // when it is looked whether they get through
   std::vector<uint32_t> joined_;  // their data is at an end; in the order in which they said so
   Status abort_reason_;
 };

@@ -32,7 +32,16 @@ void State::look_at_meetings(uint64_t now_us) {
   for (auto meeting = meetings_.begin(); meeting != meetings_.end();) {
     const auto current = meeting++;
     const auto& [key, state] = *current;
-    if (now_us >= state.until_us) {
+    if (is_overdue(key, state, now_us)) {
+      fail(current, deadline_exceeded(
+                        "messages of {} did not come within {} although every rank lives and waits "
+                        "for them: after {} of silence the ranks hear each other again, the "
+                        "messages have not come through; look at the network between them, or "
+                        "raise runtime.deadline_s if a step's messages take that long",
+                        name_of(key), seconds(now_us - std::max(back_us_, state.last_us)),
+                        seconds(away_us_)));
+      if (aborted()) return;
+    } else if (now_us >= state.until_us) {
       fail(current, deadline_exceeded("{}", waited_out(key, state, now_us)));
       if (aborted()) return;
     } else if (now_us >= state.warn_us) {
@@ -82,6 +91,15 @@ void State::warn(const MeetingKey& key, const Meeting& meeting, uint64_t now_us)
     text += fmt::format("; rank {}: {}", absent[i], last_did(absent[i], now_us));
   if (meeting.circle_us != kNever) text += "; they wait for each other, and none of them can go on";
   send_(0, Writer(FrameKind::warning).text(text).frame());
+}
+
+// The network was away in the middle of a step, and is back: TCP needs as long again at most, and
+// gets a whole deadline. Then it is the messages that are lost, and no rank is to blame.
+bool State::is_overdue(const MeetingKey& key, const Meeting& meeting, uint64_t now_us) const {
+  return std::get<Purpose>(key) == Purpose::step && meeting.failure.ok() &&
+         meeting.first_us < back_us_ &&
+         now_us >= later(std::max(back_us_, meeting.last_us), options_.deadline_us) &&
+         missing(key, meeting).empty();
 }
 
 std::string State::waited_out(const MeetingKey& key, const Meeting& meeting,

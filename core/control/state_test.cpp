@@ -240,5 +240,110 @@ TEST(ControlState, SilenceOfTheServerItselfIsNotBlamedOnMembers) {
   EXPECT_TRUE(state.aborted());
 }
 
+// What reaches rank 0 of one kind.
+std::string text_of(const std::string& frame, FrameKind kind) {
+  const std::string body = body_of(frame);
+  Reader reader(body);
+  if (static_cast<FrameKind>(reader.u8()) != kind) return "";
+  if (kind == FrameKind::aborted) reader.u32();
+  return std::string(reader.text());
+}
+
+constexpr uint64_t kSecondUs = 1'000'000;
+
+TEST(ControlState, ADatagramIsASignOfLifeAndNothingElse) {
+  std::string reason;
+  State state({2, 8 * kSecondUs, kSecondUs, 0, 0}, [&](uint32_t rank, const std::string& frame) {
+    if (rank == 0) reason += text_of(frame, FrameKind::aborted);
+  });
+  state.lives(1, 0);  // it has not come yet, and comes by its connection alone
+  for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
+  for (uint64_t now = 0; now <= 40 * kSecondUs; now += kSecondUs) {
+    state.lives(0, now);
+    if (now <= 20 * kSecondUs) state.lives(1, now);
+    state.tick(now);
+    EXPECT_EQ(state.aborted(), now > 28 * kSecondUs) << now;
+  }
+  EXPECT_TRUE(reason.starts_with("rank 1 failed: it has been silent for 9.0 s")) << reason;
+  state.lives(1, 41 * kSecondUs);
+  EXPECT_TRUE(state.aborted());
+}
+
+TEST(ControlState, ThatNoDatagramsGetThroughIsSaidOnceWithTheRanks) {
+  std::string warnings;
+  State state({4, 60 * kSecondUs, kSecondUs, 0, 0}, [&](uint32_t rank, const std::string& frame) {
+    if (rank == 0) warnings += text_of(frame, FrameKind::warning);
+  });
+  for (uint32_t rank = 0; rank < 4; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
+  for (uint64_t now = 0; now < 20 * kSecondUs; now += kSecondUs) {
+    // Of rank 1 nothing comes, of rank 2 nothing is heard; each tells so by its connection.
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      if (rank != 1) state.lives(rank, now);
+      const uint32_t hears = rank != 2 ? 1 : 0;
+      ASSERT_TRUE(state.receive(rank, body_of(encode(Beat{"", {}, hears})), now).ok());
+    }
+    state.tick(now);
+  }
+  EXPECT_TRUE(warnings.starts_with("no UDP gets through between rank 0 and ranks 1 and 2, so"))
+      << warnings;
+  EXPECT_EQ(warnings.find("no UDP"), warnings.rfind("no UDP"));
+}
+
+// It heard none before, and tells so afterwards, in what had waited.
+TEST(ControlState, AnOutageIsNotTakenForAFirewall) {
+  std::string warnings;
+  State state({2, 12 * kSecondUs, kSecondUs, 0, 0}, [&](uint32_t rank, const std::string& frame) {
+    if (rank == 0) warnings += text_of(frame, FrameKind::warning);
+  });
+  for (uint32_t rank = 0; rank < 2; ++rank) ASSERT_TRUE(state.join(rank, 0).ok());
+  for (uint64_t s = 0; s < 30; ++s) {
+    const uint64_t now = s * kSecondUs;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      if (rank == 1 && s >= 1 && s < 10) continue;
+      state.lives(rank, now);
+      const uint32_t hears = rank == 0 || s > 11 ? 1 : 0;
+      ASSERT_TRUE(state.receive(rank, body_of(encode(Beat{"", {}, hears})), now).ok());
+    }
+    state.tick(now);
+  }
+  EXPECT_EQ(warnings, "");
+}
+
+// Rank 1 is out of reach for `away_s`; both wait for messages of a step, which never come.
+std::string end_after_an_outage(uint64_t away_s, uint64_t seconds) {
+  std::string reason;
+  State state({.size = 2, .deadline_us = 8 * kSecondUs, .pulse_us = kSecondUs},
+              [&](uint32_t rank, const std::string& frame) {
+                if (rank == 0) reason += text_of(frame, FrameKind::aborted);
+              });
+  for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(state.join(rank, 0).ok());
+  for (uint64_t s = 0; s <= seconds; ++s) {
+    const uint64_t now = s * kSecondUs;
+    const auto wait = [&](uint32_t rank) {
+      Meet meet{1, Purpose::step, "step 3 of set 'm'", {0, 1}, "", "", 0};
+      meet.set = "m";
+      meet.step = 3;
+      EXPECT_TRUE(state.receive(rank, body_of(encode(meet)), now).ok());
+    };
+    state.lives(0, now);
+    if (s <= 2 || s > 2 + away_s) state.lives(1, now);
+    if (s == 3) wait(0);
+    if (s == 5 + away_s) wait(1);  // what it said waited behind the outage
+    state.tick(now);
+  }
+  return reason;
+}
+
+TEST(ControlState, AMessageHasADeadlineFromTheEndOfAnOutageAndIsBlamedThen) {
+  EXPECT_EQ(end_after_an_outage(6, 11 + 7), "");
+  const std::string reason = end_after_an_outage(6, 11 + 8);
+  EXPECT_TRUE(
+      reason.starts_with("messages of step 3 of set 'm' did not come within 8.0 s although "
+                         "every rank lives and waits for them: after 7.0 s of silence"))
+      << reason;
+  // Without an outage they are waited for: they may be many.
+  EXPECT_EQ(end_after_an_outage(0, 100), "");
+}
+
 }  // namespace
 }  // namespace penstock::control::state_test

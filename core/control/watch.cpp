@@ -34,6 +34,7 @@ void Control::Client::loop() {
       std::this_thread::sleep_for(kGathering);
       send_queued(now);
     }
+    talk_by_datagrams(now);
     talk_to_server(now);
     receive_frames();
     announce_abort();
@@ -53,13 +54,15 @@ bool Control::Client::asks_many() {
 
 void Control::Client::wait(uint64_t now) {
   uint64_t until_us = beat_at_us_;
-  pollfd entries[2] = {{wakeup_.descriptor(), POLLIN, 0}, {-1, 0, 0}};
+  if (link_) until_us = std::min(until_us, datagram_at_us_);
+  pollfd entries[3] = {
+      {wakeup_.descriptor(), POLLIN, 0}, {-1, 0, 0}, {beats_.descriptor(), POLLIN, 0}};
   if (link_) {
     entries[1] = {link_->descriptor(),
                   static_cast<short>(POLLIN | (link_->wants_to_write() ? POLLOUT : 0)), 0};
   }
   if (local_) until_us = std::min(until_us, local_->next_us());
-  poll(entries, 2, control::poll_milliseconds(until_us > now ? until_us - now : 0));
+  poll(entries, 3, control::poll_milliseconds(until_us > now ? until_us - now : 0));
   if (entries[0].revents != 0) wakeup_.clear();
 }
 
@@ -73,7 +76,8 @@ void Control::Client::send_queued(uint64_t now) {
     // did last, and which steps are over, is never behind.
     if (is_time || !queue_.empty()) {
       const Activity& activity = *options_.activity;
-      frames.push_back(encode(control::Beat{activity.text(), activity.steps_done()}));
+      frames.push_back(encode(
+          control::Beat{activity.text(), activity.steps_done(), beats_.has_heard() ? 1u : 0u}));
       beat_at_us_ = now + options_.heartbeat_us;
     }
     frames.insert(frames.end(), std::make_move_iterator(queue_.begin()),
@@ -106,6 +110,15 @@ void Control::Client::talk_to_server(uint64_t now) {
         "unreachable)",
         control::seconds(now - heard_us_), control::seconds(options_.deadline_us)));
   }
+}
+
+void Control::Client::talk_by_datagrams(uint64_t now) {
+  if (beats_.receive()) heard_us_ = now;
+  if (!link_ || now < datagram_at_us_) return;
+  if (options_.on_beat) options_.on_beat();
+  datagram_at_us_ =
+      now + control::datagram_interval_us(options_.deadline_us, options_.heartbeat_us);
+  beats_.send();
 }
 
 void Control::Client::receive_frames() {
@@ -168,6 +181,14 @@ void Control::Client::receive_one(std::string_view body) {
     case FrameKind::warning:
       if (options_.on_warning) options_.on_warning(std::string(reader.text()));
       return;
+    case FrameKind::datagrams: {
+      const uint32_t port = reader.u32();
+      const std::string token(reader.text());
+      if (link_ && reader.finished())
+        beats_.open(link_->descriptor(), options_.rank, static_cast<uint16_t>(port), token);
+      datagram_at_us_ = 0;
+      return;
+    }
     case FrameKind::somebody_joined:
       somebody_joined_ = true;
       if (options_.on_joined) options_.on_joined();

@@ -72,7 +72,8 @@ Status Runtime::check_identity(const std::string& transport) {
   if (world_.rank() != introduction_->rank || world_.size() != introduction_->size)
     return failed_precondition(
         "over '{}' this process is rank {} of {}, but rank {} of {} in {}; start the program so "
-        "that both are the same (`penstock run -np N -- ...` for mpi), or name collective = \"ucx\" in "
+        "that both are the same (`penstock run -np N -- ...` for mpi), or name collective = "
+        "\"ucx\" in "
         "[scheme], which goes by that",
         transport, world_.rank(), world_.size(), introduction_->rank, introduction_->size,
         introduction_->by);
@@ -89,9 +90,9 @@ Status Runtime::check_identity(const std::string& transport) {
 Control::Options Runtime::control_options() {
   const RuntimeConfig& runtime = config_.runtime();
   Control::Options control;
-  // Before the messages' own deadline: whoever waits for a silent rank, perhaps through others,
-  // then hears its name instead of only missing its data.
-  control.deadline_us = deadline_us() / 10 * 9;
+  // Before messages_us: whoever waits for a silent rank, perhaps through others, then hears its
+  // name instead of only missing its data.
+  control.deadline_us = deadline_us();
   control.heartbeat_us = static_cast<uint64_t>(runtime.heartbeat_s * 1e6);
   control.warning_us = static_cast<uint64_t>(runtime.stall_warning_s * 1e6);
   control.busy_limit_us = busy_limit_us();

@@ -103,8 +103,7 @@ Status Runtime::choose_device_transport(const Scheme& scheme) {
   if (CollectiveInstance* same = transports_.find(scheme.device_transport); same != nullptr) {
     transports_.share_for_devices(*same);
   } else {
-    PENSTOCK_ASSIGN(auto transport, make_instance<penstock_collective>(
-                                        scheme, scheme.device_transport, *registry_));
+    PENSTOCK_ASSIGN(auto transport, make_apart(scheme, scheme.device_transport));
     transports_.set_for_devices(std::move(transport));
   }
   const CollectiveInstance& direct = *transports_.for_devices();
@@ -121,7 +120,7 @@ Result<std::unique_ptr<CollectiveInstance>> Runtime::make_transport(
   PENSTOCK_ASSIGN(
       auto transport,
       is_lent ? CollectiveInstance::borrow("lent", options.lent_collective, options.lent_instance)
-              : make_instance<penstock_collective>(scheme, name, *registry_));
+              : make_apart(scheme, name));
   if ((transport->traits().flags & PENSTOCK_COLLECTIVE_TRANSPORT) == 0)
     return failed_precondition(
         "collective '{}' is a composite: name what it stands on, for example transport = \"mpi\"",
@@ -149,8 +148,7 @@ Status Runtime::stand_in(const penstock_runtime_options& options) {
   PENSTOCK_TRY(registry_->scan());
   settle_transport(config, *registry_, launched());
   const Scheme scheme = config.at_step(0);
-  PENSTOCK_ASSIGN(auto usual,
-                  make_instance<penstock_collective>(scheme, scheme.collective, *registry_));
+  PENSTOCK_ASSIGN(auto usual, make_apart(scheme, scheme.collective));
   transports_.set(PENSTOCK_LEVEL_WORLD, std::move(usual));
   return {};
 }
@@ -183,7 +181,7 @@ Result<penstock_world> Runtime::join(CollectiveInstance& transport) {
               arrival_us(),
               [this, world, joins = &transport] {
                 const PluginCall noted(&activity_->transport, "collective", joins->name(), "join");
-                return from_c(joins->table()->join(joins->self(), deadline_us(), world.get()));
+                return from_c(joins->table()->join(joins->self(), messages_us(), world.get()));
               },
               waits)
           .with_context(fmt::format("joining the other ranks over '{}'", name)));
@@ -211,7 +209,7 @@ Status Runtime::join_world() {
   request.instance = transport.self();
   request.group = world_;
   request.group_id = kFirstGroupId;
-  request.timeout_us = deadline_us();
+  request.timeout_us = messages_us();
   request.name = "world";
   if (control_ != nullptr) request.store = control_->store();
   PENSTOCK_ASSIGN(world_channel_, communication_->open_channel(request));
@@ -280,7 +278,7 @@ Status Runtime::start_operations() {
   operations.table = transports_.world().table();
   operations.instance = transports_.world().self();
   operations.world = world_;
-  operations.open_timeout_us = deadline_us();
+  operations.open_timeout_us = messages_us();
   operations.limit_us = busy_limit_us();
   operations.world_channel = world_channel_;
   operations.timeline = &timeline_;

@@ -102,17 +102,17 @@ void Runtime::look_at_calls() {
 
 void Runtime::look_at_call(const CallSlot& slot, Warned& warned) {
   const auto warning_us = static_cast<uint64_t>(config_.runtime().stall_warning_s * 1e6);
-  const uint64_t limit_us = busy_limit_us();
-  const auto call = slot.lasting(std::max<uint64_t>(warning_us, 1'000));
+  const uint64_t limit_us = call_limit_us();
+  // 0 is never, of either.
+  const uint64_t first_us = std::min(warning_us - 1, limit_us - 1) + 1;
+  if (first_us == 0) return;
+  const auto call = slot.lasting(std::max<uint64_t>(first_us, 1'000));
   if (!call) return;
   if (limit_us != 0 && call->lasted_us >= limit_us)
-    return give_up(deadline_exceeded(
-        "{} has not returned for {:.1f} s: the plugin hangs, or raise runtime.busy_limit_s if a "
-        "call may take that long",
-        call->text, double(call->lasted_us) * 1e-6));
+    return give_up(hangs(call->text, call->lasted_us));
   if (warned.since_us != call->since_us) warned = {call->since_us, 0};
   const uint64_t now = now_us();
-  if (warning_us == 0 || now < warned.again_us) return;
+  if (warning_us == 0 || call->lasted_us < warning_us || now < warned.again_us) return;
   warned.again_us = now + warning_us;
   log_.write(LogLevel::warning, "runtime",
              fmt::format("{} has not returned for {:.1f} s; this rank and those that wait for it "
@@ -138,7 +138,7 @@ Result<Channel*> Runtime::open_channel(const std::string& what, const Group& gro
                                 request.group_id = group_id(serial);
                                 request.base = base;
                                 request.store = control_->store();
-                                request.timeout_us = deadline_us();
+                                request.timeout_us = messages_us();
                                 request.name = what;
                                 PENSTOCK_ASSIGN(*opened, communication_->open_channel(request));
                                 return {};

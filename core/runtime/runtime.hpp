@@ -61,6 +61,12 @@ class Runtime final : public Services::Run {
   uint64_t busy_limit_us() const {
     return static_cast<uint64_t>(config_.runtime().busy_limit_s * 1e6);
   }
+  // A call that does not return is named before anybody gives up waiting for what it holds back; 0:
+  // never.
+  uint64_t call_limit_us() const { return busy_limit_us() / 10 * 9; }
+  // Of what needs messages of ranks that are known to live: the network may have been away for
+  // nearly a deadline, and a message takes as long to come behind it.
+  uint64_t messages_us() const { return 2 * deadline_us(); }
   uint64_t meeting_us() const { return busy_limit_us() != 0 ? busy_limit_us() : kYearUs; }
   // For ranks that have not come to the run yet.
   uint64_t arrival_us() const {
@@ -132,6 +138,10 @@ class Runtime final : public Services::Run {
   Status meet_over_transport();
   Status check_identity(const std::string& transport);
   Control::Options control_options();
+  // apart.cpp
+  Result<std::unique_ptr<CollectiveInstance>> make_apart(const Scheme& scheme,
+                                                         const std::string& name);
+  static Status hangs(std::string_view call, uint64_t lasted_us);
 
   // join.cpp
   std::shared_ptr<Joined> begin_to_join();

@@ -125,17 +125,33 @@ TEST(Failure, OfAPluginCallThatNeverReturnsIsNamedAndHoldsNothingBack) {
     std::vector<std::vector<float>> gradients(2, std::vector<float>(8, 1.0f));
     Status status;
     for (int step = 0; step < 3 && status.ok(); ++step) status = run_step(**set, gradients);
-    // What the other rank hears first, its transport or the store, is a matter of luck.
+    // What the other rank hears first, its transport or the store, is a matter of luck. No rank's
+    // limit for messages, or for ranks that do not come, ends before the plugin's.
     const char* expected =
         rank == 0 ? "rank 1"
                   : "encode of compressor 'identity-c' for bucket 0 of set 'model', step 2";
     EXPECT_TRUE(contains(status.message(), expected)) << status.message();
+    EXPECT_FALSE(contains(status.message(), "did not come")) << status.message();
   });
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(contains(log, "warning [1/2] runtime: encode of compressor 'identity-c'")) << log;
   EXPECT_TRUE(contains(log, "is abandoned, not freed: encode of compressor")) << log;
   // The limit, and what closing may take.
   EXPECT_LT(now_us() - begin_us, 2'000'000u + 10'000'000u);
+}
+
+TEST(Failure, OfATransportsConstructorThatNeverReturnsIsNamedAndHoldsNothingBack) {
+  const std::string scheme = "[scheme]\ncollective = \"stuck\"\n[runtime]\n" +
+                             testing::test_plugins({"stuck_transport"}) +
+                             "stall_warning_s = 0.3\nbusy_limit_s = 1\n";
+  ::testing::internal::CaptureStderr();
+  const Status status = testing::open_rank(scheme).status();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(status.code(), Code::deadline_exceeded) << status.message();
+  EXPECT_TRUE(status.message().starts_with(
+      "create of collective 'stuck' has not returned for 0.9 s: the plugin hangs"))
+      << status.message();
+  EXPECT_TRUE(contains(log, "create of collective 'stuck' has not returned for 0.3 s")) << log;
 }
 
 TEST(Failure, OfAPlanThatDoesNotReturnIsNamedOnEveryRank) {
@@ -155,9 +171,10 @@ TEST(Failure, OfAPlanThatDoesNotReturnIsNamedOnEveryRank) {
               ASSERT_OK(runtime.status());
               const auto set = make_set(**runtime, {{"a", {8}}});
               ASSERT_FALSE(set.ok());
-              // Rank 0's own wait may end first: it tells what rank 1 is at.
+              // The call's limit ends before anybody's patience.
               EXPECT_TRUE(contains(set.status().message(),
-                                   "plan of compressor 'identity-c' for a of set 'model', step 0"))
+                                   "plan of compressor 'identity-c' for a of set 'model', step 0 "
+                                   "has not returned for 1."))
                   << set.status().message();
             });
   const std::string log = ::testing::internal::GetCapturedStderr();

@@ -3,7 +3,8 @@
 //
 //   fault_worker MODE DEADLINE_S COLLECTIVE
 //
-// Every rank makes a set of three gradients and steps. In step 3 rank 1 misbehaves as MODE says. A
+// In modes "cut" and "idle" nobody misbehaves: the link does, see run_cut.py. Otherwise
+// every rank makes a set of three gradients and steps. In step 3 rank 1 misbehaves as MODE says. A
 // rank that gets an error prints one line "rank R error CODE: MESSAGE" and exits with 3; one that
 // gets through prints "rank R done".
 #include <penstock/runtime.h>
@@ -12,10 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -123,11 +126,56 @@ void meet(penstock_runtime* runtime, const std::string& name) {
   penstock_operation_release(operation);
 }
 
+// Nobody misbehaves: the link between the ranks does.
+bool is_cut(const std::string& mode) {
+  return mode == "cut" || mode == "idle";
+}
+
+// Where a plugin of tests/plugins lies.
+std::string test_plugin(const std::string& name) {
+  const auto programs = std::filesystem::canonical("/proc/self/exe").parent_path();
+  return "allow_insecure_paths = true\nplugin_path = [\"" + programs.string() + "/plugins/" + name +
+         "\"]\n";
+}
+
 // What the configuration says beyond the deadline.
 std::string runtime_of(const std::string& mode) {
   if (mode == "silent") return "busy_limit_s = " + std::to_string(deadline_s) + "\n";
+  if (mode == "hangs")
+    return "busy_limit_s = " + std::to_string(deadline_s) + "\n" + test_plugin("hangs");
+  if (mode == "constructor" && my_rank == 1)
+    return "busy_limit_s = 3\n" + test_plugin("stuck_transport");
   if (mode == "busy") return "stall_warning_s = 1\n";
+  if (is_cut(mode)) return "busy_limit_s = " + std::to_string(20 * deadline_s) + "\n";
   return "";
+}
+
+// Steps with known results, one line each, until the network has had its day: see run_cut.py. All
+// ranks compute for `idle_s` in the middle, and send nothing.
+void train(penstock_set* set, Gradients& gradients, uint32_t world, uint32_t idle_s) {
+  constexpr int kSteps = 120;
+  constexpr int kIdle = 20;
+  for (int step = 0; step < kSteps; ++step) {
+    if (step == kIdle) sleep(idle_s);
+    const float unit = float(step % 7 + 1);
+    for (std::vector<float>& values : gradients.values)
+      std::fill(values.begin(), values.end(), unit * float(my_rank + 1));
+    for (size_t i = gradients.values.size(); i-- > 0;) ready(set, gradients, i);
+    check(penstock_wait_all(set));
+    // Small whole numbers: exact in any order.
+    const float mean = unit * float(world + 1) / 2;
+    for (const std::vector<float>& values : gradients.values)
+      for (const float value : values)
+        if (value != mean) {
+          std::printf("rank %u wrong: %g in step %d, expected %g\n", my_rank, double(value), step,
+                      double(mean));
+          std::_Exit(4);
+        }
+    check(penstock_step_end(set, PENSTOCK_STEP_APPLIED));
+    std::printf("rank %u step %d\n", my_rank, step);
+    std::fflush(stdout);
+    usleep(20'000);
+  }
 }
 
 // A data loader's worker: a child of this process that calls the runtime, and ends by itself.
@@ -179,9 +227,13 @@ int main(int argc, char** argv) {
   std::string scheme = "scheduler = \"wfbp\"\n";
   if (mode == "loads" && my_rank == 1) scheme = "compressor = \"topkk\"\n";
   if (mode == "differs" && my_rank == 1) scheme = "scheduler = \"fusion\"\n";
-  scheme += "collective = \"" + std::string(argv[3]) + "\"\n";
+  // It compresses nothing, and alone in a bucket is not asked.
+  if (mode == "hangs")
+    scheme = "scheduler = \"fusion\"\ncompressor = \"identity-c\"\nmemory = \"none\"\n";
+  const bool is_stuck = mode == "constructor" && my_rank == 1;
+  scheme += "collective = \"" + std::string(is_stuck ? "stuck" : argv[3]) + "\"\n";
   const std::string config = "[scheme]\n" + scheme + "[runtime]\nlog_level = \"" +
-                             (mode == "busy" ? "warning" : "error") +
+                             (mode == "busy" || is_cut(mode) ? "warning" : "error") +
                              "\"\ndeadline_s = " + argv[2] + "\n" + runtime_of(mode);
   penstock_runtime_options options{};
   options.struct_size = sizeof options;
@@ -198,7 +250,8 @@ int main(int argc, char** argv) {
   my_rank = topology.rank;
   Gradients gradients;
   penstock_set* set = my_set = make_set(runtime, gradients);
-  for (int step = 0; step < 6; ++step) {
+  if (is_cut(mode)) train(set, gradients, topology.size, mode == "idle" ? deadline_s * 5 / 8 : 0);
+  for (int step = 0; step < 6 && !is_cut(mode); ++step) {
     ready(set, gradients, 2);
     if (step == 3 && mode == "circle") meet(runtime, my_rank == 1 ? "accuracy" : "loss");
     if (step == 3 && mode == "forks") call_from_a_child(runtime, set);

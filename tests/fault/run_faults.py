@@ -36,6 +36,8 @@ CASES = {
     "leaves": (r"rank 1 has left the run after 3 steps of set 'model'", (0, 2)),
     "loads": (r"topkk", (0, 1, 2)),
     "file": (r"/nowhere/run.toml: there is no such configuration file", (0, 1, 2)),
+    "hangs": (r"encode of compressor 'identity-c' for bucket \d of set 'model', step 2 has not returned for .*the plugin hangs", (0, 1, 2)),
+    "constructor": (r"create of collective 'stuck' has not returned for .*the plugin hangs", (0, 1, 2)),
     "circle": (r"ranks 0 and 2 wait in 'loss'", (0, 1, 2)),
     "differs": (r"scheduler", (0, 1, 2)),
 }

@@ -96,13 +96,26 @@ class Hosts:
             said.append(line.strip())
         raise HostsError(said[-1] if said else f"they ended with status {self._holder.wait()}")
 
+    def _inside(self) -> list[str]:
+        assert self._holder is not None
+        holder = self._holder.pid
+        return ["nsenter", "--target", str(holder), f"--pid=/proc/{holder}/ns/pid_for_children", "--mount", "--net", "--"]
+
+    def cut(self, host: int) -> None:
+        """Takes the host's link out of the bridge: what is sent is lost in silence, and no end is told."""
+        subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "nomaster"], check=True)
+
+    def mend(self, host: int) -> None:
+        subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "master", "bridge0"], check=True)
+
+    def forbid_udp(self, host: int) -> None:
+        """As a firewall may: datagrams of this host are thrown away."""
+        subprocess.run([*self._inside(), "ip", "-n", f"h{host}", "rule", "add", "ipproto", "udp", "blackhole"], check=True)
+
     def start(self, command: Sequence[str | Path], host: int = 0, **options: Any) -> subprocess.Popen[Any]:
         """Starts `command` on one of the hosts; `options` are Popen's."""
-        assert self._holder is not None
         folder = shlex.quote(str(options.pop("cwd", None) or os.getcwd()))  # entering leads to the root
-        holder = self._holder.pid
-        enter = ["nsenter", "--target", str(holder), f"--pid=/proc/{holder}/ns/pid_for_children", "--mount", "--net", "--"]
-        line = [*enter, str(FOLDER / "enter.sh"), f"{SUBNET}.{10 + host}", f"cd {folder} && exec {shlex.join(map(str, command))}"]
+        line = [*self._inside(), str(FOLDER / "enter.sh"), f"{SUBNET}.{10 + host}", f"cd {folder} && exec {shlex.join(map(str, command))}"]
         return subprocess.Popen(line, **options)
 
     def environment(self) -> dict[str, str]:

@@ -104,6 +104,24 @@ def test_a_link_takes_the_time_that_its_rate_says():
 
 
 @needs_hosts
+def test_a_link_that_was_cut_carries_nothing_until_it_is_mended():
+    def connects(hosts):
+        line = f"import socket; socket.create_connection(('{SUBNET}.11', 7000), timeout=0.5)"
+        return hosts.start([sys.executable, "-c", line], 0, stderr=subprocess.DEVNULL).wait(timeout=30) == 0
+
+    with Hosts(2, "1gbit") as hosts:
+        listen = f"import socket, time; s = socket.create_server(('{SUBNET}.11', 7000), backlog=9); print(flush=True); time.sleep(60)"
+        listener = hosts.start([sys.executable, "-c", listen], 1, stdout=subprocess.PIPE, text=True)
+        listener.stdout.readline()
+        assert connects(hosts)
+        hosts.cut(1)
+        assert not connects(hosts)
+        hosts.mend(1)
+        assert connects(hosts)
+    listener.communicate(timeout=30)  # it ends with them
+
+
+@needs_hosts
 def test_one_rank_starts_on_each_host():
     with Hosts(2, "1gbit") as hosts:
         assert sorted(hosts.mpirun(["hostname"]).split()) == ["h0", "h1"]

@@ -25,6 +25,9 @@ constexpr std::string_view kCuda[] = {"cuda", "cuda_copy", "cuda_ipc", "gdr_copy
 constexpr uint64_t kSharedLinkBuffers = uint64_t(288) << 10;
 constexpr uint64_t kLeastBuffer = uint64_t(64) << 10;
 
+// Eleven days: UCX counts in ticks of the processor, in which infinity is no number.
+constexpr std::string_view kNeverAsks = "1000000s";
+
 template <size_t N>
 bool contains(const std::string_view (&names)[N], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -96,6 +99,8 @@ Selection network_of(Selection selection, uint32_t n_senders) {
   const auto is_set = [](const char* variable) { return std::getenv(variable) != nullptr; };
   if (!is_set("UCX_RNDV_THRESH"))
     selection.announced = std::to_string(collectives::kShortSegment + 1);
+  if (!is_set("UCX_TCP_KEEPIDLE")) selection.idle = "inf";
+  if (!is_set("UCX_KEEPALIVE_INTERVAL")) selection.asks = kNeverAsks;
   if (selection.socket_buffer.empty() && n_senders > 1 && !is_set("UCX_TCP_SNDBUF") &&
       !is_set("UCX_TCP_RCVBUF"))
     selection.socket_buffer =
@@ -128,6 +133,8 @@ Context::Context(const Selection& selection, uint32_t n_peers) {
   choose_of_tcp("SNDBUF", selection.socket_buffer);
   choose_of_tcp("RCVBUF", selection.socket_buffer);
   choose_of_tcp("PORT_RANGE", selection.ports);
+  choose_of_tcp("KEEPIDLE", selection.idle);
+  choose("KEEPALIVE_INTERVAL", selection.asks);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG;

@@ -19,6 +19,10 @@ struct Selection {
   // Bytes under way in a TCP connection, as in UCX_TCP_SNDBUF and UCX_TCP_RCVBUF.
   std::string socket_buffer = "";
   std::string ports = "";  // that TCP may listen at, as in UCX_TCP_PORT_RANGE
+  // When UCX begins to ask whether the other end of an idle connection lives, and how often it asks
+  // by messages of its own, as in UCX_TCP_KEEPIDLE and UCX_KEEPALIVE_INTERVAL.
+  std::string idle = "";
+  std::string asks = "";
 };
 
 // Whether it leaves UCX TCP, and the choice of its device.
@@ -28,7 +32,9 @@ bool leaves_tcp_open(const Selection& selection);
 // announced: an announcement's answer queues behind what the other side sends over the same
 // connection, and two ranks that both send then wait for each other's segments. Where several may
 // send to this host at once, a connection keeps little under way: otherwise they overflow the queue
-// before its link, TCP shares what is left unevenly, and a sum waits for the slowest of them.
+// before its link, TCP shares what is left unevenly, and a sum waits for the slowest of them. UCX
+// asks nobody whether it lives: within half a minute without a link it ends an idle connection,
+// and who is dead is for the run to say, which waits for a whole deadline.
 Selection network_of(Selection selection, uint32_t n_senders);
 
 // The part of it that goes through memory of this host, and with `devices` what moves theirs; no

@@ -1,0 +1,190 @@
+#include "core/control/beats.hpp"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace penstock::control {
+
+namespace {
+
+constexpr size_t kTokenBytes = 32;  // make_token's
+constexpr std::array<char, 4> kMark = {'p', 'b', 'e', 'a'};
+
+// On the wire, all of it bytes, little-endian. Made on the stack: signs are sent for as long as a
+// run lasts, and nothing is allocated for them.
+struct Datagram {
+  std::array<char, 4> mark = kMark;
+  std::array<char, kTokenBytes> token{};
+  uint8_t from_server = 0;
+  std::array<uint8_t, 4> rank{};
+  std::array<uint8_t, 8> number{};
+};
+constexpr size_t kDatagramBytes = 4 + kTokenBytes + 1 + 4 + 8;
+static_assert(sizeof(Datagram) == kDatagramBytes);
+
+template <size_t N>
+void write_number(std::array<uint8_t, N>& bytes, uint64_t value) {
+  for (size_t i = 0; i < N; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
+}
+
+template <size_t N>
+uint64_t read_number(const std::array<uint8_t, N>& bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < N; ++i) value |= uint64_t{bytes[i]} << (8 * i);
+  return value;
+}
+
+// Where the port stands, in network byte order; null: an address of another family.
+in_port_t* port_in(sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) return &reinterpret_cast<sockaddr_in&>(address).sin_port;
+  if (address.ss_family == AF_INET6) return &reinterpret_cast<sockaddr_in6&>(address).sin6_port;
+  return nullptr;
+}
+
+sockaddr* plain(BeatSocket::Address& address) {
+  return reinterpret_cast<sockaddr*>(&address.bytes);
+}
+
+BeatSocket::Address own_address(int descriptor) {
+  BeatSocket::Address address;
+  address.size = sizeof(address.bytes);
+  if (getsockname(descriptor, plain(address), &address.size) != 0) address.size = 0;
+  return address;
+}
+
+}  // namespace
+
+uint64_t datagram_interval_us(uint64_t deadline_us, uint64_t heartbeat_us) {
+  constexpr uint64_t kPerDeadline = 64;
+  return std::max<uint64_t>(std::min(heartbeat_us, deadline_us / kPerDeadline), 1'000);
+}
+
+// ---- The socket ----
+
+bool BeatSocket::open(Address address, std::string token) {
+  in_port_t* const port = port_in(address.bytes);
+  if (port == nullptr || token.size() != kTokenBytes) return false;
+  const int family = address.bytes.ss_family;
+  Handle socket(::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return false;
+  const int off = 0;
+  // As the listener's: one socket for IPv4 and IPv6 where the host lets it.
+  if (family == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  if (bind(socket.get(), plain(address), address.size) != 0) {
+    *port = 0;
+    if (bind(socket.get(), plain(address), address.size) != 0) return false;
+  }
+  socket_ = std::move(socket);
+  token_ = std::move(token);
+  return true;
+}
+
+uint16_t BeatSocket::port() const {
+  Address address = own_address(descriptor());
+  const in_port_t* const port = address.size == 0 ? nullptr : port_in(address.bytes);
+  return port == nullptr ? 0 : ntohs(*port);
+}
+
+void BeatSocket::send(const Sign& sign, const Address& to) const {
+  if (!socket_.valid() || to.size == 0) return;
+  Datagram datagram;
+  std::memcpy(datagram.token.data(), token_.data(), kTokenBytes);
+  datagram.from_server = sign.from_server ? 1 : 0;
+  write_number(datagram.rank, sign.rank);
+  write_number(datagram.number, sign.number);
+  (void)sendto(descriptor(), &datagram, sizeof(datagram), MSG_NOSIGNAL,
+               reinterpret_cast<const sockaddr*>(&to.bytes), to.size);
+}
+
+bool BeatSocket::next(Sign& sign, Address& from) const {
+  constexpr int kStrangersPerTurn = 256;  // a flood must not keep the thread for itself
+  for (int turn = 0; socket_.valid() && turn < kStrangersPerTurn; ++turn) {
+    Datagram datagram;
+    from.size = sizeof(from.bytes);
+    // With the length that it had: a longer one is cut, and is none of ours.
+    const ssize_t got =
+        recvfrom(descriptor(), &datagram, sizeof(datagram), MSG_TRUNC, plain(from), &from.size);
+    // The host of the other end may have said that nobody listens there: that is no datagram.
+    if (got < 0 && (errno == ECONNREFUSED || errno == EINTR)) continue;
+    if (got < 0) return false;
+    if (got != static_cast<ssize_t>(sizeof(datagram)) || datagram.mark != kMark ||
+        std::memcmp(datagram.token.data(), token_.data(), kTokenBytes) != 0)
+      continue;
+    sign.from_server = datagram.from_server != 0;
+    sign.rank = static_cast<uint32_t>(read_number(datagram.rank));
+    sign.number = read_number(datagram.number);
+    return true;
+  }
+  return false;
+}
+
+// ---- The ends ----
+
+ServerBeats::ServerBeats(const Handle& listener, uint32_t size) : peers_(size) {
+  Result<std::string> token = make_token();
+  if (!token.ok() || !socket_.open(own_address(listener.get()), *token)) return;
+  token_ = std::move(*token);
+}
+
+std::string ServerBeats::invitation() const {
+  return Writer(FrameKind::datagrams)
+      .u32(socket_.descriptor() < 0 ? 0 : socket_.port())
+      .text(token_)
+      .frame();
+}
+
+void ServerBeats::receive(const std::function<void(uint32_t rank)>& lives) {
+  BeatSocket::Sign sign;
+  BeatSocket::Address from;
+  while (socket_.next(sign, from)) {
+    if (sign.from_server || sign.rank >= peers_.size()) continue;
+    Peer& peer = peers_[sign.rank];
+    // What was under way for long, or is said again by somebody who listened, is no sign of life.
+    if (sign.number <= peer.newest) continue;
+    peer = {from, sign.number};
+    lives(sign.rank);
+  }
+}
+
+void ServerBeats::send() {
+  ++number_;
+  for (uint32_t rank = 0; rank < peers_.size(); ++rank)
+    socket_.send({true, rank, number_}, peers_[rank].address);
+}
+
+void ClientBeats::open(int connection, uint32_t rank, uint16_t port, std::string token) {
+  BeatSocket::Address server;
+  server.size = sizeof(server.bytes);
+  if (port == 0 || getpeername(connection, plain(server), &server.size) != 0) return;
+  in_port_t* const where = port_in(server.bytes);
+  if (where == nullptr) return;
+  *where = htons(port);
+  BeatSocket::Address own;  // any address, any port
+  own.bytes.ss_family = server.bytes.ss_family;
+  own.size = server.size;
+  if (!socket_.open(own, std::move(token))) return;
+  server_ = server;
+  rank_ = rank;
+}
+
+bool ClientBeats::receive() {
+  bool lives = false;
+  BeatSocket::Sign sign;
+  BeatSocket::Address from;
+  while (socket_.next(sign, from)) {
+    if (!sign.from_server || sign.rank != rank_ || sign.number <= newest_) continue;
+    newest_ = sign.number;
+    lives = true;
+  }
+  return lives;
+}
+
+void ClientBeats::send() {
+  socket_.send({false, rank_, ++number_}, server_);
+}
+
+}  // namespace penstock::control
