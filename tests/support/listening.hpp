@@ -2,6 +2,8 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -20,6 +22,18 @@ struct Listening {
   uint16_t port = 0;
   bool is_loopback = false;
 };
+
+// Without an IPv4 address there UCX listens elsewhere.
+inline bool loopback_has_ipv4() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next)
+    found = found || (one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET &&
+                      (one->ifa_flags & IFF_LOOPBACK) != 0);
+  freeifaddrs(first);
+  return found;
+}
 
 inline std::vector<Listening> listening() {
   std::set<std::string> own;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -162,9 +163,15 @@ TEST(Ranks, ConnectionsHaveTheBuffersThatWereAskedFor) {
 
 TEST(Ranks, ListenOnLoopbackAloneWhereAllShareAHost) {
   if (me->is_process_global()) GTEST_SKIP() << "MPI listens for its launcher";
+  if (!loopback_has_ipv4()) GTEST_SKIP() << "there is no IPv4 on loopback";
   EXPECT_TRUE(me->exchange(message_of(PENSTOCK_BARRIER, 6)).ok());
+  // The store of the first rank listens where the tests' launcher has put it, which may be
+  // anywhere.
+  const char* const port = std::getenv("MASTER_PORT");
+  const int of_store = port == nullptr ? 0 : std::atoi(port) + 1;
   for (const Listening& one : listening())
-    EXPECT_TRUE(one.is_loopback) << "port " << one.port << " of " << one.address;
+    EXPECT_TRUE(one.is_loopback || one.port == of_store)
+        << "port " << one.port << " of " << one.address;
 }
 
 // The sender's last message is done while its receiver has not begun, and what it sent exceeds what

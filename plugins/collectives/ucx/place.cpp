@@ -29,6 +29,20 @@ std::string own_network() {
   return sdk::text(uint64_t{space.st_dev}, ":", uint64_t{space.st_ino});
 }
 
+// Of IPv4, and of IPv6 what leads beyond its link; empty for others.
+std::string text_of(const sockaddr& of) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (of.sa_family == AF_INET) {
+    const auto& address = reinterpret_cast<const sockaddr_in&>(of);
+    (void)inet_ntop(AF_INET, &address.sin_addr, text, sizeof text);
+  } else if (of.sa_family == AF_INET6) {
+    const auto& address = reinterpret_cast<const sockaddr_in6&>(of);
+    if (!IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr))
+      (void)inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof text);
+  }
+  return text;
+}
+
 // Of the interfaces that are up: name and address.
 std::vector<std::pair<std::string, std::string>> interfaces(bool loopback) {
   std::vector<std::pair<std::string, std::string>> found;
@@ -36,13 +50,11 @@ std::vector<std::pair<std::string, std::string>> interfaces(bool loopback) {
   if (getifaddrs(&first) != 0) return found;
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(first, freeifaddrs);
   for (const ifaddrs* one = first; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET ||
-        (one->ifa_flags & IFF_UP) == 0 || ((one->ifa_flags & IFF_LOOPBACK) != 0) != loopback)
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0 ||
+        ((one->ifa_flags & IFF_LOOPBACK) != 0) != loopback)
       continue;
-    char text[INET_ADDRSTRLEN] = {};
-    const auto* address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
-    (void)inet_ntop(AF_INET, &address->sin_addr, text, sizeof text);
-    found.emplace_back(one->ifa_name, text);
+    if (const std::string text = text_of(*one->ifa_addr); !text.empty())
+      found.emplace_back(one->ifa_name, text);
   }
   return found;
 }
@@ -64,8 +76,9 @@ std::string key_of(uint32_t rank) {
 }  // namespace
 
 std::string loopback_device() {
-  const auto found = interfaces(true);
-  return found.empty() ? "" : found.front().first;
+  for (const auto& [name, address] : interfaces(true))
+    if (address.find(':') == std::string::npos) return name;
+  return "";
 }
 
 // Networks of a process do not change, so what is told may stay: who meets again finds it right.
@@ -95,7 +108,7 @@ std::string place_of(std::string_view devices) {
   std::string addresses;
   for (const auto& [name, address] : found)
     addresses += (addresses.empty() ? "" : ", ") + name + " " + address;
-  return sdk::text(host, " (", addresses.empty() ? "no IPv4 address" : addresses, ")");
+  return sdk::text(host, " (", addresses.empty() ? "no address" : addresses, ")");
 }
 
 std::string range_of_ports(std::string_view asked) {

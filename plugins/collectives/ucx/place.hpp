@@ -10,7 +10,8 @@
 
 namespace penstock::ucx {
 
-// The interface that no other host reaches; empty where none is up.
+// The interface that no other host reaches; empty where none is up with an IPv4 address: by ::1
+// alone UCX 1.13 does not listen.
 std::string loopback_device();
 
 // Whether all ranks, who share a host, share its network too, so that the loopback of one leads to
