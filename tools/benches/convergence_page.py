@@ -16,8 +16,8 @@ order. Validation loss in bits per target, mean over seeds. Spread is the larges
 it as one draw, for two seeds of top-k 1 % differ by more than most schemes do. Bytes are those of one rank and step. Each section says which command
 made it.
 
-**Rates were searched for AdamW alone** (votes: SGD without momentum). Schemes with error feedback look worse beside it than they are:
-[which optimizer](#which-optimizer).
+**Rates were searched for AdamW alone** (votes: SGD without momentum). So a row says what a scheme does under AdamW; with SGD top-k 1 % ends at 0.594 on digits
+instead of 1.261, ef-sign at 0.526 instead of 0.716, beside 0.528 of dense: [which optimizer](#which-optimizer).
 
 "Setting" is what a row has that its file in `conf/`, with the paper's settings, has not. Densities are 1 % where papers have 0.1 %: that
 is of models a hundred times larger, and would be one entry of a bias of 128 here. Rules that leave small gradients as they are would

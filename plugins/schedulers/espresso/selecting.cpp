@@ -8,9 +8,11 @@ namespace espresso {
 
 namespace {
 
-// Of a class so many are tried one by one: what a forecast takes grows with the units, too.
-constexpr size_t kMostAlone = 64;
-constexpr size_t kMostSwapped = 12;  // with each other
+// A forecast takes as long as there are units, so where there are many fewer of a class are tried
+// one by one, or exchange their ways: all up to ten units, two from 256 on.
+size_t most_of(size_t n_units, size_t work, size_t most) {
+  return std::clamp(work / std::max<size_t>(n_units, 1), size_t{2}, most);
+}
 
 // So much shorter is no rounding.
 bool is_less(double a_us, double b_us) {
@@ -19,7 +21,10 @@ bool is_less(double a_us, double b_us) {
 
 class Search {
  public:
-  explicit Search(const Strategies& strategies) : strategies_(strategies) {}
+  explicit Search(const Strategies& strategies)
+      : strategies_(strategies),
+        most_alone_(most_of(strategies.units().size(), 512, 64)),
+        most_swapped_(most_of(strategies.units().size(), 128, 12)) {}
 
   Selection run() {
     begin_with_dense();
@@ -87,7 +92,7 @@ class Search {
   bool improve_class(const std::vector<size_t>& units) {
     bool any = improve_parts(units);
     if (units.size() == 1) return any;
-    for (size_t i = 0; i < std::min(units.size(), kMostAlone); ++i)
+    for (size_t i = 0; i < std::min(units.size(), most_alone_); ++i)
       any = improve_together({units[i]}) || any;
     return improve_by_swaps(units) || any;
   }
@@ -95,7 +100,7 @@ class Search {
   // Which of two equal ones has the way that codes longer: the order is what matters there.
   bool improve_by_swaps(const std::vector<size_t>& units) {
     bool any = false;
-    for (size_t i = 0; i < std::min(units.size(), kMostSwapped); ++i)
+    for (size_t i = 0; i < std::min(units.size(), most_swapped_); ++i)
       for (size_t j = 0; j < i; ++j) {
         Strategy strategy = best_.strategy;
         std::swap(strategy[units[i]], strategy[units[j]]);
@@ -142,6 +147,8 @@ class Search {
   }
 
   const Strategies& strategies_;
+  const size_t most_alone_;
+  const size_t most_swapped_;
   Selection best_;
   size_t dense_way_ = 0;
 };
