@@ -47,20 +47,17 @@ Launched Runtime::launched() const {
 
 // Without an introduction and without variables that speak of several this is a run of one.
 Status Runtime::meet_before() {
-  if (introduction_) {
-    PENSTOCK_ASSIGN(Meeting meeting, meet_through(*introduction_, control_options()));
-    met_ = meeting.world;
-    control_ = std::move(meeting.control);
+  PENSTOCK_ASSIGN(
+      const std::optional<Rendezvous> rendezvous,
+      introduction_ ? named_store(introduction_->rank, introduction_->size) : rendezvous_of());
+  if (!rendezvous && !introduction_) {
+    PENSTOCK_ASSIGN(control_, Control::start(control_options()));
     return {};
   }
-  PENSTOCK_ASSIGN(const std::optional<Rendezvous> rendezvous, rendezvous_of());
-  if (rendezvous) {
-    PENSTOCK_ASSIGN(Meeting meeting, meet_at(*rendezvous, control_options()));
-    met_ = meeting.world;
-    control_ = std::move(meeting.control);
-    return {};
-  }
-  PENSTOCK_ASSIGN(control_, Control::start(control_options()));
+  PENSTOCK_ASSIGN(Meeting meeting, rendezvous ? meet_at(*rendezvous, control_options())
+                                              : meet_through(*introduction_, control_options()));
+  met_ = meeting.world;
+  control_ = std::move(meeting.control);
   return {};
 }
 

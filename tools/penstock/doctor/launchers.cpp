@@ -38,7 +38,8 @@ Line tried(const std::string& launcher, const std::vector<std::string>& command)
   const Ran ran = run_program(command, kLaunchSeconds);
   std::string said = telling_line(ran.output);
   if (ran.status < 0)
-    return {launcher, Health::problem, fmt::format("two ranks did not end within {} s", kLaunchSeconds),
+    return {launcher, Health::problem,
+            fmt::format("two ranks did not end within {} s", kLaunchSeconds),
             fmt::format("try by hand: {}", fmt::join(command, " "))};
   if (ran.status != 0) {
     const size_t end = said.rfind("; ");
