@@ -221,6 +221,19 @@ Result<std::optional<Rendezvous>> rendezvous_of(const GetEnvironment& environmen
   return found;
 }
 
+Result<std::optional<Rendezvous>> named_store(uint32_t rank, uint32_t size,
+                                              const GetEnvironment& environment) {
+  if (size == 1 || text(environment, "PENSTOCK_PORT").empty() ||
+      text(environment, "MASTER_ADDR").empty())
+    return std::optional<Rendezvous>();
+  Rendezvous place;
+  place.rank = rank;
+  place.size = size;
+  place.said = fmt::format("rank {} of {}", rank, size);
+  PENSTOCK_TRY(find_store(environment, place));
+  return std::optional<Rendezvous>(std::move(place));
+}
+
 std::string other_word(uint32_t rank, uint32_t size, const GetEnvironment& environment) {
   const auto word = innermost_word(environment);
   if (!word.ok()) return std::string(word.status().message());

@@ -50,6 +50,10 @@ struct Rendezvous {
 Result<std::optional<Rendezvous>> rendezvous_of(
     const GetEnvironment& environment = process_environment());
 
+// The store for who knows that it is `rank` of `size`, where PENSTOCK_PORT and MASTER_ADDR name it.
+Result<std::optional<Rendezvous>> named_store(
+    uint32_t rank, uint32_t size, const GetEnvironment& environment = process_environment());
+
 // What the launchers' variables say where that is not `rank` of `size`; empty where it is, or where
 // they say nothing.
 std::string other_word(uint32_t rank, uint32_t size,

@@ -141,6 +141,23 @@ TEST(Rendezvous, SrunLiesAroundAllOthersAndSpeaksWhereTheySayHalfAWord) {
   EXPECT_EQ(place(half).size, 2u);
 }
 
+TEST(Rendezvous, AStoreThatIsNamedIsForWhoKnowsItsRankToo) {
+  const auto store = [](Variables variables) {
+    return named_store(3, 8,
+                       [variables = std::move(variables)](const char* name) {
+                         const auto found = variables.find(name);
+                         return found == variables.end() ? nullptr : found->second.c_str();
+                       })
+        .value();
+  };
+  EXPECT_FALSE(store(torchrun(1, 4)).has_value());
+  const auto named = store(with(torchrun(1, 4), {{"PENSTOCK_PORT", "4711"}}));
+  ASSERT_TRUE(named.has_value());
+  EXPECT_EQ(named->rank, 3u);
+  EXPECT_EQ(named->size, 8u);
+  EXPECT_EQ(named->port, 4711);
+}
+
 TEST(Rendezvous, TwoLaunchersMustSayTheSame) {
   const Variables both =
       with(torchrun(1, 4), {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}});

@@ -47,22 +47,19 @@ Launched Runtime::launched() const {
 
 // Without an introduction and without variables that speak of several this is a run of one.
 Status Runtime::meet_before() {
+  PENSTOCK_ASSIGN(
+      const std::optional<Rendezvous> rendezvous,
+      introduction_ ? named_store(introduction_->rank, introduction_->size) : rendezvous_of());
   Control::Options options = control_options();
+  if (!rendezvous && !introduction_) {
+    PENSTOCK_ASSIGN(control_, Control::start(std::move(options)));
+    return {};
+  }
   options.meeting_us = arrival_us();
-  if (introduction_) {
-    PENSTOCK_ASSIGN(Meeting meeting, meet_through(*introduction_, std::move(options)));
-    met_ = meeting.world;
-    control_ = std::move(meeting.control);
-    return {};
-  }
-  PENSTOCK_ASSIGN(const std::optional<Rendezvous> rendezvous, rendezvous_of());
-  if (rendezvous) {
-    PENSTOCK_ASSIGN(Meeting meeting, meet_at(*rendezvous, std::move(options)));
-    met_ = meeting.world;
-    control_ = std::move(meeting.control);
-    return {};
-  }
-  PENSTOCK_ASSIGN(control_, Control::start(control_options()));
+  PENSTOCK_ASSIGN(Meeting meeting, rendezvous ? meet_at(*rendezvous, std::move(options))
+                                              : meet_through(*introduction_, std::move(options)));
+  met_ = meeting.world;
+  control_ = std::move(meeting.control);
   return {};
 }
 

@@ -64,7 +64,7 @@ def test_doctor_starts_two_ranks_under_each_launcher_and_calls_ok_only_what_ran(
 
 
 def test_doctor_misses_mpirun(tmp_path):
-    ran = penstock("doctor", PATH=str(tmp_path))
+    ran = penstock("doctor", PATH=str(tmp_path), PYTHONPATH=str(ROOT / "frontends/python"))
     assert ran.returncode == 0 and re.search(r"warning +mpirun", ran.stdout) and "openmpi" in ran.stdout
 
 

@@ -130,6 +130,12 @@ def test_the_first_cause_is_told_once_and_the_others_may_finish(end, status, tol
                        "its last error: the reason"]
 
 
+def test_marks_below_a_line_of_code_are_no_error_wherever_a_line_was_cut():
+    script = ('echo "Traceback (most recent call last):" >&2; echo "    f(x)" >&2; echo "^^^^~~~^^" >&2; '
+              'echo "ValueError: bad luck" >&2; exit 1')
+    assert "its last error: ValueError: bad luck" in run(1, script).stderr
+
+
 @pytest.mark.parametrize("words", [
     "it: rank 1 has left the run after 3 steps; every rank must make the same number of steps",
     "it: rank 1 failed: its connection was closed",
