@@ -250,6 +250,9 @@ void Control::Client::announce_abort() {
       wakeup_.signal();
     }
   }
+  // The others first: what is announced here may end this process.
+  send_queued(now_us());
+  if (link_) (void)link_->flush();
   if (options_.on_abort) options_.on_abort(reason);
   fail_all(reason);
 }

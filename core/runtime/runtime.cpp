@@ -109,7 +109,7 @@ void Runtime::look_at_call(const CallSlot& slot, Warned& warned) {
   const auto call = slot.lasting(std::max<uint64_t>(first_us, 1'000));
   if (!call) return;
   if (limit_us != 0 && call->lasted_us >= limit_us)
-    return give_up(hangs(call->text, call->lasted_us));
+    return control_->abort(hangs(call->text, call->lasted_us));  // who then calls on_abort
   if (warned.since_us != call->since_us) warned = {call->since_us, 0};
   const uint64_t now = now_us();
   if (warning_us == 0 || call->lasted_us < warning_us || now < warned.again_us) return;
