@@ -232,7 +232,8 @@ Result<RunConfig> load_run_config(const std::string& path, const std::string& te
   if (const std::string file = variable("PENSTOCK_CONFIG"); !file.empty())
     return from_file(file, fmt::format("configuration {} of PENSTOCK_CONFIG", file));
   PENSTOCK_ASSIGN(Config config, default_config(options));
-  return RunConfig{std::move(config), "no configuration was given: no compression, over mpi"};
+  return RunConfig{std::move(config),
+                   "no configuration was given: no compression, over what fits the launcher"};
 }
 
 Result<Config> default_config(const LoadOptions& options) {

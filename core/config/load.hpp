@@ -32,7 +32,7 @@ Result<Config> load_config_file(const std::string& path, const LoadOptions& opti
 // `name` stands for the file in messages; relative paths in the text count from `directory`.
 Result<Config> load_config_text(std::string_view text, const std::string& name,
                                 const std::string& directory, const LoadOptions& options = {});
-// No file: no compression, no memory, mpi, fusion.
+// No file: no compression, no memory, collective "auto", fusion.
 Result<Config> default_config(const LoadOptions& options = {});
 
 // The configuration of a run, and a sentence about where it came from.

@@ -51,7 +51,7 @@ typedef struct penstock_introduction {
 
 typedef struct penstock_runtime_options {
   uint64_t struct_size;
-  penstock_str config_path; /* TOML file; empty: PENSTOCK_CONFIG, or else the defaults (no compression, mpi, fusion) */
+  penstock_str config_path; /* TOML file; empty: PENSTOCK_CONFIG, or else the defaults (no compression, auto, fusion) */
   penstock_str config_text; /* TOML text instead of a file; relative paths in it count from the working directory */
   penstock_str frontend;    /* for messages, for example "penstock.torch 0.1.0" */
   const penstock_collective* lent_collective; /* a transport of the frontend's own, used for collective = "lent" */

@@ -80,7 +80,7 @@ def init(
     """Opens the runtime and meets the other ranks; collective. Does nothing when it is open.
 
     config: path of a TOML file; default: the one named by PENSTOCK_CONFIG, or no compression over
-        MPI, or over what was lent (lend_process_group).
+        what fits the launcher, or over what was lent (lend_process_group).
     config_text: TOML text instead of a file.
     comm: Horovod's; the world is always that of the launcher, so it must be empty.
     process_sets: the sets to register, the same on every rank; "dynamic" (or
