@@ -40,10 +40,9 @@ Control::Client::Client(Options options) : options_(std::move(options)) {
 // ---- Start ----
 
 Status Control::Client::start() {
-  if (options_.size == 0 || options_.rank >= options_.size) {
+  if (options_.size == 0 || options_.rank >= options_.size)
     return invalid_argument("control: rank is {} of {}, expected a rank below the number of ranks",
                             options_.rank, options_.size);
-  }
   PENSTOCK_TRY(wakeup_.open());
   PENSTOCK_ASSIGN(drawn_, control::make_token());
   if (options_.size == 1) {
