@@ -130,7 +130,7 @@ Result<std::vector<Stage>> Set::fit_stages() {
 void Set::warn(const FitAdvice& advice) {
   if (rank != 0) return;
   for (const std::string& warning : advice.warnings)
-    services_.log.write(LogLevel::warning, "fit", warning);
+    services_.log.write_once(LogLevel::warning, "fit", warning);
 }
 
 // The flag stays only where it fits: a user who mends it goes on.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <mutex>
+#include <unordered_set>
 
 namespace penstock {
 
@@ -59,8 +60,9 @@ struct Log::Backend {
     logger.flush_on(spdlog::level::warn);
   }
   spdlog::logger logger;
-  std::mutex mutex;  // of prefix
+  std::mutex mutex;  // of what follows
   std::string prefix;
+  std::unordered_set<std::string> written_once;
 };
 
 LogLevel log_level_from_name(std::string_view name) {
@@ -108,6 +110,14 @@ void Log::write(LogLevel level, std::string_view component, std::string_view mes
   }
   backend_->logger.log(to_spdlog(level), "{}{}: {}", prefix, printable(component),
                        printable(message));
+}
+
+void Log::write_once(LogLevel level, std::string_view component, std::string_view message) {
+  {
+    const std::lock_guard lock(backend_->mutex);
+    if (!backend_->written_once.insert(fmt::format("{}: {}", component, message)).second) return;
+  }
+  write(level, component, message);
 }
 
 }  // namespace penstock

@@ -38,6 +38,8 @@ class Log {
   // Lines begin with "[rank/world] " from now on.
   void set_rank(uint32_t rank, uint32_t world);
   void write(LogLevel level, std::string_view component, std::string_view message);
+  // The same, unless the same words were written so before: what each of many sets would say.
+  void write_once(LogLevel level, std::string_view component, std::string_view message);
 
  private:
   struct Backend;

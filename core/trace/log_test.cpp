@@ -35,6 +35,17 @@ TEST(Log, LessUrgentLinesThanTheLevelAreDropped) {
   EXPECT_EQ(captured.lines, std::vector<std::string>{"debug engine: shown"});
 }
 
+TEST(Log, WhatManySayInTheSameWordsIsWrittenOnce) {
+  Captured captured;
+  Log log(LogLevel::warning, captured.sink());
+  for (const char* words : {"too small", "too small", "too large", "too small"})
+    log.write_once(LogLevel::warning, "fit", words);
+  log.write(LogLevel::warning, "fit", "too small");
+  EXPECT_EQ(captured.lines,
+            (std::vector<std::string>{"warning fit: too small", "warning fit: too large",
+                                      "warning fit: too small"}));
+}
+
 TEST(Log, AMessageStaysOneLineWithoutControlCharacters) {
   Captured captured;
   Log log(LogLevel::debug, captured.sink());

@@ -308,7 +308,7 @@ std::string text_of(const std::filesystem::path& file) {
   std::stringstream read;
   read << std::ifstream(file).rdbuf();
   std::string text = read.str();
-  text.resize(std::min(text.size(), text.find("[[switch]]")));  // later than the steps here
+  text.resize(std::min(text.size(), text.find("\n[[switch]]")));  // later than the steps here
   if (const size_t at = text.find("transport  = \"auto\""); at != std::string::npos)
     text.replace(at, 19, "transport = \"loopback\"");
   else
