@@ -1,5 +1,5 @@
-"""The variables by which torch's init_process_group finds its ranks, where srun or mpirun has set its
-own alone: then the same lines start under every launcher. What is set stays as it is."""
+"""The variables by which torch's init_process_group finds its ranks, where srun or mpirun has set
+its own alone: then the same lines start under every launcher. What is set stays as it is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ _FIRST_PORT, _PORTS = 10000, 10000  # below those of Penstock's own store, and o
 
 
 def fill_in(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT for one of several processes that
-    has neither of the first two."""
-    if "RANK" in environment or "WORLD_SIZE" in environment:
+    """Sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT for one of several processes
+    that has no RANK. Where a batch script has set WORLD_SIZE, the launcher has to say the same."""
+    if "RANK" in environment:
         return
     found = _of_mpirun(environment) or _of_srun(environment)
-    if found and int(found["WORLD_SIZE"]) > 1:
+    if not found or environment.get("WORLD_SIZE", found["WORLD_SIZE"]) != found["WORLD_SIZE"]:
+        return
+    if int(found["WORLD_SIZE"]) > 1:
         for name, value in found.items():
             environment.setdefault(name, value)
 
