@@ -13,19 +13,41 @@ namespace {
 struct Launcher {
   const char* size;
   const char* rank;
-  const char* only_with;  // null, or a variable without which the two say nothing of this process
-  Launched as;            // where it says that there are several
+  Launched as;  // where it says that there are several
+  // Null, or whether the two speak of this process.
+  bool (*speaks)(const GetEnvironment&) = nullptr;
 };
 
-// The inner ones first. Outside a step, in a batch script, Slurm's variables tell of the job and
-// not of this process.
+// Empty where it is not set.
+std::string text(const GetEnvironment& environment, const char* name) {
+  const char* value = environment(name);
+  return value == nullptr ? "" : value;
+}
+
+bool is_in_step(const GetEnvironment& environment) {
+  return !text(environment, "SLURM_STEP_ID").empty();
+}
+
+// In a batch script, and in salloc's interactive step, which counts its tasks, it is the job's.
+bool counts_tasks_of_step(const GetEnvironment& environment) {
+  return is_in_step(environment) && text(environment, "SLURM_STEP_NUM_TASKS").empty();
+}
+
+// srun --mpi=pmi2 sets the variables of other MPIs too, though the MPI here need not speak that.
+bool is_of_an_mpi(const GetEnvironment& environment) {
+  return !is_in_step(environment) ||
+         text(environment, "PMI_JOBID") !=
+             text(environment, "SLURM_JOB_ID") + "." + text(environment, "SLURM_STEP_ID");
+}
+
+// The inner ones first.
 constexpr Launcher kLaunchers[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", nullptr, Launched::by_mpi},
-    {"PMI_SIZE", "PMI_RANK", nullptr, Launched::by_mpi},
-    {"WORLD_SIZE", "RANK", nullptr, Launched::otherwise},
-    {"HOROVOD_SIZE", "HOROVOD_RANK", nullptr, Launched::otherwise},
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr, Launched::by_step},
-    {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", Launched::by_step},
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", Launched::by_mpi},
+    {"PMI_SIZE", "PMI_RANK", Launched::by_mpi, is_of_an_mpi},
+    {"WORLD_SIZE", "RANK", Launched::otherwise},
+    {"HOROVOD_SIZE", "HOROVOD_RANK", Launched::otherwise},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", Launched::by_step},
+    {"SLURM_NTASKS", "SLURM_PROCID", Launched::by_step, counts_tasks_of_step},
 };
 // torchrun sets it, and starts processes of its own below whatever has started it.
 constexpr const char* kMarkOfTorchrun = "TORCHELASTIC_RUN_ID";
@@ -36,12 +58,6 @@ constexpr size_t kMostToken = 200;  // bytes; more does not fit into a hello
 // Ports for Slurm steps: neither those of usual services nor those that systems choose from.
 constexpr uint64_t kFirstSlurmPort = 20000;
 constexpr uint64_t kSlurmPorts = 10000;
-
-// Empty where it is not set.
-std::string text(const GetEnvironment& environment, const char* name) {
-  const char* value = environment(name);
-  return value == nullptr ? "" : value;
-}
 
 // Nothing where it is not set.
 Result<std::optional<uint64_t>> number(const GetEnvironment& environment, const char* name,
@@ -66,12 +82,15 @@ std::optional<uint64_t> number_if_any(const GetEnvironment& environment, const c
 // Those that speak of this process, the inner ones first.
 std::vector<Launcher> launchers_of(const GetEnvironment& environment) {
   if (environment(kMarkOfTorchrun) != nullptr && number_if_any(environment, "WORLD_SIZE"))
-    return {{"WORLD_SIZE", "RANK", nullptr, Launched::otherwise}};
+    return {{"WORLD_SIZE", "RANK", Launched::otherwise}};
   std::vector<Launcher> speaking;
   for (const Launcher& launcher : kLaunchers)
-    if (launcher.only_with == nullptr || !text(environment, launcher.only_with).empty())
-      speaking.push_back(launcher);
+    if (launcher.speaks == nullptr || launcher.speaks(environment)) speaking.push_back(launcher);
   return speaking;
+}
+
+Launched alone_as(const GetEnvironment& environment) {
+  return is_in_step(environment) ? Launched::alone_in_step : Launched::alone;
 }
 
 constexpr std::string_view kRemedy =
@@ -109,18 +128,19 @@ Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
 }
 
 Launched launched_by(const GetEnvironment& environment) {
-  Launched by = Launched::alone;
+  const Launched alone = alone_as(environment);
+  Launched by = alone;
   for (const Launcher& launcher : launchers_of(environment)) {
     const auto size = number_if_any(environment, launcher.size);
     if (!size) continue;
     if (launcher.as == Launched::by_mpi) return Launched::by_mpi;
-    if (*size > 1 && by == Launched::alone) by = launcher.as;
+    if (*size > 1 && by == alone) by = launcher.as;
   }
   return by;
 }
 
 Launched launched_as(uint32_t rank, uint32_t size, const GetEnvironment& environment) {
-  if (size == 1) return Launched::alone;
+  if (size == 1) return alone_as(environment);
   for (const Launcher& launcher : launchers_of(environment))
     if (launcher.as == Launched::by_mpi && number_if_any(environment, launcher.size) == size &&
         number_if_any(environment, launcher.rank) == rank)

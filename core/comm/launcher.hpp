@@ -14,15 +14,16 @@ namespace penstock {
 // FAILED_PRECONDITION where the ranks that met are not those that a launcher has started: a
 // launcher of another kind leaves each process alone in a world of its own, and N processes would
 // train N models in silence. Compared are the variables of mpirun (OMPI_COMM_WORLD_SIZE), other
-// MPIs (PMI_SIZE), srun (SLURM_STEP_NUM_TASKS, SLURM_NTASKS; only inside a step), torchrun
+// MPIs (PMI_SIZE), srun (SLURM_STEP_NUM_TASKS, else SLURM_NTASKS inside a step), torchrun
 // (WORLD_SIZE) and horovodrun (HOROVOD_SIZE), and each with its rank. Launchers may be nested, and
 // variables left over: it is enough that one of them agrees. One that started a single process
 // says nothing, and below a torchrun (TORCHELASTIC_RUN_ID) it alone speaks.
 Status check_launcher(uint32_t rank, uint32_t size, std::string_view transport,
                       const GetEnvironment& environment = process_environment());
 
-// What has started this process, going by its variables. by_step: srun, which an MPI may know too.
-enum class Launched { alone, by_mpi, by_step, otherwise };
+// What has started this process, going by its variables. by_step: srun, which an MPI may know too;
+// alone_in_step: a single process there, which an MPI that does not know srun would end.
+enum class Launched { alone, alone_in_step, by_mpi, by_step, otherwise };
 Launched launched_by(const GetEnvironment& environment = process_environment());
 // The same for who knows that it is `rank` of `size`: MPI counts where its launcher says so too.
 Launched launched_as(uint32_t rank, uint32_t size,

@@ -85,6 +85,31 @@ TEST(Launcher, WhatHasLaunchedAProcessIsToldByItsVariables) {
             Launched::otherwise);
 }
 
+TEST(Launcher, SlurmsPmiIsNoMpisLauncher) {
+  const auto by = [](const std::string& job) {
+    return launched_by(with({{"PMI_SIZE", "2"},
+                             {"PMI_RANK", "0"},
+                             {"PMI_JOBID", job},
+                             {"SLURM_JOB_ID", "17"},
+                             {"SLURM_STEP_ID", "0"},
+                             {"SLURM_STEP_NUM_TASKS", "2"},
+                             {"SLURM_PROCID", "0"}}));
+  };
+  EXPECT_EQ(by("17.0"), Launched::by_step);
+  EXPECT_EQ(by("kvs_5"), Launched::by_mpi);
+}
+
+TEST(Launcher, SingleProcessOfAStepIsAlone) {
+  const std::map<std::string, std::string> step = {
+      {"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}};
+  EXPECT_EQ(launched_by(with(step)), Launched::alone_in_step);
+  EXPECT_EQ(launched_as(0, 1, with(step)), Launched::alone_in_step);
+  auto interactive = step;  // of an salloc for two tasks
+  interactive["SLURM_NTASKS"] = "2";
+  EXPECT_EQ(launched_by(with(interactive)), Launched::alone_in_step);
+  EXPECT_FALSE(rendezvous_of(with(interactive)).value().has_value());
+}
+
 TEST(Launcher, WhoKnowsItsRankGoesByMpiOnlyWhereItsLauncherSaysTheSame) {
   const auto as = [](uint32_t rank, uint32_t size) {
     return launched_as(rank, size,

@@ -123,6 +123,9 @@ void settle_transport(Config& config, Registry& registry, Launched by) {
     case Launched::otherwise:
       usual = "ucx";  // also where it is not there: over mpi each process would be alone
       break;
+    case Launched::alone_in_step:
+      usual = "loopback";
+      break;
     case Launched::alone:
       if (!is_there("mpi")) usual = "loopback";
   }

@@ -137,7 +137,8 @@ Status Runtime::stand_in(const penstock_runtime_options& options) {
     transports_.set(PENSTOCK_LEVEL_WORLD, std::move(lent));
     return {};
   }
-  if (launched() == Launched::alone) return failed_precondition("there is nobody to tell");
+  if (const Launched by = launched(); by == Launched::alone || by == Launched::alone_in_step)
+    return failed_precondition("there is nobody to tell");
   LoadOptions standard;
   standard.environment = {};
   PENSTOCK_ASSIGN(Config config, default_config(standard));

@@ -52,6 +52,18 @@ def test_a_script_of_horovods_shape_finds_its_ranks_below_srun(cluster, tmp_path
     succeed(ended, "rank 0 of 2, 2 here: 2.0", "rank 1 of 2, 2 here: 2.0")
 
 
+def test_tasks_are_ranks_also_where_srun_offers_a_pmi(cluster):
+    succeed(cluster.run("srun", "--mpi=pmi2", "-n", "2", *HELLO), TOGETHER)
+
+
+def test_a_single_task_of_srun_is_a_run_of_one(cluster):
+    alone = "import penstock.torch as hvd; hvd.init(); print(hvd.rank(), 'of', hvd.size())"
+    succeed(cluster.run("srun", "-n", "1", sys.executable, "-c", alone), "0 of 1")
+    # As in the interactive step of an salloc for two tasks.
+    succeed(cluster.run("srun", "-n", "1", "env", "SLURM_NTASKS=2", "SLURM_NPROCS=2",
+                        sys.executable, "-c", alone), "0 of 1")  # fmt: skip
+
+
 def test_a_batch_script_that_names_the_store_and_the_number_of_ranks_may(cluster, tmp_path):
     # What many have, whose programs read the rank from SLURM_PROCID. And torchrun without srun,
     # where Slurm's variables tell of the job.

@@ -128,8 +128,11 @@ def of_torchrun() -> Identity | None:
 
 def is_below_mpi() -> bool:
     """Whether MPI's launcher has started this process, and no torchrun below it."""
-    names = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-    return "TORCHELASTIC_RUN_ID" not in os.environ and any(name in os.environ for name in names)
+    told = os.environ
+    # srun's own PMI sets the same as other MPIs.
+    is_sruns = told.get("PMI_JOBID") == f"{told.get('SLURM_JOB_ID')}.{told.get('SLURM_STEP_ID')}"
+    is_any = "OMPI_COMM_WORLD_SIZE" in told or ("PMI_SIZE" in told and not is_sruns)
+    return is_any and "TORCHELASTIC_RUN_ID" not in told
 
 
 def why_not(plugin: str) -> str:
