@@ -86,6 +86,31 @@ Result<std::string> exchange_address(Communication& communication, Channel& worl
   return std::string(buffer.c_str());
 }
 
+// `places`: of all ranks, equal where two share one.
+template <typename Place>
+void note_places(Control::Options& options, const std::vector<Place>& places) {
+  const auto is_with_server = [&](const Place& place) { return place == places.front(); };
+  options.server_is_here = is_with_server(places[options.rank]);
+  options.all_are_here = std::all_of(places.begin(), places.end(), is_with_server);
+}
+
+// Opens the control plane, over which the ranks then say where they are. `how` they meet, for
+// messages.
+Result<Meeting> begin(Control::Options options, std::string_view how) {
+  const uint32_t rank = options.rank;
+  const uint64_t deadline_us = options.deadline_us;
+  const auto begun = [&]() -> Result<Meeting> {
+    PENSTOCK_ASSIGN(std::unique_ptr<Control> control, Control::start(std::move(options)));
+    PENSTOCK_ASSIGN(const std::vector<std::string> names,
+                    control->gather("hosts", name_of_this_host(), {}, deadline_us));
+    PENSTOCK_ASSIGN(Group world, Group::joined(rank, numbered(names)));
+    return Meeting{std::move(world), std::move(control)};
+  };
+  Result<Meeting> meeting = begun();
+  if (!meeting.ok()) return meeting.status().with_context(how);
+  return meeting;
+}
+
 }  // namespace
 
 Result<Meeting> meet_over(Communication& communication, Channel& world, uint64_t deadline_us,
@@ -94,9 +119,7 @@ Result<Meeting> meet_over(Communication& communication, Channel& world, uint64_t
                   exchange_places(communication, world, deadline_us));
   options.rank = world.members.rank();
   options.size = world.members.size();
-  const auto is_with_server = [&](uint64_t place) { return place == places.front(); };
-  options.server_is_here = is_with_server(places[options.rank]);
-  options.all_are_here = std::all_of(places.begin(), places.end(), is_with_server);
+  note_places(options, places);
   options.exchange_address = [&, deadline_us](const std::string& mine) {
     return exchange_address(communication, world, deadline_us, mine);
   };
@@ -104,58 +127,28 @@ Result<Meeting> meet_over(Communication& communication, Channel& world, uint64_t
   return Meeting{world.members, std::move(control)};
 }
 
-namespace {
-
-// Once the control plane is there.
-Result<Meeting> find_hosts(std::unique_ptr<Control> control, uint32_t rank, uint64_t deadline_us) {
-  PENSTOCK_ASSIGN(const std::vector<std::string> names,
-                  control->gather("hosts", name_of_this_host(), {}, deadline_us));
-  PENSTOCK_ASSIGN(Group world, Group::joined(rank, numbered(names)));
-  return Meeting{std::move(world), std::move(control)};
-}
-
-}  // namespace
-
 Result<Meeting> meet_at(const Rendezvous& rendezvous, Control::Options options) {
   options.rank = rendezvous.rank;
   options.size = rendezvous.size;
   options.place = {rendezvous.host, rendezvous.port, rendezvous.token,
                    rendezvous.may_be_shared ? kSettleUs : 0};
-  const uint64_t deadline_us = options.deadline_us;
-  const auto in_meeting = [&](const Status& status) {
-    return status.with_context(
-        fmt::format("meeting the other ranks, by the variables {}", rendezvous.said));
-  };
-  Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
-  if (!control.ok()) return in_meeting(control.status());
-  Result<Meeting> meeting = find_hosts(std::move(control.value()), rendezvous.rank, deadline_us);
-  if (!meeting.ok()) return in_meeting(meeting.status());
-  return meeting;
+  return begin(std::move(options),
+               fmt::format("meeting the other ranks, by the variables {}", rendezvous.said));
 }
 
 Result<Meeting> meet_through(const Introduction& introduction, Control::Options options) {
   options.rank = introduction.rank;
   options.size = introduction.size;
-  const uint64_t deadline_us = options.deadline_us;
   if (introduction.size > 1) {
-    const std::string own = std::to_string(control::network_place());
-    PENSTOCK_ASSIGN(const std::vector<std::string> places, introduction.gather(own));
-    const auto is_with_server = [&](const std::string& place) { return place == places.front(); };
-    options.server_is_here = is_with_server(own);
-    options.all_are_here = std::all_of(places.begin(), places.end(), is_with_server);
+    PENSTOCK_ASSIGN(const std::vector<std::string> places,
+                    introduction.gather(std::to_string(control::network_place())));
+    note_places(options, places);
     options.exchange_address = [&](const std::string& mine) -> Result<std::string> {
       PENSTOCK_ASSIGN(std::vector<std::string> addresses, introduction.gather(mine));
       return std::move(addresses.front());
     };
   }
-  const auto in_meeting = [&](const Status& status) {
-    return status.with_context(fmt::format("meeting the other ranks of {}", introduction.by));
-  };
-  Result<std::unique_ptr<Control>> control = Control::start(std::move(options));
-  if (!control.ok()) return in_meeting(control.status());
-  Result<Meeting> meeting = find_hosts(std::move(control.value()), introduction.rank, deadline_us);
-  if (!meeting.ok()) return in_meeting(meeting.status());
-  return meeting;
+  return begin(std::move(options), fmt::format("meeting the other ranks of {}", introduction.by));
 }
 
 }  // namespace penstock

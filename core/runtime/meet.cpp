@@ -69,9 +69,8 @@ Status Runtime::check_identity(const std::string& transport) {
   if (world_.rank() != introduction_->rank || world_.size() != introduction_->size)
     return failed_precondition(
         "over '{}' this process is rank {} of {}, but rank {} of {} in {}; start the program so "
-        "that both are the same (`penstock run -np N -- ...` for mpi), or name collective = "
-        "\"ucx\" in "
-        "[scheme], which goes by that",
+        "that both are the same (`penstock run -np N -- ...` for mpi), or name "
+        "collective = \"ucx\" in [scheme], which goes by that",
         transport, world_.rank(), world_.size(), introduction_->rank, introduction_->size,
         introduction_->by);
   const std::string other = other_word(world_.rank(), world_.size());

@@ -48,12 +48,11 @@ Carriers Set::carriers() const {
 
 namespace {
 
-// `for_owners`: each result is for one rank, to which a sum goes as far as to all.
-const char* advice(const PlannedBytes& bytes, bool for_owners) {
+const char* advice(const PlannedBytes& bytes, uint32_t set_flags) {
   if (bytes.gathered + bytes.pairs > bytes.summed)
     return "a gathered payload goes to every other rank: take a stronger compression, one that "
            "is summed, or compressor = \"none\"";
-  return for_owners
+  return (set_flags & PENSTOCK_SET_RESULT_AT_OWNER) != 0
              ? "a sum goes to every rank, at twice the bytes of a reduce-scatter to owners "
                "(FSDP2), "
                "and vectors are sent whole by low-rank compressors: take a stronger compression, "
@@ -87,14 +86,13 @@ void Set::warn(const std::vector<StageTraffic>& stages) {
   }
   if (losing.empty()) return;
   may_move_more_ = false;
-  const bool for_owners = (frontend_flags_ & PENSTOCK_SET_RESULT_AT_OWNER) != 0;
   if (rank != 0) return;
   services_.log.write(
       LogLevel::warning, "traffic",
       fmt::format("set '{}' moves more than without compression: each of {} ranks sends {} a step "
                   "without, and {}; {}",
                   name, world, bytes_text(dense_moved_per_step_), fmt::join(losing, ", "),
-                  advice(lost, for_owners)));
+                  advice(lost, frontend_flags_)));
 }
 
 // The same from what was counted, where payloads have no planned size.
@@ -109,13 +107,13 @@ void Set::warn_of_what_was_moved() {
   PlannedBytes bytes = planned.bytes;
   bytes.gathered = std::max(0.0, double(since.handed_over) / steps - bytes.summed);
   bytes.pairs = 0;
-  const bool for_owners = (frontend_flags_ & PENSTOCK_SET_RESULT_AT_OWNER) != 0;
   services_.log.write(
       LogLevel::warning, "traffic",
       fmt::format("set '{}' moves more than without compression: in its first {} steps each of {} "
                   "ranks sent {} a step, without it {} (more from {} ranks on); {}",
                   name, totals_.steps, world, bytes_text(moved), bytes_text(dense_moved_per_step_),
-                  carriers().loses_from(bytes, planned.gradient_bytes), advice(bytes, for_owners)));
+                  carriers().loses_from(bytes, planned.gradient_bytes),
+                  advice(bytes, frontend_flags_)));
 }
 
 }  // namespace penstock
