@@ -140,11 +140,15 @@ Result<Meeting> meet_through(const Introduction& introduction, Control::Options 
   options.rank = introduction.rank;
   options.size = introduction.size;
   if (introduction.size > 1) {
+    const auto gather = [&introduction, timeout_us = options.meeting_us,
+                         warning_us = options.warning_us](const std::string& mine) {
+      return introduction.gather(mine, timeout_us, warning_us);
+    };
     PENSTOCK_ASSIGN(const std::vector<std::string> places,
-                    introduction.gather(std::to_string(control::network_place())));
+                    gather(std::to_string(control::network_place())));
     note_places(options, places);
-    options.exchange_address = [&](const std::string& mine) -> Result<std::string> {
-      PENSTOCK_ASSIGN(std::vector<std::string> addresses, introduction.gather(mine));
+    options.exchange_address = [gather](const std::string& mine) -> Result<std::string> {
+      PENSTOCK_ASSIGN(std::vector<std::string> addresses, gather(mine));
       return std::move(addresses.front());
     };
   }

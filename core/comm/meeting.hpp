@@ -36,7 +36,9 @@ struct Introduction {
   uint32_t size = 1;
   std::string by;  // for messages: "torch's default group"
   // Texts of all ranks, in their order. Collective.
-  std::function<Result<std::vector<std::string>>(std::string_view text)> gather;
+  std::function<Result<std::vector<std::string>>(std::string_view text, uint64_t timeout_us,
+                                                 uint64_t warning_us)>
+      gather;
 };
 
 // Meets where ranks were introduced: rank 0 serves the control plane at a port of its own choice,

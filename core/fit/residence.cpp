@@ -56,7 +56,7 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
 std::string why_compressor(const CompressorFacts& compressor, uint32_t dtype,
                            const ResidenceSite& site, uint32_t route) {
   if (!works_on_cuda(compressor.device_types))
-    return fmt::format("compressor \"{}\" works on the CPU only", compressor.name);
+    return fmt::format("compressor \"{}\" was built for the CPU only", compressor.name);
   constexpr uint32_t kPlain = PENSTOCK_NEED_LOSSLESS | PENSTOCK_NEED_LINEAR;
   const bool is_plain = (compressor.need_flags & kPlain) == kPlain && compressor.sums;
   if (const std::string why = why_not_added(site, route, dtype); is_plain && !why.empty())
@@ -70,7 +70,7 @@ std::string why_compressor(const CompressorFacts& compressor, uint32_t dtype,
 std::string why_memory(const MemoryInstance& memory, const MemoryFacts& facts,
                        const ResidenceSite& site) {
   if (!works_on_cuda(memory.traits().device_types))
-    return fmt::format("memory \"{}\" works on the CPU only", facts.name);
+    return fmt::format("memory \"{}\" was built for the CPU only", facts.name);
   if (facts.same_bits)
     return fmt::format("memory \"{}\" keeps what is equal on all ranks", facts.name);
   if (facts.finishes && site.result_is_sum)

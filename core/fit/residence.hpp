@@ -28,8 +28,9 @@ struct Stage {
   std::shared_ptr<const Fitting> fitting;
 };
 
-// Why it goes through host memory, as half a sentence: `compressor "none" works on the CPU only`.
-// Empty: it can be worked on on CUDA devices, in all stages, and what is kept of it never ends.
+// Why it goes through host memory, as half a sentence: `compressor "none" was built for the CPU
+// only`. Empty: it can be worked on on CUDA devices, in all stages, and what is kept of it never
+// ends.
 std::string why_staged(std::span<const Stage> stages, const DeclaredGradient& gradient,
                        const ResidenceSite& site);
 

@@ -10,13 +10,15 @@ namespace {
 
 Introduction introduction_of(const penstock_introduction& given) {
   Introduction made{given.rank, given.size, std::string(view(given.by)), {}};
-  made.gather = [context = given.context, gather = given.gather,
-                 size = given.size](std::string_view text) -> Result<std::vector<std::string>> {
+  made.gather = [context = given.context, gather = given.gather, size = given.size](
+                    std::string_view text, uint64_t timeout_us,
+                    uint64_t warning_us) -> Result<std::vector<std::string>> {
     std::vector<std::string> texts;
+    const auto take = [](void* found, penstock_str each) {
+      static_cast<std::vector<std::string>*>(found)->emplace_back(view(each));
+    };
     const uint32_t code =
-        gather(context, {text.data(), text.size()}, &texts, [](void* found, penstock_str each) {
-          static_cast<std::vector<std::string>*>(found)->emplace_back(view(each));
-        });
+        gather(context, {text.data(), text.size()}, timeout_us, warning_us, &texts, take);
     if (code != PENSTOCK_OK)
       return Status(static_cast<Code>(code), texts.empty() ? "no reason was given" : texts.front());
     if (texts.size() != size)

@@ -154,31 +154,39 @@ TEST(Failure, OfATransportsConstructorThatNeverReturnsIsNamedAndHoldsNothingBack
   EXPECT_TRUE(contains(log, "create of collective 'stuck' has not returned for 0.3 s")) << log;
 }
 
-TEST(Failure, OfAPlanThatDoesNotReturnIsNamedOnEveryRank) {
+// While a set is made: `label` makes rank 1's call take twice the limit. `call`: as it is named.
+void expect_named_on_every_rank(const std::string& label, const std::string& call) {
   const std::string program = std::filesystem::canonical("/proc/self/exe").parent_path().string();
-  const auto scheme = [&](const char* label) {
+  const auto scheme = [&](const std::string& own) {
     return fmt::format(
         "[scheme]\ncollective = \"loopback\"\nscheduler = \"fusion\"\n"
         "compressor = \"identity-c\"\nmemory = \"none\"\n"
         "[compressor.identity-c]\nlabel = \"{}\"\n[runtime]\nallow_insecure_paths = true\n"
         "plugin_path = [\"{}/plugins/late\"]\ndeadline_s = 1\nheartbeat_s = 0.1\n"
         "stall_warning_s = 0.3\nbusy_limit_s = 2\n",
-        label, program);
+        own, program);
   };
   ::testing::internal::CaptureStderr();
-  open_each({scheme("prompt"), scheme("mute")}, "late",
-            [](Result<RuntimeHandle>& runtime, uint32_t) {
+  open_each({scheme("prompt"), scheme(label)}, "late",
+            [&](Result<RuntimeHandle>& runtime, uint32_t) {
               ASSERT_OK(runtime.status());
               const auto set = make_set(**runtime, {{"a", {8}}});
               ASSERT_FALSE(set.ok());
               // The call's limit ends before anybody's patience.
-              EXPECT_TRUE(contains(set.status().message(),
-                                   "plan of compressor 'identity-c' for a of set 'model', step 0 "
-                                   "has not returned for 1."))
+              EXPECT_TRUE(contains(set.status().message(), call + " has not returned for 1."))
                   << set.status().message();
             });
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(contains(log, "warning [1/2] runtime: plan of compressor 'identity-c' for a")) << log;
+  EXPECT_TRUE(contains(log, "warning [1/2] runtime: " + call)) << log;
+}
+
+TEST(Failure, OfAPlanThatDoesNotReturnIsNamedOnEveryRank) {
+  expect_named_on_every_rank("mute",
+                             "plan of compressor 'identity-c' for a of set 'model', step 0");
+}
+
+TEST(Failure, OfAConstructorThatDoesNotReturnIsNamedOnEveryRank) {
+  expect_named_on_every_rank("late", "create of compressor 'identity-c' of set 'model', step 0");
 }
 
 TEST(Failure, OfALongEvaluationOnOneRankIsNone) {

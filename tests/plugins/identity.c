@@ -3,8 +3,9 @@
  * for memory for all items of a call, with INTEGERS it takes integers; with GATHERS it gathers,
  * and of an empty gradient sends nothing; with MUTE a rank whose label is "mute" sends nothing;
  * with HANGS a call of rank 1 never returns; with LATE plan takes four seconds where the label is
- * "mute"; with SLOW encode takes 1000 us and 50 us for each element, decode half; with SILENT rank
- * 1 sends nothing from step 1 on; SPOIL is one statement that makes its plan a bad one.
+ * "mute", create where it is "late"; with SLOW encode takes 1000 us and 50 us for each element,
+ * decode half; with SILENT rank 1 sends nothing from step 1 on; SPOIL is one statement that makes
+ * its plan a bad one.
  */
 #include <math.h>
 #include <penstock/plugin.h>
@@ -64,6 +65,9 @@ static penstock_status* create(const penstock_option_value* const* options, uint
   self->share = options[0]->real;
 #if defined(MUTE) || defined(LATE)
   self->mute = options[1]->text.size == 4 && memcmp(options[1]->text.data, "mute", 4) == 0;
+#endif
+#ifdef LATE
+  if (options[1]->text.size == 4 && memcmp(options[1]->text.data, "late", 4) == 0) sleep(4);
 #endif
   *instance = self;
   return NULL;

@@ -108,7 +108,7 @@ def test_doctor_names_the_devices_that_the_runtime_finds(installed):
     (scheme,) = lines_of(ran, "scheme")
     assert scheme["subject"] == "scheme" and not scheme["on_device"]
     (why,) = scheme["through_host_memory"]
-    assert why == 'compressor "none" works on the CPU only'
+    assert why == 'compressor "none" was built for the CPU only'
 
 
 @needs_simulated_devices
@@ -128,7 +128,7 @@ def test_doctor_says_what_of_a_scheme_goes_through_host_memory_and_why():
     (why,) = by_hosts["through_host_memory"]
     assert why == "the ranks of a host add it in host memory, for no transport.device is named" and why in by_hosts["found"]
     assert not adaq["on_device"]
-    assert adaq["through_host_memory"]['compressor "adaq" works on the CPU only'][0] == "matrices"
+    assert adaq["through_host_memory"]['compressor "adaq" was built for the CPU only'][0] == "matrices"
     assert "through host memory, there and back, go matrices, convolutions" in adaq["found"]
 
 
@@ -142,7 +142,7 @@ def test_doctor_knows_what_works_on_a_device_and_how_it_is_sent(kind, tmp_path):
     file.write_text('[scheme]\ncompressor = "bad"\ncollective = "loopback"\n' + VECTORS_ON_THE_CPU)
     (line,) = lines_of(penstock("doctor", "--json", "--plugin-path", tmp_path, file), "scheme")
     staged = line["through_host_memory"]
-    assert line["state"] == "-" and staged.pop('compressor "adaq" works on the CPU only') == ["vectors"]
+    assert line["state"] == "-" and staged.pop('compressor "adaq" was built for the CPU only') == ["vectors"]
     if kind == "LOSSY_ON_CUDA":
         assert line["on_device"] == ["matrices", "convolutions"] and not staged
         assert "what they send goes through pinned host memory" in line["found"]

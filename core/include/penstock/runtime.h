@@ -36,8 +36,11 @@ PENSTOCK_API uint32_t penstock_abi_version(void); /* major << 16 | minor */
 typedef void (*penstock_text_sink)(void* context, penstock_str text);
 
 /* Hands `text` to all ranks and gets theirs: `sink` gets them one by one in the order of ranks, within the call, and then
- * 0 (PENSTOCK_OK) is returned. Otherwise a code from base.h, and `sink` has got the reason alone. Collective. */
-typedef uint32_t (*penstock_text_gather)(void* context, penstock_str text, void* sink_context, penstock_text_sink sink);
+ * 0 (PENSTOCK_OK) is returned. Otherwise a code from base.h, and `sink` has got the reason alone. It waits `timeout_us`
+ * microseconds for ranks that have not come, and then returns PENSTOCK_DEADLINE_EXCEEDED with their names; every
+ * `warning_us` until then (0: never) it tells the user who they are. Collective. */
+typedef uint32_t (*penstock_text_gather)(void* context, penstock_str text, uint64_t timeout_us, uint64_t warning_us,
+                                         void* sink_context, penstock_text_sink sink);
 
 /* Who this process is, where the frontend knows it from ranks that have met already, such as torch's default group. */
 typedef struct penstock_introduction {

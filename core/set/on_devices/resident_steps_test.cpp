@@ -229,23 +229,23 @@ TEST(Residents, WhatHasNoWayOnADeviceIsStagedForAReason) {
   const std::string residual = "memory = \"residual-simulated\"\nscheduler = \"wfbp\"";
   EXPECT_EQ(reason_under(resident_scheme(residual)), "");
   EXPECT_EQ(reason_under(resident_scheme(residual, "scope = \"bucket\"\n")),
-            "compressor \"topk-simulated\" works on the CPU only");
+            "compressor \"topk-simulated\" was built for the CPU only");
   EXPECT_EQ(reason_under(resident_scheme(residual, "value_type = \"fp16\"\n")), "");
   EXPECT_EQ(reason_under(resident_scheme("memory = \"dgc\"\nscheduler = \"wfbp\"")),
-            "memory \"dgc\" works on the CPU only");
+            "memory \"dgc\" was built for the CPU only");
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"shard\"")), "");
   EXPECT_EQ(reason_under(resident_scheme(residual + "\nroute = \"hierarchical\"")),
             "the ranks of a host add it in host memory, for no transport.device is named");
   EXPECT_EQ(
       reason_under(resident_scheme(residual + "\nroute = \"shard\"\nowner_memory = \"residual\"")),
-      "memory \"residual\" works on the CPU only");
+      "memory \"residual\" was built for the CPU only");
   const auto with_switch = [&](const std::string& change) {
     return reason_under(
         resident_scheme(residual, "[[switch]]\nat_step = 5\nset = { " + change + " }\n"));
   };
   EXPECT_EQ(with_switch("compressor.topk-simulated.density = 0.2"), "");
   EXPECT_EQ(with_switch("scheme.compressor = \"randomk\""),
-            "compressor \"randomk\" works on the CPU only, from step 5 on");
+            "compressor \"randomk\" was built for the CPU only, from step 5 on");
   EXPECT_EQ(with_switch("scheme.route = \"shard\""),
             "route \"flat\" gives way to \"shard\", from step 5 on");
   EXPECT_EQ(with_switch("scheme.memory = \"none\""),

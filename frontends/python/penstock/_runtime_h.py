@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 9
+ABI_MINOR = 10
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2
@@ -262,7 +262,7 @@ class OperationDeclaration(Sized):
 
 
 TEXT_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, Str)
-TEXT_GATHER_SIGNATURE = CFUNCTYPE(c_uint32, c_void_p, Str, c_void_p, TEXT_SINK_SIGNATURE)
+TEXT_GATHER_SIGNATURE = CFUNCTYPE(c_uint32, c_void_p, Str, c_uint64, c_uint64, c_void_p, TEXT_SINK_SIGNATURE)
 RESULT_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, POINTER(c_uint64), c_uint64, c_void_p)
 BYTES_SINK_SIGNATURE = CFUNCTYPE(None, c_void_p, c_void_p, c_uint64)
 

@@ -79,6 +79,15 @@ def test_the_group_counts_where_the_launcher_says_otherwise_and_rank_0_says_so_o
     assert len(said) == 1 and "HOROVOD_SIZE=3" in said[0], output
 
 
+def test_ranks_that_meet_over_torchs_store_wait_as_long_as_the_file_says_and_name_who_is_missing():
+    code, output = finish(start(warm(), *TORCHRUN, SCRIPTS / "late_rank.py", "100"))
+    assert code != 0, output
+    warned = [line for line in output.splitlines() if line.startswith("penstock warning: rank 0 has waited")]
+    assert 1 <= len(warned) <= 4 and "for rank 1 of torchrun to come" in warned[0], output
+    assert "waited 1 s for rank 1 of torchrun to come to hvd.init()" in output, output
+    assert "raise runtime.meeting_timeout_s" in output, output
+
+
 def test_mpis_own_world_that_is_not_the_groups_is_refused_with_both_numbers(tmp_path):
     script = tmp_path / "alone.py"
     script.write_text(
@@ -141,3 +150,19 @@ def test_a_state_of_what_is_no_scheme_says_what_was_expected():
 
     with pytest.raises(ValueError, match=r"the scheme is None of type NoneType, expected the path"):
         hvd.PenstockState(None)
+
+
+# ---- a script that ends in an exception ----
+
+
+@pytest.mark.parametrize("level", ["warning", "debug"])
+def test_an_exception_of_one_rank_is_printed_whole_once_and_torchrun_blames_that_rank(level):
+    code, output = finish(start(warm(), *TORCHRUN, SCRIPTS / "broken_on_rank_1.py",
+                                PENSTOCK_LOG_LEVEL=level))  # fmt: skip
+    assert code != 0 and "KeyError: 'no such column'" in output, output
+    cause = output[output.index("Root Cause") :]
+    assert "rank      : 1" in cause, output
+    # Beside these, what torchrun prints of itself.
+    by_scripts = output[: output.index("torch/distributed/elastic")].count("Traceback (most recent")
+    assert by_scripts == (2 if level == "debug" else 1), output
+    assert "HorovodInternalError: rank 1 ended with KeyError: 'no such column'" in output, output

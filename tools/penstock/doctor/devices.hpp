@@ -15,7 +15,7 @@ namespace penstock::command {
 std::vector<Line> device_lines(const std::filesystem::path& table);
 
 // What would run on a device of the scheme in `file` (empty: that of a run which is given none),
-// and what goes through host memory because some plugin works on the CPU only, as the plugins'
+// and what goes through host memory because some plugin was built for the CPU only, as the plugins'
 // traits say.
 Line scheme_on_device(const std::string& file, const std::vector<std::string>& plugin_path);
 

@@ -53,16 +53,19 @@ class Introduction(Protocol):
     rank: int
     size: int
 
-    def gather(self, text: str) -> list[str]:
-        """The texts of all ranks in their order; collective."""
+    def gather(self, text: str, timeout_s: float, warning_s: float) -> list[str]:
+        """The texts of all ranks in their order; collective. TimeoutError with the names of the
+        ranks that have not come in `timeout_s`; a warning with them every `warning_s`, 0: never."""
 
 
 def _gather_for(introduction: Introduction) -> Any:
     """Its `gather` as a penstock_text_gather, to be kept while the core may call it."""
 
-    def gather(_: int, text: c.Str, sink_context: int, sink: Any) -> int:
+    def gather(
+        _: int, text: c.Str, timeout_us: int, warning_us: int, sink_context: int, sink: Any
+    ) -> int:
         try:
-            for each in introduction.gather(text.text()):
+            for each in introduction.gather(text.text(), timeout_us * 1e-6, warning_us * 1e-6):
                 sink(sink_context, c.Str.of(each))
         except Exception as error:  # noqa: BLE001 - C cannot take an exception
             sink(sink_context, c.Str.of(f"{type(error).__name__}: {error}"))

@@ -16,9 +16,6 @@ import torch.distributed as dist
 
 from penstock import _library as c
 
-# A first meeting waits as long as torch's own: ranks may prepare their data before it.
-_PATIENCE_S = 1800.0
-_WARNING_S = 10.0
 _MOST_PAUSE_S = 0.05
 _TO_AGENT = timedelta(seconds=30)  # it is there before its ranks
 
@@ -40,34 +37,37 @@ class Identity:
         self._key = f"penstock/{next(_meetings)}"
         self._rounds = itertools.count()
 
-    def gather(self, text: str) -> list[str]:
-        """The texts of all ranks in their order; collective. Polls: a wait inside torch's store
-        could not be interrupted, and keeps others from it."""
+    def gather(self, text: str, timeout_s: float, warning_s: float) -> list[str]:
+        """As common.runtime.Introduction says. Polls: a wait inside torch's store could not be
+        interrupted, and keeps others from it."""
         key = f"{self._key}/{next(self._rounds)}"
         store = self._store
         store.set(f"{key}/{self.rank}", text)
         store.add(f"{key}/came/{self.rank}", 1)
         store.add(f"{key}/came", 1)
         if self.rank == 0:
-            self._wait(lambda: store.add(f"{key}/came", 0) == self.size, key)
+            self._wait(lambda: store.add(f"{key}/came", 0) == self.size, key, timeout_s, warning_s)
             texts = [store.get(f"{key}/{rank}").decode() for rank in range(self.size)]
             store.set(f"{key}/all", json.dumps(texts))
             store.add(f"{key}/told", 1)
             return texts
-        self._wait(lambda: store.add(f"{key}/told", 0) == 1, key)
+        self._wait(lambda: store.add(f"{key}/told", 0) == 1, key, timeout_s, warning_s)
         return json.loads(store.get(f"{key}/all"))
 
-    def _wait(self, is_there: Callable[[], bool], key: str) -> None:
+    def _wait(
+        self, is_there: Callable[[], bool], key: str, timeout_s: float, warning_s: float
+    ) -> None:
         began = time.monotonic()
         pause, warned = 0.001, began
         while not is_there():
             now = time.monotonic()
-            if now - began > _PATIENCE_S:
+            if now - began > timeout_s:
                 raise TimeoutError(
                     f"waited {now - began:.0f} s for {self._missing(key)} of {self.by} to come to "
-                    "hvd.init(), or to their first backward"
+                    "hvd.init(), or to their first backward; raise runtime.meeting_timeout_s if they "
+                    "may come later"
                 )
-            if now - warned > _WARNING_S and self.rank == 0:
+            if 0 < warning_s < now - warned and self.rank == 0:
                 warned = now
                 print(
                     f"penstock warning: rank 0 has waited {now - began:.0f} s for "

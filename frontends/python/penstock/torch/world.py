@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 import penstock
-from penstock.common import environment
+from penstock.common import environment, uncaught
 from penstock.common import process_sets as sets
 from penstock.common.exceptions import MISMATCH, HorovodInternalError
 from penstock.common.process_sets import ProcessSetTable
@@ -119,6 +119,7 @@ def init(
             raise
         _runtime, _owner_pid = opened, os.getpid()
         sets.open_table(table)
+    uncaught.install_hook(opened.topology.rank)
     _name_variables_without_effect(opened)
 
 
@@ -218,11 +219,8 @@ def _at_exit() -> None:
         return
     # Set by the interpreter when a script ends in an uncaught exception: then no peer may wait for
     # this rank.
-    uncaught = getattr(sys, "last_value", None)
-    if uncaught is None:
-        _close(None)
-    else:
-        _close(f"rank {_runtime.topology.rank} ended with {type(uncaught).__name__}: {uncaught}")
+    error = getattr(sys, "last_value", None)
+    _close(None if error is None else uncaught.reason(_runtime.topology.rank, error))
 
 
 def is_initialized() -> bool:
