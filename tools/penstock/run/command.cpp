@@ -20,7 +20,7 @@ namespace {
 
 // Short enough for a run whose process is gone to end within two seconds; long enough for the
 // others to say what they know.
-constexpr double kGraceSeconds = 1.5;
+constexpr double kGraceSeconds = 3;
 constexpr int kWrongCall = 2;
 
 struct RunOptions {
