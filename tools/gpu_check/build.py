@@ -98,8 +98,13 @@ def why_not_prebuilt(archive: Path, folder: Path, machine: Machine) -> str:
         lacking = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line]
         if done.returncode != 0 or lacking:
             return f"{path.name} does not load: {(lacking or [done.stderr.strip()])[0]}"
-    listed = said(str(folder / CHECK), "--list")
-    return f"kernels_cuda_check does not run {listed}" if listed.startswith("(") else ""
+    check = str(folder / CHECK)
+    listed = said(check, "--list")
+    if listed.startswith("("):
+        return f"{Path(check).name} does not run {listed}"
+    # They bring CUDA's runtime along, which a driver may be too old for.
+    ran = said(check, "--short", "refusals") if capability is not None else ""
+    return f"they find no device: {ran}" if ran.startswith("skipped: ") else ""
 
 
 def lay_out_runtime(folder: Path, repository: Path, programs: Path) -> str:

@@ -130,6 +130,12 @@ def test_the_machine_is_told_before_anything_runs(place):
     assert found["driver"] == "580.1" and found["device"] == "NVIDIA H100" and len(found["machine"]) >= 6
 
 
+def test_a_device_that_the_driver_names_and_a_program_does_not_find_is_no_reason_to_skip(place):
+    place.programs(**{"nvidia-smi": A_DEVICE})
+    status, said, _ = place.run("--parts", "device", "nccl")
+    assert status == 1 and "device: FAILED, 0 s. no CUDA device" in said and "nccl: skipped" in said
+
+
 def test_one_difference_ends_neither_its_part_nor_another(place):
     place.programs(kernels_cuda_check=f'case "$*" in *signs*) echo bits differ; exit 1;; esac; {AS_ON_THE_CPU}', nccl_cuda_check="echo apart; exit 3")
     status, said, found = place.run("--for", "60")

@@ -154,7 +154,8 @@ class Machine:
 
     def told(self) -> dict[str, Any]:
         names = [one.split(", ")[1] for one in self.devices] or self.torch.get("devices", [])
-        return {"device": names[0] if names else None, "driver": self.driver, "cuda": self.cuda, "torch": self.torch.get("version"), "lines": self.lines}
+        versions = {"driver": self.driver, "cuda": self.cuda, "torch": self.torch.get("version")}
+        return {"device": names[0] if names else None, **versions, "lines": self.lines}
 
 
 def cores() -> int:

@@ -16,6 +16,10 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tools"))
+
+from gpu_check.parts import CHECKS  # noqa: E402
+
 BARE = REPOSITORY / "tools/gpu_check/bare.sh"
 KEPT = ["figures.json", "figures.md", "found.tgz", "summary.txt"]
 MOST_BYTES = 40e6
@@ -62,6 +66,13 @@ def kept(pack: Path) -> dict[str, object]:
 
 def test_it_is_small(whole):
     assert sum(path.stat().st_size for path in whole.rglob("*") if path.is_file()) <= MOST_BYTES
+
+
+def test_its_programs_have_the_kinds_of_kernels_that_are_checked_one_by_one(whole, tmp_path):
+    with tarfile.open(whole / "build/gpu-prebuilt.tar.xz") as tar:
+        tar.extract("kernels/bin/kernels_cuda_check", tmp_path)
+    listed = subprocess.run([tmp_path / "kernels/bin/kernels_cuda_check", "--list"], capture_output=True, text=True, check=True).stdout
+    assert sorted(listed.splitlines()) == sorted(CHECKS)
 
 
 def test_every_part_comes_to_say_that_there_is_no_device(pack):

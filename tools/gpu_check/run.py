@@ -76,7 +76,8 @@ class Run:
         runtime = self.work / "runtime"
         why_no_runtime = build.lay_out_runtime(runtime, self.repository, programs)
         self.setting = Setting(self.repository, self.work, self.found, programs, self.machine, self.is_short, why_no_runtime)
-        name = build.stamp([programs / one for one in build.PROGRAMS], [runtime, self.repository / "frontends/python", self.repository / "tools/benches"])
+        folders = [runtime, self.repository / "frontends/python", self.repository / "tools/benches"]
+        name = build.stamp([programs / one for one in build.PROGRAMS], folders)
         name += f" {self.machine.devices} {'short' if self.is_short else 'long'}"
         kept = json.loads(text_of(self.found / "state.json") or "{}")
         if again or kept.get("of") != name:
@@ -148,6 +149,8 @@ class Run:
         self.end(part, *(of_several(part, told, text) if several else of_one(told[0], text)), begin)
 
     def end(self, part: Part, how: str, words: str, begin: float) -> None:
+        if how == SKIPPED and self.machine.devices and "no CUDA device" in words:
+            how = FAILED  # for the driver names one
         self.states[part.name] = how
         if how == NOT_REACHED:
             del self.states[part.name]

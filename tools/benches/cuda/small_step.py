@@ -97,7 +97,8 @@ def main() -> int:
 
         hvd.init()
         device = torch.device(options.device)
-        found = {"device": torch.cuda.get_device_name(0) if options.device == "cuda" else "cpu", "ranks": hvd.size()} | measure(device, options.rounds)
+        name = torch.cuda.get_device_name(0) if options.device == "cuda" else "cpu"
+        found = {"device": name, "ranks": hvd.size(), **measure(device, options.rounds)}
         hvd.shutdown()
     if is_first_rank():
         if options.output:
