@@ -20,7 +20,7 @@ PROGRAMS = (DEVICE_CHECK, TABLE, CHECK, BENCH, NCCL_CHECK, DOOR)
 PREBUILT = "build/gpu-prebuilt.tar.xz"
 PREBUILT_FOR = "90"  # the compute capability of H100 and H200, and its PTX for later ones
 RUNTIME = "build/release/lib/libpenstock.so.0"
-CONFIGURE_S, BUILD_S = 60, 900
+CONFIGURE_S, BUILD_S, ASK_PROGRAM_S = 120, 900, 60
 TESTS_OWN = "compressor-doubled.so"
 
 
@@ -46,11 +46,12 @@ def compile_all(folder: Path, repository: Path, machine: Machine, architecture: 
             wrong.append(f"{ended.job.name}: {ended.how}; {' | '.join(errors)}")
 
     for name in SOURCES:
-        jobs = [
-            Job(f"configuring {name}", configured(folder, name, repository, machine, architecture), CONFIGURE_S, folder / f"configure-{name}.log"),
-            Job(f"building {name}", ["ninja", "-k", "0", "-j", str(cores()), "-C", str(folder / name)], BUILD_S, folder / f"build-{name}.log"),
-        ]
-        run_all(jobs, 1, until, note)
+        configure = configured(folder, name, repository, machine, architecture)
+        make = ["ninja", "-k", "0", "-j", str(cores()), "-C", str(folder / name)]
+        before = len(wrong)
+        run_all([Job(f"configuring {name}", configure, CONFIGURE_S, folder / f"configure-{name}.log")], 1, until, note)
+        if len(wrong) == before:
+            run_all([Job(f"building {name}", make, BUILD_S, folder / f"build-{name}.log")], 1, until, note)
     if wrong:
         take_away_stale(folder)
     return "; ".join(wrong)
@@ -99,11 +100,11 @@ def why_not_prebuilt(archive: Path, folder: Path, machine: Machine) -> str:
         if done.returncode != 0 or lacking:
             return f"{path.name} does not load: {(lacking or [done.stderr.strip()])[0]}"
     check = str(folder / CHECK)
-    listed = said(check, "--list")
+    listed = said(check, "--list", limit_s=ASK_PROGRAM_S)
     if listed.startswith("("):
         return f"{Path(check).name} does not run {listed}"
     # They bring CUDA's runtime along, which a driver may be too old for.
-    ran = said(check, "--short", "refusals") if capability is not None else ""
+    ran = said(check, "--short", "refusals", limit_s=ASK_PROGRAM_S) if capability is not None else ""
     return f"they find no device: {ran}" if ran.startswith("skipped: ") else ""
 
 

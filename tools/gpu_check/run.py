@@ -103,8 +103,8 @@ class Run:
         self.say(f"programs: built here, {time.monotonic() - begin:.0f} s ({why})" if not wrong else f"programs: not built: {wrong}")
         if wrong and self.machine.nvcc:
             self.failed = True
+            self.say(f"programs: those that came along, then{': not used, ' if why_not_those else ''}{why_not_those}")
             if not why_not_those:
-                self.say("programs: those that came along, then")
                 return came
         return built
 
@@ -132,6 +132,10 @@ class Run:
         missing = next((job.command[0] for job in jobs if not shutil.which(job.command[0])), "")
         if missing and not self.machine.nvcc:
             why = f"no CUDA compiler (nvcc), and there is no {Path(missing).name}"
+        elif missing:
+            write(self.found / f"{part.name}.txt", f"failed: {Path(missing).name} was not built\n")
+            self.end(part, FAILED, f"{Path(missing).name} was not built", begin)
+            return
         if why:
             write(self.found / f"{part.name}.txt", f"skipped: {why}\n")
             self.end(part, SKIPPED, why, begin)
