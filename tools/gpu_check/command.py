@@ -56,8 +56,10 @@ def arguments() -> argparse.Namespace:
         parser.error("--sources goes with --pack")
     if options.out is None:
         options.out = Path(os.environ["OUT"]) if os.environ.get("OUT") else WORK
-    if options.out.exists() and not options.out.is_dir():
-        parser.error(f"--out names '{options.out}', expected a folder")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out names '{options.out}', expected a folder that can be written: {error.strerror}")
     return options
 
 

@@ -225,7 +225,7 @@ def test_a_build_that_fails_is_told_and_leaves_no_stale_program_to_be_taken_for_
     ("words", "said"),
     [
         (("--parts", "chek"), "'chek', expected some of: device, check"), (("--fast",), "--fast"), (("--for", "3"), "--for is 3"),
-        (("--for", "soon"), "'soon'"), (("--out", "/dev/null"), "'/dev/null', expected a folder"), (("--sources",), "goes with --pack"),
+        (("--for", "soon"), "'soon'"), (("--out", "/dev/null"), "'/dev/null', expected a folder that can be written"), (("--sources",), "goes with --pack"),
     ],
 )  # fmt: skip
 def test_an_argument_that_means_nothing_is_named(words, said):

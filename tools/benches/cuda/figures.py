@@ -129,6 +129,14 @@ def kernels_of(parts: dict[str, Any]) -> list[str]:
     return [f"Kernels, {part['numel']} entries, {part['rounds']} rounds:", "", *table(("kernel", "ms", "of a copy's rate"), rows)]
 
 
+def small_step_of(parts: dict[str, Any]) -> list[str]:
+    part = parts["small_step"]
+    if "rows" not in part:
+        return []
+    rows = [f"{row['scheme']} {row['us'][0]:.0f} us ({row['added_us']:+.0f})" for row in part["rows"]]
+    return [f"A step of one gradient of {part['bytes']} bytes, one rank, and what its exchange adds: {'; '.join(rows)}.", ""]
+
+
 def markdown(found: dict[str, Any]) -> str:
     parts = found["parts"]
     if found["device"] is None:
@@ -139,7 +147,7 @@ def markdown(found: dict[str, Any]) -> str:
     first = f"Measured with `tools/gpu-check`: {', '.join([found['device'], *versions, found['date']])}."
     verdicts = {True: "met", False: "**missed**", None: "-"}
     lines = [first, "", *table(("goal", "measured", ""), [(one["goal"], one["measured"], verdicts[one["met"]]) for one in found["goals"]])]
-    lines += [*steps_of(parts), *kernels_of(parts)]
+    lines += [*steps_of(parts), *small_step_of(parts), *kernels_of(parts)]
     skipped = [f"{name}: {one['skipped']}" for name, one in {**found["checks"], **parts}.items() if "skipped" in one]
     failed = [name for name, one in found["checks"].items() if "failed" in one]
     for word, names in (("Failed", failed), ("Skipped", skipped)):

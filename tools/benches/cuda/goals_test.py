@@ -47,7 +47,7 @@ def parts() -> dict[str, Any]:
     ddp = {"plain_over_hook": [0.99, 0.98, 1.0]}
     return {
         "kernels": {"device": "NVIDIA H100", "numel": goals.NUMEL, "rounds": 9, "rows": rows}, "torch_topk": {"rows": [torch_row]},
-        "small_step": {"rows": [{"scheme": "none", "us": [900.0, 800.0, 1000.0], "added_us": 700.0}]},
+        "small_step": {"bytes": 4096, "rows": [{"scheme": "none", "us": [900.0, 800.0, 1000.0], "added_us": 700.0}]},
         "steps_1": steps(scheme("topk-residual")), "steps_2": {**steps(scheme("topk-residual"), ranks=2), "ddp": ddp},
     }  # fmt: skip
 
@@ -155,6 +155,7 @@ def test_parts_of_a_folder_become_one_file_and_a_table(parts, tmp_path):
     assert [one["met"] for one in found["goals"]] == [True] * len(goals.GOALS)
     assert table.startswith("Measured with `tools/gpu-check`: NVIDIA H100") and table.count("| met |") == len(goals.GOALS)
     assert "| topk-residual | 2 | 110.00 (109.00 to 112.00) |" in table
+    assert "one gradient of 4096 bytes, one rank, and what its exchange adds: none 900 us (+700)." in table
     assert "Failed: check." in table and "nccl: no libnccl" in table
 
 
