@@ -1,7 +1,6 @@
 // Rows of signs, of stochastic rounding and of conversions. Nothing is taken out of values, so that
 // every round does the same.
 #include <kernels/convert.hpp>
-#include <kernels/cuda/reduce.hpp>
 #include <kernels/cuda/sign.hpp>
 #include <kernels/cuda/stochastic.hpp>
 #include <kernels/cuda/values.hpp>
@@ -9,15 +8,11 @@
 #include <kernels/random_normal.hpp>
 #include "bench.hpp"
 
-#include <algorithm>
-#include <utility>
-
 namespace penstock::kernels::cuda::bench {
 namespace {
 
 constexpr RandomKey kKey = random_key({1, 2, 3, 0});
 constexpr uint64_t kVoters = 8;
-constexpr uint64_t kBucket = 512;
 
 void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
   const uint64_t n = x.size(), words = sign_words(n);
@@ -117,50 +112,6 @@ void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on
                   }});
 }
 
-// QSGD's default: a scale of each 512 elements, found and applied.
-void add_rounding_by_buckets(std::vector<Row>& rows, const std::vector<float>& x,
-                             float* on_device) {
-  const uint64_t n = x.size(), buckets = (n + kBucket - 1) / kBucket;
-  const auto bucket_of = [n, &x](uint64_t b) {
-    return std::pair{x.data() + b * kBucket, std::min(kBucket, n - b * kBucket)};
-  };
-  std::vector<float> largest(buckets), steps(buckets);
-  for (uint64_t b = 0; b < buckets; ++b) {
-    const auto [values, count] = bucket_of(b);
-    largest[b] = kernels::largest_magnitude(values, count, widest_code_path());
-    steps[b] = kernels::grid_step(largest[b], 127);
-  }
-  auto* const found = array<float>(buckets);
-  const Workspace work = workspace(reduce_workspace_bytes(n, kBucket));
-  rows.push_back(
-      {"largest magnitude of each 512", n * 4 + buckets * 4,
-       [=](cudaStream_t s) { return largest_magnitude(on_device, n, kBucket, found, work, s); },
-       [=] { return fetch(found, buckets) == largest; }});
-  auto* const moments_found = array<Moments>(buckets);
-  rows.push_back(
-      {"moments of each 512 (QSGD's norm)", n * 4 + buckets * sizeof(Moments),
-       [=](cudaStream_t s) { return moments(on_device, n, kBucket, moments_found, work, s); },
-       [=] { return fetch(moments_found, 1)[0].largest == largest[0]; }});
-  auto* const steps_there = array(steps);
-  auto* const codes = array<uint8_t>(n);
-  rows.push_back(
-      {"rounded by chance to 127 levels, a scale for each 512", n * 5 + buckets * 4,
-       [=](cudaStream_t s) {
-         return round_to_levels(on_device, n, kBucket, steps_there, 127, kKey, 0, false, codes, s);
-       },
-       [=] {
-         std::vector<uint8_t> expected(n);
-         std::vector<float> values(kBucket);
-         for (uint64_t b = 0; b < buckets; ++b) {
-           const auto [first, count] = bucket_of(b);
-           std::copy_n(first, count, values.begin());
-           kernels::round_to_levels(values.data(), count, {steps[b], 127}, kKey, b * kBucket, false,
-                                    expected.data() + b * kBucket, widest_code_path());
-         }
-         return fetch(codes, n) == expected;
-       }});
-}
-
 void add_conversions(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
   const uint64_t n = x.size();
   auto* const halves = array<uint16_t>(n);
@@ -188,7 +139,6 @@ void add_quantisation(std::vector<Row>& rows, const std::vector<float>& x) {
   float* const on_device = array(x);
   add_signs(rows, x, on_device);
   add_rounding(rows, x, on_device);
-  add_rounding_by_buckets(rows, x, on_device);
   add_conversions(rows, x, on_device);
 }
 
