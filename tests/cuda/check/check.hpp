@@ -127,7 +127,7 @@ struct Extent {
   std::vector<Input> inputs(uint64_t n, bool finite) const;
 };
 
-// The parts. Each ends the program where something is wrong.
+// The parts. The first difference ends a part, and no other.
 void check_selection(const Extent& extent);
 void check_rows(const Extent& extent);
 void check_pairs(const Extent& extent);

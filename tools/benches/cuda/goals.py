@@ -47,6 +47,8 @@ def part(parts: Parts, name: str) -> dict[str, Any]:
 def kernel(parts: Parts, what: str) -> dict[str, Any]:
     for row in part(parts, "kernels")["rows"]:
         if row["what"] == what:
+            if "wrong" in row:
+                raise Missing(f"{what}: {row['wrong']}")
             return row
     raise Missing(f"the benchmark has no row {what!r}")
 
