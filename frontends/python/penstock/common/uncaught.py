@@ -12,7 +12,7 @@ from types import TracebackType
 from penstock.common.exceptions import HorovodInternalError
 
 _ENDED_ELSEWHERE = re.compile(r"\brank (\d+) ended with ")
-# A launcher blames who ends first: so long the others stay.
+# A launcher blames who ends first: so long the others stay. Less than the grace of `penstock run`.
 _STAY_S = 1.0
 
 

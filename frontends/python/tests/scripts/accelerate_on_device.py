@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from one_device import Skipped, main_of, say
-from train_on_device import SCHEMES, batch, make_model
+from train_on_device import SCHEMES, make_model, take_step
 
 STEPS = 20
 
@@ -32,10 +32,6 @@ def prepared(accelerator: Any, scheme: str) -> tuple[Any, Any, Any, str]:
 
 
 def attempt(device: Any) -> bool:
-    import torch
-
-    import penstock.torch as hvd
-
     try:
         from accelerate import Accelerator
     except ImportError as error:
@@ -44,14 +40,10 @@ def attempt(device: Any) -> bool:
     right = True
     for name, scheme in SCHEMES.items():
         model, optimizer, close, way = prepared(accelerator, scheme)
-        losses = []
-        for step in range(STEPS):
-            inputs, labels = (part.to(accelerator.device) for part in batch(step, hvd.rank()))
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(inputs), labels)
-            accelerator.backward(loss)
-            optimizer.step()
-            losses.append(loss.item())
+        losses = [
+            take_step(model, optimizer, accelerator.device, step, accelerator.backward).item()
+            for step in range(STEPS)
+        ]
         close()
         right &= losses[-1] < losses[0]
         say(f"{accelerator.device}, {way}, {name}: loss {losses[0]:.4f} to {losses[-1]:.4f}")

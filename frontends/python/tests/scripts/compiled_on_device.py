@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from one_device import Skipped, main_of, say, settle
-from train_on_device import SCHEMES, TOLERANCE, batch, make_model, with_hook, with_optimizer
+from train_on_device import (
+    SCHEMES,
+    TOLERANCE,
+    make_model,
+    take_step,
+    with_hook,
+    with_optimizer,
+)
 
 STEPS = 20  # graphs are recorded in the second or third
 
@@ -23,17 +30,10 @@ def compiled(model: Any) -> Any:
 def train(model: Any, optimizer: Any, device: Any) -> list[float]:
     import torch
 
-    import penstock.torch as hvd
-
     losses = []
     for step in range(STEPS):
-        inputs, labels = (part.to(device) for part in batch(step, hvd.rank()))
         torch.compiler.cudagraph_mark_step_begin()
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(inputs), labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(take_step(model, optimizer, device, step).item())
     settle(device)
     return losses
 

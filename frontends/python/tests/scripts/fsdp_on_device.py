@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from one_device import Skipped, main_of, say
-from train_on_device import TOLERANCE, batch, make_model
+from train_on_device import TOLERANCE, make_model, take_step
 
 SCHEMES = {
     "dense": None,
@@ -26,18 +26,8 @@ ROWS = 100_003  # of each rank's part
 def curve(model: Any, device: Any) -> list[float]:
     import torch
 
-    import penstock.torch as hvd
-
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    losses = []
-    for step in range(STEPS):
-        inputs, labels = (part.to(device) for part in batch(step, hvd.rank()))
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(inputs), labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    return [take_step(model, optimizer, device, step).item() for step in range(STEPS)]
 
 
 def mesh_of_this_rank(device: Any) -> Any:
