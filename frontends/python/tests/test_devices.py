@@ -16,6 +16,7 @@ from launch import OVER, run_python, succeed
 
 from penstock import _library as c
 from penstock.common.devices import HOST, Place
+from penstock.common.gradient_set import GradientSpec
 from penstock.torch import devices, tensors
 from penstock.torch.compression import Compression
 from penstock.torch.gradients import GradientSlot
@@ -239,6 +240,17 @@ def on_a_device(monkeypatch):
     monkeypatch.setattr(devices, "current_stream", lambda tensor: 77)
     monkeypatch.setattr(devices, "used_by_current_stream", used.append)
     return used
+
+
+@pytest.mark.parametrize(("places", "times"), [([HOST, HOST], 0), ([HOST, CUDA], 1)])
+def test_torch_gives_back_what_it_keeps_of_a_device_before_a_set_takes_memory_there(
+    monkeypatch, places, times
+):
+    emptied: list[bool] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
+    specs = [GradientSpec("x", (4,), c.FLOAT32, place=place) for place in places]
+    assert devices.with_room(specs) is specs
+    assert len(emptied) == times
 
 
 def slot_of(parameter: torch.Tensor, compression: Any = Compression.none) -> GradientSlot:
