@@ -151,7 +151,7 @@ void check_counts(const Input& input, uint64_t n_thresholds) {
   limits.resize(n_thresholds);
   std::vector<uint64_t> expected(n_thresholds);
   kernels::count_above(input.x.data(), n, limits, expected.data(), kPath);
-  Array<float> x(input.x), thresholds(limits);
+  Array<float> x(with_other_nans(input.x)), thresholds(with_other_nans(limits));
   Array<uint64_t> counts(n_thresholds);
   both_ways([&] { counts.spoil(); },
             [&](void* stream) {
