@@ -26,6 +26,9 @@
 struct float2 {
   float x, y;
 };
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 
 #pragma GCC visibility push(default)
 

@@ -123,6 +123,7 @@ void check(int32_t device, int32_t count) {
   check_events(device);
   check_elements(device);
   check_16_bits(device);
+  check_offsets(device);
   check_many_arrays(device);
   check_many_lists(device);
   check_errors(device, count);
