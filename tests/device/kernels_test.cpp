@@ -23,6 +23,14 @@ __global__ void add_sum_of_block(unsigned* values, unsigned* sum) {
   if (threadIdx.x == 0) atomicAdd(sum, staged[0]);
 }
 
+// Forgets to clear.
+__global__ void count_threads(unsigned* counted) {
+  __shared__ unsigned count;
+  atomicAdd(&count, 1u);
+  __syncthreads();
+  if (threadIdx.x == 0) counted[blockIdx.x] = count;
+}
+
 __global__ void increment(unsigned* values) {
   ++values[threadIdx.x];
 }
@@ -73,6 +81,15 @@ TEST_F(SimulatedKernels, KernelsOfSeveralThreadsDoNotMeet) {
       EXPECT_EQ(sum_on_device(rank * 1000, 50), expected_sum(rank * 1000, 50));
     });
   for (std::thread& rank : ranks) rank.join();
+}
+
+TEST_F(SimulatedKernels, SharedMemoryHoldsNothingThatABlockCanRestOn) {
+  auto* counted = reinterpret_cast<unsigned*>(device_bytes(sizeof(unsigned)));
+  SUCCEEDS(run(count_threads, 64, nullptr, counted));
+  SUCCEEDS(cudaDeviceSynchronize());
+  unsigned found = 0;
+  SUCCEEDS(cudaMemcpy(&found, counted, sizeof found, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(found, 0xa5a5a5a5u + 64);
 }
 
 TEST_F(SimulatedKernels, ALaunchOnAStreamOfAnotherDeviceIsRefused) {
