@@ -9,7 +9,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / "build/compiled-by-nvcc"
-# Code for no device in particular, and quickly made: what optimisation and a device's own assembler add: test_fits_on_devices.py.
+# Code for no device in particular, and quickly made; what optimisation and a device's own assembler add, test_fits_on_devices.py finds.
 OPTIONS = ("-DCMAKE_CUDA_ARCHITECTURES=80-virtual", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CUDA_FLAGS=-O0 -Xcicc -O0")
 KERNELS = [f"{path}^" for path in (*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu")), REPOSITORY / "tests/cuda/plugin/doubled.cu")]
 
