@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 #include <kernels/cuda/workspace.hpp>
+#include "same_bits.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -82,13 +83,6 @@ class Array {
   uint64_t count_;
   Bytes bytes_;
 };
-
-// Equal to the bit; a NaN equals itself.
-template <typename T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
 
 // A workspace of exactly the bytes asked for.
 class Scratch {

@@ -142,6 +142,7 @@ bool check(int32_t device, int32_t count) {
       {"events", [=] { check_events(device); }},
       {"elements", [=] { check_elements(device); }},
       {"elements of 16 bits", [=] { check_16_bits(device); }},
+      {"offsets", [=] { check_offsets(device); }},
       {"many arrays", [=] { check_many_arrays(device); }},
       {"many lists", [=] { check_many_lists(device); }},
       {"errors", [=] { check_errors(device, count); }},

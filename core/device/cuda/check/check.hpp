@@ -128,6 +128,7 @@ class Look {
 
 void check_elements(int32_t device);     // elements.cu
 void check_16_bits(int32_t device);      // halves.cu
+void check_offsets(int32_t device);      // offsets.cu
 void check_many_arrays(int32_t device);  // many.cu
 void check_many_lists(int32_t device);   // many.cu
 
