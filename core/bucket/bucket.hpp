@@ -37,25 +37,11 @@ struct Leg {
 };
 
 struct DevicePart;
+class Placement;
 
 class BucketRun {
  public:
   static constexpr uint64_t kSmallElements = 4096;
-  // From a device: gradients into mirrors, and what a look at residents has found; what a look at
-  // sums of an owner has, and what memories measure; then counts of payloads, and those into
-  // messages; what direct messages send, which stays there; what a look at peers' indices has
-  // found. Back to it: results.
-  enum class Copies {
-    in,
-    of_sums,
-    of_scalars,
-    of_counts,
-    of_payloads,
-    of_sends,
-    of_verdicts,
-    back
-  };
-
   BucketRun(SetContext& context, planning::Bucket plan, uint32_t number);
   ~BucketRun();
 
@@ -69,6 +55,9 @@ class BucketRun {
   std::deque<PieceRun> pieces;
   std::vector<std::unique_ptr<Coding>> codings;
   std::vector<Leg> legs;
+  // What its placement adds to the program of every bucket; never null.
+  std::unique_ptr<Placement> placement;
+  Program program;     // of one step; after all else is laid out (program.hpp)
   std::string label;   // for messages: "bucket 3"
   std::string lane;    // for traces: set, number and gradients
   std::string scheme;  // for traces: compressors and memories
@@ -81,15 +70,16 @@ class BucketRun {
   bool is_void = false;         // on some rank: the bucket is given up
   bool ran = false;             // in this step
   uint64_t exchange_bytes = 0;  // handed over in the round under way
-  uint64_t ready_us = 0, encode_start_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0,
-           exchange_start_us = 0;
+  uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, other_us = 0;
   struct Took {
     uint64_t encode_us = 0, exchange_us = 0, decode_us = 0;
   } last_step;  // that has ended; [application], while the next one runs
-  JobFrame frame;
+  // What the host takes for its stages counts as their time. Else, where the device's own time is
+  // known, only its calls do that are worked on on the host.
+  bool counts_host_time = true;
+  bool is_watched = false;     // some scheduler plans by what its calls take; fixed at plan time
+  bool owes_backward = false;  // the backward part of this step has not ended
   Job job;
-  Copies awaited_copies = Copies::in;
-  size_t pieces_looked_at = 0;  // whose copies have ended
 
   // Launching of legs that wait for the next forward.
   uint64_t forward_bytes = 0;    // that come in for the first of them; fixed at plan time
@@ -105,54 +95,15 @@ class BucketRun {
   void begin_transfers(uint32_t n_messages) {
     pending.store(n_messages + 1, std::memory_order_relaxed);
   }
-  // Awaitable: resumes when every message handed over since begin_transfers has ended.
-  struct Arrival {
-    BucketRun& bucket;
-    bool await_ready() const noexcept { return false; }
-    bool await_suspend(std::coroutine_handle<>) noexcept;
-    void await_resume() const noexcept {}
-  };
-  Arrival arrival() { return Arrival{*this}; }
-  // Awaitable: resumes when launch() was called for this step.
-  struct Launch {
-    BucketRun& bucket;
-    bool await_ready() const noexcept { return bucket.launched.load(); }
-    bool await_suspend(std::coroutine_handle<>) noexcept;
-    void await_resume() const noexcept {}
-  };
-  Launch next_forward() { return Launch{*this}; }
+  // [engine] Waits for what it names; false when that has come already.
+  bool park(Stage::Wait wait);
   void launch();  // [any]
-  // Awaitable: resumes when the engine has done what goes before this bucket.
-  struct Turn {
-    BucketRun& bucket;
-    bool await_ready() const noexcept { return false; }
-    void await_suspend(std::coroutine_handle<>) noexcept;
-    void await_resume() const noexcept {}
-  };
-  Turn turn() { return Turn{*this}; }
 
-  // ---- parked on a device ----
-  // Awaitable: resumes when all copies of a kind have ended; one that fails leaves its error in
-  // `failure`. Not suspended where there are none.
-  struct CopiesEnd {
-    BucketRun& bucket;
-    Copies copies;
-    bool await_ready() const noexcept { return !bucket.copies_anything(copies); }
-    void await_suspend(std::coroutine_handle<>) noexcept;
-    void await_resume() const noexcept {}
-  };
-  CopiesEnd gradients_arrived() { return CopiesEnd{*this, Copies::in}; }
-  CopiesEnd sums_looked_at() { return CopiesEnd{*this, Copies::of_sums}; }
-  CopiesEnd scalars_brought() { return CopiesEnd{*this, Copies::of_scalars}; }
-  CopiesEnd counts_brought() { return CopiesEnd{*this, Copies::of_counts}; }
-  CopiesEnd payloads_brought() { return CopiesEnd{*this, Copies::of_payloads}; }
-  CopiesEnd sends_finished() { return CopiesEnd{*this, Copies::of_sends}; }
-  CopiesEnd verdicts_brought() { return CopiesEnd{*this, Copies::of_verdicts}; }
-  CopiesEnd results_returned() { return CopiesEnd{*this, Copies::back}; }
-  bool copies_anything(Copies copies) const;
-  // [engine] Whether what it parks for has come. `look`: see Mirror.
-  bool copies_have_ended(uint64_t look);
-  Status look_for_copies(uint64_t look, bool& ended);
+  // To the time that the step takes for this part.
+  void add_time(Stage::Part part, uint64_t us) {
+    if (counts_host_time || part == Stage::Part::exchange) time_of(part) += us;
+  }
+  uint64_t& time_of(Stage::Part part);
 
   // Its route ends with the first coding.
   bool ends_early() const { return only_compensates || ends_at_owners; }
@@ -187,8 +138,5 @@ inline bool Leg::sends() const {
     if (!round.empty()) return true;
   return false;
 }
-
-// The story of one bucket in one step (job.cpp).
-Job run_bucket(BucketRun& bucket);
 
 }  // namespace penstock

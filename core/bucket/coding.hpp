@@ -115,8 +115,8 @@ struct CompressorCall {
   std::vector<const penstock_payload*> received;        // decode: [item * n_ranks + rank]
   const penstock_fold_encoder* fold_encoder = nullptr;  // where an item is folded
   std::vector<const penstock_fold*> folds;              // null for items that are not
-  uint64_t took_us = 0;                                 // in this step; see watch.hpp
-  std::unique_ptr<Stopwatch> watch;  // on a device, of several in a round; null: none
+  uint64_t took_us = 0;                                 // in this step
+  std::unique_ptr<Stopwatch> watch;                     // on a device; null: nobody asks
 };
 
 // One call to a memory.
@@ -130,12 +130,6 @@ struct MemoryCall {
   std::vector<const penstock_item*> unfolded;      // those that encode does not compensate
   std::vector<const penstock_payload*> taken;      // for record
   std::vector<const penstock_payload*> give_back;  // scratch for give_back calls
-};
-
-// Of a round's stretches on the device (watch.hpp): compensate and encode; payloads out of it, or
-// brought together on it; the look at peers' indices; payloads into it, and decode.
-struct RoundWatches {
-  std::unique_ptr<Stopwatch> encode, out, packing, checking, decode;
 };
 
 // A flag is an element of the message that it travels in.
@@ -152,7 +146,6 @@ struct Coding {
   std::vector<CompressorCall> decode_calls;
   std::vector<MemoryCall> memory_calls;
   uint32_t n_rounds = 0;
-  std::vector<RoundWatches> watches;  // by round; none: nobody asks
   std::unique_ptr<MessageRun> prologue;
   // What this rank owns of sums over its host, by dtype and whether it lies on a device.
   std::map<std::pair<uint32_t, bool>, MessageMemory> shares;
@@ -168,9 +161,6 @@ struct Coding {
 
   uint32_t n_ranks() const { return alone ? 1 : links->group.size(); }
   uint32_t rank() const { return alone ? 0 : links->group.rank(); }
-  Stopwatch* watch(uint32_t round, std::unique_ptr<Stopwatch> RoundWatches::*stretch) const {
-    return watches.empty() ? nullptr : (watches[round].*stretch).get();
-  }
 };
 
 }  // namespace penstock

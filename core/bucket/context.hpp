@@ -81,6 +81,7 @@ struct SetContext {
   Residents* residents = nullptr;  // those that are worked on there; null: none
   BetweenDevices* between_devices = nullptr;
   DirectTraffic direct_traffic;
+  bool echoes = false;  // what this rank sends arrives as that of every rank: a try without them
   bool results_are_told = false;     // somebody is told of each; changes between steps only
   bool forgets = false;              // what a step changes in states can be dropped
   bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory

@@ -1,9 +1,9 @@
 #include "core/bucket/dense.hpp"
 
 #include "core/bucket/copies.hpp"
-#include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/means.hpp"
+#include "core/bucket/on_device/direct.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <penstock/mean.h>

@@ -132,13 +132,13 @@ void Engine::park_on_device(BucketRun& bucket) {
 void Engine::look_at_devices() {
   ++n_looks_;
   const auto back = std::partition(on_devices_.begin(), on_devices_.end(), [&](BucketRun* bucket) {
-    return !bucket->copies_have_ended(n_looks_);
+    return !bucket->job.poll(*bucket, n_looks_);
   });
   between_looks_us_ =
       back != on_devices_.end() ? kShortestUs : std::min(2 * between_looks_us_, kLongestUs);
   next_look_us_ = now_us() + between_looks_us_;
   for (auto bucket = back; bucket != on_devices_.end(); ++bucket)
-    enqueue(**bucket, false, (*bucket)->awaited_copies == BucketRun::Copies::in);
+    enqueue(**bucket, false, (*bucket)->job.is_at_start());
   on_devices_.erase(back, on_devices_.end());
 }
 
@@ -154,14 +154,9 @@ void Engine::advance(const Entry& entry) {
   const bool small = bucket.is_small();
   Communication* communication = bucket.context.communication;
   if (!small) announce_messages();
-  if (entry.fresh) {
-    const uint64_t before = bucket.frame.allocations();
-    bucket.job = Job();  // gives the frame of the last step free
-    bucket.job = run_bucket(bucket);
-    allocations_ += bucket.frame.allocations() - before;
-  }
+  if (entry.fresh) bucket.job.start();
   // At its end the set may go: neither it nor the bucket is touched any more.
-  const bool ended = bucket.job.resume();
+  const bool ended = bucket.job.resume(bucket);
   unannounced_ = communication;
   if (!small) announce_messages();
   if (ended) bucket.context.listener->bucket_ended(bucket, bucket.job.status());

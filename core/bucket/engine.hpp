@@ -28,16 +28,13 @@ class Engine final : public Communication::Listener {
   // waking the engine for each would cost more than what it does for them.
   void resume(BucketRun& bucket);
   void announce() { wake_.notify_one(); }  // [any]
-  // [engine] Comes back when bucket.copies_have_ended().
+  // [engine] Comes back when its stage says that what it waits for has come.
   void park_on_device(BucketRun& bucket);
   void polled() override { announce(); }
   // [control] Runs `task` on the engine thread between two jobs, and waits for it.
   Status run(const std::function<Status()>& task);
   // [control] False when the engine is in a call that does not end within this time.
   bool answers_within(uint64_t limit_us);
-
-  // Memory taken for job frames since the engine was made; grows in the first steps only.
-  uint64_t allocations() const { return allocations_.load(); }
 
  private:
   struct Entry {
@@ -71,7 +68,6 @@ class Engine final : public Communication::Listener {
   uint64_t n_looks_ = 0, next_look_us_ = 0, between_looks_us_ = 0;
   uint64_t hurry_until_us_ = 0;
   bool stopping_ = false;
-  std::atomic<uint64_t> allocations_{0};
   std::thread thread_;
 };
 

@@ -1,10 +1,10 @@
 #include "core/bucket/items.hpp"
 
-#include "core/bucket/device.hpp"
-#include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/means.hpp"
 #include "core/bucket/needs_text.hpp"
+#include "core/bucket/on_device/device.hpp"
+#include "core/bucket/on_device/direct.hpp"
 #include "core/fit/item.hpp"
 #include "core/fit/needs.hpp"
 

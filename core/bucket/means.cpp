@@ -1,6 +1,6 @@
 #include "core/bucket/means.hpp"
 
-#include "core/bucket/direct.hpp"
+#include "core/bucket/on_device/direct.hpp"
 #include "core/comm/channel.hpp"
 #include "core/tensor/elements.hpp"
 

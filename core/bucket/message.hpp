@@ -42,6 +42,8 @@ struct MessageRun final : Transfer {
   bool is_mean = false;  // what arrives is divided by the ranks, its flag too
   uint64_t order = 0;    // among the link's messages of the phase
   bool sent = false;     // in this step
+  // It goes behind others of its round, by a stage of its own (on_device/direct.hpp).
+  bool has_own_stage = false;
   std::vector<uint64_t> send_counts, send_offsets;  // of each part
   std::vector<uint64_t> receive_counts, receive_offsets;
   std::vector<uint64_t> room_for;            // gathers: the most that each rank may send here

@@ -1,7 +1,7 @@
 // Laying out the messages of one round: which payloads travel together, and in which buffers.
 
-#include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
+#include "core/bucket/on_device/direct.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/fit/needs.hpp"

@@ -1,6 +1,6 @@
 #include "core/bucket/needs_text.hpp"
 
-#include "core/bucket/direct.hpp"
+#include "core/bucket/on_device/direct.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 #include "core/bucket/works.hpp"
 
 #include "core/base/out_of_memory.hpp"
-#include "core/bucket/device.hpp"
-#include "core/bucket/direct.hpp"
 #include "core/bucket/layout.hpp"
-#include "core/bucket/watch.hpp"
+#include "core/bucket/on_device/device.hpp"
+#include "core/bucket/placement.hpp"
+#include "core/bucket/program.hpp"
 #include "core/plan/planner.hpp"
 
 #include <algorithm>
@@ -103,11 +103,11 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
   make_codings(*bucket, *fitting_);
   for (auto& coding : bucket->codings) PENSTOCK_TRY(plan_items(*bucket, *coding, states_, scratch));
   PENSTOCK_TRY(lay_out(*bucket, states_));
-  PENSTOCK_TRY(lay_out_device_part(*bucket));
-  PENSTOCK_TRY(lay_out_verdicts(*bucket));
+  PENSTOCK_ASSIGN(bucket->placement, Placement::of(*bucket));
   // Who has no scheduler asks what its calls take.
   const SchedulerInstance* scheduler = fitting_->scheduler();
-  if (scheduler == nullptr || looks_at_costs(*scheduler)) PENSTOCK_TRY(lay_out_watches(*bucket));
+  bucket->is_watched = scheduler == nullptr || looks_at_costs(*scheduler);
+  PENSTOCK_TRY(make_program(*bucket));
   phase.push_back(std::move(bucket));
   return {};
 }

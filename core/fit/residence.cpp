@@ -126,9 +126,9 @@ std::string why_at_switch(const Fitting& before, const Fitting& after, size_t gr
 
 }  // namespace
 
-std::string why_staged(std::span<const Stage> stages, const DeclaredGradient& gradient,
+std::string why_staged(std::span<const SchemeStage> stages, const DeclaredGradient& gradient,
                        const ResidenceSite& site) {
-  for (const Stage& stage : stages) {
+  for (const SchemeStage& stage : stages) {
     std::string why = why_in_stage(*stage.fitting, gradient, site);
     if (why.empty()) why = why_at_switch(*stages.front().fitting, *stage.fitting, gradient.index);
     if (why.empty()) continue;

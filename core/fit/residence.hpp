@@ -23,7 +23,7 @@ struct ResidenceSite {
 };
 
 // A scheme from one switch to the next.
-struct Stage {
+struct SchemeStage {
   uint64_t first_step = 0;
   std::shared_ptr<const Fitting> fitting;
 };
@@ -31,7 +31,7 @@ struct Stage {
 // Why it goes through host memory, as half a sentence: `compressor "none" was built for the CPU
 // only`. Empty: it can be worked on on CUDA devices, in all stages, and what is kept of it never
 // ends.
-std::string why_staged(std::span<const Stage> stages, const DeclaredGradient& gradient,
+std::string why_staged(std::span<const SchemeStage> stages, const DeclaredGradient& gradient,
                        const ResidenceSite& site);
 
 }  // namespace penstock

@@ -58,7 +58,7 @@ Status Set::make(const penstock_set_declaration& declaration) {
 
 // The first stage's, once all fit.
 Result<std::shared_ptr<const Fitting>> Set::fit_first_stage() {
-  const Result<std::vector<Stage>> stages = fit_stages();
+  const Result<std::vector<SchemeStage>> stages = fit_stages();
   Status fits = stages.status();
   if (fits.ok()) fits = settle_residence(stages.value());
   if (!fits.ok()) fits = fits.with_context(fmt::format("set '{}'", name));

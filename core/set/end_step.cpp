@@ -2,7 +2,6 @@
 
 #include "core/base/hash.hpp"
 #include "core/base/out_of_memory.hpp"
-#include "core/bucket/calls.hpp"
 #include "core/bucket/engine.hpp"
 #include "core/set/set.hpp"
 
@@ -152,8 +151,6 @@ void Set::count_step(bool counts) {
     ++(counts ? totals_.steps : totals_.forgotten_steps);
     if (started_us_ == 0) started_us_ = times.first_ready_us;
     ended_us_ = ended;
-    if (totals_.steps + totals_.forgotten_steps == 2)
-      allocations_at_steady_ = engine->allocations();
   }
   if (counts && totals_.steps == kStepsOfTrial) warn_of_what_was_moved();
 }

@@ -1,6 +1,6 @@
 #include "core/set/measure.hpp"
 
-#include "core/bucket/device.hpp"
+#include "core/bucket/on_device/device.hpp"
 
 #include <algorithm>
 

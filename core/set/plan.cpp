@@ -108,8 +108,8 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
 }
 
 // All stages before the first step: what does not fit must not show in the middle of a run.
-Result<std::vector<Stage>> Set::fit_stages() {
-  std::vector<Stage> stages;
+Result<std::vector<SchemeStage>> Set::fit_stages() {
+  std::vector<SchemeStage> stages;
   std::vector<StageTraffic> traffic;
   for (uint64_t stage : config_.stages()) {
     const auto fits = [&]() -> Status {

@@ -2,12 +2,14 @@
 
 #include "core/base/left_behind.hpp"
 #include "core/bucket/engine.hpp"
-#include "core/set/alone.hpp"
+#include "core/bucket/placement.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 
@@ -60,8 +62,61 @@ class Values {
   DeviceMemory there_;
 };
 
+// Until the job of the one bucket of a try has ended.
+class EndOfJob final : public BucketListener {
+ public:
+  void bucket_ended(BucketRun&, const Status& status) override {
+    std::lock_guard lock(mutex_);
+    status_ = status;
+    ended_.notify_one();
+  }
+  void backward_part_ended(BucketRun&) override {}
+  void forward_part_arrived(BucketRun&) override {}
+
+  // DEADLINE_EXCEEDED: it has not, and may yet.
+  Status wait(uint64_t limit_us) {
+    std::unique_lock lock(mutex_);
+    if (!ended_.wait_for(lock, std::chrono::microseconds(limit_us), [&] { return bool(status_); }))
+      return deadline_exceeded("its device has not come to an end within {} s", limit_us / 1000000);
+    return *std::exchange(status_, std::nullopt);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::optional<Status> status_;
+};
+
+// A try's own context: nothing of it leaves this rank, and nobody hears of it.
+struct Alone {
+  explicit Alone(const SetContext& set) {
+    context.listener = &end;
+    context.communication = set.communication;
+    context.engine = set.engine;
+    context.timeline = &untold;
+    context.levels = set.levels;
+    context.calls = set.calls;
+    context.planning_calls = set.planning_calls;
+    context.rank = set.rank;
+    context.world = set.world;
+    context.name = set.name;
+    context.composite_id = set.composite_id;
+    context.composite_name = set.composite_name;
+    context.transport_name = set.transport_name;
+    context.exec = set.exec;
+    context.step = set.step;
+    context.echoes = true;
+    context.results_are_told = true;  // a job ends when its device is done
+  }
+  EndOfJob end;
+  Timeline untold;
+  SetContext context;
+};
+
 // What a probed gradient has, in the order in which it is made; ends in the other.
 struct Belongings {
+  explicit Belongings(const SetContext& set) : alone(set) {}
+  Alone alone;
   std::unique_ptr<Residents> residents;  // null: it is worked on on the CPU
   Values values;
   Works::Gradients gradients;  // the one
@@ -76,27 +131,14 @@ class Rig {
       : engine_(*set.engine),
         declared_(gradient.name, 0, gradient.shape, gradient.dtype),
         device_(gradient.resident != nullptr ? std::optional(set.residents->device())
-                                             : std::nullopt) {
-    context_.communication = set.communication;
-    context_.engine = set.engine;
-    context_.timeline = &untold_;
-    context_.levels = set.levels;
-    context_.calls = set.calls;
-    context_.planning_calls = set.planning_calls;
-    context_.rank = set.rank;
-    context_.world = set.world;
-    context_.name = set.name;
-    context_.composite_id = set.composite_id;
-    context_.composite_name = set.composite_name;
-    context_.transport_name = set.transport_name;
-    context_.exec = set.exec;
-    context_.step = set.step;
-  }
+                                             : std::nullopt),
+        its_(std::make_unique<Belongings>(set)),
+        context_(its_->alone.context) {}
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
-  // What a device may still use is never freed.
+  // What a device or a job may still use is never freed.
   ~Rig() {
-    if (its_->residents != nullptr && !its_->residents->drain(kEndUs).ok())
+    if (is_stuck_ || (its_->residents != nullptr && !its_->residents->drain(kEndUs).ok()))
       leave_behind(std::move(its_));
   }
 
@@ -113,7 +155,7 @@ class Rig {
   }
 
  private:
-  static constexpr uint64_t kEndUs = 1'000'000;
+  static constexpr uint64_t kEndUs = 1'000'000, kLimitUs = 5'000'000;
 
   Status fit(const Scheme& scheme, Registry& registry) {
     PENSTOCK_ASSIGN(its_->fitting, Fitting::make(scheme, choose(scheme, {&declared_}), registry,
@@ -158,7 +200,11 @@ class Rig {
     BucketRun& bucket = *its_->works->phase(0).front();
     for (int i = 0; i <= kTries; ++i) {  // the first one warms up
       PENSTOCK_TRY(its_->values.hand_over(*its_->gradients.front(), its_->residents.get()));
-      PENSTOCK_TRY(engine_.run([&] { return run_alone(bucket); }));
+      engine_.start(bucket);
+      const Status ended = its_->alone.end.wait(kLimitUs);
+      is_stuck_ = ended.code() == Code::deadline_exceeded;
+      PENSTOCK_TRY(ended);
+      PENSTOCK_TRY(engine_.run([&] { return bucket.placement->take_times(); }));
       const auto encode = double(bucket.encode_us), decode = double(bucket.decode_us);
       call.encode_us = i <= 1 ? encode : std::min(call.encode_us, encode);
       call.decode_us = i <= 1 ? decode : std::min(call.decode_us, decode);
@@ -170,9 +216,9 @@ class Rig {
   Engine& engine_;
   const DeclaredGradient declared_;
   const std::optional<Device> device_;
-  Timeline untold_;
-  SetContext context_;
-  std::unique_ptr<Belongings> its_ = std::make_unique<Belongings>();  // ends before its context
+  std::unique_ptr<Belongings> its_;
+  SetContext& context_;
+  bool is_stuck_ = false;
 };
 
 // The largest, the smallest and a middle one; each size once.

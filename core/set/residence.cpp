@@ -27,7 +27,7 @@ Status Set::find_devices() {
 }
 
 // For the life of the set: what is kept of a gradient lies where it is worked on.
-Status Set::settle_residence(std::span<const Stage> stages) {
+Status Set::settle_residence(std::span<const SchemeStage> stages) {
   ResidenceSite site{.forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
                      .result_is_sum = result_is_sum,
                      .has_all_ranks = world == services_.world.size(),

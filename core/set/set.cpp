@@ -4,7 +4,7 @@
 
 #include "core/base/hash.hpp"
 #include "core/base/out_of_memory.hpp"
-#include "core/bucket/calls.hpp"
+#include "core/bucket/coded.hpp"
 #include "core/bucket/engine.hpp"
 
 namespace penstock {

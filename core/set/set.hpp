@@ -137,7 +137,7 @@ class Set final : private SetContext {
   Status open_level(uint32_t level);
   Status open_levels_of(const Plan& plan);
   Result<std::shared_ptr<const Fitting>> fit(uint64_t at);
-  Result<std::vector<Stage>> fit_stages();
+  Result<std::vector<SchemeStage>> fit_stages();
   Result<std::shared_ptr<const Fitting>> fit_first_stage();
   Result<FitAdvice> check_fit_of(const Fitting& fitting) const;
   void warn(const FitAdvice& advice);
@@ -154,7 +154,7 @@ class Set final : private SetContext {
 
   // residence.cpp
   Status find_devices();
-  Status settle_residence(std::span<const Stage> stages);
+  Status settle_residence(std::span<const SchemeStage> stages);
   Status make_mirrors(const std::vector<Gradient*>& staged);
   Status make_residents(const std::vector<Gradient*>& resident);
   Status settle_engine(const Device& device);
@@ -261,7 +261,6 @@ class Set final : private SetContext {
 
   mutable std::mutex mutex_;  // of the counters
   penstock_counters totals_{};
-  uint64_t allocations_at_steady_ = 0;
   uint64_t started_us_ = 0, ended_us_ = 0;  // the first gradient of all, the end of the last step
   uint64_t nonfinite_steps_ = 0;            // in which this rank had a gradient that is not finite
   bool said_nonfinite_ = false;

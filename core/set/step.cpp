@@ -1,7 +1,7 @@
 #include "core/set/step.hpp"
 
-#include "core/bucket/calls.hpp"
 #include "core/bucket/engine.hpp"
+#include "core/bucket/exchange.hpp"
 #include "core/tensor/check.hpp"
 
 #include <algorithm>

@@ -27,7 +27,7 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
   const std::vector<DeclaredGradient> model = usual_model();
   std::vector<const DeclaredGradient*> gradients;
   for (const DeclaredGradient& gradient : model) gradients.push_back(&gradient);
-  std::vector<Stage> stages;
+  std::vector<SchemeStage> stages;
   for (const uint64_t step : config.stages()) {
     const Scheme scheme = config.at_step(step);
     PENSTOCK_ASSIGN(auto fitting, Fitting::make(scheme, choose(scheme, gradients), registry,

@@ -1,12 +1,10 @@
-// What a bucket's job computes: its own work, and calls of memories and compressors.
-
-#include "core/bucket/calls.hpp"
+#include "core/bucket/coded.hpp"
 
 #include "core/bucket/call_plugin.hpp"
-#include "core/bucket/device.hpp"
 #include "core/bucket/flag.hpp"
+#include "core/bucket/load.hpp"
+#include "core/bucket/on_device/device.hpp"
 #include "core/bucket/plain.hpp"
-#include "core/bucket/watch.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/tensor/elements.hpp"
 
@@ -15,11 +13,6 @@
 
 namespace penstock {
 namespace {
-
-TimedSpan span(BucketRun& bucket, std::string_view what) {
-  return TimedSpan(bucket.context.timeline, what, bucket.lane, bucket.context.step.index,
-                   bucket.scheme);
-}
 
 // From here on the step writes the next generation of the item's states. A folded sweep makes it
 // in passing, if it comes to that.
@@ -102,16 +95,24 @@ Status call_decode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   });
 }
 
-// As part of `whole_us`.
+// Of a watched bucket the host's calls on the CPU count, and nothing else of it.
+void note_call(BucketRun& bucket, bool on_device, uint64_t took_us, Stage::Part part) {
+  if (!bucket.counts_host_time && !on_device) bucket.time_of(part) += took_us;
+}
+
+Status mark(const BucketRun& bucket, Stopwatch* watch, Status (Stopwatch::*mark)(const Stream&)) {
+  return watch == nullptr ? Status() : (watch->*mark)(bucket.context.residents->stream());
+}
+
 template <typename Make>
-Status take_time(BucketRun& bucket, CompressorCall& call, uint64_t& whole_us, const Make& make) {
+Status take_time(BucketRun& bucket, CompressorCall& call, Stage::Part part, const Make& make) {
   const uint64_t called = now_us();
-  PENSTOCK_TRY(begin_watch(bucket, call.watch.get()));
+  PENSTOCK_TRY(mark(bucket, call.watch.get(), &Stopwatch::begin));
   PENSTOCK_TRY(make());
-  PENSTOCK_TRY(end_watch(bucket, call.watch.get()));
+  PENSTOCK_TRY(mark(bucket, call.watch.get(), &Stopwatch::end));
   const uint64_t took_us = now_us() - called;
   if (!call.on_device) call.took_us = took_us;
-  note_call(bucket, call.on_device, took_us, whole_us);
+  note_call(bucket, call.on_device, took_us, part);
   return {};
 }
 
@@ -136,7 +137,8 @@ Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round) {
   return {};
 }
 
-Status begin(BucketRun& bucket, Coding& coding) {
+Status Begin::begin(BucketRun& bucket) {
+  Coding& coding = coding_;
   coding.has_begun = true;
   coding.step = bucket.context.step;
   coding.step.rank = coding.rank();
@@ -153,7 +155,8 @@ Status begin(BucketRun& bucket, Coding& coding) {
   return {};
 }
 
-Status measure(BucketRun& bucket, Coding& coding) {
+Status Measure::begin(BucketRun& bucket) {
+  Coding& coding = coding_;
   auto* scalars = coding.prologue->send.as<float>();
   std::fill_n(scalars, coding.prologue->message.count, 0.0f);
   write_flag(PENSTOCK_FLOAT32, coding.prologue->send.data(), coding.prologue->flag_index,
@@ -170,36 +173,36 @@ Status measure(BucketRun& bucket, Coding& coding) {
                                            call.items.data(), call.items.size(), place);
     }));
   }
-  return bring_scalars(bucket, coding);
+  return {};
 }
 
-Status compensate(BucketRun& bucket, Coding& coding) {
-  const auto timed = span(bucket, "compensate");
-  const uint64_t start = now_us();
-  PENSTOCK_TRY(begin_watch(bucket, coding.watch(0, &RoundWatches::encode)));
-  if (coding.nonfinite || bucket.is_void) PENSTOCK_TRY(copy_unfolded(coding));
-  // Under `strict` no rank adds anything of a step that is not finite somewhere.
-  if (!coding.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict)) {
-    coding.compensated = true;
-    for (MemoryCall& call : coding.memory_calls) {
-      const float* summed =
-          call.n_scalars == 0 ? nullptr : coding.prologue->send.as<float>() + call.scalars_first;
-      // Folded items are left to encode, which a bucket that is known to be void never reaches.
-      const auto& items = bucket.is_void ? call.items : call.unfolded;
-      if (items.empty()) continue;
-      const auto noted = plugin_call(bucket, "memory", call.memory->name(), "compensate");
-      const uint64_t called = now_us();
-      PENSTOCK_TRY(call_plugin(*call.memory, "compensate", items, [&] {
-        return call.memory->table()->compensate(call.memory->self(),
-                                                &bucket.context.exec_of(call.on_device),
-                                                &coding.step, items.data(), items.size(), summed);
-      }));
-      note_call(bucket, call.on_device, now_us() - called, bucket.encode_us);
-    }
+Status Compensate::call_memories(BucketRun& bucket) {
+  coding_.compensated = true;
+  for (MemoryCall& call : coding_.memory_calls) {
+    const float* summed =
+        call.n_scalars == 0 ? nullptr : coding_.prologue->send.as<float>() + call.scalars_first;
+    // Folded items are left to encode, which a bucket that is known to be void never reaches.
+    const auto& items = bucket.is_void ? call.items : call.unfolded;
+    if (items.empty()) continue;
+    const auto noted = plugin_call(bucket, "memory", call.memory->name(), "compensate");
+    const uint64_t called = now_us();
+    PENSTOCK_TRY(call_plugin(*call.memory, "compensate", items, [&] {
+      return call.memory->table()->compensate(call.memory->self(),
+                                              &bucket.context.exec_of(call.on_device),
+                                              &coding_.step, items.data(), items.size(), summed);
+    }));
+    note_call(bucket, call.on_device, now_us() - called, part());
   }
-  note_stage(bucket, now_us() - start, bucket.encode_us);
+  return {};
+}
+
+Status Compensate::begin(BucketRun& bucket) {
+  if (coding_.nonfinite || bucket.is_void) PENSTOCK_TRY(copy_unfolded(coding_));
+  // Under `strict` no rank adds anything of a step that is not finite somewhere.
+  if (!coding_.nonfinite && !(bucket.is_void && bucket.context.nonfinite_is_strict))
+    PENSTOCK_TRY(call_memories(bucket));
   // Nothing travels for these in this phase: their result is zero.
-  for (ItemRun& item : coding.items) {
+  for (ItemRun& item : coding_.items) {
     if (!item.encodes || !item.rounds.empty() || item.range.numel == 0) continue;
     const uint64_t bytes = item.range.numel * dtype_bytes(item.dtype);
     if (item.is_on_device())
@@ -210,78 +213,39 @@ Status compensate(BucketRun& bucket, Coding& coding) {
   return {};
 }
 
-Status encode(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const auto timed = span(bucket, "encode");
-  bucket.encode_start_us = now_us();
-  Coding& coding = *leg.coding;
-  Stopwatch* const watch = coding.watch(round, &RoundWatches::encode);
-  if (round > 0) PENSTOCK_TRY(begin_watch(bucket, watch));  // the first begins with compensate
-  for (auto& message : leg.messages[round]) {
-    if (message->kind == MessageRun::Kind::gather) place_gathered(*message, round);
+Status Encode::begin(BucketRun& bucket) {
+  Coding& coding = *leg_.coding;
+  for (auto& message : leg_.messages[round_]) {
+    if (message->kind == MessageRun::Kind::gather) place_gathered(*message, round_);
     if (is_plain(*message)) PENSTOCK_TRY(send_from_where_it_lies(*message));
   }
   for (CompressorCall& call : coding.encode_calls) {
-    if (call.round != round) continue;
+    if (call.round != round_) continue;
     if (coding.nonfinite) {
-      for (size_t position : call.positions) coding.items[position].own[round].absent();
+      for (size_t position : call.positions) coding.items[position].own[round_].absent();
       continue;
     }
-    PENSTOCK_TRY(take_time(bucket, call, bucket.encode_us,
-                           [&] { return call_encode(bucket, coding, call); }));
+    PENSTOCK_TRY(
+        take_time(bucket, call, part(), [&] { return call_encode(bucket, coding, call); }));
     for (size_t position : call.positions) {
-      PENSTOCK_TRY(send_zeros(bucket, coding.items[position], round));
-      PENSTOCK_TRY(check_own(bucket, coding.items[position], round));
+      PENSTOCK_TRY(send_zeros(bucket, coding.items[position], round_));
+      PENSTOCK_TRY(check_own(bucket, coding.items[position], round_));
     }
   }
-  coding.rounds_encoded = round + 1;
-  PENSTOCK_TRY(end_watch(bucket, watch));
-  return bring_counts(bucket, leg, round);
-}
-
-void note_encoded(BucketRun& bucket) {
-  note_stage(bucket, now_us() - bucket.encode_start_us, bucket.encode_us);
-}
-
-Status decode(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const auto timed = span(bucket, "decode");
-  const uint64_t start = now_us();
-  Coding& coding = *leg.coding;
-  Stopwatch* const watch = coding.watch(round, &RoundWatches::decode);
-  PENSTOCK_TRY(begin_watch(bucket, watch));
-  for (auto& message : leg.messages[round])
-    if (is_plain(*message)) PENSTOCK_TRY(receive_where_it_lies(*message));
-  PENSTOCK_TRY(take_payloads(bucket, leg, round));
-  for (CompressorCall& call : coding.decode_calls) {
-    if (call.round != round) continue;
-    PENSTOCK_TRY(take_time(bucket, call, bucket.decode_us,
-                           [&] { return call_decode(bucket, coding, call); }));
-  }
-  PENSTOCK_TRY(end_watch(bucket, watch));
-  note_stage(bucket, now_us() - start, bucket.decode_us);
+  coding.rounds_encoded = round_ + 1;
   return {};
 }
 
-Status give_out(BucketRun& bucket) {
-  for (PieceRun& piece : bucket.pieces) {
-    if (piece.is_on_device()) {
-      PENSTOCK_TRY(give_out_on_device(bucket, piece));
-      continue;
-    }
-    if (bucket.is_void)
-      fill_nan(piece.dtype, piece.values, piece.piece.numel);
-    else if (bucket.only_compensates && piece.piece.numel != 0)
-      std::memset(piece.values, 0, piece.piece.numel * dtype_bytes(piece.dtype));
-    if (piece.widened)
-      from_float32(piece.gradient->dtype, piece.wide.as<float>(), piece.storage(),
-                   piece.piece.numel);
-    if (piece.workplace == Workplace::mirror) {
-      const uint64_t element = dtype_bytes(piece.gradient->dtype);
-      const Status given =
-          piece.gradient->mirror->give(piece.piece.first * element, piece.piece.numel * element);
-      if (!given.ok())
-        return given.with_context(fmt::format("gradient '{}'", piece.gradient->name));
-    }
+Status Decode::begin(BucketRun& bucket) {
+  Coding& coding = *leg_.coding;
+  for (auto& message : leg_.messages[round_])
+    if (is_plain(*message)) PENSTOCK_TRY(receive_where_it_lies(*message));
+  for (CompressorCall& call : coding.decode_calls) {
+    if (call.round != round_) continue;
+    PENSTOCK_TRY(
+        take_time(bucket, call, part(), [&] { return call_decode(bucket, coding, call); }));
   }
+  coding.decoded = round_ + 1 == leg_.messages.size();
   return {};
 }
 

@@ -1,12 +1,13 @@
-#include "core/bucket/direct.hpp"
+#include "core/bucket/on_device/direct.hpp"
 
-#include "core/bucket/calls.hpp"
 #include "core/bucket/dense.hpp"
-#include "core/bucket/device.hpp"
+#include "core/bucket/exchange.hpp"
 #include "core/bucket/layout.hpp"
-#include "core/bucket/watch.hpp"
 #include "core/bucket/wire.hpp"
+#include "core/comm/channel.hpp"
 #include "core/plugin/instances.hpp"
+
+#include <kernels/message.hpp>
 
 #include <algorithm>
 
@@ -72,16 +73,11 @@ Status pack(const Stream& stream, MessageRun& message, uint32_t round) {
 }
 
 // Points a message at what it sends in this round.
-Status prepare(BucketRun& bucket, MessageRun& message, uint32_t round) {
+Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round) {
   message.message.exec = &bucket.context.device_exec;
   if (message.kind == MessageRun::Kind::scattered) return pack_scattered(bucket, message);
   if (message.kind != MessageRun::Kind::gather) return {};
-  if (!is_exact(message)) {
-    Stopwatch* const watch = message.coding->watch(round, &RoundWatches::packing);
-    PENSTOCK_TRY(begin_watch(bucket, watch));
-    PENSTOCK_TRY(pack(bucket.context.residents->stream(), message, round));
-    return end_watch(bucket, watch);
-  }
+  if (!is_exact(message)) return pack(bucket.context.residents->stream(), message, round);
   message.message.send = message.send.data();
   message.message.count = message.send.bytes();
   return {};
@@ -170,6 +166,7 @@ void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round) {
   Prelude& prelude = leg.preludes[round];
   for (const auto& message : leg.messages[round]) {
     if (!message->is_direct()) continue;
+    message->has_own_stage = true;
     ++prelude.n_messages;
     if (message->kind == MessageRun::Kind::gather) prelude.gathered = message.get();
   }
@@ -204,6 +201,7 @@ void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round) {
   turn->message.count = kTurnBytes;
   prelude.header = header.get();
   prelude.turn = turn.get();
+  turn->has_own_stage = true;
   // On an ordered channel in the order in which they are sent: the turn waits for all that goes
   // with the header.
   auto& messages = leg.messages[round];
@@ -232,65 +230,107 @@ void write_header(BucketRun& bucket, Leg& leg, uint32_t round) {
     writer.item(leg.coding->items[position].own[round]);
 }
 
-Status read_headers(BucketRun& bucket, Leg& leg, uint32_t round) {
-  for (uint32_t rank = 0; rank < leg.preludes[round].header->group_size(); ++rank)
-    PENSTOCK_TRY(read_part(bucket, leg, round, rank));
+Status ReadHeaders::begin(BucketRun& bucket) {
+  for (uint32_t rank = 0; rank < leg_.preludes[round_].header->group_size(); ++rank)
+    PENSTOCK_TRY(read_part(bucket, leg_, round_, rank));
   return {};
 }
 
-bool takes_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
-  if (!has_direct(leg, round)) return false;
-  const bool has_sum = !leg.kind.is_dense() || leg.tells || !leg.coding->nonfinite;
-  if (!has_sum) skip_turn(bucket, leg, round);
-  return has_sum;
+bool takes_finished(const Leg& leg, uint32_t round) {
+  for (const auto& message : leg.messages[round])  // all go over one channel
+    if (message->is_direct())
+      return (message->link->channel->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) != 0;
+  return false;
 }
 
-Status prepare_direct(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const Stream& stream = bucket.context.residents->stream();
-  uint32_t flags = 0;  // all go over one channel
-  for (auto& message : leg.messages[round]) {
-    if (!message->is_direct()) continue;
-    PENSTOCK_TRY(prepare(bucket, *message, round));
-    flags = message->link->channel->traits.flags;
-  }
-  DevicePart& part = *bucket.device;
-  part.finishes_sends = (flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) != 0;
+bool Pack::runs(const BucketRun& bucket) const {
+  return Stage::runs(bucket) && Ticket::is_taken(leg_);
+}
+
+Status Pack::begin(BucketRun& bucket) {
+  for (auto& message : leg_.messages[round_])
+    if (message->is_direct()) PENSTOCK_TRY(prepare_direct(bucket, *message, round_));
+  if (!takes_finished(leg_, round_)) return {};
   // Behind what is sent, and behind all that has used what is received into.
-  return part.finishes_sends ? part.copied.record(stream.handle()) : Status();
+  return bucket.device->copied.record(bucket.context.residents->stream().handle());
 }
 
-Status look_at_indices(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const MessageRun* message = leg.preludes[round].gathered;
-  if (message == nullptr) return {};
+Status Ticket::begin(BucketRun& bucket) {
+  const Prelude& prelude = leg_.preludes[round_];
+  MessageRun& turn = *prelude.turn;
+  if (!is_taken(leg_)) {
+    skip(bucket, turn);
+    turn.sent = true;  // as far as whoever skips the rest is concerned
+    return {};
+  }
+  if (turn.group_rank() == 0)
+    *turn.send.as<uint64_t>() =
+        bucket.context.between_devices->next_turn.fetch_add(prelude.n_messages);
+  bucket.begin_transfers(1);
+  submit(bucket, turn);
+  return {};
+}
+
+Status Send::begin(BucketRun& bucket) {
+  const Prelude& prelude = leg_.preludes[round_];
+  const MessageMemory& told =
+      prelude.turn->group_rank() == 0 ? prelude.turn->send : prelude.turn->receive;
+  uint64_t turn = *told.as<uint64_t>();
+  bucket.begin_transfers(prelude.n_messages);
+  for (auto& message : leg_.messages[round_]) {
+    if (!message->is_direct()) continue;
+    const uint64_t bytes = bytes_handed_over(message->message, message->group_size());
+    bucket.exchange_bytes += bytes;
+    bucket.context.direct_traffic.add(bytes,
+                                      bytes_moved(*message->link->channel, message->message));
+    submit_by_turn(bucket, *message, turn++);
+  }
+  return {};
+}
+
+Status EchoDirect::begin(BucketRun& bucket) {
+  const Stream& stream = bucket.context.residents->stream();
+  for (auto& message : leg_.messages[round_]) {
+    if (!message->is_direct()) continue;
+    std::byte* const arrived = message->receive.data();
+    if (message->kind != MessageRun::Kind::gather) {
+      PENSTOCK_TRY(stream.copy_on_device(arrived, message->send.data(), message->receive.bytes()));
+      continue;
+    }
+    for (const uint64_t offset : message->receive_offsets)
+      PENSTOCK_TRY(
+          stream.copy_on_device(arrived + offset, message->message.send, message->message.count));
+  }
+  return {};
+}
+
+Status CheckIndices::begin(BucketRun& bucket) {
+  const MessageRun& message = *leg_.preludes[round_].gathered;
   DevicePart& part = *bucket.device;
   const Stream& stream = bucket.context.residents->stream();
   FoundNumbers<uint32_t>& found = part.wrong_indices;
   part.lists.clear();
-  each_foreign(*message, round,
+  each_foreign(message, round_,
                [&](uint64_t number, uint32_t, const ItemRun& item, PayloadStorage& payload) {
                  const penstock_section& indices = payload.section(0);
                  part.lists.push_back({static_cast<const uint32_t*>(indices.data), indices.count,
                                        item.range.numel, found.place(number)});
                });
-  part.brings_verdicts = !part.lists.empty();
-  if (!part.brings_verdicts) return {};
-  Stopwatch* const watch = leg.coding->watch(round, &RoundWatches::checking);
-  PENSTOCK_TRY(begin_watch(bucket, watch));
+  if (part.lists.empty()) return {};
   PENSTOCK_TRY(found.clear(stream));
   PENSTOCK_TRY(stream.check_indices(part.lists));
-  PENSTOCK_TRY(end_watch(bucket, watch));
   PENSTOCK_TRY(found.bring(stream));
   return part.copied.record(stream.handle());
 }
 
-Status take_verdicts(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const MessageRun* message = leg.preludes[round].gathered;
-  if (message == nullptr || !std::exchange(bucket.device->brings_verdicts, false)) return {};
+Status CheckIndices::end(BucketRun& bucket) {
+  if (!waits(bucket)) return {};
+  const MessageRun& message = *leg_.preludes[round_].gathered;
   Status status;
-  each_foreign(*message, round,
+  each_foreign(message, round_,
                [&](uint64_t number, uint32_t rank, const ItemRun& item, PayloadStorage&) {
                  if (!status.ok() || bucket.device->wrong_indices[number] == 0) return;
-                 status = bad_payload(bucket, *message, rank, &item,
+                 status = bad_payload(bucket, message, rank, &item,
                                       fmt::format("has indices that do not ascend or are not below "
                                                   "{}, expected ascending ones below it",
                                                   item.range.numel));

@@ -1,9 +1,8 @@
-// What a bucket's job sends, and what it learns from what arrives.
+#include "core/bucket/exchange.hpp"
 
-#include "core/bucket/calls.hpp"
 #include "core/bucket/dense.hpp"
-#include "core/bucket/direct.hpp"
 #include "core/bucket/flag.hpp"
+#include "core/bucket/on_device/direct.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/comm/channel.hpp"
@@ -33,6 +32,8 @@ void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t 
   // The engine announces it.
   bucket.context.communication->submit_quietly(message.link->channel, &message);
 }
+}  // namespace
+
 void submit(BucketRun& bucket, MessageRun& message) {
   // Eight steps apart a tag comes again; by then every message of the older step has ended.
   const uint64_t tag = bucket.context.attempt % 8 * bucket.context.tags_per_step + message.order;
@@ -52,7 +53,6 @@ void skip(BucketRun& bucket, const MessageRun& message) {
     bucket.context.communication->skip(link.channel, link.sequence_base + message.order);
 }
 
-// Fills in what differs from step to step.
 Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round) {
   switch (message.kind) {
     case MessageKind::gather:
@@ -81,8 +81,6 @@ Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round)
   return {};
 }
 
-}  // namespace
-
 void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag) {
   auto* bytes = static_cast<std::byte*>(elements);
   from_float32(dtype, &flag, bytes + index * dtype_bytes(dtype), 1);
@@ -94,89 +92,40 @@ float flag_at(uint32_t dtype, const void* elements, uint64_t index) {
   return flag;
 }
 
-void send_prologue(BucketRun& bucket, Coding& coding) {
-  bucket.exchange_start_us = now_us();
+Status Ask::begin(BucketRun& bucket) {
   bucket.begin_transfers(1);
-  submit(bucket, *coding.prologue);
+  submit(bucket, *coding_.prologue);
+  return {};
 }
 
-Status send_round(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const Prelude& prelude = leg.preludes[round];
-  const auto waits = [&](const MessageRun& message) {
-    return message.is_direct() || &message == prelude.turn;
-  };
-  bucket.exchange_start_us = now_us();
+Status Ask::end(BucketRun& bucket) {
+  return read_flag(bucket, *coding_.prologue, coding_.prologue->send.data());
+}
+
+Exchange::Exchange(Leg& leg, uint32_t round)
+    : Stage("exchange", Part::exchange, Wait::messages), leg_(leg), round_(round) {
+  for (const auto& message : leg.messages[round])
+    if (!message->has_own_stage) messages_.push_back(message.get());
+}
+
+Status Exchange::begin(BucketRun& bucket) {
   bucket.exchange_bytes = 0;
-  for (auto& message : leg.messages[round])
-    if (!waits(*message)) PENSTOCK_TRY(prepare(bucket, leg, *message, round));
-  const uint32_t n_waiting = prelude.header == nullptr ? 0 : prelude.n_messages + 1;
-  bucket.begin_transfers(static_cast<uint32_t>(leg.messages[round].size()) - n_waiting);
-  for (auto& message : leg.messages[round]) {
-    if (waits(*message)) continue;
+  for (MessageRun* message : messages_) PENSTOCK_TRY(prepare(bucket, leg_, *message, round_));
+  bucket.begin_transfers(static_cast<uint32_t>(messages_.size()));
+  for (MessageRun* message : messages_) {
     bucket.exchange_bytes += bytes_handed_over(message->message, message->group_size());
     submit(bucket, *message);
   }
   return {};
 }
 
-void skip_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
-  MessageRun& turn = *leg.preludes[round].turn;
-  skip(bucket, turn);
-  turn.sent = true;  // as far as whoever skips the rest is concerned
-}
-
-void send_turn(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const Prelude& prelude = leg.preludes[round];
-  MessageRun& turn = *prelude.turn;
-  if (turn.group_rank() == 0)
-    *turn.send.as<uint64_t>() =
-        bucket.context.between_devices->next_turn.fetch_add(prelude.n_messages);
-  bucket.begin_transfers(1);
-  submit(bucket, turn);
-}
-
-void send_direct(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const Prelude& prelude = leg.preludes[round];
-  const MessageMemory& told =
-      prelude.turn->group_rank() == 0 ? prelude.turn->send : prelude.turn->receive;
-  uint64_t turn = *told.as<uint64_t>();
-  bucket.begin_transfers(prelude.n_messages);
-  for (auto& message : leg.messages[round]) {
-    if (!message->is_direct()) continue;
-    const uint64_t bytes = bytes_handed_over(message->message, message->group_size());
-    bucket.exchange_bytes += bytes;
-    bucket.context.direct_traffic.add(bytes,
-                                      bytes_moved(*message->link->channel, message->message));
-    submit_by_turn(bucket, *message, turn++);
-  }
-}
-
-void skip_unsent(BucketRun& bucket) {
-  bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) {
-    if (!message.sent) skip(bucket, message);
-  });
-}
-
 void skip_all(BucketRun& bucket) {
   bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) { skip(bucket, message); });
 }
 
-Status read_prologue(BucketRun& bucket, Coding& coding) {
-  bucket.exchange_us += now_us() - bucket.exchange_start_us;
-  return read_flag(bucket, *coding.prologue, coding.prologue->send.data());
-}
-
-void note_arrival(BucketRun& bucket) {
-  const uint64_t now = now_us();
-  bucket.exchange_us += now - bucket.exchange_start_us;
-  if (bucket.context.timeline->enabled())
-    bucket.context.timeline->add({"exchange", bucket.lane, bucket.exchange_start_us, now,
-                                  bucket.context.step.index, bucket.scheme, bucket.exchange_bytes,
-                                  0});
-}
-
-Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
-  for (auto& message : leg.messages[round]) {
+Status Read::begin(BucketRun& bucket) {
+  const uint32_t round = round_;
+  for (auto& message : leg_.messages[round]) {
     switch (message->kind) {
       case MessageKind::header:
       case MessageKind::turn:
@@ -193,7 +142,7 @@ Status read_round(BucketRun& bucket, Leg& leg, uint32_t round) {
       default:
         break;
     }
-    if (!leg.kind.decodes) continue;  // a part of the sum, for a leg to come
+    if (!leg_.kind.decodes) continue;  // a part of the sum, for a leg to come
     PENSTOCK_TRY(read_flag(bucket, *message, message->message.receive));
     if (message->kind == MessageKind::sparse) continue;
     for (size_t position : message->items) {

@@ -1,10 +1,11 @@
-// The end of a bucket's step: what was refused, taken, divided, given back.
+#include "core/bucket/finish.hpp"
 
 #include "core/bucket/call_plugin.hpp"
-#include "core/bucket/calls.hpp"
-#include "core/bucket/device.hpp"
+#include "core/bucket/coded.hpp"
+#include "core/bucket/exchange.hpp"
 #include "core/bucket/layout.hpp"
-#include "core/bucket/watch.hpp"
+#include "core/bucket/load.hpp"
+#include "core/bucket/on_device/device.hpp"
 #include "core/tensor/elements.hpp"
 
 namespace penstock {
@@ -113,8 +114,6 @@ Status keep_refused(BucketRun& bucket, Coding& coding) {
 }
 
 Status record(BucketRun& bucket, Coding& coding) {
-  const TimedSpan span(bucket.context.timeline, "record", bucket.lane, coding.step.index,
-                       bucket.scheme);
   for (MemoryCall& call : coding.memory_calls) {
     if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, record)) continue;
     PENSTOCK_TRY(decode_taken(bucket, coding, call));
@@ -147,7 +146,6 @@ Status divide_by_ranks(const SetContext& context, const ItemRun& item) {
 // Divides sums by all ranks of the set, however many took part in the leg.
 Status finish(BucketRun& bucket, Coding& coding) {
   const auto& context = bucket.context;
-  const TimedSpan span(context.timeline, "finish", bucket.lane, context.step.index, bucket.scheme);
   for (MemoryCall& call : coding.memory_calls) {
     // A memory that finishes sees the mean, whatever the frontend wants.
     const bool finishes = PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, finish);
@@ -207,15 +205,29 @@ Status give_back_own(BucketRun& bucket, Coding& coding) {
 
 }  // namespace
 
-Status settle(BucketRun& bucket) {
-  const uint64_t start = now_us();
-  const auto& context = bucket.context;
-  Stopwatch* const watch = bucket.device == nullptr ? nullptr : bucket.device->settling.get();
-  PENSTOCK_TRY(begin_watch(bucket, watch));
+bool has_to_record(const BucketRun& bucket) {
+  const auto has = [](const MemoryCall& call) {
+    return PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, record);
+  };
+  for (const auto& coding : bucket.codings) {
+    const auto& items = coding->items;
+    if (std::any_of(coding->memory_calls.begin(), coding->memory_calls.end(), has) ||
+        std::any_of(items.begin(), items.end(), [](const auto& i) { return i.on_composite; }))
+      return true;
+  }
+  return false;
+}
+
+Status RecordTaken::begin(BucketRun& bucket) {
   for (auto& coding : bucket.codings) {
     PENSTOCK_TRY(keep_refused(bucket, *coding));
     PENSTOCK_TRY(record(bucket, *coding));
   }
+  return {};
+}
+
+Status Finish::begin(BucketRun& bucket) {
+  const auto& context = bucket.context;
   // What an owner keeps of sums ends with them: the result is everybody's, and so is its end.
   Coding& coding = *bucket.codings.front();
   PENSTOCK_TRY(finish(bucket, coding));
@@ -228,14 +240,14 @@ Status settle(BucketRun& bucket) {
       add_carry(*item.gradient, item.range, item.dtype, item.for_memory.out.data,
                 context.step.grad_scale * (context.result_is_sum ? context.world : 1));
   }
-  PENSTOCK_TRY(end_watch(bucket, watch));
-  note_stage(bucket, now_us() - start, bucket.decode_us);  // the mean costs what it costs, too
   return {};
 }
 
-Status give_up(BucketRun& bucket) {
+Status GiveBack::begin(BucketRun& bucket) {
   bucket.context.void_buckets.fetch_add(1, std::memory_order_relaxed);
-  skip_unsent(bucket);
+  bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) {
+    if (!message.sent) skip(bucket, message);
+  });
   for (auto coding = bucket.codings.rbegin(); coding != bucket.codings.rend(); ++coding)
     PENSTOCK_TRY(give_back_own(bucket, **coding));
   return {};

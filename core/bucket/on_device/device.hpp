@@ -37,15 +37,7 @@ struct DevicePart {
   // Of pairs of peers that lie on the device, which the host cannot look at.
   std::vector<penstock_index_list> lists;
   FoundNumbers<uint32_t> wrong_indices;  // [rank * items of the message + item]
-  // What the job parks for: before its first round, and in the round under way.
-  bool brings_sums = false;
-  bool brings_scalars = false;
-  bool brings_counts = false;
-  bool brings_payloads = false;
-  bool brings_verdicts = false;
-  bool finishes_sends = false;
-  std::unique_ptr<Stopwatch> settling;  // null: the bucket is not watched
-  bool has_times = false;               // of the last step on the device (watch.hpp)
+  bool has_times = false;                // of the last step on the device (watch.hpp)
 
   bool is_nonfinite(size_t piece) const { return flags[piece] != 0; }
 };
@@ -61,23 +53,20 @@ Status lay_out_device_part(BucketRun& bucket);
 // Items on a device: their tensors say where. [control]
 void place_on_device(ItemRun& item, const Device& device);
 
-// ---- a step [engine] ----
+// Errors of a device with the gradient's name.
+Status named(Status status, const Gradient& gradient);
+// What the memory measures is found on the device.
+bool measures_on_device(const MemoryCall& call);
 
-// The stream waits for the gradients and looks for values that are not finite; what it finds comes
-// to the host.
-Status look_on_device(BucketRun& bucket);
-// Sums that this rank owns, of what is coded again: in true units, and looked at likewise.
-Status look_at_sums(BucketRun& bucket, Coding& coding);
-// What memories have measured there, to the host; and then into the prologue.
-Status bring_scalars(BucketRun& bucket, const Coding& coding);
-void take_scalars(BucketRun& bucket, Coding& coding);
-// The counts that encode has left to the device, if it has; and then what they mean.
-Status bring_counts(BucketRun& bucket, Leg& leg, uint32_t round);
-Status take_counts(BucketRun& bucket, Leg& leg, uint32_t round);
-// The payloads of a round that were encoded there, into the leg's messages.
-Status bring_payloads(BucketRun& bucket, Leg& leg, uint32_t round);
-// What has arrived of other ranks, to where decode finds it.
-Status take_payloads(BucketRun& bucket, Leg& leg, uint32_t round);
+// A stage that waits until `copied` of the bucket's device part has been reached.
+class DeviceStage : public Stage {
+ public:
+  explicit DeviceStage(std::string_view name, Part part = Part::none)
+      : Stage(name, part, Wait::device) {}
+  Status poll(BucketRun& bucket, uint64_t, bool& has_come) override {
+    return bucket.device->copied.query(has_come);
+  }
+};
 
 // A piece there has its result: NaN where the bucket is void.
 Status give_out_on_device(BucketRun& bucket, PieceRun& piece);

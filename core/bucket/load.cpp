@@ -1,9 +1,6 @@
-// What a bucket takes in at its beginning, and what an owner takes in of sums: whether it is
-// finite, and what an earlier memory has left to add.
+#include "core/bucket/load.hpp"
 
-#include "core/bucket/calls.hpp"
-#include "core/bucket/device.hpp"
-#include "core/bucket/watch.hpp"
+#include "core/bucket/on_device/device.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <kernels/norm.hpp>
@@ -92,11 +89,12 @@ void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dty
   }
 }
 
-Status take_in(BucketRun& bucket) {
+Status Load::begin(BucketRun& bucket) {
   bucket.nonfinite = false;
   bucket.is_void = false;
   bucket.ran = true;
   bucket.failure = Status();
+  bucket.owes_backward = bucket.defers();
   bucket.encode_us = bucket.decode_us = bucket.exchange_us = 0;
   bucket.each_message([](uint32_t, uint32_t, MessageRun& message) { message.sent = false; });
   for (size_t i = 0; i < bucket.pieces.size(); ++i) {
@@ -126,7 +124,7 @@ Status take_in(BucketRun& bucket) {
     coding->rounds_encoded = 0;
     std::fill(coding->failed_owners.begin(), coding->failed_owners.end(), false);
   }
-  return take_watched(bucket);
+  return {};
 }
 
 // Those on a device have been looked at.

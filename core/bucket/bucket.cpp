@@ -1,0 +1,85 @@
+#include "core/bucket/bucket.hpp"
+
+#include "core/bucket/engine.hpp"
+#include "core/bucket/on_device/device.hpp"
+#include "core/bucket/placement.hpp"
+
+namespace penstock {
+
+BucketRun::BucketRun(SetContext& context, planning::Bucket plan, uint32_t number)
+    : context(context), plan(std::move(plan)), number(number) {}
+BucketRun::~BucketRun() = default;
+
+void BucketRun::message_finished(Status status) {
+  if (!status.ok()) {
+    std::lock_guard lock(failure_mutex);
+    if (failure.ok()) failure = std::move(status);
+  }
+  if (pending.fetch_sub(1) == 1) context.engine->resume(*this);
+}
+
+bool BucketRun::park(Stage::Wait wait) {
+  switch (wait) {
+    case Stage::Wait::nothing:
+      return false;
+    case Stage::Wait::messages:
+      // The last one out resumes: the messages, or this thread when they have all ended already.
+      return pending.fetch_sub(1) != 1;
+    case Stage::Wait::device:
+      context.engine->park_on_device(*this);
+      return true;
+    case Stage::Wait::next_forward:
+      if (launched.load()) return false;
+      waits_for_launch.store(true);
+      // A launch between the two lines has seen no waiter, or takes the flag before we do.
+      return !(launched.load() && waits_for_launch.exchange(false));
+    case Stage::Wait::turn:
+      context.engine->resume(*this);
+      return true;
+  }
+  return false;
+}
+
+void BucketRun::launch() {
+  launched.store(true);
+  if (!waits_for_launch.exchange(false)) return;
+  context.engine->resume(*this);
+  context.engine->announce();
+}
+
+uint64_t& BucketRun::time_of(Stage::Part part) {
+  switch (part) {
+    case Stage::Part::encode:
+      return encode_us;
+    case Stage::Part::exchange:
+      return exchange_us;
+    case Stage::Part::decode:
+      return decode_us;
+    case Stage::Part::none:
+      break;
+  }
+  return other_us;
+}
+
+Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {
+  if (kind != Kind::sparse || !PENSTOCK_HAS_MEMBER(channel.table, penstock_collective, returned))
+    return {};
+  for (size_t position : items) coding->items[position].refused.absent();
+  return from_c(channel.table->returned(channel.instance, ticket, refused_pointers.data(),
+                                        refused_pointers.size()));
+}
+
+void MessageRun::finished(Status status) {
+  bucket->message_finished(std::move(status));
+}
+
+void* PieceRun::storage() const {
+  return static_cast<std::byte*>(gradient->data) + piece.first * dtype_bytes(gradient->dtype);
+}
+
+void* ItemRun::values() const {
+  if (share != nullptr) return share;
+  return static_cast<std::byte*>(of->values) + (range.first - of->piece.first) * dtype_bytes(dtype);
+}
+
+}  // namespace penstock

@@ -1,0 +1,76 @@
+// What a coding computes, from its first leg on: the calls of its memories and compressors.
+#pragma once
+
+#include "core/bucket/bucket.hpp"
+
+namespace penstock {
+
+// To be held while a plugin is called: a call that does not return is warned of by name.
+inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, std::string_view name,
+                              std::string_view stage) {
+  const SetContext& context = bucket.context;
+  return PluginCall(context.calls, kind, name, stage, bucket.label, context.name,
+                    context.step.index);
+}
+
+// Points the items at their values in this step, which an earlier leg has brought.
+class Begin final : public Stage {
+ public:
+  explicit Begin(Coding& coding) : Stage("begin"), coding_(coding) {}
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Coding& coding_;
+};
+
+// Memory's prologue: local facts into the prologue message. Zeros where what this rank would encode
+// is not finite. What is found on a device comes after it.
+class Measure final : public Stage {
+ public:
+  explicit Measure(Coding& coding) : Stage("measure"), coding_(coding) {}
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Coding& coding_;
+};
+
+// grad -> work, by each memory. What a rank keeps whose gradients are not finite stays as it was.
+class Compensate final : public Stage {
+ public:
+  explicit Compensate(Coding& coding) : Stage("compensate", Part::encode), coding_(coding) {}
+  // Also in a bucket of which the prologue has just told that it is void.
+  bool runs(const BucketRun&) const override { return coding_.has_begun; }
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Status call_memories(BucketRun& bucket);
+  Coding& coding_;
+};
+
+// work -> payloads of a round, in their places in the leg's messages. On a device that is queued,
+// and they come after it.
+class Encode final : public Stage {
+ public:
+  Encode(Leg& leg, uint32_t round) : Stage("encode", Part::encode), leg_(leg), round_(round) {}
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Leg& leg_;
+  const uint32_t round_;
+};
+
+// Payloads of all ranks -> out.
+class Decode final : public Stage {
+ public:
+  Decode(Leg& leg, uint32_t round) : Stage("decode", Part::decode), leg_(leg), round_(round) {}
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Leg& leg_;
+  const uint32_t round_;
+};
+
+// INTERNAL for counts that were not planned; those that the device has to tell are left out.
+Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round);
+
+}  // namespace penstock

@@ -1,0 +1,56 @@
+// What a bucket sends to the other ranks, and what it learns from what arrives.
+#pragma once
+
+#include "core/bucket/bucket.hpp"
+
+namespace penstock {
+
+// The prologue of a coding: what the memories of all ranks have measured, and whether the gradients
+// of some rank are not finite.
+class Ask final : public Stage {
+ public:
+  explicit Ask(Coding& coding) : Stage("ask", Part::exchange, Wait::messages), coding_(coding) {}
+  Status begin(BucketRun& bucket) override;
+  Status end(BucketRun& bucket) override;
+
+ private:
+  Coding& coding_;
+};
+
+// The messages of a round in host memory, with the headers of those that go from device to device.
+class Exchange final : public Stage {
+ public:
+  Exchange(Leg& leg, uint32_t round);
+  bool runs(const BucketRun& bucket) const override { return !bucket.is_void || leg_.tells; }
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Leg& leg_;
+  const uint32_t round_;
+  std::vector<MessageRun*> messages_;
+};
+
+// Finds out whether the bucket is void and points the received payloads into the buffers.
+class Read final : public Stage {
+ public:
+  Read(Leg& leg, uint32_t round) : Stage("read"), leg_(leg), round_(round) {}
+  bool runs(const BucketRun& bucket) const override { return !bucket.is_void || leg_.tells; }
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Leg& leg_;
+  const uint32_t round_;
+};
+
+// Fills in what of a message differs from step to step. [engine]
+Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round);
+// Hands a message to the communication thread, in its place on the link. [engine]
+void submit(BucketRun& bucket, MessageRun& message);
+// The same by its turn among the exchanges of all sets.
+void submit_by_turn(BucketRun& bucket, MessageRun& message, uint64_t turn);
+// On ORDERED channels the turn of a message that is not sent passes to those behind it.
+void skip(BucketRun& bucket, const MessageRun& message);
+// All messages of a bucket whose job never starts in this step.
+void skip_all(BucketRun& bucket);
+
+}  // namespace penstock

@@ -1,0 +1,65 @@
+// What the device has found or made of a coding and the host has to have: copied to it, and back.
+#pragma once
+
+#include "core/bucket/on_device/device.hpp"
+
+namespace penstock {
+
+// What memories have measured there, into the prologue.
+class FetchScalars final : public DeviceStage {
+ public:
+  explicit FetchScalars(Coding& coding) : DeviceStage("fetch scalars"), coding_(coding) {}
+  bool runs(const BucketRun& bucket) const override {
+    return Stage::runs(bucket) && !coding_.nonfinite;
+  }
+  Status begin(BucketRun& bucket) override;
+  Status end(BucketRun& bucket) override;
+
+ private:
+  Coding& coding_;
+};
+
+// The counts of a round that encode has left to the device, if it has.
+class FetchCounts final : public DeviceStage {
+ public:
+  FetchCounts(Leg& leg, uint32_t round)
+      : DeviceStage("fetch counts", Part::encode), leg_(leg), round_(round) {}
+  bool runs(const BucketRun& bucket) const override;
+  Status begin(BucketRun& bucket) override;
+  Status end(BucketRun& bucket) override;
+
+ private:
+  Leg& leg_;
+  const uint32_t round_;
+};
+
+// The payloads of a round that were encoded there, into the leg's messages.
+class FetchPayloads final : public DeviceStage {
+ public:
+  FetchPayloads(Leg& leg, uint32_t round)
+      : DeviceStage("fetch payloads", Part::encode), leg_(leg), round_(round) {}
+  bool runs(const BucketRun& bucket) const override {
+    return Stage::runs(bucket) && !leg_.coding->nonfinite;
+  }
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Leg& leg_;
+  const uint32_t round_;
+};
+
+// What has arrived of other ranks, to where decode finds it.
+class Upload final : public Stage {
+ public:
+  Upload(Leg& leg, uint32_t round) : Stage("upload", Part::decode), leg_(leg), round_(round) {}
+  Status begin(BucketRun& bucket) override;
+
+ private:
+  Leg& leg_;
+  const uint32_t round_;
+};
+
+// Whether a round has messages in host memory with payloads: such are fetched and uploaded.
+bool has_payloads_on_host(const Leg& leg, uint32_t round);
+
+}  // namespace penstock

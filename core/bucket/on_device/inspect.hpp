@@ -1,0 +1,47 @@
+// The look at gradients that come from devices, and at sums of an owner that lie there.
+#pragma once
+
+#include "core/bucket/on_device/device.hpp"
+
+namespace penstock {
+
+// The stream waits for the gradients and looks for values that are not finite. The job waits for
+// what it finds, and for gradients that are copied to the host.
+class Inspect final : public Stage {
+ public:
+  Inspect() : Stage("inspect", Part::none, Wait::device) {}
+  bool runs(const BucketRun&) const override { return true; }
+  Status begin(BucketRun& bucket) override;
+  Status poll(BucketRun& bucket, uint64_t look, bool& has_come) override;
+
+ private:
+  size_t n_arrived_ = 0;  // pieces whose copies have ended
+};
+
+// Sums that this rank owns, of what is coded again: in true units, and looked at likewise.
+class InspectSums final : public DeviceStage {
+ public:
+  explicit InspectSums(Coding& coding) : DeviceStage("inspect sums"), coding_(coding) {}
+  Status begin(BucketRun& bucket) override;
+  bool waits(const BucketRun& bucket) const override { return !bucket.device->looked_at.empty(); }
+
+ private:
+  Coding& coding_;
+};
+
+// Results are where their application looks for them: for those that are told of each.
+class Return final : public Stage {
+ public:
+  Return() : Stage("return", Part::none, Wait::device) {}
+  bool runs(const BucketRun& bucket) const override { return bucket.context.results_are_told; }
+  Status begin(BucketRun&) override {
+    n_returned_ = 0;
+    return {};
+  }
+  Status poll(BucketRun& bucket, uint64_t look, bool& has_come) override;
+
+ private:
+  size_t n_returned_ = 0;
+};
+
+}  // namespace penstock

@@ -1,0 +1,37 @@
+// How long the device takes for what a bucket's stages queue on it, for those who plan by it: a
+// call there takes the host as long as it is queued. Marks stand in the stream around each stage;
+// what lies between them is read when the bucket runs again, and nothing waits for it.
+#pragma once
+
+#include "core/bucket/bucket.hpp"
+#include "core/device/stopwatch.hpp"
+
+#include <optional>
+
+namespace penstock {
+
+class StageWatches {
+ public:
+  // For all stages of the program that count as some part of the bucket's time. DEVICE_ERROR.
+  // [control]
+  Status make(BucketRun& bucket);
+  Stopwatch* of(size_t stage) const { return watches_.empty() ? nullptr : watches_[stage].get(); }
+
+  // Adds what the device has taken in the bucket's last step to its times and sets that of its
+  // calls, if all of it is done; `found` says so. Each step is told once. [engine]
+  Status take(BucketRun& bucket, bool& found);
+
+ private:
+  std::vector<std::unique_ptr<Stopwatch>> watches_;  // by stage; null: it counts as nothing
+  size_t last_ = 0;
+};
+
+// The times of the step before. The bucket's own of this step begin with them.
+class TakeTimes final : public Stage {
+ public:
+  TakeTimes() : Stage("take times") {}
+  bool runs(const BucketRun&) const override { return true; }
+  Status begin(BucketRun& bucket) override;
+};
+
+}  // namespace penstock
