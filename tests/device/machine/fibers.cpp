@@ -187,7 +187,8 @@ bool run_to_barrier() {
 }
 
 // All shared memory of the kernels that lie where one of them does: cuda_runtime.h has it in memory
-// of the thread, of which each program or library has one piece.
+// of the thread, of which each program or library has one piece. This library's own piece holds
+// what the simulated runtime keeps of a thread; its kernels, those of the core, share no memory.
 struct Shared {
   bool is_known = false;  // not before a kernel of a library that was loaded late has touched it
   std::span<std::byte> memory;
@@ -198,17 +199,27 @@ Shared shared_memory_beside(const void* somewhere) {
     uintptr_t address;
     Shared found;
   } search{reinterpret_cast<uintptr_t>(somewhere), {}};
+  static const char here_too = 0;
   (void)dl_iterate_phdr(
       [](dl_phdr_info* module, std::size_t, void* data) {
         auto& wanted = *static_cast<Search*>(data);
-        bool is_it = false;
+        bool is_it = false, is_this_library = false;
         const ElfW(Phdr)* of_threads = nullptr;
         for (const ElfW(Phdr) & part : std::span(module->dlpi_phdr, module->dlpi_phnum)) {
-          is_it = is_it || (part.p_type == PT_LOAD &&
-                            wanted.address - module->dlpi_addr - part.p_vaddr < part.p_memsz);
+          const auto holds = [&](uintptr_t address) {
+            return part.p_type == PT_LOAD &&
+                   address - module->dlpi_addr - part.p_vaddr < part.p_memsz;
+          };
+          is_it = is_it || holds(wanted.address);
+          is_this_library =
+              is_this_library || holds(reinterpret_cast<uintptr_t>(&here_too));
           if (part.p_type == PT_TLS) of_threads = &part;
         }
         if (!is_it) return 0;
+        if (is_this_library) {
+          wanted.found.is_known = true;
+          return 1;
+        }
         wanted.found.is_known = of_threads == nullptr || module->dlpi_tls_data != nullptr;
         if (module->dlpi_tls_data != nullptr)  // what has values of its own comes first
           wanted.found.memory = {
