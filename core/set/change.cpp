@@ -1,21 +1,76 @@
 // Changing a set between two steps: switches of the configuration, and new plans from what was
 // measured.
 
-#include "core/base/hash.hpp"
 #include "core/base/out_of_memory.hpp"
-#include "core/bucket/engine.hpp"
 #include "core/set/set.hpp"
-#include "core/tensor/elements.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 namespace penstock {
+namespace {
+
+// `all`: with what a scheduler of an older ABI would refuse.
+penstock_measurement measurement_of(const MeasuredTimes::Means& means, uint64_t step, bool all) {
+  penstock_measurement c{};
+  c.struct_size = sizeof c;
+  c.step = step;
+  c.n_steps = means.n_steps;
+  c.step_us = means.step_us;
+  c.backward_us = means.backward_us;
+  c.exposed_us = means.exposed_us;
+  c.ready_us = means.ready_us.data();
+  c.n_gradients = means.ready_us.size();
+  c.exchange_us = means.exchange_us.data();
+  c.n_buckets = means.exchange_us.size();
+  c.rank_backward_us = means.rank_backward_us.data();
+  c.world = means.rank_backward_us.size();
+  if (!all) return c;
+  c.wire_us = means.wire_us.data();
+  c.wait_us = means.wait_us.data();
+  c.phase_first = means.phase_first.data();
+  c.period = means.phase_first.size() - 1;
+  return c;
+}
+
+}  // namespace
 
 Status Set::change() {
   const auto next = config_.next_switch_after(step.index - 1);
   if (next && *next == step.index) PENSTOCK_TRY(switch_scheme());
   return observe();
+}
+
+// Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
+// plan.
+Status Set::observe() {
+  SchedulerInstance& scheduler = *works_->fitting().scheduler();
+  const uint32_t every = scheduler.traits().observe_every;
+  if (every == 0 || step.index % every != 0 ||
+      !PENSTOCK_HAS_MEMBER(scheduler.table(), penstock_scheduler, observe))
+    return {};
+  PENSTOCK_ASSIGN(const MeasuredTimes::Means means, measurements_.join(meeting_us_));
+  uint32_t decision = PENSTOCK_KEEP_PLAN;
+  Status status;
+  if (rank == 0) {
+    const penstock_measurement c = measurement_of(means, step.index, reads_lines(scheduler));
+    status = from_c(scheduler.table()->observe(scheduler.self(), &c, &decision));
+  }
+  const std::string mine = !status.ok()                         ? "error"
+                           : decision == PENSTOCK_MAKE_NEW_PLAN ? "plan"
+                                                                : "keep";
+  PENSTOCK_ASSIGN(
+      const std::string verdict,
+      services_.control.hear_first(fmt::format("verdict of set {} at step {}", name, step.index),
+                                   mine, group_.ranks(), meeting_us_));
+  PENSTOCK_TRY(refused(status));
+  if (verdict == "error")
+    return refused(peer_failed("set '{}': the scheduler of rank {} failed; its error says why",
+                               name, group_.ranks().front()));
+  measurements_.begin(*works_);
+  if (verdict != "plan") return {};
+  PENSTOCK_TRY(measurements_.measure_links(*works_));
+  return replace_works(works_->shared_fitting());
 }
 
 // ---- buckets of the frontend ----
@@ -86,7 +141,7 @@ Status Set::switch_scheme() {
     status = advice.status();
   }
   PENSTOCK_TRY(agree_to_go_on("switch", status));
-  probe_candidates(*fitting.value());
+  measurements_.probe(*fitting.value());
   return replace_works(fitting.value());
 }
 
@@ -101,7 +156,6 @@ Status Set::replace_works(const std::shared_ptr<const Fitting>& fitting) {
   if (residents_ != nullptr) PENSTOCK_TRY(residents_->drain(services_.limits.end_us));
   PENSTOCK_ASSIGN(std::unique_ptr<Works> works, agree_on_works(fitting, std::move(plan)));
   PENSTOCK_TRY(hand_over(*works));
-  PENSTOCK_TRY(join_carries(*works));
   install(std::move(works));
   return {};
 }
@@ -120,199 +174,12 @@ Status Set::agree_to_go_on(std::string_view topic, const Status& mine) {
   return {};
 }
 
-// ---- what a replaced memory kept ----
-
-namespace {
-
-// An item's state and its gradient's carry as they were, for the case that handing over fails.
-class Untouched {
- public:
-  explicit Untouched(ItemRun& item) : gradient_(*item.gradient), had_carry_(gradient_.has_carry) {
-    for (const penstock_tensor* state : item.memory_states) {
-      const uint64_t bytes = state->numel * dtype_bytes(state->dtype);
-      states_.emplace_back(state, Buffer(bytes));
-      if (bytes != 0) std::memcpy(states_.back().second.data(), state->data, bytes);
-    }
-    if (!had_carry_) return;
-    carry_ = Buffer(gradient_.carry.bytes());
-    std::memcpy(carry_.data(), gradient_.carry.data(), carry_.bytes());
-  }
-  void restore() {
-    for (auto& [state, bytes] : states_)
-      if (bytes.bytes() != 0) std::memcpy(state->data, bytes.data(), bytes.bytes());
-    gradient_.has_carry = had_carry_;
-    if (had_carry_) gradient_.carry = std::move(carry_);
-  }
-
- private:
-  Gradient& gradient_;
-  const bool had_carry_;
-  Buffer carry_;
-  std::vector<std::pair<const penstock_tensor*, Buffer>> states_;
-};
-
-using Chosen = std::vector<const Fitting::Option*>;
-
-// The options by which a plan compresses each gradient.
-std::vector<Chosen> chosen_by(const Works& works, size_t n_gradients) {
-  std::vector<Chosen> chosen(n_gradients);
-  for (const planning::Bucket& bucket : works.plan().buckets)
-    for (const planning::Piece& piece : bucket.pieces)
-      chosen[piece.gradient].push_back(&works.fitting().options(piece.gradient)[piece.choice]);
-  return chosen;
-}
-
-// The route of each gradient.
-std::vector<uint32_t> routes_by(const Works& works, size_t n_gradients) {
-  std::vector<uint32_t> routes(n_gradients, PENSTOCK_ROUTE_FLAT);
-  for (const planning::Bucket& bucket : works.plan().buckets)
-    for (const planning::Piece& piece : bucket.pieces) routes[piece.gradient] = bucket.route;
-  return routes;
-}
-
-// Where the mass of a gradient lies: the owners of what, on a route that has them.
-const std::vector<OwnedRange>* owners_of(const Works& works, uint32_t route, size_t gradient) {
-  return has_owners(route) ? &works.fitting().ownership(route)[gradient] : nullptr;
-}
-
-// Of another plugin, or the same with a compressor that loses nothing any more: another one, or the
-// same with other options.
-bool keeps_no_more(const ItemRun& item, bool is_of_sums, const Chosen& chosen) {
-  const bool was_lossless = (item.for_memory.flags & PENSTOCK_ITEM_LOSSLESS) != 0;
-  return std::any_of(chosen.begin(), chosen.end(), [&](const Fitting::Option* option) {
-    const MemoryInstance& memory = is_of_sums ? *option->owner_memory : *option->memory;
-    return memory.plugin()->record.id != item.memory->plugin()->record.id ||
-           (option->is_lossless() && !was_lossless);
-  });
-}
-
-}  // namespace
-
-// Memories that keep nothing more for a gradient, or at a place of its route that is no more, hand
-// over what they keep; the others keep it by name.
+// What ends under `next` is left over, to be added to the next step.
 Status Set::hand_over(const Works& next) {
-  const std::vector<Chosen> chosen = chosen_by(next, gradients_.size());
-  const std::vector<uint32_t> before_it = routes_by(*works_, gradients_.size());
-  const std::vector<uint32_t> after_it = routes_by(next, gradients_.size());
-  // The first coding of `shard` keeps what `flat` does.
-  const auto stays = [&](const Coding& coding, size_t gradient) {
-    const uint32_t before = before_it[gradient], after = after_it[gradient];
-    const auto place = [&](uint32_t route) {
-      return coding.leg != 0 || route == PENSTOCK_ROUTE_HIERARCHICAL
-                 ? route
-                 : uint32_t{PENSTOCK_ROUTE_FLAT};
-    };
-    if (place(before) != place(after)) return false;
-    if (place(before) == PENSTOCK_ROUTE_FLAT) return true;
-    return *owners_of(*works_, before, gradient) == *owners_of(next, after, gradient);
-  };
-  std::vector<ItemRun*> ending;
-  std::vector<bool> ends(gradients_.size());  // on some rank: the plan tells it to all
-  for (auto& bucket : works_->phase(0))
-    for (auto& coding : bucket->codings)
-      for (ItemRun& item : coding->items) {
-        const size_t gradient = item.gradient->index;
-        if (!PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, drain) ||
-            (stays(*coding, gradient) && !keeps_no_more(item, coding->alone, chosen[gradient])))
-          continue;
-        ends[gradient] = true;
-        if (item.encodes) ending.push_back(&item);
-      }
-  if (std::none_of(ends.begin(), ends.end(), std::identity())) return {};
-  std::vector<Untouched> before;
-  std::vector<bool> had_carry;
-  for (const auto& gradient : gradients_) had_carry.push_back(gradient->has_carry);
-  const Status drained = engine->run([&]() -> Status {
-    for (const ItemRun* item : ending)  // what would be, staged
-      if (item->is_on_device())
-        return internal("what is kept of gradient '{}' lies on a device, and cannot be handed over",
-                        item->gradient->name);
-    for (ItemRun* item : ending) before.emplace_back(*item);
-    for (size_t i = 0; i < ends.size(); ++i)
-      if (ends[i]) carry_of(*gradients_[i]);
-    for (ItemRun* item : ending) PENSTOCK_TRY(drain(*item));
-    return {};
-  });
-  const Status all = agree_to_go_on("end of a memory", drained);
-  if (all.ok()) return {};
-  for (Untouched& item : before) item.restore();
-  for (size_t i = 0; i < ends.size(); ++i) gradients_[i]->has_carry = had_carry[i];
-  return all;
-}
-
-// What is left to add, zeros where nothing is yet.
-void Set::carry_of(Gradient& gradient) {
-  if (gradient.carry.bytes() == 0) gradient.carry = Buffer(gradient.numel * sizeof(float));
-  if (!gradient.has_carry && gradient.numel != 0)
-    std::memset(gradient.carry.data(), 0, gradient.carry.bytes());
-  gradient.has_carry = true;
-}
-
-// Into the gradient's carry, which the next step adds. What an owner keeps is of a sum over ranks:
-// it counts as much in the gradient of this rank alone.
-Status Set::drain(ItemRun& item) {
-  Gradient& gradient = *item.gradient;
-  penstock_item temporary = item.for_memory;
-  // Where the last step was forgotten, its work is none any more.
-  if (item.work_state != nullptr) temporary.work = *item.work_state->c();
-  temporary.out.dtype = PENSTOCK_FLOAT32;
-  temporary.out.data = gradient.carry.as<float>() + item.range.first;
-  const penstock_item* items[] = {&temporary};
-  const PluginCall noted(calls, "memory", item.memory->name(), "drain", gradient.name, name,
-                         step.index);
-  return from_c(item.memory->table()->drain(item.memory->self(), &exec, items, 1));
-}
-
-// A memory with momentum would apply a carry 1 / (1 - m) times. There it goes round the memory, to
-// the result of a step, for which every rank needs the same one: the mean. A mean stays one when it
-// is joined again.
-Status Set::join_carries(const Works& next) {
-  const std::vector<Chosen> chosen = chosen_by(next, gradients_.size());
-  for (auto& gradient : gradients_) {
-    const Chosen& options = chosen[gradient->index];
-    if (!gradient->has_carry || gradient->numel == 0 || world == 1 ||
-        std::none_of(options.begin(), options.end(), [](const Fitting::Option* option) {
-          const MemoryFacts& memory = option->needs.memory_facts;
-          return memory.owns_momentum || memory.shifts;
-        }))
-      continue;
-    penstock_message message{};
-    message.struct_size = sizeof message;
-    message.pattern = PENSTOCK_ALL_REDUCE;
-    message.reduction = PENSTOCK_REDUCE_SUM;
-    message.dtype = PENSTOCK_FLOAT32;
-    message.send = message.receive = gradient->carry.data();
-    message.count = gradient->numel;
-    message.deadline_us = limit_us;
-    message.tag = kTagBetweenSteps;
-    PENSTOCK_TRY(communication->transfer_and_wait(channel(), message)
-                     .with_context(fmt::format("what was kept of gradient '{}'", gradient->name)));
-    divide(PENSTOCK_FLOAT32, gradient->carry.data(), gradient->numel, world);
-  }
-  return {};
-}
-
-// A carry is gone once a memory has it, or an applied result. Otherwise it waits for the next step:
-// the memory that kept it is no more, and nothing else would bring it back. So it does where the
-// gradient is forgotten, and the memory with it.
-void Set::settle_carries(const std::vector<uint8_t>& forgotten) {
-  for (auto& bucket : works_->phase(step.phase)) {
-    const Coding& coding = *bucket->codings.front();
-    for (const ItemRun& item : coding.items) {
-      Gradient& gradient = *item.gradient;
-      if (!gradient.has_carry) continue;
-      const bool kept = item.work_is != PENSTOCK_WORK_IS_GRAD && coding.compensated &&
-                        !item.of->carry_joins_result;
-      if (forgotten[gradient.index] == 0 && (kept || !bucket->is_void))
-        std::fill_n(gradient.carry.as<float>() + item.range.first, item.range.numel, 0.0f);
-      else
-        gradient.carry_stays = true;
-    }
-  }
-  for (auto& gradient : gradients_) {
-    gradient->has_carry = gradient->has_carry && gradient->carry_stays;
-    gradient->carry_stays = false;
-  }
+  PENSTOCK_TRY(carries_.hand_over(*works_, next, [this](const Status& mine) {
+    return agree_to_go_on("end of a memory", mine);
+  }));
+  return carries_.join(next);
 }
 
 }  // namespace penstock

@@ -36,14 +36,14 @@ Status Set::make(const penstock_set_declaration& declaration) {
   if (!declared.ok()) return services_.control.refuse("set " + name, declared, group_.ranks());
   step_.announce_in(services_.activity.add_set(name));
   PENSTOCK_TRY(in_set(agree_on_declaration()));
-  PENSTOCK_TRY(in_set(open_channels()));
+  PENSTOCK_TRY(in_set(channels_.open(config_.at_step(0))));
   PENSTOCK_ASSIGN(const std::shared_ptr<const Fitting> fitting, fit_first_stage());
-  probe_candidates(*fitting);
+  measurements_.probe(*fitting);
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan(*fitting));
   Result<std::unique_ptr<Works>> works = agree_on_works(fitting, std::move(plan));
   PENSTOCK_TRY(in_set(works.status()));
   install(std::move(works.value()));
-  traffic_at_start_ = traffic();
+  traffic_.start();
   need_agreement(where_to_go_on(step.index, works_->plan()), std::nullopt);
   begin_attempt();
   say_plan();

@@ -72,11 +72,12 @@ Status Set::finish_step(const std::vector<uint8_t>& forgotten, Status& refused_c
   const bool counts =
       std::find(forgotten.begin(), forgotten.end(), 0) != forgotten.end() || forgotten.empty();
   PENSTOCK_TRY(settle_states(forgotten));
-  settle_carries(forgotten);
+  carries_.settle(*works_, step.phase, forgotten);
   note_past(forgotten);
   if (nonfinite_gradient.exchange(kNoGradient) != kNoGradient) ++nonfinite_steps_;
   count_step(counts);
-  PENSTOCK_TRY(watch_forgotten(counts));
+  PENSTOCK_ASSIGN(const bool lets_go, forgotten_watch_.ends_patience(counts, works_->states()));
+  if (lets_go) PENSTOCK_TRY(drop_kept());
   if (counts) {
     refused_together_ = false;
     refused_change = change();
@@ -84,6 +85,24 @@ Status Set::finish_step(const std::vector<uint8_t>& forgotten, Status& refused_c
     PENSTOCK_TRY(compare_replicated());
   }
   begin_attempt();
+  return {};
+}
+
+// What is kept is dropped; of a memory all of it together, for its parts mean nothing alone.
+Status Set::let_go() {
+  PENSTOCK_TRY(services_.state());
+  if (step_.under_way()) PENSTOCK_TRY(step_end(PENSTOCK_STEP_FORGOTTEN));
+  return drop_kept();
+}
+
+Status Set::drop_kept() {
+  const auto drop = [&] { return works_->states().zero_of("memory/"); };
+  PENSTOCK_TRY(residents_ == nullptr ? drop() : engine->run(drop));
+  carries_.drop();
+  forgotten_watch_.begin_again();
+  // A rank that alone has let go is found like one that alone has forgotten.
+  past ^= 1;
+  last_was_applied = false;
   return {};
 }
 
@@ -133,29 +152,23 @@ void Set::count_step(bool counts) {
   const uint64_t ended = now_us();
   const uint32_t phase = step.phase;
   const Step::Times times = step_.finish(counts);
-  for (const auto& gradient : gradients_)
-    if (!works_->of(phase, gradient->index).empty())
-      measured_.add_ready(gradient->index, double(gradient->ready_us - times.first_ready_us));
-  for (size_t b = 0; b < works_->phase(phase).size(); ++b) {
-    BucketRun& bucket = *works_->phase(phase)[b];
-    measured_.add_bucket(phase, b, bucket);
-    bucket.last_step = {bucket.encode_us, bucket.exchange_us, bucket.decode_us};
-  }
-  measured_.add_step(double(ended - times.first_ready_us),
-                     double(times.last_ready_us - times.first_ready_us), times.waited_us);
+  measurements_.add_step(*works_, phase, times, ended);
+  for (const auto& bucket : works_->phase(phase))
+    bucket->last_step = {bucket->encode_us, bucket->exchange_us, bucket->decode_us};
   if (record_ != nullptr) record(times);
   {
     std::lock_guard lock(mutex_);
     for (const auto& gradient : gradients_)
       if (!works_->of(phase, gradient->index).empty()) totals_.gradient_bytes += gradient->bytes();
-    dense_moved_ += dense_moved_per_step_;
+    dense_moved_ += traffic_.dense_per_step();
     ++(counts ? totals_.steps : totals_.forgotten_steps);
     if (started_us_ == 0) started_us_ = times.first_ready_us;
     ended_us_ = ended;
     if (totals_.steps + totals_.forgotten_steps == 2)
       allocations_at_steady_ = engine->allocations();
   }
-  if (counts && totals_.steps == kStepsOfTrial) warn_of_what_was_moved();
+  if (counts && traffic_.tells_after(totals_.steps))
+    traffic_.compare_counted(totals_.steps, channels_.carriers(), planned_traffic());
 }
 
 void Set::record(const Step::Times& times) {

@@ -1,5 +1,5 @@
-// What a set fits and plans, before its first step and for every change: channels, fittings, and
-// what all ranks agree on.
+// What a set fits and plans, before its first step and for every change: fittings, and what all
+// ranks agree on.
 
 #include "core/base/hash.hpp"
 #include "core/base/out_of_memory.hpp"
@@ -11,61 +11,6 @@
 #include <numeric>
 
 namespace penstock {
-
-Status Set::open_channels() {
-  const Scheme scheme = config_.at_step(0);
-  const CollectiveInstance& transport = services_.transports.world();
-  PENSTOCK_TRY(check_opened(scheme, transport, services_.registry));
-  if (scheme.transport.empty()) {
-    if (scheme.collective != transport.name())
-      return failed_precondition(
-          "the scheme names the collective '{}', but the run joined over '{}': one transport per "
-          "run",
-          scheme.collective, transport.name());
-  } else {
-    PENSTOCK_ASSIGN(composite_, make_instance<penstock_collective>(scheme, scheme.collective,
-                                                                   services_.registry));
-    composite_id = composite_->plugin()->record.id;
-    composite_name = scheme.collective;
-    transport_name = scheme.transport;
-  }
-  return open_level(PENSTOCK_LEVEL_WORLD);
-}
-
-// What the legs of a level need, where it is not open yet.
-Status Set::open_level(uint32_t level) {
-  LevelLinks& links = at(level);
-  if (links.transport.channel != nullptr) return {};
-  // Different groups of a level open channels side by side, under names of their own.
-  const uint32_t first = links.group.ranks().front();
-  const std::string which =
-      level == PENSTOCK_LEVEL_LOCAL   ? fmt::format(" on the host of rank {}", first)
-      : level == PENSTOCK_LEVEL_CROSS ? fmt::format(" across hosts with rank {}", first)
-                                      : "";
-  const auto open = [&](std::string_view what, CollectiveInstance& collective,
-                        Channel* base) -> Result<Channel*> {
-    PENSTOCK_ASSIGN(Channel * opened,
-                    services_.run.open_channel(fmt::format("set {}{}{}", name, what, which),
-                                               links.group, collective, base));
-    open_channels_.push_back(opened);
-    return opened;
-  };
-  CollectiveInstance& carrier = services_.transports.at(level);
-  PENSTOCK_ASSIGN(Channel * transport, open("", carrier, nullptr));
-  if (composite_ != nullptr && level != PENSTOCK_LEVEL_LOCAL) {
-    PENSTOCK_ASSIGN(Channel * base, open(" base", carrier, nullptr));
-    PENSTOCK_ASSIGN(links.composite.channel, open(" " + composite_name, *composite_, base));
-  }
-  links.transport.channel = transport;
-  return {};
-}
-
-// The levels that the routes of a plan go over.
-Status Set::open_levels_of(const Plan& plan) {
-  for (const planning::Bucket& bucket : plan.buckets)
-    for (const LegKind& leg : legs_of(bucket.route)) PENSTOCK_TRY(open_level(leg.level));
-  return {};
-}
 
 // ---- fittings ----
 
@@ -98,8 +43,9 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
   if (const Channel* direct = at(level).direct.channel; direct != nullptr)
     input.between_devices =
         collective_facts(services_.transports.for_devices()->name(), direct->traits);
-  input.collective =
-      composite_ ? collective_facts(composite_->name(), composite_->traits()) : input.transport;
+  const CollectiveInstance* composite = channels_.composite();
+  input.collective = composite != nullptr ? collective_facts(composite->name(), composite->traits())
+                                          : input.transport;
   input.frontend = frontend_flags_;
   input.deterministic = services_.config.runtime().deterministic;
   input.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
@@ -115,7 +61,7 @@ Result<std::vector<Stage>> Set::fit_stages() {
     const auto fits = [&]() -> Status {
       PENSTOCK_ASSIGN(const auto fitting, fit(stage));
       PENSTOCK_ASSIGN(const FitAdvice advice, check_fit_of(*fitting));
-      traffic.push_back(fitting->traffic(carriers(), stage));
+      traffic.push_back(fitting->traffic(channels_.carriers(), stage));
       stages.push_back({stage, fitting});
       if (stage == 0) warn(advice);  // those of others come when they are in force
       return {};
@@ -123,7 +69,7 @@ Result<std::vector<Stage>> Set::fit_stages() {
     const Status status = fits();
     PENSTOCK_TRY(stage == 0 ? status : status.with_context(fmt::format("from step {} on", stage)));
   }
-  warn(traffic);
+  traffic_.compare(traffic, frontend_flags_);
   return stages;
 }
 
@@ -162,39 +108,20 @@ PlanFacts Set::plan_facts_of(const Fitting& fitting) const {
 
 planning::ModelEntries Set::model_of(const Fitting& fitting) const {
   planning::ModelEntries model = fitting.model();
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    planning::GradientEntry& gradient = model.gradients[i];
-    for (planning::CandidateEntry& candidate : gradient.candidates) {
+  for (size_t i = 0; i < gradients_.size(); ++i)
+    for (planning::CandidateEntry& candidate : model.gradients[i].candidates)
       candidate.routes &= routes_open_to(*gradients_[i], fitting);
-      if (const CallLines* lines =
-              measured_.lines(candidate.compressor, gradients_[i]->resident != nullptr)) {
-        candidate.encode_fixed_us = lines->encode.fixed();
-        candidate.encode_per_element_us = lines->encode.per_element();
-        candidate.decode_fixed_us = lines->decode.fixed();
-        candidate.decode_per_element_us = lines->decode.per_element();
-      }
-    }
-    if (i < ready_us_.size()) gradient.ready_us = ready_us_[i];
-    if (i < forward_us_.size()) gradient.forward_us = forward_us_[i];
-  }
   // Backward reaches the parameters in the reverse of their registration, until measured otherwise.
   model.order.resize(gradients_.size());
   std::iota(model.order.rbegin(), model.order.rend(), uint64_t{0});
-  if (!given_order_.empty())
-    model.order = given_order_;
-  else if (!ready_us_.empty())
-    std::stable_sort(model.order.begin(), model.order.end(),
-                     [&](uint64_t a, uint64_t b) { return ready_us_[a] < ready_us_[b]; });
-  add_links(fitting, model);
-  model.backward_us = backward_us_;
-  model.forward_us = whole_forward_us_;
+  if (!given_order_.empty()) model.order = given_order_;
   model.hosts = services_.topology.cross_size;
   model.ranks_per_host = services_.topology.local_size;
   if ((frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0)
     model.flags |= PENSTOCK_MODEL_FORWARD_WAITS;
   if ((frontend_flags_ & PENSTOCK_SET_GIVEN_BUCKETS) != 0)
     model.flags |= PENSTOCK_MODEL_GIVEN_BUCKETS;
-  if (!ready_us_.empty()) model.flags |= PENSTOCK_MODEL_MEASURED;
+  measurements_.complete(fitting, model, given_order_);
   return model;
 }
 
@@ -251,7 +178,7 @@ Status Set::agree_on_needs(const Result<std::unique_ptr<Works>>& works) {
 // Buckets aside: nothing of the set has changed when one of the steps fails.
 Result<std::unique_ptr<Works>> Set::agree_on_works(const std::shared_ptr<const Fitting>& fitting,
                                                    Plan plan) {
-  PENSTOCK_TRY(open_levels_of(plan));
+  PENSTOCK_TRY(channels_.open_levels_of(plan));
   Result<std::unique_ptr<Works>> works = Works::make(*this, fitting, std::move(plan), gradients_,
                                                      works_ ? &works_->states() : nullptr);
   PENSTOCK_TRY(agree_on_needs(works));
@@ -265,7 +192,7 @@ Status Set::refused(Status status) {
 
 // Gives back what it replaces.
 std::unique_ptr<Works> Set::install(std::unique_ptr<Works> works) {
-  begin_measuring(*works);
+  measurements_.begin(*works);
   works_.swap(works);
   works_->lend_scratch(exec, device_exec);
   tags_per_step = works_->tags_per_step();

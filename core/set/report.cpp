@@ -60,7 +60,7 @@ void Set::counters(penstock_counters& counters) const {
   counters = totals_;
   counters.struct_size = size;
   counters.wait_us = step_.waited_us();
-  const Traffic since = traffic() - traffic_at_start_;
+  const Sent since = traffic_.by_steps();
   counters.payload_bytes = since.handed_over;
   counters.messages = since.messages;
   counters.moved_bytes = since.moved;
@@ -123,7 +123,7 @@ Result<std::string> Set::report() {
       {"buckets", buckets},
       {"planned",
        {{"moved_bytes_per_step", planned.moved},
-        {"dense_moved_bytes_per_step", dense_moved_per_step_},
+        {"dense_moved_bytes_per_step", traffic_.dense_per_step()},
         {"moves_more_from_ranks", planned.loses_from},
         {"sizes_are_open", planned.bytes.open}}},
       {"counters",
@@ -136,7 +136,7 @@ Result<std::string> Set::report() {
         {"void_buckets", totals.void_buckets},
         {"nonfinite_steps", nonfinite_steps_},
         {"wait_us", totals.wait_us},
-        {"measuring_bytes", measuring_.moved},
+        {"measuring_bytes", traffic_.by_measurements().moved},
         {"allocations", totals.allocations}}}};
   return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -167,8 +167,8 @@ void Set::say_plan() {
           planned.bytes.open    ? "what the data ask for, planned "
           : planned.bytes.bound ? "up to "
                                 : "",
-          bytes_text(planned.moved), bytes_text(dense_moved_per_step_),
-          share(planned.moved, dense_moved_per_step_)));
+          bytes_text(planned.moved), bytes_text(traffic_.dense_per_step()),
+          share(planned.moved, traffic_.dense_per_step())));
 }
 
 // Rank 0's, with level info: what the run came to. Who waits least is waited for by the others.

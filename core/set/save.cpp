@@ -28,11 +28,7 @@ Status Set::save(std::string& out) {
   writer.put(world);
   writer.put(step.index);
   writer.text(plan_bytes(works_->plan()));
-  for (const auto& gradient : gradients_) {
-    const bool carries = gradient->has_carry;
-    writer.text(carries ? std::string_view(gradient->carry.as<char>(), gradient->carry.bytes())
-                        : std::string_view());
-  }
+  carries_.write(writer);
   std::string tensors;
   PENSTOCK_TRY(works_->states().write(tensors));
   writer.text(tensors);
@@ -78,28 +74,8 @@ Status Set::load(std::string_view bytes) {
   PENSTOCK_TRY(loadable());
   PENSTOCK_ASSIGN(std::unique_ptr<Works> works,
                   prepare_saved(saved.step, std::move(plan), saved.tensors));
-  std::vector<Buffer> kept;
-  for (size_t i = 0; i < saved.carries.size(); ++i) {
-    const std::string_view carry = saved.carries[i];
-    kept.emplace_back(carry.empty() ? 0 : gradients_[i]->numel * sizeof(float));
-    if (carry.size() != kept.back().bytes())
-      return mismatch("the saved state of set '{}' keeps {} bytes for gradient '{}', expected {}",
-                      name, carry.size(), gradients_[i]->name, kept.back().bytes());
-    if (!carry.empty()) std::memcpy(kept.back().data(), carry.data(), kept.back().bytes());
-  }
-  PENSTOCK_TRY(check_carries(kept));
-  go_on_from(saved.step, std::move(works), std::move(kept));
-  return {};
-}
-
-// What a replaced memory left over is added by the host, which a gradient on a device never meets.
-Status Set::check_carries(const std::vector<Buffer>& kept) const {
-  for (size_t i = 0; i < kept.size(); ++i)
-    if (kept[i].bytes() != 0 && gradients_[i]->resident != nullptr)
-      return failed_precondition(
-          "the saved state of set '{}' keeps what a switch has left to add to gradient '{}', which "
-          "is worked on on {}: save one step later, or load it with the gradient on the CPU",
-          name, gradients_[i]->name, gradients_[i]->lies_on.name());
+  PENSTOCK_ASSIGN(Carries::Kept carries, carries_.read(saved));
+  go_on_from(saved.step, std::move(works), std::move(carries));
   return {};
 }
 
@@ -108,19 +84,16 @@ Status Set::loadable() {
   return failed_precondition("set '{}' is loaded while step {} is under way", name, step.index);
 }
 
-void Set::go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vector<Buffer> kept) {
+void Set::go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, Carries::Kept carries) {
   std::string left_to_add;
-  for (size_t i = 0; i < kept.size(); ++i)
-    if (kept[i].bytes() != 0) left_to_add += gradients_[i]->name + '\n';
+  for (size_t i = 0; i < carries.size(); ++i)
+    if (carries[i].bytes() != 0) left_to_add += gradients_[i]->name + '\n';
   std::string where = where_to_go_on(saved_step, works->plan(), " of a loaded state", left_to_add);
   // Nothing that runs a step has changed so far, and once this has not thrown nothing fails.
   const std::unique_ptr<Works> replaced = install(std::move(works));
   step_.drop();
   step.index = saved_step;
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    gradients_[i]->has_carry = kept[i].bytes() != 0;
-    if (gradients_[i]->has_carry) gradients_[i]->carry = std::move(kept[i]);
-  }
+  carries_.replace(std::move(carries));
   need_agreement(std::move(where), saved_step);
   begin_attempt();
 }
@@ -145,7 +118,7 @@ Result<std::unique_ptr<Works>> Set::prepare_saved(uint64_t saved_step, Plan plan
                                                   std::string_view tensors) {
   PENSTOCK_ASSIGN(const auto fitting, fit(saved_step));
   PENSTOCK_TRY(check_saved_plan(plan, plan_facts_of(*fitting), *fitting));
-  PENSTOCK_TRY(open_levels_of(plan));
+  PENSTOCK_TRY(channels_.open_levels_of(plan));
   PENSTOCK_ASSIGN(auto works, Works::make(*this, fitting, std::move(plan), gradients_, nullptr));
   PENSTOCK_TRY(works->states().read(tensors));
   return works;
@@ -159,7 +132,7 @@ Status Set::reset() {
   PENSTOCK_TRY(drain_devices());
   step_.drop();
   PENSTOCK_TRY(works_->states().zero());
-  for (auto& gradient : gradients_) gradient->has_carry = false;
+  carries_.drop();
   begin_attempt();
   return {};
 }

@@ -6,13 +6,19 @@
 #include "core/base/out_of_memory.hpp"
 #include "core/bucket/calls.hpp"
 #include "core/bucket/engine.hpp"
+#include "core/set/parameters.hpp"
 
 namespace penstock {
 
 Set::Set(const Services& services)
     : services_(services),
+      carries_(*this, gradients_),
       step_(*this, gradients_, group_, services_),
-      agreement_(services_, name, group_, step_) {
+      agreement_(services_, name, group_, step_),
+      channels_(*this, services_),
+      traffic_(*this, channels_.opened(), services_.log),
+      measurements_(*this, services_, group_, gradients_, channels_, traffic_),
+      forgotten_watch_(*this, services_) {
   listener = &step_;
 }
 
@@ -55,6 +61,15 @@ Status Set::backward_end() {
 Status Set::flush() {
   PENSTOCK_TRY(step_.failure());
   return step_.under_way() ? wait_all() : Status();
+}
+
+Status Set::compare_parameters(std::span<const penstock_str> names,
+                               std::span<const uint64_t> checksums, std::string_view advice) {
+  if (step_.under_way())
+    return failed_precondition(
+        "set '{}': parameters are compared between two steps, and step {} is under way", name,
+        step.index);
+  return Parameters(*this, services_, group_).compare(names, checksums, advice);
 }
 
 // ---- ranks that have joined ----
@@ -103,8 +118,7 @@ bool Set::end() {
     return false;
   }
   end_on_devices();
-  for (auto channel = open_channels_.rbegin(); channel != open_channels_.rend(); ++channel)
-    services_.communication.close_channel(*channel);
+  channels_.close();
   step_.stop();
   return true;
 }

@@ -2,22 +2,23 @@
 // own.
 //
 // Its parts: Works (its buckets), Step (the machine of a step), Agreement (whether ranks go on from
-// equal states), MeasuredTimes. Its own files: declare.cpp (how it is made), plan.cpp (channels,
-// fittings and plans), end_step.cpp (the end of a step), let_go.cpp
-// (many forgotten ones), set.cpp (that of the set), change.cpp
-// (switches and new plans), residence.cpp (gradients on devices), observe.cpp (what was measured),
-// save.cpp (save, load), parameters.cpp (whether ranks hold the same), traffic.cpp (bytes),
-// report.cpp (what people are told).
+// equal states), Carries (what replaced memories have left over), SetChannels, Traffic (what was
+// sent), Measurements, ForgottenWatch. Its own files: declare.cpp (how it is made), plan.cpp
+// (fittings and plans), end_step.cpp (the end of a step), set.cpp (that of the set), change.cpp
+// (switches and new plans), residence.cpp (gradients on devices),
+// save.cpp and shards.cpp (save, load), report.cpp (what people are told).
 #pragma once
 
 #include "core/fit/residence.hpp"
 #include "core/plan/planner.hpp"
 #include "core/set/agreement.hpp"
-#include "core/set/measure.hpp"
+#include "core/set/carries.hpp"
+#include "core/set/channels.hpp"
+#include "core/set/forgotten_watch.hpp"
+#include "core/set/measurements.hpp"
 #include "core/set/outcome.hpp"
 #include "core/set/record.hpp"
-#include "core/set/saved.hpp"
-#include "core/set/ways.hpp"
+#include "core/set/traffic.hpp"
 
 #include <penstock/runtime.h>
 
@@ -56,7 +57,9 @@ class Set final : private SetContext {
   Status compare_parameters(std::span<const penstock_str> names,
                             std::span<const uint64_t> checksums, std::string_view advice);
   Status grad_scale(double scale) { return step_.set_grad_scale(scale); }
-  Status forward_times(std::span<const double> first_use_us, double forward_us);
+  Status forward_times(std::span<const double> first_use_us, double forward_us) {
+    return measurements_.add_forward(first_use_us, forward_us);
+  }
   Status optimizer_momentum();
   Status given_buckets(std::span<const uint32_t> buckets);
   Status on_result(void* context, penstock_result_sink sink) {
@@ -96,16 +99,6 @@ class Set final : private SetContext {
 
  private:
   friend struct SetCloser;
-  // What left this rank through the set's channels.
-  struct Traffic {
-    uint64_t handed_over = 0, moved = 0, messages = 0;
-    Traffic& operator+=(const Traffic& other);
-    Traffic operator-(const Traffic& other) const;
-  };
-  // So many steps tell what a scheme moves whose payloads have no planned size.
-  static constexpr uint64_t kStepsOfTrial = 10;
-  static constexpr uint64_t kTagBetweenSteps = (uint64_t{1} << 20) - 1;  // above those of any step
-
   explicit Set(const Services& services);
 
   Status make(const penstock_set_declaration& declaration);
@@ -123,19 +116,13 @@ class Set final : private SetContext {
   void record(const Step::Times& times);
   Status catch_up(uint64_t number);
 
-  // let_go.cpp
   Status drop_kept();
-  Status watch_forgotten(bool counts);
-  Status warn_of_forgotten();
 
   // declare.cpp and plan.cpp
   Status declare(const penstock_set_declaration& declaration);
   Result<uint32_t> owner_of(const penstock_gradient_declaration& gradient) const;
   Status declare_gradients(const penstock_set_declaration& declaration);
   Status agree_on_declaration();
-  Status open_channels();
-  Status open_level(uint32_t level);
-  Status open_levels_of(const Plan& plan);
   Result<std::shared_ptr<const Fitting>> fit(uint64_t at);
   Result<std::vector<Stage>> fit_stages();
   Result<std::shared_ptr<const Fitting>> fit_first_stage();
@@ -149,8 +136,6 @@ class Set final : private SetContext {
   Result<std::unique_ptr<Works>> agree_on_works(const std::shared_ptr<const Fitting>& fitting,
                                                 Plan plan);
   std::unique_ptr<Works> install(std::unique_ptr<Works> works);
-  // parameters.cpp
-  Result<std::vector<std::string>> hear_all(std::string_view topic, std::string text);
 
   // residence.cpp
   Status find_devices();
@@ -165,12 +150,9 @@ class Set final : private SetContext {
   // Notes that a failure is one of all ranks.
   Status refused(Status status);
 
-  // traffic.cpp
-  Carriers carriers() const;
-  StageTraffic planned_traffic() const { return works_->fitting().traffic(carriers(), step.index); }
-  void warn(const std::vector<StageTraffic>& stages);
-  void warn_of_what_was_moved();
-  Traffic traffic() const;
+  StageTraffic planned_traffic() const {
+    return works_->fitting().traffic(channels_.carriers(), step.index);
+  }
 
   // report.cpp
   void say_plan();
@@ -182,20 +164,16 @@ class Set final : private SetContext {
   Result<std::unique_ptr<Works>> prepare_saved(uint64_t saved_step, Plan plan,
                                                std::string_view tensors);
   Status loadable();
-  Status check_carries(const std::vector<Buffer>& kept) const;
-  void go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vector<Buffer> kept);
+  void go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, Carries::Kept carries);
   Status check_saved_plan(const Plan& plan, const PlanFacts& facts, const Fitting& fitting) const;
   // shards.cpp
   Result<std::vector<SavedSet>> read_shards(std::span<const std::string_view> shards);
-  Result<std::vector<Buffer>> carries_of(const std::vector<SavedSet>& saved, const Resize& to,
-                                         std::string& said) const;
   Result<std::unique_ptr<Works>> works_of_shards(const std::vector<SavedSet>& saved,
                                                  const std::shared_ptr<const Fitting>& fitting,
                                                  const Resize& to, std::string& said);
   Status change_plan_of_shards(const std::shared_ptr<const Fitting>& fitting, std::string& said);
   Status go_on_from_shards(uint64_t saved_step, const std::shared_ptr<const Fitting>& fitting,
-                           std::unique_ptr<Works> works, std::vector<Buffer> carries,
-                           std::string& said);
+                           std::unique_ptr<Works> works, Carries::Kept carries, std::string& said);
 
   // Before the next step this is compared with the other ranks, after `loaded` a step or not.
   void need_agreement(std::string where, std::optional<uint64_t> loaded);
@@ -204,32 +182,19 @@ class Set final : private SetContext {
   Status change();
   Status agree_on_buckets(std::span<const uint32_t> buckets);
   void keep_order_of_last_step();
+  Status observe();
   Status switch_scheme();
   Status replace_works(const std::shared_ptr<const Fitting>& fitting);
   Status agree_to_go_on(std::string_view topic, const Status& mine);
   Status hand_over(const Works& next);
-  void carry_of(Gradient& gradient);
-  Status drain(ItemRun& item);
-  Status join_carries(const Works& next);
-  void settle_carries(const std::vector<uint8_t>& forgotten);
   Status compare_replicated();
-
-  // observe.cpp
-  void probe_candidates(const Fitting& fitting);
-  void begin_measuring(const Works& works);
-  void count_as_measuring(const Traffic& before);
-  Status observe();
-  Result<MeasuredTimes::Means> join_measured();
-  Status measure_links();
-  Status add_level_channels(std::vector<Channel*>& levels);
-  BytesByWay bytes_by_way(const Fitting& fitting) const;
-  void add_links(const Fitting& fitting, planning::ModelEntries& model) const;
 
   const Services services_;
   std::map<uint64_t, Device> devices_;    // of gradients that lie on one
   std::unique_ptr<Staging> staging_;      // null: no gradient goes through host memory
   std::unique_ptr<Residents> residents_;  // null: none is worked on on a device
   std::vector<std::unique_ptr<Gradient>> gradients_;
+  Carries carries_;
   Group group_;
   Step step_;
   Outcome outcome_;
@@ -239,22 +204,13 @@ class Set final : private SetContext {
   uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
   uint32_t frontend_flags_ = 0;
   Config config_;
-  std::unique_ptr<CollectiveInstance> composite_;
-  std::unique_ptr<Works> works_;   // null until the set is made
-  bool refused_together_ = false;  // the last failure of a change was one of all ranks
-  std::vector<Channel*> open_channels_;
-  MeasuredTimes measured_;
-  std::vector<double> ready_us_;       // per gradient, on the slowest rank; empty until measured
-  std::vector<double> forward_us_;     // likewise, in the next forward
+  SetChannels channels_;
+  Traffic traffic_;
+  Measurements measurements_;
+  std::unique_ptr<Works> works_;       // null until the set is made
+  bool refused_together_ = false;      // the last failure of a change was one of all ranks
   std::vector<uint64_t> given_order_;  // in the step before buckets were given; empty: not yet
-  double backward_us_ = 0, whole_forward_us_ = 0;
-  std::vector<planning::LinkEntry> links_, lines_;  // of each level; by pattern and size
-  LinkLines direct_lines_;                          // from device to device; empty: not measured
-  Traffic traffic_at_start_;
-  Traffic measuring_;  // went out between steps, for observations and links
-  double dense_moved_per_step_ = 0;
-  double dense_moved_ = 0;      // with the mutex held
-  bool may_move_more_ = false;  // warned of nothing yet, and payloads have no planned size
+  double dense_moved_ = 0;             // with the mutex held
 
   std::unique_ptr<ModelRecord> record_;  // null: nobody asked for it, or another rank keeps it
 
@@ -264,8 +220,7 @@ class Set final : private SetContext {
   uint64_t started_us_ = 0, ended_us_ = 0;  // the first gradient of all, the end of the last step
   uint64_t nonfinite_steps_ = 0;            // in which this rank had a gradient that is not finite
   bool said_nonfinite_ = false;
-  uint64_t forgotten_running_ = 0;  // steps, up to the last one
-  bool said_forgotten_ = false;
+  ForgottenWatch forgotten_watch_;
 };
 
 }  // namespace penstock

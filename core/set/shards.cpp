@@ -2,11 +2,9 @@
 
 #include "core/base/hash.hpp"
 #include "core/base/out_of_memory.hpp"
-#include "core/bucket/engine.hpp"
 #include "core/set/set.hpp"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 namespace penstock {
@@ -44,36 +42,6 @@ Result<std::vector<SavedSet>> Set::read_shards(std::span<const std::string_view>
   return saved;
 }
 
-// What a switch had left to add, shared out as mass is. Of a gradient that has some every rank gets
-// a carry, if of zeros: the next step goes by that.
-Result<std::vector<Buffer>> Set::carries_of(const std::vector<SavedSet>& saved, const Resize& to,
-                                            std::string& said) const {
-  std::vector<Buffer> kept(gradients_.size());
-  size_t n_carries = 0;
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    std::vector<std::optional<std::string_view>> of_all;
-    for (const SavedSet& one : saved) {
-      const std::string_view carry = one.carries[i];
-      if (!carry.empty() && carry.size() != gradients_[i]->numel * sizeof(float))
-        return mismatch("the shard of rank {} keeps {} bytes for gradient '{}', expected {}",
-                        one.rank, carry.size(), gradients_[i]->name,
-                        gradients_[i]->numel * sizeof(float));
-      of_all.push_back(carry.empty() ? std::nullopt : std::optional(carry));
-    }
-    if (std::none_of(of_all.begin(), of_all.end(), [](const auto& one) { return one.has_value(); }))
-      continue;
-    kept[i] = Buffer(gradients_[i]->numel * sizeof(float));
-    take_share(of_all, PENSTOCK_FLOAT32, to, to.worth(), {kept[i].data(), kept[i].bytes()});
-    ++n_carries;
-  }
-  PENSTOCK_TRY(check_carries(kept));
-  if (n_carries != 0)
-    said += fmt::format(
-        "left to add by a switch: {} gradients, taken over, their {} over ranks is what it was\n",
-        n_carries, to.averages ? "mean" : "sum");
-  return kept;
-}
-
 // With the plan that they were saved with everything has a place. No step runs with it, so it need
 // not fit the frontend's buckets.
 Result<std::unique_ptr<Works>> Set::works_of_shards(const std::vector<SavedSet>& saved,
@@ -103,11 +71,10 @@ Status Set::change_plan_of_shards(const std::shared_ptr<const Fitting>& fitting,
   PENSTOCK_ASSIGN(Plan plan, agree_on_plan(*fitting));
   if (plan == works_->plan()) {
     works_->explain(std::move(plan.explanation));
-    return join_carries(*works_);
+    return carries_.join(*works_);
   }
   PENSTOCK_ASSIGN(std::unique_ptr<Works> next, agree_on_works(fitting, std::move(plan)));
   PENSTOCK_TRY(hand_over(*next));
-  PENSTOCK_TRY(join_carries(*next));
   said += works_->states().left_by(next->states());
   // What is queued of residents may use states that go with this plan.
   if (residents_ != nullptr) PENSTOCK_TRY(residents_->drain(services_.limits.end_us));
@@ -132,11 +99,11 @@ Status Set::load_shards(std::span<const std::string_view> shards, std::string& s
     return load(shards[rank]);
   }
   const Resize to{rank, world, shards.size(), !result_is_sum};
-  std::vector<Buffer> carries;
+  Carries::Kept carries;
   Result<std::unique_ptr<Works>> works =
       unless_out_of_memory([&]() -> Result<std::unique_ptr<Works>> {
         PENSTOCK_ASSIGN(auto made, works_of_shards(*saved, *fitting, to, said));
-        PENSTOCK_ASSIGN(carries, carries_of(*saved, to, said));
+        PENSTOCK_ASSIGN(carries, carries_.read_shards(*saved, to, said));
         return made;
       });
   PENSTOCK_TRY(agree_to_go_on("loaded shards", works.status()));
@@ -146,29 +113,19 @@ Status Set::load_shards(std::span<const std::string_view> shards, std::string& s
 
 // Where it fails, it does on every rank, and all is as it was.
 Status Set::go_on_from_shards(uint64_t saved_step, const std::shared_ptr<const Fitting>& fitting,
-                              std::unique_ptr<Works> works, std::vector<Buffer> carries,
+                              std::unique_ptr<Works> works, Carries::Kept carries,
                               std::string& said) {
-  std::vector<std::pair<Buffer, bool>> carries_before(gradients_.size());
   std::unique_ptr<Works> before = install(std::move(works));
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    Gradient& gradient = *gradients_[i];
-    const bool carries_some = carries[i].bytes() != 0;
-    carries_before[i] = {std::exchange(gradient.carry, std::move(carries[i])),
-                         std::exchange(gradient.has_carry, carries_some)};
-  }
+  Carries::Kept carries_before = carries_.replace(std::move(carries));
   std::string where;
   const Status status = unless_out_of_memory([&]() -> Status {
     PENSTOCK_TRY(change_plan_of_shards(fitting, said));
-    std::string left_to_add;
-    for (const auto& gradient : gradients_)
-      if (gradient->has_carry) left_to_add += gradient->name + '\n';
-    where = where_to_go_on(saved_step, works_->plan(), " of a loaded state", left_to_add);
+    where = where_to_go_on(saved_step, works_->plan(), " of a loaded state", carries_.names());
     return {};
   });
   if (!status.ok()) {
     install(std::move(before));
-    for (size_t i = 0; i < gradients_.size(); ++i)
-      std::tie(gradients_[i]->carry, gradients_[i]->has_carry) = std::move(carries_before[i]);
+    carries_.replace(std::move(carries_before));
     return status;
   }
   step_.drop();
