@@ -67,12 +67,12 @@ void each_varying(BucketRun& bucket, const Body& body) {
     }
 }
 
-Status lay_out_counts(BucketRun& bucket, const Device& device) {
+Status lay_out_counts(BucketRun& bucket) {
   uint64_t n = 0;
   each_varying(bucket, [&](penstock_section&) { ++n; });
   if (n == 0) return {};
   FoundNumbers<uint64_t>& counts = bucket.device->counts;
-  PENSTOCK_TRY(counts.make(device, n));
+  PENSTOCK_TRY(counts.make(bucket.context.residents->numbers, n));
   n = 0;
   each_varying(bucket,
                [&](penstock_section& section) { section.device_count = counts.place(n++); });
@@ -84,16 +84,17 @@ bool measures_on_device(const MemoryCall& call) {
 }
 
 // Each has the place that it has in the prologue.
-Status lay_out_scalars(BucketRun& bucket, const Device& device) {
+Status lay_out_scalars(BucketRun& bucket) {
   const Coding& coding = *bucket.codings.front();
   if (std::none_of(coding.memory_calls.begin(), coding.memory_calls.end(), measures_on_device))
     return {};
-  return bucket.device->scalars.make(device, coding.prologue->flag_index);
+  return bucket.device->scalars.make(bucket.context.residents->numbers,
+                                     coding.prologue->flag_index);
 }
 
 // At part.looked_at, for values that are not finite; what is found comes to the host.
 Status look(DevicePart& part, const FoundNumbers<uint32_t>& found, const Stream& stream) {
-  PENSTOCK_TRY(stream.clear(found.there.data(), found.n * sizeof(uint32_t)));
+  PENSTOCK_TRY(found.clear(stream));
   PENSTOCK_TRY(stream.find_nonfinite(part.looked_at));
   PENSTOCK_TRY(found.bring(stream));
   return part.copied.record(stream.handle());
@@ -147,18 +148,18 @@ Status lay_out_device_part(BucketRun& bucket) {
         "set '{}', {}: gradient '{}' is worked on on a device, and the plan lets it wait for the "
         "next forward, which its scheduler did not say (LAUNCHES_IN_FORWARD)",
         bucket.context.name, bucket.label, first->gradient->name);
-  const Device& device = bucket.context.residents->device();
+  Residents& residents = *bucket.context.residents;
   auto part = std::make_unique<DevicePart>();
-  PENSTOCK_ASSIGN(part->copied, Event::make(device));
-  PENSTOCK_TRY(part->flags.make(device, bucket.pieces.size()));
+  PENSTOCK_ASSIGN(part->copied, Event::make(residents.device()));
+  PENSTOCK_TRY(part->flags.make(residents.numbers, bucket.pieces.size()));
   part->looked_at.reserve(bucket.pieces.size());
   if (const Coding& last = *bucket.codings.back(); last.alone) {
-    PENSTOCK_TRY(part->sums.make(device, last.items.size()));
+    PENSTOCK_TRY(part->sums.make(residents.numbers, last.items.size()));
     part->looked_at.reserve(last.items.size());
   }
   bucket.device = std::move(part);
-  PENSTOCK_TRY(lay_out_scalars(bucket, device));
-  return lay_out_counts(bucket, device);
+  PENSTOCK_TRY(lay_out_scalars(bucket));
+  return lay_out_counts(bucket);
 }
 
 void place_on_device(ItemRun& item, const Device& device) {

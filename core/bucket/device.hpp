@@ -12,20 +12,19 @@ namespace penstock {
 template <typename T>
 struct FoundNumbers {
   uint64_t n = 0;
-  DeviceMemory there;
-  PinnedMemory here;
+  NumberMemory::Place memory;
 
-  Status make(const Device& device, uint64_t count) {
+  Status make(NumberMemory& from, uint64_t count) {
     n = count;
-    PENSTOCK_ASSIGN(there, DeviceMemory::make(device, n * sizeof(T)));
-    PENSTOCK_ASSIGN(here, PinnedMemory::make(device, n * sizeof(T)));
+    PENSTOCK_ASSIGN(memory, from.take(n * sizeof(T)));
     return {};
   }
-  T* place(uint64_t index) const { return static_cast<T*>(there.data()) + index; }
+  T* place(uint64_t index) const { return static_cast<T*>(memory.there()) + index; }
+  Status clear(const Stream& stream) const { return stream.clear(place(0), n * sizeof(T)); }
   Status bring(const Stream& stream) const {
-    return stream.copy_to_host(here.data(), there.data(), n * sizeof(T));
+    return stream.copy_to_host(memory.here(), memory.there(), n * sizeof(T));
   }
-  T operator[](uint64_t index) const { return reinterpret_cast<const T*>(here.data())[index]; }
+  T operator[](uint64_t index) const { return static_cast<const T*>(memory.here())[index]; }
 };
 
 struct DevicePart {

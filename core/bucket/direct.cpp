@@ -220,7 +220,7 @@ Status lay_out_verdicts(BucketRun& bucket) {
   if (most == 0) return {};
   DevicePart& part = *bucket.device;
   part.lists.reserve(most);
-  return part.wrong_indices.make(bucket.context.residents->device(), most);
+  return part.wrong_indices.make(bucket.context.residents->numbers, most);
 }
 
 void write_header(BucketRun& bucket, Leg& leg, uint32_t round) {
@@ -276,7 +276,7 @@ Status look_at_indices(BucketRun& bucket, Leg& leg, uint32_t round) {
   if (!part.brings_verdicts) return {};
   Stopwatch* const watch = leg.coding->watch(round, &RoundWatches::checking);
   PENSTOCK_TRY(begin_watch(bucket, watch));
-  PENSTOCK_TRY(stream.clear(found.there.data(), found.n * sizeof(uint32_t)));
+  PENSTOCK_TRY(found.clear(stream));
   PENSTOCK_TRY(stream.check_indices(part.lists));
   PENSTOCK_TRY(end_watch(bucket, watch));
   PENSTOCK_TRY(found.bring(stream));

@@ -1,5 +1,7 @@
 #include "core/bucket/engine.hpp"
 
+#include "core/comm/communication_slice.hpp"
+
 #include <algorithm>
 
 namespace penstock {
@@ -8,6 +10,9 @@ namespace {
 // Between two looks at devices. The first is what a sleep takes at the least; a wait that lasts, as
 // for a backward pass whose copies were all queued at its start, makes it longer.
 constexpr uint64_t kShortestUs = 50, kLongestUs = 400;
+// After a job has parked: while the application waits for it, no look waits for a sleep to end.
+// What it parks for mostly takes less, and what takes longer need not keep a core busy.
+constexpr uint64_t kHurryUs = 200;
 
 }  // namespace
 
@@ -59,6 +64,7 @@ bool Engine::answers_within(uint64_t limit_us) {
 }
 
 void Engine::loop() {
+  ask_for_punctual_sleeps();  // between looks at devices
   std::unique_lock lock(mutex_);
   for (;;) {
     if (heap_.empty() && unannounced_ != nullptr) {
@@ -98,14 +104,28 @@ void Engine::wait_for_work(std::unique_lock<std::mutex>& lock) {
   if (on_devices_.empty()) return wake_.wait(lock, is_there);
   const uint64_t now = now_us();
   if (now >= next_look_us_) return;
+  if (now < hurry_until_us_ && application_waits()) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+    next_look_us_ = 0;
+    return;
+  }
   wake_.wait_for(lock, std::chrono::microseconds(next_look_us_ - now), is_there);
 }
 
 // ---- jobs parked on devices ----
 
+bool Engine::application_waits() const {
+  return std::any_of(on_devices_.begin(), on_devices_.end(), [](const BucketRun* bucket) {
+    return bucket->context.communication->waiting();
+  });
+}
+
 void Engine::park_on_device(BucketRun& bucket) {
   on_devices_.push_back(&bucket);
   next_look_us_ = 0;
+  hurry_until_us_ = now_us() + kHurryUs;
   between_looks_us_ = kShortestUs;
 }
 

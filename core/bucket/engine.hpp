@@ -54,6 +54,8 @@ class Engine final : public Communication::Listener {
   void enqueue(BucketRun& bucket, bool fresh, bool begins);
   void loop();
   void look_at_devices();
+  // For a job that is parked on a device.
+  bool application_waits() const;
   void wait_for_work(std::unique_lock<std::mutex>& lock);
   void advance(const Entry& entry);
   void announce_messages();
@@ -67,6 +69,7 @@ class Engine final : public Communication::Listener {
   // [engine] Jobs parked on devices, and when they are looked at next.
   std::vector<BucketRun*> on_devices_;
   uint64_t n_looks_ = 0, next_look_us_ = 0, between_looks_us_ = 0;
+  uint64_t hurry_until_us_ = 0;
   bool stopping_ = false;
   std::atomic<uint64_t> allocations_{0};
   std::thread thread_;

@@ -200,7 +200,7 @@ bool Communication::take_work(unsigned idle_polls) {
     wake_.wait(lock,
                [&] { return stopping_ || abort_pending_ || !queue_.empty() || !tasks_.empty(); });
   } else if (queue_.empty() && tasks_.empty() && !stopping_ && !abort_pending_) {
-    const bool waiting = waiting_.load(std::memory_order_relaxed);
+    const bool waiting = this->waiting();
     const unsigned yielding = waiting ? kYieldingPollsWhileWaiting : kYieldingPolls;
     if (idle_polls <= yielding) {
       lock.unlock();

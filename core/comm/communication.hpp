@@ -150,6 +150,7 @@ class Communication {
     waiting_.store(waiting, std::memory_order_relaxed);
     if (waiting) announce();  // it may be in a long sleep
   }
+  bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
  private:
   struct Pending {

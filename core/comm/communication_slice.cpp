@@ -34,8 +34,12 @@ constexpr uint32_t kOrdinary = 0;         // SCHED_OTHER
 
 }  // namespace
 
-void ask_for_short_slice() {
+void ask_for_punctual_sleeps() {
   prctl(PR_SET_TIMERSLACK, kSlackNs, 0, 0, 0);
+}
+
+void ask_for_short_slice() {
+  ask_for_punctual_sleeps();
   Attributes attributes{};
   attributes.size = sizeof attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
@@ -47,6 +51,8 @@ void ask_for_short_slice() {
 }
 
 #else
+
+void ask_for_punctual_sleeps() {}
 
 void ask_for_short_slice() {}
 

@@ -2,6 +2,7 @@
 #include "core/comm/communication_slice.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,6 +40,17 @@ TEST(CommunicationSlice, AsksForAShortSliceAndForNothingElse) {
   if (before.runtime_ns == 0) GTEST_SKIP() << "this kernel has no slices per thread (Linux 6.12)";
   EXPECT_EQ(after.runtime_ns, 100'000u);
   EXPECT_EQ(of_this_thread().runtime_ns, before.runtime_ns) << "another thread was changed";
+}
+
+TEST(CommunicationSlice, SleepsArePunctualForTheThreadThatAsks) {
+  const int before = prctl(PR_GET_TIMERSLACK);
+  int after = 0;
+  std::thread([&] {
+    ask_for_punctual_sleeps();
+    after = prctl(PR_GET_TIMERSLACK);
+  }).join();
+  EXPECT_EQ(after, 1000);
+  EXPECT_EQ(prctl(PR_GET_TIMERSLACK), before) << "another thread was changed";
 }
 
 }  // namespace

@@ -247,7 +247,7 @@ TEST(Meeting, APortThatIsTakenIsSaid) {
   EXPECT_EQ(status.code(), Code::failed_precondition) << "not a fault of Penstock";
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr(fmt::format("cannot listen on TCP port {}", other.value().port)),
-                    HasSubstr("give all ranks another MASTER_PORT")));
+                    HasSubstr("give all ranks another PENSTOCK_PORT")));
 }
 
 TEST(Meeting, RanksOfAnotherRunAreNotLetIn) {

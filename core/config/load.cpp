@@ -1,9 +1,11 @@
 #include "core/config/load.hpp"
 
+#include "core/base/nearest.hpp"
 #include "core/base/own_directory.hpp"
 #include "core/base/system_error.hpp"
 #include "core/config/reader.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
@@ -19,15 +21,30 @@ namespace {
 constexpr uintmax_t kMostBytes = 16u << 20;
 constexpr int64_t kLongestStall = 366 * 86400;  // seconds
 
+// "; did you mean \"conf/topk-residual.toml\"?", or nothing.
+std::string file_that_is_meant(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code error;
+  std::vector<std::string> known;
+  for (fs::directory_iterator file(folder, error), end; !error && file != end;
+       file.increment(error))
+    if (file->path().extension() == ".toml") known.push_back(file->path().filename().string());
+  std::sort(known.begin(), known.end());
+  const std::string nearest = nearest_name(path.filename().string(), known);
+  if (nearest.empty()) return {};
+  return fmt::format("; did you mean \"{}\"?", (path.parent_path() / nearest).string());
+}
+
 Result<std::string> read_file(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
     return not_found(
-        "{}: there is no such configuration file; check init(config=...), --config or "
+        "{}: there is no such configuration file{}; check init(config=...), --config or "
         "PENSTOCK_CONFIG",
-        path);
+        path, file_that_is_meant(path));
   }
   // A directory or a pipe: reading it would fail late or wait for ever.
   if (status.type() != fs::file_type::regular) {

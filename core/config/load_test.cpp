@@ -288,6 +288,19 @@ TEST(Load, TheSchemeOfOneSetMayNotSpeakOfTheRuntime) {
             std::string::npos);
 }
 
+TEST(Load, AFileThatIsNotThereBringsTheNearestNameBesideIt) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "near";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "topk-residual.toml") << "[scheme]\n";
+  std::ofstream(folder / "topk-residuals.txt") << "\n";
+  const Result<Config> config = load_config_file((folder / "topk-residul.toml").string());
+  ASSERT_FALSE(config.ok());
+  EXPECT_NE(config.status().message().find("configuration file; did you mean \"" +
+                                           (folder / "topk-residual.toml").string() + "\"?;"),
+            std::string::npos)
+      << config.status().message();
+}
+
 TEST(Load, AFileThatIsNotThereIsNotFound) {
   const Result<Config> config = load_config_file("/nonexistent/run.toml");
   ASSERT_FALSE(config.ok());

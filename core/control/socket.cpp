@@ -130,7 +130,7 @@ Status cannot_listen(uint16_t port, int error) {
   if (error == EADDRINUSE && port != 0)
     return failed_precondition(
         "{}: another program has it, perhaps another run on this host; give all ranks another "
-        "MASTER_PORT, of which this is the next one, or another PENSTOCK_PORT",
+        "PENSTOCK_PORT, or without that variable another MASTER_PORT, to which Penstock adds 1",
         what);
   if (error == EACCES)
     return failed_precondition(

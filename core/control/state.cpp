@@ -354,6 +354,7 @@ uint64_t State::next_us() const {
 void State::look_at_datagrams(uint64_t now_us) {
   std::vector<uint32_t> without;
   for (uint32_t rank : in_state(Presence::present)) {
+    if (rank == 0) continue;  // the server's own: no network lies between
     const Member& member = members_[rank];
     // Nothing gets through at all: it has not told what came before.
     if (now_us - std::min(now_us, member.note_us) > 2 * options_.pulse_us) {

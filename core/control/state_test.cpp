@@ -289,6 +289,19 @@ TEST(ControlState, ThatNoDatagramsGetThroughIsSaidOnceWithTheRanks) {
   EXPECT_EQ(warnings.find("no UDP"), warnings.rfind("no UDP"));
 }
 
+TEST(ControlState, ARunOfOneRankHasNoNetworkThatCouldStopDatagrams) {
+  std::string warnings;
+  State state({1, 60 * kSecondUs, kSecondUs, 0, 0}, [&](uint32_t, const std::string& frame) {
+    warnings += text_of(frame, FrameKind::warning);
+  });
+  ASSERT_TRUE(state.join(0, 0).ok());
+  for (uint64_t now = 0; now < 20 * kSecondUs; now += kSecondUs) {
+    ASSERT_TRUE(state.receive(0, body_of(encode(Beat{"", {}, 0})), now).ok());
+    state.tick(now);
+  }
+  EXPECT_EQ(warnings, "");
+}
+
 // It heard none before, and tells so afterwards, in what had waited.
 TEST(ControlState, AnOutageIsNotTakenForAFirewall) {
   std::string warnings;

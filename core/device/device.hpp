@@ -30,7 +30,9 @@ class Device {
   Status check(int32_t error, std::string_view action) const {
     return error == 0 ? Status() : failure(error, action);
   }
-  // For libraries that ask for the calling thread's device: it is this one from now on. [control]
+  // The calling thread is one of ours: this is its device from now on, for calls that then need not
+  // change it and for libraries that ask, and what others capture meanwhile is not disturbed by
+  // what it does.
   Status make_current() const {
     return check(table_->make_current(id_), "become the device of a thread");
   }

@@ -116,7 +116,9 @@ typedef struct penstock_device_table {
   /* copy_on_device of many at once. */
   int32_t (*copy_many)(int32_t device, const penstock_device_copy* copies, uint64_t n_copies,
                        void* stream);
-  /* The device becomes the calling thread's, for libraries that ask whose it is. */
+  /* The device becomes the calling thread's for good, for libraries that ask whose it is and so
+   * that other calls need not change it; captures of other threads' streams neither forbid it
+   * anything nor suffer from it. For threads that are Penstock's own. */
   int32_t (*make_current)(int32_t device);
 
   /* An event with a time; all that takes events takes it. Between the last records of two of them,

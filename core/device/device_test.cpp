@@ -106,6 +106,18 @@ TEST_F(Simulated, ErrorsNameTheDeviceTheActionAndTheNumber) {
   EXPECT_TRUE(contains(event.status().message(), "(error 2)"));
 }
 
+TEST_F(Simulated, LeavesOtherDevicesWithoutAContext) {
+  std::thread([&] {
+    auto stream = Stream::make(device_, false);
+    auto memory = DeviceMemory::make(device_, 4);
+    ASSERT_TRUE(stream.ok() && memory.ok());
+    EXPECT_TRUE(stream->clear(memory->data(), 4).ok());
+    EXPECT_TRUE(stream->wait().ok());
+    EXPECT_TRUE(device_.make_current().ok());
+  }).join();
+  EXPECT_EQ(simulated::contexts(), std::set<int>{1});
+}
+
 TEST_F(Simulated, IsTheDeviceOfAThreadFromWhenItIsMadeSo) {
   std::thread([&] {
     const auto current = [] {

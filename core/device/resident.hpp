@@ -14,6 +14,7 @@
 #pragma once
 
 #include "core/device/device_side.hpp"
+#include "core/device/number_memory.hpp"
 
 #include <deque>
 #include <memory>
@@ -63,6 +64,7 @@ class Residents {
   const Stream& looks() const { return looks_; }
   const Device& device() const { return stream_.device(); }
   Resident& resident(size_t index) { return residents_[index]; }
+  NumberMemory numbers;  // for buckets of the set
   // As Staging::drain, of all that was queued on the streams. [control]
   Status drain(uint64_t limit_us) const {
     PENSTOCK_TRY(looks_.wait_at_most(limit_us));
@@ -70,7 +72,8 @@ class Residents {
   }
 
  private:
-  Residents(Stream looks, Stream stream) : looks_(std::move(looks)), stream_(std::move(stream)) {}
+  Residents(Stream looks, Stream stream)
+      : numbers(stream.device()), looks_(std::move(looks)), stream_(std::move(stream)) {}
 
   const Stream looks_, stream_;
   std::deque<Resident> residents_;  // end before their streams

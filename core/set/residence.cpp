@@ -52,7 +52,15 @@ Status Set::settle_residence(std::span<const Stage> stages) {
     (gradient.why_staged.empty() ? resident : staged).push_back(&gradient);
   }
   PENSTOCK_TRY(make_mirrors(staged));
-  return make_residents(resident);
+  PENSTOCK_TRY(make_residents(resident));
+  if (devices_.empty()) return {};
+  const Gradient& first = resident.empty() ? *staged.front() : *resident.front();
+  return settle_engine(devices_.at(first.index));
+}
+
+// Which calls devices from now on. Where sets lie on several, its own is the last one's.
+Status Set::settle_engine(const Device& device) {
+  return services_.engine.run([&] { return device.make_current(); });
 }
 
 Status Set::make_mirrors(const std::vector<Gradient*>& staged) {
@@ -89,13 +97,14 @@ Status Set::make_residents(const std::vector<Gradient*>& resident) {
   return settle_device_of_messages(device);
 }
 
-// A library that knows no streams finds the device by the thread that calls it.
+// Of the communication thread. A library that knows no streams finds the device by it.
 Status Set::settle_device_of_messages(const Device& device) {
   const Channel* direct = at(between_devices->level).direct.channel;
-  if (direct == nullptr || (direct->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0)
-    return {};
+  if (direct == nullptr) return {};
+  const bool knows_streams = (direct->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0;
   return communication->run([&]() -> Status {
     int32_t& settled = between_devices->device;
+    if (knows_streams) return device.make_current();
     if (settled == device.id()) return {};
     if (settled != BetweenDevices::kNoDevice)
       return failed_precondition(

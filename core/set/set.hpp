@@ -142,6 +142,7 @@ class Set final : private SetContext {
   Status settle_residence(std::span<const Stage> stages);
   Status make_mirrors(const std::vector<Gradient*>& staged);
   Status make_residents(const std::vector<Gradient*>& resident);
+  Status settle_engine(const Device& device);
   Status settle_device_of_messages(const Device& device);
   Status drain_devices();
   void end_on_devices();

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,20 +9,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / "build/compiled-by-nvcc"
-# Code for no device in particular, and quickly made: what optimisation and a device's own assembler add is tools/gpu-check's to find.
+# Code for no device in particular, and quickly made; what optimisation and a device's own assembler add, test_fits_on_devices.py finds.
 OPTIONS = ("-DCMAKE_CUDA_ARCHITECTURES=80-virtual", "-DCMAKE_BUILD_TYPE=", "-DCMAKE_CUDA_FLAGS=-O0 -Xcicc -O0")
-
-
-@pytest.fixture(scope="module")
-def nvcc() -> str:
-    """Where tools/gpu-check finds it too."""
-    beside = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin/nvcc"
-    found = shutil.which("nvcc") or (str(beside) if os.access(beside, os.X_OK) else None)
-    if found is None:
-        pytest.skip(f"no CUDA compiler: nvcc is neither on the search path nor in {beside.parent}")
-    return found
-
-
 KERNELS = [f"{path}^" for path in (*sorted((REPOSITORY / "sdk/kernels/cuda").glob("*.cu")), REPOSITORY / "tests/cuda/plugin/doubled.cu")]
 
 

@@ -23,11 +23,26 @@ __global__ void add_sum_of_block(unsigned* values, unsigned* sum) {
   if (threadIdx.x == 0) atomicAdd(sum, staged[0]);
 }
 
+// Forgets to clear.
+__global__ void count_threads(unsigned* counted) {
+  __shared__ unsigned count;
+  atomicAdd(&count, 1u);
+  __syncthreads();
+  if (threadIdx.x == 0) counted[blockIdx.x] = count;
+}
+
 __global__ void increment(unsigned* values) {
   ++values[threadIdx.x];
 }
 __global__ void set(unsigned char* byte) {
   if (threadIdx.x == 0) *byte = 1;
+}
+
+// Adds as if no other block ran at the same time.
+__global__ void add_alone(unsigned* sum) {
+  const unsigned before = *sum;
+  __syncthreads();
+  if (threadIdx.x == 0) *sum = before + 1;
 }
 
 template <typename... Parameters, typename... Arguments>
@@ -73,6 +88,43 @@ TEST_F(SimulatedKernels, KernelsOfSeveralThreadsDoNotMeet) {
       EXPECT_EQ(sum_on_device(rank * 1000, 50), expected_sum(rank * 1000, 50));
     });
   for (std::thread& rank : ranks) rank.join();
+}
+
+TEST_F(SimulatedKernels, SharedMemoryHoldsNothingThatABlockCanRestOn) {
+  auto* counted = reinterpret_cast<unsigned*>(device_bytes(sizeof(unsigned)));
+  SUCCEEDS(run(count_threads, 64, nullptr, counted));
+  SUCCEEDS(cudaDeviceSynchronize());
+  unsigned found = 0;
+  SUCCEEDS(cudaMemcpy(&found, counted, sizeof found, cudaMemcpyDeviceToHost));
+  EXPECT_EQ(found, 0xa5a5a5a5u + 64);
+}
+
+// After `launches` of so many blocks.
+template <typename... Parameters, typename... Arguments>
+unsigned sum_of_blocks(unsigned blocks, int launches, void (*kernel)(Parameters...),
+                       Arguments... arguments) {
+  auto* sum = reinterpret_cast<unsigned*>(device_bytes(sizeof(unsigned)));
+  EXPECT_EQ(cudaMemset(sum, 0, sizeof(unsigned)), cudaSuccess);
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(64);
+  for (int launch = 0; launch < launches; ++launch)
+    EXPECT_EQ(cudaLaunchKernelEx(&config, kernel, arguments..., sum), cudaSuccess);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  unsigned found = 0;
+  EXPECT_EQ(cudaMemcpy(&found, sum, sizeof found, cudaMemcpyDeviceToHost), cudaSuccess);
+  return found;
+}
+
+TEST_F(SimulatedKernels, SomeBlocksRunAtTheSameTime) {
+  EXPECT_LT(sum_of_blocks(64, 50, add_alone), 64u * 50);
+}
+
+TEST_F(SimulatedKernels, BlocksThatRunAtTheSameTimeHaveSharedMemoryOfTheirOwn) {
+  auto* values = reinterpret_cast<unsigned*>(device_bytes(64 * sizeof(unsigned)));
+  const std::vector<unsigned> ones(64, 1);
+  SUCCEEDS(cudaMemcpy(values, ones.data(), 256, cudaMemcpyHostToDevice));
+  EXPECT_EQ(sum_of_blocks(64, 50, add_sum_of_block, values), 64u * 50 * 64);
 }
 
 TEST_F(SimulatedKernels, ALaunchOnAStreamOfAnotherDeviceIsRefused) {

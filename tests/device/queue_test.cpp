@@ -231,12 +231,6 @@ TEST_F(SimulatedQueue, ACaptureRunsWhenItsGraphIsLaunched) {
   SUCCEEDS(cudaStreamIsCapturing(stream, &status));
   EXPECT_EQ(status, cudaStreamCaptureStatusActive);
   SUCCEEDS(cudaMemcpyAsync(memory, pinned, 1, cudaMemcpyHostToDevice, stream));
-  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaStreamQuery(stream), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaMemcpy(memory, pinned, 1, cudaMemcpyHostToDevice),
-            cudaErrorStreamCaptureUnsupported);
-  void* none = nullptr;
-  EXPECT_EQ(cudaMalloc(&none, 1), cudaErrorStreamCaptureUnsupported);
   SUCCEEDS(cudaStreamEndCapture(stream, &graph));
   SUCCEEDS(cudaGraphInstantiate(&ready, graph));
   SUCCEEDS(cudaGraphDestroy(graph));
@@ -256,6 +250,21 @@ TEST_F(SimulatedQueue, EachThreadHasACurrentDevice) {
   SUCCEEDS(cudaGetDevice(&device));
   EXPECT_EQ(device, 1);
   EXPECT_EQ(cudaSetDevice(2), cudaErrorInvalidDevice);
+}
+
+TEST_F(SimulatedQueue, AContextIsMadeWhereOneIsNeededAndByMakingADeviceCurrent) {
+  reset();
+  int device = -1;
+  std::thread([&] {
+    EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+    cudaDeviceProp properties;
+    EXPECT_EQ(cudaGetDeviceProperties(&properties, 0), cudaSuccess);
+    EXPECT_TRUE(contexts().empty());
+    EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+    EXPECT_EQ(contexts(), std::set<int>{1});
+  }).join();
+  std::thread([] { (void)new_stream(); }).join();
+  EXPECT_EQ(contexts(), (std::set<int>{0, 1}));
 }
 
 TEST_F(SimulatedQueue, AnEventOrdersStreamsOfTwoDevices) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -70,7 +71,7 @@ enum class Call {
   kEventElapsed,
   kDeviceWait,  // cudaDeviceSynchronize
   kProperties,  // cudaGetDeviceProperties, priorities, cudaMemGetInfo, cudaPointerGetAttributes
-  kCurrent,     // cudaSetDevice, cudaGetDevice
+  kCurrent,     // cudaSetDevice, cudaGetDevice, and the driver's of contexts
   kCount,       // cudaGetDeviceCount, versions
   kGraph,       // captures and graphs
   kNccl,        // all of NCCL; an error ordered for it comes as ncclUnhandledCudaError
@@ -98,6 +99,7 @@ enum class Misuse {
   kDeadHandle,           // a stream, event or graph that is destroyed or never was, a pointer freed
   kWrongPointer,         // of a copy: not where its kind says, or longer than its allocation
   kCommunicatorDestroyedBusy,  // of NCCL, with work still queued
+  kCommunicatorUsedEarly,      // one that does not block, before its last operation was on its way
   kRanksDiffer,                // operations of NCCL whose order or arguments differ between ranks
 };
 struct Report {
@@ -112,6 +114,10 @@ std::vector<std::string> leaks();
 uint64_t calls(Call call);
 uint64_t calls_of_this_thread(Call call);
 uint64_t held_bytes(int device);
+
+// Devices that have a context of this process: some thread made them current (cudaSetDevice, since
+// CUDA 12), or called what needs one while it had none. On a real device each costs some 0.5 GB.
+std::set<int> contexts();
 
 // Bytes of copies that were queued, by where they go; fills are none.
 struct Copied {

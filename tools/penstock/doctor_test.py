@@ -112,6 +112,16 @@ def test_doctor_names_the_devices_that_the_runtime_finds(installed):
 
 
 @needs_simulated_devices
+def test_doctor_warns_where_all_streams_of_a_device_share_a_queue(installed):
+    one = {"PENSTOCK_SIMULATED_DEVICES": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    (line,) = lines_of(doctor(installed, **one), "cuda queues")
+    assert line["state"] == "warning" and "CUDA_DEVICE_MAX_CONNECTIONS=1" in line["found"]
+    assert "NCCL_LAUNCH_ORDER_IMPLICIT=1" in line["mend"]
+    for better in ({"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"}, {"PENSTOCK_SIMULATED_DEVICES": "0"}):
+        assert not lines_of(doctor(installed, **{**one, **better}), "cuda queues")
+
+
+@needs_simulated_devices
 def test_doctor_gives_the_table_s_own_words_where_no_device_is_found(installed):
     (line,) = lines_of(doctor(installed, PENSTOCK_SIMULATED_DEVICES="0"), "cuda")
     assert line["state"] == "warning" and "no CUDA device can be used: the driver finds no device" in line["found"]

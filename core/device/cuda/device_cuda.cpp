@@ -6,42 +6,19 @@
 #include <penstock/base.h>
 
 #include <cuda_runtime_api.h>
+#include <kernels/cuda/current_device.hpp>
 
 #include <algorithm>
 #include <cstring>
 
 namespace {
 
-// Makes `device` current for a scope and puts back what was current before. A thread that has no
-// current device yet keeps none: nothing is put back there.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int32_t device) {
-    error_ = cudaGetDevice(&before_);
-    if (error_ == cudaSuccess && before_ != device) {
-      error_ = cudaSetDevice(device);
-      changed_ = error_ == cudaSuccess;
-    }
-  }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-  ~CurrentDevice() {
-    if (changed_) (void)cudaSetDevice(before_);
-  }
-  cudaError_t error() const { return error_; }
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-  cudaError_t error_ = cudaSuccess;
-};
-
 // Runs `body` with `device` current. The runtime's sticky last error is cleared: who asks for it
 // later must not find ours.
 template <typename Body>
 int32_t on_device(int32_t device, Body&& body) {
-  const CurrentDevice current(device);
-  const cudaError_t error = current.error() == cudaSuccess ? body() : current.error();
+  const penstock::kernels::cuda::CurrentDevice current(device);
+  const int32_t error = current.error() == cudaSuccess ? body() : current.error();
   if (error != cudaSuccess) (void)cudaGetLastError();
   return error;
 }
@@ -241,7 +218,11 @@ int32_t copy_many(int32_t device, const penstock_device_copy* copies, uint64_t n
 }
 
 int32_t make_current(int32_t device) {
-  cudaError_t error = cudaSetDevice(device);
+  // Captures of other threads, as of a model's graphs, are none of its business: in the usual mode
+  // they would fail with its next look at an event, and that with them.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaError_t error = cudaThreadExchangeStreamCaptureMode(&mode);
+  if (error == cudaSuccess) error = cudaSetDevice(device);
   // Before CUDA 12 the thread gets the device's context with the first call that needs one.
   if (error == cudaSuccess) error = cudaFree(nullptr);
   if (error != cudaSuccess) (void)cudaGetLastError();

@@ -36,6 +36,7 @@ struct Bfloat16 {
 
 constexpr unsigned kThreads = 256;
 constexpr uint64_t kPerThread = 8;
+constexpr uint32_t kLoads = 4;          // of 16 bytes, in flight in each thread
 constexpr uint64_t kMostBlocks = 2048;  // a few for each multiprocessor of the largest
 
 __device__ uint64_t first_element() {
@@ -82,28 +83,105 @@ __device__ uint32_t array_of_block(const Arrays<Array>& arrays) {
   return begin;
 }
 
-// Calls body(i) for the elements of an array that are this thread's.
-template <typename Array, typename Body>
-__device__ void each_of_mine(const Arrays<Array>& arrays, uint32_t which, Body&& body) {
-  const uint64_t count = arrays.all[which].count;
+// Which elements, or words of them, of its array are this thread's.
+struct Mine {
+  uint64_t first;
+  uint64_t stride;
+};
+template <typename Array>
+__device__ Mine mine_of(const Arrays<Array>& arrays, uint32_t which) {
   const uint32_t first = arrays.first_blocks[which];
   const uint32_t end = which + 1 < arrays.n ? arrays.first_blocks[which + 1] : arrays.n_blocks;
-  for (uint64_t i = uint64_t{blockIdx.x - first} * kThreads + threadIdx.x; i < count;
-       i += uint64_t{end - first} * kThreads)
-    body(i);
+  return {uint64_t{blockIdx.x - first} * kThreads + threadIdx.x, uint64_t{end - first} * kThreads};
 }
+
+// Calls body(i, word) for the words of source[begin, end) that are this thread's; element i is the
+// first of a word. A few independent loads are in flight before the first is used.
+template <typename Word, typename Element, typename Body>
+__device__ void each_word(const Mine& mine, const Element* source, uint64_t begin, uint64_t end,
+                          const Body& body) {
+  constexpr uint64_t kInWord = sizeof(Word) / sizeof(Element);
+  const auto* const words = reinterpret_cast<const Word*>(source + begin);
+  const uint64_t n = (end - begin) / kInWord;
+  for (uint64_t first = mine.first; first < n; first += mine.stride * kLoads) {
+    Word in[kLoads];
+#pragma unroll
+    for (uint32_t j = 0; j < kLoads; ++j)
+      if (first + j * mine.stride < n) in[j] = words[first + j * mine.stride];
+#pragma unroll
+    for (uint32_t j = 0; j < kLoads; ++j)
+      if (first + j * mine.stride < n) body(begin + (first + j * mine.stride) * kInWord, in[j]);
+  }
+}
+
+constexpr uint32_t kWideBytes = sizeof(uint4);
+
+__device__ uint32_t beyond_wide(const void* pointer) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pointer) % kWideBytes);
+}
+
+// Calls body(i, 16 bytes of elements) where `source` lies so and body(i, element) before and
+// behind.
+template <typename Element, typename Body>
+__device__ void each_of_mine(const Mine& mine, const Element* source, uint64_t count,
+                             const Body& body) {
+  constexpr uint64_t kInWide = kWideBytes / sizeof(Element);
+  const uint64_t to_wide = (kWideBytes - beyond_wide(source)) % kWideBytes / sizeof(Element);
+  const uint64_t begin = to_wide < count ? to_wide : count;
+  const uint64_t end = begin + (count - begin) / kInWide * kInWide;
+  each_word<Element>(mine, source, 0, begin, body);
+  each_word<uint4>(mine, source, begin, end, body);
+  each_word<Element>(mine, source, end, count, body);
+}
+
+// What the look does with what is read.
+template <typename Float>
+struct Looking {
+  using Bits = typename Float::Bits;
+  uint32_t* widened;  // or null
+  bool* any;
+
+  __device__ void operator()(uint64_t i, Bits bits) const {
+    *any = *any || (bits & Float::kExponent) == Float::kExponent;
+    if (widened != nullptr) widened[i] = Float::wide(bits);
+  }
+  __device__ void operator()(uint64_t i, const uint4& four) const {
+    if constexpr (sizeof(Bits) == sizeof(uint32_t)) {
+      *any = *any || is_found(four.x) || is_found(four.y) || is_found(four.z) || is_found(four.w);
+      if (widened != nullptr) store(i, four);
+    } else {
+      take_pairs(i, four.x, four.y);
+      take_pairs(i + 4, four.z, four.w);
+    }
+  }
+
+ private:
+  __device__ static bool is_found(uint32_t bits) {
+    return (bits & Float::kExponent) == Float::kExponent;
+  }
+  __device__ void take_pairs(uint64_t i, uint32_t a, uint32_t b) const {
+    *any = *any || is_found(a) || is_found(a >> 16) || is_found(b) || is_found(b >> 16);
+    if (widened == nullptr) return;
+    store(i, {wide(a), wide(a >> 16), wide(b), wide(b >> 16)});
+  }
+  __device__ static uint32_t wide(uint32_t bits) { return Float::wide(static_cast<Bits>(bits)); }
+  __device__ void store(uint64_t i, const uint4& four) const {
+    uint32_t* const to = widened + i;
+    if (beyond_wide(to) == 0) {
+      *reinterpret_cast<uint4*>(to) = four;
+    } else {
+      to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+    }
+  }
+};
 
 template <typename Float>
 __device__ bool is_nonfinite_in_mine(const Arrays<penstock_device_values>& arrays, uint32_t which) {
-  using Bits = typename Float::Bits;
-  const auto* const values = static_cast<const Bits*>(arrays.all[which].values);
-  auto* const widened = reinterpret_cast<uint32_t*>(arrays.all[which].widened);
+  const penstock_device_values& array = arrays.all[which];
   bool any = false;
-  each_of_mine(arrays, which, [&](uint64_t i) {
-    const Bits bits = values[i];
-    any = any || (bits & Float::kExponent) == Float::kExponent;
-    if (widened != nullptr) widened[i] = Float::wide(bits);
-  });
+  const Looking<Float> looking{reinterpret_cast<uint32_t*>(array.widened), &any};
+  each_of_mine(mine_of(arrays, which), static_cast<const typename Float::Bits*>(array.values),
+               array.count, looking);
   return any;
 }
 
@@ -121,18 +199,32 @@ __global__ void look_for_wrong_indices(Arrays<penstock_index_list> lists) {
   const uint32_t which = array_of_block(lists);
   const penstock_index_list& list = lists.all[which];
   const uint32_t* const indices = list.indices;
+  const Mine mine = mine_of(lists, which);
   bool any = false;
-  each_of_mine(lists, which, [&](uint64_t i) {
+  for (uint64_t i = mine.first; i < list.count; i += mine.stride)
     any = any || indices[i] >= list.below || (i != 0 && indices[i] <= indices[i - 1]);
-  });
   if (any) *list.wrong = 1;
 }
 
 template <typename Element>
+struct Copying {
+  Element* target;
+  __device__ void operator()(uint64_t i, Element element) const { target[i] = element; }
+  __device__ void operator()(uint64_t i, const uint4& wide) const {
+    *reinterpret_cast<uint4*>(target + i) = wide;
+  }
+};
+
+template <typename Element>
 __device__ void copy_mine(const Arrays<penstock_device_copy>& copies, uint32_t which) {
-  const auto* const source = static_cast<const Element*>(copies.all[which].source);
-  auto* const target = static_cast<Element*>(copies.all[which].target);
-  each_of_mine(copies, which, [&](uint64_t i) { target[i] = source[i]; });
+  const penstock_device_copy& copy = copies.all[which];
+  const auto* const source = static_cast<const Element*>(copy.source);
+  const Copying<Element> copying{static_cast<Element*>(copy.target)};
+  const Mine mine = mine_of(copies, which);
+  if (beyond_wide(copy.source) == beyond_wide(copy.target))
+    each_of_mine(mine, source, copy.count, copying);
+  else
+    each_word<Element>(mine, source, 0, copy.count, copying);
 }
 
 __global__ void copy_all(Arrays<penstock_device_copy> copies) {

@@ -97,8 +97,7 @@ def find_library() -> Path:
     raise ImportError(
         "penstock: libpenstock.so was not found in "
         + " or ".join(str(place) for place in places)
-        + "; build it with "
-        "'cmake --preset release && cmake --build --preset release', or name it in PENSTOCK_LIBRARY"
+        + "; in a checkout tools/setup builds it, or name it in PENSTOCK_LIBRARY"
     )
 
 

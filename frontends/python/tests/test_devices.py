@@ -16,6 +16,7 @@ from launch import OVER, run_python, succeed
 
 from penstock import _library as c
 from penstock.common.devices import HOST, Place
+from penstock.common.gradient_set import GradientSpec
 from penstock.torch import devices, tensors
 from penstock.torch.compression import Compression
 from penstock.torch.gradients import GradientSlot
@@ -95,7 +96,13 @@ def on_device(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device: tools/gpu-check")
-@pytest.mark.parametrize("script", ("train_on_device.py", "methods_on_device.py"))
+@pytest.mark.parametrize(
+    "script",
+    (
+        "train_on_device.py", "methods_on_device.py", "first_step_on_device.py", "captured_on_device.py",
+        "compiled_on_device.py", "fsdp_on_device.py", "accelerate_on_device.py",
+    ),
+)  # fmt: skip
 def test_the_check_of_a_device_says_that_it_is_skipped_without_one(script):
     done = on_device(script)
     assert done.returncode == 0, done.stderr
@@ -116,6 +123,39 @@ def test_the_check_of_methods_finds_the_bits_of_the_cpu_on_the_cpu(route, dtype)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert lines and all(line.endswith("of the CPU") for line in lines), done.stdout
+
+
+def over_gloo(ranks: int, script: str) -> subprocess.CompletedProcess[str]:
+    """As tools/gpu-check starts them, on the CPU."""
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1")
+    folder = Path(__file__).resolve().parent / "scripts"
+    words = (str(folder / "over_gloo.py"), str(folder / script), "--device", "cpu")
+    count = ("--nproc-per-node", str(ranks))
+    return run_python(*launcher, *count, *words, real=True, GLOO_SOCKET_IFNAME="lo")
+
+
+def test_reductions_of_fsdp_and_a_sharded_model_are_tried_on_the_cpu():
+    done = over_gloo(2, "fsdp_on_device.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("as on the CPU") == 3 and "0.00% from the plain one" in done.stdout
+
+
+def test_a_capture_without_a_device_says_why_it_is_skipped():
+    done = over_gloo(1, "captured_on_device.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped: what is captured is work of a CUDA device" in done.stdout
+
+
+def test_first_steps_are_timed_with_what_loads_kernels_beside():
+    done = over_gloo(1, "first_step_on_device.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "CUDA_MODULE_LOADING=" in done.stdout and done.stdout.count("first step ") == 3
+
+
+def test_accelerate_is_tried_where_it_is_installed():
+    done = over_gloo(1, "accelerate_on_device.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped: Accelerate is not installed" in done.stdout or done.stdout.count("loss ") == 3
 
 
 def test_the_check_over_nccl_wants_devices():
@@ -200,6 +240,17 @@ def on_a_device(monkeypatch):
     monkeypatch.setattr(devices, "current_stream", lambda tensor: 77)
     monkeypatch.setattr(devices, "used_by_current_stream", used.append)
     return used
+
+
+@pytest.mark.parametrize(("places", "times"), [([HOST, HOST], 0), ([HOST, CUDA], 1)])
+def test_torch_gives_back_what_it_keeps_of_a_device_before_a_set_takes_memory_there(
+    monkeypatch, places, times
+):
+    emptied: list[bool] = []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
+    specs = [GradientSpec("x", (4,), c.FLOAT32, place=place) for place in places]
+    assert devices.with_room(specs) is specs
+    assert len(emptied) == times
 
 
 def slot_of(parameter: torch.Tensor, compression: Any = Compression.none) -> GradientSlot:

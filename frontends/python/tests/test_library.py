@@ -34,7 +34,7 @@ def test_a_missing_library_says_what_to_do(tmp_path):
     done = python(
         "import penstock._library as c; c.library()", PYTHONPATH=str(copied), PENSTOCK_LIBRARY=""
     )
-    assert "ImportError" in done.stderr and "cmake --preset release" in done.stderr
+    assert "ImportError" in done.stderr and "tools/setup" in done.stderr
 
 
 def test_something_else_than_the_library_is_refused(tmp_path):

@@ -11,15 +11,8 @@ void check(cudaError_t error, const char* what) {
   throw sdk::Error(PENSTOCK_DEVICE_ERROR, sdk::text(what, ": ", cudaGetErrorString(error)));
 }
 
-CurrentDevice::CurrentDevice(int device) {
-  check(cudaGetDevice(&before_), "cudaGetDevice");
-  if (before_ == device) return;
-  check(cudaSetDevice(device), "cudaSetDevice");
-  changed_ = true;
-}
-
-CurrentDevice::~CurrentDevice() {
-  if (changed_) (void)cudaSetDevice(before_);
+CurrentDevice::CurrentDevice(int device) : scope_(device) {
+  check(static_cast<cudaError_t>(scope_.error()), "cuCtxSetCurrent");
 }
 
 Stream make_stream() {

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <kernels/cuda/current_device.hpp>
+
 #include <cstdint>
 #include <utility>
 
@@ -11,17 +13,13 @@ namespace penstock::nccl {
 // Throws DEVICE_ERROR with CUDA's own words unless the call has succeeded.
 void check(cudaError_t error, const char* what);
 
-// Makes `device` current while it lives, for this thread.
+// Makes `device` current while it lives, for this thread. Throws as check does.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);
-  ~CurrentDevice();
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
 
  private:
-  int before_ = 0;
-  bool changed_ = false;
+  kernels::cuda::CurrentDevice scope_;
 };
 
 // Owns one thing of CUDA's. Whoever destroys has no use for an error.

@@ -18,34 +18,27 @@ namespace {
 //   Facts facts(const Sender&, uint64_t run) const;
 //   float value(const Sender&, uint64_t i, const Facts&) const;
 // As in elements.cuh, a tile never crosses the end of a run.
-template <typename Coding>
+template <uint32_t kTeam, typename Coding>
 __global__ void __launch_bounds__(kElementThreads)
     sum_tile(Coding coding, Senders<typename Coding::Sender> senders, CodedSum sum, uint64_t run,
              uint32_t tiles_per_run) {
-  const uint64_t which = blockIdx.x / tiles_per_run;
-  const uint64_t end = (which + 1) * run < sum.numel ? (which + 1) * run : sum.numel;
-  const uint64_t first =
-      which * run + uint64_t{blockIdx.x % tiles_per_run} * kElementTile + threadIdx.x;
+  const Place<kTeam> mine(sum.numel, run, tiles_per_run);
+  if (!mine.exists(sum.numel)) return;
   float total[kElementItems];
 #pragma unroll
-  for (uint32_t j = 0; j < kElementItems; ++j) {
-    const uint64_t i = first + j * kElementThreads;
-    total[j] = sum.over == SumOver::kZeros || i >= end ? 0.0f : sum.out[i];
-  }
+  for (uint32_t j = 0; j < kElementItems; ++j)
+    total[j] = sum.over == SumOver::kZeros || mine.at(j) >= mine.end ? 0.0f : sum.out[mine.at(j)];
   for (uint32_t s = 0; s < senders.n; ++s) {
     const typename Coding::Sender& sender = senders.all[s];
-    const typename Coding::Facts facts = coding.facts(sender, which);
+    const typename Coding::Facts facts = coding.facts(sender, mine.run);
 #pragma unroll
-    for (uint32_t j = 0; j < kElementItems; ++j) {
-      const uint64_t i = first + j * kElementThreads;
-      if (i < end) total[j] += coding.value(sender, i, facts);
-    }
+    for (uint32_t j = 0; j < kElementItems; ++j)
+      if (mine.at(j) < mine.end) total[j] += coding.value(sender, mine.at(j), facts);
   }
 #pragma unroll
-  for (uint32_t j = 0; j < kElementItems; ++j) {
-    const uint64_t i = first + j * kElementThreads;
-    if (i < end) sum.out[i] = sum.scale == 1 ? total[j] : total[j] * sum.scale;
-  }
+  for (uint32_t j = 0; j < kElementItems; ++j)
+    if (mine.at(j) < mine.end)
+      sum.out[mine.at(j)] = sum.scale == 1 ? total[j] : total[j] * sum.scale;
 }
 
 template <typename Coding>
@@ -55,11 +48,12 @@ int32_t sum_codes(const Coding& coding, std::span<const typename Coding::Sender>
     return cudaErrorInvalidValue;
   if (sum.numel == 0) return cudaSuccess;
   const auto all = by_value(senders);
-  const uint64_t run = sum.run == 0 || sum.run > sum.numel ? sum.numel : sum.run;
-  const uint64_t tiles_per_run = pieces(run, kElementTile);
   Queue queue(stream);
-  queue.run(sum_tile<Coding>, pieces(sum.numel, run) * tiles_per_run, kElementThreads, coding, all,
-            sum, run, static_cast<uint32_t>(tiles_per_run));
+  with_team(sum.numel, sum.run,
+            [&]<uint32_t kTeam>(uint64_t run, uint32_t tiles_per_run, uint64_t blocks) {
+              queue.run(sum_tile<kTeam, Coding>, blocks, kElementThreads, coding, all, sum, run,
+                        tiles_per_run);
+            });
   return queue.error();
 }
 

@@ -6,7 +6,10 @@
 
 namespace penstock::kernels::cuda {
 
-// Makes `device` the calling thread's current one for a scope, and puts back what was. [any]
+// Makes `device` the calling thread's current one for a scope, and puts back what was: a context of
+// another device, or none. The runtime's cudaSetDevice would not do for that: it knows no "none",
+// and to put back device 0, which it names for a thread that has none, would make a context there.
+// [any]
 class CurrentDevice {
  public:
   explicit CurrentDevice(int32_t device) noexcept;
@@ -17,7 +20,7 @@ class CurrentDevice {
   int32_t error() const noexcept { return error_; }
 
  private:
-  int32_t before_ = 0;
+  void* before_ = nullptr;  // the context that was current
   bool changed_ = false;
   int32_t error_ = 0;
 };

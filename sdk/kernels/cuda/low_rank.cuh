@@ -94,9 +94,15 @@ __device__ void stage_rows(const float* factor, uint32_t rank, uint32_t width, u
 
 // ---- Sums ----
 
+// Blocks that a multiprocessor must have room for at once. Left alone, the compiler gives those
+// with momentum up to 190 registers a thread, and one block of eight warps hides no load's time.
+template <uint32_t kForm>
+inline constexpr uint32_t kBlocksAtOnce = kForm == PENSTOCK_FORM_NONE ? 0 : 2;
+
 // A warp takes kKept rows, its lane l the columns l, l + 32, ... of a segment.
 template <uint32_t kWidth, uint32_t kForm>
-__global__ void __launch_bounds__(kProductThreads) multiply_tiles(Product job, Fold fold) {
+__global__ void __launch_bounds__(kProductThreads, kBlocksAtOnce<kForm>)
+    multiply_tiles(Product job, Fold fold) {
   constexpr uint32_t kRows = kKept<kWidth>, kLoads = kProductColumns / kWarp;
   __shared__ float staged[kWidth * kPitch];
   const uint64_t segment = blockIdx.x % job.segments;
@@ -152,7 +158,8 @@ __global__ void __launch_bounds__(kProductThreads) multiply_tiles(Product job, F
 
 // A lane takes kKept columns, 32 apart, warp w of a block the rows w, w + 8, ... of a segment.
 template <uint32_t kWidth, uint32_t kForm>
-__global__ void __launch_bounds__(kProductThreads) transposed_tiles(Product job, Fold fold) {
+__global__ void __launch_bounds__(kProductThreads, kBlocksAtOnce<kForm>)
+    transposed_tiles(Product job, Fold fold) {
   constexpr uint32_t kCols = kKept<kWidth>, kLoads = kProductRows / kProductWarps;
   constexpr uint32_t kTile = kTileOfColumns<kWidth>;
   __shared__ float staged[kProductRows * kWidth];

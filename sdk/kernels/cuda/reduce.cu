@@ -148,27 +148,27 @@ int32_t sum_of_magnitudes(const float* x, uint64_t n, double* result, Workspace 
 
 int32_t sums_of_magnitudes(const float* x, uint64_t n, uint64_t run, double* results,
                            Workspace workspace, void* stream) noexcept {
-  return reduce(Magnitude{}, x, n, run, results, workspace, stream);
+  return reduce_runs(Magnitude{}, x, n, run, results, workspace, stream);
 }
 
 int32_t moments(const float* values, uint64_t n, uint64_t run, Moments* results,
                 Workspace workspace, void* stream) noexcept {
-  return reduce(MomentsOf{}, values, n, run, results, workspace, stream);
+  return reduce_runs(MomentsOf{}, values, n, run, results, workspace, stream);
 }
 
 int32_t largest_magnitude(const float* values, uint64_t n, uint64_t run, float* results,
                           Workspace workspace, void* stream) noexcept {
-  return reduce(Largest{}, values, n, run, results, workspace, stream);
+  return reduce_runs(Largest{}, values, n, run, results, workspace, stream);
 }
 
 int32_t value_ranges(const float* values, uint64_t n, uint64_t run, ValueRange* results,
                      Workspace workspace, void* stream) noexcept {
-  return reduce(RangeOf{}, values, n, run, results, workspace, stream);
+  return reduce_runs(RangeOf{}, values, n, run, results, workspace, stream);
 }
 
 int32_t sums_by_sign(const float* values, uint64_t n, uint64_t run, SumsBySign* results,
                      Workspace workspace, void* stream) noexcept {
-  return reduce(BySign{}, values, n, run, results, workspace, stream);
+  return reduce_runs(BySign{}, values, n, run, results, workspace, stream);
 }
 
 int32_t exceedances(const float* x, uint64_t n, const float* threshold, Exceedances* result,

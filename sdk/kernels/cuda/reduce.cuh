@@ -85,6 +85,73 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x == 0) results[blockIdx.x] = all;
 }
 
+// ---- Short runs: a warp to each ----
+
+template <typename T>
+__device__ T from_lane_xor(const T& value, uint32_t distance) {
+  static_assert(sizeof(T) % sizeof(uint32_t) == 0);
+  uint32_t words[sizeof(T) / sizeof(uint32_t)];
+  memcpy(words, &value, sizeof value);
+#pragma unroll
+  for (uint32_t& word : words) word = __shfl_xor_sync(kAllLanes, word, distance);
+  T other;
+  memcpy(&other, words, sizeof other);
+  return other;
+}
+
+// What a lane has of a short run: kSumThreads / kWarp chains, those that its place in a block of
+// kSumThreads would have and those of the warps behind.
+template <typename Term, uint32_t kTurns>
+struct ChainsOfLane {
+  static constexpr uint32_t kChains = kSumThreads / kWarp;
+  const Term& term;
+  float in[kTurns][kChains];
+  uint32_t left;  // elements of the run from this lane's first on
+
+  __device__ ChainsOfLane(const Term& of, const float* mine, uint32_t n) : term(of), left(n) {
+#pragma unroll
+    for (uint32_t t = 0; t < kTurns; ++t)
+#pragma unroll
+      for (uint32_t c = 0; c < kChains; ++c) in[t][c] = at(t, c) < left ? mine[at(t, c)] : 0.0f;
+  }
+  __device__ static uint32_t at(uint32_t turn, uint32_t chain) {
+    return turn * kSumThreads + chain * kWarp;
+  }
+  // Chains first, first + kStep, first + 2 kStep, ..., joined by halving as join_block does it.
+  template <uint32_t kStep>
+  __device__ typename Term::Sum join(uint32_t first) const {
+    typename Term::Sum sum{};
+    if constexpr (kStep == kChains) {
+#pragma unroll
+      for (uint32_t t = 0; t < kTurns; ++t)
+        if (at(t, first) < left) term.add(sum, in[t][first]);
+      term.close(sum);
+    } else {
+      sum = join<2 * kStep>(first);
+      term.join(sum, join<2 * kStep>(first + kStep));
+    }
+    return sum;
+  }
+};
+
+// Of runs up to kTurns * kSumThreads: the same sums to the bit as sum_tiles.
+template <typename Term, uint32_t kTurns>
+__global__ void __launch_bounds__(kSumThreads)
+    sum_short_runs(Term term, const float* x, uint64_t n, uint64_t run, uint32_t n_runs,
+                   typename Term::Sum* results) {
+  const uint32_t which = blockIdx.x * (kSumThreads / kWarp) + warp_of_block();
+  if (which >= n_runs) return;  // whole warps
+  const uint64_t first = which * run + lane();
+  const uint64_t end = (which + 1) * run < n ? (which + 1) * run : n;
+  term.prepare();
+  const ChainsOfLane<Term, kTurns> chains(term, x + first,
+                                          first < end ? static_cast<uint32_t>(end - first) : 0);
+  typename Term::Sum sum = chains.template join<1>(0);
+  for (uint32_t width = kWarp / 2; width > 0; width /= 2)
+    term.join(sum, from_lane_xor(sum, width));  // of use to the lanes below `width` only
+  if (lane() == 0) results[which] = sum;
+}
+
 // Tiles of n elements in runs. A last, short run has as many as the others: its last tiles are
 // empty, and sum to nothing.
 struct SumPlan {
@@ -119,6 +186,22 @@ int32_t reduce(const Term& term, const float* x, uint64_t n, uint64_t run,
             sums);
   queue.run(join_tiles<Term>, plan.n_runs, kSumThreads, term, sums, tiles_per_run, plan.n_tiles(),
             results);
+  return queue.error();
+}
+
+// Of many runs, one result for each.
+template <typename Term>
+int32_t reduce_runs(const Term& term, const float* x, uint64_t n, uint64_t run,
+                    typename Term::Sum* results, const Workspace& workspace, void* stream) {
+  const SumPlan plan = plan_sum(n, run);
+  if (plan.n_runs == 1 || plan.run > kShortRun || plan.n_runs > kMostShortRuns)
+    return reduce(term, x, n, run, results, workspace, stream);
+  if (results == nullptr || x == nullptr) return cudaErrorInvalidValue;
+  Queue queue(stream);
+  queue.run(plan.run <= kSumThreads ? sum_short_runs<Term, 1>
+                                    : sum_short_runs<Term, kShortRun / kSumThreads>,
+            pieces(plan.n_runs, kSumThreads / kWarp), kSumThreads, term, x, n, plan.run,
+            static_cast<uint32_t>(plan.n_runs), results);
   return queue.error();
 }
 

@@ -12,6 +12,9 @@ inline constexpr uint32_t kWarp = 32;
 // Eight independent loads per thread are in flight before the first is used.
 inline constexpr uint32_t kElementThreads = 256;
 inline constexpr uint32_t kElementItems = 8;
+// Runs up to here have warps, not whole blocks, to themselves; both are numbered by 32 bits.
+inline constexpr uint32_t kShortRun = 1024;
+inline constexpr uint64_t kMostShortRuns = uint64_t{1} << 29;
 
 // ---- Sums ----
 // They fix the order of summation: other numbers give other bits.

@@ -1,12 +1,16 @@
 // Compares the CUDA kernels with the CPU's, which are compared with plain loops elsewhere: many
-// kinds of input, sizes from nothing to more than 2^24, at once and replayed as a graph. Prints
-// "skipped: no CUDA device (reason)" and ends well where there is none.
+// kinds of input, sizes from nothing to more than 2^24, at once and replayed as a graph. A
+// difference ends its part, and those behind it go on. Prints "skipped: no CUDA device (reason)"
+// and ends well where there is none.
 //
-//   kernels_cuda_check [--short] [PART]
+//   kernels_cuda_check [--short] [--list] [PART]
+//
+// --list prints the names of the parts, without a device too.
 #include "check.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <iterator>
 #include <random>
 
@@ -15,6 +19,10 @@ namespace {
 
 // Of every graph; one in short runs.
 int n_replays = 2;
+
+// Ends a part; what differs was said.
+struct Difference {};
+bool any_difference = false;
 
 constexpr uint64_t kGuard = 256;
 constexpr int kPattern = 0xa5;
@@ -37,7 +45,8 @@ void settle() {
 
 void fail(const char* file, int line, const std::string& what) {
   std::fprintf(stderr, "%s:%d: failed: %s\n", file, line, what.c_str());
-  std::exit(1);
+  any_difference = true;
+  throw Difference{};
 }
 
 void require(cudaError_t error, const char* call, const char* file, int line) {
@@ -49,12 +58,17 @@ Bytes::Bytes(uint64_t bytes) : bytes_(bytes) {
   SUCCEED(cudaMemset(data_, kPattern, bytes + kGuard));
 }
 
+// What differs is said, and the part goes on to its end or to where it fails.
 Bytes::~Bytes() {
-  std::vector<unsigned char> guard(kGuard);
-  SUCCEED(
-      cudaMemcpy(guard.data(), static_cast<char*>(data_) + bytes_, kGuard, cudaMemcpyDeviceToHost));
-  for (const unsigned char byte : guard) REQUIRE(byte == kPattern, "written behind an array");
-  SUCCEED(cudaFree(data_));
+  try {
+    std::vector<unsigned char> guard(kGuard);
+    SUCCEED(cudaMemcpy(guard.data(), static_cast<char*>(data_) + bytes_, kGuard,
+                       cudaMemcpyDeviceToHost));
+    for (const unsigned char byte : guard) REQUIRE(byte == kPattern, "written behind an array");
+    SUCCEED(cudaFree(data_));
+  } catch (const Difference&) {
+    (void)cudaFree(data_);
+  }
 }
 
 void Bytes::spoil() {
@@ -139,6 +153,84 @@ std::vector<Input> Extent::inputs(uint64_t n, bool finite) const {
   return all;
 }
 
+namespace {
+
+struct Part {
+  const char* name;
+  void (*run)(const Extent&);
+};
+constexpr Part kParts[] = {
+    {"selection", check_selection},
+    {"rows", check_rows},
+    {"pairs", check_pairs},
+    {"many together", check_many_together},
+    {"thresholds", check_thresholds},
+    {"steered", check_steered},
+    {"sums", check_sums},
+    {"signs", check_signs},
+    {"stochastic", check_stochastic},
+    {"codes", check_codes},
+    {"values", check_values},
+    {"one sign", check_one_sign},
+    {"masking", check_masking},
+    {"clipping", check_clipping},
+    {"low-rank", check_low_rank},
+    {"orthogonalise", check_orthogonalise},
+    {"factors", check_factors},
+    {"dense", check_dense},
+};
+
+Extent extent_of(bool is_short) {
+  Extent extent;
+  extent.sizes = {0, 1, 2, 3, 31, 64, 1000, is_short ? 20011u : 65537u};
+  extent.few_sizes = {0, 1, 65, 5000, 17000};
+  extent.all_kinds_up_to = is_short ? 1000 : 1 << 30;
+  extent.most_rows = is_short ? 100 : 1 << 20;
+  if (!is_short) {
+    extent.sizes.push_back((1u << 24) + 3);
+    extent.few_sizes.push_back((1u << 20) + 3);
+  }
+  return extent;
+}
+
+// Whether it ended without a difference.
+bool passes(const char* name, const std::function<void()>& run) {
+  any_difference = false;
+  try {
+    run();
+  } catch (const Difference&) {  // it was said
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    any_difference = true;
+  }
+  std::printf("%s: %s\n", name, any_difference ? "NOT as on the CPU" : "as on the CPU");
+  std::fflush(stdout);
+  return !any_difference;
+}
+
+// Of all parts, or of the one that is named.
+int check(const Extent& extent, const std::string& only) {
+  bool all_pass = true, found = only.empty();
+  if (only.empty() || only == "refusals") {
+    found = true;
+    all_pass = passes("refusals", check_refusals);
+  }
+  for (const Part& part : kParts) {
+    if (!only.empty() && only != part.name) continue;
+    found = true;
+    all_pass = passes(part.name, [&] { part.run(extent); }) && all_pass;
+  }
+  if (!found) std::fprintf(stderr, "kernels_cuda_check: there is no part '%s'\n", only.c_str());
+  return !found ? 2 : all_pass ? 0 : 1;
+}
+
+int list() {
+  std::printf("refusals\n");
+  for (const Part& part : kParts) std::printf("%s\n", part.name);
+  return 0;
+}
+
+}  // namespace
 }  // namespace penstock::kernels::cuda::check
 
 int main(int argc, char** argv) {
@@ -146,6 +238,7 @@ int main(int argc, char** argv) {
   bool is_short = false;
   std::string only;
   for (int a = 1; a < argc; ++a) {
+    if (std::string(argv[a]) == "--list") return list();
     if (std::string(argv[a]) == "--short")
       is_short = true;
     else
@@ -153,56 +246,15 @@ int main(int argc, char** argv) {
   }
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess && error != cudaErrorInsufficientDriver && error != cudaErrorNoDevice) {
+    std::fprintf(stderr, "cudaGetDeviceCount: %s\n", cudaGetErrorString(error));
+    return 1;
+  }
   if (error != cudaSuccess || count == 0) {
-    if (error != cudaSuccess && error != cudaErrorInsufficientDriver && error != cudaErrorNoDevice)
-      fail(__FILE__, __LINE__, cudaGetErrorString(error));
     std::printf("skipped: no CUDA device (%s)\n",
                 error == cudaSuccess ? "the driver reports none" : cudaGetErrorString(error));
     return 0;
   }
-  Extent extent;
-  extent.sizes = {0, 1, 2, 3, 31, 64, 1000, is_short ? 20011u : 65537u};
-  extent.few_sizes = {0, 1, 65, 5000, 17000};
-  extent.all_kinds_up_to = is_short ? 1000 : 1 << 30;
-  extent.most_rows = is_short ? 100 : 1 << 20;
-  if (is_short) {
-    n_replays = 1;
-  } else {
-    extent.sizes.push_back((1u << 24) + 3);
-    extent.few_sizes.push_back((1u << 20) + 3);
-  }
-  const struct {
-    const char* name;
-    void (*run)(const Extent&);
-  } parts[] = {
-      {"selection", check_selection},
-      {"rows", check_rows},
-      {"pairs", check_pairs},
-      {"many together", check_many_together},
-      {"thresholds", check_thresholds},
-      {"steered", check_steered},
-      {"sums", check_sums},
-      {"signs", check_signs},
-      {"stochastic", check_stochastic},
-      {"codes", check_codes},
-      {"values", check_values},
-      {"one sign", check_one_sign},
-      {"masking", check_masking},
-      {"clipping", check_clipping},
-      {"low-rank", check_low_rank},
-      {"orthogonalise", check_orthogonalise},
-      {"factors", check_factors},
-      {"dense", check_dense},
-  };
-  check_refusals();
-  bool found = only.empty();
-  for (const auto& part : parts) {
-    if (!only.empty() && only != part.name) continue;
-    found = true;
-    part.run(extent);
-    std::printf("%s: as on the CPU\n", part.name);
-    std::fflush(stdout);
-  }
-  if (!found) std::fprintf(stderr, "kernels_cuda_check: there is no part '%s'\n", only.c_str());
-  return found ? 0 : 2;
+  if (is_short) n_replays = 1;
+  return check(extent_of(is_short), only);
 }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 #include <kernels/cuda/workspace.hpp>
+#include "same_bits.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -83,13 +84,6 @@ class Array {
   Bytes bytes_;
 };
 
-// Equal to the bit; a NaN equals itself.
-template <typename T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
 // A workspace of exactly the bytes asked for.
 class Scratch {
  public:
@@ -127,7 +121,7 @@ struct Extent {
   std::vector<Input> inputs(uint64_t n, bool finite) const;
 };
 
-// The parts. Each ends the program where something is wrong.
+// The parts. The first difference ends a part, and no other.
 void check_selection(const Extent& extent);
 void check_rows(const Extent& extent);
 void check_pairs(const Extent& extent);

@@ -313,7 +313,7 @@ void check_codes(const Extent& extent) {
         }
       }
     for (const uint64_t count : {0, 1, 3, 32})
-      for (const uint64_t run : {0, 64, 3000}) {
+      for (const uint64_t run : {0, 64, 700, 3000}) {
         check_packed_sums(n, run, count);
         check_byte_sums(n, run, count);
         check_sign_sum(n, count);

@@ -71,10 +71,11 @@ void check_largest(const Input& input, uint64_t k) {
   const uint64_t n = input.x.size();
   const std::string what = describe(input.name, n, k);
   Outcome expected = largest_on_cpu(input.x, k);
-  Array<float> work(input.x), values(k);
+  const std::vector<float> x = with_other_nans(input.x);
+  Array<float> work(x), values(k);
   Array<uint32_t> indices(k);
   Scratch scratch(select_workspace_bytes(n, k));
-  const auto prepare = [&] { work.put(input.x), values.spoil(), indices.spoil(), scratch.spoil(); };
+  const auto prepare = [&] { work.put(x), values.spoil(), indices.spoil(), scratch.spoil(); };
   both_ways(
       prepare,
       [&](void* stream) {
@@ -96,20 +97,20 @@ void check_above(const Input& input, float limit, uint64_t capacity) {
   const uint64_t n = input.x.size();
   const std::string what = describe(input.name, n, limit, capacity);
   const Outcome expected = above_on_cpu(input.x, limit, capacity);
-  Array<float> work(input.x), values(capacity), threshold(std::vector<float>{limit});
+  const std::vector<float> x = with_other_nans(input.x);
+  Array<float> work(x), values(capacity), threshold(std::vector<float>{limit});
   Array<uint32_t> indices(capacity);
   Array<uint64_t> count(1);
   Scratch scratch(select_workspace_bytes(n, capacity));
-  both_ways(
-      [&] { work.put(input.x), values.spoil(), indices.spoil(), count.spoil(), scratch.spoil(); },
-      [&](void* stream) {
-        return take_above(work.data(), n, threshold.data(), capacity, indices.data(), values.data(),
-                          count.data(), scratch.get(), stream);
-      },
-      [&] {
-        REQUIRE(count.host()[0] == expected.count, what);
-        compare(expected, indices, values, work.host(), what);
-      });
+  both_ways([&] { work.put(x), values.spoil(), indices.spoil(), count.spoil(), scratch.spoil(); },
+            [&](void* stream) {
+              return take_above(work.data(), n, threshold.data(), capacity, indices.data(),
+                                values.data(), count.data(), scratch.get(), stream);
+            },
+            [&] {
+              REQUIRE(count.host()[0] == expected.count, what);
+              compare(expected, indices, values, work.host(), what);
+            });
 }
 
 // The fold's arrays on the host and on the device.
@@ -175,7 +176,7 @@ void check_kth(const Input& input, uint64_t stride) {
     HostScratch host(kSelectFixedBytes);
     const float expected =
         kernels::kth_magnitude(input.x.data(), n, stride, k, keys.data(), host.get());
-    Array<float> x(input.x), magnitude(1);
+    Array<float> x(with_other_nans(input.x)), magnitude(1);
     Scratch scratch(select_workspace_bytes(n, k));
     both_ways([&] { magnitude.spoil(), scratch.spoil(); },
               [&](void* stream) {
@@ -193,7 +194,7 @@ void check_rows_of(const Input& input, uint64_t rows, uint64_t width, uint64_t k
   std::vector<float> expected_values(rows * k);
   kernels::select_rows(input.x.data(), rows, width, k, expected.data(), expected_values.data(),
                        host.get(), kPath);
-  Array<float> x(input.x), values(rows * k);
+  Array<float> x(with_other_nans(input.x)), values(rows * k);
   Array<uint32_t> indices(rows * k);
   both_ways([&] { values.spoil(), indices.spoil(); },
             [&](void* stream) {
@@ -224,7 +225,7 @@ void check_lanes_of(const Input& input, const Lanes& shape, uint64_t k) {
                        kPath);
   for (uint32_t& position : expected) position = from[position];
   std::sort(expected.begin(), expected.end());
-  Array<float> x(input.x);
+  Array<float> x(with_other_nans(input.x));
   Array<uint32_t> indices(rows * k);
   Scratch scratch(select_lanes_workspace_bytes(shape, k));
   both_ways([&] { indices.spoil(), scratch.spoil(); },

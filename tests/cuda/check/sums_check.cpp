@@ -81,6 +81,38 @@ void check_runs(const Input& input, uint64_t run) {
       [&](const std::vector<float>& got) { REQUIRE(same_bits(got, largest), what); });
 }
 
+// The order of a sum follows from the number of elements and from nothing else: a run that is
+// summed beside others gives the bits that it gives alone.
+void check_runs_alone(const Input& input, uint64_t run) {
+  const uint64_t n = input.x.size();
+  if (n <= run) return;
+  const uint64_t n_runs = (n + run - 1) / run;
+  const std::string what = describe(input.name, n, run);
+  const Array<float> x(input.x);
+  const auto sums_of = [&](const float* from, uint64_t count, uint64_t length, uint64_t results) {
+    std::vector<double> sums;
+    reduced<Moments>(
+        count, length, results,
+        [&](Moments* to, Workspace w, void* s) { return moments(from, count, length, to, w, s); },
+        [&](const std::vector<Moments>& got) {
+          sums.clear();
+          for (const Moments& of : got) {
+            sums.push_back(of.sum);
+            sums.push_back(of.sum_of_squares);
+            sums.push_back(of.largest);
+          }
+        });
+    return sums;
+  };
+  const std::vector<double> together = sums_of(x.data(), n, run, n_runs);
+  for (const uint64_t r : {uint64_t{0}, n_runs / 2, n_runs - 1}) {
+    const std::vector<double> of_run(together.begin() + static_cast<std::ptrdiff_t>(3 * r),
+                                     together.begin() + static_cast<std::ptrdiff_t>(3 * r + 3));
+    const uint64_t begin = r * run;
+    REQUIRE(same_bits(sums_of(x.data() + begin, std::min(run, n - begin), 0, 1), of_run), what, r);
+  }
+}
+
 void check_by_sign(const Input& input, uint64_t run) {
   const uint64_t n = input.x.size();
   const std::string what = describe(input.name, n, run);
@@ -151,7 +183,7 @@ void check_counts(const Input& input, uint64_t n_thresholds) {
   limits.resize(n_thresholds);
   std::vector<uint64_t> expected(n_thresholds);
   kernels::count_above(input.x.data(), n, limits, expected.data(), kPath);
-  Array<float> x(input.x), thresholds(limits);
+  Array<float> x(with_other_nans(input.x)), thresholds(with_other_nans(limits));
   Array<uint64_t> counts(n_thresholds);
   both_ways([&] { counts.spoil(); },
             [&](void* stream) {
@@ -177,8 +209,9 @@ void check_sums(const Extent& extent) {
   }
   for (const uint64_t n : extent.few_sizes)
     for (const Input& input : extent.inputs(n, true))
-      for (const uint64_t run : {64, 512, 20000}) {
+      for (const uint64_t run : {7, 64, 512, 1000, 1025, 20000}) {
         check_runs(input, run);
+        check_runs_alone(input, run);
         check_by_sign(input, run);
       }
 }

@@ -31,7 +31,7 @@ void check_fall(const Input& input, float from, uint32_t falls, double enough) {
     if (static_cast<double>(count) >= enough) break;
     expected *= 0.5f;
   }
-  Array<float> x(input.x);
+  Array<float> x(with_other_nans(input.x));
   Array<Falling> state(1);
   std::vector<Falling> before(1);
   before[0].thresholds[0] = from;
@@ -56,7 +56,7 @@ void check_correct(const Input& input, float from, const CorrectionRules& rules)
     else
       break;
   }
-  Array<float> x(input.x);
+  Array<float> x(with_other_nans(input.x));
   Array<Correcting> state(1);
   std::vector<Correcting> before(1);
   before[0].threshold = from;

@@ -118,7 +118,7 @@ using namespace penstock::simulated;
 
 cudaError_t cudaMemcpy(void* target, const void* source, std::size_t bytes, cudaMemcpyKind kind) {
   return call(Call::kCopy, [&](Machine& machine, Lock& lock) {
-    if (captures()) return cudaErrorStreamCaptureUnsupported;
+    if (const cudaError_t error = refusal_of_captures(machine); error != cudaSuccess) return error;
     if (bytes == 0) return cudaSuccess;
     const std::optional<Copy> copy = look(machine, target, source, bytes, kind);
     if (!copy) return cudaErrorInvalidValue;

@@ -35,6 +35,8 @@ constexpr struct {
     {cudaErrorNotSupported, "cudaErrorNotSupported", "not supported"},
     {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
      "not permitted while a stream is captured"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "a call that was not permitted has spoiled the capture"},
     {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched",
      "the stream is not captured"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"}};
@@ -47,22 +49,40 @@ const auto& entry_of(cudaError_t error) {
 
 }  // namespace
 
+// A reset leaves no thread a context.
 ThisThread& this_thread_state() {
   static thread_local ThisThread state;
+  if (const uint64_t now = machine().generation(); state.generation != now) {
+    state.generation = now;
+    state.context = -1;
+  }
   return state;
+}
+
+int current_device() {
+  const ThisThread& thread = this_thread_state();
+  return thread.context >= 0 ? thread.context : thread.device;
+}
+
+void enter_context(Machine& machine, int device) {
+  this_thread_state().context = device;
+  machine.journal.note_context(device);
 }
 
 cudaError_t refusal(Machine& machine, Call kind, Needs needs) {
   machine.journal.count(kind);
   if (const std::optional<int32_t> error = machine.failing_calls.come(kind))
     return static_cast<cudaError_t>(*error);
-  return needs == Needs::kNothing ? cudaSuccess : refusal_of_device(machine);
+  if (needs == Needs::kNothing) return cudaSuccess;
+  const cudaError_t error = refusal_of_device(machine);
+  if (error == cudaSuccess && needs == Needs::kContext) enter_context(machine, current_device());
+  return error;
 }
 
 cudaError_t refusal_of_device(const Machine& machine) {
   if (machine.settings.driver != Driver::kPresent) return cudaErrorInsufficientDriver;
   if (machine.devices.empty()) return cudaErrorNoDevice;
-  const auto current = static_cast<std::size_t>(this_thread_state().device);
+  const auto current = static_cast<std::size_t>(current_device());
   if (current >= machine.devices.size()) return cudaErrorInvalidDevice;
   return machine.devices[current].lost;
 }
@@ -118,7 +138,7 @@ cudaError_t cudaGetDevice(int* device) {
       [&](Machine& machine, Lock&) {
         if (machine.settings.driver != Driver::kPresent) return cudaErrorInsufficientDriver;
         if (machine.devices.empty()) return cudaErrorNoDevice;
-        *device = this_thread_state().device;
+        *device = current_device();
         return cudaSuccess;
       },
       Needs::kNothing);
@@ -132,13 +152,14 @@ cudaError_t cudaSetDevice(int device) {
         if (device < 0 || static_cast<std::size_t>(device) >= machine.devices.size())
           return cudaErrorInvalidDevice;
         this_thread_state().device = device;
+        enter_context(machine, device);  // since CUDA 12
         return machine.devices[device].lost;
       },
       Needs::kNothing);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  return call(Call::kProperties, [&](Machine& machine, Lock&) {
+  const auto look = [&](Machine& machine, Lock&) {
     if (device < 0 || static_cast<std::size_t>(device) >= machine.devices.size())
       return cudaErrorInvalidDevice;
     *properties = {};
@@ -148,7 +169,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->multiProcessorCount = 1;
     properties->asyncEngineCount = 2;
     return machine.devices[device].lost;
-  });
+  };
+  return call(Call::kProperties, look, Needs::kDevice);
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
   return call(Call::kProperties, [&](Machine&, Lock&) {
@@ -159,8 +181,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
 }
 cudaError_t cudaDeviceSynchronize() {
   return call(Call::kDeviceWait, [&](Machine& machine, Lock& lock) {
-    if (captures()) return cudaErrorStreamCaptureUnsupported;
     machine.journal.count_wait(&Waits::for_device);
-    return machine.finish_device(lock, this_thread_state().device);
+    return machine.finish_device(lock, current_device());
   });
 }

@@ -36,8 +36,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     if (event == nullptr || flags > (cudaEventBlockingSync | cudaEventDisableTiming))
       return cudaErrorInvalidValue;
     const uint64_t id = machine.new_id();
-    machine.events.emplace(id, Event{.device = this_thread_state().device,
-                                     .timed = (flags & cudaEventDisableTiming) == 0});
+    machine.events.emplace(
+        id, Event{.device = current_device(), .timed = (flags & cudaEventDisableTiming) == 0});
     *event = as_handle<cudaEvent_t>(id);
     return cudaSuccess;
   });
@@ -87,7 +87,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return call(Call::kEventWait, [&](Machine& machine, Lock& lock) {
     Event* event = find_event(machine, handle, "cudaEventSynchronize");
     if (event == nullptr) return cudaErrorInvalidResourceHandle;
-    if (captures()) return cudaErrorStreamCaptureUnsupported;
     machine.journal.count_wait(&Waits::for_event);
     if (event->last == nullptr) return cudaSuccess;
     return machine.finish(lock, event->last);

@@ -18,6 +18,14 @@ Graph* find_graph(Machine& machine, std::map<uint64_t, Graph>& graphs, uint64_t 
   return nullptr;
 }
 
+// Whether `capture` forbids this thread what is unsafe.
+bool forbids(const Capture& capture) {
+  const cudaStreamCaptureMode own = this_thread_state().capture_mode;
+  if (own == cudaStreamCaptureModeRelaxed) return false;
+  if (capture.by == std::this_thread::get_id()) return capture.mode != cudaStreamCaptureModeRelaxed;
+  return own == cudaStreamCaptureModeGlobal && capture.mode == cudaStreamCaptureModeGlobal;
+}
+
 cudaError_t destroy(Machine& machine, std::map<uint64_t, Graph>& graphs, uint64_t id,
                     const char* function) {
   if (find_graph(machine, graphs, id, function) == nullptr) return cudaErrorInvalidValue;
@@ -26,6 +34,34 @@ cudaError_t destroy(Machine& machine, std::map<uint64_t, Graph>& graphs, uint64_
 }
 
 }  // namespace
+
+bool is_unsafe_in_captures(Call kind) {
+  switch (kind) {
+    case Call::kAllocate:
+    case Call::kFree:
+    case Call::kHostAllocate:
+    case Call::kHostFree:
+    case Call::kStreamWait:
+    case Call::kStreamQuery:
+    case Call::kEventQuery:
+    case Call::kEventWait:
+    case Call::kDeviceWait:
+      return true;
+    default:
+      return false;
+  }
+}
+
+cudaError_t refusal_of_captures(Machine& machine) {
+  cudaError_t error = cudaSuccess;
+  for (auto& [id, stream] : machine.streams) {
+    if (stream->captured == nullptr || !forbids(*stream->captured)) continue;
+    stream->captured->spoiled = true;
+    error = cudaErrorStreamCaptureUnsupported;
+  }
+  return error;
+}
+
 }  // namespace penstock::simulated
 
 using namespace penstock::simulated;
@@ -34,20 +70,31 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
   return call(Call::kGraph, [&](Machine& machine, Lock&) {
     const Stream* stream = find_stream(machine, handle, "cudaStreamIsCapturing");
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    *status =
-        stream->captured != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    *status = stream->captured == nullptr ? cudaStreamCaptureStatusNone
+              : stream->captured->spoiled ? cudaStreamCaptureStatusInvalidated
+                                          : cudaStreamCaptureStatusActive;
     return cudaSuccess;
   });
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  return call(
+      Call::kGraph,
+      [&](Machine&, Lock&) {
+        std::swap(*mode, this_thread_state().capture_mode);
+        return cudaSuccess;
+      },
+      Needs::kNothing);
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   return call(Call::kGraph, [&](Machine& machine, Lock&) {
     Stream* stream = find_stream(machine, handle, "cudaStreamBeginCapture");
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (stream->legacy) return cudaErrorStreamCaptureUnsupported;
     if (stream->captured != nullptr) return cudaErrorInvalidValue;
-    stream->captured = std::make_unique<std::vector<Operation>>();
-    ++this_thread_state().captures;
+    stream->captured =
+        std::make_unique<Capture>(Capture{.mode = mode, .by = std::this_thread::get_id()});
     return cudaSuccess;
   });
 }
@@ -56,10 +103,12 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   return call(Call::kGraph, [&](Machine& machine, Lock&) {
     Stream* stream = find_stream(machine, handle, "cudaStreamEndCapture");
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-    if (stream->captured == nullptr || !captures()) return cudaErrorStreamCaptureUnmatched;
-    --this_thread_state().captures;
+    if (stream->captured == nullptr || stream->captured->by != std::this_thread::get_id())
+      return cudaErrorStreamCaptureUnmatched;
+    const std::unique_ptr<Capture> ended = std::exchange(stream->captured, nullptr);
+    if (ended->spoiled) return cudaErrorStreamCaptureInvalidated;
     const uint64_t id = machine.new_id();
-    machine.graphs[id].work = std::move(*std::exchange(stream->captured, nullptr));
+    machine.graphs[id].work = std::move(ended->work);
     *graph = as_handle<cudaGraph_t>(id);
     return cudaSuccess;
   });

@@ -44,10 +44,9 @@ using namespace penstock::simulated;
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   return call(Call::kAllocate, [&](Machine& machine, Lock&) {
     if (memory == nullptr) return cudaErrorInvalidValue;
-    if (captures()) return cudaErrorStreamCaptureUnsupported;
     *memory = nullptr;
     if (bytes == 0) return cudaSuccess;
-    const int current = this_thread_state().device;
+    const int current = current_device();
     Device& device = machine.devices[current];
     if (bytes > device.memory_bytes - std::min(device.held_bytes, device.memory_bytes))
       return cudaErrorMemoryAllocation;
@@ -64,7 +63,6 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   return call(Call::kFree, [&](Machine& machine, Lock& lock) {
     if (memory == nullptr) return cudaSuccess;
-    if (captures()) return cudaErrorStreamCaptureUnsupported;
     const Allocation* found = find_whole(machine, memory, false, "cudaFree");
     if (found == nullptr) return cudaErrorInvalidValue;
     machine.journal.count_wait(&Waits::for_free);
@@ -78,7 +76,6 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   return call(Call::kHostAllocate, [&](Machine& machine, Lock&) {
     if (memory == nullptr || flags > cudaHostAllocPortable) return cudaErrorInvalidValue;
-    if (captures()) return cudaErrorStreamCaptureUnsupported;
     *memory = nullptr;
     if (bytes == 0) return cudaSuccess;
     const Allocation* made = machine.memory.allocate(kHost, bytes, true);
@@ -109,7 +106,7 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return call(Call::kProperties, [&](Machine& machine, Lock&) {
-    const Device& device = machine.devices[this_thread_state().device];
+    const Device& device = machine.devices[current_device()];
     *total = device.memory_bytes;
     *free = device.memory_bytes - std::min(device.held_bytes, device.memory_bytes);
     return cudaSuccess;
@@ -123,7 +120,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     if (found == nullptr) return cudaSuccess;
     const bool host = found->device == kHost;
     attributes->type = host ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
-    attributes->device = host ? this_thread_state().device : found->device;
+    attributes->device = host ? current_device() : found->device;
     attributes->devicePointer = const_cast<void*>(pointer);
     if (!host) attributes->hostPointer = nullptr;
     return cudaSuccess;

@@ -14,7 +14,7 @@ const cudaStream_t kLegacyHandle = reinterpret_cast<cudaStream_t>(1);
 
 Stream* find_stream(Machine& machine, cudaStream_t handle, const char* function) {
   if (handle == nullptr || handle == kLegacyHandle)
-    return machine.devices[this_thread_state().device].legacy.get();
+    return machine.devices[current_device()].legacy.get();
   const auto found = machine.streams.find(id_of(handle));
   if (found != machine.streams.end() && !found->second->destroyed) return found->second.get();
   machine.journal.report(
@@ -26,7 +26,7 @@ Stream* find_stream(Machine& machine, cudaStream_t handle, const char* function)
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
   return call(Call::kLaunch, [&](Machine& machine, Lock&) {
     Stream* stream = find_stream(machine, config.stream, "a launch");
-    if (stream == nullptr || stream->device != this_thread_state().device)
+    if (stream == nullptr || stream->device != current_device())
       return cudaErrorInvalidResourceHandle;
     if (config.dynamicSmemBytes != 0) return cudaErrorNotSupported;
     const dim3 grid = config.gridDim, block = config.blockDim;
@@ -66,7 +66,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
     if (stream == nullptr || flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
     auto made = std::make_unique<Stream>();
     made->id = machine.new_id();
-    made->device = this_thread_state().device;
+    made->device = current_device();
     made->with_legacy = flags != cudaStreamNonBlocking;
     *stream = as_handle<cudaStream_t>(made->id);
     machine.streams.emplace(made->id, std::move(made));

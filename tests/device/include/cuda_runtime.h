@@ -20,11 +20,14 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static
+#define __shared__ static thread_local
 #define __launch_bounds__(...)
 
 struct float2 {
   float x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
 };
 
 #pragma GCC visibility push(default)

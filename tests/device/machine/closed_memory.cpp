@@ -23,11 +23,24 @@ pid_t this_thread() {
   return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
-// The default action then ends the program, on the same address.
-void end_with(const std::string& sentence) {
+// The default action then ends the program, at the same instruction.
+void end_with(const std::string& sentence, int signal_number = SIGSEGV) {
   const std::string line = "simulated device: " + sentence + "\n";
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) std::abort();
-  signal(SIGSEGV, SIG_DFL);
+  signal(signal_number, SIG_DFL);
+}
+
+// Kernels are compiled with traps (CMakeLists.txt).
+void on_trap(int signal_number) {
+  if (worker.load() != this_thread()) {
+    signal(signal_number, SIG_DFL);
+    return;
+  }
+  end_with(fmt::format("{} on device {} did what a GPU and this processor do differently: a wide "
+                       "access of what does not lie so, a shift by too many bits, or a float that "
+                       "its integer cannot hold",
+                       worker_does, worker_device),
+           signal_number);
 }
 
 void on_fault(int signal_number, siginfo_t* info, void* context) {
@@ -75,6 +88,7 @@ void watch_faults(Memory& memory) {
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigaction(SIGSEGV, &action, &before);
+  signal(SIGILL, on_trap);
 }
 
 }  // namespace penstock::simulated

@@ -71,6 +71,10 @@ uint64_t held_bytes(int device) {
   return Locked()->devices.at(device).held_bytes;
 }
 
+std::set<int> contexts() {
+  return Locked()->journal.contexts();
+}
+
 Copied copied() {
   return Locked()->journal.copied();
 }

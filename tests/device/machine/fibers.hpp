@@ -1,5 +1,6 @@
-// Runs a kernel: its blocks one after the other, the threads of each as fibers. Shared memory is
-// static, so only one thread of the process may be in here at a time.
+// Runs a kernel: its blocks one after the other or by twos, the threads of each as fibers. What a
+// thread of a kernel sees of its place is static, so only one thread of the process may be in here
+// at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>

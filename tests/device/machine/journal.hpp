@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +29,8 @@ class Journal {
   uint64_t calls_of_this_thread(Call call) const;
   const std::map<std::thread::id, Waits>& waits() const { return waits_; }
   const Copied& copied() const { return copied_; }
+  void note_context(int device) { contexts_.insert(device); }
+  const std::set<int>& contexts() const { return contexts_; }
 
  private:
   static constexpr std::size_t kCalls = static_cast<std::size_t>(Call::kEnd);
@@ -38,6 +41,7 @@ class Journal {
   std::map<std::thread::id, Counts> counts_;
   std::map<std::thread::id, Waits> waits_;
   Copied copied_;
+  std::set<int> contexts_;
 };
 
 // Which of the things that come by shall fail, by kind.

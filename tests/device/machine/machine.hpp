@@ -3,6 +3,7 @@
 // host run without it, on a thread of their own, as with the real runtime.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -35,7 +36,7 @@ class Machine {
   std::map<uint64_t, Graph> graphs, ready_graphs;
 
   void reset(const Settings& settings);
-  uint64_t generation() const { return generation_; }  // counts resets
+  uint64_t generation() const { return generation_; }  // counts resets; needs no lock
   // Of anything; never given again.
   uint64_t new_id() { return n_ids_ += 16; }
 
@@ -83,7 +84,7 @@ class Machine {
   std::mt19937_64 random_;
   uint64_t n_ids_ = 0x57000000;
   uint64_t n_queued_ = 0;
-  uint64_t generation_ = 0;
+  std::atomic<uint64_t> generation_{0};
   std::deque<Stream*> host_functions_;  // whose first operation waits for the thread
   bool serving_ = false;
 };

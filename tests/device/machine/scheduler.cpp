@@ -9,7 +9,7 @@ namespace penstock::simulated {
 
 void Machine::queue(Stream& stream, Operation operation) {
   if (stream.captured != nullptr) {
-    stream.captured->push_back(std::move(operation));
+    stream.captured->work.push_back(std::move(operation));
     return;
   }
   operation.order = ++n_queued_;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "../simulated.hpp"
@@ -51,6 +52,14 @@ struct Operation {
   std::shared_ptr<Meeting> meeting{};
 };
 
+// Of one stream.
+struct Capture {
+  std::vector<Operation> work{};  // what the graph gets
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id by{};
+  bool spoiled = false;  // by a call that must not be made meanwhile
+};
+
 struct Stream {
   uint64_t id;
   int device;
@@ -61,8 +70,7 @@ struct Stream {
   uint64_t fruitless = 0;   // queries since this was made
   double clock_us = 0;      // pretended: what its work so far would have taken
   std::deque<Operation> queue;
-  // While it is captured: what the graph gets, and who began.
-  std::unique_ptr<std::vector<Operation>> captured;
+  std::unique_ptr<Capture> captured;  // null: it is not
 };
 
 struct Event {

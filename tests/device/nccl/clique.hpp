@@ -33,6 +33,13 @@ struct Part {
 
 struct Clique;
 
+// A call of an operation, on its way to a stream.
+struct Said {
+  ncclComm_t communicator;
+  cudaStream_t stream;
+  Part part;
+};
+
 struct Communicator {
   uint64_t id;
   std::shared_ptr<Clique> clique;
@@ -41,6 +48,11 @@ struct Communicator {
   ncclResult_t error = ncclSuccess;
   uint64_t n_collectives = 0;
   std::map<int, uint64_t> n_sent{}, n_received{};  // by peer
+  // Where it does not block: what was said in its last group comes to its streams late, when its
+  // state has been asked for so many times.
+  bool blocking = true;
+  std::vector<Said> late{};
+  uint64_t n_groups = 0, asked_until_there = 0;
 };
 
 class Batch;
@@ -112,6 +124,9 @@ struct Communicators {
 };
 // Empty after each reset of the machine.
 Communicators& communicators(Machine& machine);
+
+// Puts all of a group on its streams, one batch for each communicator and stream.
+ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all);
 
 // Reports where ranks issue collectives of several communicators in different orders.
 void note_issue(Machine& machine, const Clique& clique, int device, uint64_t number);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "call.hpp"
 
@@ -34,6 +35,10 @@ void remove(Machine& machine, const Communicator& communicator) {
   communicators(machine).members.erase(communicator.id);
 }
 
+ncclResult_t bring_late(Machine& machine, Communicator& communicator) {
+  return queue_group(machine, std::exchange(communicator.late, {}));
+}
+
 ncclResult_t join(Machine& machine, Lock& lock, ncclComm_t* handle, int n_ranks,
                   const ncclUniqueId& id, int rank, bool blocking) {
   if (n_ranks <= 0 || rank < 0 || rank >= n_ranks) return ncclInvalidArgument;
@@ -44,11 +49,14 @@ ncclResult_t join(Machine& machine, Lock& lock, ncclComm_t* handle, int n_ranks,
     clique->members.resize(n_ranks);
   }
   if (clique->n_ranks != n_ranks || clique->members[rank] != nullptr) return ncclInvalidArgument;
-  const int device = this_thread_state().device;
+  const int device = current_device();
   for (const Communicator* member : clique->members)
     if (member != nullptr && member->device == device) return ncclInvalidUsage;
-  auto made = std::make_unique<Communicator>(
-      Communicator{.id = machine.new_id(), .clique = clique, .rank = rank, .device = device});
+  auto made = std::make_unique<Communicator>(Communicator{.id = machine.new_id(),
+                                                          .clique = clique,
+                                                          .rank = rank,
+                                                          .device = device,
+                                                          .blocking = blocking});
   clique->members[rank] = made.get();
   ++clique->n_joined;
   *handle = reinterpret_cast<ncclComm_t>(made->id);
@@ -108,8 +116,9 @@ ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int n_ranks, ncclUniqueI
 // All work that was queued before has been done when this returns.
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   return nccl_call([&](Machine& machine, Lock& lock) {
-    const Communicator* found = find_communicator(machine, handle);
+    Communicator* found = find_communicator(machine, handle);
     if (found == nullptr) return ncclInvalidArgument;
+    if (const ncclResult_t error = bring_late(machine, *found); error != ncclSuccess) return error;
     if (!has_work(*found)) return ncclSuccess;
     machine.journal.count_wait(&Waits::for_device);
     return machine.finish_device(lock, found->device) == cudaSuccess ? ncclSuccess
@@ -152,10 +161,14 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* error) {
   return nccl_call([&](Machine& machine, Lock&) {
-    const Communicator* found = find_communicator(machine, handle);
+    Communicator* found = find_communicator(machine, handle);
     if (found == nullptr) return ncclInvalidArgument;
+    if (!found->late.empty() && --found->asked_until_there == 0)
+      if (const ncclResult_t failed = bring_late(machine, *found); failed != ncclSuccess)
+        found->error = failed;
     *error = found->error;
-    if (found->error == ncclSuccess && !found->clique->is_complete()) *error = ncclInProgress;
+    if (found->error == ncclSuccess && (!found->clique->is_complete() || !found->late.empty()))
+      *error = ncclInProgress;
     return ncclSuccess;
   });
 }

@@ -9,11 +9,6 @@
 namespace penstock::simulated {
 namespace {
 
-struct Said {
-  ncclComm_t communicator;
-  cudaStream_t stream;
-  Part part;
-};
 struct Group {
   int depth = 0;
   std::vector<Said> said;
@@ -55,10 +50,56 @@ ncclResult_t check(Machine& machine, const Said& said) {
   return ncclSuccess;
 }
 
-// One batch for each communicator and stream, in the order of their first parts.
+// Nothing else is said meanwhile to a communicator that does not block.
+bool is_settled(Machine& machine, const Said& said) {
+  const Communicator& communicator = *find_communicator(machine, said.communicator);
+  if (communicator.late.empty()) return true;
+  machine.journal.report(Misuse::kCommunicatorUsedEarly,
+                         fmt::format("rank {} of a communicator of {} was given an operation while "
+                                     "the one before was under way; ask for its state first",
+                                     communicator.rank, communicator.clique->n_ranks));
+  return false;
+}
+
+ncclResult_t end_group(const std::vector<Said>& said) {
+  return nccl_call([&](Machine& machine, Lock&) {
+    constexpr uint64_t kLatest = 3;
+    for (const Said& one : said) {
+      if (const ncclResult_t error = check(machine, one); error != ncclSuccess) return error;
+      if (!is_settled(machine, one)) return ncclInvalidUsage;
+    }
+    Communicator& first = *find_communicator(machine, said.front().communicator);
+    const uint64_t times = first.n_groups++ % (kLatest + 1);
+    if (first.blocking || times == 0) return queue_group(machine, said);
+    first.late = said;
+    first.asked_until_there = times;
+    return ncclInProgress;
+  });
+}
+
+ncclResult_t say(ncclComm_t communicator, cudaStream_t stream, const Part& part) {
+  Group& group = this_group();
+  if (group.depth == 0) return end_group({{communicator, stream, part}});
+  group.said.push_back({communicator, stream, part});
+  return ncclSuccess;
+}
+
+Part part_of(Pattern pattern, const void* source, void* target, std::size_t count,
+             ncclDataType_t type) {
+  return {pattern,
+          static_cast<const char*>(source),
+          static_cast<char*>(target),
+          count,
+          type,
+          ncclSum,
+          0,
+          0};
+}
+
+}  // namespace
+
+// In the order of their first parts.
 ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all) {
-  for (const Said& said : all)
-    if (const ncclResult_t error = check(machine, said); error != ncclSuccess) return error;
   std::vector<std::pair<Stream*, std::shared_ptr<Batch>>> made;
   std::map<std::pair<ncclComm_t, Stream*>, std::shared_ptr<Batch>> batches;
   for (const Said& said : all) {
@@ -84,30 +125,6 @@ ncclResult_t queue_group(Machine& machine, const std::vector<Said>& all) {
   return ncclSuccess;
 }
 
-ncclResult_t end_group(std::vector<Said> said) {
-  return nccl_call([&](Machine& machine, Lock&) { return queue_group(machine, said); });
-}
-
-ncclResult_t say(ncclComm_t communicator, cudaStream_t stream, const Part& part) {
-  Group& group = this_group();
-  if (group.depth == 0) return end_group({{communicator, stream, part}});
-  group.said.push_back({communicator, stream, part});
-  return ncclSuccess;
-}
-
-Part part_of(Pattern pattern, const void* source, void* target, std::size_t count,
-             ncclDataType_t type) {
-  return {pattern,
-          static_cast<const char*>(source),
-          static_cast<char*>(target),
-          count,
-          type,
-          ncclSum,
-          0,
-          0};
-}
-
-}  // namespace
 }  // namespace penstock::simulated
 
 using namespace penstock::simulated;

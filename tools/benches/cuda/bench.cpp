@@ -1,11 +1,13 @@
 // Times the CUDA kernels against a copy from device to device, in rounds that go through all of
-// them in turn; every result is compared with the CPU's before anything is timed.
+// them in turn; every result is compared with the CPU's before anything is timed. A row that is
+// wrong says so beside its times, and the others go on; the status is then 1.
 //
-//   kernels_cuda_bench [--json] [--numel N] [--rounds R]
+//   kernels_cuda_bench [--json] [--numel N] [--rounds R] [--table LIBRARY.so]
 //
 // A row's fraction is the rate at which its necessary bytes move over the copy's rate, both
-// counting reads and writes. --json prints one line for programs. Without a device it says
-// "skipped" and why.
+// counting reads and writes. --json prints one line for programs. --table names
+// libpenstock_device_cuda.so, whose calls are timed too. Without a device it says "skipped" and
+// why.
 #include "bench.hpp"
 
 #include <algorithm>
@@ -13,12 +15,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <stdexcept>
 
 namespace penstock::kernels::cuda::bench {
 
 void fail(const std::string& what) {
-  std::fprintf(stderr, "kernels_cuda_bench: %s\n", what.c_str());
-  std::exit(1);
+  throw std::runtime_error(what);
 }
 
 void require(cudaError_t error, const char* call) {
@@ -52,6 +55,7 @@ struct Options {
   bool json = false;
   uint64_t numel = 100'000'000;
   int rounds = 9;
+  std::string table;
 };
 
 Options read(int argc, char** argv) {
@@ -64,8 +68,11 @@ Options read(int argc, char** argv) {
       options.numel = std::strtoull(argv[++a], nullptr, 10);
     else if (name == "--rounds" && a + 1 < argc)
       options.rounds = std::atoi(argv[++a]);
+    else if (name == "--table" && a + 1 < argc)
+      options.table = argv[++a];
     else
-      fail("unknown argument '" + name + "', expected --json, --numel N or --rounds R");
+      fail("unknown argument '" + name +
+           "', expected --json, --numel N, --rounds R or --table LIBRARY.so");
   }
   if (options.numel < 1u << 20 || options.numel > 1u << 30 || options.rounds < 1)
     fail("--numel is between 2^20 and 2^30, --rounds at least 1");
@@ -103,83 +110,144 @@ Spread spread_of(std::vector<float> times) {
   return {times[times.size() / 2], times.front(), times.back()};
 }
 
-double rate(const Row& row, float milliseconds) {
-  return static_cast<double>(row.bytes) / (milliseconds * 1e6);  // GB/s
+// What came of a row.
+struct Outcome {
+  Row row;
+  std::string wrong;         // empty where the result is the CPU's
+  std::vector<float> times;  // none where it does not run
+  // GB/s.
+  double rate() const {
+    return static_cast<double>(row.bytes) / (double{spread_of(times).median} * 1e6);
+  }
+};
+using Outcomes = std::vector<Outcome>;
+
+// For a string of JSON.
+std::string quoted(std::string text) {
+  for (char& letter : text)
+    if (letter == '"' || letter == '\\' || static_cast<unsigned char>(letter) < ' ') letter = '\'';
+  return text;
 }
 
-void print(const std::vector<Row>& rows, const std::vector<Spread>& times, const Options& options,
-           const char* device) {
-  const double copy = rate(rows[0], times[0].median);
-  if (options.json) {
-    std::printf("{\"device\": \"%s\", \"numel\": %llu, \"rounds\": %d, \"rows\": [", device,
-                static_cast<unsigned long long>(options.numel), options.rounds);
-    for (std::size_t r = 0; r < rows.size(); ++r)
-      std::printf(
-          "%s{\"what\": \"%s\", \"bytes\": %llu, \"ms\": [%.5f, %.5f, %.5f], "
-          "\"fraction_of_copy\": %.4f}",
-          r == 0 ? "" : ", ", rows[r].what.c_str(), static_cast<unsigned long long>(rows[r].bytes),
-          times[r].median, times[r].least, times[r].most, rate(rows[r], times[r].median) / copy);
-    std::printf("]}\n");
-    return;
+void print_json(const Outcomes& outcomes, const Options& options, const char* device) {
+  std::printf("{\"device\": \"%s\", \"numel\": %llu, \"rounds\": %d, \"rows\": [", device,
+              static_cast<unsigned long long>(options.numel), options.rounds);
+  const Outcome& copy = outcomes.front();
+  for (const Outcome& one : outcomes) {
+    std::printf("%s{\"what\": \"%s\", \"bytes\": %llu", &one == &copy ? "" : ", ",
+                one.row.what.c_str(), static_cast<unsigned long long>(one.row.bytes));
+    if (!one.wrong.empty()) std::printf(", \"wrong\": \"%s\"", quoted(one.wrong).c_str());
+    if (!one.times.empty() && !copy.times.empty()) {
+      const Spread spread = spread_of(one.times);
+      std::printf(", \"ms\": [%.5f, %.5f, %.5f], \"fraction_of_copy\": %.4f", spread.median,
+                  spread.least, spread.most, one.rate() / copy.rate());
+    }
+    std::printf("}");
   }
+  std::printf("]}\n");
+}
+
+void print(const Outcomes& outcomes, const Options& options, const char* device) {
   std::printf("%s, %llu elements, median (least to most) of %d rounds\n", device,
               static_cast<unsigned long long>(options.numel), options.rounds);
-  for (std::size_t r = 0; r < rows.size(); ++r)
-    std::printf("%-56s %8.3f ms (%.3f to %.3f)  %7.1f GB/s  %.2f of a copy\n", rows[r].what.c_str(),
-                times[r].median, times[r].least, times[r].most, rate(rows[r], times[r].median),
-                rate(rows[r], times[r].median) / copy);
+  const Outcome& copy = outcomes.front();
+  for (const Outcome& one : outcomes) {
+    std::printf("%-56s", one.row.what.c_str());
+    if (!one.times.empty() && !copy.times.empty()) {
+      const Spread spread = spread_of(one.times);
+      std::printf(" %8.3f ms (%.3f to %.3f)  %7.1f GB/s  %.2f of a copy", spread.median,
+                  spread.least, spread.most, one.rate(), one.rate() / copy.rate());
+    }
+    std::printf("%s%s\n", one.wrong.empty() ? "" : " WRONG: ", one.wrong.c_str());
+  }
+}
+
+Row copy_of(uint64_t bytes) {
+  void *from = allocate(bytes), *to = allocate(bytes);
+  SUCCEED(cudaMemset(from, 1, bytes));
+  return {"copy from device to device", 2 * bytes,
+          [=](cudaStream_t stream) {
+            return static_cast<int32_t>(
+                cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+          },
+          [] { return true; }};
+}
+
+// A group that cannot be made, for want of memory for one, leaves its further rows out, and says
+// so; whether it was made.
+bool add(const char* group, const std::function<void()>& rows) {
+  try {
+    rows();
+    return true;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kernels_cuda_bench: rows of %s are left out: %s\n", group, error.what());
+    return false;
+  }
+}
+
+// One run, which is looked at.
+std::string difference_of(const Row& row, Timer& timer) try {
+  (void)timer.time(row);
+  return row.verify() ? "" : "the result is not the CPU's";
+} catch (const std::exception& error) {
+  return error.what();
+}
+
+void time(Outcome& of, Timer& timer) try {
+  of.times.push_back(timer.time(of.row));
+} catch (const std::exception& error) {
+  of.wrong = error.what();
 }
 
 // One run of each that is looked at, then rounds: in each, every row once, one after the other.
-void run(const Options& options, const char* device) {
+// Whether all results are the CPU's.
+bool run(const Options& options, const char* device) {
   const std::vector<float> x = gradient(options.numel);
-  const uint64_t bytes = options.numel * sizeof(float);
-  void *from = allocate(bytes), *to = allocate(bytes);
-  SUCCEED(cudaMemset(from, 1, bytes));
-  std::vector<Row> rows;
-  rows.push_back({"copy from device to device", 2 * bytes,
-                  [=](cudaStream_t stream) {
-                    return static_cast<int32_t>(
-                        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
-                  },
-                  [] { return true; }});
-  add_baselines(rows, x);
-  add_selection(rows, x);
-  add_quantisation(rows, x);
-  add_low_rank(rows, x);
+  std::vector<Row> rows{copy_of(options.numel * sizeof(float))};
+  bool all_right = add("baselines", [&] { add_baselines(rows, x); });
+  all_right = add("selection", [&] { add_selection(rows, x); }) && all_right;
+  all_right = add("quantisation", [&] { add_quantisation(rows, x); }) && all_right;
+  all_right = add("low rank", [&] { add_low_rank(rows, x); }) && all_right;
+  if (!options.table.empty())
+    all_right = add("the table", [&] { add_table(rows, x, options.table); }) && all_right;
   Timer timer;
+  Outcomes outcomes;
   for (const Row& row : rows) {
-    (void)timer.time(row);
-    if (!row.verify()) fail(row.what + ": the result is not the CPU's");
+    outcomes.push_back({row, difference_of(row, timer), {}});
+    if (outcomes.back().wrong.empty()) continue;
+    std::fprintf(stderr, "kernels_cuda_bench: %s: %s\n", row.what.c_str(),
+                 outcomes.back().wrong.c_str());
+    all_right = false;
   }
-  std::vector<std::vector<float>> times(rows.size());
   for (int round = 0; round < options.rounds; ++round)
-    for (std::size_t r = 0; r < rows.size(); ++r) times[r].push_back(timer.time(rows[r]));
-  std::vector<Spread> spreads;
-  for (std::vector<float>& of_row : times) spreads.push_back(spread_of(std::move(of_row)));
-  print(rows, spreads, options, device);
+    for (Outcome& one : outcomes) time(one, timer);
+  (options.json ? print_json : print)(outcomes, options, device);
+  return all_right;
+}
+
+// Whether there is nothing to run on; says why.
+bool is_skipped(bool json) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return false;
+  if (error != cudaSuccess && error != cudaErrorInsufficientDriver && error != cudaErrorNoDevice)
+    fail(cudaGetErrorString(error));
+  std::printf(json ? "{\"skipped\": \"no CUDA device (%s)\"}\n" : "skipped: no CUDA device (%s)\n",
+              error == cudaSuccess ? "the driver reports none" : cudaGetErrorString(error));
+  return true;
 }
 
 }  // namespace
 }  // namespace penstock::kernels::cuda::bench
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   using namespace penstock::kernels::cuda::bench;
   const Options options = read(argc, argv);
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess && error != cudaErrorInsufficientDriver && error != cudaErrorNoDevice)
-    fail(cudaGetErrorString(error));
-  if (error != cudaSuccess || count == 0) {
-    const char* const why =
-        error == cudaSuccess ? "the driver reports none" : cudaGetErrorString(error);
-    std::printf(options.json ? "{\"skipped\": \"no CUDA device (%s)\"}\n"
-                             : "skipped: no CUDA device (%s)\n",
-                why);
-    return 0;
-  }
+  if (is_skipped(options.json)) return 0;
   cudaDeviceProp found{};
   SUCCEED(cudaGetDeviceProperties(&found, 0));
-  run(options, found.name);
-  return 0;
+  return run(options, found.name) ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "kernels_cuda_bench: %s\n", error.what());
+  return 1;
 }

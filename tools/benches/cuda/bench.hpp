@@ -19,7 +19,7 @@ struct Row {
   std::function<bool()> verify;              // after one run; what it left is as on the CPU
 };
 
-// Ends the program with a sentence.
+// Throws a sentence, which ends what makes or runs a row.
 [[noreturn]] void fail(const std::string& what);
 void require(cudaError_t error, const char* call);
 #define SUCCEED(call) \
@@ -57,5 +57,6 @@ void add_baselines(std::vector<Row>& rows, const std::vector<float>& x);
 void add_selection(std::vector<Row>& rows, const std::vector<float>& x);
 void add_quantisation(std::vector<Row>& rows, const std::vector<float>& x);
 void add_low_rank(std::vector<Row>& rows, const std::vector<float>& x);
+void add_table(std::vector<Row>& rows, const std::vector<float>& x, const std::string& library);
 
 }  // namespace penstock::kernels::cuda::bench

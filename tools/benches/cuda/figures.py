@@ -1,9 +1,8 @@
 """Gathers what tools/gpu-check measured: one JSON for programs, one table for docs/performance.md.
 
-    python3 tools/benches/cuda/figures.py FOLDER --json figures.json --markdown figures.md [--nvcc PATH] [--skipped REASON]
+    python3 tools/benches/cuda/figures.py FOLDER --json figures.json --markdown figures.md
 
-FOLDER holds kernels.json, torch_topk.json, steps_1.json and steps_2.json, and what checks said as NAME.txt; what is not there was not
-run. --skipped says why nothing was.
+FOLDER holds machine.json, NAME.json of what was measured, and what parts said as NAME.txt; what is not there was not run.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ import argparse
 import dataclasses
 import datetime
 import json
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,20 +18,19 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.cuda.goals import STEPS, bound_ms, goals  # noqa: E402
+from gpu_check.parts import NAMES  # noqa: E402
 
-MEASURED = ("kernels", "torch_topk", *STEPS)  # NAME.json, a line of JSON at the end
-METHODS = ("methods", "methods_of_bfloat16", "methods_over_nccl_1", "methods_over_nccl_2", "methods_in_hosts")
-CHECKED = ("device", "check", "nccl", "fuses", "sanitizer", *METHODS, "training", *STEPS)  # NAME.txt
+MEASURED = ("kernels", "torch_topk", "small_step", *STEPS)  # NAME.json, a line of JSON at the end
 FAILED = "failed: "  # begins the last line of a part that failed
 NOT_RUN = "the part was not run, or failed"
 
 
-def measured(folder: Path, name: str, skipped: str) -> dict[str, Any]:
+def measured(folder: Path, name: str) -> dict[str, Any]:
     """What a part wrote or printed last; a launcher may have said something before."""
     path = folder / f"{name}.json"
-    if skipped or not path.is_file():
-        return {"skipped": skipped or checked(folder, name, "").get("skipped", NOT_RUN)}
-    for line in reversed(path.read_text().splitlines()):
+    if not path.is_file():
+        return {"skipped": checked(folder, name).get("skipped", NOT_RUN)}
+    for line in reversed(path.read_text(errors="replace").splitlines()):
         try:
             found = json.loads(line)
         except ValueError:
@@ -44,42 +40,32 @@ def measured(folder: Path, name: str, skipped: str) -> dict[str, Any]:
     return {"skipped": f"{path.name} holds no figures"}
 
 
-def checked(folder: Path, name: str, skipped: str) -> dict[str, Any]:
+def checked(folder: Path, name: str) -> dict[str, Any]:
     path = folder / f"{name}.txt"
-    if skipped or not path.is_file():
-        return {"skipped": skipped or NOT_RUN}
-    lines = [line.rstrip() for line in path.read_text().splitlines() if line.strip()]
+    if not path.is_file():
+        return {"skipped": NOT_RUN}
+    lines = [line.rstrip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    if lines and lines[-1].startswith(FAILED):
+        return {"said": lines, "failed": True}
     for line in lines:
-        if line.startswith("skipped: "):
-            return {"skipped": line.removeprefix("skipped: ")}
-    failed = bool(lines) and lines[-1].startswith(FAILED)
-    return {"said": lines, "failed": True} if failed else {"said": lines}
+        if line.removeprefix("-- ").startswith("skipped: "):
+            return {"skipped": line.removeprefix("-- ").removeprefix("skipped: ")}
+    return {"said": lines}
 
 
-def said_by(command: list[str], pattern: str) -> str | None:
-    """What a program says of its version; None where it is not there."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(pattern, done.stdout)
-    return found.group(1) if found else None
-
-
-def gathered(folder: Path, nvcc: str, skipped: str) -> dict[str, Any]:
-    parts = {name: measured(folder, name, skipped) for name in MEASURED}
-    checks = {name: checked(folder, name, skipped) for name in CHECKED}
+def gathered(folder: Path) -> dict[str, Any]:
+    parts = {name: measured(folder, name) for name in MEASURED}
+    about = folder / "machine.json"
+    machine = json.loads(about.read_text()) if about.is_file() else {}
     devices = [part["device"] for part in parts.values() if part.get("device", "cpu") != "cpu"]
-    torches = [part["torch"] for part in parts.values() if "torch" in part]
     return {
         "date": datetime.date.today().isoformat(),
-        "device": devices[0] if devices else None,
-        "driver": said_by(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], r"(\d[\d.]*)"),
-        "cuda": said_by([nvcc, "--version"], r"release (\d[\d.]*)") if nvcc else None,
-        "torch": torches[0] if torches else None,
+        "device": devices[0] if devices else machine.get("device"),
+        **{name: machine.get(name) for name in ("driver", "cuda", "torch")},
+        "machine": machine.get("lines", []),
         "goals": [dataclasses.asdict(goal) for goal in goals(parts)],
         "parts": parts,
-        "checks": checks,
+        "checks": {name: checked(folder, name) for name in NAMES},
     }
 
 
@@ -137,8 +123,18 @@ def kernels_of(parts: dict[str, Any]) -> list[str]:
     part = parts["kernels"]
     if "rows" not in part:
         return []
-    rows = [(row["what"], spread(row["ms"], 3), f"{row['fraction_of_copy']:.2f}") for row in part["rows"]]
+    rows = [
+        (row["what"], spread(row["ms"], 3) if "ms" in row else "-", row.get("wrong") or f"{row['fraction_of_copy']:.2f}") for row in part["rows"]
+    ]
     return [f"Kernels, {part['numel']} entries, {part['rounds']} rounds:", "", *table(("kernel", "ms", "of a copy's rate"), rows)]
+
+
+def small_step_of(parts: dict[str, Any]) -> list[str]:
+    part = parts["small_step"]
+    if "rows" not in part:
+        return []
+    rows = [f"{row['scheme']} {row['us'][0]:.0f} us ({row['added_us']:+.0f})" for row in part["rows"]]
+    return [f"A step of one gradient of {part['bytes']} bytes, one rank, and what its exchange adds: {'; '.join(rows)}.", ""]
 
 
 def markdown(found: dict[str, Any]) -> str:
@@ -151,7 +147,7 @@ def markdown(found: dict[str, Any]) -> str:
     first = f"Measured with `tools/gpu-check`: {', '.join([found['device'], *versions, found['date']])}."
     verdicts = {True: "met", False: "**missed**", None: "-"}
     lines = [first, "", *table(("goal", "measured", ""), [(one["goal"], one["measured"], verdicts[one["met"]]) for one in found["goals"]])]
-    lines += [*steps_of(parts), *kernels_of(parts)]
+    lines += [*steps_of(parts), *small_step_of(parts), *kernels_of(parts)]
     skipped = [f"{name}: {one['skipped']}" for name, one in {**found["checks"], **parts}.items() if "skipped" in one]
     failed = [name for name, one in found["checks"].items() if "failed" in one]
     for word, names in (("Failed", failed), ("Skipped", skipped)):
@@ -159,24 +155,24 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def told(found: dict[str, Any]) -> list[str]:
+    """What was reached, a line for each goal that was measured."""
+    goals_met = [one for one in found["goals"] if one["met"] is not None]
+    lines = [f"{one['goal']}: {one['measured']}{'' if one['met'] else ', missed'}" for one in goals_met]
+    rest = len(found["goals"]) - len(goals_met)
+    return lines + ([f"not measured: {rest} of {len(found['goals'])}; why is in figures.json"] if rest else [])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--markdown", type=Path, required=True)
-    parser.add_argument("--nvcc", default="")
-    parser.add_argument("--skipped", default="")
     options = parser.parse_args()
-    found = gathered(options.folder, options.nvcc, options.skipped)
-    for path, text in ((options.json, json.dumps(found, indent=2) + "\n"), (options.markdown, markdown(found))):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    open_goals = [one for one in found["goals"] if one["met"] is None]
-    for one in found["goals"]:
-        if one["met"] is not None:
-            print(f"{one['goal']}: {one['measured']}{'' if one['met'] else ', missed'}")
-    if open_goals:
-        print(f"not measured: {len(open_goals)} of {len(found['goals'])} goals; why is in {options.json}")
+    found = gathered(options.folder)
+    options.json.write_text(json.dumps(found, indent=2) + "\n")
+    options.markdown.write_text(markdown(found))
+    print("\n".join(told(found)))
     return 0
 
 

@@ -19,6 +19,7 @@ BY_CUB = "exact top-k by CUB's sort, 0.1 %"
 QUANTISERS = (
     "signs packed, zeros listed", "rounded by chance to 127 levels (QSGD)", "rounded by chance to powers of two (natural)",
     "rounded by chance to signs (TernGrad)", "codes of 4 bits packed", "float32 to float16",
+    "largest of each bucket of 512", "rounded by chance in buckets of 512 (QSGD)",
 )  # fmt: skip
 NUMEL, DENSITY = 100_000_000, 0.001
 COPIES, LAUNCH_MS = 6, 0.005
@@ -47,6 +48,8 @@ def part(parts: Parts, name: str) -> dict[str, Any]:
 def kernel(parts: Parts, what: str) -> dict[str, Any]:
     for row in part(parts, "kernels")["rows"]:
         if row["what"] == what:
+            if "wrong" in row:
+                raise Missing(f"{what}: {row['wrong']}")
             return row
     raise Missing(f"the benchmark has no row {what!r}")
 

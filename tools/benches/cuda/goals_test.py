@@ -47,6 +47,7 @@ def parts() -> dict[str, Any]:
     ddp = {"plain_over_hook": [0.99, 0.98, 1.0]}
     return {
         "kernels": {"device": "NVIDIA H100", "numel": goals.NUMEL, "rounds": 9, "rows": rows}, "torch_topk": {"rows": [torch_row]},
+        "small_step": {"bytes": 4096, "rows": [{"scheme": "none", "us": [900.0, 800.0, 1000.0], "added_us": 700.0}]},
         "steps_1": steps(scheme("topk-residual")), "steps_2": {**steps(scheme("topk-residual"), ranks=2), "ddp": ddp},
     }  # fmt: skip
 
@@ -154,6 +155,7 @@ def test_parts_of_a_folder_become_one_file_and_a_table(parts, tmp_path):
     assert [one["met"] for one in found["goals"]] == [True] * len(goals.GOALS)
     assert table.startswith("Measured with `tools/gpu-check`: NVIDIA H100") and table.count("| met |") == len(goals.GOALS)
     assert "| topk-residual | 2 | 110.00 (109.00 to 112.00) |" in table
+    assert "one gradient of 4096 bytes, one rank, and what its exchange adds: none 900 us (+700)." in table
     assert "Failed: check." in table and "nccl: no libnccl" in table
 
 
@@ -167,7 +169,17 @@ def test_a_part_that_said_why_it_is_skipped_keeps_its_reason(tmp_path):
     assert table.startswith("Not run on a device") and "no CUDA device" in table
 
 
-def test_without_anything_the_reason_stands_for_all(tmp_path):
-    found, table = gather(tmp_path, "--skipped", "no CUDA compiler")
-    assert {one["skipped"] for one in [*found["parts"].values(), *found["checks"].values()]} == {"no CUDA compiler"}
-    assert table.rstrip().endswith("no CUDA compiler.")
+def test_a_row_whose_result_was_wrong_meets_no_goal_and_is_named(parts, tmp_path):
+    next(one for one in parts["kernels"]["rows"] if one["what"] == goals.COMPACTION)["wrong"] = "the result is not the CPU's"
+    found = goal(parts, "compaction")
+    assert found.met is None and "the result is not the CPU's" in found.measured
+    (tmp_path / "kernels.json").write_text(json.dumps(parts["kernels"]) + "\n")
+    _, table = gather(tmp_path)
+    assert f"| {goals.COMPACTION} | 0.220 (0.220 to 0.220) | the result is not the CPU's |" in table
+
+
+def test_what_the_machine_is_stands_beside_the_figures(tmp_path):
+    told = {"device": "NVIDIA H100", "driver": "580.1", "cuda": "13.0", "torch": "2.11", "lines": ["one"]}
+    (tmp_path / "machine.json").write_text(json.dumps(told))
+    found, table = gather(tmp_path)
+    assert found["machine"] == ["one"] and "NVIDIA H100, driver 580.1, CUDA 13.0, torch 2.11" in table

@@ -1,4 +1,4 @@
-"""tools/gpu-check where there is no device: what it says, and that its pack has all that whole steps need."""
+"""That the pack of tools/gpu-check has all that whole steps need; the command itself: tools/gpu_check/command_test.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ needs_runtime = pytest.mark.skipif(not (REPOSITORY / RUNTIME).exists(), reason=f
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pack as another machine has it: elsewhere, and without this repository."""
-    subprocess.run([REPOSITORY / "tools/gpu-check", "--pack"], check=True, capture_output=True, timeout=120)
+    subprocess.run([REPOSITORY / "tools/gpu-check", "--pack", "--sources"], check=True, capture_output=True, timeout=120)
     return Path(shutil.copytree(REPOSITORY / "build/gpu-pack", tmp_path_factory.mktemp("pack") / "gpu-pack", symlinks=True))
 
 
@@ -43,7 +42,7 @@ def run(pack: Path, *command: str) -> str:
 
 
 def over_gloo(pack: Path, ranks: int, script: str, *arguments: str) -> str:
-    """As gpu-check does where there is no mpirun."""
+    """As gpu-check does."""
     launcher = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks))
     return run(pack, *launcher, f"{SCRIPTS}/over_gloo.py", script, *arguments)
 
@@ -54,92 +53,6 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("profiles")
     (folder / "small.csv").write_text("name,shape,work\nfirst,64x3x7x7,10\nbias,64,0\nlayer,256x128,30\nscale,1000,0\nlast,1000x512,60\n")
     return folder
-
-
-def test_without_a_compiler_every_part_is_skipped_and_says_why(pack):
-    where = {**environment(pack), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "CUDA_HOME": "/nowhere"}
-    if shutil.which("nvcc", path=where["PATH"]):
-        pytest.skip("nvcc is beside the other compilers")
-    done = subprocess.run([pack / "tools/gpu-check", "--json", "all.json"], cwd=pack, env=where, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    parts = [line for line in done.stdout.splitlines() if "skipped: no CUDA compiler" in line]
-    assert len(parts) == 7, done.stdout
-    assert all(goal["met"] is None for goal in json.loads((pack / "all.json").read_text())["goals"])
-    assert "Not run on a device" in (pack / "all.md").read_text()
-
-
-# ---- the whole command, with programs in the place of those that it builds ----
-
-STUBS = {
-    "device/bin/device_cuda_check": "echo skipped: no CUDA device", "kernels/bin/kernels_cuda_check": "echo skipped: no CUDA device",
-    "kernels/bin/nccl_cuda_check": "echo skipped: no libnccl", "kernels/bin/kernels_cuda_bench": "echo '{\"skipped\": \"no CUDA device\"}'",
-}  # fmt: skip
-
-
-def program(path: Path, body: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-
-
-@pytest.fixture
-def command(pack, tmp_path):
-    """Runs gpu-check where all builds succeed at once; takes what the programs do instead of being skipped."""
-
-    def run_with(**changes: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-        for tool in ("nvcc", "cmake", "ninja", "ctest", "compute-sanitizer"):
-            program(tmp_path / tool, changes.get(tool, "exit 0"))
-        built = pack / "build/gpu-check"
-        for name, body in STUBS.items():
-            program(built / name, changes.get(Path(name).name, body))
-        for name in ("device/lib/libpenstock_device_cuda.so", "kernels/plugins/compressor-made.so", "kernels/plugins/memory-made.so"):
-            (built / name).parent.mkdir(parents=True, exist_ok=True)
-            (built / name).touch()
-        where = {**environment(pack), "PATH": f"{tmp_path}:/usr/bin:/bin"}
-        done = subprocess.run([pack / "tools/gpu-check"], cwd=pack, env=where, capture_output=True, text=True, timeout=300)
-        return done, json.loads((built / "figures.json").read_text())
-
-    return run_with
-
-
-def test_without_a_device_every_part_says_so_and_the_status_is_zero(command, pack):
-    done, found = command()
-    said = {path.stem for path in (pack / "build/gpu-check").rglob("*.txt")}
-    assert "methods_in_hosts" in said and said <= found["checks"].keys()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {name: one["skipped"] for name, one in found["parts"].items()}.keys() == {"kernels", "torch_topk", "steps_1", "steps_2"}
-    for name in ("device", "check", "sanitizer"):
-        assert found["checks"][name] == {"skipped": "no CUDA device"}
-    assert found["checks"]["nccl"] == {"skipped": "no libnccl"} and "figures:" in done.stdout
-
-
-def test_a_part_that_fails_is_named_and_keeps_no_other_from_running(command):
-    done, found = command(nccl_cuda_check="echo ranks differ; exit 3")
-    assert done.returncode == 1 and "ranks differ" in done.stderr and "status 3" in done.stdout
-    assert found["checks"]["nccl"] == {"said": ["ranks differ", "failed: status 3"], "failed": True}
-    assert found["parts"]["kernels"] == {"skipped": "no CUDA device"}
-
-
-def test_findings_of_the_sanitizer_fail_it_and_time_that_is_up_does_not(command):
-    checks = "echo selection: as on the CPU"
-    _, found = command(kernels_cuda_check=checks)
-    said = found["checks"]["sanitizer"]["said"]
-    assert "memcheck, selection: no errors" in said and "racecheck, dense: no errors" in said
-    _, found = command(**{"kernels_cuda_check": checks, "compute-sanitizer": 'case "$*" in *racecheck*dense) exit 124;; esac'})
-    assert "racecheck, dense: left out for want of time" in found["checks"]["sanitizer"]["said"]
-    done, found = command(**{"kernels_cuda_check": checks, "compute-sanitizer": 'case "$*" in *racecheck*sums) echo a hazard; exit 9;; esac'})
-    assert done.returncode == 1 and found["checks"]["sanitizer"]["said"][-2:] == ["a hazard", "failed: status 9"]
-
-
-def test_builds_that_fail_end_it(command):
-    done, _ = command(ninja="echo no rule; exit 1")
-    assert done.returncode == 1 and "no rule" in done.stderr and "checking" not in done.stdout
-
-
-@pytest.mark.parametrize(("words", "said"), [(["--json"], "wants a file"), (["--json", "figures.txt"], "ends with .json"), (["--fast"], "'--fast'")])
-def test_an_argument_that_means_nothing_is_named(words, said):
-    done = subprocess.run([REPOSITORY / "tools/gpu-check", *words], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and said in done.stderr
 
 
 @needs_runtime

@@ -1,6 +1,7 @@
 // Rows of signs, of stochastic rounding and of conversions. Nothing is taken out of values, so that
 // every round does the same.
 #include <kernels/convert.hpp>
+#include <kernels/cuda/reduce.hpp>
 #include <kernels/cuda/sign.hpp>
 #include <kernels/cuda/stochastic.hpp>
 #include <kernels/cuda/values.hpp>
@@ -8,11 +9,15 @@
 #include <kernels/random_normal.hpp>
 #include "bench.hpp"
 
+#include <algorithm>
+
 namespace penstock::kernels::cuda::bench {
 namespace {
 
 constexpr RandomKey kKey = random_key({1, 2, 3, 0});
 constexpr uint64_t kVoters = 8;
+constexpr uint64_t kBucket = 512;     // what QSGD has where nothing else is asked for
+constexpr uint64_t kSignBucket = 64;  // the smallest of one-bit SGD
 
 void add_signs(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
   const uint64_t n = x.size(), words = sign_words(n);
@@ -112,6 +117,56 @@ void add_rounding(std::vector<Row>& rows, const std::vector<float>& x, float* on
                   }});
 }
 
+// In buckets, each with a number of its own.
+void add_buckets(std::vector<Row>& rows, const std::vector<float>& x, float* on_device) {
+  const uint64_t n = x.size(), n_buckets = (n + kBucket - 1) / kBucket;
+  std::vector<float> largest(n_buckets), steps(n_buckets);
+  const auto size = [n](uint64_t b) { return std::min(kBucket, n - b * kBucket); };
+  for (uint64_t b = 0; b < n_buckets; ++b) {
+    largest[b] = kernels::largest_magnitude(x.data() + b * kBucket, size(b), widest_code_path());
+    steps[b] = kernels::grid_step(largest[b], 127);
+  }
+  auto* const found = array<float>(n_buckets);
+  const Workspace work = workspace(reduce_workspace_bytes(n, kBucket));
+  rows.push_back(
+      {"largest of each bucket of 512", n * 4 + n_buckets * 4,
+       [=](cudaStream_t s) { return largest_magnitude(on_device, n, kBucket, found, work, s); },
+       [=] { return fetch(found, n_buckets) == largest; }});
+  auto* const steps_there = array(steps);
+  auto* const codes = array<uint8_t>(n);
+  rows.push_back({"rounded by chance in buckets of 512 (QSGD)", n * 5 + n_buckets * 4,
+                  [=](cudaStream_t s) {
+                    return round_to_levels(on_device, n, kBucket, steps_there, 127, kKey, 0, false,
+                                           codes, s);
+                  },
+                  [=, &x] {
+                    std::vector<float> values = x;
+                    std::vector<uint8_t> expected(n);
+                    for (uint64_t b = 0; b < n_buckets; ++b)
+                      kernels::round_to_levels(values.data() + b * kBucket, size(b),
+                                               {steps[b], 127}, kKey, b * kBucket, false,
+                                               expected.data() + b * kBucket, widest_code_path());
+                    return fetch(codes, n) == expected;
+                  }});
+  const uint64_t n_small = (n + kSignBucket - 1) / kSignBucket;
+  auto* const sums = array<SumsBySign>(n_small);
+  const Workspace of_small = workspace(reduce_workspace_bytes(n, kSignBucket));
+  rows.push_back(
+      {"sums by sign of each bucket of 64", n * 4 + n_small * sizeof(SumsBySign),
+       [=](cudaStream_t s) { return sums_by_sign(on_device, n, kSignBucket, sums, of_small, s); },
+       [=, &x] {
+         const std::vector<SumsBySign> got = fetch(sums, n_small);
+         for (uint64_t b = 0; b < n_small; ++b) {
+           const uint64_t begin = b * kSignBucket;
+           const SumsBySign expected = kernels::sums_by_sign(
+               x.data() + begin, std::min(kSignBucket, n - begin), widest_code_path());
+           if (got[b].n_positive != expected.n_positive || got[b].n_negative != expected.n_negative)
+             return false;
+         }
+         return true;
+       }});
+}
+
 void add_conversions(std::vector<Row>& rows, const std::vector<float>& x, const float* on_device) {
   const uint64_t n = x.size();
   auto* const halves = array<uint16_t>(n);
@@ -139,6 +194,7 @@ void add_quantisation(std::vector<Row>& rows, const std::vector<float>& x) {
   float* const on_device = array(x);
   add_signs(rows, x, on_device);
   add_rounding(rows, x, on_device);
+  add_buckets(rows, x, on_device);
   add_conversions(rows, x, on_device);
 }
 

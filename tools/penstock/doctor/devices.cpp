@@ -13,7 +13,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
 #include <map>
+#include <string_view>
 #include <utility>
 
 namespace penstock::command {
@@ -108,6 +110,16 @@ Line line_of(const Json& device) {
   return {"cuda", Health::ok, found, "", Json{{"device", device}}};
 }
 
+bool is_one(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// All streams of a device in one queue: what waits for a peer holds up what the peer waits for.
+bool has_one_queue() {
+  return is_one("CUDA_DEVICE_MAX_CONNECTIONS") && !is_one("NCCL_LAUNCH_ORDER_IMPLICIT");
+}
+
 // ---- Schemes ----
 
 std::string joined(const std::vector<std::string>& parts, std::string_view by) {
@@ -172,6 +184,13 @@ std::vector<Line> device_lines(const std::filesystem::path& table) {
   }
   std::vector<Line> lines;
   for (const Json& device : Json::parse(outcome.reason)) lines.push_back(line_of(device));
+  if (has_one_queue())
+    lines.push_back({"cuda queues", Health::warning,
+                     "CUDA_DEVICE_MAX_CONNECTIONS=1 puts all streams of a device into one queue, "
+                     "where messages over NCCL ([transport] device) and torch's own communicators "
+                     "may wait for each other",
+                     "unset it, or set NCCL_LAUNCH_ORDER_IMPLICIT=1, which NCCL 2.26 or newer "
+                     "takes"});
   return lines;
 }
 

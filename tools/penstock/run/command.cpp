@@ -18,9 +18,9 @@ namespace penstock::command {
 
 namespace {
 
-// Short enough for a run whose process is gone to end within two seconds; long enough for the
-// others to say what they know.
-constexpr double kGraceSeconds = 1.5;
+// Long enough for the others to say what they know: where a script has ended in an exception, the
+// other ranks stay for a second before they end (penstock/common/uncaught.py).
+constexpr double kGraceSeconds = 3;
 constexpr int kWrongCall = 2;
 
 struct RunOptions {

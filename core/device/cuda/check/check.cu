@@ -9,15 +9,29 @@
 #include <dlfcn.h>
 
 #include <cstring>
+#include <functional>
 
 namespace penstock::device_check {
 
 const penstock_device_table* table = nullptr;
 
+namespace {
+
+bool all_given_back = true;
+
+bool succeeds(int32_t error, const char* call) {
+  if (error != 0) std::fprintf(stderr, "%s: error %d, %s\n", call, error, table->error_text(error));
+  return error == 0;
+}
+
+}  // namespace
+
 void require(int32_t error, const char* call) {
-  if (error == 0) return;
-  std::fprintf(stderr, "%s: error %d, %s\n", call, error, table->error_text(error));
-  std::exit(1);
+  if (!succeeds(error, call)) throw Difference{};
+}
+
+void note(int32_t error, const char* call) {
+  if (!succeeds(error, call)) all_given_back = false;
 }
 
 namespace {
@@ -117,24 +131,60 @@ void print(int32_t device) {
       static_cast<double>(found.memory_bytes) / (1 << 30), found.n_copy_engines);
 }
 
-void check(int32_t device, int32_t count) {
-  print(device);
-  check_copies(device);
-  check_events(device);
-  check_elements(device);
-  check_16_bits(device);
-  check_many_arrays(device);
-  check_many_lists(device);
-  check_errors(device, count);
-  std::printf("device %d: copies, events, streams, elements and errors are right\n", device);
+// Every part, whatever came of those before it; whether all is right.
+bool check(int32_t device, int32_t count) {
+  const struct {
+    const char* name;
+    std::function<void()> run;
+  } parts[] = {
+      {"properties", [=] { print(device); }},
+      {"copies", [=] { check_copies(device); }},
+      {"events", [=] { check_events(device); }},
+      {"elements", [=] { check_elements(device); }},
+      {"elements of 16 bits", [=] { check_16_bits(device); }},
+      {"offsets", [=] { check_offsets(device); }},
+      {"many arrays", [=] { check_many_arrays(device); }},
+      {"many lists", [=] { check_many_lists(device); }},
+      {"errors", [=] { check_errors(device, count); }},
+  };
+  bool all_right = true;
+  for (const auto& part : parts) {
+    all_given_back = true;
+    bool right = true;
+    try {
+      part.run();
+    } catch (const Difference&) {
+      right = false;
+    }
+    right = right && all_given_back;
+    std::printf("device %d: %s: %s\n", device, part.name, right ? "right" : "WRONG");
+    std::fflush(stdout);
+    all_right = all_right && right;
+  }
+  return all_right;
+}
+
+// The devices of the library; whether they are as its table says.
+bool check_all() {
+  REQUIRE(table != nullptr);
+  REQUIRE(table->struct_size == sizeof(penstock_device_table));
+  int32_t count = -1;
+  const char* why_none = nullptr;
+  SUCCEED(device_count, &count, &why_none);
+  if (count == 0) {
+    REQUIRE(why_none != nullptr);
+    std::printf("skipped: no CUDA device (%s)\n", why_none);
+  }
+  bool all_right = true;
+  for (int32_t device = 0; device < count; ++device) all_right = check(device, count) && all_right;
+  return all_right;
 }
 
 }  // namespace
 }  // namespace penstock::device_check
 
 int main(int argc, char** argv) {
-  using penstock::device_check::check, penstock::device_check::require,
-      penstock::device_check::table;
+  namespace check = penstock::device_check;
   if (argc != 2) {
     std::fprintf(stderr, "usage: device_cuda_check LIBRARY.so\n");
     return 2;
@@ -144,18 +194,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", dlerror());
     return 1;
   }
-  table = static_cast<const penstock_device_table*>(dlsym(library, "penstock_device"));
-  REQUIRE(table != nullptr);
-  REQUIRE(table->struct_size == sizeof(penstock_device_table));
-
-  int32_t count = -1;
-  const char* why_none = nullptr;
-  SUCCEED(device_count, &count, &why_none);
-  if (count == 0) {
-    REQUIRE(why_none != nullptr);
-    std::printf("skipped: no CUDA device (%s)\n", why_none);
-    return 0;
+  check::table = static_cast<const penstock_device_table*>(dlsym(library, "penstock_device"));
+  try {
+    return check::check_all() ? 0 : 1;
+  } catch (const check::Difference&) {  // it was said
+    return 1;
   }
-  for (int32_t device = 0; device < count; ++device) check(device, count);
-  return 0;
 }

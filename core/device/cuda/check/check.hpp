@@ -1,5 +1,5 @@
-// What the parts of the check of a device table share. A call that fails ends the program with its
-// text; what is made is given back where its scope ends.
+// What the parts of the check of a device table share. A call that fails ends its part with its
+// text, and those behind it go on; what is made is given back where its scope ends.
 #pragma once
 
 #include "core/device/device_table.h"
@@ -8,23 +8,28 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 
 namespace penstock::device_check {
+
+// Ends a part; what differs was said.
+struct Difference {};
 
 #define REQUIRE(condition)                                                         \
   do {                                                                             \
     if (!(condition)) {                                                            \
       std::fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
-      std::exit(1);                                                                \
+      throw ::penstock::device_check::Difference{};                                \
     }                                                                              \
   } while (0)
 
 extern const penstock_device_table* table;
 
-// Every call that must succeed goes through here.
+// Every call that must succeed goes through the first, and what gives back, where nothing may be
+// thrown, through the second.
 void require(int32_t error, const char* call);
+void note(int32_t error, const char* call);
 #define SUCCEED(function, ...) require(table->function(__VA_ARGS__), #function)
+#define GIVE_BACK(function, ...) note(table->function(__VA_ARGS__), #function)
 
 constexpr uint64_t kSizes[] = {0, 1, 1023, 1 << 20};
 constexpr uint32_t kFloat32 = PENSTOCK_FLOAT32;
@@ -37,8 +42,8 @@ class Streams {
     SUCCEED(stream_create, device, 1, &second);
   }
   ~Streams() {
-    SUCCEED(stream_destroy, device_, first);
-    SUCCEED(stream_destroy, device_, second);
+    GIVE_BACK(stream_destroy, device_, first);
+    GIVE_BACK(stream_destroy, device_, second);
   }
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
@@ -54,14 +59,14 @@ struct DeviceMemory {
   static void make(int32_t device, uint64_t bytes, void** memory) {
     SUCCEED(allocate, device, bytes, memory);
   }
-  static void take_back(int32_t device, void* memory) { SUCCEED(free, device, memory); }
+  static void take_back(int32_t device, void* memory) { GIVE_BACK(free, device, memory); }
 };
 
 struct PinnedMemory {
   static void make(int32_t device, uint64_t bytes, void** memory) {
     SUCCEED(host_allocate, device, bytes, memory);
   }
-  static void take_back(int32_t device, void* memory) { SUCCEED(host_free, device, memory); }
+  static void take_back(int32_t device, void* memory) { GIVE_BACK(host_free, device, memory); }
 };
 
 // `count` elements.
@@ -123,6 +128,7 @@ class Look {
 
 void check_elements(int32_t device);     // elements.cu
 void check_16_bits(int32_t device);      // halves.cu
+void check_offsets(int32_t device);      // offsets.cu
 void check_many_arrays(int32_t device);  // many.cu
 void check_many_lists(int32_t device);   // many.cu
 

@@ -1,6 +1,8 @@
 #include "core/device/cuda/check/check.hpp"
 
+#include <bit>
 #include <cmath>
+#include <initializer_list>
 
 namespace penstock::device_check {
 namespace {
@@ -64,6 +66,8 @@ void check_elements(int32_t device) {
   for (const uint64_t n : kSizes) {
     Elements elements(device, n);
     REQUIRE(elements.find(INFINITY) == (n > 0));
+    for (const uint32_t nan : {0x7fc00000u, 0x7fffffffu, 0xffc00000u, 0x7f800001u})
+      REQUIRE(elements.find(std::bit_cast<float>(nan)) == (n > 0));
     REQUIRE(!elements.find(3e38f));
     elements.scale(1.0f / 3);
     for (uint64_t i = 0; i < n; ++i) {

@@ -11,15 +11,15 @@ from types import TracebackType
 
 from penstock.common.exceptions import HorovodInternalError
 
-_ENDED = "rank {} ended with {}: {}"
 _ENDED_ELSEWHERE = re.compile(r"\brank (\d+) ended with ")
-# A launcher blames who ends first: so long the others stay.
-_STAY_S = 0.5
+# A launcher blames who ends first: so long the others stay. Less than the grace of `penstock run`.
+_STAY_S = 1.0
 
 
 def reason(rank: int, uncaught: BaseException) -> str:
     """What the other ranks hear of a rank whose script has ended in this exception."""
-    return _ENDED.format(rank, type(uncaught).__name__, uncaught)
+    words = str(uncaught)
+    return f"rank {rank} ended with {type(uncaught).__name__}{': ' if words else ''}{words}"
 
 
 def install_hook(rank: int) -> None:
@@ -47,13 +47,18 @@ class _Hook:
         traceback: TracebackType | None,
     ) -> None:
         elsewhere = _ENDED_ELSEWHERE.search(str(error))
-        is_echo = (
-            isinstance(error, HorovodInternalError)
-            and elsewhere is not None
-            and int(elsewhere[1]) != self._rank
+        # Out of a hook of DDP torch makes it a RuntimeError with its name and words, and more.
+        is_ours = isinstance(error, HorovodInternalError) or (
+            isinstance(error, RuntimeError) and HorovodInternalError.__name__ in str(error)
         )
+        is_echo = is_ours and elsewhere is not None and int(elsewhere[1]) != self._rank
         if is_echo and os.environ.get("PENSTOCK_LOG_LEVEL") != "debug":
-            print(f"{kind.__module__}.{kind.__qualname__}: {error}", file=sys.stderr, flush=True)
+            first = str(error)[elsewhere.start() :].splitlines()[0]
+            print(
+                f"rank {self._rank} ends: {HorovodInternalError.__name__}: {first}",
+                file=sys.stderr,
+                flush=True,
+            )
         else:
             self._before(kind, error, traceback)
         if is_echo:

@@ -253,7 +253,7 @@ class BucketExchange:
         self.options.of_new_set()
         made = world.current().create_set(
             "ddp",
-            specs,
+            devices.with_room(specs),
             c.SET_TELLS_OUTCOME | c.SET_GIVEN_BUCKETS,
             "" if self._opened else scheme_text(self._scheme),
             ranks,

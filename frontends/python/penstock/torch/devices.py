@@ -8,12 +8,14 @@ put others in the place of these functions only (tests/simulated_devices.py).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Callable
 
 import torch
 
 from penstock import _library as c
 from penstock.common.devices import HOST, Place, why_not_in_place
+from penstock.common.gradient_set import GradientSpec
 
 # What was found of each device that was asked for.
 _places: dict[torch.device, Place] = {}
@@ -52,6 +54,16 @@ def _say_copied(device: torch.device, reason: str) -> None:
         f"waits for the device: {reason}",
         stacklevel=5,
     )
+
+
+def with_room(specs: Sequence[GradientSpec]) -> Sequence[GradientSpec]:
+    """For whom makes a set of these gradients, which takes memory of their devices beside torch's.
+    torch's allocator keeps what was let go for itself, which after a backward may be nearly all of
+    a device: it is given back. Always, for a rank that did so only where it finds too little would
+    have to try again with the others."""
+    if any(spec.place != HOST for spec in specs):
+        torch.cuda.empty_cache()
+    return specs
 
 
 def current_stream(tensor: torch.Tensor) -> int:

@@ -95,7 +95,7 @@ class GradientExchange:
         }
         made = world.current().create_set(
             "optimizer",
-            [slot.spec() for slot in slots.values()],
+            devices.with_room([slot.spec() for slot in slots.values()]),
             settings.flags(groups),
             settings.scheme,
             members_of(settings.process_set),

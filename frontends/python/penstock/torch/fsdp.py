@@ -169,7 +169,9 @@ class PenstockReduceScatter:
         flags = c.SET_TELLS_OUTCOME | c.SET_OPTIMIZER_MOMENTUM | c.SET_RESULT_AT_OWNER
         flags |= 0 if average else c.SET_SUM
         assert self._scheme is not None
-        self._set = world.current().create_set("fsdp", specs, flags, self._scheme, ranks)
+        self._set = world.current().create_set(
+            "fsdp", devices.with_room(specs), flags, self._scheme, ranks
+        )
         saved, self._saved = self._saved, {}
         self.load_state_dict(saved)
         parameters = _parameters_reduced_by(self)

@@ -95,6 +95,26 @@ def with_hook(model: Any, scheme: str) -> tuple[Any, Any, Callable[[], None]]:
     return ddp, torch.optim.SGD(model.parameters(), lr=0.1), state.close
 
 
+def take_step(
+    called: Any,
+    optimizer: Any,
+    device: Any,
+    step: int,
+    backward: Callable[[Any], None] = lambda loss: loss.backward(),
+) -> Any:
+    """On this rank's batch of that step; the loss, for which nobody has waited yet."""
+    import torch
+
+    import penstock.torch as hvd
+
+    inputs, labels = (part.to(device) for part in batch(step, hvd.rank()))
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(called(inputs), labels)
+    backward(loss)
+    optimizer.step()
+    return loss.detach()
+
+
 def curve(
     wrap: Callable[..., Any], scheme: str, device: Any, steps: int
 ) -> tuple[list[float], float]:
@@ -109,12 +129,7 @@ def curve(
     for step in range(steps):
         if step == 2:  # the first steps make plans and buckets
             start = time.monotonic()
-        inputs, labels = (part.to(device) for part in batch(step, hvd.rank()))
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(called(inputs), labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
+        losses.append(take_step(called, optimizer, device, step))
     own = torch.stack(losses).cpu()  # the only wait for the device
     milliseconds = 1e3 * (time.monotonic() - start) / max(1, steps - 2)
     close()

@@ -1,0 +1,60 @@
+"""What the scripts that try one thing on a CUDA device share: where they run, and why they do not."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any, Callable
+
+from train_on_device import is_first_rank, why_not
+
+
+class Skipped(Exception):
+    """Why there is nothing to try after all."""
+
+
+def say(words: str) -> None:
+    if is_first_rank():
+        print(words, flush=True)
+
+
+def settle(device: Any) -> None:
+    """Until the device has done all."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def run(about: str | None, attempt: Callable[[Any], bool], config: str = "") -> int:
+    """Makes the world and the device (--device cuda or cpu), tries it there and returns the status:
+    1 where `attempt` was not right. Without a device it says "skipped" and why."""
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    reason = why_not(options.device)
+    if reason:
+        say(f"skipped: {reason}")
+        return 0
+    import torch
+
+    import penstock.torch as hvd
+
+    hvd.init(config_text=config)
+    device = torch.device("cpu")
+    if options.device == "cuda":
+        device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    try:
+        right = attempt(device)
+    except Skipped as why:
+        say(f"skipped: {why}")
+        right = True
+    hvd.shutdown()
+    return 0 if right else 1
+
+
+def main_of(about: str | None, attempt: Callable[[Any], bool], config: str = "") -> None:
+    sys.exit(run(about, attempt, config))

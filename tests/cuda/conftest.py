@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> str:
+    """Where tools/gpu-check finds it too."""
+    beside = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin/nvcc"
+    found = shutil.which("nvcc") or (str(beside) if os.access(beside, os.X_OK) else None)
+    if found is None:
+        pytest.skip(f"no CUDA compiler: nvcc is neither on the search path nor in {beside.parent}")
+    return found

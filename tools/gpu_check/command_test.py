@@ -1,0 +1,238 @@
+"""tools/gpu-check where there is no device, with programs in the place of those that it builds: what it says, and what it keeps whenever
+it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tools"))
+
+from gpu_check.parts import NAMES  # noqa: E402
+
+NO_DEVICE = "echo skipped: no CUDA device"
+STUBS = {
+    "device/bin/device_cuda_check": NO_DEVICE, "kernels/bin/kernels_cuda_check": NO_DEVICE, "kernels/bin/nccl_cuda_check": "echo skipped: no libnccl",
+    "kernels/bin/kernels_cuda_bench": "echo '{\"skipped\": \"no CUDA device\"}'",
+}  # fmt: skip
+FOLDERS = ("device/lib/libpenstock_device_cuda.so", "kernels/plugins/compressor-made.so", "kernels/lib/kernels_cuda_door.so")
+TOOLS = {
+    "nvcc": "echo Cuda compilation tools, release 13.0, V13.0", "cmake": "exit 0", "ninja": "exit 0", "compute-sanitizer": "exit 0",
+    "nvidia-smi": "exit 9",
+}  # fmt: skip
+A_DEVICE = "echo 580.1, NVIDIA H100, 9.0, 81559 MiB, Default"
+AS_ON_THE_CPU = "echo as on the CPU"
+KEPT = ("figures.json", "figures.md", "summary.txt", "found.tgz")
+
+
+def program(path: Path, body: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+class Place:
+    """A checkout in which every build succeeds at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.tools, self.out = folder / "checkout", folder / "bin", folder / "out"
+        for name in ("tools/gpu-check", "tools/gpu_check", "tools/benches", "tests/cuda/fuses_nothing.cmake"):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / name).symlink_to(REPOSITORY / name)
+        # Links would lead back to the repository.
+        (self.root / "tools/gpu-check").unlink()
+        (self.root / "tools/gpu_check").unlink()
+        shutil.copy(REPOSITORY / "tools/gpu-check", self.root / "tools/gpu-check")
+        shutil.copytree(REPOSITORY / "tools/gpu_check", self.root / "tools/gpu_check", ignore=shutil.ignore_patterns("__pycache__"))
+        self.programs(**{})
+
+    def programs(self, **changes: str) -> None:
+        for name, body in TOOLS.items():
+            program(self.tools / name, changes.get(name, body))
+        built = self.root / "build/gpu-check/built"
+        for name, body in STUBS.items():
+            program(built / name, changes.get(Path(name).name, body))
+        for name in FOLDERS:
+            (built / name).parent.mkdir(parents=True, exist_ok=True)
+            (built / name).touch()
+
+    def start(self, *words: str, before: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[str]:
+        where = {**os.environ, "PATH": f"{self.tools}:/usr/bin:/bin", "CUDA_HOME": "/nowhere", **environment}
+        where.pop("PYTHONPATH", None)
+        command = [*before, self.root / "tools/gpu-check", *(words if "--out" in words else (*words, "--out", str(self.out)))]
+        return subprocess.Popen(command, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *words: str) -> tuple[int, str, dict[str, Any]]:
+        process = self.start(*words)
+        said, complaints = process.communicate(timeout=120)
+        assert not complaints, complaints
+        return process.returncode, said, self.figures()
+
+    def figures(self) -> dict[str, Any]:
+        return json.loads((self.out / "figures.json").read_text())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def is_kept(place: Place) -> None:
+    assert sorted(path.name for path in place.out.iterdir()) == sorted(KEPT)
+    assert place.figures()["goals"] and (place.out / "figures.md").read_text()
+    with tarfile.open(place.out / "found.tgz") as tar:
+        assert "found" in tar.getnames()
+
+
+def test_without_a_compiler_every_part_is_skipped_and_says_why(place):
+    shutil.rmtree(place.root / "build")
+    for tool in ("nvcc", "cmake", "ninja"):
+        (place.tools / tool).unlink()
+    if shutil.which("nvcc", path="/usr/bin:/bin"):
+        pytest.skip("nvcc is beside the other compilers")
+    status, said, found = place.run()
+    assert status == 0, said
+    assert "check: skipped, 0 s. no CUDA compiler (nvcc), and there is no kernels_cuda_check" in said
+    assert all("skipped" in one for one in found["checks"].values()) and all(goal["met"] is None for goal in found["goals"])
+    assert "Not run on a device" in (place.out / "figures.md").read_text()
+    is_kept(place)
+
+
+def test_without_a_device_every_part_says_so_and_the_status_is_zero(place):
+    status, said, found = place.run()
+    assert status == 0, said
+    assert tuple(found["checks"]) == NAMES and all(f"] {name}: skipped, " in said for name in NAMES)
+    assert found["parts"].keys() == {"kernels", "torch_topk", "small_step", "steps_1", "steps_2"}
+    assert found["parts"]["kernels"] == {"skipped": "no CUDA device"}
+    for name in ("device", "check"):
+        assert found["checks"][name] == {"skipped": "no CUDA device"}
+    assert found["checks"]["nccl"] == {"skipped": "no libnccl"} and found["cuda"] == "13.0"
+    is_kept(place)
+
+
+def test_the_machine_is_told_before_anything_runs(place):
+    place.programs(**{"nvidia-smi": A_DEVICE})
+    _, said, found = place.run("--parts", "nccl")
+    for words in ("driver, devices: 580.1, NVIDIA H100", "torch: ", "NCCL: ", "nvcc: ", "ulimit -l", "/dev/shm ", "compute-sanitizer "):
+        assert words in said, said
+    assert found["driver"] == "580.1" and found["device"] == "NVIDIA H100" and len(found["machine"]) >= 6
+
+
+def test_a_device_that_the_driver_names_and_a_program_does_not_find_is_no_reason_to_skip(place):
+    place.programs(**{"nvidia-smi": A_DEVICE})
+    status, said, _ = place.run("--parts", "device", "nccl")
+    assert status == 1 and "device: FAILED, 0 s. no CUDA device" in said and "nccl: skipped" in said
+
+
+def test_one_difference_ends_neither_its_part_nor_another(place):
+    place.programs(kernels_cuda_check=f'case "$*" in *signs*) echo bits differ; exit 1;; esac; {AS_ON_THE_CPU}', nccl_cuda_check="echo apart; exit 3")
+    status, said, found = place.run("--for", "60")
+    assert status == 1
+    check = found["checks"]["check"]
+    assert check["failed"] and "failed: signs: status 1: bits differ" in check["said"] and "dense: as on the CPU" in check["said"]
+    assert check["said"][-1] == "failed: 1 of 19" and found["checks"]["nccl"] == {"said": ["apart", "failed: status 3"], "failed": True}
+    assert found["parts"]["kernels"] == {"skipped": "no CUDA device"} and "failed or cut: check, nccl" in said
+
+
+def test_findings_of_the_sanitizer_fail_it_and_time_that_is_up_does_not(place):
+    finds = 'case "$*" in *racecheck*sums) echo "========= Error: Race reported"; exit 9;; esac'
+    place.programs(**{"nvidia-smi": A_DEVICE, "compute-sanitizer": finds})
+    status, _, found = place.run("--parts", "memcheck", "racecheck")
+    assert status == 1 and "selection: no errors" in found["checks"]["memcheck"]["said"]
+    assert found["checks"]["racecheck"]["said"][-1] == "failed: 1 of 19"
+    assert any("Race reported" in line for line in found["checks"]["racecheck"]["said"])
+    place.programs(**{"nvidia-smi": A_DEVICE, "compute-sanitizer": 'case "$*" in *selection) exit 0;; esac; exec sleep 60'})
+    begin = time.monotonic()
+    status, said, found = place.run("--parts", "memcheck", "--for", "25")
+    assert time.monotonic() - begin < 35 and status == 0, said
+    assert "dense: left out for want of time" in found["checks"]["memcheck"]["said"]
+
+
+def test_the_limit_over_all_holds_and_the_next_call_goes_on(place):
+    place.programs(nccl_cuda_check="exec sleep 60", device_cuda_check=AS_ON_THE_CPU)
+    begin = time.monotonic()
+    status, said, _ = place.run("--for", "25", "--parts", "device", "nccl", "kernels")
+    assert time.monotonic() - begin < 35 and status == 1, said
+    assert "nccl: CUT, " in said and "kernels: not reached" in said
+    is_kept(place)
+    _, said, _ = place.run("--for", "25")
+    assert said.index("] kernels: ") < said.index("] nccl: ")  # what was cut comes last
+
+
+def test_what_ended_well_is_not_run_again_while_the_programs_are_the_same(place):
+    place.programs(device_cuda_check=AS_ON_THE_CPU)
+    _, said, _ = place.run()
+    assert "device: ended well, " in said
+    _, said, found = place.run()
+    assert "device: ended well before" in said and found["checks"]["device"] == {"said": ["as on the CPU"]}
+    assert "device: ended well, " in place.run("--again")[1]
+    place.programs(device_cuda_check="echo another; exit 0")
+    assert "device: ended well, " in place.run()[1]
+
+
+@pytest.mark.parametrize("seconds", (1.0, 2.0, 4.0, 7.0))
+@pytest.mark.parametrize("by", ("TERM", "timeout"))
+def test_killed_at_any_second_it_leaves_what_it_has_and_no_program_behind(place, seconds, by):
+    place.programs(kernels_cuda_check="sleep 98 & wait", device_cuda_check=AS_ON_THE_CPU)
+    if by == "timeout":
+        process = place.start("--for", "60", before=("timeout", "-k", "5", str(seconds)))
+    else:
+        process = place.start("--for", "60")
+        time.sleep(seconds)
+        process.send_signal(signal.SIGTERM)
+    said, complaints = process.communicate(timeout=20)
+    assert process.returncode == (124 if by == "timeout" else 143), said + complaints
+    is_kept(place)
+    assert "stopped by signal 15" in (place.out / "summary.txt").read_text()
+    if "check: " not in said and place.figures()["checks"]["check"].get("failed"):
+        assert place.figures()["checks"]["check"]["said"][-1] == "failed: stopped"
+    assert not ends_with_children(place), "a program is still there"
+
+
+def ends_with_children(place: Place) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace") if entry.name.isdigit() else ""
+        except OSError:
+            continue
+        if str(place.root) in words:
+            found.append(words)
+    return found
+
+
+def test_a_build_that_fails_is_told_and_leaves_no_stale_program_to_be_taken_for_it(place):
+    place.programs(ninja="echo error: no rule; exit 1")
+    status, said, found = place.run()
+    assert status == 1 and "programs: not built: building device: FAILED; error: no rule" in said
+    assert found["checks"]["device"] == {"said": ["failed: device_cuda_check was not built"], "failed": True}
+    is_kept(place)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--parts", "chek"), "'chek', expected some of: device, check"), (("--fast",), "--fast"), (("--for", "3"), "--for is 3"),
+        (("--for", "soon"), "'soon'"), (("--out", "/dev/null"), "'/dev/null', expected a folder that can be written"), (("--sources",), "goes with --pack"),
+    ],
+)  # fmt: skip
+def test_an_argument_that_means_nothing_is_named(words, said):
+    done = subprocess.run([REPOSITORY / "tools/gpu-check", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and said in done.stderr
+
+
+def test_help_lists_the_parts():
+    done = subprocess.run([REPOSITORY / "tools/gpu-check", "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and all(f"  {name} " in done.stdout for name in NAMES)
