@@ -249,8 +249,10 @@ std::string Carries::names() const {
 
 // ---- saved states ----
 
-void Carries::write(ByteWriter& writer) const {
-  for (const auto& gradient : gradients_) writer.text(bytes_of(*gradient));
+std::vector<std::string_view> Carries::views() const {
+  std::vector<std::string_view> views;
+  for (const auto& gradient : gradients_) views.push_back(bytes_of(*gradient));
+  return views;
 }
 
 Result<Carries::Kept> Carries::read(const SavedSet& saved) const {

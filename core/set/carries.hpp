@@ -2,13 +2,13 @@
 // step: how it comes about between two steps, and what becomes of it at the end of one.
 #pragma once
 
-#include "core/base/bytes.hpp"
 #include "core/bucket/works.hpp"
 #include "core/set/saved.hpp"
 #include "core/state/resize.hpp"
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock {
@@ -37,7 +37,8 @@ class Carries {
   std::string names() const;
 
   // ---- saved states ----
-  void write(ByteWriter& writer) const;
+  // Views of what each gradient has; empty: none.
+  std::vector<std::string_view> views() const;
   Result<Kept> read(const SavedSet& saved) const;
   // Of the ranks of `saved`, shared out as mass is. Of a gradient that has some every rank gets a
   // carry, if of zeros: the next step goes by that.

@@ -1,11 +1,8 @@
-// Changing a set between two steps: switches of the configuration, and new plans from what was
-// measured.
+#include "core/set/change.hpp"
 
 #include "core/base/out_of_memory.hpp"
-#include "core/set/set.hpp"
 
-#include <algorithm>
-#include <numeric>
+#include <fmt/format.h>
 
 namespace penstock {
 namespace {
@@ -35,25 +32,41 @@ penstock_measurement measurement_of(const MeasuredTimes::Means& means, uint64_t 
 
 }  // namespace
 
-Status Set::change() {
-  const auto next = config_.next_switch_after(step.index - 1);
-  if (next && *next == step.index) PENSTOCK_TRY(switch_scheme());
+Status Change::after_step() {
+  const uint64_t step = set_.step.index;
+  const auto next = uses_.declaration.config().next_switch_after(step - 1);
+  if (next && *next == step) PENSTOCK_TRY(switch_scheme());
   return observe();
 }
 
+// ---- what was measured ----
+
 // Every so many steps rank 0's scheduler sees what was measured on all ranks, and may ask for a new
 // plan.
-Status Set::observe() {
-  SchedulerInstance& scheduler = *works_->fitting().scheduler();
+Status Change::observe() {
+  Works& works = uses_.plans.works();
+  SchedulerInstance& scheduler = *works.fitting().scheduler();
   const uint32_t every = scheduler.traits().observe_every;
-  if (every == 0 || step.index % every != 0 ||
+  if (every == 0 || set_.step.index % every != 0 ||
       !PENSTOCK_HAS_MEMBER(scheduler.table(), penstock_scheduler, observe))
     return {};
-  PENSTOCK_ASSIGN(const MeasuredTimes::Means means, measurements_.join(meeting_us_));
+  const Sent before = uses_.traffic.total();
+  PENSTOCK_ASSIGN(const MeasuredTimes::Means means,
+                  uses_.measurements.join(services_.limits.meeting_us));
+  uses_.traffic.leave_out(before);
+  PENSTOCK_ASSIGN(const bool wants, wants_new_plan(means));
+  uses_.measurements.begin(works);
+  if (!wants) return {};
+  PENSTOCK_TRY(measure_links());
+  return replace_works(works.shared_fitting());
+}
+
+Result<bool> Change::wants_new_plan(const MeasuredTimes::Means& means) {
+  SchedulerInstance& scheduler = *uses_.plans.works().fitting().scheduler();
   uint32_t decision = PENSTOCK_KEEP_PLAN;
   Status status;
-  if (rank == 0) {
-    const penstock_measurement c = measurement_of(means, step.index, reads_lines(scheduler));
+  if (set_.rank == 0) {
+    const penstock_measurement c = measurement_of(means, set_.step.index, reads_lines(scheduler));
     status = from_c(scheduler.table()->observe(scheduler.self(), &c, &decision));
   }
   const std::string mine = !status.ok()                         ? "error"
@@ -61,125 +74,115 @@ Status Set::observe() {
                                                                 : "keep";
   PENSTOCK_ASSIGN(
       const std::string verdict,
-      services_.control.hear_first(fmt::format("verdict of set {} at step {}", name, step.index),
-                                   mine, group_.ranks(), meeting_us_));
-  PENSTOCK_TRY(refused(status));
+      uses_.consensus.hear_first(
+          fmt::format("verdict of set {} at step {}", set_.name, set_.step.index), mine));
+  PENSTOCK_TRY(uses_.consensus.refused(status));
   if (verdict == "error")
-    return refused(peer_failed("set '{}': the scheduler of rank {} failed; its error says why",
-                               name, group_.ranks().front()));
-  measurements_.begin(*works_);
-  if (verdict != "plan") return {};
-  PENSTOCK_TRY(measurements_.measure_links(*works_));
-  return replace_works(works_->shared_fitting());
+    return uses_.consensus.refused(
+        peer_failed("set '{}': the scheduler of rank {} failed; its error says why", set_.name,
+                    uses_.declaration.group().ranks().front()));
+  return verdict == "plan";
+}
+
+Status Change::measure_links() {
+  PENSTOCK_ASSIGN(const std::vector<Channel*> levels,
+                  uses_.channels.open_levels_of_first(uses_.declaration.group()));
+  const Sent before = uses_.traffic.total();
+  PENSTOCK_TRY(uses_.measurements.measure_links(uses_.plans.works(), levels));
+  uses_.traffic.leave_out(before);
+  return {};
 }
 
 // ---- buckets of the frontend ----
 
-Status Set::given_buckets(std::span<const uint32_t> buckets) {
-  PENSTOCK_TRY(step_.failure());
+Status Change::give_buckets(std::span<const uint32_t> buckets) {
+  PENSTOCK_TRY(uses_.step.failure());
   PENSTOCK_TRY(agree_on_buckets(buckets));
+  const Works::Gradients& gradients = uses_.declaration.gradients();
   std::vector<uint32_t> before;
-  for (const auto& gradient : gradients_) before.push_back(gradient->given_bucket);
+  for (const auto& gradient : gradients) before.push_back(gradient->given_bucket);
   const auto give = [&](std::span<const uint32_t> given) {
-    for (size_t i = 0; i < gradients_.size(); ++i) gradients_[i]->given_bucket = given[i];
+    for (size_t i = 0; i < gradients.size(); ++i) gradients[i]->given_bucket = given[i];
   };
   give(buckets);
-  if (step.index > 0) keep_order_of_last_step();
-  refused_together_ = false;
-  Status status = replace_works(works_->shared_fitting());
-  if (status.ok()) {
-    begin_attempt();
-    return {};
-  }
+  if (set_.step.index > 0) uses_.plans.keep_order_of_last_step();
+  uses_.consensus.begin();
+  Status status = replace_works(uses_.plans.works().shared_fitting());
+  if (status.ok()) return {};
   give(before);
-  status = status.with_context(fmt::format("set '{}', buckets given at step {}", name, step.index));
-  if (!refused_together_) {  // as at the end of a step
+  status = status.with_context(
+      fmt::format("set '{}', buckets given at step {}", set_.name, set_.step.index));
+  if (!uses_.consensus.refused_together()) {  // as at the end of a step
     services_.run.give_up(status);
-    step_.told();
+    uses_.step.told();
   }
   return status;
 }
 
-// In it they lie in the frontend's buckets, as far as can be known.
-void Set::keep_order_of_last_step() {
-  given_order_.resize(gradients_.size());
-  std::iota(given_order_.begin(), given_order_.end(), uint64_t{0});
-  std::sort(given_order_.begin(), given_order_.end(),
-            [&](uint64_t a, uint64_t b) { return gradients_[a]->place < gradients_[b]->place; });
-}
-
 // What one rank finds wrong all hear of.
-Status Set::agree_on_buckets(std::span<const uint32_t> buckets) {
-  const std::string topic = fmt::format("buckets of set {} at step {}", name, step.index);
+Status Change::agree_on_buckets(std::span<const uint32_t> buckets) const {
+  const Works::Gradients& gradients = uses_.declaration.gradients();
+  const Group& group = uses_.declaration.group();
+  const std::string topic = fmt::format("buckets of set {} at step {}", set_.name, set_.step.index);
   Status fault;
-  if ((frontend_flags_ & PENSTOCK_SET_GIVEN_BUCKETS) == 0)
-    fault = failed_precondition("set '{}' was not made with given buckets (GIVEN_BUCKETS)", name);
-  else if (buckets.size() != gradients_.size())
+  if (!uses_.declaration.has(PENSTOCK_SET_GIVEN_BUCKETS))
+    fault =
+        failed_precondition("set '{}' was not made with given buckets (GIVEN_BUCKETS)", set_.name);
+  else if (buckets.size() != gradients.size())
     fault =
         invalid_argument("set '{}' got buckets for {} gradients, expected one for each of its {}",
-                         name, buckets.size(), gradients_.size());
-  else if (step_.under_way())
+                         set_.name, buckets.size(), gradients.size());
+  else if (uses_.step.under_way())
     fault = failed_precondition(
-        "set '{}' got other buckets in the middle of step {}: end the step first", name,
-        step.index);
-  if (!fault.ok()) return services_.control.refuse(topic, fault, group_.ranks());
+        "set '{}' got other buckets in the middle of step {}: end the step first", set_.name,
+        set_.step.index);
+  if (!fault.ok()) return services_.control.refuse(topic, fault, group.ranks());
   std::string text;
   for (size_t i = 0; i < buckets.size(); ++i)
-    text += fmt::format("gradient '{}' bucket {}\n", gradients_[i]->name, buckets[i]);
-  return services_.control.agree(topic, text, group_.ranks(), meeting_us_);
+    text += fmt::format("gradient '{}' bucket {}\n", gradients[i]->name, buckets[i]);
+  return uses_.consensus.on_text(topic, text);
 }
+
+// ---- other works ----
 
 // A switch takes effect at this step: new instances, a new plan; what a replaced memory kept goes
 // into the step's gradients.
-Status Set::switch_scheme() {
+Status Change::switch_scheme() {
   Result<std::shared_ptr<const Fitting>> fitting =
-      unless_out_of_memory([&] { return fit(step.index); });
+      unless_out_of_memory([&] { return uses_.fits.fit(set_.step.index); });
   Status status = fitting.status();
   if (status.ok()) {
-    const Result<FitAdvice> advice = check_fit_of(*fitting.value());
-    if (advice.ok()) warn(advice.value());
+    const Result<FitAdvice> advice = uses_.fits.check(*fitting.value());
+    if (advice.ok()) warn(advice.value(), set_, services_.log);
     status = advice.status();
   }
-  PENSTOCK_TRY(agree_to_go_on("switch", status));
-  measurements_.probe(*fitting.value());
+  PENSTOCK_TRY(uses_.consensus.to_go_on("switch", status));
+  uses_.measurements.probe(*fitting.value());
   return replace_works(fitting.value());
 }
 
 // Succeeds on every rank or fails on every rank; where it fails, all is as it was.
-Status Set::replace_works(const std::shared_ptr<const Fitting>& fitting) {
-  PENSTOCK_ASSIGN(Plan plan, agree_on_plan(*fitting));
-  if (fitting == works_->shared_fitting() && plan == works_->plan()) {
-    works_->explain(std::move(plan.explanation));
+Status Change::replace_works(const std::shared_ptr<const Fitting>& fitting) {
+  PENSTOCK_ASSIGN(Plan plan, uses_.plans.agree_on_plan(*fitting));
+  Works& now = uses_.plans.works();
+  if (fitting == now.shared_fitting() && plan == now.plan()) {
+    now.explain(std::move(plan.explanation));
     return {};
   }
   // What is queued of residents uses the works that go.
-  if (residents_ != nullptr) PENSTOCK_TRY(residents_->drain(services_.limits.end_us));
-  PENSTOCK_ASSIGN(std::unique_ptr<Works> works, agree_on_works(fitting, std::move(plan)));
+  PENSTOCK_TRY(uses_.residence.drain_residents());
+  PENSTOCK_ASSIGN(std::unique_ptr<Works> works,
+                  uses_.plans.agree_on_works(fitting, std::move(plan)));
   PENSTOCK_TRY(hand_over(*works));
-  install(std::move(works));
+  uses_.plans.install(std::move(works));
   return {};
 }
 
-// What one rank found wrong between two steps all hear of, and none goes on.
-Status Set::agree_to_go_on(std::string_view topic, const Status& mine) {
-  PENSTOCK_ASSIGN(
-      const auto texts,
-      services_.control.gather(fmt::format("{} of set {} at step {}", topic, name, step.index),
-                               mine.message(), group_.ranks(), meeting_us_));
-  PENSTOCK_TRY(refused(mine));
-  for (size_t r = 0; r < texts.size(); ++r)
-    if (!texts[r].empty())
-      return refused(peer_failed("set '{}', {} at step {}: rank {} cannot: {}", name, topic,
-                                 step.index, group_.ranks()[r], texts[r]));
-  return {};
-}
-
-// What ends under `next` is left over, to be added to the next step.
-Status Set::hand_over(const Works& next) {
-  PENSTOCK_TRY(carries_.hand_over(*works_, next, [this](const Status& mine) {
-    return agree_to_go_on("end of a memory", mine);
+Status Change::hand_over(const Works& next) {
+  PENSTOCK_TRY(uses_.carries.hand_over(uses_.plans.works(), next, [this](const Status& mine) {
+    return uses_.consensus.to_go_on("end of a memory", mine);
   }));
-  return carries_.join(next);
+  return uses_.carries.join(next);
 }
 
 }  // namespace penstock

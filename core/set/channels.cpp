@@ -58,6 +58,19 @@ Status SetChannels::open_levels_of(const Plan& plan) {
   return {};
 }
 
+Result<std::vector<Channel*>> SetChannels::open_levels_of_first(const Group& group) {
+  std::vector<Channel*> levels{set_.channel()};
+  if (group.n_hosts() == 1) return levels;
+  for (const uint32_t level : {PENSTOCK_LEVEL_LOCAL, PENSTOCK_LEVEL_CROSS}) {
+    const LevelLinks& links = set_.at(level);
+    const bool holds_first = links.group.ranks().front() == group.ranks().front();
+    if (!holds_first || links.group.size() < 2) continue;
+    PENSTOCK_TRY(open_level(level));
+    levels.push_back(links.transport.channel);
+  }
+  return levels;
+}
+
 Carriers SetChannels::carriers() const {
   Carriers carriers;
   const auto carrier_at = [&](uint32_t level) -> Carrier {

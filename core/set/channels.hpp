@@ -22,6 +22,9 @@ class SetChannels {
   // open yet.
   Status open_level(uint32_t level);
   Status open_levels_of(const Plan& plan);
+  // [control] Collective over those that are in it. The channels of all ranks, of the first rank's
+  // host, and of the first ranks of all hosts, as far as this rank is in them.
+  Result<std::vector<Channel*>> open_levels_of_first(const Group& group);
   void close();  // [control]
 
   const std::vector<Channel*>& opened() const { return opened_; }

@@ -276,10 +276,10 @@ void Step::drop() {
   opened_ = closed_ = false;
 }
 
-Step::Times Step::finish(bool counts) {
+StepTimes Step::finish(bool counts) {
   std::lock_guard lock(mutex_);
   penstock_step& step = context_.step;
-  Times times{first_ready_us_, first_ready_us_, double(waited_us_ - waited_before_us_)};
+  StepTimes times{first_ready_us_, first_ready_us_, double(waited_us_ - waited_before_us_)};
   // On a device the first one comes long after it was handed in.
   if (context_.has_devices) times.first_ready_us = UINT64_MAX;
   for (auto& gradient : gradients_) {

@@ -8,6 +8,7 @@
 #include "core/set/results.hpp"
 #include "core/set/services.hpp"
 #include "core/set/stand_in.hpp"
+#include "core/tuning/measure.hpp"
 
 #include <condition_variable>
 #include <functional>
@@ -84,11 +85,7 @@ class Step final : public BucketListener {
   }
   // [control] All buckets have ended: the next arm opens the next step; of the same index where
   // this one does not count.
-  struct Times {
-    uint64_t first_ready_us = 0, last_ready_us = 0;
-    double waited_us = 0;  // by the application, in this step
-  };
-  Times finish(bool counts);
+  StepTimes finish(bool counts);
   uint64_t waited_us() const;  // by the application, in all
 
   // [engine]

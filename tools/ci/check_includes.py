@@ -31,7 +31,7 @@ INCLUDING = CODE - {".py"}
 # Order of the core's rooms: each may use itself and those before it.
 CORE_ROOMS = (
     *("base", "tensor", "config", "trace", "plugin", "device", "state", "plan", "control", "comm", "operations"),
-    *("fit", "bucket", "set", "runtime"),
+    *("fit", "bucket", "tuning", "set", "runtime"),
 )
 
 # What each room of the SDK may include of the others, besides itself and sdk/include.

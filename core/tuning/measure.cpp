@@ -1,4 +1,4 @@
-#include "core/set/measure.hpp"
+#include "core/tuning/measure.hpp"
 
 #include "core/bucket/device.hpp"
 

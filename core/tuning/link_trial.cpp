@@ -1,4 +1,4 @@
-#include "core/set/link_trial.hpp"
+#include "core/tuning/link_trial.hpp"
 
 #include "core/base/buffer.hpp"
 #include "core/base/left_behind.hpp"

@@ -2,7 +2,7 @@
 // and so by which of the measured lines it is planned.
 #pragma once
 
-#include "core/set/link_line.hpp"
+#include "core/tuning/link_line.hpp"
 
 namespace penstock {
 

@@ -15,6 +15,12 @@ namespace penstock {
 
 class BucketRun;
 
+// Of one step.
+struct StepTimes {
+  uint64_t first_ready_us = 0, last_ready_us = 0;
+  double waited_us = 0;  // by the application, in this step
+};
+
 // A line y = fixed + per_element * x through what was seen, both at least 0.
 class FittedLine {
  public:

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "core/bucket/works.hpp"
-#include "core/set/channels.hpp"
-#include "core/set/measure.hpp"
-#include "core/set/step.hpp"
-#include "core/set/traffic.hpp"
-#include "core/set/ways.hpp"
+#include "core/comm/transports.hpp"
+#include "core/control/control.hpp"
+#include "core/plugin/registry.hpp"
+#include "core/trace/log.hpp"
+#include "core/tuning/measure.hpp"
+#include "core/tuning/ways.hpp"
 
 #include <span>
 #include <vector>
@@ -16,20 +17,23 @@ namespace penstock {
 
 class Measurements {
  public:
+  // What measurements use of the run.
+  struct Uses {
+    Control& control;
+    Registry& registry;
+    Log& log;
+    const Transports& transports;
+    bool deterministic;  // plans must not follow from times
+  };
   // All outlive it. `group`: the ranks of the set.
-  Measurements(SetContext& set, const Services& services, const Group& group,
-               const Works::Gradients& gradients, SetChannels& channels, Traffic& traffic)
-      : set_(set),
-        services_(services),
-        group_(group),
-        gradients_(gradients),
-        channels_(channels),
-        traffic_(traffic) {}
+  Measurements(SetContext& set, const Uses& uses, const Group& group,
+               const Works::Gradients& gradients)
+      : set_(set), uses_(uses), group_(group), gradients_(gradients) {}
 
   // [control] From now on of steps of these works.
   void begin(const Works& works);
   // [control] At the end of a step.
-  void add_step(Works& works, uint32_t phase, const Step::Times& times, uint64_t ended_us);
+  void add_step(Works& works, uint32_t phase, const StepTimes& times, uint64_t ended_us);
   // [application] See penstock_set_forward_times.
   Status add_forward(std::span<const double> first_use_us, double forward_us);
   // [control] What compressors cost that have not run: only where costs count, and on the rank that
@@ -39,8 +43,9 @@ class Measurements {
   // [control] Collective. The times of the steps since begin(), over all ranks; what is ready when,
   // on the slowest rank, is kept for plans. Other ranks are waited for `meeting_us`.
   Result<MeasuredTimes::Means> join(uint64_t meeting_us);
-  // [control] Collective. Links as this moment finds them. The first rank's count: only it plans.
-  Status measure_links(const Works& works);
+  // [control] Collective. Links as this moment finds them, of the levels of these channels: that of
+  // all ranks comes first. The first rank's count: only it plans.
+  Status measure_links(const Works& works, const std::vector<Channel*>& levels);
 
   // What was measured takes the place of what `model` has. The order of gradients stays where there
   // is a `given` one.
@@ -49,17 +54,14 @@ class Measurements {
 
  private:
   Status reduce(uint32_t reduction, std::vector<float>& values);
-  Status add_level_channels(std::vector<Channel*>& levels);
   BytesByWay bytes_by_way(const Fitting& fitting) const;
   void add_costs(planning::ModelEntries& model) const;
   void add_links(const Fitting& fitting, planning::ModelEntries& model) const;
 
   SetContext& set_;
-  const Services& services_;
+  const Uses uses_;
   const Group& group_;
   const Works::Gradients& gradients_;
-  SetChannels& channels_;
-  Traffic& traffic_;
 
   MeasuredTimes times_;
   std::vector<double> ready_us_;    // per gradient, on the slowest rank; empty until measured

@@ -1,4 +1,4 @@
-#include "core/set/record.hpp"
+#include "core/tuning/record.hpp"
 
 #include <fmt/ranges.h>
 

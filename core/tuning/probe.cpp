@@ -1,9 +1,9 @@
-#include "core/set/probe.hpp"
+#include "core/tuning/probe.hpp"
 
 #include "core/base/left_behind.hpp"
 #include "core/bucket/engine.hpp"
-#include "core/set/alone.hpp"
 #include "core/tensor/elements.hpp"
+#include "core/tuning/alone.hpp"
 
 #include <algorithm>
 #include <cmath>

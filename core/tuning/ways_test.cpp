@@ -1,6 +1,6 @@
 // By which way's lines a set is planned.
 
-#include "core/set/ways.hpp"
+#include "core/tuning/ways.hpp"
 
 #include <gtest/gtest.h>
 

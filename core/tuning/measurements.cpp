@@ -1,8 +1,8 @@
-#include "core/set/measurements.hpp"
+#include "core/tuning/measurements.hpp"
 
 #include "core/base/left_behind.hpp"
 #include "core/bucket/engine.hpp"
-#include "core/set/probe.hpp"
+#include "core/tuning/probe.hpp"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ void Measurements::begin(const Works& works) {
   times_.begin(gradients_.size(), n_buckets);
 }
 
-void Measurements::add_step(Works& works, uint32_t phase, const Step::Times& times,
+void Measurements::add_step(Works& works, uint32_t phase, const StepTimes& times,
                             uint64_t ended_us) {
   for (const auto& gradient : gradients_)
     if (!works.of(phase, gradient->index).empty())
@@ -39,21 +39,19 @@ Status Measurements::add_forward(std::span<const double> first_use_us, double fo
 }
 
 void Measurements::probe(const Fitting& fitting) {
-  if (set_.rank != 0 || services_.config.runtime().deterministic ||
-      !looks_at_costs(*fitting.scheduler()))
-    return;
+  if (set_.rank != 0 || uses_.deterministic || !looks_at_costs(*fitting.scheduler())) return;
   std::vector<const Gradient*> gradients;
   for (const auto& gradient : gradients_) gradients.push_back(gradient.get());
   for (const ProbedCall& call :
-       probe_compressors(set_, fitting.scheme(), gradients, services_.registry))
+       probe_compressors(set_, fitting.scheme(), gradients, uses_.registry))
     if (call.status.ok())
       times_.add_probe(call.compressor, call.on_device, call.elements, call.encode_us,
                        call.decode_us);
     else
-      services_.log.write(LogLevel::info, "plan",
-                          fmt::format("set '{}': what compressor '{}' costs is not known before it "
-                                      "runs: {}",
-                                      set_.name, call.compressor, call.status.message()));
+      uses_.log.write(LogLevel::info, "plan",
+                      fmt::format("set '{}': what compressor '{}' costs is not known before it "
+                                  "runs: {}",
+                                  set_.name, call.compressor, call.status.message()));
 }
 
 // ---- joined over the ranks ----
@@ -62,14 +60,12 @@ void Measurements::probe(const Fitting& fitting) {
 Result<MeasuredTimes::Means> Measurements::join(uint64_t meeting_us) {
   // First all come, however long one takes: Control says by name who is waited for.
   PENSTOCK_TRY(
-      services_.control.agree(fmt::format("times of set {} at step {}", set_.name, set_.step.index),
-                              "", group_.ranks(), meeting_us));
+      uses_.control.agree(fmt::format("times of set {} at step {}", set_.name, set_.step.index), "",
+                          group_.ranks(), meeting_us));
   MeasuredTimes::Numbers numbers = times_.numbers(set_.rank, set_.world);
   if (set_.world > 1) {
-    const Sent before = traffic_.total();
     PENSTOCK_TRY(reduce(PENSTOCK_REDUCE_SUM, numbers.sums));
     PENSTOCK_TRY(reduce(PENSTOCK_REDUCE_MAX, numbers.maxima));
-    traffic_.leave_out(before);
   }
   MeasuredTimes::Means means = times_.means(numbers, set_.world);
   ready_us_ = means.slowest_ready_us;
@@ -104,10 +100,7 @@ Status Measurements::reduce(uint32_t reduction, std::vector<float>& values) {
 
 // Of the groups of a level only the first rank's is measured, so that others do not take from the
 // same link.
-Status Measurements::measure_links(const Works& works) {
-  std::vector<Channel*> levels{set_.channel()};
-  if (group_.n_hosts() > 1) PENSTOCK_TRY(add_level_channels(levels));
-  const Sent before = traffic_.total();
+Status Measurements::measure_links(const Works& works, const std::vector<Channel*>& levels) {
   links_.clear();
   lines_.clear();
   const auto host_way = [&](Channel& level) {
@@ -123,20 +116,6 @@ Status Measurements::measure_links(const Works& works) {
     const DirectWay way{host_way(*between.transport.channel), *set_.between_devices,
                         *set_.residents, set_.direct_traffic};
     PENSTOCK_ASSIGN(direct_lines_, measure_lines(way));
-  }
-  traffic_.leave_out(before);
-  return {};
-}
-
-// Channels of the first rank's host and of the first ranks of all hosts, where this rank is in
-// them.
-Status Measurements::add_level_channels(std::vector<Channel*>& levels) {
-  for (const uint32_t level : {PENSTOCK_LEVEL_LOCAL, PENSTOCK_LEVEL_CROSS}) {
-    const LevelLinks& links = set_.at(level);
-    const bool holds_first = links.group.ranks().front() == group_.ranks().front();
-    if (!holds_first || links.group.size() < 2) continue;
-    PENSTOCK_TRY(channels_.open_level(level));
-    levels.push_back(links.transport.channel);
   }
   return {};
 }
@@ -206,7 +185,7 @@ void Measurements::add_links(const Fitting& fitting, planning::ModelEntries& mod
   }
   const bool is_direct = share.most && set_.between_devices->level == PENSTOCK_LEVEL_WORLD;
   const CollectiveInstance& transport =
-      is_direct ? *services_.transports.for_devices() : services_.transports.world();
+      is_direct ? *uses_.transports.for_devices() : uses_.transports.world();
   if (!PENSTOCK_HAS_MEMBER(transport.table(), penstock_collective, volume)) return;
   model.volume = transport.table()->volume;
   model.volume_context = transport.self();

@@ -1,4 +1,4 @@
-#include "core/set/ways.hpp"
+#include "core/tuning/ways.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/plan/planner.hpp"
-#include "core/set/link_trial.hpp"
+#include "core/tuning/link_trial.hpp"
 
 namespace penstock {
 

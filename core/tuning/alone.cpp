@@ -1,4 +1,4 @@
-#include "core/set/alone.hpp"
+#include "core/tuning/alone.hpp"
 
 #include "core/bucket/calls.hpp"
 #include "core/bucket/device.hpp"

@@ -1,4 +1,4 @@
-#include "core/set/link_line.hpp"
+#include "core/tuning/link_line.hpp"
 
 #include <algorithm>
 #include <array>
