@@ -13,7 +13,9 @@ Set::Set(const Services& services)
       residence_(*this, services_, declaration_),
       consensus_(*this, services_, declaration_.group()),
       carries_(*this, declaration_.gradients()),
-      step_(*this, declaration_.gradients(), declaration_.group(), services_),
+      rates_(*this, declaration_.gradients()),
+      step_(*this, declaration_.gradients(), declaration_.group(), services_, rates_),
+      waits_(*this, declaration_.gradients(), step_),
       agreement_(services_, name, declaration_.group(), step_),
       channels_(*this, services_),
       traffic_(*this, channels_.opened(), services_.log),
@@ -28,7 +30,7 @@ Set::Set(const Services& services)
               {declaration_, consensus_, fits_, plans_, measurements_, channels_, traffic_,
                carries_, residence_, step_}),
       step_end_(*this, services_,
-                {declaration_, consensus_, step_, plans_, carries_, residence_, change_,
+                {declaration_, consensus_, step_, waits_, plans_, carries_, residence_, change_,
                  measurements_, reporter_}),
       saver_(*this, services_,
              {declaration_, consensus_, step_, step_end_, agreement_, channels_, fits_, plans_,
@@ -117,25 +119,25 @@ Status Set::given_buckets(std::span<const uint32_t> buckets) {
 // ---- steps ----
 
 Status Set::wait(uint64_t index) {
-  const Status status = step_.wait(index);
+  const Status status = waits_.one(index);
   reporter_.warn_of_nonfinite();
   return status;
 }
 
 Status Set::wait_stream(uint64_t index, void* stream) {
-  const Status status = step_.wait_stream(index, stream);
+  const Status status = waits_.on_stream(index, stream);
   reporter_.warn_of_nonfinite();
   return status;
 }
 
 Status Set::wait_all() {
-  const Status status = step_.wait_all();
+  const Status status = waits_.all();
   reporter_.warn_of_nonfinite();
   return status;
 }
 
 Status Set::backward_end() {
-  const Status status = step_.wait_backward();
+  const Status status = waits_.backward();
   reporter_.warn_of_nonfinite();
   return status;
 }

@@ -3,7 +3,7 @@
 //
 //   Declaration, Residence    what the frontend declares, and where gradients are worked on
 //   Fits, Plans, Change       what the configuration makes of it; the works in force; other ones
-//   Step, StepEnd, Outcome    the machine of a step, its end, what became of its results
+//   Step, Waits, StepEnd      the machine of a step, what is waited for, its end and outcome
 //   Carries, Saver            what replaced memories have left over; saved states
 //   Consensus, Agreement      all ranks go on or none does; they go on from equal states
 //   Measurements, Traffic     what is planned from (core/tuning), and what was sent
@@ -45,8 +45,8 @@ class Set final : private SetContext {
   Status gradient_absent(uint64_t index, const penstock_tensor& tensor) {
     return step_.absent(index, tensor);
   }
-  Status learning_rate(uint64_t index, double rate) { return step_.set_learning_rate(index, rate); }
-  Status learning_rates(std::span<const double> rates) { return step_.set_learning_rates(rates); }
+  Status learning_rate(uint64_t index, double rate) { return rates_.set(index, rate); }
+  Status learning_rates(std::span<const double> rates) { return rates_.set_all(rates); }
   Status compare_parameters(std::span<const penstock_str> names,
                             std::span<const uint64_t> checksums, std::string_view advice);
   Status grad_scale(double scale) { return step_.set_grad_scale(scale); }
@@ -61,7 +61,7 @@ class Set final : private SetContext {
   Status wait(uint64_t index);
   Status wait_stream(uint64_t index, void* stream);
   Status wait_all();
-  Status poll(uint64_t index, bool& done) { return step_.poll(index, done); }
+  Status poll(uint64_t index, bool& done) { return waits_.poll(index, done); }
   bool defers() const { return plans_.works().defers(); }
   Status backward_end();
   Status flush();
@@ -98,7 +98,9 @@ class Set final : private SetContext {
   Residence residence_;
   Consensus consensus_;
   Carries carries_;
+  Rates rates_;
   Step step_;
+  Waits waits_;
   Agreement agreement_;
   SetChannels channels_;
   Traffic traffic_;

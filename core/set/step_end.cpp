@@ -57,7 +57,7 @@ Status StepEnd::results_gone(std::span<const uint8_t> gone) {
 // ---- the end ----
 
 Status StepEnd::end(uint32_t outcome) {
-  PENSTOCK_TRY(uses_.step.wait_for_rest());
+  PENSTOCK_TRY(uses_.waits.rest());
   if (outcome > PENSTOCK_STEP_AS_SEEN)
     return invalid_argument("the outcome of a step is {}, expected 0, 1 or 2", outcome);
   if (outcome == PENSTOCK_STEP_AS_SEEN)
@@ -76,11 +76,13 @@ Status StepEnd::end_as_told(std::string_view forgotten) {
 }
 
 Status StepEnd::conclude() {
-  PENSTOCK_TRY(uses_.step.wait_for_rest());
+  PENSTOCK_TRY(uses_.waits.rest());
   PENSTOCK_TRY(forgettable());
   uses_.reporter.warn_of_nonfinite();
   const uint64_t ending = set_.step.index;
-  if (services_.control.somebody_joined()) uses_.step.tell_end(forgotten_);
+  if (services_.control.somebody_joined())
+    services_.control.tell_step({set_.name, uses_.declaration.group().ranks(), set_.attempt, true,
+                                 std::string(forgotten_.begin(), forgotten_.end())});
   Status refused_change;
   Status status = unless_out_of_memory([&] { return finish(refused_change); });
   if (status.ok() && refused_change.ok()) return {};
