@@ -63,7 +63,7 @@ class State {
   void abort_if_failed(const Status& failure);
   void tell_abort(uint32_t rank);
 
-  const std::unique_ptr<Parts> parts_;
+  std::unique_ptr<Parts> parts_;
   uint64_t pulse_at_us_;
   Status abort_reason_;
 };

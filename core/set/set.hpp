@@ -3,7 +3,7 @@
 //
 //   Declaration, Residence    what the frontend declares, and where gradients are worked on
 //   Fits, Plans, Change       what the configuration makes of it; the works in force; other ones
-//   Step, Waits, StepEnd      the machine of a step, what is waited for, its end and outcome
+//   Step, StepWaits, StepEnd  the machine of a step, what is waited for, its end and outcome
 //   Carries, Saver            what replaced memories have left over; saved states
 //   Consensus, Agreement      all ranks go on or none does; they go on from equal states
 //   Measurements, Traffic     what is planned from (core/tuning), and what was sent
@@ -100,7 +100,7 @@ class Set final : private SetContext {
   Carries carries_;
   Rates rates_;
   Step step_;
-  Waits waits_;
+  StepWaits waits_;
   Agreement agreement_;
   SetChannels channels_;
   Traffic traffic_;

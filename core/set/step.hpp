@@ -43,11 +43,11 @@ class Step final : public BucketListener {
   Status absent(uint64_t index, const penstock_tensor& tensor);
   Status set_grad_scale(double grad_scale);
   // Each closes the step: what is not ready counts as zero. They return when the jobs have ended:
-  // results lie in the gradients' storage, or their copies are queued (see Waits).
+  // results lie in the gradients' storage, or their copies are queued (see StepWaits).
   Status wait_until_ended(uint64_t index);
   Status wait_until_all_ended();
   Status wait_until_backward_ended();
-  // Waits for so long; true, at once, where the step is torn.
+  // StepWaits for so long; true, at once, where the step is torn.
   bool rest(std::chrono::microseconds time);
   // The result of a gradient has come, for which the application has waited since then.
   Status returned(Gradient& gradient, uint64_t start_us);

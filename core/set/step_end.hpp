@@ -5,7 +5,7 @@
 #include "core/set/forgotten_watch.hpp"
 #include "core/set/outcome.hpp"
 #include "core/set/reporter.hpp"
-#include "core/set/waits.hpp"
+#include "core/set/step_waits.hpp"
 
 #include <span>
 #include <vector>
@@ -19,7 +19,7 @@ class StepEnd {
     const Declaration& declaration;
     Consensus& consensus;
     Step& step;
-    Waits& waits;
+    StepWaits& waits;
     Plans& plans;
     Carries& carries;
     Residence& residence;

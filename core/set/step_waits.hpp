@@ -8,10 +8,10 @@ namespace penstock {
 
 // [application] They return when results lie where they belong; on_stream when the copy there is
 // queued and `stream` waits for it.
-class Waits {
+class StepWaits {
  public:
   // All outlive it.
-  Waits(const SetContext& set, const Works::Gradients& gradients, Step& step)
+  StepWaits(const SetContext& set, const Works::Gradients& gradients, Step& step)
       : set_(set), gradients_(gradients), step_(step) {}
 
   Status one(uint64_t index);

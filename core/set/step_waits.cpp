@@ -1,4 +1,4 @@
-#include "core/set/waits.hpp"
+#include "core/set/step_waits.hpp"
 
 #include <chrono>
 
@@ -11,7 +11,7 @@ constexpr std::chrono::microseconds kBetweenLooks{50};
 }  // namespace
 
 // Looks from time to time instead of waiting on the device: the end of a run ends this wait too.
-Status Waits::until_returned(Gradient& gradient) {
+Status StepWaits::until_returned(Gradient& gradient) {
   if (gradient.device_side == nullptr) return {};
   const uint64_t start = now_us();
   for (;;) {
@@ -22,19 +22,19 @@ Status Waits::until_returned(Gradient& gradient) {
   }
 }
 
-Status Waits::one(uint64_t index) {
+Status StepWaits::one(uint64_t index) {
   PENSTOCK_TRY(step_.wait_until_ended(index));
   return until_returned(*gradients_[index]);
 }
 
-Status Waits::all() {
+Status StepWaits::all() {
   PENSTOCK_TRY(step_.wait_until_all_ended());
   if (set_.has_devices)
     for (const auto& gradient : gradients_) PENSTOCK_TRY(until_returned(*gradient));
   return {};
 }
 
-Status Waits::rest() {
+Status StepWaits::rest() {
   PENSTOCK_TRY(step_.wait_until_all_ended());
   if (set_.has_devices)
     for (const auto& gradient : gradients_)
@@ -42,7 +42,7 @@ Status Waits::rest() {
   return {};
 }
 
-Status Waits::on_stream(uint64_t index, void* stream) {
+Status StepWaits::on_stream(uint64_t index, void* stream) {
   PENSTOCK_TRY(step_.wait_until_ended(index));
   Gradient& gradient = *gradients_[index];
   if (gradient.device_side == nullptr) return {};
@@ -52,7 +52,7 @@ Status Waits::on_stream(uint64_t index, void* stream) {
   return {};
 }
 
-Status Waits::poll(uint64_t index, bool& done) {
+Status StepWaits::poll(uint64_t index, bool& done) {
   PENSTOCK_TRY(step_.poll(index, done));
   if (!done || gradients_[index]->device_side == nullptr) return {};
   bool returned = true;  // also where the device fails, which is for a wait to say
