@@ -64,6 +64,8 @@ inline penstock_exec exec_on(const Residents& residents) {
 }
 
 struct SetContext {
+  static constexpr uint64_t kTagBetweenSteps = (uint64_t{1} << 20) - 1;  // above those of any step
+
   BucketListener* listener = nullptr;
   Communication* communication = nullptr;
   Engine* engine = nullptr;

@@ -55,7 +55,7 @@ Status Runtime::join(uint64_t patience_us, uint32_t& last_rank) {
   if (while_joined_ == nullptr) {
     std::lock_guard lock(mutex_);
     for (Set* set : sets_)
-      if (set->under_way())
+      if (set->joined().under_way())
         return failed_precondition(
             "rank {} joins in the middle of a step of set '{}': end the step first", world_.rank(),
             set->name);
@@ -107,8 +107,8 @@ Status Runtime::take_part(const StepTold& told) {
     give_up(status);
     return status;
   }
-  if (told.over) return found->end_with_others(told.step, told.facts);
-  const Status begun = found->begin_with_zeros(told.step, told.facts);
+  if (told.over) return found->joined().end(told.step, told.facts);
+  const Status begun = found->joined().begin_with_zeros(told.step, told.facts);
   // Others wait for this rank's part.
   if (!begun.ok() && state().ok()) give_up(begun);
   return begun;
@@ -117,7 +117,7 @@ Status Runtime::take_part(const StepTold& told) {
 // [watch]
 void Runtime::tell_where() {
   std::lock_guard lock(mutex_);
-  for (Set* set : sets_) set->tell_where();
+  for (Set* set : sets_) set->joined().tell_where();
 }
 
 }  // namespace penstock

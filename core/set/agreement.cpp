@@ -11,6 +11,7 @@ std::string where_to_go_on(uint64_t step, const Plan& plan, std::string_view how
 }
 
 void Agreement::need(std::string where, std::optional<uint64_t> loaded) {
+  if (group_.size() == 1) return;
   std::lock_guard lock(guard_->mutex);
   where_ = std::move(where);
   loaded_ = loaded;

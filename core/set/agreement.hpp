@@ -29,7 +29,7 @@ class Agreement {
   }
 
   // [control] Buckets of the next step are held until all ranks have said where they go on, and
-  // have said the same. `loaded`: the step of a state that was loaded.
+  // have said the same; a rank alone asks nobody. `loaded`: the step of a state that was loaded.
   void need(std::string where, std::optional<uint64_t> loaded);
   // [any] The run was given up for `reason`: what that means for who waits here.
   Status explain(const Status& reason) const;

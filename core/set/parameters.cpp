@@ -1,8 +1,6 @@
-// Whether all ranks begin with the same parameters: with others each would train a model of its
-// own, and nothing would ever say so. Some programs mean it, so it is an error where they ask.
+#include "core/set/parameters.hpp"
 
 #include "core/base/hash.hpp"
-#include "core/set/set.hpp"
 
 #include <fmt/ranges.h>
 
@@ -63,12 +61,13 @@ std::string those_of(std::span<const penstock_str> names, const std::vector<size
 }  // namespace
 
 // As long as an operation would wait: a rank may still be reading its data.
-Result<std::vector<std::string>> Set::hear_all(std::string_view topic, std::string text) {
+Result<std::vector<std::string>> Parameters::hear_all(std::string_view topic,
+                                                      std::string text) const {
   OperationRequest request;
-  request.name = fmt::format("penstock set-up: {} of set '{}'", topic, name);
+  request.name = fmt::format("penstock set-up: {} of set '{}'", topic, set_.name);
   request.ranks = group_.ranks();
   request.detail = std::move(text);
-  request.holds = name;
+  request.holds = set_.name;
   request.if_joined = OperationRequest::IfJoined::refused;
   using Answer = std::pair<Status, std::vector<std::string>>;
   // Shared, for the answer of a run that is given up may come late.
@@ -84,12 +83,8 @@ Result<std::vector<std::string>> Set::hear_all(std::string_view topic, std::stri
   return std::move(details);
 }
 
-Status Set::compare_parameters(std::span<const penstock_str> names,
-                               std::span<const uint64_t> checksums, std::string_view advice) {
-  if (step_.under_way())
-    return failed_precondition(
-        "set '{}': parameters are compared between two steps, and step {} is under way", name,
-        step.index);
+Status Parameters::compare(std::span<const penstock_str> names, std::span<const uint64_t> checksums,
+                           std::string_view advice) const {
   const std::string& asked = services_.config.runtime().check_parameters;
   if (group_.size() == 1 || asked == "off") return {};
   const uint64_t whole = hash64(bytes_of(checksums), checksums.size());
@@ -102,23 +97,23 @@ Status Set::compare_parameters(std::span<const penstock_str> names,
     return mismatch(
         "set '{}': check_parameters, or the list of parameters, is not the same on every rank: "
         "this one compares {}",
-        name, names.size());
+        set_.name, names.size());
   std::vector<size_t> differing;
   for (size_t i = 0; i < names.size(); ++i)
     if (!told.are_equal(i)) differing.push_back(i);
   // Equal numbers in texts that differ as a whole: never, unless somebody sent something else.
-  if (differing.empty()) return internal("set '{}': parameters differ, and none does", name);
+  if (differing.empty()) return internal("set '{}': parameters differ, and none does", set_.name);
   const std::string found = fmt::format(
       "parameter {} differs between ranks at the first step: rank {} the values of rank {} ({}). "
       "{}",
       view(names[differing[0]]), named(told.those_that_differ(differing[0])), group_.ranks()[0],
       those_of(names, differing), advice);
   if (asked == "error") return mismatch("{}", found);
-  if (rank == 0)
+  if (set_.rank == 0)
     services_.log.write(LogLevel::warning, "set",
                         fmt::format("set '{}': {} runtime.check_parameters = \"error\" does not "
                                     "let such a run go on, \"off\" does not compare",
-                                    name, found));
+                                    set_.name, found));
   return {};
 }
 

@@ -1,50 +1,50 @@
-// The gradients of a set that lie on devices: which are worked on there, which go through host
-// memory, and the end of what they have under way.
-
-#include "core/fit/residence.hpp"
+#include "core/set/residence.hpp"
 
 #include "core/base/left_behind.hpp"
-#include "core/set/set.hpp"
+#include "core/bucket/engine.hpp"
 
 #include <fmt/format.h>
-
-#include <map>
+#include <fmt/ranges.h>
 
 namespace penstock {
 
-// Each wherever it lies; that it is there is asked before the other ranks are met.
-Status Set::find_devices() {
-  for (auto& gradient : gradients_) {
+// That they are there is asked before the other ranks are met.
+Status Residence::find_devices() {
+  for (const auto& gradient : declaration_.gradients()) {
     if (gradient->lies_on.is_cpu()) continue;
     const Result<Device> device = services_.devices.find(gradient->lies_on);
     if (!device.ok())
-      return device.status().with_context(fmt::format(
-          "gradient '{}' of set '{}' lies on {}", gradient->name, name, gradient->lies_on.name()));
+      return device.status().with_context(fmt::format("gradient '{}' of set '{}' lies on {}",
+                                                      gradient->name, set_.name,
+                                                      gradient->lies_on.name()));
     devices_.emplace(gradient->index, device.value());
   }
-  has_devices = !devices_.empty();
+  set_.has_devices = !devices_.empty();
   return {};
 }
 
-// For the life of the set: what is kept of a gradient lies where it is worked on.
-Status Set::settle_residence(std::span<const SchemeStage> stages) {
-  ResidenceSite site{.forward_waits = (frontend_flags_ & PENSTOCK_SET_DEFERRED_UPDATE) != 0,
-                     .result_is_sum = result_is_sum,
-                     .has_all_ranks = world == services_.world.size(),
-                     .connects = between_devices->level};
-  if (const CollectiveInstance* transport = services_.transports.for_devices();
-      transport != nullptr) {
-    site.device_transport = transport->name();
-    const CollectiveFacts facts =
-        collective_facts(site.device_transport, between_devices->channel->traits);
-    const bool sums = site.connects == PENSTOCK_LEVEL_LOCAL ? facts.scatters_on_devices()
-                                                            : facts.sums_on_devices();
-    if (sums) site.sums = facts.dtypes;
-  }
+ResidenceSite Residence::site() const {
+  const BetweenDevices& between = services_.between_devices;
+  ResidenceSite site{.forward_waits = declaration_.has(PENSTOCK_SET_DEFERRED_UPDATE),
+                     .result_is_sum = set_.result_is_sum,
+                     .has_all_ranks = set_.world == services_.world.size(),
+                     .connects = between.level};
+  const CollectiveInstance* transport = services_.transports.for_devices();
+  if (transport == nullptr) return site;
+  site.device_transport = transport->name();
+  const CollectiveFacts facts = collective_facts(site.device_transport, between.channel->traits);
+  const bool sums =
+      site.connects == PENSTOCK_LEVEL_LOCAL ? facts.scatters_on_devices() : facts.sums_on_devices();
+  if (sums) site.sums = facts.dtypes;
+  return site;
+}
+
+Status Residence::settle(std::span<const SchemeStage> stages) {
+  const ResidenceSite here = site();
   std::vector<Gradient*> resident, staged;
   for (const auto& [index, device] : devices_) {
-    Gradient& gradient = *gradients_[index];
-    gradient.why_staged = why_staged(stages, gradient, site);
+    Gradient& gradient = *declaration_.gradients()[index];
+    gradient.why_staged = why_staged(stages, gradient, here);
     if (gradient.why_staged.empty() && !resident.empty() &&
         gradient.lies_on != resident.front()->lies_on)
       gradient.why_staged =
@@ -55,15 +55,11 @@ Status Set::settle_residence(std::span<const SchemeStage> stages) {
   PENSTOCK_TRY(make_residents(resident));
   if (devices_.empty()) return {};
   const Gradient& first = resident.empty() ? *staged.front() : *resident.front();
-  return settle_engine(devices_.at(first.index));
+  // Which calls devices from now on. Where sets lie on several, its own is the last one's.
+  return services_.engine.run([&] { return devices_.at(first.index).make_current(); });
 }
 
-// Which calls devices from now on. Where sets lie on several, its own is the last one's.
-Status Set::settle_engine(const Device& device) {
-  return services_.engine.run([&] { return device.make_current(); });
-}
-
-Status Set::make_mirrors(const std::vector<Gradient*>& staged) {
+Status Residence::make_mirrors(const std::vector<Gradient*>& staged) {
   if (staged.empty()) return {};
   std::vector<Staging::Wanted> wanted;
   for (const Gradient* gradient : staged)
@@ -72,14 +68,14 @@ Status Set::make_mirrors(const std::vector<Gradient*>& staged) {
   if (!staging.ok())
     return staging.status().with_context(
         fmt::format("the mirrors in host memory of {} gradients of set '{}', the first is '{}'",
-                    staged.size(), name, staged.front()->name));
+                    staged.size(), set_.name, staged.front()->name));
   staging_ = std::move(staging.value());
   for (size_t i = 0; i < staged.size(); ++i)
     staged[i]->device_side = staged[i]->mirror = &staging_->mirror(i);
   return {};
 }
 
-Status Set::make_residents(const std::vector<Gradient*>& resident) {
+Status Residence::make_residents(const std::vector<Gradient*>& resident) {
   if (resident.empty()) return {};
   std::vector<uint64_t> bytes;
   for (const Gradient* gradient : resident) bytes.push_back(gradient->bytes());
@@ -88,22 +84,22 @@ Status Set::make_residents(const std::vector<Gradient*>& resident) {
   if (!made.ok())
     return made.status().with_context(
         fmt::format("stream and events for {} gradients of set '{}', the first is '{}'",
-                    resident.size(), name, resident.front()->name));
+                    resident.size(), set_.name, resident.front()->name));
   residents_ = std::move(made.value());
-  residents = residents_.get();
+  set_.residents = residents_.get();
   for (size_t i = 0; i < resident.size(); ++i)
     resident[i]->device_side = resident[i]->resident = &residents_->resident(i);
-  device_exec = exec_on(*residents_);
+  set_.device_exec = exec_on(*residents_);
   return settle_device_of_messages(device);
 }
 
 // Of the communication thread. A library that knows no streams finds the device by it.
-Status Set::settle_device_of_messages(const Device& device) {
-  const Channel* direct = at(between_devices->level).direct.channel;
+Status Residence::settle_device_of_messages(const Device& device) {
+  const Channel* direct = set_.at(services_.between_devices.level).direct.channel;
   if (direct == nullptr) return {};
   const bool knows_streams = (direct->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) == 0;
-  return communication->run([&]() -> Status {
-    int32_t& settled = between_devices->device;
+  return services_.communication.run([&]() -> Status {
+    int32_t& settled = services_.between_devices.device;
     if (knows_streams) return device.make_current();
     if (settled == device.id()) return {};
     if (settled != BetweenDevices::kNoDevice)
@@ -111,40 +107,46 @@ Status Set::settle_device_of_messages(const Device& device) {
           "gradients of set '{}' lie on {}, and messages over transport.device = \"{}\" on cuda:{} "
           "already, which is all that a process can have there; put all sets of a rank on one "
           "device, or leave transport.device out",
-          name, device.name(), services_.transports.for_devices()->name(), settled);
+          set_.name, device.name(), services_.transports.for_devices()->name(), settled);
     PENSTOCK_TRY(device.make_current());
     settled = device.id();
     return {};
   });
 }
 
-// Until it has ended, what is queued reads from the storage of a gradient and writes to it.
-Status Set::drain_devices() {
+Status Residence::drain() {
   if (staging_ != nullptr) PENSTOCK_TRY(staging_->drain(services_.limits.end_us));
+  return drain_residents();
+}
+
+Status Residence::drain_residents() {
   return residents_ == nullptr ? Status() : residents_->drain(services_.limits.end_us);
 }
 
-// Where that cannot be known, what may still be used is never freed.
-void Set::end_on_devices() {
-  const Status drained = drain_devices();
-  if (drained.ok()) return;
+Status Residence::run_on_states(const std::function<Status()>& call) {
+  return residents_ == nullptr ? call() : services_.engine.run(call);
+}
+
+// Where it cannot be known whether they are used, they are never freed.
+bool Residence::abandons_works_at_end() {
+  const Status drained = drain();
+  if (drained.ok()) return false;
   services_.log.write(
       LogLevel::warning, "set",
       fmt::format("the {} of set '{}' are abandoned, not freed: {}",
                   residents_ == nullptr ? "mirrors" : "mirrors, messages and states on the device",
-                  name, drained.message()));
+                  set_.name, drained.message()));
   leave_behind(std::move(staging_));
-  if (residents_ == nullptr) return;
-  leave_behind(std::move(works_));
+  if (residents_ == nullptr) return false;
   leave_behind(std::move(residents_));
+  return true;
 }
 
-// Rank 0's, of its own gradients.
-void Set::say_staged() {
-  if (staging_ == nullptr || rank != 0) return;
+void Residence::say_staged() const {
+  if (staging_ == nullptr || set_.rank != 0) return;
   std::map<std::string, size_t> on;
   std::map<std::string, std::vector<const Gradient*>> reasons;
-  for (const auto& gradient : gradients_) {
+  for (const auto& gradient : declaration_.gradients()) {
     if (gradient->mirror == nullptr) continue;
     ++on[gradient->lies_on.name()];
     reasons[gradient->why_staged].push_back(gradient.get());
@@ -158,7 +160,7 @@ void Set::say_staged() {
                     gradients.size() > 1 ? fmt::format(" and {} more", gradients.size() - 1) : ""));
   services_.log.write(
       LogLevel::warning, "set",
-      fmt::format("set '{}': {} go through {} of pinned host memory, there and back: {}", name,
+      fmt::format("set '{}': {} go through {} of pinned host memory, there and back: {}", set_.name,
                   fmt::join(which, ", "), bytes_text(double(staging_->bytes())),
                   fmt::join(why, "; ")));
 }

@@ -1,9 +1,10 @@
-// The saved state of a set on one rank, as save writes it.
+// The saved state of a set on one rank.
 #pragma once
 
 #include "core/base/status.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,13 @@ struct SavedSet {
   std::vector<std::string_view> carries;  // of each gradient; empty: none
 };
 
+// Adds it to what `out` has.
+void write_saved(const SavedSet& saved, std::string& out);
+
 // INVALID_ARGUMENT for bytes that are damaged, or of another model. `set`: for messages.
 Result<SavedSet> read_saved(std::string_view bytes, std::string_view set, size_t n_gradients);
+// Of all ranks that saved together, in their order: MISMATCH unless they are of one step and plan.
+Result<std::vector<SavedSet>> read_all_saved(std::span<const std::string_view> shards,
+                                             std::string_view set, size_t n_gradients);
 
 }  // namespace penstock

@@ -1,18 +1,41 @@
-// What the application calls between gradients and waits, and the end of a set.
-
 #include "core/set/set.hpp"
 
-#include "core/base/hash.hpp"
-#include "core/base/out_of_memory.hpp"
-#include "core/bucket/coded.hpp"
-#include "core/bucket/engine.hpp"
+#include "core/base/left_behind.hpp"
+#include "core/set/parameters.hpp"
+
+#include <fmt/format.h>
 
 namespace penstock {
 
 Set::Set(const Services& services)
     : services_(services),
-      step_(*this, gradients_, group_, services_),
-      agreement_(services_, name, group_, step_) {
+      declaration_(*this, services_),
+      residence_(*this, services_, declaration_),
+      consensus_(*this, services_, declaration_.group()),
+      carries_(*this, declaration_.gradients()),
+      rates_(*this, declaration_.gradients()),
+      step_(*this, declaration_.gradients(), declaration_.group(), services_, rates_),
+      waits_(*this, declaration_.gradients(), step_),
+      agreement_(services_, name, declaration_.group(), step_),
+      channels_(*this, services_),
+      traffic_(*this, channels_.opened(), services_.log),
+      measurements_(*this,
+                    {services_.control, services_.registry, services_.log, services_.transports,
+                     services_.config.runtime().deterministic},
+                    declaration_.group(), declaration_.gradients()),
+      fits_(*this, services_, declaration_, channels_),
+      plans_(*this, services_, declaration_, consensus_, channels_, measurements_),
+      reporter_(*this, services_, {declaration_, step_, plans_, channels_, traffic_, residence_}),
+      change_(*this, services_,
+              {declaration_, consensus_, fits_, plans_, measurements_, channels_, traffic_,
+               carries_, residence_, step_}),
+      step_end_(*this, services_,
+                {declaration_, consensus_, step_, waits_, plans_, carries_, residence_, change_,
+                 measurements_, reporter_}),
+      saver_(*this, services_,
+             {declaration_, consensus_, step_, step_end_, agreement_, channels_, fits_, plans_,
+              carries_, change_, residence_}),
+      joined_(*this, step_, step_end_) {
   listener = &step_;
 }
 
@@ -20,35 +43,102 @@ Set::~Set() {
   services_.run.forget(*this);
 }
 
-void SetCloser::operator()(Set* set) const {
-  if (set->end()) delete set;
+// ---- how it is made ----
+
+Result<SetHandle> Set::create(const Services& services,
+                              const penstock_set_declaration& declaration) {
+  PENSTOCK_TRY(services.state());
+  SetHandle set(new Set(services));
+  services.run.remember(*set);
+  PENSTOCK_TRY(set->make(declaration));
+  return set;
 }
 
-void Set::fail(const Status& reason) {
-  step_.tear(agreement_.explain(reason));
+// Whoever cannot go on says so where the others wait next, in bounded time and by name.
+Status Set::make(const penstock_set_declaration& declaration) {
+  const auto in_set = [&](const Status& status) {
+    return status.with_context(fmt::format("set '{}'", name));
+  };
+  PENSTOCK_TRY(declaration_.take_ranks(declaration));
+  Status declared = declaration_.take(declaration);
+  if (declared.ok()) declared = residence_.find_devices();
+  if (!declared.ok())
+    return services_.control.refuse("set " + name, declared, declaration_.group().ranks());
+  step_end_.resize(declaration_.gradients().size());
+  step_.announce_in(services_.activity.add_set(name));
+  PENSTOCK_TRY(declaration_.compare());
+  PENSTOCK_TRY(in_set(channels_.open(declaration_.config().at_step(0))));
+
+  std::shared_ptr<const Fitting> fitting;  // the first stage's, once all fit
+  {
+    Result<std::vector<SchemeStage>> stages = fits_.all_stages();
+    Status fits = stages.status();
+    if (fits.ok()) {
+      traffic_.compare(fits_.traffic_of(*stages), declaration_.flags());
+      fits = residence_.settle(*stages);
+    }
+    PENSTOCK_TRY(consensus_.at_start("fit", in_set(fits)));
+    fitting = stages->front().fitting;
+  }
+  measurements_.probe(*fitting);
+  PENSTOCK_ASSIGN(Plan plan, plans_.agree_on_plan(*fitting));
+  Result<std::unique_ptr<Works>> works = plans_.agree_on_works(fitting, std::move(plan));
+  PENSTOCK_TRY(in_set(works.status()));
+  plans_.install(std::move(*works));
+  traffic_.start();
+  agreement_.need(where_to_go_on(step.index, plans_.works().plan()), std::nullopt);
+  step_end_.begin_next();
+  reporter_.begin();
+  return {};
 }
+
+Status Set::compare_parameters(std::span<const penstock_str> names,
+                               std::span<const uint64_t> checksums, std::string_view advice) {
+  if (step_.under_way())
+    return failed_precondition(
+        "set '{}': parameters are compared between two steps, and step {} is under way", name,
+        step.index);
+  return Parameters(*this, services_, declaration_.group()).compare(names, checksums, advice);
+}
+
+// The flag stays only where it fits: a user who mends it goes on.
+Status Set::optimizer_momentum() {
+  const uint32_t before = declaration_.flags();
+  declaration_.set_flags(before | PENSTOCK_SET_OPTIMIZER_MOMENTUM);
+  const Status status = fits_.check(plans_.works().fitting()).status();
+  if (!status.ok()) declaration_.set_flags(before);
+  return status;
+}
+
+Status Set::given_buckets(std::span<const uint32_t> buckets) {
+  PENSTOCK_TRY(change_.give_buckets(buckets));
+  step_end_.begin_next();
+  return {};
+}
+
+// ---- steps ----
 
 Status Set::wait(uint64_t index) {
-  const Status status = step_.wait(index);
-  warn_of_nonfinite();
+  const Status status = waits_.one(index);
+  reporter_.warn_of_nonfinite();
   return status;
 }
 
 Status Set::wait_stream(uint64_t index, void* stream) {
-  const Status status = step_.wait_stream(index, stream);
-  warn_of_nonfinite();
+  const Status status = waits_.on_stream(index, stream);
+  reporter_.warn_of_nonfinite();
   return status;
 }
 
 Status Set::wait_all() {
-  const Status status = step_.wait_all();
-  warn_of_nonfinite();
+  const Status status = waits_.all();
+  reporter_.warn_of_nonfinite();
   return status;
 }
 
 Status Set::backward_end() {
-  const Status status = step_.wait_backward();
-  warn_of_nonfinite();
+  const Status status = waits_.backward();
+  reporter_.warn_of_nonfinite();
   return status;
 }
 
@@ -57,41 +147,26 @@ Status Set::flush() {
   return step_.under_way() ? wait_all() : Status();
 }
 
-// ---- ranks that have joined ----
-
-void Set::tell_where() {
-  step_.tell_where();
+Status Set::save(std::string& out) {
+  PENSTOCK_TRY(flush());
+  return saver_.save(out);
 }
 
-Status Set::begin_with_zeros(uint64_t number, std::string_view facts) {
-  PENSTOCK_TRY(catch_up(number));
-  if (attempt != number || step_.under_way()) return {};
-  return step_.begin_with_zeros(facts);
-}
-
-Status Set::end_with_others(uint64_t number, std::string_view forgotten) {
-  PENSTOCK_TRY(catch_up(number));
-  if (attempt != number) return {};
-  if (forgotten.size() != gradients_.size())
-    return invalid_payload("set '{}': the end of a step was told for {} gradients, expected {}",
-                           name, forgotten.size(), gradients_.size());
-  std::copy(forgotten.begin(), forgotten.end(), forgotten_.begin());
-  return end_step(forgotten_);
-}
-
-// Steps that the others ended before they knew that somebody has joined had no message of theirs to
-// wait for.
-Status Set::catch_up(uint64_t number) {
-  while (attempt < number) PENSTOCK_TRY(step_end());
-  return {};
+Status Set::reset() {
+  PENSTOCK_TRY(services_.state());
+  (void)flush();  // to its end, well or not: no later message meets one of this step
+  return saver_.reset();
 }
 
 // ---- the end of a set that may be in the middle of a step ----
 
+void SetCloser::operator()(Set* set) const {
+  if (set->end()) delete set;
+}
+
 bool Set::end() {
   agreement_.end();
-  say_end();
-  if (record_ != nullptr && totals_.steps != 0) say_profile();
+  reporter_.end();
   step_.let_go();
   if (services_.state().ok() && !step_.wait_until_idle(services_.limits.deadline_us))
     services_.run.give_up(
@@ -102,9 +177,8 @@ bool Set::end() {
     services_.run.abandon(fmt::format("set '{}'", name));
     return false;
   }
-  end_on_devices();
-  for (auto channel = open_channels_.rbegin(); channel != open_channels_.rend(); ++channel)
-    services_.communication.close_channel(*channel);
+  if (residence_.abandons_works_at_end()) leave_behind(plans_.release());
+  channels_.close();
   step_.stop();
   return true;
 }

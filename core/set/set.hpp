@@ -1,27 +1,21 @@
-// A set: what one optimizer or DDP object registers. Plan, step index, state and channels are its
-// own.
+// A set: what one optimizer or DDP object registers. It declares, steps and answers; plan, step
+// index, state and channels are its own, and lie in its parts, each a class with a file:
 //
-// Its parts: Works (its buckets), Step (the machine of a step), Agreement (whether ranks go on from
-// equal states), MeasuredTimes. Its own files: declare.cpp (how it is made), plan.cpp (channels,
-// fittings and plans), end_step.cpp (the end of a step), let_go.cpp
-// (many forgotten ones), set.cpp (that of the set), change.cpp
-// (switches and new plans), residence.cpp (gradients on devices), observe.cpp (what was measured),
-// save.cpp (save, load), parameters.cpp (whether ranks hold the same), traffic.cpp (bytes),
-// report.cpp (what people are told).
+//   Declaration, Residence    what the frontend declares, and where gradients are worked on
+//   Fits, Plans, Change       what the configuration makes of it; the works in force; other ones
+//   Step, StepWaits, StepEnd  the machine of a step, what is waited for, its end and outcome
+//   Carries, Saver            what replaced memories have left over; saved states
+//   Consensus, Agreement      all ranks go on or none does; they go on from equal states
+//   Measurements, Traffic     what is planned from (core/tuning), and what was sent
+//   SetChannels, Reporter     what it sends by, and what people are told
 #pragma once
 
-#include "core/fit/residence.hpp"
-#include "core/plan/planner.hpp"
 #include "core/set/agreement.hpp"
-#include "core/set/measure.hpp"
-#include "core/set/outcome.hpp"
-#include "core/set/record.hpp"
-#include "core/set/saved.hpp"
-#include "core/set/ways.hpp"
+#include "core/set/joined_steps.hpp"
+#include "core/set/saver.hpp"
 
 #include <penstock/runtime.h>
 
-#include <map>
 #include <span>
 
 namespace penstock {
@@ -51,12 +45,14 @@ class Set final : private SetContext {
   Status gradient_absent(uint64_t index, const penstock_tensor& tensor) {
     return step_.absent(index, tensor);
   }
-  Status learning_rate(uint64_t index, double rate) { return step_.set_learning_rate(index, rate); }
-  Status learning_rates(std::span<const double> rates) { return step_.set_learning_rates(rates); }
+  Status learning_rate(uint64_t index, double rate) { return rates_.set(index, rate); }
+  Status learning_rates(std::span<const double> rates) { return rates_.set_all(rates); }
   Status compare_parameters(std::span<const penstock_str> names,
                             std::span<const uint64_t> checksums, std::string_view advice);
   Status grad_scale(double scale) { return step_.set_grad_scale(scale); }
-  Status forward_times(std::span<const double> first_use_us, double forward_us);
+  Status forward_times(std::span<const double> first_use_us, double forward_us) {
+    return measurements_.add_forward(first_use_us, forward_us);
+  }
   Status optimizer_momentum();
   Status given_buckets(std::span<const uint32_t> buckets);
   Status on_result(void* context, penstock_result_sink sink) {
@@ -65,207 +61,57 @@ class Set final : private SetContext {
   Status wait(uint64_t index);
   Status wait_stream(uint64_t index, void* stream);
   Status wait_all();
-  Status poll(uint64_t index, bool& done) { return step_.poll(index, done); }
-  bool defers() const { return works_->defers(); }
+  Status poll(uint64_t index, bool& done) { return waits_.poll(index, done); }
+  bool defers() const { return plans_.works().defers(); }
   Status backward_end();
   Status flush();
   Status optimizer_step(std::span<const uint64_t> gradients, std::span<const uint8_t> gone,
-                        uint32_t moment);
-  Status results_gone(std::span<const uint8_t> gone);
-  bool outcome_is_open() { return step_.under_way() && outcome_.is_open(); }
-  Status step_end(uint32_t outcome = PENSTOCK_STEP_APPLIED);
-  Status let_go();
+                        uint32_t moment) {
+    return step_end_.optimizer_step(gradients, gone, moment);
+  }
+  Status results_gone(std::span<const uint8_t> gone) { return step_end_.results_gone(gone); }
+  bool outcome_is_open() { return step_end_.outcome_is_open(); }
+  Status step_end(uint32_t outcome = PENSTOCK_STEP_APPLIED) { return step_end_.end(outcome); }
+  Status let_go() { return step_end_.let_go(); }
   Status save(std::string& out);
-  Status load(std::string_view bytes);
-  Status load_shards(std::span<const std::string_view> shards, std::string& said);
+  Status load(std::string_view bytes) { return saver_.load(bytes); }
+  Status load_shards(std::span<const std::string_view> shards, std::string& said) {
+    return saver_.load_shards(shards, said);
+  }
   Status reset();
-  Result<std::string> report();
-  void counters(penstock_counters& counters) const;
+  Result<std::string> report() { return reporter_.report(); }
+  void counters(penstock_counters& counters) const { reporter_.counters(counters); }
 
   // [any] The run was given up: every wait ends with `reason`.
-  void fail(const Status& reason);
-
-  // [any] A rank has joined: it hears of the step under way.
-  void tell_where();
-  // [application] This rank has joined, others have begun their step of this `number` (attempt):
-  // every gradient is zero here. Does not wait for it. The application's own step must be over.
-  Status begin_with_zeros(uint64_t number, std::string_view facts);
-  // [application] The same for the end of that step, as end_step tells it; waits for it.
-  Status end_with_others(uint64_t number, std::string_view forgotten);
-  bool under_way() { return step_.under_way(); }
+  void fail(const Status& reason) { step_.tear(agreement_.explain(reason)); }
+  // Steps in which this rank takes part when it has joined.
+  JoinedSteps& joined() { return joined_; }
 
  private:
   friend struct SetCloser;
-  // What left this rank through the set's channels.
-  struct Traffic {
-    uint64_t handed_over = 0, moved = 0, messages = 0;
-    Traffic& operator+=(const Traffic& other);
-    Traffic operator-(const Traffic& other) const;
-  };
-  // So many steps tell what a scheme moves whose payloads have no planned size.
-  static constexpr uint64_t kStepsOfTrial = 10;
-  static constexpr uint64_t kTagBetweenSteps = (uint64_t{1} << 20) - 1;  // above those of any step
-
   explicit Set(const Services& services);
-
   Status make(const penstock_set_declaration& declaration);
-  Status share_outcome(std::string_view stage, const Status& mine);
   bool end();  // false: something is still running and cannot be waited for
 
-  // end_step.cpp; forgotten[i]: not 0 where the result of gradient i was not applied
-  Status end_step(const std::vector<uint8_t>& forgotten);
-  Status finish_step(const std::vector<uint8_t>& forgotten, Status& refused_change);
-  Status forgettable(const std::vector<uint8_t>& forgotten) const;
-  Status settle_states(const std::vector<uint8_t>& forgotten);
-  void note_past(const std::vector<uint8_t>& forgotten);
-  void begin_attempt();
-  void count_step(bool counts);
-  void record(const Step::Times& times);
-  Status catch_up(uint64_t number);
-
-  // let_go.cpp
-  Status drop_kept();
-  Status watch_forgotten(bool counts);
-  Status warn_of_forgotten();
-
-  // declare.cpp and plan.cpp
-  Status declare(const penstock_set_declaration& declaration);
-  Result<uint32_t> owner_of(const penstock_gradient_declaration& gradient) const;
-  Status declare_gradients(const penstock_set_declaration& declaration);
-  Status agree_on_declaration();
-  Status open_channels();
-  Status open_level(uint32_t level);
-  Status open_levels_of(const Plan& plan);
-  Result<std::shared_ptr<const Fitting>> fit(uint64_t at);
-  Result<std::vector<SchemeStage>> fit_stages();
-  Result<std::shared_ptr<const Fitting>> fit_first_stage();
-  Result<FitAdvice> check_fit_of(const Fitting& fitting) const;
-  void warn(const FitAdvice& advice);
-  planning::ModelEntries model_of(const Fitting& fitting) const;
-  uint64_t routes_open_to(const Gradient& gradient, const Fitting& fitting) const;
-  PlanFacts plan_facts_of(const Fitting& fitting) const;
-  Result<Plan> agree_on_plan(const Fitting& fitting);
-  Status agree_on_needs(const Result<std::unique_ptr<Works>>& works);
-  Result<std::unique_ptr<Works>> agree_on_works(const std::shared_ptr<const Fitting>& fitting,
-                                                Plan plan);
-  std::unique_ptr<Works> install(std::unique_ptr<Works> works);
-  // parameters.cpp
-  Result<std::vector<std::string>> hear_all(std::string_view topic, std::string text);
-
-  // residence.cpp
-  Status find_devices();
-  Status settle_residence(std::span<const SchemeStage> stages);
-  Status make_mirrors(const std::vector<Gradient*>& staged);
-  Status make_residents(const std::vector<Gradient*>& resident);
-  Status settle_engine(const Device& device);
-  Status settle_device_of_messages(const Device& device);
-  Status drain_devices();
-  void end_on_devices();
-  void say_staged();
-
-  // Notes that a failure is one of all ranks.
-  Status refused(Status status);
-
-  // traffic.cpp
-  Carriers carriers() const;
-  StageTraffic planned_traffic() const { return works_->fitting().traffic(carriers(), step.index); }
-  void warn(const std::vector<StageTraffic>& stages);
-  void warn_of_what_was_moved();
-  Traffic traffic() const;
-
-  // report.cpp
-  void say_plan();
-  void say_end();
-  void say_profile();  // writes it
-  void warn_of_nonfinite();
-
-  // save.cpp
-  Result<std::unique_ptr<Works>> prepare_saved(uint64_t saved_step, Plan plan,
-                                               std::string_view tensors);
-  Status loadable();
-  Status check_carries(const std::vector<Buffer>& kept) const;
-  void go_on_from(uint64_t saved_step, std::unique_ptr<Works> works, std::vector<Buffer> kept);
-  Status check_saved_plan(const Plan& plan, const PlanFacts& facts, const Fitting& fitting) const;
-  // shards.cpp
-  Result<std::vector<SavedSet>> read_shards(std::span<const std::string_view> shards);
-  Result<std::vector<Buffer>> carries_of(const std::vector<SavedSet>& saved, const Resize& to,
-                                         std::string& said) const;
-  Result<std::unique_ptr<Works>> works_of_shards(const std::vector<SavedSet>& saved,
-                                                 const std::shared_ptr<const Fitting>& fitting,
-                                                 const Resize& to, std::string& said);
-  Status change_plan_of_shards(const std::shared_ptr<const Fitting>& fitting, std::string& said);
-  Status go_on_from_shards(uint64_t saved_step, const std::shared_ptr<const Fitting>& fitting,
-                           std::unique_ptr<Works> works, std::vector<Buffer> carries,
-                           std::string& said);
-
-  // Before the next step this is compared with the other ranks, after `loaded` a step or not.
-  void need_agreement(std::string where, std::optional<uint64_t> loaded);
-
-  // change.cpp
-  Status change();
-  Status agree_on_buckets(std::span<const uint32_t> buckets);
-  void keep_order_of_last_step();
-  Status switch_scheme();
-  Status replace_works(const std::shared_ptr<const Fitting>& fitting);
-  Status agree_to_go_on(std::string_view topic, const Status& mine);
-  Status hand_over(const Works& next);
-  void carry_of(Gradient& gradient);
-  Status drain(ItemRun& item);
-  Status join_carries(const Works& next);
-  void settle_carries(const std::vector<uint8_t>& forgotten);
-  Status compare_replicated();
-
-  // observe.cpp
-  void probe_candidates(const Fitting& fitting);
-  void begin_measuring(const Works& works);
-  void count_as_measuring(const Traffic& before);
-  Status observe();
-  Result<MeasuredTimes::Means> join_measured();
-  Status measure_links();
-  Status add_level_channels(std::vector<Channel*>& levels);
-  BytesByWay bytes_by_way(const Fitting& fitting) const;
-  void add_links(const Fitting& fitting, planning::ModelEntries& model) const;
-
   const Services services_;
-  std::map<uint64_t, Device> devices_;    // of gradients that lie on one
-  std::unique_ptr<Staging> staging_;      // null: no gradient goes through host memory
-  std::unique_ptr<Residents> residents_;  // null: none is worked on on a device
-  std::vector<std::unique_ptr<Gradient>> gradients_;
-  Group group_;
+  Declaration declaration_;
+  Residence residence_;
+  Consensus consensus_;
+  Carries carries_;
+  Rates rates_;
   Step step_;
-  Outcome outcome_;
-  std::vector<uint8_t> forgotten_;  // of the step that ends, gradient by gradient
-  uint64_t void_before_ = 0;        // buckets, when the step began
+  StepWaits waits_;
   Agreement agreement_;
-  uint64_t meeting_us_ = 0;  // how long the other ranks are waited for between steps
-  uint32_t frontend_flags_ = 0;
-  Config config_;
-  std::unique_ptr<CollectiveInstance> composite_;
-  std::unique_ptr<Works> works_;   // null until the set is made
-  bool refused_together_ = false;  // the last failure of a change was one of all ranks
-  std::vector<Channel*> open_channels_;
-  MeasuredTimes measured_;
-  std::vector<double> ready_us_;       // per gradient, on the slowest rank; empty until measured
-  std::vector<double> forward_us_;     // likewise, in the next forward
-  std::vector<uint64_t> given_order_;  // in the step before buckets were given; empty: not yet
-  double backward_us_ = 0, whole_forward_us_ = 0;
-  std::vector<planning::LinkEntry> links_, lines_;  // of each level; by pattern and size
-  LinkLines direct_lines_;                          // from device to device; empty: not measured
-  Traffic traffic_at_start_;
-  Traffic measuring_;  // went out between steps, for observations and links
-  double dense_moved_per_step_ = 0;
-  double dense_moved_ = 0;      // with the mutex held
-  bool may_move_more_ = false;  // warned of nothing yet, and payloads have no planned size
-
-  std::unique_ptr<ModelRecord> record_;  // null: nobody asked for it, or another rank keeps it
-
-  mutable std::mutex mutex_;  // of the counters
-  penstock_counters totals_{};
-  uint64_t started_us_ = 0, ended_us_ = 0;  // the first gradient of all, the end of the last step
-  uint64_t nonfinite_steps_ = 0;            // in which this rank had a gradient that is not finite
-  bool said_nonfinite_ = false;
-  uint64_t forgotten_running_ = 0;  // steps, up to the last one
-  bool said_forgotten_ = false;
+  SetChannels channels_;
+  Traffic traffic_;
+  Measurements measurements_;
+  Fits fits_;
+  Plans plans_;
+  Reporter reporter_;
+  Change change_;
+  StepEnd step_end_;
+  Saver saver_;
+  JoinedSteps joined_;
 };
 
 }  // namespace penstock

@@ -1,14 +1,20 @@
 #include "core/set/step.hpp"
 
-#include "core/bucket/engine.hpp"
 #include "core/bucket/exchange.hpp"
-#include "core/tensor/check.hpp"
+#include "core/bucket/engine.hpp"
+#include "core/set/handed_in.hpp"
+#include "core/set/phase.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 namespace penstock {
+namespace {
+
+// A wait this long is worth a question to the others, and no hurry any more.
+constexpr std::chrono::milliseconds kPatience{300};
+
+}  // namespace
 
 void Step::arm(Works& works) {
   std::lock_guard lock(mutex_);
@@ -16,26 +22,10 @@ void Step::arm(Works& works) {
   penstock_step& step = context_.step;
   step.phase = static_cast<uint32_t>(step.index % works.period());
   activity_->done(context_.attempt);
-  Works::Phase& phase = works.phase(step.phase);
-  buckets_left_ = static_cast<uint32_t>(phase.size());
-  backward_parts_left_ = gradients_left_ = 0;
+  left_ = rearm(works, step.phase, gradients_);
   closed_ = opened_ = false;
-  held_.clear();
+  gate_.drop_held();
   forward_legs_.arm(works.forward_legs(step.phase));
-  for (auto& gradient : gradients_) {
-    gradient->progress = Gradient::Progress::open;
-    gradient->pieces_left = 0;
-    gradient->waited_for = false;
-    if (!works.of(step.phase, gradient->index).empty()) ++gradients_left_;
-  }
-  for (auto& bucket : phase) {
-    bucket->gradients_missing.store(bucket->n_gradients);
-    bucket->launched.store(false);
-    bucket->waits_for_launch.store(false);
-    bucket->ran = bucket->started = false;
-    if (bucket->defers()) ++backward_parts_left_;
-    for (const PieceRun& piece : bucket->pieces) ++piece.gradient->pieces_left;
-  }
 }
 
 Status Step::usable() {
@@ -48,24 +38,11 @@ Status Step::usable() {
 
 // ---- gradients ----
 
-Status Step::check(const Gradient& gradient, const penstock_tensor& tensor) const {
-  const Status fault = storage_fault(tensor, gradient.lies_on);
-  if (!fault.ok())
-    return Status(fault.code(), fmt::format("gradient '{}' {}", gradient.name, fault.message()));
-  if (tensor.dtype != gradient.dtype)
-    return invalid_argument("gradient '{}' is {}, but was declared as {}", gradient.name,
-                            dtype_name(tensor.dtype), dtype_name(gradient.dtype));
-  if (tensor.numel != gradient.numel)
-    return invalid_argument("gradient '{}' has {} elements, but was declared with {}",
-                            gradient.name, tensor.numel, gradient.numel);
-  return {};
-}
-
 void Step::make_ready(Gradient& gradient, void* data) {
   gradient.progress = Gradient::Progress::ready;
   gradient.data = data;
   gradient.ready_us = now_us();
-  gradient.place = gradients_.size() - gradients_left_;
+  gradient.place = gradients_.size() - left_.gradients;
   if (!opened_) {
     opened_ = true;
     first_ready_us_ = gradient.ready_us;
@@ -76,7 +53,7 @@ void Step::make_ready(Gradient& gradient, void* data) {
   for (BucketRun* bucket : works_->of(phase, gradient.index))
     if (bucket->gradients_missing.fetch_sub(1) == 1 && bucket->plan.launch == PENSTOCK_LAUNCH_READY)
       start(*bucket);
-  if (--gradients_left_ == 0) all_are_ready();
+  if (--left_.gradients == 0) all_are_ready();
 }
 
 void Step::all_are_ready() {
@@ -86,7 +63,7 @@ void Step::all_are_ready() {
 }
 
 void Step::start(BucketRun& bucket) {
-  if (gate_ != Gate::open) return held_.push_back(&bucket);
+  if (!gate_.lets_pass(bucket)) return;
   bucket.started = true;
   ++running_;
   context_.engine->start(bucket);
@@ -97,9 +74,7 @@ Status Step::ready(uint64_t index, const penstock_tensor& tensor, void* stream) 
 }
 
 Status Step::absent(uint64_t index, const penstock_tensor& tensor) {
-  if (index < gradients_.size() && tensor.data != nullptr &&
-      tensor.device_type == PENSTOCK_DEVICE_CPU && check(*gradients_[index], tensor).ok())
-    std::memset(tensor.data, 0, tensor.numel * dtype_bytes(tensor.dtype));
+  if (index < gradients_.size()) zero_if_here(*gradients_[index], tensor);
   return hand_in(index, tensor, nullptr, true);
 }
 
@@ -110,7 +85,7 @@ Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream
     return invalid_argument("set '{}' has {} gradients, there is no gradient {}", context_.name,
                             gradients_.size(), index);
   Gradient& gradient = *gradients_[index];
-  PENSTOCK_TRY(check(gradient, tensor));
+  PENSTOCK_TRY(check_handed_in(gradient, tensor));
   if (closed_)
     return failed_precondition(
         "gradient '{}' became ready in step {} after a wait had closed it: end the step first",
@@ -136,63 +111,188 @@ Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream
   return {};
 }
 
-Status Step::set_learning_rate(uint64_t index, double learning_rate) {
-  std::lock_guard lock(mutex_);
-  if (index >= gradients_.size())
-    return invalid_argument("set '{}' has no gradient {}", context_.name, index);
-  gradients_[index]->learning_rate = learning_rate;
-  return {};
-}
-
-Status Step::set_learning_rates(std::span<const double> learning_rates) {
-  std::lock_guard lock(mutex_);
-  if (learning_rates.size() != gradients_.size())
-    return invalid_argument("set '{}' has {} gradients and was given {} learning rates",
-                            context_.name, gradients_.size(), learning_rates.size());
-  for (size_t i = 0; i < learning_rates.size(); ++i)
-    if (!std::isnan(learning_rates[i])) gradients_[i]->learning_rate = learning_rates[i];
-  return {};
-}
-
 Status Step::set_grad_scale(double grad_scale) {
   std::lock_guard lock(mutex_);
-  if (!(grad_scale > 0))
-    return invalid_argument("grad_scale is {}, expected a number above 0", grad_scale);
-  if (opened_)
+  if (opened_ && grad_scale > 0)
     return failed_precondition("grad_scale of set '{}' is set in the middle of step {}",
                                context_.name, context_.step.index);
-  context_.step.grad_scale = grad_scale;
-  return {};
+  return rates_.set_scale(grad_scale);
 }
 
 // ---- the gate ----
 
-void Step::hold(std::function<void()> ask) {
-  std::lock_guard lock(mutex_);
-  gate_ = Gate::shut;
-  ask_ = std::move(ask);
-}
-
-// Where the run was given up the answer comes on this thread, so not with the lock held.
 void Step::unlock_and_ask(std::unique_lock<std::mutex>& lock) {
-  const bool asks = gate_ == Gate::shut;
-  if (asks) gate_ = Gate::asked;
+  const std::function<void()> ask = gate_.take_question();
   lock.unlock();
-  if (asks) ask_();
+  if (ask) ask();
 }
 
 void Step::release() {
   std::lock_guard lock(mutex_);
-  gate_ = Gate::open;
-  for (BucketRun* bucket : held_) start(*bucket);
-  held_.clear();
+  for (BucketRun* bucket : gate_.open()) start(*bucket);
+}
+
+// ---- ranks that have joined ----
+
+void Step::tell_begun() const {
+  services_.control.tell_step(
+      {context_.name, group_.ranks(), context_.attempt, false, rates_.facts()});
+}
+
+void Step::tell_where() {
+  std::lock_guard lock(mutex_);
+  if (opened_) tell_begun();
+}
+
+Status Step::begin_with_zeros(std::string_view facts) {
+  PENSTOCK_TRY(rates_.take(facts));
+  PENSTOCK_TRY(close());
+  launch_deferred();
+  return {};
+}
+
+// ---- what the application waits for ----
+
+Status Step::close() {
+  std::unique_lock lock(mutex_);
+  PENSTOCK_TRY(usable());
+  if (!closed_ && opened_ && context_.timeline->enabled())
+    context_.timeline->add(
+        {"backward", "application", first_ready_us_, now_us(), context_.step.index, {}, 0, 0});
+  closed_ = true;
+  const Gradient* failed = nullptr;
+  Status failure;
+  for (auto& gradient : gradients_) {
+    if (gradient->progress != Gradient::Progress::open ||
+        works_->of(context_.step.phase, gradient->index).empty())
+      continue;
+    if (DeviceSide* side = gradient->device_side) {
+      failed = gradient.get();
+      failure = side->take_zeros(nullptr);
+      if (!failure.ok()) break;
+      make_ready(*gradient, side->work_place());
+      continue;
+    }
+    const uint64_t bytes = gradient->bytes();
+    if (gradient->unclaimed.bytes() != bytes) gradient->unclaimed = Buffer(bytes);
+    if (bytes != 0) std::memset(gradient->unclaimed.data(), 0, bytes);
+    make_ready(*gradient, gradient->unclaimed.data());
+  }
+  unlock_and_ask(lock);
+  return failure.ok() ? failure : give_up(*failed, failure);
+}
+
+// A device has failed in the middle of a step: the other ranks wait for what will not come. Without
+// the lock.
+Status Step::give_up(const Gradient& gradient, const Status& failure) {
+  const Status named = failure.with_context(fmt::format(
+      "set '{}', step {}, gradient '{}'", context_.name, context_.step.index, gradient.name));
+  services_.run.give_up(named);
+  told();
+  return named;
+}
+
+// It takes long: Control says by name who is waited for, and ends the wait when it is hopeless.
+void Step::wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over) {
+  const uint64_t index = context_.step.index;
+  lock.unlock();
+  const uint64_t wait = services_.control.step_wait(context_.name, index, group_.ranks(),
+                                                    [&run = services_.run](const Status& reason) {
+                                                      if (!reason.ok()) run.give_up(reason);
+                                                    });
+  lock.lock();
+  changed_.wait(lock, over);
+  lock.unlock();
+  services_.control.step_wait_over(wait);
+  lock.lock();
+}
+
+Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited) {
+  const uint64_t start = now_us();
+  std::unique_lock lock(mutex_);
+  const TimedSpan span(context_.timeline, "wait", "application", context_.step.index);
+  if (!finished() && torn_.ok()) {
+    ++waiters_;
+    if (awaited != nullptr) ++awaited->waiters;
+    context_.communication->set_waiting(true);
+    const auto over = [&] { return finished() || !torn_.ok(); };
+    activity_->at(Activity::Phase::waits, context_.step.index);
+    if (!changed_.wait_for(lock, kPatience, over)) wait_for_others(lock, over);
+    if (awaited != nullptr) --awaited->waiters;
+    if (--waiters_ == 0) context_.communication->set_waiting(false);
+  }
+  waited_us_ += now_us() - start;
+  told_ = told_ || !torn_.ok();
+  return torn_;
+}
+
+Status Step::wait_until_ended(uint64_t index) {
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has no gradient {}", context_.name, index);
+  PENSTOCK_TRY(close());
+  launch_deferred();
+  // Two words of capture: std::function keeps them without allocating.
+  const auto finished = [this, index] {
+    return gradients_[index]->progress == Gradient::Progress::done ||
+           works_->of(context_.step.phase, index).empty();
+  };
+  return wait_until(finished, gradients_[index].get());
+}
+
+Status Step::wait_until_all_ended() {
+  PENSTOCK_TRY(close());
+  launch_deferred();
+  return wait_until([&] { return left_.buckets == 0; });
+}
+
+Status Step::wait_until_backward_ended() {
+  PENSTOCK_TRY(close());
+  PENSTOCK_TRY(wait_until([&] { return left_.backward_parts == 0; }));
+  launch_deferred();
+  return {};
+}
+
+bool Step::rest(std::chrono::microseconds time) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, time, [&] { return !torn_.ok(); });
+}
+
+Status Step::returned(Gradient& gradient, uint64_t start_us) {
+  std::lock_guard lock(mutex_);
+  waited_us_ += now_us() - start_us;
+  gradient.waited_for = true;
+  told_ = told_ || !torn_.ok();
+  return torn_;
+}
+
+Status Step::poll(uint64_t index, bool& done) {
+  std::lock_guard lock(mutex_);
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has no gradient {}", context_.name, index);
+  done = gradients_[index]->progress == Gradient::Progress::done || !torn_.ok();
+  return {};
+}
+
+Status Step::on_result(void* context, penstock_result_sink sink) {
+  std::lock_guard lock(mutex_);
+  if (opened_ || closed_)
+    return failed_precondition("set '{}' is in the middle of step {}: end the step first",
+                               context_.name, context_.step.index);
+  results_.tell_to(sink, context, gradients_.size());
+  context_.results_are_told = results_.are_told();
+  if (sink != nullptr) stand_in_.start([this](uint64_t step) { wait_in_place(step); });
+  return {};
+}
+
+void Step::wait_in_place(uint64_t attempt) {
+  (void)wait_until([this, attempt] { return left_.buckets == 0 || context_.attempt != attempt; });
 }
 
 // ---- the engine's reports ----
 
 void Step::backward_part_ended(BucketRun&) {
   std::lock_guard lock(mutex_);
-  if (--backward_parts_left_ == 0) changed_.notify_all();
+  if (--left_.backward_parts == 0) changed_.notify_all();
 }
 
 void Step::bucket_ended(BucketRun& bucket, const Status& status) {
@@ -221,9 +321,9 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
     results_.tell(results_.ended());
     lock.lock();
   }
-  if (--buckets_left_ == 0 && torn_.ok()) activity_->done(context_.attempt + 1);
+  if (--left_.buckets == 0 && torn_.ok()) activity_->done(context_.attempt + 1);
   --running_;
-  if (awaited || buckets_left_ == 0 || running_ == 0) changed_.notify_all();
+  if (awaited || left_.buckets == 0 || running_ == 0) changed_.notify_all();
 }
 
 // ---- the end ----
@@ -276,17 +376,14 @@ void Step::drop() {
   opened_ = closed_ = false;
 }
 
-Step::Times Step::finish(bool counts) {
+StepTimes Step::finish(bool counts) {
   std::lock_guard lock(mutex_);
   penstock_step& step = context_.step;
-  Times times{first_ready_us_, first_ready_us_, double(waited_us_ - waited_before_us_)};
+  StepTimes times = ready_times(*works_, step.phase, gradients_);
   // On a device the first one comes long after it was handed in.
-  if (context_.has_devices) times.first_ready_us = UINT64_MAX;
-  for (auto& gradient : gradients_) {
-    if (works_->of(step.phase, gradient->index).empty()) continue;
-    times.first_ready_us = std::min(times.first_ready_us, gradient->ready_us);
-    times.last_ready_us = std::max(times.last_ready_us, gradient->ready_us);
-  }
+  if (!context_.has_devices) times.first_ready_us = std::min(times.first_ready_us, first_ready_us_);
+  times.last_ready_us = std::max(times.last_ready_us, first_ready_us_);
+  times.waited_us = double(waited_us_ - waited_before_us_);
   waited_before_us_ = waited_us_;
   activity_->at(Activity::Phase::ended, step.index);
   works_->pass_turns(step.phase);

@@ -5,10 +5,14 @@
 
 #include "core/bucket/works.hpp"
 #include "core/set/forward_legs.hpp"
+#include "core/set/gate.hpp"
+#include "core/set/phase.hpp"
+#include "core/set/rates.hpp"
 #include "core/set/results.hpp"
 #include "core/set/services.hpp"
 #include "core/set/stand_in.hpp"
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -22,8 +26,12 @@ class Step final : public BucketListener {
  public:
   // All outlive it.
   Step(SetContext& context, const Works::Gradients& gradients, const Group& group,
-       const Services& services)
-      : context_(context), gradients_(gradients), group_(group), services_(services) {}
+       const Services& services, Rates& rates)
+      : context_(context),
+        gradients_(gradients),
+        group_(group),
+        services_(services),
+        rates_(rates) {}
 
   // [control] Where the other ranks are told how far this one is; before the first arm.
   void announce_in(std::shared_ptr<Activity::Steps> activity) { activity_ = std::move(activity); }
@@ -33,22 +41,21 @@ class Step final : public BucketListener {
   // ---- [application] ----
   Status ready(uint64_t index, const penstock_tensor& tensor, void* stream);
   Status absent(uint64_t index, const penstock_tensor& tensor);
-  Status set_learning_rate(uint64_t index, double learning_rate);
-  Status set_learning_rates(std::span<const double> learning_rates);  // NaN: as it was
   Status set_grad_scale(double grad_scale);
-  // Each closes the step: what is not ready counts as zero. They return when results lie where they
-  // belong; wait_stream, on a device, when the copy there is queued and `stream` waits for it.
-  Status wait(uint64_t index);
-  Status wait_all();
-  Status wait_stream(uint64_t index, void* stream);
-  // For the end of the step: what nobody has waited for yet.
-  Status wait_for_rest();
-  Status wait_backward();
+  // Each closes the step: what is not ready counts as zero. They return when the jobs have ended:
+  // results lie in the gradients' storage, or their copies are queued (see StepWaits).
+  Status wait_until_ended(uint64_t index);
+  Status wait_until_all_ended();
+  Status wait_until_backward_ended();
+  // StepWaits for so long; true, at once, where the step is torn.
+  bool rest(std::chrono::microseconds time);
+  // The result of a gradient has come, for which the application has waited since then.
+  Status returned(Gradient& gradient, uint64_t start_us);
+  // Whether its job has ended; true as well where no job will.
   Status poll(uint64_t index, bool& done);
   // This rank has joined: every gradient is zero, at the rates and the scale of who told `facts`.
   Status begin_with_zeros(std::string_view facts);
-  void tell_end(const std::vector<uint8_t>& forgotten);  // to ranks that have joined
-  void tell_where();                                     // [any] the same, of the step under way
+  void tell_where();  // [any] ranks that have joined, of the step under way
   bool under_way() {
     std::lock_guard lock(mutex_);
     return opened_ || closed_;
@@ -59,14 +66,20 @@ class Step final : public BucketListener {
   // ---- the gate: a set that does not know yet whether its ranks go on from equal states ----
   // [control] Buckets of the next step are held; `ask` is called once, when there is one to hold,
   // without a lock.
-  void hold(std::function<void()> ask);
+  void hold(std::function<void()> ask) {
+    std::lock_guard lock(mutex_);
+    gate_.shut(std::move(ask));
+  }
   void release();  // [any] the held ones start
 
   // ---- the end ----
   // [any] All waits end with this, unless an earlier failure has ended them.
   void tear(const Status& reason);
   Status failure();  // the cause once, as it is; then that there was one
-  void told() {      // its cause was returned
+  // [application] A device has failed in the middle of it: the other ranks wait for what will not
+  // come. Without the lock.
+  Status give_up(const Gradient& gradient, const Status& failure);
+  void told() {  // its cause was returned
     std::lock_guard lock(mutex_);
     told_ = true;
   }
@@ -84,11 +97,7 @@ class Step final : public BucketListener {
   }
   // [control] All buckets have ended: the next arm opens the next step; of the same index where
   // this one does not count.
-  struct Times {
-    uint64_t first_ready_us = 0, last_ready_us = 0;
-    double waited_us = 0;  // by the application, in this step
-  };
-  Times finish(bool counts);
+  StepTimes finish(bool counts);
   uint64_t waited_us() const;  // by the application, in all
 
   // [engine]
@@ -100,8 +109,6 @@ class Step final : public BucketListener {
   }
 
  private:
-  enum class Gate { open, shut, asked };
-  Status check(const Gradient& gradient, const penstock_tensor& tensor) const;
   // With the lock held.
   Status usable();
   void make_ready(Gradient& gradient, void* data);
@@ -113,39 +120,32 @@ class Step final : public BucketListener {
   void unlock_and_ask(std::unique_lock<std::mutex>& lock);
 
   Status close();
-  Status give_up(const Gradient& gradient, const Status& failure);
   void wait_in_place(uint64_t attempt);
   void launch_deferred() {
     std::lock_guard lock(mutex_);
     forward_legs_.launch();
   }
   Status wait_until(const std::function<bool()>& finished, Gradient* awaited = nullptr);
-  Status wait_until_queued(uint64_t index);
-  Status wait_until_all_queued();
-  Status wait_until_returned(Gradient& gradient);
   void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
 
   SetContext& context_;
   const Works::Gradients& gradients_;
   const Group& group_;
   const Services& services_;
+  Rates& rates_;
   std::shared_ptr<Activity::Steps> activity_;
   Works* works_ = nullptr;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool closed_ = false;        // a wait has closed it
-  bool opened_ = false;        // some gradient is ready
-  uint32_t buckets_left_ = 0;  // that have not ended
-  uint32_t backward_parts_left_ = 0;
-  uint32_t running_ = 0;         // jobs started and not ended
-  uint32_t gradients_left_ = 0;  // not yet ready
+  bool closed_ = false;  // a wait has closed it
+  bool opened_ = false;  // some gradient is ready
+  StepCounts left_;
+  uint32_t running_ = 0;  // jobs started and not ended
   uint32_t waiters_ = 0;
   Status torn_;
   bool told_ = false;  // a call has returned torn_
-  Gate gate_ = Gate::open;
-  std::function<void()> ask_;
-  std::vector<BucketRun*> held_;
+  Gate gate_;
   ForwardLegs forward_legs_;
   Results results_;
   StandIn stand_in_;

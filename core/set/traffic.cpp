@@ -1,51 +1,12 @@
-// What a set moves through the network: planned, counted, and said to people.
-
-#include "core/set/set.hpp"
+#include "core/set/traffic.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <penstock/runtime.h>
 
 #include <algorithm>
 
 namespace penstock {
-
-Set::Traffic& Set::Traffic::operator+=(const Traffic& other) {
-  handed_over += other.handed_over;
-  moved += other.moved;
-  messages += other.messages;
-  return *this;
-}
-
-Set::Traffic Set::Traffic::operator-(const Traffic& other) const {
-  return {handed_over - other.handed_over, moved - other.moved, messages - other.messages};
-}
-
-Set::Traffic Set::traffic() const {
-  Traffic total;
-  for (const Channel* opened : open_channels_)
-    total += {opened->bytes_sent.load(), opened->bytes_moved.load(), opened->messages_sent.load()};
-  total += {direct_traffic.handed_over.load(), direct_traffic.moved.load(),
-            direct_traffic.messages.load()};
-  return total;
-}
-
-// ---- as planned ----
-
-Carriers Set::carriers() const {
-  Carriers carriers;
-  const auto carrier_at = [&](uint32_t level) -> Carrier {
-    const CollectiveInstance& transport = services_.transports.at(level);
-    return {transport.table(), transport.self()};
-  };
-  carriers.world = carrier_at(PENSTOCK_LEVEL_WORLD);
-  carriers.local = carrier_at(PENSTOCK_LEVEL_LOCAL);
-  carriers.cross = carrier_at(PENSTOCK_LEVEL_CROSS);
-  carriers.ranks_per_host = owners_per_host;
-  if (composite_ != nullptr) carriers.composite = {composite_->table(), composite_->self()};
-  return carriers;
-}
-
-// ---- said to people ----
-
 namespace {
 
 const char* advice(const PlannedBytes& bytes, uint32_t set_flags) {
@@ -61,59 +22,83 @@ const char* advice(const PlannedBytes& bytes, uint32_t set_flags) {
                "stronger compression (a lower rank), or a rule with compressor = \"none\" for them";
 }
 
+// "in steps 0 to 99", of several stages.
+std::string when(const std::vector<StageTraffic>& stages, size_t i) {
+  if (stages.size() == 1) return "in every step";
+  return i + 1 < stages.size()
+             ? fmt::format("in steps {} to {}", stages[i].from_step, stages[i + 1].from_step - 1)
+             : fmt::format("from step {} on", stages[i].from_step);
+}
+
 }  // namespace
 
-// Rank 0 says once where a scheme moves more than no compression would: it does what it says, and
-// yet the run is slower for it.
-void Set::warn(const std::vector<StageTraffic>& stages) {
-  dense_moved_per_step_ = stages.front().dense_moved;
-  may_move_more_ = std::any_of(stages.begin(), stages.end(),
+Sent& Sent::operator+=(const Sent& other) {
+  handed_over += other.handed_over;
+  moved += other.moved;
+  messages += other.messages;
+  return *this;
+}
+
+Sent Sent::operator-(const Sent& other) const {
+  return {handed_over - other.handed_over, moved - other.moved, messages - other.messages};
+}
+
+Sent Traffic::total() const {
+  Sent total;
+  for (const Channel* channel : channels_)
+    total +=
+        {channel->bytes_sent.load(), channel->bytes_moved.load(), channel->messages_sent.load()};
+  const DirectTraffic& direct = set_.direct_traffic;
+  total += {direct.handed_over.load(), direct.moved.load(), direct.messages.load()};
+  return total;
+}
+
+void Traffic::leave_out(const Sent& before) {
+  const Sent took = total() - before;
+  by_others_ += took;
+  by_measurements_ += took;
+}
+
+void Traffic::compare(const std::vector<StageTraffic>& stages, uint32_t set_flags) {
+  dense_per_step_ = stages.front().dense_moved;
+  set_flags_ = set_flags;
+  may_send_more_ = std::any_of(stages.begin(), stages.end(),
                                [](const StageTraffic& stage) { return stage.bytes.open; });
   std::vector<std::string> losing;
   PlannedBytes lost;
   for (size_t i = 0; i < stages.size(); ++i) {
     const StageTraffic& stage = stages[i];
-    if (stage.moved <= dense_moved_per_step_) continue;
+    if (stage.moved <= dense_per_step_) continue;
     lost += stage.bytes;
-    std::string when = "in every step";
-    if (stages.size() > 1)
-      when = i + 1 < stages.size()
-                 ? fmt::format("in steps {} to {}", stage.from_step, stages[i + 1].from_step - 1)
-                 : fmt::format("from step {} on", stage.from_step);
-    losing.push_back(fmt::format("{} {}{} (more from {} ranks on)", when,
+    losing.push_back(fmt::format("{} {}{} (more from {} ranks on)", when(stages, i),
                                  stage.bytes.bound ? "up to " : "", bytes_text(stage.moved),
                                  stage.loses_from));
   }
   if (losing.empty()) return;
-  may_move_more_ = false;
-  if (rank != 0) return;
-  services_.log.write(
-      LogLevel::warning, "traffic",
-      fmt::format("set '{}' moves more than without compression: each of {} ranks sends {} a step "
-                  "without, and {}; {}",
-                  name, world, bytes_text(dense_moved_per_step_), fmt::join(losing, ", "),
-                  advice(lost, frontend_flags_)));
+  may_send_more_ = false;
+  if (set_.rank != 0) return;
+  log_.write(LogLevel::warning, "traffic",
+             fmt::format("set '{}' moves more than without compression: each of {} ranks sends {} "
+                         "a step without, and {}; {}",
+                         set_.name, set_.world, bytes_text(dense_per_step_),
+                         fmt::join(losing, ", "), advice(lost, set_flags)));
 }
 
-// The same from what was counted, where payloads have no planned size.
-void Set::warn_of_what_was_moved() {
-  if (!may_move_more_) return;
-  may_move_more_ = false;
-  const double steps = double(totals_.steps);
-  const Traffic since = traffic() - traffic_at_start_;
-  const double moved = double(since.moved) / steps;
-  if (rank != 0 || moved <= dense_moved_per_step_) return;
-  const StageTraffic planned = planned_traffic();
+void Traffic::compare_counted(uint64_t steps, const Carriers& carriers,
+                              const StageTraffic& planned) {
+  may_send_more_ = false;
+  const Sent sent = by_steps();
+  const double moved = double(sent.moved) / double(steps);
+  if (set_.rank != 0 || moved <= dense_per_step_) return;
   PlannedBytes bytes = planned.bytes;
-  bytes.gathered = std::max(0.0, double(since.handed_over) / steps - bytes.summed);
+  bytes.gathered = std::max(0.0, double(sent.handed_over) / double(steps) - bytes.summed);
   bytes.pairs = 0;
-  services_.log.write(
+  log_.write(
       LogLevel::warning, "traffic",
-      fmt::format("set '{}' moves more than without compression: in its first {} steps each of {} "
-                  "ranks sent {} a step, without it {} (more from {} ranks on); {}",
-                  name, totals_.steps, world, bytes_text(moved), bytes_text(dense_moved_per_step_),
-                  carriers().loses_from(bytes, planned.gradient_bytes),
-                  advice(bytes, frontend_flags_)));
+      fmt::format("set '{}' moves more than without compression: in its first {} steps each "
+                  "of {} ranks sent {} a step, without it {} (more from {} ranks on); {}",
+                  set_.name, steps, set_.world, bytes_text(moved), bytes_text(dense_per_step_),
+                  carriers.loses_from(bytes, planned.gradient_bytes), advice(bytes, set_flags_)));
 }
 
 }  // namespace penstock

@@ -121,6 +121,7 @@ def test_the_command_fails_on_a_tree_with_a_violation_and_passes_without(tmp_pat
     (tmp_path / "core/plan").mkdir()
     (tmp_path / "core/plan/plan.hpp").write_text("#pragma once\n", encoding="utf-8")
     source = tmp_path / "core/base/status.cpp"
+    source.with_suffix(".hpp").write_text("#pragma once\n", encoding="utf-8")
     command = [sys.executable, ci.__file__, "--root", str(tmp_path)]
 
     source.write_text('#include "core/plan/plan.hpp"\n', encoding="utf-8")
@@ -131,4 +132,4 @@ def test_the_command_fails_on_a_tree_with_a_violation_and_passes_without(tmp_pat
     source.write_text("#include <vector>\n", encoding="utf-8")
     passed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert passed.returncode == 0
-    assert "2 files, 0 violations" in passed.stdout
+    assert "3 files, 0 violations" in passed.stdout

@@ -290,7 +290,6 @@ typedef struct penstock_counters {
   uint64_t messages;
   uint64_t void_buckets;    /* buckets given up for a non-finite gradient on some rank */
   uint64_t wait_us;         /* time the application waited */
-  uint64_t allocations;     /* allocations by the engine after the first two steps; 0 in steady state */
   uint64_t moved_bytes;     /* of payload_bytes, what this rank sent to other ranks, as often as it left: a gather sends its
                                bytes to each of P - 1 ranks, an all-reduce 2 (P - 1) / P of them */
   uint64_t dense_moved_bytes; /* what all-reduces of the same gradients without compression would have sent */

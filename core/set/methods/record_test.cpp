@@ -1,5 +1,5 @@
 // The profile that a run writes of the model that it trains.
-#include "core/set/record.hpp"
+#include "core/tuning/record.hpp"
 
 #include "core/set/testing.hpp"
 

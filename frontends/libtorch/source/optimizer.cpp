@@ -127,7 +127,7 @@ Counters DistributedOptimizer::counters() const {
   parts_->exchange->set().call(penstock_set_counters, &found);
   return {found.steps,          found.gradient_bytes, found.payload_bytes,
           found.messages,       found.void_buckets,   found.wait_us,
-          found.allocations,    found.moved_bytes,    found.dense_moved_bytes,
+          found.moved_bytes,    found.dense_moved_bytes,
           found.forgotten_steps};
 }
 

@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char, c_double, c_int32, c_int64, c_uin
 from penstock._structures import Sized, Text
 
 ABI_MAJOR = 0
-ABI_MINOR = 10
+ABI_MINOR = 11
 OK = 0
 INVALID_ARGUMENT = 1
 FAILED_PRECONDITION = 2
@@ -232,7 +232,6 @@ class Counters(Sized):
         ("messages", c_uint64),
         ("void_buckets", c_uint64),
         ("wait_us", c_uint64),
-        ("allocations", c_uint64),
         ("moved_bytes", c_uint64),
         ("dense_moved_bytes", c_uint64),
         ("forgotten_steps", c_uint64),

@@ -123,7 +123,6 @@ struct Counters {
   std::uint64_t messages;
   std::uint64_t void_buckets;       // given up for a gradient that was not finite on some rank
   std::uint64_t wait_us;            // microseconds that step() and synchronize() waited
-  std::uint64_t allocations;        // by the engine after the first two steps; 0 in steady state
   std::uint64_t moved_bytes;        // sent to other ranks, as often as they left
   std::uint64_t dense_moved_bytes;  // the same without compression
   std::uint64_t forgotten_steps;    // not among `steps`: their results were thrown away

@@ -115,7 +115,7 @@ def check_steps_on_a_device_have_the_bits_of_the_cpu_and_nobody_waits_for_it() -
                 # Before the memory is let go of: whoever gets it next must be behind the result.
                 assert device.used[-3:] == [(address, other) for address in addresses]
             counters = optimizer.counters()
-            assert counters["steps"] == STEPS and counters["allocations"] == 0
+            assert counters["steps"] == STEPS
             optimizer.close()
 
 

@@ -1,0 +1,48 @@
+// What a set is made of: what a frontend declares of it is checked here, and compared with the
+// other ranks.
+#pragma once
+
+#include "core/bucket/works.hpp"
+#include "core/set/services.hpp"
+
+#include <penstock/runtime.h>
+
+namespace penstock {
+
+// All functions are [control].
+class Declaration {
+ public:
+  // Both outlive it.
+  Declaration(SetContext& set, const Services& services) : set_(set), services_(services) {}
+
+  // Its name and ranks, by which the others can be told how the rest went.
+  Status take_ranks(const penstock_set_declaration& declaration);
+  // All else, and what the buckets of the set use of the run.
+  Status take(const penstock_set_declaration& declaration);
+  // Collective. MISMATCH where the ranks of the set have declared it differently.
+  Status compare() const;
+
+  const Group& group() const { return group_; }
+  const Config& config() const { return config_; }
+  const Works::Gradients& gradients() const { return gradients_; }
+  std::vector<const DeclaredGradient*> declared() const;
+  // PENSTOCK_SET_*, of the frontend.
+  uint32_t flags() const { return flags_; }
+  bool has(uint32_t flag) const { return (flags_ & flag) != 0; }
+  void set_flags(uint32_t flags) { flags_ = flags; }
+
+ private:
+  Status take_scheme(std::string_view scheme);
+  Status take_gradients(const penstock_set_declaration& declaration);
+  Result<uint32_t> owner_of(const penstock_gradient_declaration& gradient) const;
+  void fill_context();
+
+  SetContext& set_;
+  const Services& services_;
+  Group group_;
+  Config config_;
+  Works::Gradients gradients_;
+  uint32_t flags_ = 0;
+};
+
+}  // namespace penstock

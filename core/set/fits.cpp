@@ -1,0 +1,75 @@
+#include "core/set/fits.hpp"
+
+#include "core/fit/resolve.hpp"
+
+#include <fmt/format.h>
+
+namespace penstock {
+
+Result<std::shared_ptr<const Fitting>> Fits::fit(uint64_t at) const {
+  const Scheme scheme = declaration_.config().at_step(at);
+  return Fitting::make(scheme, choose(scheme, declaration_.declared()), services_.registry,
+                       {.world = set_.world,
+                        .owners_per_host = set_.owners_per_host,
+                        .forward_waits = declaration_.has(PENSTOCK_SET_DEFERRED_UPDATE),
+                        .buckets_are_given = declaration_.has(PENSTOCK_SET_GIVEN_BUCKETS),
+                        .results_at_owners = declaration_.has(PENSTOCK_SET_RESULT_AT_OWNER),
+                        .calls = set_.planning_calls,
+                        .set = set_.name});
+}
+
+Result<FitAdvice> Fits::check(const Fitting& fitting) const {
+  FitInput input;
+  const CollectiveInstance& transport = services_.transports.world();
+  input.transport = collective_facts(transport.name(), transport.traits());
+  for (const uint32_t level : {PENSTOCK_LEVEL_LOCAL, PENSTOCK_LEVEL_CROSS})
+    if (services_.transports.has_own(level)) {
+      const CollectiveInstance& own = services_.transports.at(level);
+      input.of_level[level] = collective_facts(own.name(), own.traits());
+    }
+  const uint32_t level = fitting.scheme().route == PENSTOCK_ROUTE_HIERARCHICAL
+                             ? PENSTOCK_LEVEL_LOCAL
+                             : PENSTOCK_LEVEL_WORLD;
+  if (const Channel* direct = set_.at(level).direct.channel; direct != nullptr)
+    input.between_devices =
+        collective_facts(services_.transports.for_devices()->name(), direct->traits);
+  const CollectiveInstance* composite = channels_.composite();
+  input.collective = composite != nullptr ? collective_facts(composite->name(), composite->traits())
+                                          : input.transport;
+  input.frontend = declaration_.flags();
+  input.deterministic = services_.config.runtime().deterministic;
+  input.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
+  fitting.describe(input);
+  return check_fit(input);
+}
+
+Result<std::vector<SchemeStage>> Fits::all_stages() const {
+  std::vector<SchemeStage> stages;
+  for (uint64_t stage : declaration_.config().stages()) {
+    const auto fits = [&]() -> Status {
+      PENSTOCK_ASSIGN(const auto fitting, fit(stage));
+      PENSTOCK_ASSIGN(const FitAdvice advice, check(*fitting));
+      stages.push_back({stage, fitting});
+      if (stage == 0) warn(advice, set_, services_.log);  // others when they are in force
+      return {};
+    };
+    const Status status = fits();
+    PENSTOCK_TRY(stage == 0 ? status : status.with_context(fmt::format("from step {} on", stage)));
+  }
+  return stages;
+}
+
+std::vector<StageTraffic> Fits::traffic_of(const std::vector<SchemeStage>& stages) const {
+  std::vector<StageTraffic> traffic;
+  for (const SchemeStage& stage : stages)
+    traffic.push_back(stage.fitting->traffic(channels_.carriers(), stage.first_step));
+  return traffic;
+}
+
+void warn(const FitAdvice& advice, const SetContext& set, Log& log) {
+  if (set.rank != 0) return;
+  for (const std::string& warning : advice.warnings)
+    log.write_once(LogLevel::warning, "fit", warning);
+}
+
+}  // namespace penstock

@@ -1,0 +1,240 @@
+#include "core/tuning/link_trial.hpp"
+
+#include "core/base/buffer.hpp"
+#include "core/base/left_behind.hpp"
+#include "core/comm/channel.hpp"
+#include "core/plugin/instances.hpp"
+#include "core/trace/timeline.hpp"
+
+#include <kernels/message.hpp>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t kHeaderBytes = 16;  // of a rank: flags, and kind and counts of one gradient
+
+// Several messages under way at a time.
+class Together {
+ public:
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] { return left_ == 0; });
+  }
+  void expect(size_t n) { left_ = n; }
+  void end(Status status) {
+    std::lock_guard lock(mutex_);
+    if (status_.ok()) status_ = std::move(status);
+    if (--left_ == 0) ended_.notify_one();
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  size_t left_ = 0;
+  Status status_;
+};
+
+// Where a message's elements lie.
+struct Elements {
+  const void* send = nullptr;
+  float* receive = nullptr;
+};
+
+struct Probe : Transfer {
+  std::vector<uint64_t> counts, offsets;
+
+  // Of `count` elements of this rank. Returns how many it receives.
+  uint64_t shape(uint32_t pattern, uint64_t count, uint32_t size, const Elements& elements) {
+    const bool gathers = pattern == PENSTOCK_ALL_GATHER;
+    for (uint32_t r = 0; r < size; ++r) {
+      counts.push_back(gathers ? count : count / size + (r < count % size ? 1 : 0));
+      offsets.push_back(r * count);
+    }
+    message.struct_size = sizeof message;
+    message.pattern = pattern;
+    message.reduction = PENSTOCK_REDUCE_SUM;
+    message.dtype = PENSTOCK_FLOAT32;
+    message.flags = gathers ? uint32_t{PENSTOCK_MESSAGE_EXACT_COUNTS} : 0;
+    message.send = elements.send;
+    message.receive = elements.receive;
+    message.count = count;
+    message.receive_counts = counts.data();
+    message.receive_offsets = offsets.data();
+    return count * (gathers ? size : 1);
+  }
+  void go_at_once(const HostWay& way, uint64_t nth_tag) {
+    sequence = kAtOnce;
+    limit_us = message.deadline_us = way.limit_us;
+    message.tag = way.tag - nth_tag;
+    way.communication.submit(&way.channel, this);
+  }
+};
+
+// Waits for all; what a transport may still write to after an error is left behind, not freed.
+template <typename Probes>
+Result<double> time_of(std::unique_ptr<Probes> probes, size_t n) {
+  probes->together.expect(n);
+  const uint64_t start = now_us();
+  for (auto& probe : probes->all) probe.begin();
+  probes->together.wait();
+  const auto time = double(now_us() - start);
+  if (probes->together.status().ok()) return time;
+  return leave_behind(std::move(probes))->together.status();
+}
+
+// ---- in host memory ----
+
+// What all messages of a measurement send, zeros, and where they receive, each in a place of its
+// own: taken once, for fresh pages cost more than small messages do.
+struct HostSpace {
+  Buffer send, receive;
+};
+
+class HostProbe final : public Probe {
+ public:
+  HostProbe(const HostWay& way, const HostSpace&, Together& together, uint64_t number)
+      : way_(way), together_(together), number_(number) {}
+  uint64_t shape(uint32_t pattern, uint64_t count, const Elements& elements) {
+    return Probe::shape(pattern, count, way_.channel.members.size(), elements);
+  }
+  void begin() { go_at_once(way_, number_); }
+  void finished(Status status) override { together_.end(std::move(status)); }
+
+ private:
+  const HostWay& way_;
+  Together& together_;
+  const uint64_t number_;
+};
+
+// ---- from device to device ----
+
+struct DeviceSpace {
+  DeviceMemory send, receive;
+  penstock_exec exec{};
+};
+
+// Header, turn and message, each when the one before it has come. Begun by the application; then
+// the communication thread goes from one to the next.
+class DirectProbe {
+ public:
+  DirectProbe(const DirectWay& way, const DeviceSpace& space, Together& together, uint64_t number)
+      : way_(way), together_(together), number_(number) {
+    const uint32_t size = way.tells.channel.members.size();
+    headers_ = Buffer((size + 1) * kHeaderBytes);
+    turns_ = Buffer(2 * sizeof(uint64_t));
+    header_.shape(PENSTOCK_ALL_GATHER, kHeaderBytes, size,
+                  {headers_.data() + size * kHeaderBytes, headers_.as<float>()});
+    turn_.shape(PENSTOCK_BROADCAST, sizeof(uint64_t), size,
+                {turns_.data(), turns_.as<float>() + 2});
+    header_.message.dtype = turn_.message.dtype = PENSTOCK_UINT8;
+    header_.whole = turn_.whole = message_.whole = this;
+    message_.message.exec = &space.exec;
+  }
+  uint64_t shape(uint32_t pattern, uint64_t count, const Elements& elements) {
+    return message_.shape(pattern, count, way_.between.channel->members.size(), elements);
+  }
+  void begin() { header_.go_at_once(way_.tells, 2 * number_); }
+
+ private:
+  struct Part final : Probe {
+    DirectProbe* whole = nullptr;
+    void finished(Status status) override { whole->ended(*this, std::move(status)); }
+  };
+
+  void ended(const Part& part, Status status) {
+    if (!status.ok() || &part == &message_) return together_.end(std::move(status));
+    if (&part == &header_)
+      take_turn();
+    else
+      send_message();
+  }
+  // All ranks are here: whoever has the turn waits for nobody's application.
+  void take_turn() {
+    if (is_first()) *turns_.as<uint64_t>() = way_.between.next_turn.fetch_add(1);
+    turn_.go_at_once(way_.tells, 2 * number_ + 1);
+  }
+  void send_message() {
+    Channel& channel = *way_.between.channel;
+    message_.sequence = turns_.as<uint64_t>()[is_first() ? 0 : 1];
+    message_.message.tag = message_.sequence % sdk::kTagLimit;  // as submit_by_turn
+    message_.limit_us = message_.message.deadline_us = way_.tells.limit_us;
+    way_.traffic.add(bytes_handed_over(message_.message, channel.group.size),
+                     bytes_moved(channel, message_.message));
+    way_.tells.communication.submit(&channel, &message_);
+  }
+  bool is_first() const { return way_.tells.channel.group.rank == 0; }
+
+  const DirectWay way_;
+  Together& together_;
+  const uint64_t number_;
+  Buffer headers_, turns_;  // what all send and what this rank does; the other way round
+  Part header_, turn_, message_;
+};
+
+// Messages over one way, all from the same place and each to one of its own.
+template <typename Way, typename Space, typename WayProbe>
+class TrialOver final : public LinkTrial {
+ public:
+  TrialOver(const Way& way, const Channel& channel, const HostWay& tells, uint64_t patterns,
+            std::shared_ptr<const Space> space)
+      : LinkTrial(channel, patterns,
+                  (tells.channel.traits.flags & PENSTOCK_COLLECTIVE_ORDERED) == 0),
+        way_(way),
+        space_(std::move(space)) {}
+
+  Result<double> together_us(uint32_t pattern, uint64_t count, size_t n) override {
+    auto probes = std::make_unique<Probes>();
+    probes->space = space_;
+    void* const receive = space_->receive.data();
+    uint64_t received = 0;
+    for (size_t i = 0; i < n; ++i) {
+      WayProbe& probe = probes->all.emplace_back(way_, *space_, probes->together, i);
+      received += probe.shape(pattern, count,
+                              {space_->send.data(), static_cast<float*>(receive) + received});
+    }
+    return time_of(std::move(probes), n);
+  }
+
+ private:
+  struct Probes {
+    std::shared_ptr<const Space> space;
+    Together together;
+    std::deque<WayProbe> all;
+  };
+
+  const Way way_;
+  const std::shared_ptr<const Space> space_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinkTrial> make_trial(const HostWay& way, const TrialElements& most) {
+  HostSpace space{Buffer(most.sent * sizeof(float)), Buffer(most.received * sizeof(float))};
+  return std::make_unique<TrialOver<HostWay, HostSpace, HostProbe>>(
+      way, way.channel, way, way.channel.traits.patterns,
+      std::make_shared<const HostSpace>(std::move(space)));
+}
+
+Result<std::unique_ptr<LinkTrial>> make_trial(const DirectWay& way, const TrialElements& most) {
+  const Device& device = way.residents.device();
+  DeviceSpace space;
+  PENSTOCK_ASSIGN(space.send, DeviceMemory::make(device, most.sent * sizeof(float)));
+  PENSTOCK_ASSIGN(space.receive, DeviceMemory::make(device, most.received * sizeof(float)));
+  space.exec = exec_on(way.residents);
+  // Each message is sent behind this; a transport without streams is told when it is done.
+  const Stream& stream = way.residents.stream();
+  PENSTOCK_TRY(stream.clear(space.send.data(), most.sent * sizeof(float)));
+  PENSTOCK_TRY(stream.wait_at_most(way.tells.limit_us));
+  auto shared = std::make_shared<const DeviceSpace>(std::move(space));
+  const Channel& channel = *way.between.channel;
+  return std::unique_ptr<LinkTrial>(
+      std::make_unique<TrialOver<DirectWay, DeviceSpace, DirectProbe>>(
+          way, channel, way.tells, device_patterns(channel.traits), std::move(shared)));
+}
+
+}  // namespace penstock
