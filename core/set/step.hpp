@@ -47,7 +47,7 @@ class Step final : public BucketListener {
   Status wait_until_ended(uint64_t index);
   Status wait_until_all_ended();
   Status wait_until_backward_ended();
-  // StepWaits for so long; true, at once, where the step is torn.
+  // Waits for so long; true, at once, where the step is torn.
   bool rest(std::chrono::microseconds time);
   // The result of a gradient has come, for which the application has waited since then.
   Status returned(Gradient& gradient, uint64_t start_us);
