@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define PENSTOCK_ABI_MAJOR 0
-#define PENSTOCK_ABI_MINOR 10
+#define PENSTOCK_ABI_MINOR 11
 
 #ifdef __cplusplus
 extern "C" {
