@@ -6,6 +6,7 @@
 #include "core/control/protocol.hpp"
 #include "core/plugin/c_struct.hpp"
 #include "core/runtime/runtime.hpp"
+#include "core/runtime/step_protocol.hpp"
 #include "core/set/set.hpp"
 
 #include <exception>
@@ -15,6 +16,7 @@ using penstock::Operation;
 using penstock::Runtime;
 using penstock::Set;
 using penstock::Status;
+using penstock::StepProtocol;
 using penstock::take_struct;
 using penstock::to_c;
 using penstock::view;
@@ -25,6 +27,7 @@ struct penstock_runtime {
 };
 struct penstock_set {
   penstock::SetHandle set;
+  StepProtocol step;
   HomeProcess home = {};
 };
 struct penstock_operation {
@@ -135,7 +138,11 @@ penstock_status* penstock_set_create(penstock_runtime* runtime,
     penstock_set_declaration copy{};
     PENSTOCK_TRY(take_struct(declaration, "penstock_set_declaration", copy));
     PENSTOCK_ASSIGN(auto made, Set::create(runtime->runtime->services(), copy));
-    *set = new penstock_set{std::move(made)};
+    std::vector<std::string> names;
+    for (uint64_t i = 0; i < copy.n_gradients; ++i)
+      names.emplace_back(view(copy.gradients[i]->name));
+    Set& opened = *made;
+    *set = new penstock_set{std::move(made), StepProtocol(opened, std::move(names))};
     return {};
   });
 }
@@ -200,13 +207,13 @@ penstock_status* penstock_gradient_absent(penstock_set* set, uint64_t index,
   });
 }
 penstock_status* penstock_wait(penstock_set* set, uint64_t index) {
-  return door(set, [&] { return set->set->wait(index); });
+  return door(set, [&] { return set->step.wait(index); });
 }
 penstock_status* penstock_wait_stream(penstock_set* set, uint64_t index, void* stream) {
-  return door(set, [&] { return set->set->wait_stream(index, stream); });
+  return door(set, [&] { return set->step.wait_stream(index, stream); });
 }
 penstock_status* penstock_wait_all(penstock_set* set) {
-  return door(set, [&] { return set->set->wait_all(); });
+  return door(set, [&] { return set->step.wait_all(); });
 }
 penstock_status* penstock_poll(penstock_set* set, uint64_t index, uint32_t* done) {
   return door(set, [&]() -> Status {
@@ -223,10 +230,46 @@ penstock_status* penstock_set_defers(penstock_set* set, uint32_t* defers) {
   });
 }
 penstock_status* penstock_backward_end(penstock_set* set) {
-  return door(set, [&] { return set->set->backward_end(); });
+  return door(set, [&] { return set->step.backward_end(); });
 }
 penstock_status* penstock_flush(penstock_set* set) {
   return door(set, [&] { return set->set->flush(); });
+}
+penstock_status* penstock_set_passes(penstock_set* set, uint32_t passes, uint64_t n_beside) {
+  return door(set, [&] { return set->step.set_passes(passes, n_beside); });
+}
+penstock_status* penstock_gradient_came(penstock_set* set, uint64_t index,
+                                        const penstock_tensor* tensor, void* stream,
+                                        uint32_t* todo) {
+  return door(set, [&]() -> Status {
+    penstock_tensor copy{};
+    if (tensor != nullptr) PENSTOCK_TRY(take_struct(tensor, "penstock_tensor", copy));
+    return set->step.came(index, tensor == nullptr ? nullptr : &copy, stream, *todo);
+  });
+}
+penstock_status* penstock_step_begin(penstock_set* set) {
+  return door(set, [&] { return set->step.begin(); });
+}
+penstock_status* penstock_step_rest(penstock_set* set, uint64_t* gradients, uint64_t* n_gradients) {
+  return door(set, [&] {
+    const std::vector<uint64_t> rest = set->step.rest();
+    std::copy(rest.begin(), rest.end(), gradients);
+    *n_gradients = rest.size();
+    return Status();
+  });
+}
+penstock_status* penstock_set_phase(penstock_set* set, uint32_t* phase, uint32_t* came) {
+  return door(set, [&] {
+    *phase = set->step.phase();
+    *came = set->step.has_come() ? 1 : 0;
+    return Status();
+  });
+}
+penstock_status* penstock_step_restart(penstock_set* set) {
+  return door(set, [&] {
+    set->step.restart();
+    return Status();
+  });
 }
 penstock_status* penstock_optimizer_step(penstock_set* set, const uint64_t* gradients,
                                          const uint8_t* gone, uint64_t n_gradients,
@@ -247,10 +290,10 @@ penstock_status* penstock_outcome_open(penstock_set* set, uint32_t* open) {
   });
 }
 penstock_status* penstock_step_end(penstock_set* set, uint32_t outcome) {
-  return door(set, [&] { return set->set->step_end(outcome); });
+  return door(set, [&] { return set->step.end(outcome); });
 }
 penstock_status* penstock_set_let_go(penstock_set* set) {
-  return door(set, [&] { return set->set->let_go(); });
+  return door(set, [&] { return set->step.let_go(); });
 }
 penstock_status* penstock_set_save(penstock_set* set, void* context,
                                    void (*sink)(void*, const void*, uint64_t)) {
@@ -262,7 +305,7 @@ penstock_status* penstock_set_save(penstock_set* set, void* context,
   });
 }
 penstock_status* penstock_set_load(penstock_set* set, const void* data, uint64_t size) {
-  return door(set, [&] { return set->set->load({static_cast<const char*>(data), size}); });
+  return door(set, [&] { return set->step.load({static_cast<const char*>(data), size}); });
 }
 penstock_status* penstock_set_load_shards(penstock_set* set, const void* const* shards,
                                           const uint64_t* sizes, uint64_t n_shards, void* context,
@@ -272,13 +315,13 @@ penstock_status* penstock_set_load_shards(penstock_set* set, const void* const* 
     for (uint64_t i = 0; i < n_shards; ++i)
       views.emplace_back(static_cast<const char*>(shards[i]), sizes[i]);
     std::string said;
-    PENSTOCK_TRY(set->set->load_shards(views, said));
+    PENSTOCK_TRY(set->step.load_shards(views, said));
     if (sink != nullptr) sink(context, penstock::str(said));
     return {};
   });
 }
 penstock_status* penstock_set_reset(penstock_set* set) {
-  return door(set, [&] { return set->set->reset(); });
+  return door(set, [&] { return set->step.reset(); });
 }
 penstock_status* penstock_set_report(penstock_set* set, void* context, penstock_text_sink sink) {
   return door(set, [&] { return emit(set->set->report(), context, sink); });

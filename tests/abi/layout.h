@@ -683,6 +683,17 @@ LOCK_VALUE(PENSTOCK_SET_GIVEN_BUCKETS, 4);
 LOCK_VALUE(PENSTOCK_SET_TELLS_OUTCOME, 8);
 LOCK_VALUE(PENSTOCK_SET_SUM, 16);
 LOCK_VALUE(PENSTOCK_SET_RESULT_AT_OWNER, 32);
+LOCK_VALUE(PENSTOCK_PHASE_IDLE, 0);
+LOCK_VALUE(PENSTOCK_PHASE_HELD, 1);
+LOCK_VALUE(PENSTOCK_PHASE_OPEN, 2);
+LOCK_VALUE(PENSTOCK_PHASE_SYNCHRONIZED, 3);
+LOCK_VALUE(PENSTOCK_PHASE_DEFERRED, 4);
+LOCK_VALUE(PENSTOCK_GRADIENT_ADDS_UP, 0);
+LOCK_VALUE(PENSTOCK_GRADIENT_HELD, 1);
+LOCK_VALUE(PENSTOCK_GRADIENT_BEGIN, 2);
+LOCK_VALUE(PENSTOCK_GRADIENT_HAND_IN, 3);
+LOCK_VALUE(PENSTOCK_GRADIENT_IS_IN, 4);
+LOCK_VALUE(PENSTOCK_GRADIENT_REFUSED, 5);
 LOCK_VALUE(PENSTOCK_OPTIMIZER_BEGINS, 1);
 LOCK_VALUE(PENSTOCK_OPTIMIZER_ENDS, 2);
 LOCK_VALUE(PENSTOCK_OPTIMIZER_LEAVES_OUT, 3);
@@ -874,6 +885,24 @@ LOCK_TYPE(penstock_backward_end, lock_penstock_backward_end);
 
 typedef penstock_status* lock_penstock_flush(penstock_set* set);
 LOCK_TYPE(penstock_flush, lock_penstock_flush);
+
+typedef penstock_status* lock_penstock_set_passes(penstock_set* set, uint32_t passes, uint64_t n_beside);
+LOCK_TYPE(penstock_set_passes, lock_penstock_set_passes);
+
+typedef penstock_status* lock_penstock_gradient_came(penstock_set* set, uint64_t index, const penstock_tensor* tensor, void* stream, uint32_t* todo);
+LOCK_TYPE(penstock_gradient_came, lock_penstock_gradient_came);
+
+typedef penstock_status* lock_penstock_step_begin(penstock_set* set);
+LOCK_TYPE(penstock_step_begin, lock_penstock_step_begin);
+
+typedef penstock_status* lock_penstock_step_rest(penstock_set* set, uint64_t* gradients, uint64_t* n_gradients);
+LOCK_TYPE(penstock_step_rest, lock_penstock_step_rest);
+
+typedef penstock_status* lock_penstock_set_phase(penstock_set* set, uint32_t* phase, uint32_t* came);
+LOCK_TYPE(penstock_set_phase, lock_penstock_set_phase);
+
+typedef penstock_status* lock_penstock_step_restart(penstock_set* set);
+LOCK_TYPE(penstock_step_restart, lock_penstock_step_restart);
 
 typedef penstock_status* lock_penstock_optimizer_step(penstock_set* set, const uint64_t* gradients, const uint8_t* gone, uint64_t n_gradients, uint32_t moment);
 LOCK_TYPE(penstock_optimizer_step, lock_penstock_optimizer_step);

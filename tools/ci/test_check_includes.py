@@ -133,3 +133,38 @@ def test_the_command_fails_on_a_tree_with_a_violation_and_passes_without(tmp_pat
     passed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert passed.returncode == 0
     assert "3 files, 0 violations" in passed.stdout
+
+
+def circles(modules: dict[str, str]) -> list[str]:
+    """Violations among modules of Python's frontend, given as name -> text."""
+    return ci.check({f"frontends/python/penstock/{name}.py": text for name, text in modules.items()})
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "import penstock.one",
+        "from penstock import one",
+        "from penstock.one import thing",
+        "def later():\n    from penstock.one import thing",
+        "if TYPE_CHECKING:\n    from penstock.one import thing",
+    ],
+)
+def test_modules_that_import_each_other_are_a_circle(back: str) -> None:
+    found = circles({"one": "from penstock import two", "two": back})
+    assert len(found) == 1
+    assert found[0].startswith("penstock.one -> penstock.two -> penstock.one: ")
+
+
+def test_a_circle_of_three_is_told_once_by_its_way() -> None:
+    found = circles({
+        "a": "from penstock.b import x",
+        "b": "import os\nfrom penstock.c import y",
+        "c": "from penstock.a import z\nfrom penstock.b import x",
+        "d": "from penstock import a, b, c",
+    })  # fmt: skip
+    assert [line.split(":")[0] for line in found] == ["penstock.a -> penstock.b -> penstock.c -> penstock.a"]
+
+
+def test_a_package_that_is_imported_for_its_module_is_no_circle() -> None:
+    assert circles({"__init__": "", "torch/__init__": "from penstock.torch.one import thing", "torch/one": "from penstock.torch import two", "torch/two": ""}) == []  # fmt: skip

@@ -206,6 +206,48 @@ PENSTOCK_API penstock_status* penstock_backward_end(penstock_set* set);
 /* Waits until no leg of any step is under way. */
 PENSTOCK_API penstock_status* penstock_flush(penstock_set* set);
 
+/* ---- The step of an optimizer ----
+ *
+ * What every frontend does between the hooks of backward and the optimizer's step, so that none keeps books of its own:
+ *   IDLE, HELD --step_begin--> OPEN --all results waited for--> SYNCHRONIZED --step_end--> IDLE
+ *                              OPEN --backward_end--> DEFERRED --all results waited for, which ends it as APPLIED--> IDLE
+ * It asks penstock_gradient_came about each gradient that a backward has completed, hands in what penstock_step_rest names
+ * when backward is over, and waits for each gradient or for all. penstock_set_let_go, _load, _load_shards and _reset lead to
+ * IDLE. Without penstock_step_begin waits and ends are what they are above, for frontends that know when a step is over. */
+enum {
+  PENSTOCK_PHASE_IDLE = 0,         /* no step has begun */
+  PENSTOCK_PHASE_HELD = 1,         /* the same, and gradients of the first step are held */
+  PENSTOCK_PHASE_OPEN = 2,         /* gradients may be handed in */
+  PENSTOCK_PHASE_SYNCHRONIZED = 3, /* all results were waited for; what becomes of them is open */
+  PENSTOCK_PHASE_DEFERRED = 4,     /* the update is promised; results may still be on their way */
+
+  PENSTOCK_GRADIENT_ADDS_UP = 0, /* nothing to do: further passes add to it */
+  PENSTOCK_GRADIENT_HELD = 1,    /* nothing may leave yet: penstock_step_rest will name it */
+  PENSTOCK_GRADIENT_BEGIN = 2,   /* no step is open: begin one, then hand it in. Several threads may be told so at a time */
+  PENSTOCK_GRADIENT_HAND_IN = 3,
+  PENSTOCK_GRADIENT_IS_IN = 4,  /* it was handed in */
+  PENSTOCK_GRADIENT_REFUSED = 5 /* FAILED_PRECONDITION: it has come in this step already */
+};
+
+/* `passes` backwards make a step (1 unless this is called); counting starts again for gradients that have not come.
+ * `n_beside` gradients are exchanged by the frontend itself: their indices come after those of the set. [application] */
+PENSTOCK_API penstock_status* penstock_set_passes(penstock_set* set, uint32_t passes, uint64_t n_beside);
+/* A backward has completed gradient `index`: what to do with it (PENSTOCK_GRADIENT_*). Where that is to hand it in and there is
+ * a `tensor`, penstock_gradient_ready is called with it (IS_IN). In the first step gradients are held until
+ * penstock_step_rest, for the ranks may have something to agree on before anything leaves. [any] */
+PENSTOCK_API penstock_status* penstock_gradient_came(penstock_set* set, uint64_t index, const penstock_tensor* tensor,
+                                                     void* stream, uint32_t* todo);
+/* FAILED_PRECONDITION where the step before has not ended. [any] one call at a time */
+PENSTOCK_API penstock_status* penstock_step_begin(penstock_set* set);
+/* Backward is over: `gradients` (with room for all) gets what is still to be handed in, first what is held, in the order in
+ * which it came, then what did not come. All count as handed in from now on. [application] */
+PENSTOCK_API penstock_status* penstock_step_rest(penstock_set* set, uint64_t* gradients, uint64_t* n_gradients);
+/* *came is 1 when a gradient came since results were last waited for. [any] */
+PENSTOCK_API penstock_status* penstock_set_phase(penstock_set* set, uint32_t* phase, uint32_t* came);
+/* What came is forgotten, and a step whose results were not all waited for is given up, which leads to IDLE: after a failure,
+ * where the set is loaded or reset next. [application] */
+PENSTOCK_API penstock_status* penstock_step_restart(penstock_set* set);
+
 /* ---- What became of a step's results ----
  *
  * Results are *applied*, or *forgotten*: the user threw them away, or a loss scaler left the step out. Of what is forgotten

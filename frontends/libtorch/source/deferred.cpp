@@ -35,8 +35,8 @@ void set_options(::torch::optim::Optimizer& optimizer, const GroupOptions& optio
 }  // namespace
 
 Deferred::Deferred(::torch::optim::Optimizer& optimizer, std::vector<Slot>& slots,
-                   const GradientSet& set, std::function<void()> arrived)
-    : optimizer_(optimizer), slots_(slots), set_(set), arrived_(std::move(arrived)) {
+                   const GradientSet& set)
+    : optimizer_(optimizer), slots_(slots), set_(set) {
   live().push_back(this);
   before_shutdown(flush_all);
 }
@@ -57,7 +57,6 @@ void Deferred::promise() {
   for (std::size_t number = 0; number < slots_.size(); ++number) {
     slots_[number].put_off();
     waiting_.insert(number);
-    under_way_.insert(number);
     if (!told_.contains(number)) untold.insert(number);
   }
   apply(untold);
@@ -73,7 +72,6 @@ void Deferred::check_used(std::size_t number) const {
 void Deferred::forget() {
   for (const std::size_t number : waiting_) slots_[number].rewind();
   waiting_.clear();
-  under_way_.clear();
 }
 
 // ---- the next forward ----
@@ -99,19 +97,14 @@ void Deferred::flush() {
 // Parameters that no forward has used since wait for their update until backward is over: autograd
 // still needs the values that the forward has seen.
 void Deferred::settle() {
-  arrive(std::set<std::size_t>(under_way_));
+  arrive(waiting_);
 }
 
 // ---- results and updates ----
 
 void Deferred::arrive(const std::set<std::size_t>& numbers) {
   const at::NoGradGuard without_history;
-  for (const std::size_t number : numbers) {
-    if (under_way_.erase(number) == 0) continue;
-    slots_[number].wait(set_);
-    slots_[number].receive();
-  }
-  if (under_way_.empty()) arrived_();
+  for (const std::size_t number : numbers) slots_[number].arrive(set_);
 }
 
 void Deferred::apply(const std::set<std::size_t>& numbers) {

@@ -14,7 +14,6 @@
 #include <torch/optim/optimizer.h>
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <set>
 #include <vector>
@@ -23,9 +22,8 @@ namespace penstock::torch {
 
 class Deferred {
  public:
-  // All are borrowed, and outlive this; `arrived` is called when no result is on its way any more.
-  Deferred(::torch::optim::Optimizer& optimizer, std::vector<Slot>& slots, const GradientSet& set,
-           std::function<void()> arrived);
+  // All are borrowed, and outlive this.
+  Deferred(::torch::optim::Optimizer& optimizer, std::vector<Slot>& slots, const GradientSet& set);
   ~Deferred();
   Deferred(const Deferred&) = delete;
   Deferred& operator=(const Deferred&) = delete;
@@ -39,7 +37,7 @@ class Deferred {
   void before_forward(const std::vector<at::Tensor>& parameters);
   void flush();
 
-  // Before the first gradient of the next step: all results arrive.
+  // Before the first gradient of the next step: all results arrive, with which the last one ends.
   void settle();
 
   // Throws where a gradient comes for a parameter whose update still waits.
@@ -56,10 +54,8 @@ class Deferred {
   ::torch::optim::Optimizer& optimizer_;
   std::vector<Slot>& slots_;
   const GradientSet& set_;
-  const std::function<void()> arrived_;
-  std::set<std::size_t> told_;       // slots that before_forward() has told
-  std::set<std::size_t> waiting_;    // not updated yet
-  std::set<std::size_t> under_way_;  // of these, those whose results have not arrived
+  std::set<std::size_t> told_;     // slots that before_forward() has told
+  std::set<std::size_t> waiting_;  // not updated yet
   std::vector<std::unique_ptr<::torch::optim::OptimizerOptions>> options_;  // of each group
 };
 

@@ -49,7 +49,7 @@ penstock_tensor tensor_view(void* data, const std::vector<std::int64_t>& shape, 
 GradientSet::GradientSet(penstock_runtime* runtime, std::string name,
                          const std::vector<GradientSpec>& gradients, std::uint32_t flags,
                          const std::string& scheme, const Ranks& ranks)
-    : name_(std::move(name)) {
+    : name_(std::move(name)), n_gradients_(gradients.size()) {
   std::vector<penstock_gradient_declaration> declared(gradients.size());
   std::vector<const penstock_gradient_declaration*> pointers(gradients.size());
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -81,6 +81,22 @@ penstock_set* GradientSet::handle() const {
     refuse_argument("set " + name_ +
                     " is gone: the runtime was shut down; make the optimizer anew after init()");
   return handle_;
+}
+
+GradientSet::Step GradientSet::step() const {
+  Step step;
+  std::uint32_t has_come = 0;
+  if (handle_ != nullptr) check(penstock_set_phase(handle_, &step.phase, &has_come));
+  step.has_come = has_come != 0;
+  return step;
+}
+
+std::vector<std::uint64_t> GradientSet::rest() const {
+  std::vector<std::uint64_t> gradients(n_gradients_);
+  std::uint64_t count = 0;
+  call(penstock_step_rest, gradients.data(), &count);
+  gradients.resize(count);
+  return gradients;
 }
 
 void GradientSet::destroy() noexcept {

@@ -61,6 +61,7 @@ class GradientSet {
   GradientSet& operator=(const GradientSet&) = delete;
 
   const std::string& name() const { return name_; }
+  bool alive() const { return handle_ != nullptr; }
 
   // Calls a function of the door with the set and `arguments`. Throws what it says, and for a set
   // that is gone.
@@ -69,6 +70,16 @@ class GradientSet {
     check(function(handle(), arguments...));
   }
 
+  // Where the step stands (PENSTOCK_PHASE_*), and whether backward has completed a gradient since
+  // its results were last waited for. Of a set that is gone: nothing is under way.
+  struct Step {
+    std::uint32_t phase = PENSTOCK_PHASE_IDLE;
+    bool has_come = false;
+  };
+  Step step() const;
+  // What is still to be handed in when backward is over, in this order.
+  std::vector<std::uint64_t> rest() const;
+
   // Ends the set; twice is fine.
   void destroy() noexcept;
 
@@ -76,6 +87,7 @@ class GradientSet {
   penstock_set* handle() const;
 
   std::string name_;
+  std::size_t n_gradients_;
   penstock_set* handle_ = nullptr;
 };
 

@@ -52,11 +52,9 @@ Exchange::Exchange(::torch::optim::Optimizer& optimizer, const NamedTensors& nam
   if (options_.sum) flags |= PENSTOCK_SET_SUM;
   if (options_.deferred) flags |= PENSTOCK_SET_DEFERRED_UPDATE;
   set_ = create_set(specs, flags, scheme_text(options_.scheme), options_.ranks);
+  set_->call(penstock_set_passes, options_.backward_passes_per_step, std::uint64_t{0});
   results_ = std::make_unique<Results>(slots_, *set_);
-  if (options_.deferred)
-    deferred_ = std::make_unique<Deferred>(optimizer, slots_, *set_, [this] {
-      if (phase_ == Phase::deferred) end(PENSTOCK_STEP_APPLIED);
-    });
+  if (options_.deferred) deferred_ = std::make_unique<Deferred>(optimizer, slots_, *set_);
   tell_options();
 }
 
@@ -78,12 +76,12 @@ void Exchange::raise_error() {
 
 // Opens a step if none is open. The one before ends as backward found its results.
 void Exchange::begin() {
-  if (phase_ == Phase::open) return;
-  if (phase_ == Phase::deferred) deferred_->settle();
+  if (is_at(PENSTOCK_PHASE_OPEN)) return;
+  if (deferred_ != nullptr) deferred_->settle();
   if (results_->may_be_gone()) results_->look();  // no hook came by: a gradient set by hand
   end(PENSTOCK_STEP_AS_SEEN);
   tell_options();
-  phase_ = Phase::open;
+  set_->call(penstock_step_begin);
 }
 
 // What schedulers of the learning rate and a loaded optimizer may have changed.
@@ -163,10 +161,8 @@ void Exchange::close_step() {
 
 void Exchange::hand_in_the_rest() {
   begin();
-  const std::vector<std::size_t> held = std::exchange(held_, {});
-  for (const std::size_t number : held) slots_[number].submit(*set_);
-  for (Slot& slot : slots_) {
-    if (slot.submitted) continue;
+  for (const std::uint64_t index : set_->rest()) {
+    Slot& slot = slots_[index];
     if (slot.parameter.grad().defined()) {
       slot.check_gradient();
       slot.submit(*set_);
@@ -176,24 +172,23 @@ void Exchange::hand_in_the_rest() {
   }
 }
 
+bool Exchange::has_results() const {
+  const GradientSet::Step step = set_->step();
+  return step.phase == PENSTOCK_PHASE_SYNCHRONIZED && !step.has_come;
+}
+
 void Exchange::synchronize(bool for_step) {
   const at::NoGradGuard without_history;
   raise_error();
-  if (phase_ == Phase::synchronized && !touched_) return;
+  if (has_results()) return;
   close_step();
   try {
-    if (plan_defers()) {
-      set_->call(penstock_backward_end);
-      set_->call(penstock_flush);
-    }
     wait_for_results();
   } catch (...) {
     error_ = std::current_exception();
     throw;
   }
   for (Slot& slot : slots_) slot.finish();
-  rewind();
-  phase_ = Phase::synchronized;
   results_->arrived(!for_step);
 }
 
@@ -213,14 +208,11 @@ bool Exchange::plan_defers() const {
 
 bool Exchange::defer() {
   raise_error();
-  if ((phase_ == Phase::synchronized && !touched_) || !plan_defers()) return false;
+  if (has_results() || !plan_defers()) return false;
   const at::NoGradGuard without_history;
   close_step();
   try {
     set_->call(penstock_backward_end);
-    touched_ = false;
-    held_.clear();
-    phase_ = Phase::deferred;
     deferred_->promise();
   } catch (...) {
     error_ = std::current_exception();
@@ -234,8 +226,7 @@ void Exchange::flush() {
 }
 
 void Exchange::end(std::uint32_t outcome) {
-  if (phase_ != Phase::synchronized && phase_ != Phase::deferred) return;
-  phase_ = Phase::idle;
+  if (!is_at(PENSTOCK_PHASE_SYNCHRONIZED) && !is_at(PENSTOCK_PHASE_DEFERRED)) return;
   results_->ended();
   set_->call(penstock_step_end, outcome);
 }
@@ -260,7 +251,7 @@ std::vector<std::uint8_t> Exchange::save() {
   raise_error();
   flush();
   // Also of parameters that backward did not reach: a set that saves takes no gradients after.
-  if (phase_ == Phase::open) synchronize(false);
+  if (is_at(PENSTOCK_PHASE_OPEN)) synchronize(false);
   std::vector<std::uint8_t> state;
   const auto sink = [](void* context, const void* data, std::uint64_t size) {
     const auto* bytes = static_cast<const std::uint8_t*>(data);
@@ -275,7 +266,6 @@ std::vector<std::uint8_t> Exchange::save() {
 void Exchange::load(const std::vector<std::uint8_t>& state) {
   if (error_ != nullptr) {
     error_ = nullptr;
-    phase_ = Phase::idle;
     results_->ended();
     if (deferred_ != nullptr) deferred_->forget();
   } else {
@@ -284,7 +274,6 @@ void Exchange::load(const std::vector<std::uint8_t>& state) {
   rewind();
   // Bytes that are refused leave the step as it was.
   set_->call(penstock_set_load, state.data(), std::uint64_t{state.size()});
-  phase_ = Phase::idle;
   results_->ended();
 }
 
@@ -293,20 +282,18 @@ void Exchange::let_go() {
   drop_what_is_under_way();
   rewind();
   set_->call(penstock_set_let_go);
-  phase_ = Phase::idle;
   results_->ended();
 }
 
 void Exchange::drop_what_is_under_way() {
   flush();
-  if (phase_ != Phase::open) return;
+  if (!is_at(PENSTOCK_PHASE_OPEN)) return;
   for (Slot& slot : slots_) slot.forget_given();
   synchronize(true);
 }
 
 void Exchange::rewind() {
-  touched_ = false;
-  held_.clear();
+  set_->call(penstock_step_restart);
   for (Slot& slot : slots_) slot.rewind();
 }
 

@@ -13,7 +13,6 @@
 #include "results.hpp"
 #include "slot.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -73,19 +72,14 @@ class Exchange {
   void let_go();
 
   // True when a backward has run since the last synchronize.
-  bool touched() const { return touched_; }
+  bool touched() const { return set_->step().has_come; }
   const GradientSet& set() const { return *set_; }
 
  private:
-  enum class Phase {
-    idle,          // no step is open
-    open,          // gradients may be handed in
-    synchronized,  // all results have arrived; what became of them is open
-    deferred       // results may still come; the update is promised
-  };
-
+  bool is_at(std::uint32_t phase) const { return set_->step().phase == phase; }
+  bool has_results() const;
   void begin();
-  void submit(Slot& slot);
+  void submit(Slot& slot, bool begins);
   void close_step();
   bool plan_defers() const;
   void hand_in_the_rest();
@@ -106,16 +100,13 @@ class Exchange {
   std::vector<Slot> slots_;
   std::vector<const void*> hooks_;       // of slots_, as far as they are laid
   std::vector<unsigned> earlier_hooks_;  // the same, those that run before
-  std::vector<std::size_t> held_;        // slots of the first step, in the order of backward
   std::shared_ptr<GradientSet> set_;
   std::unique_ptr<Results> results_;
   std::unique_ptr<Deferred> deferred_;
   std::vector<std::optional<double>> told_rates_;
   bool told_momentum_ = false;
   bool agreed_ = false;
-  std::atomic<bool> touched_ = false;  // set by hooks, on any thread
-  std::mutex mutex_;  // of what follows, and of held_: several threads of autograd may begin a step
-  Phase phase_ = Phase::idle;
+  std::mutex mutex_;  // of error_, and several threads of autograd may begin a step
   std::exception_ptr error_;
 };
 

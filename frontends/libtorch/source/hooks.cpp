@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <string>
 #include <utility>
 
 #include "exchange.hpp"
@@ -91,31 +90,21 @@ void Exchange::before_gradient(std::size_t number) {
 
 void Exchange::on_gradient(std::size_t number) {
   Slot& slot = slots_[number];
-  const std::uint32_t passes = options_.backward_passes_per_step;
-  if (slot.passes == passes)
-    refuse_moment("Gradients were computed more than backward_passes_per_step = " +
-                  std::to_string(passes) + " times before call to step(), that of " + slot.name +
-                  " first. Increase the option to accumulate gradients locally, or call step() or "
-                  "synchronize() after each pass.");
   if (deferred_ != nullptr) deferred_->check_used(number);
   slot.check_gradient();
-  touched_ = true;
-  if (++slot.passes < passes) return;
-  if (agreed_) {
-    submit(slot);
-    return;
-  }
-  slot.note();
-  const std::lock_guard lock(mutex_);
-  held_.push_back(number);
+  std::uint32_t todo = PENSTOCK_GRADIENT_HAND_IN;  // also to a set that is gone, which says so
+  if (set_->alive()) set_->call(penstock_gradient_came, slot.index, nullptr, nullptr, &todo);
+  if (todo == PENSTOCK_GRADIENT_HELD) slot.note();
+  if (todo == PENSTOCK_GRADIENT_BEGIN) submit(slot, true);
+  if (todo == PENSTOCK_GRADIENT_HAND_IN) submit(slot, false);
 }
 
 // Errors are kept for synchronize(): autograd's threads are no place to lose them.
-void Exchange::submit(Slot& slot) {
+void Exchange::submit(Slot& slot, bool begins) {
   const std::lock_guard lock(mutex_);
   if (error_ != nullptr) return;
   try {
-    begin();
+    if (begins) begin();
     slot.submit(*set_);
   } catch (...) {
     error_ = std::current_exception();

@@ -86,7 +86,6 @@ void Slot::check_untouched() const {
 void Slot::submit(const GradientSet& set) {
   load(parameter.grad());
   note();
-  submitted = true;
   hand_in(set);
 }
 
@@ -100,7 +99,6 @@ void Slot::submit_absent(const GradientSet& set) {
   parameter.mutable_grad() = at::zeros_like(parameter).detach();
   load(parameter.grad());
   note();
-  submitted = true;
   if (is_on_device()) {
     // The zeros, and what had their memory before, are queued on the current stream, behind which
     // the result has to come.
@@ -161,10 +159,16 @@ void Slot::note_zeroed() {
 void Slot::put_off() {
   parameter.mutable_grad().reset();
   given_.reset();
-  passes = 0;
-  submitted = false;
+  is_put_off_ = true;
 }
 
+void Slot::arrive(const GradientSet& set) {
+  if (!std::exchange(is_put_off_, false)) return;
+  wait(set);
+  receive();
+}
+
+// After the wait: the gradient holds the result.
 void Slot::receive() {
   if (!wire_.is_same(gradient_)) gradient_.copy_(wire_);
   wire_ = gradient_;
@@ -179,8 +183,7 @@ void Slot::rewind() {
   gradient_.reset();
   wire_.reset();
   given_.reset();
-  passes = 0;
-  submitted = false;
+  is_put_off_ = false;
 }
 
 }  // namespace penstock::torch

@@ -62,8 +62,8 @@ class Slot {
 
   // Deferral: the gradient stays here until its update, and the parameter has none.
   void put_off();
-  // After the wait: the gradient holds the result.
-  void receive();
+  // Waits for the result of what was put off, once: the gradient holds it then.
+  void arrive(const GradientSet& set);
   // The result; the slot is free for the next step.
   at::Tensor take_result();
 
@@ -76,21 +76,21 @@ class Slot {
   const std::string name;
   at::Tensor parameter;
   const std::size_t group;
-  std::uint32_t passes = 0;  // backwards of this step that have added to it
-  bool submitted = false;    // handed in
 
  private:
   void load(const at::Tensor& gradient);
   void hand_in(const GradientSet& set);
+  void receive();
 
   std::vector<std::int64_t> shape_;
   std::uint32_t dtype_ = 0;
   Place place_;
   StreamRelay relay_;
-  at::Tensor gradient_;  // the result of the step under way
-  at::Tensor wire_;      // what the core works in: gradient_ or staging_
-  at::Tensor staging_;   // kept from step to step
-  at::Tensor given_;     // the gradient as note() saw it
+  at::Tensor gradient_;      // the result of the step under way
+  at::Tensor wire_;          // what the core works in: gradient_ or staging_
+  at::Tensor staging_;       // kept from step to step
+  at::Tensor given_;         // the gradient as note() saw it
+  bool is_put_off_ = false;  // and has not arrived
   std::int64_t given_version_ = 0;
 
   // Of the last result: known by its address, which stays taken, without keeping its memory.

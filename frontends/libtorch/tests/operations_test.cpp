@@ -112,7 +112,7 @@ TEST(LibtorchAccumulation, APassTooManyAndNoneAtAllAreRefused) {
   });
   DistributedOptimizer optimizer(sgd, model->named_parameters(), {.backward_passes_per_step = 2});
   for (int pass = 0; pass < 2; ++pass) loss_of(model, own_batch(pass)).backward();
-  expect_error(PENSTOCK_FAILED_PRECONDITION, "more than backward_passes_per_step = 2 times",
+  expect_error(PENSTOCK_FAILED_PRECONDITION, "more than backward_passes_per_step times",
                [&] { loss_of(model, own_batch(2)).backward(); });
 }
 

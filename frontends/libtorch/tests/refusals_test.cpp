@@ -111,7 +111,7 @@ TEST_F(Refusals, BackwardTwiceInAStep) {
   train(optimizer, model, 0, 1);
   optimizer.zero_grad();
   backward();
-  expect_error(PENSTOCK_FAILED_PRECONDITION, "more than backward_passes_per_step = 1 times",
+  expect_error(PENSTOCK_FAILED_PRECONDITION, "more than backward_passes_per_step times",
                [&] { backward(); });
   // That pass has added to gradients on their way, so ranks might differ from here on.
   expect_error(PENSTOCK_FAILED_PRECONDITION, "was changed after loss.backward()",

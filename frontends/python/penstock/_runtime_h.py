@@ -113,6 +113,17 @@ SET_GIVEN_BUCKETS = 4
 SET_TELLS_OUTCOME = 8
 SET_SUM = 16
 SET_RESULT_AT_OWNER = 32
+PHASE_IDLE = 0
+PHASE_HELD = 1
+PHASE_OPEN = 2
+PHASE_SYNCHRONIZED = 3
+PHASE_DEFERRED = 4
+GRADIENT_ADDS_UP = 0
+GRADIENT_HELD = 1
+GRADIENT_BEGIN = 2
+GRADIENT_HAND_IN = 3
+GRADIENT_IS_IN = 4
+GRADIENT_REFUSED = 5
 OPTIMIZER_BEGINS = 1
 OPTIMIZER_ENDS = 2
 OPTIMIZER_LEAVES_OUT = 3
@@ -308,6 +319,12 @@ FUNCTIONS = {
     "set_defers": (c_void_p, (c_void_p, POINTER(c_uint32))),
     "backward_end": (c_void_p, (c_void_p,)),
     "flush": (c_void_p, (c_void_p,)),
+    "set_passes": (c_void_p, (c_void_p, c_uint32, c_uint64)),
+    "gradient_came": (c_void_p, (c_void_p, c_uint64, POINTER(Tensor), c_void_p, POINTER(c_uint32))),
+    "step_begin": (c_void_p, (c_void_p,)),
+    "step_rest": (c_void_p, (c_void_p, POINTER(c_uint64), POINTER(c_uint64))),
+    "set_phase": (c_void_p, (c_void_p, POINTER(c_uint32), POINTER(c_uint32))),
+    "step_restart": (c_void_p, (c_void_p,)),
     "optimizer_step": (c_void_p, (c_void_p, POINTER(c_uint64), c_void_p, c_uint64, c_uint32)),
     "results_gone": (c_void_p, (c_void_p, c_void_p, c_uint64)),
     "outcome_open": (c_void_p, (c_void_p, POINTER(c_uint32))),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from penstock import _library as c
+from penstock.common.exceptions import HorovodInternalError
 from penstock.common.devices import HOST, Place
 from penstock.common.operation import TensorView
 
@@ -46,6 +47,8 @@ class GradientSet:
         self.is_staged = any(spec.place != HOST for spec in gradients)
         self._handle = c_void_p()
         self._gradient_ready = library.gradient_ready
+        self._gradient_came = library.gradient_came
+        self._todo: list[Any] = []  # of each gradient that can come, and a pointer to it
         self._result_sink: Any = None  # must outlive its use by the core
         self.in_flight: dict[int, Any] = {}  # gradient -> memory the core may still write to
         declared = []
@@ -77,6 +80,7 @@ class GradientSet:
             flags=flags,
         )
         library.check(library.set_create(runtime, byref(declaration), byref(self._handle)))
+        self.set_passes(1)
 
     @property
     def alive(self) -> bool:
@@ -104,6 +108,69 @@ class GradientSet:
         status = self._gradient_ready(self._handle, index, view.reference, stream)
         if status:
             self.library.check(status)
+
+    # ---- the step, for frontends whose backward hands gradients in ----
+
+    def set_passes(self, passes: int, n_beside: int = 0) -> None:
+        """How many backwards make a step; counting starts again. n_beside: gradients that come and
+        are exchanged beside the set, with the indices behind its own."""
+        self._call(self.library.set_passes, passes, n_beside)
+        todos = [c_uint32() for _ in range(self.n_gradients + n_beside)]
+        self._todo = [(todo, byref(todo)) for todo in todos]
+
+    def came(self, index: int, view: TensorView | None = None, stream: int | None = None) -> int:
+        """A backward has completed gradient `index`; returns what to do: GRADIENT_ADDS_UP, _HELD,
+        _BEGIN (a step, then hand it in), _HAND_IN, or _IS_IN where there is a `view`, as of `ready`,
+        and nothing left to do. AssertionError, as Horovod's, where it has come already."""
+        # As often as `ready`, and on any thread, so each gradient has a place for its answer.
+        todo, pointer = self._todo[index]
+        if not self._handle:
+            raise self._gone()
+        tensor = None if view is None else view.reference
+        status = self._gradient_came(self._handle, index, tensor, stream, pointer)
+        if todo.value == c.GRADIENT_IS_IN:
+            self.in_flight[index] = view.owner  # type: ignore[union-attr]
+        if status:
+            try:
+                self.library.check(status)
+            except HorovodInternalError as error:
+                if todo.value == c.GRADIENT_REFUSED:
+                    raise AssertionError(str(error)) from None
+                raise
+        return todo.value
+
+    @property
+    def phase(self) -> int:
+        """Where the step stands, PHASE_IDLE and so on."""
+        return self._step()[0]
+
+    @property
+    def has_come(self) -> bool:
+        """True when a gradient came since results were last waited for."""
+        return bool(self._step()[1])
+
+    def _step(self) -> tuple[int, int]:
+        phase, came = c_uint32(c.PHASE_IDLE), c_uint32()
+        if self._handle:
+            self.library.check(self.library.set_phase(self._handle, byref(phase), byref(came)))
+        return phase.value, came.value
+
+    def step_begin(self) -> None:
+        """A step begins: gradients may be handed in."""
+        self._call(self.library.step_begin)
+
+    def rest(self) -> list[int]:
+        """What is still to be handed in when backward is over, in this order."""
+        gradients, count = (c_uint64 * max(1, len(self._todo)))(), c_uint64()
+        self._call(self.library.step_rest, gradients, byref(count))
+        return gradients[: count.value]
+
+    def step_restart(self) -> None:
+        """Forgets what came; a step whose results were not all waited for is given up."""
+        if self._handle:
+            self._call(self.library.step_restart)
+
+    # ---- gradients and results ----
 
     def absent(self, index: int, view: TensorView) -> None:
         """Gradient `index` was not computed here: it counts as zero; the result goes to `view`, in

@@ -19,27 +19,17 @@ from typing import TYPE_CHECKING, Any, Callable
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from penstock import _library as c
-from penstock.torch import world
+from penstock.torch import outstanding, world
 from penstock.torch.gradients import Slot
-from penstock.torch.phase import Phase
 
 if TYPE_CHECKING:
     from penstock.torch.exchange import GradientExchange
-
-_live: weakref.WeakSet[DeferredUpdates] = weakref.WeakSet()
-
-
-def flush_all() -> None:
-    """Applies every outstanding update of every optimizer of this process."""
-    for updates in list(_live):
-        updates.flush()
 
 
 def _flush_before_state_dict(module: torch.nn.Module, prefix: str, keep_vars: bool) -> None:
     # A function of the module's top level, so that models that carry it can be pickled.
     del module, prefix, keep_vars
-    flush_all()
+    outstanding.flush_all()
 
 
 class DeferredUpdates:
@@ -85,7 +75,7 @@ class DeferredUpdates:
         """Starts to follow forwards; the first call counts."""
         if self._handles:
             return
-        _live.add(self)
+        outstanding.live.add(self)
         this = weakref.ref(self)
 
         def before_forward(module: torch.nn.Module, _: Any) -> None:
@@ -98,7 +88,7 @@ class DeferredUpdates:
 
     def unwatch(self) -> None:
         """Takes all hooks off."""
-        _live.discard(self)
+        outstanding.live.discard(self)
         _remove(self._handles)
 
     # ---- the step ----
@@ -114,14 +104,12 @@ class DeferredUpdates:
         self.watch()
         exchange.close_step()
         exchange.set.backward_end()
-        exchange.rewind()
-        exchange.phase = Phase.DEFERRED
         self._options = [
             {key: _frozen(value) for key, value in group.items() if key != "params"}
             for group in self._groups()
         ]
         for slot in exchange.slots:
-            slot.parameter.grad = None  # the slot keeps it
+            slot.parameter.grad = slot.given = None  # the slot keeps it
             self.outstanding[slot.index] = self._under_way[slot.index] = slot
         self._apply([index for index in self.outstanding if index not in self._owned])
 
@@ -141,8 +129,6 @@ class DeferredUpdates:
     def flush(self) -> None:
         """Applies all outstanding updates."""
         if self.outstanding:
-            if self._under_way:
-                self._exchange.set.flush()
             self._apply(list(self.outstanding))
 
     def forget(self) -> None:
@@ -179,15 +165,13 @@ class DeferredUpdates:
     # ---- results and updates ----
 
     def _arrive(self, indices: Sequence[int]) -> None:
-        """Waits for results; after the last one the core's step is ended."""
+        """Waits for results; with the last one the core ends the step."""
         for index in indices:
             slot = self._under_way.get(index)
             if slot is not None:
                 slot.wait(self._exchange.set)
                 slot.finish()
                 del self._under_way[index]
-        if not self._under_way and self._exchange.phase is Phase.DEFERRED:
-            self._exchange.end(c.STEP_APPLIED)  # the update is promised
 
     @torch.no_grad()
     def settle(self) -> None:
@@ -236,6 +220,6 @@ def _remove(handles: list[Any]) -> None:
 @world.before_shutdown
 def _flush_at_shutdown(aborted: bool) -> None:
     if not aborted:
-        flush_all()
-    for updates in list(_live):
+        outstanding.flush_all()
+    for updates in list(outstanding.live):
         updates.unwatch()

@@ -26,8 +26,8 @@ from penstock.torch.gradients import GradientSlot, Slot
 from penstock.torch.idle import IdleSet
 from penstock.torch.options import OptimizerOptions
 from penstock.torch.outcome import StepOutcome
+from penstock.torch.outstanding import Deferral
 from penstock.torch.ownership import Claim, displace, register
-from penstock.torch.phase import Deferral, Phase
 from penstock.torch.settings import Settings
 from penstock.torch.sparse_gradients import SparseSlot
 
@@ -49,8 +49,6 @@ class GradientExchange:
     ) -> None:
         self.settings = settings
         self.passes = settings.passes
-        self.phase = Phase.IDLE
-        self.touched = False  # a backward has run since the last synchronize
         self.by_scaler = False  # a loss scaler's look at the gradients synchronized them
         self.deferral: Deferral | None = None
         self.named = named
@@ -61,9 +59,9 @@ class GradientExchange:
         self._lock = threading.Lock()
         self._agreed = False
         self._indices: dict[int, int] = {}  # of the set's gradients, by the id of their parameter
-        self._held: list[Slot] = []  # of the first step, in the order of backward
         self.sparse: dict[str, int] = {}  # gradients that are exchanged sparse, by name
-        self.slots: list[Slot] = []
+        self.slots: list[Slot] = []  # in the order of the parameters
+        self._slot_at: list[Slot] = []  # the same by index
         self._frozen: list[tuple[str, torch.Tensor]] = []
         if not settings.process_set.included():
             # Nothing is exchanged here: the optimizer is the user's own.
@@ -100,16 +98,16 @@ class GradientExchange:
             settings.scheme,
             members_of(settings.process_set),
         )
+        made.set_passes(self.passes, len(taking_part) - len(dense))
         every: dict[str, Slot] = dict(slots)
-        for number, (name, p) in enumerate(taking_part):
+        for name, p in taking_part:
             if name in self.sparse:
                 every[name] = SparseSlot(
-                    len(dense) + number, name, p, group_of[id(p)], settings.op,
+                    len(every), name, p, group_of[id(p)], settings.op,
                     settings.process_set, self.sparse[name],
                 )  # fmt: skip
+        self._slot_at = list(every.values())
         self.slots = [every[name] for name, _ in taking_part]
-        for slot in self.slots:
-            slot.rewind(self.passes)
         self._indices = {id(slot.parameter): slot.index for slot in slots.values()}
         self.options.tell(made, self._indices)
         self.outcome.follow(made, [slot.parameter for slot in slots.values()])
@@ -143,21 +141,12 @@ class GradientExchange:
             _FAILED_PRECONDITION,
         )
         self.outcome.unfollow()
-        self._held.clear()
         for slot in self.slots:
             slot.forget()
 
     # ---- backward ----
 
     def _on_gradient(self, slot: Slot) -> None:
-        if slot.passes_left <= 0:
-            raise AssertionError(
-                "Gradients were computed more than backward_passes_per_step times before call to "
-                "step(). "
-                "Increase backward_passes_per_step to accumulate gradients locally. Where several "
-                "checkpoints share a layer, one backward computes its gradient several times: "
-                "call torch.utils.checkpoint.checkpoint with use_reentrant=False."
-            )
         if self.deferral is not None and self.deferral.outstanding:
             self.deferral.check_unused(slot)
         gradient = slot.parameter.grad
@@ -167,26 +156,33 @@ class GradientExchange:
         )
         if self.set.is_staged:
             devices.refuse_capture()
-        self.touched = True
-        slot.passes_left -= 1
-        if slot.passes_left == 0:
-            if self._agreed:
-                self._submit(slot)
-            else:
-                slot.note()
-                self._held.append(slot)
+        try:
+            todo = slot.came(self.set)
+        except AssertionError as error:
+            raise AssertionError(
+                f"{error} Where several checkpoints share a layer, one backward computes its "
+                "gradient several times: call torch.utils.checkpoint.checkpoint with "
+                "use_reentrant=False."
+            ) from None
+        except Exception as error:  # noqa: BLE001 - raised by raise_error on the user's thread
+            self._error = self._error or error
+            return
+        if todo == c.GRADIENT_HELD:
+            slot.note()
+        elif todo in (c.GRADIENT_BEGIN, c.GRADIENT_HAND_IN):
+            self._submit(slot, todo == c.GRADIENT_BEGIN)
 
-    def _submit(self, slot: Slot) -> None:
+    def _submit(self, slot: Slot, begins: bool) -> None:
         """Hands a gradient in. Errors are kept for synchronize(): autograd's threads are no place
         to lose them."""
         if self._error is not None:
             return
         try:
-            if self.phase is not Phase.OPEN:
+            if begins:
                 self.begin()
             self._check_sparse(slot)
             slot.submit(self.set)
-        except Exception as error:  # noqa: BLE001 - raised by raise_error on the user's thread
+        except Exception as error:  # noqa: BLE001 - as above
             self._error = error
 
     def _check_sparse(self, slot: Slot) -> None:
@@ -230,15 +226,12 @@ class GradientExchange:
         collective, between two steps. State of compression is lost."""
         self.conclude()
         noted = {slot.name: slot for slot in self.slots}
-        held = [slot.name for slot in self._held]
         self.sparse = dict(sparse)
         world.current().destroy_set(self.set)
         self.set = self._claim.set = self._make_set()
         for slot in self.slots:
             old = noted[slot.name]
-            slot.passes_left, slot.given, slot.version = old.passes_left, old.given, old.version
-        by_name = {slot.name: slot for slot in self.slots}
-        self._held = [by_name[name] for name in held]
+            slot.given, slot.version = old.given, old.version
         if self.deferral is not None:
             self.deferral.slots_changed()
 
@@ -246,24 +239,18 @@ class GradientExchange:
 
     def begin(self) -> None:
         """Opens a step if none is open. One that was synchronized ends as what was seen of it."""
-        if self.phase is Phase.OPEN:
-            return
         with self._lock:
-            if self.phase is Phase.OPEN:
+            if self.phase == c.PHASE_OPEN:
                 return
             if self.set.is_staged:
                 devices.refuse_capture()
-            self.conclude()
-            if self.phase is Phase.DEFERRED and self.deferral is not None:
+            if self.deferral is not None:
                 self.deferral.settle()
-            elif self.phase is Phase.SYNCHRONIZED:
-                self.end()
+            self.end()
             self.options.tell(self.set, self._indices)
             self.options.tell_scale(self.set)
             self.by_scaler = False
             self.outcome.begin()
-            self.phase = Phase.OPEN
-            self._claim.open, self._claim.waited = True, False
 
     def close_step(self) -> None:
         """Hands in what backward did not complete, so that all ranks take part in all gradients.
@@ -280,10 +267,8 @@ class GradientExchange:
             if not self._agreed:
                 self._agree()
             self.begin()
-            held, self._held = self._held, []
-            for slot in [*held, *self.slots]:
-                if slot.submitted:
-                    continue
+            for index in self.set.rest():
+                slot = self._slot_at[index]
                 if slot.parameter.grad is None:
                     slot.submit_absent(self.set)
                 else:
@@ -300,13 +285,10 @@ class GradientExchange:
         Errors: what hooks met; HorovodInternalError when a rank failed or ranks disagree.
         """
         self.raise_error()
-        if self.phase is Phase.SYNCHRONIZED and not self.touched:
+        if self.phase == c.PHASE_SYNCHRONIZED and not self.touched:
             return
         self.close_step()
         try:
-            if self.set.defers():
-                self.set.backward_end()
-                self.set.flush()
             if not self.set.is_staged:
                 self.set.wait_all()
             for slot in self.slots:
@@ -315,47 +297,32 @@ class GradientExchange:
         except HorovodInternalError as error:
             self._error = error
             raise
-        self._claim.open, self._claim.waited = False, True
         for slot in self.slots:
             slot.finish()
             if slot.parameter.grad is not slot.gradient:
                 slot.parameter.grad = slot.gradient
-            slot.gradient = None
-        self.rewind()
+            slot.gradient = slot.given = None
         self.outcome.landed()
-        self.phase = Phase.SYNCHRONIZED
-
-    def rewind(self) -> None:
-        """Backward is over: gradients count from the start again."""
-        self.touched = False
-        self._held.clear()
-        for slot in self.slots:
-            slot.rewind(self.passes)
 
     def end(self, outcome: int = c.STEP_AS_SEEN) -> None:
         """Ends a synchronized or deferred step in the core; nothing when there is none."""
         self.conclude()
-        if self.phase in (Phase.SYNCHRONIZED, Phase.DEFERRED):
-            self._end(outcome)
-            self.phase = Phase.IDLE
+        if self.phase in (c.PHASE_SYNCHRONIZED, c.PHASE_DEFERRED):
+            self.outcome.end(outcome)
 
     def end_of_update(self) -> None:
         """As `end`, after the optimizer's step. From a device the host hears later what became of
         it, and the core when it is next asked anything."""
         if self.outcome.is_told:
             self.end()
-        elif self.phase is Phase.SYNCHRONIZED:
-            self.phase = Phase.IDLE
+        elif self.phase == c.PHASE_SYNCHRONIZED:
             self._is_ending = True
 
     def conclude(self) -> None:
         """Tells the core the outcome of the step that ended last, if it was not told."""
         if self._is_ending:
-            self._end(c.STEP_AS_SEEN)
-
-    def _end(self, outcome: int) -> None:
-        self.outcome.end(outcome)
-        self._is_ending = self._claim.open = self._claim.waited = False
+            self.outcome.end(c.STEP_AS_SEEN)
+            self._is_ending = False
 
     def scale_next(self, scale: float) -> None:
         """The loss scale of the next backward; the core takes it when that step begins."""
@@ -366,9 +333,24 @@ class GradientExchange:
         self.options.scale_next(scale)
 
     @property
+    def phase(self) -> int:
+        """Where the step stands, c.PHASE_IDLE and so on."""
+        return c.PHASE_IDLE if self._is_ending else self.set.phase
+
+    @property
+    def touched(self) -> bool:
+        """A backward has run since the last synchronize."""
+        return self.set.has_come
+
+    @property
     def under_way(self) -> bool:
         """True while gradients of a step are on their way, or held to leave."""
-        return self.phase is Phase.OPEN or bool(self._held)
+        return self.phase in (c.PHASE_OPEN, c.PHASE_HELD)
+
+    def set_passes(self, passes: int) -> None:
+        """Changes how many backwards make a step; counting starts again."""
+        self.passes = passes
+        self.set.set_passes(passes, len(self.sparse))
 
     @property
     def failed(self) -> bool:
@@ -378,14 +360,13 @@ class GradientExchange:
     def restart(self) -> None:
         """Drops gradients that were handed in: the step they belong to is forgotten. On every rank
         alike."""
-        if self.phase is Phase.OPEN:
-            for slot in self.slots:
-                slot.given = None  # whatever was done to them: the results are dropped
+        for slot in self.slots:
+            slot.given = None  # whatever was done to them: the results are dropped
+        if self.phase == c.PHASE_OPEN:
             self.synchronize()
         self.outcome.discard()
-        self._is_ending = self._claim.open = self._claim.waited = False
-        self.phase = Phase.IDLE
-        self.rewind()
+        self._is_ending = False
+        self.set.step_restart()
 
     def abandon(self) -> None:
         """After a failure: forgets the step and the error. The core's set must be loaded or reset
@@ -393,8 +374,6 @@ class GradientExchange:
         self._error = None
         self._is_ending = False
         self.outcome.drop()
-        self.phase = Phase.IDLE
-        self._claim.open = self._claim.waited = False
+        self.set.step_restart()
         for slot in self.slots:
             slot.forget()
-        self.rewind()

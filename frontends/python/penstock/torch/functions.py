@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from penstock.common.process_sets import ProcessSet, global_process_set, members_of
-from penstock.torch import deferred
+from penstock.torch import outstanding
 from penstock.torch.collectives.allgather import allgather_rows
 from penstock.torch.collectives.broadcast import broadcast_, broadcast_named_
 from penstock.torch.tensors import as_bytes
@@ -34,7 +34,7 @@ def broadcast_parameters(
     """
     members_of(process_set)
     named = _named_tensors(params)
-    deferred.flush_all()  # what is still to be applied belongs to the values that are sent
+    outstanding.flush_all()  # what is still to be applied belongs to the values that are sent
     for name, tensor in named:
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from penstock import _library as c
 from penstock.common.devices import HOST
 from penstock.common.gradient_set import GradientSet, GradientSpec
 from penstock.common.operation import TensorView
@@ -24,23 +25,23 @@ class Slot:
     """A parameter's place in an exchange. Not thread-safe: a parameter's hooks never overlap with
     each other or with waits."""
 
-    __slots__ = (
-        "index", "name", "parameter", "group", "passes_left", "submitted", "gradient", "given",
-        "version",
-    )  # fmt: skip
+    __slots__ = ("index", "name", "parameter", "group", "gradient", "given", "version")
 
     def __init__(self, index: int, name: str, parameter: torch.Tensor, group: int) -> None:
         self.index = index  # unique in the exchange
         self.name = name
         self.parameter = parameter
         self.group = group  # number of its parameter group in the optimizer
-        self.passes_left = 0
-        self.submitted = False
         self.gradient: torch.Tensor | None = None  # the result of the step under way
         # What p.grad was when backward completed it: nobody may change it before the result is
         # there.
         self.given: torch.Tensor | None = None
         self.version = 0
+
+    def came(self, gradients: GradientSet) -> int:
+        """Backward has completed the parameter's gradient; returns what to do, as
+        GradientSet.came."""
+        return gradients.came(self.index)
 
     def submit(self, gradients: GradientSet) -> None:
         """Hands the parameter's complete gradient in; from now on nobody else may touch it."""
@@ -83,20 +84,13 @@ class Slot:
         """Lets go of the step's tensors."""
         self.gradient = self.given = None
 
-    def rewind(self, passes: int) -> None:
-        """The step's backward is over: the next submission comes after `passes` more backward
-        passes."""
-        self.submitted = False
-        self.given = None
-        self.passes_left = passes
-
 
 class GradientSlot(Slot):
     """Gradient `index` of a set of the core."""
 
     __slots__ = (
-        "predivide", "compression", "direct", "wire_shape", "wire_dtype", "wire", "context",
-        "staging", "view", "sparse_dim", "place",
+        "predivide", "compression", "direct", "in_place", "wire_shape", "wire_dtype", "wire",
+        "context", "staging", "view", "sparse_dim", "place",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +116,7 @@ class GradientSlot(Slot):
         self.place = devices.place_of(parameter)
         # True when only the gradient's layout or device can ask for a copy.
         self.direct = self.compression is None and self.wire_dtype == parameter.dtype
+        self.in_place = self.direct and predivide == 1.0
         if self.wire_dtype not in DTYPES:
             raise ValueError(f"gradient {name}: element type {self.wire_dtype} is not supported")
         self.view = TensorView(tuple(self.wire_shape), DTYPES[self.wire_dtype], place=self.place)
@@ -141,6 +136,21 @@ class GradientSlot(Slot):
         shape, dtype = tuple(self.wire_shape), DTYPES[self.wire_dtype]
         return GradientSpec(self.name, shape, dtype, place=self.place)
 
+    def came(self, gradients: GradientSet) -> int:
+        gradient = self.parameter.grad
+        assert gradient is not None
+        if not self.in_place or gradient.is_sparse or not self._fits(gradient):
+            return gradients.came(self.index)
+        # Most gradients, most of the time: handed in by the same call.
+        self.view.point_at(gradient.data_ptr(), gradient)
+        stream = None if self.place == HOST else devices.current_stream(gradient)
+        todo = gradients.came(self.index, self.view, stream)
+        if todo == c.GRADIENT_IS_IN:
+            self.gradient = self.wire = gradient
+            self.sparse_dim = None
+            self.note()
+        return todo
+
     def submit(self, gradients: GradientSet) -> None:
         gradient = self.parameter.grad
         assert gradient is not None
@@ -155,14 +165,12 @@ class GradientSlot(Slot):
         else:
             self._load(gradient)
         self.note()
-        self.submitted = True
         self._hand_in(gradients)
 
     def submit_absent(self, gradients: GradientSet) -> None:
         self.parameter.grad = torch.zeros_like(self.parameter, requires_grad=False)
         self._load(self.parameter.grad)
         self.note()
-        self.submitted = True
         if self.place == HOST:
             gradients.absent(self.index, self.view)
         else:

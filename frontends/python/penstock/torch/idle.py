@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock._library import COUNTER_NAMES
+from penstock._library import COUNTER_NAMES, PHASE_IDLE
 
 
 class IdleSet:
@@ -16,6 +16,8 @@ class IdleSet:
     alive = False
     is_staged = False
     n_gradients = 0
+    phase = PHASE_IDLE
+    has_come = False
 
     def defers(self) -> bool:
         return False
@@ -27,6 +29,15 @@ class IdleSet:
         pass
 
     def set_grad_scale(self, scale: float) -> None:
+        pass
+
+    def set_passes(self, passes: int, n_beside: int = 0) -> None:
+        pass
+
+    def rest(self) -> list[int]:
+        return []
+
+    def step_restart(self) -> None:
         pass
 
     def wait_all(self) -> None:

@@ -29,7 +29,7 @@ from penstock.common.process_sets import (
     members_of,
     remove_process_set,
 )
-from penstock.torch import deferred, handles, world
+from penstock.torch import handles, outstanding, world
 from penstock.torch.collectives.allgather import (
     allgather,
     allgather_async,
@@ -119,7 +119,7 @@ def join(device: int = -1) -> int:
     HorovodInternalError by its name.
     """
     del device
-    deferred.flush_all()
+    outstanding.flush_all()
     runtime = world.current()
     while (last := runtime.join(patience_us=100_000)) is None:
         pass  # here Python looks at signals

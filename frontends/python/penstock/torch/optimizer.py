@@ -21,7 +21,6 @@ from penstock.torch.compression import Compression
 from penstock.torch.deferred import DeferredUpdates
 from penstock.torch.exchange import GradientExchange
 from penstock.torch.loss_scaling import asked_by_scaler, warn_of_untold_scale
-from penstock.torch.phase import Phase
 from penstock.torch.scheme import Scheme
 from penstock.torch.settings import Settings, scheme_text
 
@@ -44,9 +43,9 @@ class _DistributedOptimizer:
         exchange: GradientExchange | None = self.__dict__.get("_exchange")
         if (
             exchange is not None
-            and exchange.touched
             and self._should_synchronize
             and asked_by_scaler(sys._getframe(1))
+            and exchange.touched
         ):
             warn_of_untold_scale(exchange.options, exchange.set, "optimizer")
             exchange.synchronize()
@@ -68,10 +67,7 @@ class _DistributedOptimizer:
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes how many backward passes make a step; counting starts again."""
         check_passes(passes)
-        self._exchange.passes = passes
-        for slot in self._exchange.slots:
-            if not slot.submitted:
-                slot.passes_left = passes
+        self._exchange.set_passes(passes)
 
     def synchronize(self) -> None:
         """Waits until every ``p.grad`` holds the average (or sum) over ranks, for clipping and the
@@ -108,7 +104,7 @@ class _DistributedOptimizer:
                 )
             return self._take_step(closure)
         if (
-            exchange.phase is Phase.SYNCHRONIZED
+            exchange.phase == c.PHASE_SYNCHRONIZED
             and not exchange.touched
             and not exchange.by_scaler
         ):
@@ -129,7 +125,7 @@ class _DistributedOptimizer:
 
             return self._take_step(averaged_closure)
         exchange.raise_error()
-        if exchange.phase is not Phase.SYNCHRONIZED and exchange.set.defers():
+        if exchange.phase != c.PHASE_SYNCHRONIZED and exchange.set.defers():
             self._deferred.defer()
             return None
         exchange.synchronize()

@@ -50,7 +50,6 @@ class StepOutcome:
         self._group_of: dict[int, int] = {}  # of parameters with an optimizer: which one
         self._searched = False
         self._untold: set[int] = set()  # whose optimizer was found, and has not stepped
-        self.is_open = False  # a step has begun, and its end was not told
         self.stepped = False  # an optimizer has, since
         self.muted = False  # updates of an earlier step are being made
         self._serial = 0  # of steps
@@ -112,7 +111,7 @@ class StepOutcome:
 
     def drop(self) -> None:
         """There is no step to end."""
-        self.is_open = self.stepped = self._has_landed = self._may_be_gone = False
+        self.stepped = self._has_landed = self._may_be_gone = False
         self._facts.clear()
         self._postponed.clear()
         self._held = []
@@ -127,14 +126,19 @@ class StepOutcome:
 
     # ---- a step ----
 
+    @property
+    def is_open(self) -> bool:
+        """A step has begun, and its end was not told."""
+        return self._set is not None and self._set.phase >= c.PHASE_OPEN
+
     def begin(self) -> None:
-        """A step opens."""
+        """A step opens, also in the core."""
         if self._set is None:
             return
         self._serial += 1
         self.drop()
         self._looked, self._looked_in = False, 0
-        self.is_open = True
+        self._set.step_begin()
 
     def landed(self, elsewhere: Iterable[int] = ()) -> None:
         """All results are in the gradients, but those of parameters `elsewhere`."""

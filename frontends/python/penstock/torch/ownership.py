@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
@@ -21,21 +21,29 @@ from penstock.common.process_sets import ProcessSet
 from penstock.torch import world
 from penstock.torch.functions import allgather_object
 
-if TYPE_CHECKING:
-    from penstock.torch.exchange import GradientExchange
+
+class Exchange(Protocol):
+    """What a claim asks of the exchange that laid it."""
+
+    set: Any
+
+    def give_way(self) -> None:
+        """Another optimizer takes over the parameters."""
 
 
 class Claim:
     """What one exchange laid upon its parameters. Outlives the exchange, and never keeps a
     parameter alive."""
 
-    def __init__(self, exchange: GradientExchange) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         self.exchange = weakref.ref(exchange)
         self.set: GradientSet = exchange.set
         self.hooks: list[Any] = []
-        # Where the set's step stands, also for those who come after the exchange is gone.
-        self.open = False  # gradients were handed in and not waited for
-        self.waited = False  # all results are there, and the outcome is not told
+
+    @property
+    def open(self) -> bool:
+        """Gradients were handed in and not waited for."""
+        return self.set.phase in (c.PHASE_OPEN, c.PHASE_DEFERRED)
 
     def take_off(self) -> None:
         """Takes the hooks off the parameters."""
@@ -53,7 +61,7 @@ class Claim:
             if exchange is not None:
                 exchange.give_way()
             if open_somewhere and self.set.alive:
-                if self.waited:
+                if self.set.phase == c.PHASE_SYNCHRONIZED:
                     self.set.step_end(c.STEP_FORGOTTEN)
                 self.set.wait_all()
         except (HorovodInternalError, ValueError):

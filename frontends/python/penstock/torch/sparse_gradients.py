@@ -56,7 +56,6 @@ class SparseSlot(Slot):
 
     def _start(self, gradient: torch.Tensor) -> None:
         self.note()
-        self.submitted = True
         self._result = sparse_allreduce_async(
             gradient.detach().coalesce(), self.name, self.op, self.process_set
         )

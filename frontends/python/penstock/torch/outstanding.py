@@ -1,24 +1,15 @@
-"""Where a step of an optimizer stands, and what its exchange asks of deferred updates."""
+"""Updates that are promised and not applied yet, as everybody sees them who is not `deferred`."""
 
 from __future__ import annotations
 
-import enum
+import weakref
 from typing import Protocol
 
 from penstock.torch.gradients import Slot
 
 
-class Phase(enum.Enum):
-    """Where the core's step stands."""
-
-    IDLE = "idle"  # no step is open
-    OPEN = "open"  # gradients may be handed in
-    SYNCHRONIZED = "synchronized"  # all results have arrived; the core waits for the outcome
-    DEFERRED = "deferred"  # the update is promised; results arrive until the next forward ends
-
-
 class Deferral(Protocol):
-    """What the exchange asks of DeferredUpdates."""
+    """What others ask of DeferredUpdates."""
 
     outstanding: dict[int, Slot]
 
@@ -34,3 +25,12 @@ class Deferral(Protocol):
 
     def slots_changed(self) -> None:
         """The exchange has other slots for the same parameters."""
+
+
+live: weakref.WeakSet[Deferral] = weakref.WeakSet()  # of this process
+
+
+def flush_all() -> None:
+    """Applies every outstanding update of every optimizer of this process."""
+    for updates in list(live):
+        updates.flush()

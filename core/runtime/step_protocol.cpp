@@ -1,0 +1,176 @@
+#include "core/runtime/step_protocol.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock {
+
+StepProtocol::StepProtocol(Set& set, std::vector<std::string> names)
+    : set_(set), names_(std::move(names)), gradients_(names_.size()) {}
+
+std::string StepProtocol::name_of(uint64_t index) const {
+  return index < names_.size() ? fmt::format("gradient '{}'", names_[index])
+                               : fmt::format("gradient {}, beside the set", index);
+}
+
+// ---- backward ----
+
+Status StepProtocol::set_passes(uint32_t passes, uint64_t n_beside) {
+  if (passes == 0) return invalid_argument("backward_passes_per_step is 0, expected at least 1");
+  std::lock_guard lock(mutex_);
+  gradients_.resize(names_.size() + n_beside);
+  for (Progress& one : gradients_) one.passes = one.passes == passes_ ? passes : 0;
+  passes_ = passes;
+  return {};
+}
+
+Status StepProtocol::came(uint64_t index, const penstock_tensor* tensor, void* stream,
+                          uint32_t& todo) {
+  PENSTOCK_TRY(count(index, todo));
+  if (tensor == nullptr || todo != PENSTOCK_GRADIENT_HAND_IN) return {};
+  todo = PENSTOCK_GRADIENT_IS_IN;
+  return set_.gradient_ready(index, *tensor, stream);
+}
+
+Status StepProtocol::count(uint64_t index, uint32_t& todo) {
+  todo = PENSTOCK_GRADIENT_REFUSED;
+  std::lock_guard lock(mutex_);
+  if (index >= gradients_.size())
+    return invalid_argument("set '{}' has {} gradients, there is no gradient {}", set_.name,
+                            gradients_.size(), index);
+  uint32_t& passes = gradients_[index].passes;
+  if (passes == passes_)
+    return failed_precondition(
+        "Gradients were computed more than backward_passes_per_step times before call to step(): "
+        "{} more than {} times. Increase backward_passes_per_step to accumulate gradients locally, "
+        "or call step() or synchronize() after each pass.",
+        name_of(index), passes_);
+  has_come_ = true;
+  if (++passes < passes_) {
+    todo = PENSTOCK_GRADIENT_ADDS_UP;
+  } else if (holds_) {
+    held_.push_back(index);
+    todo = PENSTOCK_GRADIENT_HELD;
+  } else {
+    todo = phase_ == PENSTOCK_PHASE_OPEN ? PENSTOCK_GRADIENT_HAND_IN : PENSTOCK_GRADIENT_BEGIN;
+  }
+  return {};
+}
+
+Status StepProtocol::begin() {
+  std::lock_guard lock(mutex_);
+  if (phase_ == PENSTOCK_PHASE_SYNCHRONIZED || phase_ == PENSTOCK_PHASE_DEFERRED)
+    return failed_precondition(
+        "a step of set '{}' begins while the one before has not ended: wait for its results and "
+        "call penstock_step_end first",
+        set_.name);
+  phase_ = PENSTOCK_PHASE_OPEN;
+  return {};
+}
+
+std::vector<uint64_t> StepProtocol::rest() {
+  std::lock_guard lock(mutex_);
+  holds_ = false;
+  std::vector<uint64_t> all = std::exchange(held_, {});
+  for (uint64_t i = 0; i < gradients_.size(); ++i)
+    if (std::exchange(gradients_[i].passes, passes_) != passes_) all.push_back(i);
+  return all;
+}
+
+uint32_t StepProtocol::phase() {
+  std::lock_guard lock(mutex_);
+  return phase_ == PENSTOCK_PHASE_IDLE && !held_.empty() ? uint32_t{PENSTOCK_PHASE_HELD} : phase_;
+}
+
+bool StepProtocol::has_come() {
+  std::lock_guard lock(mutex_);
+  return has_come_;
+}
+
+void StepProtocol::restart() {
+  std::lock_guard lock(mutex_);
+  if (phase_ != PENSTOCK_PHASE_SYNCHRONIZED) phase_ = PENSTOCK_PHASE_IDLE;
+  rewind();
+  for (Progress& one : gradients_) one.was_waited_for = false;
+  n_waited_for_ = 0;
+}
+
+void StepProtocol::rewind() {
+  has_come_ = false;
+  held_.clear();
+  for (Progress& one : gradients_) one.passes = 0;
+}
+
+// ---- results ----
+
+Status StepProtocol::wait(uint64_t index) {
+  PENSTOCK_TRY(set_.wait(index));
+  return waited_for(index);
+}
+
+Status StepProtocol::wait_stream(uint64_t index, void* stream) {
+  PENSTOCK_TRY(set_.wait_stream(index, stream));
+  return waited_for(index);
+}
+
+Status StepProtocol::wait_all() {
+  PENSTOCK_TRY(set_.wait_all());
+  return all_were_waited_for();
+}
+
+Status StepProtocol::waited_for(uint64_t index) {
+  {
+    std::lock_guard lock(mutex_);
+    if (phase_ != PENSTOCK_PHASE_OPEN && phase_ != PENSTOCK_PHASE_DEFERRED) return {};
+    if (std::exchange(gradients_[index].was_waited_for, true)) return {};
+    if (++n_waited_for_ < names_.size()) return {};
+  }
+  return all_were_waited_for();
+}
+
+// A promised update is made of its results, whatever holds them: the step ends with the last wait.
+Status StepProtocol::all_were_waited_for() {
+  {
+    std::lock_guard lock(mutex_);
+    for (Progress& one : gradients_) one.was_waited_for = false;
+    n_waited_for_ = 0;
+    if (phase_ == PENSTOCK_PHASE_OPEN) {
+      phase_ = PENSTOCK_PHASE_SYNCHRONIZED;
+      rewind();
+      return {};
+    }
+    if (phase_ != PENSTOCK_PHASE_DEFERRED) return {};
+  }
+  return end(PENSTOCK_STEP_APPLIED);
+}
+
+Status StepProtocol::backward_end() {
+  PENSTOCK_TRY(set_.backward_end());
+  std::lock_guard lock(mutex_);
+  if (phase_ != PENSTOCK_PHASE_OPEN) return {};
+  phase_ = PENSTOCK_PHASE_DEFERRED;
+  rewind();
+  return {};
+}
+
+// An end that is refused leaves the step as it was; one that cannot change plans has ended all the
+// same.
+Status StepProtocol::end(uint32_t outcome) {
+  const Status status = set_.step_end(outcome);
+  if (status.ok() || !set_.under_way()) {
+    std::lock_guard lock(mutex_);
+    phase_ = PENSTOCK_PHASE_IDLE;
+  }
+  return status;
+}
+
+// The set has other state now, or none, and no step.
+Status StepProtocol::or_stay(Status replaced) {
+  PENSTOCK_TRY(std::move(replaced));
+  restart();
+  std::lock_guard lock(mutex_);
+  phase_ = PENSTOCK_PHASE_IDLE;
+  return {};
+}
+
+}  // namespace penstock

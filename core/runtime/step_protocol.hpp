@@ -1,0 +1,72 @@
+// The step of a set as its frontends take it: which gradients backward has completed, what is held
+// in the first step, when a step begins, what is left to hand in, and when all results were waited
+// for. Every frontend asks here instead of keeping books of its own; <penstock/runtime.h>, "The
+// step of an optimizer", has the calls.
+//
+// A frontend that begins no step here meets the set alone: then no wait and no end changes
+// anything.
+#pragma once
+
+#include "core/set/set.hpp"
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+class StepProtocol {
+ public:
+  // `set` outlives it; `names` are those of its gradients.
+  StepProtocol(Set& set, std::vector<std::string> names);
+
+  // [application]
+  Status set_passes(uint32_t passes, uint64_t n_beside);
+  // [any] Two gradients at a time, but never one twice. `tensor` may be null.
+  Status came(uint64_t index, const penstock_tensor* tensor, void* stream, uint32_t& todo);
+  Status begin();
+  // Those that are held in the order in which they came, then those that did not come.
+  std::vector<uint64_t> rest();
+  uint32_t phase();  // PENSTOCK_PHASE_*
+  bool has_come();   // a gradient, since the results were last waited for
+  void restart();
+
+  // The set's own, which move the step on.
+  Status wait(uint64_t index);
+  Status wait_stream(uint64_t index, void* stream);
+  Status wait_all();
+  Status backward_end();
+  Status end(uint32_t outcome);
+  Status let_go() { return or_stay(set_.let_go()); }
+  Status load(std::string_view bytes) { return or_stay(set_.load(bytes)); }
+  Status load_shards(std::span<const std::string_view> shards, std::string& said) {
+    return or_stay(set_.load_shards(shards, said));
+  }
+  Status reset() { return or_stay(set_.reset()); }
+
+ private:
+  struct Progress {
+    uint32_t passes = 0;  // backwards that have added to the gradient; all of them: it has come
+    bool was_waited_for = false;
+  };
+
+  std::string name_of(uint64_t index) const;
+  Status count(uint64_t index, uint32_t& todo);
+  void rewind();  // with the lock held
+  Status waited_for(uint64_t index);
+  Status all_were_waited_for();
+  Status or_stay(Status replaced);
+
+  Set& set_;
+  const std::vector<std::string> names_;
+  std::mutex mutex_;                 // of all that follows
+  std::vector<Progress> gradients_;  // of the set, then those that are exchanged beside it
+  uint32_t passes_ = 1;              // backwards that make a step
+  uint32_t phase_ = PENSTOCK_PHASE_IDLE;
+  bool holds_ = true;  // the first step
+  bool has_come_ = false;
+  std::vector<uint64_t> held_;  // in the order in which they came
+  uint64_t n_waited_for_ = 0;
+};
+
+}  // namespace penstock
