@@ -125,11 +125,11 @@ constexpr uint64_t kMostRowBlocks = 64 * 1024;
 void queue_rows(Queue& queue, const Job& job) {
   const uint64_t blocks = job.rows < kMostRowBlocks ? job.rows : kMostRowBlocks;
   if (job.width <= kNarrowRow)
-    queue.run(select_in_rows<64, kNarrowRow>, blocks, 64, job);
+    queue.run<select_in_rows<64, kNarrowRow>>(blocks, 64, job);
   else if (job.width <= kCachedRow)
-    queue.run(select_in_rows<256, kCachedRow>, blocks, 256, job);
+    queue.run<select_in_rows<256, kCachedRow>>(blocks, 256, job);
   else
-    queue.run(select_in_rows<256, 0>, blocks, 256, job);
+    queue.run<select_in_rows<256, 0>>(blocks, 256, job);
 }
 
 struct Mark {
