@@ -5,7 +5,6 @@
 #include "core/device/resident.hpp"
 #include "core/device/staging.hpp"
 #include "core/fit/gradient.hpp"
-#include "core/tensor/place.hpp"
 
 namespace penstock {
 
@@ -28,10 +27,8 @@ struct Gradient : DeclaredGradient {
   uint64_t ready_us = 0;    // on a device: when it was seen to have arrived
   uint64_t place = 0;       // among those that were handed in, in the last step
 
-  // Where it was declared to lie. On a device it has a side there, which is one of the two behind
-  // it: it goes through host memory, for a reason, or is worked on where it lies. On the CPU all
-  // are null.
-  Place lies_on;
+  // On a device where it lies it has a side, which is one of the two behind it: it goes through
+  // host memory, for a reason, or is worked on there. On the CPU all are null.
   DeviceSide* device_side = nullptr;
   Mirror* mirror = nullptr;
   Resident* resident = nullptr;

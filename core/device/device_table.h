@@ -68,7 +68,8 @@ typedef struct penstock_device_table {
   int32_t (*properties)(int32_t device, penstock_device_properties* properties);
 
   /* Streams do not synchronise with the legacy default stream. `priority`: 1 for a stream that goes
-   * before others (communication), else 0. The maker destroys; destroying waits for nothing. */
+   * before others (communication), else 0. The first of a device loads the table's kernels there,
+   * and may wait for its work. The maker destroys; destroying waits for nothing. */
   int32_t (*stream_create)(int32_t device, int32_t priority, void** stream);
   int32_t (*stream_destroy)(int32_t device, void* stream);
   /* Blocks the caller until all work queued on `stream` is done. Never on a step's path. */

@@ -3,6 +3,7 @@
 
 #include "core/config/config.hpp"
 #include "core/tensor/dtype.hpp"
+#include "core/tensor/place.hpp"
 
 #include <penstock/runtime.h>
 
@@ -20,6 +21,7 @@ struct DeclaredGradient {
   uint32_t dtype = PENSTOCK_FLOAT32;
   uint32_t given_bucket = PENSTOCK_NO_BUCKET;
   uint32_t owner = 0;  // rank in the set, where results stay with owners
+  Place lies_on;
 
   DeclaredGradient() = default;
   DeclaredGradient(std::string name, uint64_t index, std::vector<int64_t> extents,

@@ -10,6 +10,10 @@ namespace penstock {
 TemplateItem::TemplateItem(const DeclaredGradient& gradient, const planning::Piece& piece)
     : gradient_(gradient) {
   describe_item(c_, gradient, piece, gradient.dtype);
+  for (penstock_tensor* tensor : {&c_.grad, &c_.work, &c_.out}) {
+    tensor->device_type = gradient.lies_on.device_type;
+    tensor->device_id = gradient.lies_on.device_id;
+  }
 }
 
 void TemplateItem::set_dtype(uint32_t dtype) {

@@ -12,8 +12,8 @@
 
 namespace penstock {
 
-// The C view of a piece at plan time: shapes and dtypes are set, data pointers are null. Points
-// into the gradient.
+// The C view of a piece at plan time: shapes, dtypes and where the gradient lies are set, data
+// pointers are null. Points into the gradient.
 class TemplateItem {
  public:
   TemplateItem(const DeclaredGradient& gradient, const planning::Piece& piece);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -29,3 +30,19 @@ def test_nvcc_compiles_it(nvcc, source, targets):
     for command in (configured, ["ninja", "-C", folder, "-j", "1", *targets]):
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_kernels_are_in_the_list_of_what_is_loaded_before_a_step(nvcc, tmp_path):
+    """Of what is compiled above, linked with a runtime that only counts; and of one that is launched past the list."""
+    folder = BUILT / "tests-cuda"
+    of_plugin, *objects = [*folder.glob("**/doubled.cu.o"), *folder.glob("kernels/**/*.cu.o")]
+    assert len(objects) == len(KERNELS) - 1, "the test above compiles them"
+    program = tmp_path / "kernels"
+    # What kernels of the CPU and copies would be, nobody calls here.
+    link = ["g++", "-static", "-std=c++20", "-I", "sdk", "tests/cuda/listing/stands_in.cpp", of_plugin, *objects, "-o", program]
+    done = subprocess.run([*link, "-Wl,--unresolved-symbols=ignore-all"], cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    loaded, *not_loaded = subprocess.run([program], capture_output=True, text=True, timeout=60).stdout.splitlines()
+    said = re.match(r"(\d+) kernels are loaded, error 0$", loaded)
+    assert said and int(said[1]) > 200, loaded
+    assert len(not_loaded) == 1 and "scale_and_add" in not_loaded[0], not_loaded

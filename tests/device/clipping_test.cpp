@@ -20,6 +20,7 @@ class PlacedMemory {
     step_.struct_size = sizeof step_;
     step_.grad_scale = 8;
     step_.world = kRanks;
+    item_.grad = tensor_of(place.put(drawn(item_.numel, 7)), item_.numel, place.exec());
     const Compressor topk({"topk", {{"density", 0.05}}});
     const auto compressed = test::ask_needs(topk.instance, topk.plugin, 0, kRanks, {&item_});
     planned_ = std::move(test::ask_needs(memory_, plugin_, {&item_}, compressed).front());
@@ -31,7 +32,6 @@ class PlacedMemory {
     for (const penstock_tensor& state : states_) pointers_.push_back(&state);
     item_.states = pointers_.data();
     item_.n_states = pointers_.size();
-    item_.grad = tensor_of(place.put(drawn(item_.numel, 7)), item_.numel, place.exec());
     item_.work = states_[planned_.c.work_state];
     for (const uint32_t state : {planned_.c.work_state, planned_.c.momentum_state})
       place.write(static_cast<float*>(states_[state].data), drawn(item_.numel, 20 + state));

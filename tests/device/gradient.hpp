@@ -68,6 +68,12 @@ class PlacedGradient {
   PlacedGradient(const PlacedGradient&) = delete;
   PlacedGradient& operator=(const PlacedGradient&) = delete;
 
+  // Asks a memory for its needs, as the core does before any other call.
+  void plan(const test::MemoryInstance& memory, const test::LoadedPlugin& plugin) {
+    (void)test::ask_needs(
+        memory, plugin, {&item_},
+        test::ask_needs(compressor_.instance, compressor_.plugin, 0, of_.ranks, {&item_}));
+  }
   // A step, whose phase follows from its index.
   void begin(uint64_t index) {
     step_.index = index;

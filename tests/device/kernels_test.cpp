@@ -48,6 +48,8 @@ __global__ void add_alone(unsigned* sum) {
 template <typename... Parameters, typename... Arguments>
 cudaError_t run(void (*kernel)(Parameters...), unsigned threads, cudaStream_t stream,
                 Arguments... arguments) {
+  cudaFuncAttributes attributes;
+  EXPECT_EQ(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)), cudaSuccess);
   cudaLaunchConfig_t config{};
   config.blockDim = dim3(threads);
   config.stream = stream;

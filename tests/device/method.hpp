@@ -18,6 +18,7 @@ class WellUsedDevice : public SimulatedDevice {
  protected:
   void TearDown() override {
     for (const Report& report : reports()) ADD_FAILURE() << report.sentence;
+    EXPECT_EQ(waits().for_load, 0u) << "first launches of kernels that no plan had loaded";
     SimulatedDevice::TearDown();
   }
 };

@@ -1,8 +1,10 @@
 // NCCL's operations between ranks that are threads, each with a simulated device.
 #include <nccl.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "fixture.hpp"
@@ -246,6 +248,29 @@ TEST_F(SimulatedNccl, AnAbortEndsTheWorkOfAll) {
     EXPECT_EQ(error, ncclRemoteError);
     EXPECT_EQ(ncclCommAbort(rank.communicator), ncclSuccess);
   });
+}
+
+// What is lost of four such numbers says which two were added first.
+TEST_F(SimulatedNccl, SumsAreInAnOrderThatTheSizeOfAMessageChangesAndTheSameOnAllRanks) {
+  std::array<std::set<float>, kRanks> seen;
+  for (std::size_t count = 4; count < 8; ++count) {
+    std::array<std::vector<float>, kRanks> sums;
+    begin_ranks(count);
+    on_ranks([&](Rank& rank) {
+      constexpr std::array<float, kRanks> kValues{1e8f, 3, -1e8f, 5};
+      float* values = rank.put(std::vector<float>(count, kValues[rank.rank]));
+      EXPECT_EQ(ncclAllReduce(values, values, count, ncclFloat32, ncclSum, rank.communicator,
+                              rank.stream),
+                ncclSuccess);
+      sums[rank.rank] = rank.get(values, count);
+    });
+    for (int r = 0; r < kRanks; ++r) {
+      EXPECT_EQ(sums[r], sums[0]);
+      seen[r].insert(sums[r][0]);
+    }
+    EXPECT_GT(std::set<float>(sums[0].begin(), sums[0].end()).size(), 1u);
+  }
+  EXPECT_GT(seen[0].size(), 1u);
 }
 
 TEST_F(SimulatedNccl, TwoRanksOnOneDeviceAreRefused) {

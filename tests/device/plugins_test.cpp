@@ -22,8 +22,8 @@ struct MemoryItem {
 // One call after the other, and all arrays after each.
 Seen step(bool on_device, const Case& of) {
   const Compressor compressor({"topk", {{"density", 0.05}}});
-  const test::MemoryInstance memory(simulated_plugin("memory", "residual"),
-                                    {{"beta", of.beta}, {"gamma", of.gamma}});
+  const test::LoadedPlugin residual = simulated_plugin("memory", "residual");
+  const test::MemoryInstance memory(residual, {{"beta", of.beta}, {"gamma", of.gamma}});
   Place place(on_device);
   std::deque<PlacedGradient> ranks;
   std::vector<Sent> sent;
@@ -33,6 +33,7 @@ Seen step(bool on_device, const Case& of) {
   };
   for (uint32_t r = 0; r < of.ranks; ++r) {
     PlacedGradient& rank = ranks.emplace_back(place, compressor, of, r);
+    rank.plan(memory, residual);
     MemoryItem kept(rank.item());
     if (of.form == PENSTOCK_FORM_NONE) {
       EXPECT_EQ(memory.compensate(place.exec(), rank.step(), {&kept.item}, nullptr).message, "");

@@ -262,11 +262,13 @@ TEST_F(SignsOnADevice, SayThatTheyWorkThere) {
 
 // Averages, copies and what drain leaves, after three steps.
 std::vector<Bytes> averaged(bool on_device, int64_t n) {
-  const test::MemoryInstance memory(simulated_plugin("memory", "momentum"), {{"momentum", 0.7}});
+  const test::LoadedPlugin momentum = simulated_plugin("memory", "momentum");
+  const test::MemoryInstance memory(momentum, {{"momentum", 0.7}});
   const Compressor compressor({"signum"});
   const std::vector<float> zeros(static_cast<uint64_t>(n));
   Place place(on_device);
   PlacedGradient gradient(place, compressor, {.shape = {n}, .work = Work::kLeft}, 0);
+  gradient.plan(memory, momentum);
   gradient.set("work", std::vector<float>(zeros.size(), NAN));
   float* average = place.put(zeros);
   const penstock_tensor state = tensor_of(average, zeros.size(), place.exec());

@@ -57,6 +57,7 @@ enum class Call {
   kCopy,          // cudaMemcpyAsync, cudaMemcpy
   kFill,          // cudaMemsetAsync, cudaMemset
   kLaunch,        // cudaLaunchKernelEx
+  kLoad,          // cudaFuncGetAttributes
   kHostFunction,  // cudaLaunchHostFunc
   kStreamCreate,
   kStreamDestroy,
@@ -131,8 +132,9 @@ struct Waits {
   uint64_t for_copy = 0;           // cudaMemcpy
   uint64_t for_free = 0;           // cudaFree, cudaFreeHost
   uint64_t for_pageable_copy = 0;  // cudaMemcpyAsync with host memory that is not pinned
+  uint64_t for_load = 0;           // a launch of a kernel that was not loaded on the device
   uint64_t total() const {
-    return for_stream + for_event + for_device + for_copy + for_free + for_pageable_copy;
+    return for_stream + for_event + for_device + for_copy + for_free + for_pageable_copy + for_load;
   }
 };
 Waits waits();

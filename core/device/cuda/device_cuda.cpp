@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 #include <kernels/cuda/current_device.hpp>
+#include <kernels/cuda/loading.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -77,7 +78,11 @@ int32_t properties(int32_t device, penstock_device_properties* properties) {
   return cudaSuccess;
 }
 
+// Before the first stream nothing of ours runs that a kernel's loading could wait for.
 int32_t stream_create(int32_t device, int32_t priority, void** stream) {
+  const char* why = nullptr;
+  if (const int32_t error = penstock::kernels::cuda::load_kernels(device, &why); error != 0)
+    return error;
   return on_device(device, [&] {
     int lowest = 0, highest = 0;
     if (const cudaError_t error = cudaDeviceGetStreamPriorityRange(&lowest, &highest);

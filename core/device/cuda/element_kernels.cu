@@ -4,6 +4,7 @@
 #include <penstock/base.h>
 
 #include <cuda_runtime.h>
+#include <kernels/cuda/loading.hpp>
 #include <kernels/element/half.hpp>
 
 #include <algorithm>
@@ -253,15 +254,15 @@ __global__ void round_all(const uint32_t* source, typename Float::Bits* target, 
   for (uint64_t i = first_element(); i < count; i += stride()) target[i] = Float::narrow(source[i]);
 }
 
-template <typename... Parameters, typename... Arguments>
-cudaError_t queue(void (*kernel)(Parameters...), uint64_t blocks, cudaStream_t stream,
-                  const Arguments&... arguments) {
+// Of a kernel that is loaded when a stream is made.
+template <auto kKernel, typename... Arguments>
+cudaError_t queue(uint64_t blocks, cudaStream_t stream, const Arguments&... arguments) {
   if (blocks == 0) return cudaSuccess;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(kThreads);
   config.stream = stream;
-  return cudaLaunchKernelEx(&config, kernel, arguments...);
+  return cudaLaunchKernelEx(&config, kernels::cuda::listed<kKernel>(), arguments...);
 }
 
 // Calls body(the float of a dtype).
@@ -279,14 +280,13 @@ cudaError_t with_float(uint32_t dtype, const Body& body) {
   }
 }
 
-template <typename Array>
-cudaError_t for_all(void (*kernel)(Arrays<Array>), std::span<const Array> arrays,
-                    cudaStream_t stream) {
+template <auto kKernel, typename Array>
+cudaError_t for_all(std::span<const Array> arrays, cudaStream_t stream) {
   while (!arrays.empty()) {
     const auto some = arrays.first(std::min<uint64_t>(arrays.size(), Arrays<Array>::kMost));
     Arrays<Array> of;
     for (const Array& array : some) of.add(array);
-    const cudaError_t error = queue(kernel, of.n_blocks, stream, of);
+    const cudaError_t error = queue<kKernel>(of.n_blocks, stream, of);
     if (error != cudaSuccess) return error;
     arrays = arrays.subspan(some.size());
   }
@@ -296,39 +296,39 @@ cudaError_t for_all(void (*kernel)(Arrays<Array>), std::span<const Array> arrays
 }  // namespace
 
 cudaError_t find_nonfinite(std::span<const penstock_device_values> arrays, cudaStream_t stream) {
-  return for_all(look_for_nonfinite, arrays, stream);
+  return for_all<look_for_nonfinite>(arrays, stream);
 }
 
 cudaError_t fill_nan(void* values, uint64_t count, uint32_t dtype, cudaStream_t stream) {
   return with_float(dtype, [&]<typename Float>(Float) {
     using Bits = typename Float::Bits;
-    return queue(write_everywhere<Bits>, blocks_for(count), stream, static_cast<Bits*>(values),
-                 count, Float::kQuietNan);
+    return queue<write_everywhere<Bits>>(blocks_for(count), stream, static_cast<Bits*>(values),
+                                         count, Float::kQuietNan);
   });
 }
 
 cudaError_t scale(void* values, uint64_t count, uint32_t dtype, float factor, cudaStream_t stream) {
   return with_float(dtype, [&]<typename Float>(Float) {
-    return queue(multiply<Float>, blocks_for(count), stream,
-                 static_cast<typename Float::Bits*>(values), count, factor);
+    return queue<multiply<Float>>(blocks_for(count), stream,
+                                  static_cast<typename Float::Bits*>(values), count, factor);
   });
 }
 
 cudaError_t narrow(const float* source, void* target, uint64_t count, uint32_t dtype,
                    cudaStream_t stream) {
   return with_float(dtype, [&]<typename Float>(Float) {
-    return queue(round_all<Float>, blocks_for(count), stream,
-                 reinterpret_cast<const uint32_t*>(source),
-                 static_cast<typename Float::Bits*>(target), count);
+    return queue<round_all<Float>>(blocks_for(count), stream,
+                                   reinterpret_cast<const uint32_t*>(source),
+                                   static_cast<typename Float::Bits*>(target), count);
   });
 }
 
 cudaError_t copy_many(std::span<const penstock_device_copy> copies, cudaStream_t stream) {
-  return for_all(copy_all, copies, stream);
+  return for_all<copy_all>(copies, stream);
 }
 
 cudaError_t check_indices(std::span<const penstock_index_list> lists, cudaStream_t stream) {
-  return for_all(look_for_wrong_indices, lists, stream);
+  return for_all<look_for_wrong_indices>(lists, stream);
 }
 
 }  // namespace penstock::device_cuda

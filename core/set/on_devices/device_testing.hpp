@@ -29,7 +29,7 @@ inline Result<RuntimeHandle> open_rank_over_devices(const std::string& config) {
 }
 
 // The simulator as at the start of the process, but for `settings`; at the end of the scope nothing
-// may have been misused or kept.
+// may have been misused or kept, and no kernel loaded in a step.
 class SimulatedDevices {
  public:
   explicit SimulatedDevices(uint64_t seed = 1, double early = 0, int count = 2) {
@@ -42,6 +42,7 @@ class SimulatedDevices {
   ~SimulatedDevices() {
     for (const auto& report : simulated::reports()) ADD_FAILURE() << report.sentence;
     for (const std::string& leak : simulated::leaks()) ADD_FAILURE() << leak;
+    EXPECT_EQ(simulated::waits().for_load, 0u) << "kernels were launched that no plan had loaded";
     simulated::reset();
   }
 };

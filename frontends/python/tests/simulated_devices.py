@@ -65,7 +65,7 @@ class _Settings(ctypes.Structure):
 class _Waits(ctypes.Structure):
     """penstock::simulated::Waits."""
 
-    _fields_ = [(f"kind_{number}", c_uint64) for number in range(6)]
+    _fields_ = [(f"kind_{number}", c_uint64) for number in range(7)]
 
 
 def _function(*arguments: Any) -> Any:

@@ -274,7 +274,19 @@ def test_a_gradient_that_is_cast_is_cast_on_the_device(on_a_device):
     assert recorder.calls == [("ready", 3, 77), ("wait_stream", 3, 77)]
     assert slot.spec().place == CUDA and slot.spec().dtype == c.FLOAT16
     assert slot.staging is not None and slot.staging.device == slot.parameter.device
-    assert [one.data_ptr() for one in on_a_device] == [slot.staging.data_ptr()]
+
+
+@pytest.mark.parametrize(("waits", "noted"), [(77, 0), (78, 1)])
+def test_torch_hears_of_a_gradient_that_another_stream_waits_for_than_the_one_it_came_on(
+    on_a_device, monkeypatch, waits, noted
+):
+    slot, recorder = slot_of(torch.nn.Parameter(torch.ones(4))), Recorder()
+    slot.parameter.grad = torch.full((4,), 0.5)
+    slot.submit(recorder)
+    monkeypatch.setattr(devices, "current_stream", lambda tensor: waits)
+    slot.wait(recorder)
+    assert recorder.calls == [("ready", 3, 77), ("wait_stream", 3, waits)]
+    assert [one.data_ptr() for one in on_a_device] == [slot.parameter.grad.data_ptr()] * noted
 
 
 def test_a_gradient_in_host_memory_has_no_stream():

@@ -113,7 +113,7 @@ typedef struct penstock_compressor {
   /* [control] Pure. */
   penstock_status* (*describe)(void* instance, penstock_compressor_traits* traits);
 
-  /* [control] Fills needs[i] for items[i] (name, shape, numel and dtypes are set, data pointers are null) in `phase`.
+  /* [control] Fills needs[i] for items[i] (name, shape, numel, dtypes and where the gradient lies are set, data pointers null) in `phase`.
    * INVALID_ARGUMENT for an item the method cannot serve; the message says which rule to add. */
   penstock_status* (*plan)(void* instance, uint32_t phase, uint32_t world, const penstock_item* const* items,
                            uint64_t n_items, penstock_compressor_need* const* needs);

@@ -30,6 +30,7 @@
 
 #include <penstock/fold.h>
 #include <penstock/arguments.hpp>
+#include <penstock/kernels.hpp>
 #include <penstock/mean.hpp>
 #include <penstock/need.hpp>
 #include <penstock/record.hpp>
@@ -146,6 +147,7 @@ class CompressorTable {
       Instance& self = *static_cast<Instance*>(instance);
       OneAtATime::Guard guard(self.one_at_a_time);
       check_items(items, n_items);
+      load_kernels_for(items, n_items);
       self.needs.clear();
       for (uint64_t i = 0; i < n_items; ++i) {
         CompressorNeed& need = self.needs.emplace_back();

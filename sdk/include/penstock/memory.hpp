@@ -82,6 +82,7 @@ class MemoryTable {
       Instance& self = *static_cast<Instance*>(instance);
       OneAtATime::Guard guard(self.one_at_a_time);
       check_items(items, n_items);
+      load_kernels_for(items, n_items);
       self.needs.clear();
       for (uint64_t i = 0; i < n_items; ++i) {
         check_need(*compressor_needs[i]);

@@ -84,7 +84,7 @@ int32_t square_norm(const float* x, uint64_t n, double scale, float* result, Wor
   const int32_t error = queue_square(x, n, workspace, stream);
   if (error != cudaSuccess) return error;
   Queue queue(stream);
-  queue.run(write_square, 1, kWarp, static_cast<const double*>(workspace.data), scale, result);
+  queue.run<write_square>(1, kWarp, static_cast<const double*>(workspace.data), scale, result);
   return queue.error();
 }
 

@@ -51,8 +51,8 @@ int32_t sum_codes(const Coding& coding, std::span<const typename Coding::Sender>
   Queue queue(stream);
   with_team(sum.numel, sum.run,
             [&]<uint32_t kTeam>(uint64_t run, uint32_t tiles_per_run, uint64_t blocks) {
-              queue.run(sum_tile<kTeam, Coding>, blocks, kElementThreads, coding, all, sum, run,
-                        tiles_per_run);
+              queue.run<sum_tile<kTeam, Coding>>(blocks, kElementThreads, coding, all, sum, run,
+                                                 tiles_per_run);
             });
   return queue.error();
 }

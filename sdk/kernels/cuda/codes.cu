@@ -128,7 +128,7 @@ int32_t reach_threshold(float* values, uint64_t numel, float threshold, bool tak
   if (sent == nullptr || (numel > 0 && (values == nullptr || codes == nullptr)))
     return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(keep_number, 1, kWarp, threshold, sent);
+  queue.run<keep_number>(1, kWarp, threshold, sent);
   each_element(queue, ReachThreshold{values, threshold, take_out, codes}, numel);
   return queue.error();
 }

@@ -151,7 +151,7 @@ int32_t widen_scaled(ValueType type, const uint16_t* source, float* target, uint
 int32_t int8_scale(const float* largest, float* scale, void* stream) noexcept {
   if (largest == nullptr || scale == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(find_int8_scale, 1, kWarp, largest, scale);
+  queue.run<find_int8_scale>(1, kWarp, largest, scale);
   return queue.error();
 }
 

@@ -54,13 +54,13 @@ int32_t correct(const float* x, uint64_t n, const CorrectionRules& rules, Correc
                 void* stream) noexcept {
   if (s == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  if (rules.rounds > 0) queue.run(begin_correcting, 1, kWarp, rules, s);
+  if (rules.rounds > 0) queue.run<begin_correcting>(1, kWarp, rules, s);
   for (uint32_t round = 0; round < rules.rounds && queue.error() == 0;
        round += kCorrectionsAtOnce) {
     const uint32_t corrections = std::min(kCorrectionsAtOnce, rules.rounds - round);
     const int32_t error = count_above(x, n, s->probes, n_probes(corrections), s->counts, stream);
     if (error != 0) return error;
-    queue.run(follow_counts, 1, kWarp, rules, corrections, s);
+    queue.run<follow_counts>(1, kWarp, rules, corrections, s);
   }
   return queue.error();
 }

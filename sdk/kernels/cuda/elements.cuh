@@ -76,15 +76,15 @@ template <typename Body>
 void each_element(Queue& queue, const Body& body, uint64_t n) {
   if (n == 0) return;
   const uint64_t tiles = pieces(n, kElementTile);
-  queue.run(treat_elements<kElementThreads, Body>, tiles, kElementThreads, body, n, n,
-            static_cast<uint32_t>(tiles));
+  queue.run<treat_elements<kElementThreads, Body>>(tiles, kElementThreads, body, n, n,
+                                                   static_cast<uint32_t>(tiles));
 }
 
 template <typename Body>
 void each_element(Queue& queue, const Body& body, uint64_t n, uint64_t run) {
   if (n == 0) return;
   with_team(n, run, [&]<uint32_t kTeam>(uint64_t length, uint32_t tiles_per_run, uint64_t blocks) {
-    queue.run(treat_elements<kTeam, Body>, blocks, kElementThreads, body, n, length, tiles_per_run);
+    queue.run<treat_elements<kTeam, Body>>(blocks, kElementThreads, body, n, length, tiles_per_run);
   });
 }
 

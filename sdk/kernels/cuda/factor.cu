@@ -123,7 +123,7 @@ int32_t use_factor(const float* state, float* in_use, uint64_t rows, uint64_t ra
   if (!legal(rows, rank, state, in_use, workspace)) return cudaErrorInvalidValue;
   const Room room(workspace);
   Queue queue(stream);
-  queue.run(look, 1, kFactorThreads, state, rows * rank, room.found);
+  queue.run<look>(1, kFactorThreads, state, rows * rank, room.found);
   each_element(queue, ChooseFactor{state, in_use, base_of(source), room.found}, rows * rank);
   if (queue.error() != 0) return queue.error();
   return orthogonalise(in_use, rows, rank, nullptr, room.rest, stream, &room.found->zeros_alone);
@@ -134,15 +134,15 @@ int32_t keep_factor(const float* sum, float* state, uint64_t rows, uint64_t rank
   if (!legal(rows, rank, sum, state, workspace)) return cudaErrorInvalidValue;
   const Room room(workspace);
   Queue queue(stream);
-  queue.run(look, 1, kFactorThreads, sum, rows * rank, room.found);
+  queue.run<look>(1, kFactorThreads, sum, rows * rank, room.found);
   each_element(queue, KeepSum{sum, state, room.found}, rows * rank);
   if (queue.error() != 0) return queue.error();
   const int32_t error = orthogonalise(state, rows, rank, &room.found->zero_columns, room.rest,
                                       stream, &room.found->entries);
   if (error != 0) return error;
   const auto columns = static_cast<uint32_t>(rank);
-  queue.run(fill_columns, rows > 0 ? rank : 0, kFactorThreads, state, rows, columns,
-            base_of(source), room.found);
+  queue.run<fill_columns>(rows > 0 ? rank : 0, kFactorThreads, state, rows, columns,
+                          base_of(source), room.found);
   if (queue.error() != 0) return queue.error();
   return orthogonalise(state, rows, rank, nullptr, room.rest, stream, &room.found->zero_columns);
 }

@@ -25,11 +25,11 @@ int32_t fall(const float* x, uint64_t n, float factor, uint32_t falls, double en
              void* stream) noexcept {
   if (falls > kMostFalls || s == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(write_falls, 1, kWarp, factor, falls, s);
+  queue.run<write_falls>(1, kWarp, factor, falls, s);
   if (queue.error() != 0) return queue.error();
   const int32_t error = count_above(x, n, s->thresholds, falls + 1, s->counts, stream);
   if (error != 0) return error;
-  queue.run(find_enough, 1, kWarp, falls, enough, s);
+  queue.run<find_enough>(1, kWarp, falls, enough, s);
   return queue.error();
 }
 

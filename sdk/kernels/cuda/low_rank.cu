@@ -101,8 +101,11 @@ void queue_columns(Queue& queue, const Shape& shape, bool transposed, const floa
                     is_cut ? columns : rank};
   with_width(width, [&]<uint32_t kWidth>() {
     with_form(fold.form, [&]<uint32_t kForm>() {
-      queue.run(transposed ? transposed_tiles<kWidth, kForm> : multiply_tiles<kWidth, kForm>,
-                plan.tiles * segments, kProductThreads, job, fold);
+      const uint64_t blocks = plan.tiles * segments;
+      if (transposed)
+        queue.run<transposed_tiles<kWidth, kForm>>(blocks, kProductThreads, job, fold);
+      else
+        queue.run<multiply_tiles<kWidth, kForm>>(blocks, kProductThreads, job, fold);
     });
   });
   if (is_cut)
@@ -135,9 +138,9 @@ int32_t expand_into(const Shape& shape, float* target, const float* p, const flo
                     void* stream) {
   if (!is_shape(shape) || !has_arrays(shape, target, p, q)) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(expand_tiles<kTakeOut>,
-            pieces(shape.rows, kProductRows) * pieces(shape.cols, kProductColumns), kProductThreads,
-            target, shape.rows, shape.cols, static_cast<uint32_t>(shape.rank), p, q, scale);
+  queue.run<expand_tiles<kTakeOut>>(
+      pieces(shape.rows, kProductRows) * pieces(shape.cols, kProductColumns), kProductThreads,
+      target, shape.rows, shape.cols, static_cast<uint32_t>(shape.rank), p, q, scale);
   return queue.error();
 }
 

@@ -20,7 +20,7 @@ int32_t mask_entries(float* momentum, uint64_t n, const uint32_t* indices, uint6
                      void* stream) noexcept {
   if (count > n) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(clear_entries, pieces(count, kThreads), kThreads, momentum, indices, count);
+  queue.run<clear_entries>(pieces(count, kThreads), kThreads, momentum, indices, count);
   return queue.error();
 }
 

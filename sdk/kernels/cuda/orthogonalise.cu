@@ -332,14 +332,18 @@ int32_t orthogonalise(float* p, uint64_t rows, uint64_t rank, uint64_t* zero_col
   const uint32_t rows_of_block = fit < kSolveThreads ? fit : kSolveThreads;
   Queue queue(stream);
   for (const bool second : {false, true}) {
-    queue.run(sum_gram, plan.tiles * plan.entry_blocks, kGramThreads, p, rows, columns, plan,
-              second, wanted, state, gram);
-    queue.run(second ? factor_gram<true> : factor_gram<false>, 1, kFactorThreads, gram, plan.tiles,
-              columns, wanted, state, lower);
-    queue.run(solve_rows, pieces(rows, rows_of_block), kSolveThreads, p, rows, columns,
-              rows_of_block, lower, state);
+    queue.run<sum_gram>(plan.tiles * plan.entry_blocks, kGramThreads, p, rows, columns, plan,
+                        second, wanted, state, gram);
+    if (second)
+      queue.run<factor_gram<true>>(1, kFactorThreads, gram, plan.tiles, columns, wanted, state,
+                                   lower);
+    else
+      queue.run<factor_gram<false>>(1, kFactorThreads, gram, plan.tiles, columns, wanted, state,
+                                    lower);
+    queue.run<solve_rows>(pieces(rows, rows_of_block), kSolveThreads, p, rows, columns,
+                          rows_of_block, lower, state);
   }
-  queue.run(project_columns, 1, kFactorThreads, p, rows, columns, state, zero_columns);
+  queue.run<project_columns>(1, kFactorThreads, p, rows, columns, state, zero_columns);
   return queue.error();
 }
 

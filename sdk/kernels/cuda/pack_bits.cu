@@ -99,7 +99,7 @@ int32_t pack_bits(const uint8_t* codes, uint64_t count, unsigned bits, uint64_t*
   if (!legal(codes, count, bits, words)) return cudaErrorInvalidValue;
   Queue queue(stream);
   with_bits(bits, [&]<unsigned kBits>() {
-    queue.run(pack_tile<kBits>, pieces(count, kPackTile), kPackThreads, codes, count, words);
+    queue.run<pack_tile<kBits>>(pieces(count, kPackTile), kPackThreads, codes, count, words);
   });
   return queue.error();
 }
@@ -109,7 +109,7 @@ int32_t unpack_bits(const uint64_t* words, uint64_t count, unsigned bits, uint8_
   if (!legal(codes, count, bits, words)) return cudaErrorInvalidValue;
   Queue queue(stream);
   with_bits(bits, [&]<unsigned kBits>() {
-    queue.run(unpack_tile<kBits>, pieces(count, kPackTile), kPackThreads, words, count, codes);
+    queue.run<unpack_tile<kBits>>(pieces(count, kPackTile), kPackThreads, words, count, codes);
   });
   return queue.error();
 }

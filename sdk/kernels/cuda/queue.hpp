@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <kernels/cuda/loading.hpp>
 
 #include <cstdint>
 #include <type_traits>
@@ -25,21 +26,10 @@ class Queue {
   explicit Queue(void* stream) : stream_(static_cast<cudaStream_t>(stream)) {}
 
   // Nothing for no blocks, or after an error.
-  template <typename... Parameters>
-  void run(void (*kernel)(Parameters...), uint64_t blocks, uint32_t threads,
-           std::type_identity_t<Parameters>... arguments) {
-    if (error_ != cudaSuccess || blocks == 0) return;
-    if (blocks > kMostBlocks) {
-      error_ = cudaErrorInvalidValue;
-      return;
-    }
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks));
-    config.blockDim = dim3(threads);
-    config.stream = stream_;
-    keep(cudaLaunchKernelEx(&config, kernel, arguments...));
+  template <auto kKernel, typename... Arguments>
+  void run(uint64_t blocks, uint32_t threads, const Arguments&... arguments) {
+    launch(listed<kKernel>(), blocks, threads, arguments...);
   }
-
   void zero(void* target, uint64_t bytes) {
     if (error_ == cudaSuccess && bytes > 0) keep(cudaMemsetAsync(target, 0, bytes, stream_));
   }
@@ -53,6 +43,21 @@ class Queue {
   [[nodiscard]] int32_t error() const { return error_; }
 
  private:
+  template <typename... Parameters>
+  void launch(void (*kernel)(Parameters...), uint64_t blocks, uint32_t threads,
+              const std::type_identity_t<Parameters>&... arguments) {
+    if (error_ != cudaSuccess || blocks == 0) return;
+    if (blocks > kMostBlocks) {
+      error_ = cudaErrorInvalidValue;
+      return;
+    }
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(threads);
+    config.stream = stream_;
+    keep(cudaLaunchKernelEx(&config, kernel, arguments...));
+  }
+
   // The runtime's last error is cleared: who asks for it later must not find ours.
   void keep(cudaError_t error) {
     error_ = error;

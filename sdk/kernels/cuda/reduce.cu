@@ -191,7 +191,7 @@ int32_t statistics(const float* x, uint64_t n, bool logs, Statistics* result, Wo
       {static_cast<char*>(workspace.data) + kFirstPlace, workspace.bytes - kFirstPlace}, stream);
   if (error != cudaSuccess) return error;
   Queue queue(stream);
-  queue.run(keep_statistics, 1, kWarp, sum, result);
+  queue.run<keep_statistics>(1, kWarp, sum, result);
   return queue.error();
 }
 
@@ -204,9 +204,9 @@ int32_t count_above(const float* x, uint64_t n, const float* thresholds, uint64_
   queue.zero(counts, n_thresholds * sizeof(uint64_t));
   for (uint64_t first = 0; first < n_thresholds; first += kThresholdsAtOnce) {
     const uint64_t left = n_thresholds - first;
-    queue.run(count_reaching, pieces(n, kSumTile), kSumThreads, x, n, thresholds + first,
-              static_cast<uint32_t>(left < kThresholdsAtOnce ? left : kThresholdsAtOnce),
-              counts + first);
+    queue.run<count_reaching>(
+        pieces(n, kSumTile), kSumThreads, x, n, thresholds + first,
+        static_cast<uint32_t>(left < kThresholdsAtOnce ? left : kThresholdsAtOnce), counts + first);
   }
   return queue.error();
 }

@@ -175,17 +175,17 @@ int32_t reduce(const Term& term, const float* x, uint64_t n, uint64_t run,
   Queue queue(stream);
   const auto tiles_per_run = static_cast<uint32_t>(plan.tiles_per_run);
   if (plan.tiles_per_run == 1) {
-    queue.run(sum_tiles<Term>, plan.n_runs, kSumThreads, term, x, n, plan.run, 1, results);
+    queue.run<sum_tiles<Term>>(plan.n_runs, kSumThreads, term, x, n, plan.run, 1, results);
     return queue.error();
   }
   if (workspace.data == nullptr || !aligned(workspace.data, 64) ||
       workspace.bytes < plan.n_tiles() * sizeof(Sum))
     return cudaErrorInvalidValue;
   auto* const sums = static_cast<Sum*>(workspace.data);
-  queue.run(sum_tiles<Term>, plan.n_tiles(), kSumThreads, term, x, n, plan.run, tiles_per_run,
-            sums);
-  queue.run(join_tiles<Term>, plan.n_runs, kSumThreads, term, sums, tiles_per_run, plan.n_tiles(),
-            results);
+  queue.run<sum_tiles<Term>>(plan.n_tiles(), kSumThreads, term, x, n, plan.run, tiles_per_run,
+                             sums);
+  queue.run<join_tiles<Term>>(plan.n_runs, kSumThreads, term, sums, tiles_per_run, plan.n_tiles(),
+                              results);
   return queue.error();
 }
 
@@ -198,10 +198,15 @@ int32_t reduce_runs(const Term& term, const float* x, uint64_t n, uint64_t run,
     return reduce(term, x, n, run, results, workspace, stream);
   if (results == nullptr || x == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(plan.run <= kSumThreads ? sum_short_runs<Term, 1>
-                                    : sum_short_runs<Term, kShortRun / kSumThreads>,
-            pieces(plan.n_runs, kSumThreads / kWarp), kSumThreads, term, x, n, plan.run,
-            static_cast<uint32_t>(plan.n_runs), results);
+  const auto sum = [&]<uint32_t kItems>() {
+    queue.run<sum_short_runs<Term, kItems>>(pieces(plan.n_runs, kSumThreads / kWarp), kSumThreads,
+                                            term, x, n, plan.run,
+                                            static_cast<uint32_t>(plan.n_runs), results);
+  };
+  if (plan.run <= kSumThreads)
+    sum.template operator()<1>();
+  else
+    sum.template operator()<kShortRun / kSumThreads>();
   return queue.error();
 }
 

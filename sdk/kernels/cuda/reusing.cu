@@ -57,14 +57,14 @@ int32_t begin_reuse(const ReuseRules& rules, const float* state, Reusing* s,
                     void* stream) noexcept {
   if (state == nullptr || s == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(begin, 1, kWarp, rules, state, s);
+  queue.run<begin>(1, kWarp, rules, state, s);
   return queue.error();
 }
 
 int32_t end_reuse(const ReuseRules& rules, const Reusing* s, float* state, void* stream) noexcept {
   if (state == nullptr || s == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(end, 1, kWarp, rules, s, state);
+  queue.run<end>(1, kWarp, rules, s, state);
   return queue.error();
 }
 

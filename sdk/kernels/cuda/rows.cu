@@ -5,17 +5,20 @@
 #include <kernels/cuda/select.hpp>
 #include <kernels/element/keys.hpp>
 
+#include <algorithm>
+
 namespace penstock::kernels::cuda {
 namespace {
 
 // 31 bits in four digits: small histograms, for they are cleared once per digit and row.
 constexpr uint32_t kRowBins = 256;
+constexpr uint32_t kTurnThreads = 256;  // of a tile of 32 x 32
 
 struct Job {
-  const float* x;
+  const float* x;  // row after row
   uint32_t rows;
   uint32_t width;
-  uint32_t lanes;  // rows that alternate in memory, entry by entry
+  uint32_t lanes;  // rows whose entries alternate where positions are counted
   uint32_t k;
   uint32_t* indices;
   float* values;
@@ -26,12 +29,11 @@ template <uint32_t kCached>
 struct RowKeys {
   const uint32_t* cached;
   const float* row;
-  uint32_t stride;
   __device__ uint32_t operator[](uint64_t i) const {
     if constexpr (kCached > 0)
       return cached[i];
     else
-      return magnitude_key(row[i * stride]);
+      return magnitude_key(row[i]);
   }
 };
 
@@ -64,13 +66,12 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
   __shared__ uint32_t above_in[kWarps], equal_in[kWarps];
   for (uint64_t r = blockIdx.x; r < job.rows; r += gridDim.x) {
     const uint64_t first = r / job.lanes * job.width * job.lanes + r % job.lanes;
-    const float* const row = job.x + first;
+    const float* const row = job.x + r * job.width;
     if constexpr (kCached > 0) {
-      for (uint32_t i = threadIdx.x; i < job.width; i += kThreads)
-        cache[i] = magnitude_key(row[uint64_t{i} * job.lanes]);
+      for (uint32_t i = threadIdx.x; i < job.width; i += kThreads) cache[i] = magnitude_key(row[i]);
       __syncthreads();
     }
-    const RowKeys<kCached> keys{cache, row, job.lanes};
+    const RowKeys<kCached> keys{cache, row};
     const Bin kth = find_kth<kThreads>(keys, job.width, job.k, histogram, sums, &found);
 
     // Each warp's part is a multiple of a warp, so that 32 neighbours are looked at together.
@@ -109,9 +110,8 @@ __global__ void __launch_bounds__(kThreads) select_in_rows(Job job) {
       const uint32_t taken = __ballot_sync(kAllLanes, take);
       if (take) {
         const uint64_t at = r * job.k + to + __popc(taken & lanes_before());
-        const uint64_t offset = uint64_t{i} * job.lanes;
-        job.indices[at] = static_cast<uint32_t>(first + offset);
-        if (job.values != nullptr) job.values[at] = row[offset];
+        job.indices[at] = static_cast<uint32_t>(first + uint64_t{i} * job.lanes);
+        if (job.values != nullptr) job.values[at] = row[i];
       }
       ties += __popc(equals);
       to += __popc(taken);
@@ -125,11 +125,36 @@ constexpr uint64_t kMostRowBlocks = 64 * 1024;
 void queue_rows(Queue& queue, const Job& job) {
   const uint64_t blocks = job.rows < kMostRowBlocks ? job.rows : kMostRowBlocks;
   if (job.width <= kNarrowRow)
-    queue.run(select_in_rows<64, kNarrowRow>, blocks, 64, job);
+    queue.run<select_in_rows<64, kNarrowRow>>(blocks, 64, job);
   else if (job.width <= kCachedRow)
-    queue.run(select_in_rows<256, kCachedRow>, blocks, 256, job);
+    queue.run<select_in_rows<256, kCachedRow>>(blocks, 256, job);
   else
-    queue.run(select_in_rows<256, 0>, blocks, 256, job);
+    queue.run<select_in_rows<256, 0>>(blocks, 256, job);
+}
+
+// Lanes become rows: `rows` has lane after lane of each matrix. A tile goes through shared memory,
+// so that whole sectors are read and written; a lane read by itself uses one float of each.
+__global__ void __launch_bounds__(kTurnThreads)
+    turn_lanes(const float* x, Lanes shape, uint64_t tiles, float* rows) {
+  __shared__ float tile[kWarp][kWarp + 1];
+  const uint64_t across = pieces(shape.lanes, kWarp);
+  const uint64_t of_matrix = across * pieces(shape.length, kWarp);
+  for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+    const uint64_t matrix = t / of_matrix;
+    const uint64_t first = t % of_matrix / across * kWarp, first_lane = t % across * kWarp;
+    for (uint32_t w = warp_of_block(); w < kWarp; w += kTurnThreads / kWarp) {
+      const uint64_t i = first + w, l = first_lane + lane();
+      if (i < shape.length && l < shape.lanes)
+        tile[w][lane()] = x[(matrix * shape.length + i) * shape.lanes + l];
+    }
+    __syncthreads();
+    for (uint32_t w = warp_of_block(); w < kWarp; w += kTurnThreads / kWarp) {
+      const uint64_t i = first + lane(), l = first_lane + w;
+      if (i < shape.length && l < shape.lanes)
+        rows[(matrix * shape.lanes + l) * shape.length + i] = tile[lane()][w];
+    }
+    __syncthreads();  // the next tile overwrites this one
+  }
 }
 
 struct Mark {
@@ -164,7 +189,8 @@ uint64_t select_lanes_workspace_bytes(const Lanes& shape, uint64_t k) noexcept {
   return mark_bytes(shape) + select_workspace_bytes(rows * shape.length, rows * k);
 }
 
-// What goes is found lane by lane, and then put in order: as the entries that are marked.
+// What goes is found lane by lane, and then put in order: as the entries that are marked. Marks lie
+// where the lanes have lain as rows.
 int32_t select_lanes(const float* x, const Lanes& shape, uint64_t k, uint32_t* indices,
                      Workspace workspace, void* stream) noexcept {
   const uint64_t rows = shape.blocks * shape.lanes, n = rows * shape.length;
@@ -175,8 +201,12 @@ int32_t select_lanes(const float* x, const Lanes& shape, uint64_t k, uint32_t* i
     return cudaErrorInvalidValue;
   auto* const marks = static_cast<float*>(workspace.data);
   Queue queue(stream);
+  const float* const as_rows = shape.lanes == 1 ? x : marks;
+  const uint64_t tiles = shape.blocks * pieces(shape.length, kWarp) * pieces(shape.lanes, kWarp);
+  if (as_rows != x)
+    queue.run<turn_lanes>(std::min(tiles, kMostRowBlocks), kTurnThreads, x, shape, tiles, marks);
   queue_rows(queue,
-             {x, static_cast<uint32_t>(rows), static_cast<uint32_t>(shape.length),
+             {as_rows, static_cast<uint32_t>(rows), static_cast<uint32_t>(shape.length),
               static_cast<uint32_t>(shape.lanes), static_cast<uint32_t>(k), indices, nullptr});
   queue.zero(marks, n * sizeof(float));
   each_element(queue, Mark{indices, marks}, rows * k);

@@ -114,7 +114,7 @@ bool legal(const uint32_t* indices, const void* values, uint64_t count, const vo
 
 void queue_check(Queue& queue, const uint32_t* indices, uint64_t count, uint64_t n, uint64_t* good,
                  uint32_t* repeats) {
-  queue.run(begin_check, 1, kWarp, count, good);
+  queue.run<begin_check>(1, kWarp, count, good);
   each_element(queue, CheckIndices{indices, count, n, good, repeats}, count);
 }
 
@@ -130,7 +130,7 @@ int32_t scatter_add(const uint32_t* indices, const float* values, uint64_t count
   queue.zero(repeats, sizeof *repeats);
   queue_check(queue, indices, count, n, good, repeats);
   each_element(queue, AddAt{indices, values, count, out, good, repeats}, count);
-  if (count > 1) queue.run(add_in_order, 1, kWarp, indices, values, count, out, good, repeats);
+  if (count > 1) queue.run<add_in_order>(1, kWarp, indices, values, count, out, good, repeats);
   return queue.error();
 }
 

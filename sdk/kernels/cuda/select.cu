@@ -103,7 +103,7 @@ class Beginning {
 
  private:
   void launch() {
-    queue_.run(begin_selections, n_, kSampleThreads, begun_, table_);
+    queue_.run<begin_selections>(n_, kSampleThreads, begun_, table_);
     begun_.first += n_;
     n_ = 0;
   }
@@ -116,9 +116,9 @@ class Beginning {
 };
 
 void queue_digits(Queue& queue, const Selections& table, const Totals& totals) {
-  queue.run(find_digit<0>, totals.digit_blocks, kDigitThreads, table);
-  queue.run(find_digit<1>, totals.digit_blocks, kDigitThreads, table);
-  queue.run(find_digit<2>, totals.digit_blocks, kDigitThreads, table);
+  queue.run<find_digit<0>>(totals.digit_blocks, kDigitThreads, table);
+  queue.run<find_digit<1>>(totals.digit_blocks, kDigitThreads, table);
+  queue.run<find_digit<2>>(totals.digit_blocks, kDigitThreads, table);
 }
 
 SelectRequest largest(const float* x, uint64_t n, uint64_t k, uint32_t* indices, float* values,
@@ -158,12 +158,12 @@ int32_t select(std::span<const SelectRequest> requests, Workspace workspace,
   Beginning beginning(queue, table);
   for (const SelectRequest& request : requests) beginning.add(selection_of(request, parts));
   const Totals totals = beginning.end();
-  queue.run(collect, totals.tiles, kCollectThreads, table);
+  queue.run<collect>(totals.tiles, kCollectThreads, table);
   queue_digits(queue, table, totals);
   const uint64_t blocks = pieces(totals.tiles, kTileWarps);
-  queue.run(count_chosen, blocks, kTileThreads, table, totals.tiles);
-  queue.run(scan_chosen, totals.tiles == 0 ? 0 : table.n, kScanThreads, table);
-  queue.run(write_chosen, blocks, kTileThreads, table, totals.tiles);
+  queue.run<count_chosen>(blocks, kTileThreads, table, totals.tiles);
+  queue.run<scan_chosen>(totals.tiles == 0 ? 0 : table.n, kScanThreads, table);
+  queue.run<write_chosen>(blocks, kTileThreads, table, totals.tiles);
   return queue.error();
 }
 
@@ -228,7 +228,7 @@ int32_t kth_magnitude(const float* x, uint64_t n, uint64_t stride, uint64_t k, f
   Beginning beginning(queue, table);
   beginning.add(s);
   queue_digits(queue, table, beginning.end());
-  queue.run(write_magnitude, 1, kWarp, table, magnitude);
+  queue.run<write_magnitude>(1, kWarp, table, magnitude);
   return queue.error();
 }
 

@@ -64,7 +64,7 @@ struct TakeOutSigns {
 int32_t mean_magnitude(const double* sum, uint64_t numel, float* number, void* stream) noexcept {
   if (sum == nullptr || number == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(divide_sum, 1, kWarp, sum, numel, number);
+  queue.run<divide_sum>(1, kWarp, sum, numel, number);
   return queue.error();
 }
 

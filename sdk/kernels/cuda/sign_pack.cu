@@ -175,11 +175,11 @@ int32_t pack_signs(const float* values, uint64_t numel, const SignRoom& room, Wo
   const uint64_t n_tiles = pieces(numel, kSignTile);
   const Fold first = fold == nullptr ? Fold{} : *fold;
   with_form(first.form, [&]<uint32_t kForm>() {
-    queue.run(pack_negative<kForm>, n_tiles, kSignThreads, values, numel, first, room.negative,
-              offsets);
+    queue.run<pack_negative<kForm>>(n_tiles, kSignThreads, values, numel, first, room.negative,
+                                    offsets);
   });
-  queue.run(scan_tiles, 1, kScanThreads, offsets, n_tiles, offsets + n_tiles);
-  queue.run(name_zeros, n_tiles, kSignThreads, values, numel, offsets, n_tiles, room);
+  queue.run<scan_tiles>(1, kScanThreads, offsets, n_tiles, offsets + n_tiles);
+  queue.run<name_zeros>(n_tiles, kSignThreads, values, numel, offsets, n_tiles, room);
   return queue.error();
 }
 

@@ -87,8 +87,8 @@ int32_t sum_valued_signs(std::span<const ValuedSigns> senders, uint64_t numel, S
   if (senders.empty() && !clear && scale == 1) return cudaSuccess;
   const auto all = by_value(senders);
   Queue queue(stream);
-  queue.run(sum_signs, pieces(numel, kSignTile), kSignThreads, all, numel, runs,
-            Around{clear, scale}, out);
+  queue.run<sum_signs>(pieces(numel, kSignTile), kSignThreads, all, numel, runs,
+                       Around{clear, scale}, out);
   return queue.error();
 }
 

@@ -140,11 +140,11 @@ int32_t majority_vote(std::span<const Signs> voters, VotePart part, uint64_t num
   const uint64_t tiles = pieces(sign_words(numel), kVoteWords);
   Queue queue(stream);
   if (!part.first || !part.last)
-    queue.run(add_votes, tiles, kVoteWords, all, part, numel, one, out);
+    queue.run<add_votes>(tiles, kVoteWords, all, part, numel, one, out);
   else if (all.n < 8)
-    queue.run(decide<3>, tiles, kVoteWords, all, numel, one, out);
+    queue.run<decide<3>>(tiles, kVoteWords, all, numel, one, out);
   else
-    queue.run(decide<std::bit_width(kMostSenders)>, tiles, kVoteWords, all, numel, one, out);
+    queue.run<decide<std::bit_width(kMostSenders)>>(tiles, kVoteWords, all, numel, one, out);
   return queue.error();
 }
 

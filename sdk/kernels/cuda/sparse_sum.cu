@@ -124,11 +124,11 @@ int32_t sum_sparse(const SparseSums& sums, void* stream, ValueType type) noexcep
     return cudaErrorInvalidValue;
   Queue queue(stream);
   if (sums.has_one_value) {
-    queue.run(sum_tile<OneValue>, sums.n_tiles, kSparseSumThreads, sums);
+    queue.run<sum_tile<OneValue>>(sums.n_tiles, kSparseSumThreads, sums);
     return queue.error();
   }
   with_wire_type(type, [&]<ValueType kType>() {
-    queue.run(sum_tile<EachValue<kType>>, sums.n_tiles, kSparseSumThreads, sums);
+    queue.run<sum_tile<EachValue<kType>>>(sums.n_tiles, kSparseSumThreads, sums);
   });
   return queue.error();
 }

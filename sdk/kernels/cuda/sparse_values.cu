@@ -71,8 +71,8 @@ int32_t largest_of(const ChosenEntries& chosen, float* largest, void* stream) no
   if (!legal(chosen) || largest == nullptr) return cudaErrorInvalidValue;
   Queue queue(stream);
   queue.zero(largest, sizeof(float));
-  queue.run(find_largest_of, pieces(chosen.capacity, kElementTile), kElementThreads, chosen,
-            reinterpret_cast<uint32_t*>(largest));
+  queue.run<find_largest_of>(pieces(chosen.capacity, kElementTile), kElementThreads, chosen,
+                             reinterpret_cast<uint32_t*>(largest));
   return queue.error();
 }
 

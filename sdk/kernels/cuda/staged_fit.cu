@@ -68,9 +68,9 @@ int32_t fit_in_stages(const StagedRule& rule, const SteeringRules& rules, const 
       workspace.bytes < pieces(n, kSumTile) * sizeof(StatisticsOf::Sum))
     return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(begin_fit, 1, kWarp, rule, rules, n, state, s);
+  queue.run<begin_fit>(1, kWarp, rule, rules, n, state, s);
   for (uint32_t looks = rule.most_looks(); looks > 0; --looks)
-    queue.run(look, pieces(n, kSumTile), kSumThreads, rule, rules, x, n, state, workspace.data, s);
+    queue.run<look>(pieces(n, kSumTile), kSumThreads, rule, rules, x, n, state, workspace.data, s);
   return queue.error();
 }
 

@@ -143,15 +143,15 @@ int32_t search(const SteeringLaw& law, const SteeringRules& rules, const float* 
                const float* state, Steering* s, void* stream) {
   const bool trimmed = law.kind == SteeringLaw::kTrimmed;
   Queue queue(stream);
-  queue.run(begin_search, 1, kWarp, trimmed, rules, n, state, s);
+  queue.run<begin_search>(1, kWarp, trimmed, rules, n, state, s);
   for (uint32_t pass = 0; pass < (trimmed ? 1 : 2) && queue.error() == 0; ++pass) {
     const int32_t error =
         count_above(x, n, s->probes, trimmed ? kTrimmedSteps : kMostProbes, s->counts, stream);
     if (error != 0) return error;
     if (trimmed)
-      queue.run(end_trimmed, 1, kWarp, rules, state, s);
+      queue.run<end_trimmed>(1, kWarp, rules, state, s);
     else
-      queue.run(halve, 1, kWarp, pass == 1, rules, n, state, s);
+      queue.run<halve>(1, kWarp, pass == 1, rules, n, state, s);
   }
   return queue.error();
 }
@@ -167,7 +167,7 @@ int32_t estimate(const SteeringLaw& law, const SteeringRules& rules, const float
   if (error != 0) return error;
   if (law.kind != SteeringLaw::kNormal) return search(law, rules, x, n, state, s, stream);
   Queue queue(stream);
-  queue.run(estimate_normal, 1, kWarp, law.deviations, rules, n, state, s);
+  queue.run<estimate_normal>(1, kWarp, law.deviations, rules, n, state, s);
   return queue.error();
 }
 
@@ -175,7 +175,7 @@ int32_t learn(const SteeringLaw& law, const SteeringRules& rules, const uint64_t
               const Steering* s, uint64_t n, float* state, void* stream) noexcept {
   if (s == nullptr || state == nullptr || (n > 0 && count == nullptr)) return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(learn_from, 1, kWarp, law, rules, count, s, n, state);
+  queue.run<learn_from>(1, kWarp, law, rules, count, s, n, state);
   return queue.error();
 }
 

@@ -252,9 +252,9 @@ int32_t round_to_signs(float* values, uint64_t numel, const float* scale, Random
       (numel > 0 && (values == nullptr || negative == nullptr || nonzero == nullptr)))
     return cudaErrorInvalidValue;
   Queue queue(stream);
-  queue.run(choose_signs, pieces(numel, kSignTile), kSignThreads, values, numel, scale,
-            WordsOf(key, first), take_out, reinterpret_cast<uint32_t*>(negative),
-            reinterpret_cast<uint32_t*>(nonzero), 2 * sign_words(numel));
+  queue.run<choose_signs>(pieces(numel, kSignTile), kSignThreads, values, numel, scale,
+                          WordsOf(key, first), take_out, reinterpret_cast<uint32_t*>(negative),
+                          reinterpret_cast<uint32_t*>(nonzero), 2 * sign_words(numel));
   return queue.error();
 }
 

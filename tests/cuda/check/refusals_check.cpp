@@ -1,6 +1,7 @@
 // Arguments that break a contract are refused before anything is queued.
 #include <penstock/memory.h>
 #include <kernels/cuda/clipping.hpp>
+#include <kernels/cuda/loading.hpp>
 #include <kernels/cuda/low_rank.hpp>
 #include <kernels/cuda/one_sign.hpp>
 #include <kernels/cuda/reusing.hpp>
@@ -203,6 +204,9 @@ void refuse_reuse() {
 }  // namespace
 
 void check_refusals() {
+  const char* why = "";
+  REQUIRE(load_kernels(0, &why) == cudaSuccess, why);
+  REQUIRE(load_kernels(-1, &why) == cudaErrorInvalidDevice, why);
   refuse_reuse();
   refuse_means();
   refuse_clipping();

@@ -262,8 +262,9 @@ void check_rows(const Extent& extent) {
   for (const uint64_t n : extent.few_sizes)
     for (const Input& input : extent.inputs(n, false))
       for (const uint64_t length : {1, 100, 1500})
-        for (const uint64_t k : std::set<uint64_t>{0, 1, length / 10, length})
-          check_lanes_of(input, {std::min<uint64_t>(n / (length * 5), 3), length, 5}, k);
+        for (const uint64_t lanes : {1, 5, 33})
+          for (const uint64_t k : std::set<uint64_t>{0, 1, length / 10, length})
+            check_lanes_of(input, {std::min<uint64_t>(n / (length * lanes), 3), length, lanes}, k);
 }
 
 }  // namespace penstock::kernels::cuda::check

@@ -23,14 +23,29 @@ Stream* find_stream(Machine& machine, cudaStream_t handle, const char* function)
   return nullptr;
 }
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread) {
-  return call(Call::kLaunch, [&](Machine& machine, Lock&) {
+namespace {
+
+// As with the real one, which takes memory of the device for it.
+cudaError_t load(Machine& machine, Lock& lock, const void* kernel, uint64_t Waits::*counted) {
+  if (!machine.load(current_device(), kernel)) return cudaSuccess;
+  if (counted != nullptr) machine.journal.count_wait(counted);
+  return machine.finish_device(lock, current_device());
+}
+
+}  // namespace
+
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   std::function<void()> thread) {
+  return call(Call::kLaunch, [&](Machine& machine, Lock& lock) {
     Stream* stream = find_stream(machine, config.stream, "a launch");
     if (stream == nullptr || stream->device != current_device())
       return cudaErrorInvalidResourceHandle;
     if (config.dynamicSmemBytes != 0) return cudaErrorNotSupported;
     const dim3 grid = config.gridDim, block = config.blockDim;
     if (!grid_is_valid(grid, block)) return cudaErrorInvalidConfiguration;
+    if (const cudaError_t error = load(machine, lock, kernel, &Waits::for_load);
+        error != cudaSuccess)
+      return error;
     Operation operation{.kind = Kind::kLaunch};
     operation.run = [grid, block, thread = std::move(thread)] { run_grid(grid, block, thread); };
     machine.queue(*stream, std::move(operation));
@@ -41,6 +56,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> threa
 }  // namespace penstock::simulated
 
 using namespace penstock::simulated;
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  return call(Call::kLoad, [&](Machine& machine, Lock& lock) {
+    if (attributes == nullptr || kernel == nullptr) return cudaErrorInvalidValue;
+    return load(machine, lock, kernel, nullptr);
+  });
+}
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   return call(Call::kHostFunction, [&](Machine& machine, Lock&) {

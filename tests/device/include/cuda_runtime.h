@@ -41,7 +41,8 @@ long long clock64();
 namespace penstock::simulated {
 
 // Queues a kernel: `thread` is run for every thread of every block.
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> thread);
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   std::function<void()> thread);
 
 // Waits for all threads of the block.
 void block_barrier();
@@ -152,6 +153,6 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   return penstock::simulated::launch(
-      *config,
+      *config, reinterpret_cast<const void*>(kernel),
       [kernel, kept = std::tuple<Parameters...>(arguments...)] { std::apply(kernel, kept); });
 }

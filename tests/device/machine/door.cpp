@@ -14,8 +14,9 @@ struct Locked {
 };
 
 void add(Waits& sum, const Waits& more) {
-  for (uint64_t Waits::*kind : {&Waits::for_stream, &Waits::for_event, &Waits::for_device,
-                                &Waits::for_copy, &Waits::for_free, &Waits::for_pageable_copy})
+  for (uint64_t Waits::*kind :
+       {&Waits::for_stream, &Waits::for_event, &Waits::for_device, &Waits::for_copy,
+        &Waits::for_free, &Waits::for_pageable_copy, &Waits::for_load})
     sum.*kind += more.*kind;
 }
 

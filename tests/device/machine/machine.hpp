@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "journal.hpp"
@@ -39,6 +40,10 @@ class Machine {
   uint64_t generation() const { return generation_; }  // counts resets; needs no lock
   // Of anything; never given again.
   uint64_t new_id() { return n_ids_ += 16; }
+
+  // Kernels stay loaded for the life of the process, as whoever has them loaded does so once.
+  // Whether it was not yet: the device's work is done then.
+  bool load(int device, const void* kernel) { return loaded_[device].insert(kernel).second; }
 
   // ---- Queueing (scheduler.cpp) ----
   // Or keeps it for the graph, where the stream is captured.
@@ -85,7 +90,8 @@ class Machine {
   uint64_t n_ids_ = 0x57000000;
   uint64_t n_queued_ = 0;
   std::atomic<uint64_t> generation_{0};
-  std::deque<Stream*> host_functions_;  // whose first operation waits for the thread
+  std::map<int, std::set<const void*>> loaded_;  // by device
+  std::deque<Stream*> host_functions_;           // whose first operation waits for the thread
   bool serving_ = false;
 };
 

@@ -133,7 +133,7 @@ void note_issue(Machine& machine, const Clique& clique, int device, uint64_t num
 void forget_issue(Machine& machine, const Clique& clique, uint64_t number);
 
 uint64_t bytes_of(ncclDataType_t type);
-// sum[i] = of all ranks' values in the order of ranks.
+// sum[i] = of all ranks' values, the same for all of them; in which order is nothing to rest on.
 void reduce(const std::vector<const char*>& sources, char* target, uint64_t count,
             ncclDataType_t type, ncclRedOp_t operation);
 

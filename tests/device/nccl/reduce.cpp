@@ -1,4 +1,5 @@
-// Sums, products, extremes and means over ranks, in the order of ranks.
+// Sums, products, extremes and means over ranks, in an order that goes by the element and the size
+// of the message.
 #include <kernels/element/half.hpp>
 
 #include <algorithm>
@@ -61,13 +62,21 @@ T taken(const char* source, uint64_t i, std::size_t n_ranks, ncclRedOp_t operati
   return value;
 }
 
+// Who begins the sum of an element, as in a ring that is cut into a part for each rank; NCCL also
+// takes another algorithm for another size, which nobody may know.
+std::size_t first_rank(uint64_t i, uint64_t count, std::size_t n_ranks) {
+  const uint64_t of_part = (count + n_ranks - 1) / n_ranks;
+  return (i / of_part + count) % n_ranks;
+}
+
 template <typename T>
 void reduce_as(const std::vector<const char*>& sources, char* target, uint64_t count,
                ncclRedOp_t operation) {
   for (uint64_t i = 0; i < count; ++i) {
-    T result = taken<T>(sources[0], i, sources.size(), operation);
-    for (std::size_t rank = 1; rank < sources.size(); ++rank) {
-      const T next = taken<T>(sources[rank], i, sources.size(), operation);
+    const std::size_t n_ranks = sources.size(), first = first_rank(i, count, n_ranks);
+    T result = taken<T>(sources[first], i, n_ranks, operation);
+    for (std::size_t more = 1; more < n_ranks; ++more) {
+      const T next = taken<T>(sources[(first + more) % n_ranks], i, n_ranks, operation);
       result = stored<T>(joined<Value<T>>(result, next, operation));
     }
     if (std::is_integral_v<T> && operation == ncclAvg)

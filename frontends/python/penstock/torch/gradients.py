@@ -90,7 +90,7 @@ class GradientSlot(Slot):
 
     __slots__ = (
         "predivide", "compression", "direct", "in_place", "wire_shape", "wire_dtype", "wire",
-        "context", "staging", "view", "sparse_dim", "place",
+        "context", "staging", "view", "sparse_dim", "place", "ready_on",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +114,7 @@ class GradientSlot(Slot):
         self.staging: torch.Tensor | None = None
         self.wire_shape, self.wire_dtype = self._wire_form(compression)
         self.place = devices.place_of(parameter)
+        self.ready_on: int | None = None  # the stream that it was handed in on; None: the host's
         # True when only the gradient's layout or device can ask for a copy.
         self.direct = self.compression is None and self.wire_dtype == parameter.dtype
         self.in_place = self.direct and predivide == 1.0
@@ -181,8 +182,8 @@ class GradientSlot(Slot):
     def _hand_in(self, gradients: GradientSet) -> None:
         wire = self.wire
         assert wire is not None
-        stream = None if self.place == HOST else devices.current_stream(wire)
-        gradients.ready(self.index, self.view, stream)
+        self.ready_on = None if self.place == HOST else devices.current_stream(wire)
+        gradients.ready(self.index, self.view, self.ready_on)
 
     def _fits(self, tensor: torch.Tensor) -> bool:
         return devices.place_of(tensor) == self.place and tensor.is_contiguous()
@@ -213,9 +214,13 @@ class GradientSlot(Slot):
         if self.place == HOST or wire is None:
             gradients.wait(self.index)
             return
-        gradients.wait_stream(self.index, devices.current_stream(wire))
-        # Whoever lets go of p.grad now need not do it on the stream that it was allocated on.
-        devices.used_by_current_stream(wire)
+        stream = devices.current_stream(wire)
+        gradients.wait_stream(self.index, stream)
+        # Behind the result is what that stream does from now on. Where it is the one that the
+        # gradient was complete on, autograd has told torch's allocator of it, if it had to; and of
+        # memory of compiled CUDA graphs (mode="reduce-overhead") torch wants nothing noted.
+        if stream != self.ready_on:
+            devices.used_by_current_stream(wire)
 
     def finish(self) -> None:
         gradient, wire = self.gradient, self.wire

@@ -1,0 +1,73 @@
+// A CUDA runtime without a device, for a program of all kernels: what nvcc registers when it starts
+// is what there is, and what load_kernels asks for is what would be loaded. Says what is not.
+#include <kernels/cuda/loading.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <string>
+
+namespace {
+
+// Names of what nvcc has compiled, by the function of the host that stands for it; made before any
+// static object of another file needs it.
+std::map<const void*, std::string>& compiled() {
+  static std::map<const void*, std::string> kernels;
+  return kernels;
+}
+size_t n_loaded = 0;
+
+int succeed(void**) {
+  return 0;
+}
+int retain(void** context, int) {
+  *context = &n_loaded;
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+char __cudaInitModule(void**) {
+  return 1;
+}
+void __cudaRegisterFunction(void**, const char* of_host, char*, const char* name, int, void*, void*,
+                            void*, void*, int*) {
+  compiled()[of_host] = name;
+}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
+
+int cudaFuncGetAttributes(void*, const void* kernel) {
+  n_loaded += compiled().erase(kernel);
+  return 0;
+}
+int cudaGetLastError() {
+  return 0;
+}
+const char* cudaGetErrorString(int) {
+  return "no error";
+}
+int cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
+                                     unsigned long long, void*) {
+  *function = std::strcmp(name, "cuDevicePrimaryCtxRetain") == 0 ? reinterpret_cast<void*>(retain)
+                                                                 : reinterpret_cast<void*>(succeed);
+  return 0;
+}
+
+}  // extern "C"
+
+int main() {
+  const char* why = nullptr;
+  const int error = penstock::kernels::cuda::load_kernels(0, &why);
+  std::printf("%zu kernels are loaded, error %d\n", n_loaded, error);
+  for (const auto& [kernel, name] : compiled()) std::printf("not loaded: %s\n", name.c_str());
+  return 0;
+}
