@@ -1,7 +1,7 @@
 #include "core/set/carries.hpp"
 
-#include "core/bucket/load.hpp"
 #include "core/bucket/engine.hpp"
+#include "core/bucket/load.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include "core/set/reporter.hpp"
 
 #include "core/base/hash.hpp"
-#include "core/bucket/on_device/direct.hpp"
 #include "core/bucket/engine.hpp"
+#include "core/bucket/on_device/direct.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <fmt/format.h>

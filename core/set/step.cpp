@@ -1,7 +1,7 @@
 #include "core/set/step.hpp"
 
-#include "core/bucket/exchange.hpp"
 #include "core/bucket/engine.hpp"
+#include "core/bucket/exchange.hpp"
 #include "core/set/handed_in.hpp"
 #include "core/set/phase.hpp"
 

@@ -125,10 +125,9 @@ Counters DistributedOptimizer::counters() const {
   penstock_counters found{};
   found.struct_size = sizeof found;
   parts_->exchange->set().call(penstock_set_counters, &found);
-  return {found.steps,          found.gradient_bytes, found.payload_bytes,
-          found.messages,       found.void_buckets,   found.wait_us,
-          found.moved_bytes,    found.dense_moved_bytes,
-          found.forgotten_steps};
+  return {found.steps,       found.gradient_bytes,    found.payload_bytes,
+          found.messages,    found.void_buckets,      found.wait_us,
+          found.moved_bytes, found.dense_moved_bytes, found.forgotten_steps};
 }
 
 std::string DistributedOptimizer::report() const {

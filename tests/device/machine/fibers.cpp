@@ -211,8 +211,7 @@ Shared shared_memory_beside(const void* somewhere) {
                    address - module->dlpi_addr - part.p_vaddr < part.p_memsz;
           };
           is_it = is_it || holds(wanted.address);
-          is_this_library =
-              is_this_library || holds(reinterpret_cast<uintptr_t>(&here_too));
+          is_this_library = is_this_library || holds(reinterpret_cast<uintptr_t>(&here_too));
           if (part.p_type == PT_TLS) of_threads = &part;
         }
         if (!is_it) return 0;
