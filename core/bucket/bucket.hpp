@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-// What goes before the messages of a round that go from device to device (direct.hpp); all null
+// What goes before the messages of a round that go from device to device (on_device/direct.hpp); all null
 // where none does.
 struct Prelude {
   MessageRun* header = nullptr;

@@ -14,7 +14,7 @@ class StateView;
 struct MessageRun final : Transfer {
   // `passed_on` sends what an earlier leg has received; `scattered` the gradients as they are, to
   // those that own them, and `spread` the results back. `header` and `turn` go before what goes
-  // from device to device (direct.hpp).
+  // from device to device (on_device/direct.hpp).
   enum class Kind {
     prologue,
     sum,

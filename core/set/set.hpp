@@ -70,6 +70,7 @@ class Set final : private SetContext {
     return step_end_.optimizer_step(gradients, gone, moment);
   }
   Status results_gone(std::span<const uint8_t> gone) { return step_end_.results_gone(gone); }
+  bool under_way() { return step_.under_way(); }
   bool outcome_is_open() { return step_end_.outcome_is_open(); }
   Status step_end(uint32_t outcome = PENSTOCK_STEP_APPLIED) { return step_end_.end(outcome); }
   Status let_go() { return step_end_.let_go(); }

@@ -149,6 +149,7 @@ class GradientSlot(Slot):
         if todo == c.GRADIENT_IS_IN:
             self.gradient = self.wire = gradient
             self.sparse_dim = None
+            self.ready_on = stream
             self.note()
         return todo
 
