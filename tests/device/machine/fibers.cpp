@@ -201,16 +201,23 @@ Shared shared_memory_beside(const void* somewhere) {
   (void)dl_iterate_phdr(
       [](dl_phdr_info* module, std::size_t, void* data) {
         auto& wanted = *static_cast<Search*>(data);
-        bool is_it = false;
+        bool is_it = false, is_ours = false;
         const ElfW(Phdr)* of_threads = nullptr;
         for (const ElfW(Phdr) & part : std::span(module->dlpi_phdr, module->dlpi_phnum)) {
           is_it = is_it || (part.p_type == PT_LOAD &&
                             wanted.address - module->dlpi_addr - part.p_vaddr < part.p_memsz);
+          is_ours = is_ours ||
+                    (part.p_type == PT_LOAD && reinterpret_cast<uintptr_t>(&seed_order_of_threads) -
+                                                       module->dlpi_addr - part.p_vaddr <
+                                                   part.p_memsz);
           if (part.p_type == PT_TLS) of_threads = &part;
         }
         if (!is_it) return 0;
+        // Beside the core's kernels, which share nothing, lie what threads have of the machine.
+        if (is_ours) of_threads = nullptr;
         wanted.found.is_known = of_threads == nullptr || module->dlpi_tls_data != nullptr;
-        if (module->dlpi_tls_data != nullptr)  // what has values of its own comes first
+        if (of_threads != nullptr &&
+            module->dlpi_tls_data != nullptr)  // what has values of its own comes first
           wanted.found.memory = {
               static_cast<std::byte*>(module->dlpi_tls_data) + of_threads->p_filesz,
               of_threads->p_memsz - of_threads->p_filesz};
