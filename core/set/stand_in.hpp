@@ -1,6 +1,6 @@
-// Waits in place of an application that is told of results and never waits itself: what a wait
-// does beside waiting (to hurry transports, to name ranks that do not come, to end when it is
-// hopeless) is done for it too.
+// Waits in place of an application that is told of results and never waits itself: what a wait does
+// beside waiting (to hurry transports, to name ranks that do not come, to end when it is hopeless)
+// is done for it too.
 #pragma once
 
 #include <condition_variable>

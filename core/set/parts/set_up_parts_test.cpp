@@ -23,6 +23,7 @@ struct Declared {
       gradients[i].shape = &extent;
       gradients[i].n_dims = 1;
       gradients[i].dtype = PENSTOCK_FLOAT32;
+      gradients[i].device_type = PENSTOCK_DEVICE_CPU;
       gradients[i].given_bucket = PENSTOCK_NO_BUCKET;
       pointers.push_back(&gradients[i]);
     }
@@ -70,7 +71,7 @@ TEST(Declaration, WhatIsWrongWithItIsSaidByName) {
     const auto refused = [&](const Declared& declared) {
       SetContext set;
       Declaration declaration(set, services);
-      return take(declaration, declared.c).message();
+      return std::string(take(declaration, declared.c).message());
     };
     EXPECT_EQ(refused(Declared({"a", "a"})), "two gradients of set 'model' are named 'a'");
     EXPECT_EQ(refused(Declared({"a", ""})), "gradient 1 of set 'model' has no name");

@@ -54,7 +54,7 @@ TEST_F(TrafficAlone, StepsHaveNeitherSentWhatWasBeforeThemNorWhatMeasurementsSen
 TEST_F(TrafficAlone, AStageThatSendsMoreThanWithoutCompressionIsNamedWithItsSteps) {
   traffic.compare({stage(0, 10), stage(100, 5000)}, 0);
   EXPECT_NE(lines.find("set 'model' moves more than without compression"), std::string::npos);
-  EXPECT_NE(lines.find("from step 100 on 5.0 KB (more from 3 ranks on)"), std::string::npos)
+  EXPECT_NE(lines.find("from step 100 on 5.00 kB (more from 3 ranks on)"), std::string::npos)
       << lines;
   EXPECT_EQ(traffic.dense_per_step(), 1000);
 }
@@ -72,7 +72,7 @@ TEST_F(TrafficAlone, WhatHasNoPlannedSizeIsComparedAfterTenSteps) {
   ASSERT_TRUE(traffic.tells_after(10));
   first.bytes_moved = 50'000;
   traffic.compare_counted(10, Carriers{}, stage(0, 10, true));
-  EXPECT_NE(lines.find("in its first 10 steps each of 4 ranks sent 5.0 KB a step"),
+  EXPECT_NE(lines.find("in its first 10 steps each of 4 ranks sent 5.00 kB a step"),
             std::string::npos)
       << lines;
   EXPECT_FALSE(traffic.tells_after(10));
