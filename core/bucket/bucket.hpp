@@ -14,8 +14,8 @@
 
 namespace penstock {
 
-// What goes before the messages of a round that go from device to device (on_device/direct.hpp); all null
-// where none does.
+// What goes before the messages of a round that go from device to device (on_device/direct.hpp);
+// all null where none does.
 struct Prelude {
   MessageRun* header = nullptr;
   MessageRun* turn = nullptr;

@@ -81,11 +81,14 @@ nlohmann::json buckets_of(const Works& works) {
       nlohmann::json items = nlohmann::json::array();
       for (const ItemRun& item : bucket->codings.front()->items)
         items.push_back(of_item(*bucket, item));
+      nlohmann::json program = nlohmann::json::array();
+      for (const auto& stage : bucket->program) program.push_back(stage->name());
       buckets.push_back({{"phase", phase},
                          {"number", bucket->number},
                          {"route", route_name(bucket->plan.route)},
                          {"rounds", bucket->codings.front()->n_rounds},
                          {"items", items},
+                         {"program", program},
                          {"encode_us", bucket->last_step.encode_us},
                          {"exchange_us", bucket->last_step.exchange_us},
                          {"decode_us", bucket->last_step.decode_us}});
