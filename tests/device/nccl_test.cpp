@@ -42,8 +42,9 @@ class SimulatedNccl : public SimulatedDevice {
     SimulatedDevice::SetUp();
     begin_ranks(1);
   }
-  static void begin_ranks(uint64_t seed) {
+  static void begin_ranks(uint64_t seed, bool sums_by_rank = true) {
     Settings settings;
+    settings.sums_by_rank = sums_by_rank;
     settings.devices = kRanks;
     settings.seed = seed;
     begin(settings);
@@ -255,7 +256,7 @@ TEST_F(SimulatedNccl, SumsAreInAnOrderThatTheSizeOfAMessageChangesAndTheSameOnAl
   std::array<std::set<float>, kRanks> seen;
   for (std::size_t count = 4; count < 8; ++count) {
     std::array<std::vector<float>, kRanks> sums;
-    begin_ranks(count);
+    begin_ranks(count, false);
     on_ranks([&](Rank& rank) {
       constexpr std::array<float, kRanks> kValues{1e8f, 3, -1e8f, 5};
       float* values = rank.put(std::vector<float>(count, kValues[rank.rank]));

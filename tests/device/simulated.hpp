@@ -33,6 +33,9 @@ struct Settings {
   bool open_to_hosts = false;
   // Misuse ends the program with its sentence, instead of being kept for reports().
   bool abort_on_misuse = false;
+  // Sums of NCCL's twin are made in the order of ranks, so that they have the bits of the CPU's.
+  // Else in one that goes by the element and the size of the message: NCCL promises none.
+  bool sums_by_rank = true;
 };
 
 // As at the start of the process, but for `settings`: all memory, streams, events, work, reports,

@@ -32,11 +32,13 @@ inline Result<RuntimeHandle> open_rank_over_devices(const std::string& config) {
 // may have been misused or kept, and no kernel loaded in a step.
 class SimulatedDevices {
  public:
-  explicit SimulatedDevices(uint64_t seed = 1, double early = 0, int count = 2) {
+  explicit SimulatedDevices(uint64_t seed = 1, double early = 0, int count = 2,
+                            bool sums_by_rank = true) {
     simulated::Settings settings;
     settings.devices = count;
     settings.seed = seed;
     settings.early = early;
+    settings.sums_by_rank = sums_by_rank;
     simulated::reset(settings);
   }
   ~SimulatedDevices() {

@@ -87,7 +87,7 @@ TEST_P(NearDirect, StaysNearTheCpuWithEqualBitsOnAllRanks) {
   const Script script = direct_script(near.method, size);
   ResidentOutcome first;
   for (uint64_t seed = 1; seed <= (test::is_long() ? 10 : 2) && !HasFailure(); ++seed) {
-    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0);
+    const DevicesForAll devices(seed, seed % 2 == 0 ? 0.2 : 0, false);
     const ResidentOutcome got = outcome_of(script, one_each);
     if (seed == 1) first = got;
     expect_near(got, expected, near.bound);

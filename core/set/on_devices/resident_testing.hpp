@@ -91,8 +91,8 @@ inline Place one_each(uint32_t rank, size_t) {
 }
 class DevicesForAll : public SimulatedDevices {
  public:
-  explicit DevicesForAll(uint64_t seed = 1, double early = 0)
-      : SimulatedDevices(seed, early, kDevices) {}
+  explicit DevicesForAll(uint64_t seed = 1, double early = 0, bool sums_by_rank = true)
+      : SimulatedDevices(seed, early, kDevices, sums_by_rank) {}
 };
 
 inline nlohmann::json report_of(Set& set) {

@@ -49,7 +49,8 @@ void move_collective(const std::vector<Part>& parts) {
     std::vector<const char*> pieces;
     for (const std::vector<char>& source : sources)
       pieces.push_back(source.data() + (scatters ? rank * bytes : 0));
-    reduce(pieces, parts[rank].target, first.count, first.type, first.operation);
+    reduce(pieces, parts[rank].target, first.count, first.type, first.operation,
+           machine().settings.sums_by_rank);
   }
 }
 

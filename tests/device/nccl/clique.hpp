@@ -133,8 +133,8 @@ void note_issue(Machine& machine, const Clique& clique, int device, uint64_t num
 void forget_issue(Machine& machine, const Clique& clique, uint64_t number);
 
 uint64_t bytes_of(ncclDataType_t type);
-// sum[i] = of all ranks' values, the same for all of them; in which order is nothing to rest on.
+// sum[i] = of all ranks' values, the same for all of them. `by_rank`: see Settings.
 void reduce(const std::vector<const char*>& sources, char* target, uint64_t count,
-            ncclDataType_t type, ncclRedOp_t operation);
+            ncclDataType_t type, ncclRedOp_t operation, bool by_rank);
 
 }  // namespace penstock::simulated

@@ -1,5 +1,5 @@
-// Sums, products, extremes and means over ranks, in an order that goes by the element and the size
-// of the message.
+// Sums, products, extremes and means over ranks: in the order of ranks, or in one that goes by the
+// element and the size of the message.
 #include <kernels/element/half.hpp>
 
 #include <algorithm>
@@ -71,9 +71,10 @@ std::size_t first_rank(uint64_t i, uint64_t count, std::size_t n_ranks) {
 
 template <typename T>
 void reduce_as(const std::vector<const char*>& sources, char* target, uint64_t count,
-               ncclRedOp_t operation) {
+               ncclRedOp_t operation, bool by_rank) {
   for (uint64_t i = 0; i < count; ++i) {
-    const std::size_t n_ranks = sources.size(), first = first_rank(i, count, n_ranks);
+    const std::size_t n_ranks = sources.size();
+    const std::size_t first = by_rank ? 0 : first_rank(i, count, n_ranks);
     T result = taken<T>(sources[first], i, n_ranks, operation);
     for (std::size_t more = 1; more < n_ranks; ++more) {
       const T next = taken<T>(sources[(first + more) % n_ranks], i, n_ranks, operation);
@@ -105,28 +106,28 @@ uint64_t bytes_of(ncclDataType_t type) {
 }
 
 void reduce(const std::vector<const char*>& sources, char* target, uint64_t count,
-            ncclDataType_t type, ncclRedOp_t operation) {
+            ncclDataType_t type, ncclRedOp_t operation, bool by_rank) {
   switch (type) {
     case ncclInt8:
-      return reduce_as<int8_t>(sources, target, count, operation);
+      return reduce_as<int8_t>(sources, target, count, operation, by_rank);
     case ncclUint8:
-      return reduce_as<uint8_t>(sources, target, count, operation);
+      return reduce_as<uint8_t>(sources, target, count, operation, by_rank);
     case ncclInt32:
-      return reduce_as<int32_t>(sources, target, count, operation);
+      return reduce_as<int32_t>(sources, target, count, operation, by_rank);
     case ncclUint32:
-      return reduce_as<uint32_t>(sources, target, count, operation);
+      return reduce_as<uint32_t>(sources, target, count, operation, by_rank);
     case ncclInt64:
-      return reduce_as<int64_t>(sources, target, count, operation);
+      return reduce_as<int64_t>(sources, target, count, operation, by_rank);
     case ncclUint64:
-      return reduce_as<uint64_t>(sources, target, count, operation);
+      return reduce_as<uint64_t>(sources, target, count, operation, by_rank);
     case ncclFloat16:
-      return reduce_as<Half>(sources, target, count, operation);
+      return reduce_as<Half>(sources, target, count, operation, by_rank);
     case ncclBfloat16:
-      return reduce_as<Bfloat16>(sources, target, count, operation);
+      return reduce_as<Bfloat16>(sources, target, count, operation, by_rank);
     case ncclFloat32:
-      return reduce_as<float>(sources, target, count, operation);
+      return reduce_as<float>(sources, target, count, operation, by_rank);
     case ncclFloat64:
-      return reduce_as<double>(sources, target, count, operation);
+      return reduce_as<double>(sources, target, count, operation, by_rank);
   }
 }
 
