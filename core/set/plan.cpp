@@ -4,6 +4,7 @@
 #include "core/base/hash.hpp"
 #include "core/base/out_of_memory.hpp"
 #include "core/bucket/needs_text.hpp"
+#include "core/fit/offers.hpp"
 #include "core/fit/resolve.hpp"
 #include "core/set/set.hpp"
 
@@ -104,6 +105,8 @@ Result<FitAdvice> Set::check_fit_of(const Fitting& fitting) const {
   input.deterministic = services_.config.runtime().deterministic;
   input.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
   fitting.describe(input);
+  const RegistryOffers offers(services_.registry, planning_calls);
+  input.offers = &offers;
   return check_fit(input);
 }
 

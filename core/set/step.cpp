@@ -11,7 +11,7 @@
 namespace penstock {
 
 void Step::arm(Works& works) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   works_ = &works;
   penstock_step& step = context_.step;
   step.phase = static_cast<uint32_t>(step.index % works.period());
@@ -104,7 +104,7 @@ Status Step::absent(uint64_t index, const penstock_tensor& tensor) {
 }
 
 Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream, bool is_zero) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   PENSTOCK_TRY(usable());
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has {} gradients, there is no gradient {}", context_.name,
@@ -131,13 +131,15 @@ Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream
     data = side->work_place();
   }
   make_ready(gradient, data);
-  unlock_and_ask(lock);
+  const std::function<void()> ask = question();
+  lock.unlock();
+  if (ask) ask();
   if (is_there) results_.tell(index);
   return {};
 }
 
 Status Step::set_learning_rate(uint64_t index, double learning_rate) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has no gradient {}", context_.name, index);
   gradients_[index]->learning_rate = learning_rate;
@@ -145,7 +147,7 @@ Status Step::set_learning_rate(uint64_t index, double learning_rate) {
 }
 
 Status Step::set_learning_rates(std::span<const double> learning_rates) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (learning_rates.size() != gradients_.size())
     return invalid_argument("set '{}' has {} gradients and was given {} learning rates",
                             context_.name, gradients_.size(), learning_rates.size());
@@ -155,7 +157,7 @@ Status Step::set_learning_rates(std::span<const double> learning_rates) {
 }
 
 Status Step::set_grad_scale(double grad_scale) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!(grad_scale > 0))
     return invalid_argument("grad_scale is {}, expected a number above 0", grad_scale);
   if (opened_)
@@ -168,21 +170,20 @@ Status Step::set_grad_scale(double grad_scale) {
 // ---- the gate ----
 
 void Step::hold(std::function<void()> ask) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   gate_ = Gate::shut;
   ask_ = std::move(ask);
 }
 
 // Where the run was given up the answer comes on this thread, so not with the lock held.
-void Step::unlock_and_ask(std::unique_lock<std::mutex>& lock) {
-  const bool asks = gate_ == Gate::shut;
-  if (asks) gate_ = Gate::asked;
-  lock.unlock();
-  if (asks) ask_();
+std::function<void()> Step::question() {
+  if (gate_ != Gate::shut) return nullptr;
+  gate_ = Gate::asked;
+  return ask_;
 }
 
 void Step::release() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   gate_ = Gate::open;
   for (BucketRun* bucket : held_) start(*bucket);
   held_.clear();
@@ -191,7 +192,7 @@ void Step::release() {
 // ---- the engine's reports ----
 
 void Step::backward_part_ended(BucketRun&) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (--backward_parts_left_ == 0) changed_.notify_all();
 }
 
@@ -203,7 +204,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
     // Others wait for this rank's next message, which will not come.
     services_.run.give_up(failure);
   }
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (torn_.ok()) torn_ = failure;
   forward_legs_.arrived(bucket);
   // Who waits is woken by what it waits for, not by every bucket.
@@ -229,7 +230,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
 // ---- the end ----
 
 void Step::tear(const Status& reason) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (!torn_.ok()) return;
   torn_ = reason;
   changed_.notify_all();
@@ -243,14 +244,14 @@ void Step::tear(const Status& reason) {
 }
 
 Status Step::failure() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return usable();
 }
 
 bool Step::wait_until_idle(uint64_t limit_us) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::microseconds(limit_us),
-                           [&] { return running_ == 0; });
+  Lock lock(mutex_);
+  return changed_.wait_for(mutex_, std::chrono::microseconds(limit_us),
+                           [this]() PENSTOCK_REQUIRES(mutex_) { return running_ == 0; });
 }
 
 // On ORDERED channels the others wait for the turns of buckets that will not run in this step.
@@ -263,13 +264,13 @@ void Step::skip_what_never_started() {
 // Legs that wait for a forward that never comes go, and so does what waits for its turn after
 // messages that never go out: every job ends, unless another rank or a plugin call keeps it.
 void Step::let_go() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   forward_legs_.launch_all();
   skip_what_never_started();
 }
 
 void Step::drop() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!opened_) return;
   skip_what_never_started();
   works_->pass_turns(context_.step.phase);
@@ -277,7 +278,7 @@ void Step::drop() {
 }
 
 Step::Times Step::finish(bool counts) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   penstock_step& step = context_.step;
   Times times{first_ready_us_, first_ready_us_, double(waited_us_ - waited_before_us_)};
   // On a device the first one comes long after it was handed in.
@@ -296,7 +297,7 @@ Step::Times Step::finish(bool counts) {
 }
 
 uint64_t Step::waited_us() const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return waited_us_;
 }
 

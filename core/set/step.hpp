@@ -3,15 +3,14 @@
 // failed.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/bucket/works.hpp"
 #include "core/set/forward_legs.hpp"
 #include "core/set/results.hpp"
 #include "core/set/services.hpp"
 #include "core/set/stand_in.hpp"
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -50,7 +49,7 @@ class Step final : public BucketListener {
   void tell_end(const std::vector<uint8_t>& forgotten);  // to ranks that have joined
   void tell_where();                                     // [any] the same, of the step under way
   bool under_way() {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return opened_ || closed_;
   }
   // Who is told of results, see penstock_set_on_result.
@@ -67,11 +66,11 @@ class Step final : public BucketListener {
   void tear(const Status& reason);
   Status failure();  // the cause once, as it is; then that there was one
   void told() {      // its cause was returned
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     told_ = true;
   }
   bool runs() {  // some job has not ended
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return running_ != 0;
   }
   bool wait_until_idle(uint64_t limit_us);
@@ -95,35 +94,36 @@ class Step final : public BucketListener {
   void bucket_ended(BucketRun& bucket, const Status& status) override;
   void backward_part_ended(BucketRun& bucket) override;
   void forward_part_arrived(BucketRun& bucket) override {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     forward_legs_.arrived(bucket);
   }
 
  private:
   enum class Gate { open, shut, asked };
   Status check(const Gradient& gradient, const penstock_tensor& tensor) const;
-  // With the lock held.
-  Status usable();
-  void make_ready(Gradient& gradient, void* data);
+  Status usable() PENSTOCK_REQUIRES(mutex_);
+  void make_ready(Gradient& gradient, void* data) PENSTOCK_REQUIRES(mutex_);
   Status hand_in(uint64_t index, const penstock_tensor& tensor, void* stream, bool is_zero);
-  void start(BucketRun& bucket);
-  void skip_what_never_started();
-  void all_are_ready();
-  void tell_begun() const;
-  void unlock_and_ask(std::unique_lock<std::mutex>& lock);
+  void start(BucketRun& bucket) PENSTOCK_REQUIRES(mutex_);
+  void skip_what_never_started() PENSTOCK_REQUIRES(mutex_);
+  void all_are_ready() PENSTOCK_REQUIRES(mutex_);
+  void tell_begun() const PENSTOCK_REQUIRES(mutex_);
+  // What is to be called when the lock has been given back; null: nothing.
+  std::function<void()> question() PENSTOCK_REQUIRES(mutex_);
 
   Status close();
   Status give_up(const Gradient& gradient, const Status& failure);
   void wait_in_place(uint64_t attempt);
   void launch_deferred() {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     forward_legs_.launch();
   }
   Status wait_until(const std::function<bool()>& finished, Gradient* awaited = nullptr);
   Status wait_until_queued(uint64_t index);
   Status wait_until_all_queued();
   Status wait_until_returned(Gradient& gradient);
-  void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
+  // Gives the lock back in between; `over` is called with it.
+  void wait_for_others(const std::function<bool()>& over) PENSTOCK_REQUIRES(mutex_);
 
   SetContext& context_;
   const Works::Gradients& gradients_;
@@ -132,26 +132,26 @@ class Step final : public BucketListener {
   std::shared_ptr<Activity::Steps> activity_;
   Works* works_ = nullptr;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool closed_ = false;        // a wait has closed it
-  bool opened_ = false;        // some gradient is ready
-  uint32_t buckets_left_ = 0;  // that have not ended
-  uint32_t backward_parts_left_ = 0;
-  uint32_t running_ = 0;         // jobs started and not ended
-  uint32_t gradients_left_ = 0;  // not yet ready
-  uint32_t waiters_ = 0;
-  Status torn_;
-  bool told_ = false;  // a call has returned torn_
-  Gate gate_ = Gate::open;
-  std::function<void()> ask_;
-  std::vector<BucketRun*> held_;
-  ForwardLegs forward_legs_;
+  mutable Mutex mutex_;
+  Condition changed_;
+  bool closed_ PENSTOCK_GUARDED_BY(mutex_) = false;        // a wait has closed it
+  bool opened_ PENSTOCK_GUARDED_BY(mutex_) = false;        // some gradient is ready
+  uint32_t buckets_left_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // that have not ended
+  uint32_t backward_parts_left_ PENSTOCK_GUARDED_BY(mutex_) = 0;
+  uint32_t running_ PENSTOCK_GUARDED_BY(mutex_) = 0;         // jobs started and not ended
+  uint32_t gradients_left_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // not yet ready
+  uint32_t waiters_ PENSTOCK_GUARDED_BY(mutex_) = 0;
+  Status torn_ PENSTOCK_GUARDED_BY(mutex_);
+  bool told_ PENSTOCK_GUARDED_BY(mutex_) = false;  // a call has returned torn_
+  Gate gate_ PENSTOCK_GUARDED_BY(mutex_) = Gate::open;
+  std::function<void()> ask_ PENSTOCK_GUARDED_BY(mutex_);
+  std::vector<BucketRun*> held_ PENSTOCK_GUARDED_BY(mutex_);
+  ForwardLegs forward_legs_ PENSTOCK_GUARDED_BY(mutex_);
   Results results_;
   StandIn stand_in_;
-  uint64_t first_ready_us_ = 0;
-  uint64_t waited_us_ = 0;         // by the application, in all
-  uint64_t waited_before_us_ = 0;  // of these, before this step
+  uint64_t first_ready_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;
+  uint64_t waited_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;         // by the application, in all
+  uint64_t waited_before_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // of these, before this step
 };
 
 }  // namespace penstock

@@ -13,7 +13,7 @@ void Step::tell_begun() const {
 }
 
 void Step::tell_where() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (opened_) tell_begun();
 }
 
@@ -24,7 +24,7 @@ void Step::tell_end(const std::vector<uint8_t>& forgotten) {
 
 Status Step::begin_with_zeros(std::string_view facts) {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ByteReader reader(facts);
     context_.step.grad_scale = reader.get<double>();
     for (const auto& gradient : gradients_) gradient->learning_rate = reader.get<double>();

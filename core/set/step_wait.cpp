@@ -18,7 +18,7 @@ constexpr std::chrono::microseconds kBetweenLooks{50};
 }  // namespace
 
 Status Step::close() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   PENSTOCK_TRY(usable());
   if (!closed_ && opened_ && context_.timeline->enabled())
     context_.timeline->add(
@@ -42,7 +42,9 @@ Status Step::close() {
     if (bytes != 0) std::memset(gradient->unclaimed.data(), 0, bytes);
     make_ready(*gradient, gradient->unclaimed.data());
   }
-  unlock_and_ask(lock);
+  const std::function<void()> ask = question();
+  lock.unlock();
+  if (ask) ask();
   return failure.ok() ? failure : give_up(*failed, failure);
 }
 
@@ -57,31 +59,31 @@ Status Step::give_up(const Gradient& gradient, const Status& failure) {
 }
 
 // It takes long: Control says by name who is waited for, and ends the wait when it is hopeless.
-void Step::wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over) {
+void Step::wait_for_others(const std::function<bool()>& over) {
   const uint64_t index = context_.step.index;
-  lock.unlock();
+  mutex_.unlock();
   const uint64_t wait = services_.control.step_wait(context_.name, index, group_.ranks(),
                                                     [&run = services_.run](const Status& reason) {
                                                       if (!reason.ok()) run.give_up(reason);
                                                     });
-  lock.lock();
-  changed_.wait(lock, over);
-  lock.unlock();
+  mutex_.lock();
+  changed_.wait(mutex_, over);
+  mutex_.unlock();
   services_.control.step_wait_over(wait);
-  lock.lock();
+  mutex_.lock();
 }
 
 Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited) {
   const uint64_t start = now_us();
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   const TimedSpan span(context_.timeline, "wait", "application", context_.step.index);
   if (!finished() && torn_.ok()) {
     ++waiters_;
     if (awaited != nullptr) ++awaited->waiters;
     context_.communication->set_waiting(true);
-    const auto over = [&] { return finished() || !torn_.ok(); };
+    const auto over = [&]() PENSTOCK_REQUIRES(mutex_) { return finished() || !torn_.ok(); };
     activity_->at(Activity::Phase::waits, context_.step.index);
-    if (!changed_.wait_for(lock, kPatience, over)) wait_for_others(lock, over);
+    if (!changed_.wait_for(mutex_, kPatience, over)) wait_for_others(over);
     if (awaited != nullptr) --awaited->waiters;
     if (--waiters_ == 0) context_.communication->set_waiting(false);
   }
@@ -114,8 +116,9 @@ Status Step::wait_until_returned(Gradient& gradient) {
     bool returned = false;
     const Status looked = gradient.device_side->has_returned(returned);
     if (!looked.ok()) return give_up(gradient, looked);
-    std::unique_lock lock(mutex_);
-    if (!returned && !changed_.wait_for(lock, kBetweenLooks, [&] { return !torn_.ok(); })) continue;
+    Lock lock(mutex_);
+    const auto is_torn = [this]() PENSTOCK_REQUIRES(mutex_) { return !torn_.ok(); };
+    if (!returned && !changed_.wait_for(mutex_, kBetweenLooks, is_torn)) continue;
     waited_us_ += now_us() - start;
     gradient.waited_for = true;
     told_ = told_ || !torn_.ok();
@@ -126,7 +129,7 @@ Status Step::wait_until_returned(Gradient& gradient) {
 Status Step::wait_until_all_queued() {
   PENSTOCK_TRY(close());
   launch_deferred();
-  return wait_until([&] { return buckets_left_ == 0; });
+  return wait_until([this]() PENSTOCK_REQUIRES(mutex_) { return buckets_left_ == 0; });
 }
 
 Status Step::wait(uint64_t index) {
@@ -161,13 +164,14 @@ Status Step::wait_stream(uint64_t index, void* stream) {
 
 Status Step::wait_backward() {
   PENSTOCK_TRY(close());
-  PENSTOCK_TRY(wait_until([&] { return backward_parts_left_ == 0; }));
+  PENSTOCK_TRY(
+      wait_until([this]() PENSTOCK_REQUIRES(mutex_) { return backward_parts_left_ == 0; }));
   launch_deferred();
   return {};
 }
 
 Status Step::poll(uint64_t index, bool& done) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has no gradient {}", context_.name, index);
   const Gradient& gradient = *gradients_[index];
@@ -180,7 +184,7 @@ Status Step::poll(uint64_t index, bool& done) {
 }
 
 Status Step::on_result(void* context, penstock_result_sink sink) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (opened_ || closed_)
     return failed_precondition("set '{}' is in the middle of step {}: end the step first",
                                context_.name, context_.step.index);
@@ -191,7 +195,9 @@ Status Step::on_result(void* context, penstock_result_sink sink) {
 }
 
 void Step::wait_in_place(uint64_t attempt) {
-  (void)wait_until([this, attempt] { return buckets_left_ == 0 || context_.attempt != attempt; });
+  (void)wait_until([this, attempt]() PENSTOCK_REQUIRES(mutex_) {
+    return buckets_left_ == 0 || context_.attempt != attempt;
+  });
 }
 
 }  // namespace penstock

@@ -10,6 +10,7 @@
     tests     -> anything; nothing includes tests but tests
     some third-party headers may be included in one room only
 
+The core names no plugin: plugin_names.py, which runs here too.
 Files of code have at most 400 lines, unless they say within their first five lines that they are generated.
 
 Usage: tools/ci/check_includes.py [--root DIRECTORY]. Prints one line per violation and ends with 1 if there is any.
@@ -23,6 +24,8 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
+
+import plugin_names
 
 MOST_LINES = 400
 CODE = {".h", ".hpp", ".inc", ".c", ".cpp", ".cu", ".cuh", ".py"}
@@ -195,12 +198,19 @@ def files_of(root: Path) -> dict[str, str]:
     return {path: (root / path).read_text(encoding="utf-8") for path in paths if (root / path).is_file()}
 
 
+def lists_of(root: Path) -> dict[str, str]:
+    """The lists of the plugins' builds, which say what they are called."""
+    paths = root.glob("plugins/*/*/CMakeLists.txt")
+    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in paths}
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Checks who includes whom, and how long files are.")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
     options = parser.parse_args(arguments)
     files = files_of(options.root)
     violations = check(files)
+    violations += plugin_names.check(files, plugin_names.plugin_names(lists_of(options.root)))
     for violation in violations:
         print(violation)
     print(f"check_includes: {len(files)} files, {len(violations)} violations")
