@@ -1,14 +1,13 @@
 // Something that another thread is asked to do, and the wait for its end.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/base/out_of_memory.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 
 namespace penstock {
 
@@ -21,22 +20,22 @@ class Task {
   void carry_out() {
     // It is for who asks to say; this thread has other work.
     Status status = unless_out_of_memory(body_);
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     status_ = std::move(status);
     done_ = true;
     ended_.notify_all();
   }
   Status wait() {
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return done_; });
+    Lock lock(mutex_);
+    ended_.wait(mutex_, [this]() PENSTOCK_REQUIRES(mutex_) { return done_; });
     return status_;
   }
   // True when it ended in time; it is left to itself otherwise, and so must own what it refers to.
   bool wait_for(uint64_t limit_us, Status& status) {
     constexpr uint64_t kLongest = uint64_t{1} << 50;  // longer ones overflow the clock
-    std::unique_lock lock(mutex_);
-    if (!ended_.wait_for(lock, std::chrono::microseconds(std::min(limit_us, kLongest)),
-                         [&] { return done_; }))
+    Lock lock(mutex_);
+    if (!ended_.wait_for(mutex_, std::chrono::microseconds(std::min(limit_us, kLongest)),
+                         [this]() PENSTOCK_REQUIRES(mutex_) { return done_; }))
       return false;
     status = status_;
     return true;
@@ -44,10 +43,10 @@ class Task {
 
  private:
   std::function<Status()> body_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
-  Status status_;
+  Mutex mutex_;
+  Condition ended_;
+  bool done_ PENSTOCK_GUARDED_BY(mutex_) = false;
+  Status status_ PENSTOCK_GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock

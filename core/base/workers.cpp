@@ -18,15 +18,18 @@ Workers::~Workers() {
 }
 
 void Workers::resize(uint32_t count) {
-  const std::lock_guard alone(running_);
+  const Lock alone(running_);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  stopping_ = false;
+  {
+    const Lock lock(mutex_);
+    stopping_ = false;
+  }
   try {
     while (threads_.size() + 1 < count) threads_.emplace_back([this] { serve(); });
   } catch (const std::system_error&) {
@@ -36,23 +39,25 @@ void Workers::resize(uint32_t count) {
 }
 
 void Workers::run(uint32_t n_tasks, Task task, void* context) noexcept {
-  const std::unique_lock mine(running_, std::try_to_lock);
-  if (!mine.owns_lock() || threads_.empty() || n_tasks < 2) {
-    for (uint32_t i = 0; i < n_tasks; ++i) task(context, i);
-    return;
-  }
   const Job job{n_tasks, task, context};
+  if (n_tasks < 2 || !running_.try_lock()) return take_all(job);
+  const Lock mine(running_, std::adopt_lock);
+  if (threads_.empty()) return take_all(job);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     job_ = job;
     next_.store(0, std::memory_order_relaxed);
     ++n_runs_;
   }
   wake_.notify_all();
   take_tasks(job);
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   job_ = Job{};  // who wakes only now has nothing to do
-  idle_.wait(lock, [this] { return n_active_ == 0; });
+  idle_.wait(mutex_, [this]() PENSTOCK_REQUIRES(mutex_) { return n_active_ == 0; });
+}
+
+void Workers::take_all(const Job& job) noexcept {
+  for (uint32_t i = 0; i < job.n_tasks; ++i) job.task(job.context, i);
 }
 
 void Workers::take_tasks(const Job& job) noexcept {
@@ -62,10 +67,12 @@ void Workers::take_tasks(const Job& job) noexcept {
 }
 
 void Workers::serve() noexcept {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   uint64_t seen = 0;
   while (true) {
-    wake_.wait(lock, [&] { return stopping_ || (job_.task != nullptr && n_runs_ != seen); });
+    wake_.wait(mutex_, [&]() PENSTOCK_REQUIRES(mutex_) {
+      return stopping_ || (job_.task != nullptr && n_runs_ != seen);
+    });
     if (stopping_) return;
     seen = n_runs_;
     const Job job = job_;

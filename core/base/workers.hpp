@@ -1,12 +1,12 @@
 // Threads that share the work of one call of a plugin: what stands behind penstock/workers.h.
 #pragma once
 
+#include "core/base/mutex.hpp"
+
 #include <penstock/workers.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -42,19 +42,21 @@ class Workers {
   };
 
   void serve() noexcept;
+  static void take_all(const Job& job) noexcept;
   void take_tasks(const Job& job) noexcept;
 
   penstock_workers table_{};
   std::atomic<uint32_t> count_{1};
-  std::mutex running_;  // held by the one caller that has the threads
+  Mutex running_;  // held by the one caller that has the threads
 
-  std::mutex mutex_;  // of what follows
-  std::condition_variable wake_, idle_;
-  std::vector<std::thread> threads_;
-  Job job_;                // of the run under way; no task: none
-  uint64_t n_runs_ = 0;    // so that a thread takes part in a run once
-  uint32_t n_active_ = 0;  // threads at work on the job
-  bool stopping_ = false;
+  std::vector<std::thread> threads_ PENSTOCK_GUARDED_BY(running_);
+
+  Mutex mutex_;
+  Condition wake_, idle_;
+  Job job_ PENSTOCK_GUARDED_BY(mutex_);                // of the run under way; no task: none
+  uint64_t n_runs_ PENSTOCK_GUARDED_BY(mutex_) = 0;    // so that a thread takes part in a run once
+  uint32_t n_active_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // threads at work on the job
+  bool stopping_ PENSTOCK_GUARDED_BY(mutex_) = false;
   std::atomic<uint32_t> next_{0};  // the job's first task that nobody has
 };
 

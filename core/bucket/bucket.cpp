@@ -12,7 +12,7 @@ BucketRun::~BucketRun() = default;
 
 void BucketRun::message_finished(Status status) {
   if (!status.ok()) {
-    std::lock_guard lock(failure_mutex);
+    const Lock lock(failure_mutex);
     if (failure.ok()) failure = std::move(status);
   }
   if (pending.fetch_sub(1) == 1) context.engine->resume(*this);

@@ -2,6 +2,7 @@
 // path nothing here allocates.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/bucket/coding.hpp"
 #include "core/bucket/job.hpp"
 #include "core/plan/route.hpp"
@@ -9,7 +10,6 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 namespace penstock {
@@ -89,7 +89,7 @@ class BucketRun {
 
   // ---- parked on the network ----
   std::atomic<uint32_t> pending{0};
-  std::mutex failure_mutex;
+  Mutex failure_mutex;
   Status failure;
   void message_finished(Status status);
   void begin_transfers(uint32_t n_messages) {

@@ -1,6 +1,7 @@
 // Calls into plugins during a step.
 #pragma once
 
+#include "core/config/defaults.hpp"
 #include "core/plugin/instances.hpp"
 
 #include <penstock/exception.hpp>
@@ -32,7 +33,7 @@ Status call_plugin(const Instance<Table>& plugin, std::string_view stage,
   if (status.ok() || (status.code() != Code::internal && status.code() != Code::out_of_memory))
     return status;
   const std::string_view id =
-      plugin.plugin() != nullptr ? std::string_view(plugin.plugin()->record.id) : "lent";
+      plugin.plugin() != nullptr ? plugin.plugin()->record.id : defaults::kLentCollective;
   const std::string first = items.empty() ? std::string("no gradient")
                                           : fmt::format("gradient '{}'", view(items[0]->name));
   const std::string others =

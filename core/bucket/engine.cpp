@@ -20,7 +20,7 @@ Engine::Engine() : thread_([this] { loop(); }) {}
 
 Engine::~Engine() {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
@@ -37,7 +37,7 @@ void Engine::resume(BucketRun& bucket) {
 
 void Engine::enqueue(BucketRun& bucket, bool fresh, bool begins) {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const uint64_t rank = (begins ? uint64_t{1} << 32 : 0) | bucket.number;
     heap_.push_back({rank, next_ticket_++, &bucket, fresh});
     std::push_heap(heap_.begin(), heap_.end());
@@ -47,7 +47,7 @@ void Engine::enqueue(BucketRun& bucket, bool fresh, bool begins) {
 std::shared_ptr<Task> Engine::hand_over(std::function<Status()> body) {
   auto task = std::make_shared<Task>(std::move(body));
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     tasks_.push_back(task);
   }
   wake_.notify_one();
@@ -65,7 +65,7 @@ bool Engine::answers_within(uint64_t limit_us) {
 
 void Engine::loop() {
   ask_for_punctual_sleeps();  // between looks at devices
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   for (;;) {
     if (heap_.empty() && unannounced_ != nullptr) {
       lock.unlock();
@@ -77,7 +77,7 @@ void Engine::loop() {
       look_at_devices();
       lock.lock();
     }
-    wait_for_work(lock);
+    wait_for_work();
     if (!tasks_.empty()) {
       const std::shared_ptr<Task> task = std::move(tasks_.back());
       tasks_.pop_back();
@@ -99,19 +99,21 @@ void Engine::loop() {
   }
 }
 
-void Engine::wait_for_work(std::unique_lock<std::mutex>& lock) {
-  const auto is_there = [&] { return stopping_ || !heap_.empty() || !tasks_.empty(); };
-  if (on_devices_.empty()) return wake_.wait(lock, is_there);
+void Engine::wait_for_work() {
+  const auto is_there = [this]() PENSTOCK_REQUIRES(mutex_) {
+    return stopping_ || !heap_.empty() || !tasks_.empty();
+  };
+  if (on_devices_.empty()) return wake_.wait(mutex_, is_there);
   const uint64_t now = now_us();
   if (now >= next_look_us_) return;
   if (now < hurry_until_us_ && application_waits()) {
-    lock.unlock();
+    mutex_.unlock();
     std::this_thread::yield();
-    lock.lock();
+    mutex_.lock();
     next_look_us_ = 0;
     return;
   }
-  wake_.wait_for(lock, std::chrono::microseconds(next_look_us_ - now), is_there);
+  wake_.wait_for(mutex_, std::chrono::microseconds(next_look_us_ - now), is_there);
 }
 
 // ---- jobs parked on devices ----

@@ -5,12 +5,11 @@
 // work, and where there is none before it sleeps, which is then for a limited time.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/base/task.hpp"
 #include "core/bucket/bucket.hpp"
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -53,21 +52,21 @@ class Engine final : public Communication::Listener {
   void look_at_devices();
   // For a job that is parked on a device.
   bool application_waits() const;
-  void wait_for_work(std::unique_lock<std::mutex>& lock);
+  void wait_for_work() PENSTOCK_REQUIRES(mutex_);
   void advance(const Entry& entry);
   void announce_messages();
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Entry> heap_;
-  std::vector<std::shared_ptr<Task>> tasks_;
-  uint64_t next_ticket_ = 0;
+  Mutex mutex_;
+  Condition wake_;
+  std::vector<Entry> heap_ PENSTOCK_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Task>> tasks_ PENSTOCK_GUARDED_BY(mutex_);
+  uint64_t next_ticket_ PENSTOCK_GUARDED_BY(mutex_) = 0;
   Communication* unannounced_ = nullptr;  // [engine] has messages that it may not know of
   // [engine] Jobs parked on devices, and when they are looked at next.
   std::vector<BucketRun*> on_devices_;
   uint64_t n_looks_ = 0, next_look_us_ = 0, between_looks_us_ = 0;
   uint64_t hurry_until_us_ = 0;
-  bool stopping_ = false;
+  bool stopping_ PENSTOCK_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -161,7 +161,7 @@ Status check_composite(const BucketRun& bucket, const ItemRun& item,
   return failed_precondition(
       "collective \"{}\" lets as many sums survive as payloads have room for, but compressor "
       "\"{}\" chooses among all gradients of a bucket, and so has room for every entry: nothing "
-      "would be dropped; let it choose within each gradient (topk: scope = \"item\"), or set "
+      "would be dropped; let it choose within each gradient (scope = \"item\"), or set "
       "collective = \"{}\" and remove transport",
       bucket.context.composite_name, item.compressor->name(), bucket.context.transport_name);
 }

@@ -34,7 +34,7 @@ Communication::Communication(CallSlot* calls) : calls_(calls) {
 
 Communication::~Communication() {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
@@ -44,7 +44,7 @@ Communication::~Communication() {
 std::shared_ptr<Task> Communication::hand_over(std::function<Status()> body) {
   auto task = std::make_shared<Task>(std::move(body));
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (stopping_) return nullptr;
     tasks_.push_back(task);
   }
@@ -79,7 +79,7 @@ void Communication::submit(Channel* channel, Transfer* exchange) {
 }
 
 void Communication::submit_quietly(Channel* channel, Transfer* exchange) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   queue_.push_back({channel, exchange, exchange->sequence});
 }
 
@@ -92,7 +92,7 @@ void Communication::set_listener(Listener* listener) {
 
 void Communication::skip(Channel* channel, uint64_t sequence) {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     queue_.push_back({channel, nullptr, sequence});
   }
   wake_.notify_one();
@@ -100,12 +100,12 @@ void Communication::skip(Channel* channel, uint64_t sequence) {
 
 Status Communication::transfer_and_wait(Channel* channel, const penstock_message& message) {
   struct Waiter final : Transfer {
-    std::mutex mutex;
-    std::condition_variable signal;
-    Status status;
-    bool done = false;
+    Mutex mutex;
+    Condition signal;
+    Status status PENSTOCK_GUARDED_BY(mutex);
+    bool done PENSTOCK_GUARDED_BY(mutex) = false;
     void finished(Status ended) override {
-      std::lock_guard lock(mutex);
+      const Lock lock(mutex);
       status = std::move(ended);
       done = true;
       signal.notify_one();
@@ -115,14 +115,14 @@ Status Communication::transfer_and_wait(Channel* channel, const penstock_message
   waiter.sequence = Transfer::kAtOnce;
   waiter.limit_us = message.deadline_us;
   submit(channel, &waiter);
-  std::unique_lock lock(waiter.mutex);
-  waiter.signal.wait(lock, [&] { return waiter.done; });
+  Lock lock(waiter.mutex);
+  waiter.signal.wait(waiter.mutex, [&]() PENSTOCK_REQUIRES(waiter.mutex) { return waiter.done; });
   return waiter.status;
 }
 
 void Communication::abort(const Status& reason) {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (aborted_.load()) return;
     abort_reason_ = reason;
     abort_pending_ = true;
@@ -136,7 +136,7 @@ bool Communication::aborted() const {
 }
 
 Status Communication::abort_reason() const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return abort_reason_;
 }
 
@@ -195,10 +195,11 @@ void Communication::loop() {
 
 // Fetches what others handed over; sleeps when there is nothing to do. False at the end.
 bool Communication::take_work(unsigned idle_polls) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (in_flight_.empty()) {
-    wake_.wait(lock,
-               [&] { return stopping_ || abort_pending_ || !queue_.empty() || !tasks_.empty(); });
+    wake_.wait(mutex_, [this]() PENSTOCK_REQUIRES(mutex_) {
+      return stopping_ || abort_pending_ || !queue_.empty() || !tasks_.empty();
+    });
   } else if (queue_.empty() && tasks_.empty() && !stopping_ && !abort_pending_) {
     const bool waiting = this->waiting();
     const unsigned yielding = waiting ? kYieldingPollsWhileWaiting : kYieldingPolls;
@@ -207,9 +208,9 @@ bool Communication::take_work(unsigned idle_polls) {
       std::this_thread::yield();
       lock.lock();
     } else if (idle_polls < 4 * yielding) {
-      wake_.wait_for(lock, kShortSleep);
+      wake_.wait_for(mutex_, kShortSleep);
     } else {
-      wake_.wait_for(lock, waiting ? kLongSleep : kLongSleepDuringCompute);
+      wake_.wait_for(mutex_, waiting ? kLongSleep : kLongSleepDuringCompute);
     }
   }
   if (abort_pending_) {

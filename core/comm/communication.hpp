@@ -6,6 +6,7 @@
 // because a pure spin starves the compute threads it shares cores with.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
 #include "core/base/task.hpp"
 #include "core/comm/group.hpp"
@@ -14,11 +15,9 @@
 #include <penstock/collective.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -175,13 +174,14 @@ class Communication {
   bool take_work(unsigned idle_polls);
 
   CallSlot* const calls_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Submission> queue_;  // swapped with taken_, so that steady state allocates nothing
-  std::vector<std::shared_ptr<Task>> tasks_;
-  Status abort_reason_;
-  bool abort_pending_ = false;
-  bool stopping_ = false;
+  mutable Mutex mutex_;
+  Condition wake_;
+  // Swapped with taken_, so that steady state allocates nothing.
+  std::vector<Submission> queue_ PENSTOCK_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Task>> tasks_ PENSTOCK_GUARDED_BY(mutex_);
+  Status abort_reason_ PENSTOCK_GUARDED_BY(mutex_);
+  bool abort_pending_ PENSTOCK_GUARDED_BY(mutex_) = false;
+  bool stopping_ PENSTOCK_GUARDED_BY(mutex_) = false;
   std::atomic<bool> waiting_{false};
   std::atomic<bool> aborted_{false};
   // [comm] only from here on

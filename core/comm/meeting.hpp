@@ -3,8 +3,8 @@
 #pragma once
 
 #include "core/comm/communication.hpp"
-#include "core/comm/launcher.hpp"
 #include "core/control/control.hpp"
+#include "core/control/launcher.hpp"
 
 #include <memory>
 

@@ -7,6 +7,7 @@
 
 #include "core/base/kind.hpp"
 #include "core/base/status.hpp"
+#include "core/config/defaults.hpp"
 
 #include <functional>
 #include <map>
@@ -43,11 +44,11 @@ using Settings = std::map<std::string, Setting>;
 // `[compressor.NAME]`, or an instance that is referred to and has no table of its own.
 struct InstanceConfig {
   Kind kind = Kind::compressor;
-  std::string name;    // of the instance; derived ones are called "dgc@rule2"
+  std::string name;    // of the instance; derived ones are called "NAME@rule2"
   std::string plugin;  // NAME of the plugin id KIND/NAME
   Settings options;
   Location where;
-  std::string id() const;  // "compressor/topk"
+  std::string id() const;  // "compressor/NAME"
 };
 
 // The facts of a gradient that rules look at.
@@ -98,15 +99,15 @@ constexpr const char* kAutoTransport = "auto";
 
 // The configuration in force at a step.
 struct Scheme {
-  std::string compressor = "none";
-  std::string memory = "none";
+  std::string compressor{defaults::kCompressor};
+  std::string memory{defaults::kMemory};
   std::string owner_memory;  // of sums that their owner encodes again; empty: the gradients' own
   std::string collective = kAutoTransport;
   std::string transport;  // only with a composite collective; empty: none given
   // [transport]: of the levels of a run, the same in all stages; empty: as among all ranks.
   std::string local_transport, cross_transport;
   std::string device_transport;  // between memories of devices; empty: messages lie in host memory
-  std::string scheduler = "fusion";
+  std::string scheduler{defaults::kScheduler};
   uint32_t route = PENSTOCK_ROUTE_FLAT;
   std::vector<std::string>
       candidates;  // what a scheduler may choose from where no rule says otherwise

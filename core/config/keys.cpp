@@ -86,8 +86,8 @@ std::vector<ConfigKey> keys_of_planning() {
        .initial = "1",
        .summary =
            "threads that share the work of one call, the engine's included: for ranks with idle "
-           "cores. Results keep their bits. The low-rank compressors, `adtopk`, `qsgd`, `natural`, "
-           "`terngrad`, `maxmin` and `int8` use them",
+           "cores. Results keep their bits. Compressors that work on large matrices, select row by "
+           "row or round by chance use them (docs/performance.md)",
        .target = &RuntimeConfig::worker_threads,
        .minimum = 1,
        .maximum = 256}};
@@ -182,14 +182,23 @@ ConfigTable make_runtime_keys() {
 }
 
 ConfigTable make_scheme_keys() {
+  using namespace defaults;
+  static const std::string kCompressor = quoted_text(defaults::kCompressor),
+                           kMemory = quoted_text(defaults::kMemory),
+                           kScheduler = quoted_text(defaults::kScheduler);
+  static const std::string kCollective = fmt::format(
+      "instance that moves payloads. `\"auto\"`: what the program lends (`\"{}\"`), else the "
+      "transport that fits the launcher, which is `{}` under mpirun, `{}` under torchrun or srun, "
+      "and for a run of one `{}` where it is there",
+      kLentCollective, kUnderMpi.front(), kInStep.front(), kAlone.front());
   return {
       "[scheme]",
       {{.name = "compressor",
-        .initial = "\"none\"",
+        .initial = kCompressor,
         .summary = "instance that turns gradients into payloads",
         .target = &Scheme::compressor},
        {.name = "memory",
-        .initial = "\"none\"",
+        .initial = kMemory,
         .summary = "instance that keeps what was not sent",
         .target = &Scheme::memory},
        {.name = "owner_memory",
@@ -198,23 +207,19 @@ ConfigTable make_scheme_keys() {
         .target = &Scheme::owner_memory},
        {.name = "collective",
         .initial = "\"auto\"",
-        .summary =
-            "instance that moves payloads. `\"auto\"`: what the program lends (`\"lent\"`), else "
-            "the transport that fits the launcher, which is `mpi` under mpirun, `ucx` under "
-            "torchrun or srun, and for a run of one `mpi` where it is there",
+        .summary = kCollective,
         .target = &Scheme::collective},
        {.name = "transport",
         .initial = "none",
         .summary =
-            "what carries the messages of a composite collective such as `oktopk`, or `\"auto\"`; "
-            "only with one",
+            "what carries the messages of a composite collective, or `\"auto\"`; only with one",
         .target = &Scheme::transport},
        {.name = "scheduler",
-        .initial = "\"fusion\"",
+        .initial = kScheduler,
         .summary = "instance that makes buckets and puts them in order",
         .target = &Scheme::scheduler},
        {.name = "route",
-        .initial = "what the scheduler makes: `\"flat\"`, for `dear` `\"split\"`",
+        .initial = "`\"flat\"`, or `\"split\"` with a scheduler that makes nothing else",
         .summary = "`\"flat\"`: one exchange among all ranks; `\"split\"`: reduce-scatter, then "
                    "all-gather; `\"hierarchical\"`: sums within each host, coded between hosts; "
                    "`\"shard\"`: coded to the owners of parts, who add, and coded from them to "
@@ -223,8 +228,8 @@ ConfigTable make_scheme_keys() {
         .choices = route_names()},
        {.name = "candidates",
         .initial = "none",
-        .summary = "compressor instances that a scheduler may choose from; with one that chooses, "
-                   "such as `partial`",
+        .summary =
+            "compressor instances that a scheduler may choose from; only with one that chooses",
         .target = &Scheme::candidates}}};
 }
 
@@ -250,9 +255,9 @@ const ConfigTable& transport_keys() {
        {.name = "device",
         .initial = "none: through pinned host memory",
         .summary =
-            "collective instance that carries sums and pairs (`nccl`) or pairs alone (`mpi`, "
-            "`ucx`) from device to device, of gradients that are worked on there; what "
-            "ranks have to tell each other about them goes over `collective`",
+            "collective instance that carries sums and pairs, or pairs alone, from device to "
+            "device, of gradients that are worked on there; what ranks have to tell each other "
+            "about them goes over `collective`",
         .target = &Scheme::device_transport}}};
   return table;
 }
@@ -284,7 +289,7 @@ const ConfigTable& rule_keys() {
        {.name = "options",
         .initial = "none",
         .summary = "other options of instances for these gradients: `options = { "
-                   "compressor.topk.density = 0.1 }`",
+                   "compressor.NAME.density = 0.1 }`",
         .form = "table"}}};
   return table;
 }

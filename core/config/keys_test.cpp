@@ -41,7 +41,7 @@ TEST(Keys, EachKeyOfATableStandsThereOnceAndSaysWhatItMeans) {
 
 TEST(Keys, AValueThatWasReadIsWrittenAsItWasGiven) {
   const Node root = parse_toml("[a]\nnonfinite = \"strict\"\nworker_threads = 7\n", "x").value();
-  const NodeTable& given = *(*root.table())[0].second.table();
+  const NodeTable& given = *(*root.table())[0].node.table();
   RuntimeConfig runtime;
   std::vector<std::string> texts;
   for (const ConfigKey& key : runtime_keys().keys) {

@@ -9,7 +9,6 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -72,7 +71,8 @@ class EnvironmentMapping {
       const char* value = environment(variable);
       return value == nullptr ? "" : value;
     };
-    if (const std::string_view bytes = value_of("HOROVOD_FUSION_THRESHOLD"); !bytes.empty()) {
+    if (const std::string_view bytes = value_of(defaults::kFusionThreshold.variable);
+        !bytes.empty()) {
       PENSTOCK_TRY(map_fusion_threshold(config, bytes));
     }
     const std::string_view timeline = value_of("HOROVOD_TIMELINE");
@@ -160,7 +160,7 @@ class EnvironmentMapping {
   }
 
   static Status map_fusion_threshold(Config& config, std::string_view text) {
-    const char* variable = "HOROVOD_FUSION_THRESHOLD";
+    const auto& [variable, kind, plugin, option] = defaults::kFusionThreshold;
     int64_t bytes = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
     if (error != std::errc() || end != text.data() + text.size() || bytes < 0) {
@@ -169,27 +169,22 @@ class EnvironmentMapping {
     }
     for (uint64_t stage : config.stages()) {
       const Scheme scheme = config.at_step(stage);
-      const InstanceConfig* scheduler = scheme.find(Kind::scheduler, scheme.scheduler);
-      if (scheduler == nullptr || scheduler->plugin != "fusion") continue;
+      const InstanceConfig* scheduler = scheme.find(kind, scheme.scheduler);
+      if (scheduler == nullptr || scheduler->plugin != plugin) continue;
       // Into the base, without what switches have set up to this stage.
       InstanceConfig& instance =
           config.base_.instances
-              .try_emplace(
-                  {Kind::scheduler, scheduler->name},
-                  InstanceConfig{Kind::scheduler, scheduler->name, scheduler->plugin, {}, {}})
+              .try_emplace({kind, scheduler->name},
+                           InstanceConfig{kind, scheduler->name, scheduler->plugin, {}, {}})
               .first->second;
       const Location where{fmt::format("environment variable {}", variable), 0, 0};
-      if (!instance.options.try_emplace("threshold_bytes", Setting{bytes, where}).second) continue;
-      config.mapped_.push_back(fmt::format("{}={}: scheduler.{}.threshold_bytes = {}", variable,
-                                           text, instance.name, bytes));
+      if (!instance.options.try_emplace(option, Setting{bytes, where}).second) continue;
+      config.mapped_.push_back(fmt::format("{}={}: {}.{}.{} = {}", variable, text, kind_name(kind),
+                                           instance.name, option, bytes));
     }
     return {};
   }
 };
-
-GetEnvironment process_environment() {
-  return [](const char* name) -> const char* { return std::getenv(name); };
-}
 
 std::string config_path_from_environment(const GetEnvironment& environment) {
   const char* path = environment("PENSTOCK_CONFIG");

@@ -2,15 +2,12 @@
 // value, what was expected, and the nearest known name.
 #pragma once
 
+#include "core/base/environment.hpp"
 #include "core/config/config.hpp"
 
 #include <string>
 
 namespace penstock {
-
-// std::getenv, or a test's own. Returns null for a variable that is not set.
-using GetEnvironment = std::function<const char*(const char*)>;
-GetEnvironment process_environment();
 
 // PENSTOCK_CONFIG; empty when not set.
 std::string config_path_from_environment(const GetEnvironment& environment = process_environment());

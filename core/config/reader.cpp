@@ -73,7 +73,7 @@ Status ConfigReader::read_instance(Kind kind, const std::string& name, const Nod
 Result<std::vector<std::string>> read_candidates(const Node& node, std::string_view key) {
   if (node.array() == nullptr || node.array()->empty()) {
     return unexpected(node, key,
-                      "an array of compressor instances, for example [\"none\", \"dgc\"]");
+                      "an array of names of compressor instances, as in [\"first\", \"second\"]");
   }
   std::vector<std::string> names;
   for (const Node& entry : *node.array()) {
@@ -159,7 +159,7 @@ Result<Switch> ConfigReader::read_switch(const Node& node, const std::string& ti
   if (at_step == nullptr || set == nullptr) {
     return invalid_argument(
         "{}: {} lacks {}, expected for example at_step = 500 and set = "
-        "{{ compressor.dgc.density = 0.001 }}",
+        "{{ scheme.compressor = \"NAME\" }}",
         node.where.text(), title, at_step == nullptr ? "at_step" : "set");
   }
   Switch result;
@@ -179,8 +179,8 @@ Result<Switch> ConfigReader::read_switch(const Node& node, const std::string& ti
   }
   if (result.scheme.where.empty() && result.options.empty()) {
     return invalid_argument(
-        "{}: {} sets nothing, expected for example "
-        "set = {{ compressor.dgc.density = 0.001 }}",
+        "{}: {} sets nothing, expected for example set = {{ scheme.compressor = \"NAME\" }} or "
+        "{{ compressor.NAME.density = 0.001 }}",
         set->where.text(), title);
   }
   return result;
@@ -226,7 +226,8 @@ Status ConfigReader::check_used() const {
                  {Kind::scheduler, scheme.scheduler}});
     // Which of them it will be is for the launcher to say.
     if (scheme.collective == kAutoTransport || scheme.transport == kAutoTransport)
-      used.insert({{Kind::collective, "mpi"}, {Kind::collective, "ucx"}});
+      for (const std::string_view name : defaults::kTransports)
+        used.insert({Kind::collective, std::string(name)});
     for (const std::string& name : scheme.candidates) used.insert({Kind::compressor, name});
     for (const Rule& rule : scheme.rules) {
       used.insert({{Kind::compressor, rule.compressor}, {Kind::memory, rule.memory}});

@@ -47,12 +47,12 @@ Node convert(const toml::node& node, const std::string& file) {
         Node converted = convert(child, file);
         // The key is where a reader looks first.
         if (key.source().begin.line > 0) converted.where = location_of(key.source(), file);
-        table.emplace_back(std::string(key.str()), std::move(converted));
+        table.push_back({std::string(key.str()), std::move(converted)});
       }
       // toml++ sorts by key; messages about the first fault should follow the file.
       std::stable_sort(table.begin(), table.end(), [](const auto& a, const auto& b) {
-        return std::pair(a.second.where.line, a.second.where.column) <
-               std::pair(b.second.where.line, b.second.where.column);
+        return std::pair(a.node.where.line, a.node.where.column) <
+               std::pair(b.node.where.line, b.node.where.column);
       });
       result.value = std::move(table);
       break;

@@ -12,7 +12,8 @@
 namespace penstock {
 
 struct Node;
-using NodeTable = std::vector<std::pair<std::string, Node>>;  // in order of the file
+struct NodeEntry;
+using NodeTable = std::vector<NodeEntry>;  // in order of the file
 using NodeArray = std::vector<Node>;
 struct OtherValue {
   std::string type;  // "date", "time", "date-time": legal TOML that no key of ours takes
@@ -22,12 +23,27 @@ struct Node {
   std::variant<bool, int64_t, double, std::string, OtherValue, NodeArray, NodeTable> value;
   Location where;
 
-  const NodeTable* table() const { return std::get_if<NodeTable>(&value); }
-  const NodeArray* array() const { return std::get_if<NodeArray>(&value); }
-  const std::string* text() const { return std::get_if<std::string>(&value); }
+  const NodeTable* table() const;
+  const NodeArray* array() const;
+  const std::string* text() const;
   // For messages: `the number 3`, `"abc"`, `a table`.
   std::string described() const;
 };
+
+struct NodeEntry {
+  std::string key;
+  Node node;
+};
+
+inline const NodeTable* Node::table() const {
+  return std::get_if<NodeTable>(&value);
+}
+inline const NodeArray* Node::array() const {
+  return std::get_if<NodeArray>(&value);
+}
+inline const std::string* Node::text() const {
+  return std::get_if<std::string>(&value);
+}
 
 // INVALID_ARGUMENT with file, line and column for a syntax error.
 Result<Node> parse_toml(std::string_view text, const std::string& file);

@@ -59,14 +59,14 @@ PluginCall::PluginCall(CallSlot* slot, std::string_view kind, std::string_view n
   outer_here_ = std::exchange(call_here, &call_);
   if (slot_ == nullptr) return;
   call_.since_us = now_us();
-  const std::lock_guard lock(slot_->mutex_);
+  const Lock lock(slot_->mutex_);
   outer_ = std::exchange(slot_->call_, &call_);
 }
 
 PluginCall::~PluginCall() {
   call_here = outer_here_;
   if (slot_ == nullptr) return;
-  const std::lock_guard lock(slot_->mutex_);
+  const Lock lock(slot_->mutex_);
   slot_->call_ = outer_;
 }
 
@@ -79,7 +79,7 @@ std::string PluginCall::text_of(const CallSlot::Call& call) {
 }
 
 std::optional<CallSlot::Long> CallSlot::lasting(uint64_t at_least_us) const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (call_ == nullptr) return std::nullopt;
   const uint64_t now = now_us();
   const uint64_t lasted = now - std::min(now, call_->since_us);
@@ -94,7 +94,7 @@ void Activity::Steps::at(Phase now, uint64_t at_step) {
 }
 
 void Activity::did(std::string_view text) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   did_.assign(text);
   did_us_ = now_us();
 }
@@ -102,7 +102,7 @@ void Activity::did(std::string_view text) {
 std::shared_ptr<Activity::Steps> Activity::add_set(std::string name) {
   auto steps = std::make_shared<Steps>(std::move(name));
   steps->at(Phase::rests, 0);
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::erase_if(sets_, [&](const auto& other) { return other->set == steps->set; });
   sets_.push_back(steps);
   return steps;
@@ -112,7 +112,7 @@ std::string Activity::text() const {
   for (const CallSlot* slot : slots())
     if (const auto call = slot->lasting(kWorthTellingUs))
       return fmt::format("{}, which has lasted {}", call->text, seconds(call->lasted_us));
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::string text = did_;
   uint64_t since_us = did_us_;
   for (const auto& steps : sets_) {
@@ -126,7 +126,7 @@ std::string Activity::text() const {
 }
 
 std::vector<std::pair<std::string, uint64_t>> Activity::steps_done() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<std::pair<std::string, uint64_t>> done;
   for (const auto& steps : sets_) done.emplace_back(steps->set, steps->steps_done.load());
   return done;

@@ -4,11 +4,12 @@
 // On the step path nothing here allocates: texts are made when somebody looks.
 #pragma once
 
+#include "core/base/mutex.hpp"
+
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,8 +42,8 @@ class CallSlot {
 
  private:
   friend class PluginCall;
-  mutable std::mutex mutex_;  // of the thread that calls, and of whoever looks: never contended
-  const Call* call_ = nullptr;
+  mutable Mutex mutex_;  // of the thread that calls, and of whoever looks: never contended
+  const Call* call_ PENSTOCK_GUARDED_BY(mutex_) = nullptr;
 };
 
 // A plugin call, from its making to its end. A plugin that ends the process within one would take
@@ -100,10 +101,10 @@ class Activity {
   std::array<const CallSlot*, 3> slots() const { return {&engine, &transport, &planning}; }
 
  private:
-  mutable std::mutex mutex_;
-  std::string did_;
-  uint64_t did_us_ = 0;
-  std::vector<std::shared_ptr<Steps>> sets_;
+  mutable Mutex mutex_;
+  std::string did_ PENSTOCK_GUARDED_BY(mutex_);
+  uint64_t did_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;
+  std::vector<std::shared_ptr<Steps>> sets_ PENSTOCK_GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock

@@ -255,10 +255,10 @@ Result<control::Link> Control::Client::greet(const std::string& address, uint16_
 }
 
 Status Control::Client::wait_until_ready() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   // Ends without a timeout of its own: the server gives up at the deadline, and so does the watch
   // thread on the server.
-  changed_.wait(lock, [&] { return ready_ || !abort_reason_.ok(); });
+  while (!ready_ && abort_reason_.ok()) changed_.wait(mutex_);
   return abort_reason_;
 }
 
@@ -270,7 +270,7 @@ uint64_t Control::Client::call(const std::function<std::string(uint64_t id)>& ma
   uint64_t id = 0;
   bool is_first = false;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!abort_reason_.ok()) {
       refused = abort_reason_;
     } else if (leaving_) {
@@ -301,7 +301,7 @@ uint64_t Control::Client::call(const std::function<std::string(uint64_t id)>& ma
 void Control::Client::withdraw(uint64_t id) {
   if (id == 0) return;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     handlers_.erase(id);
   }
   send(Writer(FrameKind::withdraw).u64(id).frame());
@@ -309,7 +309,7 @@ void Control::Client::withdraw(uint64_t id) {
 
 void Control::Client::send(std::string frame) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (leaving_ || !abort_reason_.ok()) return;
     queue_.push_back(std::move(frame));
   }
@@ -317,26 +317,25 @@ void Control::Client::send(std::string frame) {
 }
 
 Reply Control::Client::call_and_wait(const std::function<std::string(uint64_t id)>& make) {
-  // The handler is always called before the watch thread ends, so the waiter may live on this
-  // stack.
-  std::mutex mutex;
-  std::condition_variable answered;
+  // The handler is always called before the watch thread ends: the waiter may be on the stack.
+  Mutex mutex;
+  Condition answered;
   std::optional<Reply> answer;
   call(make, [&](Reply reply) {
     // Notified under the lock: the waiter is gone as soon as it gets it.
-    const std::lock_guard lock(mutex);
+    const Lock lock(mutex);
     answer = std::move(reply);
     answered.notify_one();
   });
-  std::unique_lock lock(mutex);
-  answered.wait(lock, [&] { return answer.has_value(); });
+  Lock lock(mutex);
+  answered.wait(mutex, [&] { return answer.has_value(); });
   return std::move(*answer);
 }
 
 void Control::Client::join(WhileJoined handlers) {
   const auto joined = std::make_shared<const WhileJoined>(std::move(handlers));
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     joined_ = joined;
   }
   call(
@@ -348,7 +347,7 @@ void Control::Client::join(WhileJoined handlers) {
       [this, joined](Reply reply) {
         somebody_joined_ = false;
         {
-          const std::lock_guard lock(mutex_);
+          const Lock lock(mutex_);
           joined_.reset();
         }
         joined->ended(std::move(reply.status), static_cast<uint32_t>(reply.serial));
@@ -361,7 +360,7 @@ void Control::Client::note(std::string_view text) {
 
 void Control::Client::abort(const Status& reason) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!abort_reason_.ok()) return;
     set_abort(reason);
     if (!leaving_) queue_.push_back(Writer(FrameKind::abort).text(reason.message()).frame());
@@ -370,7 +369,7 @@ void Control::Client::abort(const Status& reason) {
 }
 
 Status Control::Client::abort_reason() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return abort_reason_;
 }
 
@@ -380,13 +379,14 @@ void Control::Client::stop() {
   if (!thread_.joinable()) return;
   bool given_up = false;
   {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     if (!leaving_) {
       leaving_ = true;
       queue_.push_back(Writer(FrameKind::goodbye).frame());
     }
     wakeup_.signal();
-    changed_.wait_for(lock, std::chrono::microseconds(kFarewellUs), [&] { return farewell_; });
+    const auto is_over = [this]() PENSTOCK_REQUIRES(mutex_) { return farewell_; };
+    changed_.wait_for(mutex_, std::chrono::microseconds(kFarewellUs), is_over);
     stopping_ = true;
     given_up = !abort_reason_.ok();
   }

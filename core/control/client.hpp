@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/base/clock.hpp"
+#include "core/base/mutex.hpp"
 #include "core/control/beats.hpp"
 #include "core/control/control.hpp"
 #include "core/control/server.hpp"
@@ -13,11 +14,9 @@
 #include "core/control/state.hpp"
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -85,7 +84,7 @@ class Control::Client {
   void receive_while_joined(control::FrameKind kind, control::Reader& reader);
   void server_lost(std::string_view how);
   void announce_abort();
-  void set_abort(const Status& reason);
+  void set_abort(const Status& reason) PENSTOCK_REQUIRES(mutex_);
   void fail_all(const Status& reason);
 
   Options options_;
@@ -93,19 +92,21 @@ class Control::Client {
   std::unique_ptr<control::Server> server_;  // rank 0 of several
   control::Wakeup wakeup_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::string> queue_;  // frames to send
-  std::map<uint64_t, Handler> handlers_;
-  std::shared_ptr<const WhileJoined> joined_;  // null: this rank has not
-  uint64_t next_id_ = 1;
-  uint64_t n_asked_ = 0, n_asked_at_last_ = 0;  // since the last answer; and when last looked at
-  Status abort_reason_;
-  bool abort_announced_ = false;
-  bool ready_ = false;     // every rank is connected
-  bool leaving_ = false;   // goodbye was queued
-  bool farewell_ = false;  // the server has answered it, or is gone
-  bool stopping_ = false;  // the watch thread ends
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::deque<std::string> queue_ PENSTOCK_GUARDED_BY(mutex_);  // frames to send
+  std::map<uint64_t, Handler> handlers_ PENSTOCK_GUARDED_BY(mutex_);
+  // Null: this rank has not.
+  std::shared_ptr<const WhileJoined> joined_ PENSTOCK_GUARDED_BY(mutex_);
+  uint64_t next_id_ PENSTOCK_GUARDED_BY(mutex_) = 1;
+  uint64_t n_asked_ PENSTOCK_GUARDED_BY(mutex_) = 0;          // since the last answer
+  uint64_t n_asked_at_last_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // when last looked at
+  Status abort_reason_ PENSTOCK_GUARDED_BY(mutex_);
+  bool abort_announced_ PENSTOCK_GUARDED_BY(mutex_) = false;
+  bool ready_ PENSTOCK_GUARDED_BY(mutex_) = false;     // every rank is connected
+  bool leaving_ PENSTOCK_GUARDED_BY(mutex_) = false;   // goodbye was queued
+  bool farewell_ PENSTOCK_GUARDED_BY(mutex_) = false;  // the server has answered it, or is gone
+  bool stopping_ PENSTOCK_GUARDED_BY(mutex_) = false;  // the watch thread ends
 
   std::atomic<bool> somebody_joined_{false};
 

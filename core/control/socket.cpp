@@ -3,6 +3,8 @@
 #include "core/base/clock.hpp"
 #include "core/base/system_error.hpp"
 
+#include <fmt/format.h>
+
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>

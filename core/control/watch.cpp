@@ -38,7 +38,7 @@ void Control::Client::loop() {
     talk_to_server(now);
     receive_frames();
     announce_abort();
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (stopping_) break;
   }
   fail_all(penstock::aborted("control was stopped on rank {}", options_.rank));
@@ -47,7 +47,7 @@ void Control::Client::loop() {
 // Requests come in a row, and none waits for the answer to the one before: a moment later there are
 // several to send, and all ranks' answers come together.
 bool Control::Client::asks_many() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const bool many = n_asked_ > 1;
   return many && std::exchange(n_asked_at_last_, n_asked_) != n_asked_;
 }
@@ -71,7 +71,7 @@ void Control::Client::send_queued(uint64_t now) {
   const bool is_time = now >= beat_at_us_;
   if (is_time && options_.on_beat) options_.on_beat();
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     // It goes ahead of a request and of a goodbye, so that the server's account of what this rank
     // did last, and which steps are over, is never behind.
     if (is_time || !queue_.empty()) {
@@ -144,7 +144,7 @@ void Control::Client::receive_one(std::string_view body) {
       if (!reply) return;
       Handler handler;
       {
-        const std::lock_guard lock(mutex_);
+        const Lock lock(mutex_);
         n_asked_ = n_asked_at_last_ = 0;
         if (auto entry = handlers_.extract(reply->id); !entry.empty())
           handler = std::move(entry.mapped());
@@ -157,19 +157,19 @@ void Control::Client::receive_one(std::string_view body) {
       // was there.
       const auto code = static_cast<Code>(reader.u32());
       const std::string message(reader.text());
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       set_abort(Status(code == Code::deadline_exceeded ? code : Code::peer_failed, message));
       return;
     }
     case FrameKind::ready: {
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       ready_ = true;
       changed_.notify_all();
       return;
     }
     case FrameKind::farewell: {
       link_.reset();
-      const std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       farewell_ = true;
       changed_.notify_all();
       return;
@@ -204,7 +204,7 @@ void Control::Client::receive_one(std::string_view body) {
 void Control::Client::receive_while_joined(FrameKind kind, Reader& reader) {
   std::shared_ptr<const WhileJoined> joined;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     joined = joined_;
   }
   if (joined == nullptr) return;
@@ -221,7 +221,7 @@ void Control::Client::receive_while_joined(FrameKind kind, Reader& reader) {
 
 void Control::Client::server_lost(std::string_view how) {
   link_.reset();
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   farewell_ = true;
   changed_.notify_all();
   if (leaving_) return;
@@ -229,7 +229,6 @@ void Control::Client::server_lost(std::string_view how) {
                         control::last_did(server_note_, server_note_us_, now_us())));
 }
 
-// With the lock held.
 void Control::Client::set_abort(const Status& reason) {
   if (!abort_reason_.ok()) return;
   abort_reason_ = reason;
@@ -239,7 +238,7 @@ void Control::Client::set_abort(const Status& reason) {
 void Control::Client::announce_abort() {
   Status reason;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (abort_reason_.ok() || abort_announced_) return;
     abort_announced_ = true;
     reason = abort_reason_;
@@ -260,7 +259,7 @@ void Control::Client::announce_abort() {
 void Control::Client::fail_all(const Status& reason) {
   std::map<uint64_t, Handler> handlers;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     handlers.swap(handlers_);
   }
   for (auto& [id, handler] : handlers) handler(Reply{.id = id, .status = reason});

@@ -38,7 +38,7 @@ Result<const penstock_device_table*> Devices::table() {
     PENSTOCK_TRY(check_device_table(*given_, "the given table"));
     return given_;
   }
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (loaded_ == nullptr) {
     PENSTOCK_ASSIGN(loaded_, load_device_table(own_directory() / "libpenstock_device_cuda.so"));
   }

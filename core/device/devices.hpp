@@ -1,10 +1,9 @@
 // The devices of a run: the table is loaded when a set first asks for one.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/device/device.hpp"
 #include "core/tensor/place.hpp"
-
-#include <mutex>
 
 namespace penstock {
 
@@ -24,8 +23,8 @@ class Devices {
   Result<const penstock_device_table*> table();
 
   const penstock_device_table* const given_;
-  std::mutex mutex_;
-  const penstock_device_table* loaded_ = nullptr;
+  Mutex mutex_;
+  const penstock_device_table* loaded_ PENSTOCK_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 #include "core/fit/fitting.hpp"
 
+#include "core/config/defaults.hpp"
 #include "core/fit/resolve.hpp"
 
 #include <penstock/validate.hpp>
@@ -83,9 +84,10 @@ Status Fitting::check_kept_by_senders(const DeclaredGradient& gradient, const Ch
   if (!memory.owns_momentum && !memory.finishes) return {};
   return failed_precondition(
       "memory \"{}\" of {} {}, but each result of this set is for one rank alone "
-      "(RESULT_AT_OWNER); set memory = \"residual\", or \"none\"",
+      "(RESULT_AT_OWNER); set memory to one that does not, as \"{}\"",
       choice.memory, gradient.name,
-      memory.finishes ? "ends a step with the result on every rank" : "applies a momentum");
+      memory.finishes ? "ends a step with the result on every rank" : "applies a momentum",
+      defaults::kMemory);
 }
 
 // What an owner keeps of sums, and its facts.

@@ -1,5 +1,6 @@
 #include "core/fit/item.hpp"
 
+#include "core/config/defaults.hpp"
 #include "core/fit/needs.hpp"
 #include "core/tensor/dtype.hpp"
 
@@ -56,8 +57,8 @@ Result<uint32_t> working_dtype(const DeclaredGradient& gradient,
     return uint32_t{PENSTOCK_FLOAT32};
   return invalid_argument(
       "gradient '{}' is {}, which compressor '{}' does not take; add a rule with compressor = "
-      "\"none\" for it",
-      gradient.name, dtype_name(gradient.dtype), compressor.name());
+      "\"{}\" for it",
+      gradient.name, dtype_name(gradient.dtype), compressor.name(), defaults::kCompressor);
 }
 
 bool needs_widening(const penstock_memory_need& memory, uint32_t dtype) {
@@ -146,8 +147,8 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
     if (item.gradient().dtype == PENSTOCK_FLOAT64)
       return invalid_argument(
           "gradient '{}' is float64, which memory '{}' does not keep; add a rule with memory = "
-          "\"none\" for it",
-          item.gradient().name, memory.name());
+          "\"{}\" for it",
+          item.gradient().name, memory.name(), defaults::kMemory);
     needs.dtype = PENSTOCK_FLOAT32;
   }
 }

@@ -1,7 +1,7 @@
 #include "core/fit/resolve.hpp"
 
 #include "core/base/hash.hpp"
-#include "core/comm/launcher.hpp"
+#include "core/control/launcher.hpp"
 #include "core/fit/rules.hpp"
 
 #include <algorithm>
@@ -107,29 +107,31 @@ Status check_kept(const Scheme& first, const Scheme& later, uint64_t step, Regis
 
 }  // namespace
 
+std::span<const std::string_view> usual_transports(Launched by) {
+  switch (by) {
+    case Launched::by_mpi:
+      return defaults::kUnderMpi;
+    case Launched::by_step:
+      return defaults::kInStep;
+    case Launched::otherwise:
+      return defaults::kOtherwise;
+    case Launched::alone_in_step:
+      return defaults::kAloneInStep;
+    case Launched::alone:
+      break;
+  }
+  return defaults::kAlone;
+}
+
 void settle_transport(Config& config, Registry& registry, Launched by) {
   // No plugin is loaded for a choice that the file has made.
   if (!leaves_transport_open(config)) return;
-  const auto is_there = [&](const char* name) {
+  const std::span<const std::string_view> usual = usual_transports(by);
+  const auto found = std::find_if(usual.begin(), usual.end(), [&](std::string_view name) {
     return registry.load(Kind::collective, name).ok();
-  };
-  const char* usual = "mpi";
-  switch (by) {
-    case Launched::by_mpi:
-      break;
-    case Launched::by_step:
-      if (is_there("ucx") || !is_there("mpi")) usual = "ucx";
-      break;
-    case Launched::otherwise:
-      usual = "ucx";  // also where it is not there: over mpi each process would be alone
-      break;
-    case Launched::alone_in_step:
-      usual = "loopback";
-      break;
-    case Launched::alone:
-      if (!is_there("mpi")) usual = "loopback";
-  }
-  config.settle_transport(usual, usual);
+  });
+  const std::string name(found == usual.end() ? usual.front() : *found);
+  config.settle_transport(name, name);
 }
 
 Status check_config(const Config& config, Registry& registry) {

@@ -1,23 +1,29 @@
 // A configuration meets the plugins: loads what it names and checks every option of every stage.
 #pragma once
 
-#include "core/comm/launcher.hpp"
+#include "core/config/defaults.hpp"
 #include "core/config/load.hpp"
+#include "core/control/launcher.hpp"
 #include "core/plugin/instances.hpp"
 #include "core/plugin/registry.hpp"
 
+#include <span>
+
 namespace penstock {
 
-// The collective that stands for the frontend's transport: `collective = "lent"`.
-inline constexpr std::string_view kLentCollective = "lent";
+using defaults::kLentCollective;
+
+// What collective = "auto" means where a run was launched so: the first that is there, if none is
+// the first.
+std::span<const std::string_view> usual_transports(Launched by);
 
 // Settles on a transport where the configuration leaves that open: by what has launched this
 // process, and of what there is.
 void settle_transport(Config& config, Registry& registry, Launched by = launched_by());
 
 // Loads the plugins of all instances that any stage can use and checks their options. The first
-// error is returned; with it, the place in the TOML that named the plugin. "lent" is the frontend's
-// transport: it needs no plugin.
+// error is returned; with it, the place in the TOML that named the plugin. The frontend's transport
+// needs no plugin.
 Status check_config(const Config& config, Registry& registry);
 
 // FAILED_PRECONDITION where `scheme` wants another plugin or other options of the transport than

@@ -1,6 +1,8 @@
 #include "core/fit/rules.hpp"
 
 #include "core/config/config.hpp"
+#include "core/config/defaults.hpp"
+#include "core/fit/offers.hpp"
 #include "core/plan/route.hpp"
 
 #include <penstock/runtime.h>
@@ -12,15 +14,17 @@ namespace penstock {
 
 namespace {
 
-// "compressor "dgc" (for example for layer1.weight)".
-std::string who(const FitGroup& group, std::string_view kind, const std::string& name) {
-  return group.example.empty()
-             ? fmt::format("{} \"{}\"", kind, name)
-             : fmt::format("{} \"{}\" (for {} and others)", kind, name, group.example);
-}
-
 bool has(uint32_t flags, uint32_t flag) {
   return (flags & flag) != 0;
+}
+
+// And looks at nothing that was sent, as one for votes.
+bool has_momentum(const MemoryFacts& memory) {
+  return memory.owns_momentum && !memory.records;
+}
+
+bool loses_something(const CompressorFacts& compressor) {
+  return !has(compressor.need_flags, PENSTOCK_NEED_LOSSLESS);
 }
 
 bool is_composite(const FitInput& input) {
@@ -46,18 +50,21 @@ Status check_route(const FitInput& input) {
       offered += fmt::format("{}\"{}\"", offered.empty() ? "" : ", ", route_name(route));
     }
     return failed_precondition(
-        "scheduler \"{}\" cannot produce route \"{}\", only {}; change scheme.route or the "
-        "scheduler (\"dear\" makes split, \"fusion\" and \"wfbp\" the others)",
-        input.scheduler.name, route_name(input.route), offered);
+        "scheduler \"{}\" cannot produce route \"{}\", only {}; change scheme.route, or use {}",
+        input.scheduler.name, route_name(input.route), offered,
+        other_scheduler(input, "produces this route"));
   }
   const bool defers = has(input.scheduler.flags, PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) ||
                       input.route == PENSTOCK_ROUTE_SPLIT;
   if (defers && !has(input.frontend, PENSTOCK_SET_DEFERRED_UPDATE)) {
+    FitInput on_flat = input;
+    on_flat.route = PENSTOCK_ROUTE_FLAT;
     return failed_precondition(
         "scheduler \"{}\" with route \"{}\" leaves work for the next forward, but this frontend "
         "cannot update parameters there (DEFERRED_UPDATE); use DistributedOptimizer of "
-        "penstock.torch, or scheduler = \"fusion\" with route = \"flat\"",
-        input.scheduler.name, route_name(input.route));
+        "penstock.torch, or {} with route = \"flat\"",
+        input.scheduler.name, route_name(input.route),
+        other_scheduler(on_flat, "leaves nothing for it"));
   }
   return {};
 }
@@ -69,19 +76,19 @@ Status check_collective(const FitInput& input) {
   if (is_composite(input) && !input.has_transport) {
     return failed_precondition(
         "collective \"{}\" is a composite and needs a transport under it; set "
-        "scheme.transport = \"mpi\"",
-        input.collective.name);
+        "scheme.transport = \"{}\"",
+        input.collective.name, kAutoTransport);
   }
   if (!is_composite(input) && input.has_transport) {
     return failed_precondition(
         "collective \"{}\" is a transport itself, so scheme.transport = \"{}\" has no place; "
-        "remove it, or set scheme.collective to a composite such as \"oktopk\"",
-        input.collective.name, input.transport.name);
+        "remove it, or use {}",
+        input.collective.name, input.transport.name, other_collective(input, "is a composite"));
   }
   if (is_composite(input) && !has(input.transport.flags, PENSTOCK_COLLECTIVE_TRANSPORT)) {
     return failed_precondition(
-        "scheme.transport = \"{}\" is not a transport; use \"mpi\" under \"{}\"",
-        input.transport.name, input.collective.name);
+        "scheme.transport = \"{}\" is not a transport; use \"{}\" under \"{}\"",
+        input.transport.name, kAutoTransport, input.collective.name);
   }
   return {};
 }
@@ -110,10 +117,10 @@ Status check_patterns(const FitInput& input) {
   };
   const auto refuse = [&](const FitGroup& group, const LegKind& leg, std::string_view what,
                           std::string_view pattern) {
-    return failed_precondition(
-        "{} {} payloads, but collective \"{}\" has no {}; use collective = \"mpi\"",
-        who(group, "compressor", group.compressor.name), what, carrier_of(input, leg).name,
-        pattern);
+    return failed_precondition("{} {} payloads, but collective \"{}\" has no {}; use {}",
+                               named_for(group, "compressor", group.compressor.name), what,
+                               carrier_of(input, leg).name, pattern,
+                               other_collective(input, group, "has it"));
   };
   for (const FitGroup& group : input.groups) {
     if (input.world == 1) break;
@@ -147,17 +154,19 @@ Status check_refusals(const FitInput& input) {
     if (group.compressor.gathers_sparse && (!group.memory.has_give_back || !group.memory.keeps)) {
       return failed_precondition(
           "collective \"{}\" may refuse entries and hand them back, but {} keeps nothing; use "
-          "memory = \"residual\", or collective = \"{}\" without it",
-          input.collective.name, who(group, "memory", group.memory.name), input.transport.name);
+          "{}, or collective = \"{}\" without it",
+          input.collective.name, named_for(group, "memory", group.memory.name),
+          other_memory(input, group, "takes them back"), input.transport.name);
     }
   }
   if (any_sparse) return {};
+  FitGroup kept = input.groups.front();  // whatever memory goes with it
+  kept.memory.keeps = kept.memory.has_give_back = true;
   return failed_precondition(
       "collective \"{}\" adds up sparse payloads of float32 values, but compressor \"{}\" and "
-      "every "
-      "other one here gives others; use compressor = \"topk\" with value_type = \"fp32\", or "
-      "collective = \"{}\" without it",
-      input.collective.name, input.groups.front().compressor.name, input.transport.name);
+      "every other one here gives others; use {}, or collective = \"{}\" without it",
+      input.collective.name, input.groups.front().compressor.name,
+      other_compressor(input, kept, "gives such"), input.transport.name);
 }
 
 Status check_candidates(const FitInput& input, FitAdvice& advice) {
@@ -165,13 +174,12 @@ Status check_candidates(const FitInput& input, FitAdvice& advice) {
   if (!chooses && input.most_candidates > 1)
     return failed_precondition(
         "candidates give {} compressors to choose from, but scheduler \"{}\" always takes the "
-        "first; use a scheduler that chooses, such as \"partial\", or leave the candidates out",
-        input.most_candidates, input.scheduler.name);
+        "first; use {}, or leave the candidates out",
+        input.most_candidates, input.scheduler.name, other_scheduler(input, "chooses"));
   if (chooses && input.most_candidates <= 1)
     advice.warnings.push_back(
         fmt::format("scheduler \"{}\" chooses among candidates, but no gradient has more than one; "
-                    "name them in "
-                    "[scheme], as in candidates = [\"topk\", \"none\"]",
+                    "name them in [scheme] as candidates, an array of compressors",
                     input.scheduler.name));
   return {};
 }
@@ -181,17 +189,20 @@ Status check_determinism(const FitInput& input) {
   if (has(input.scheduler.flags, PENSTOCK_SCHEDULER_MEASURES))
     return failed_precondition(
         "runtime.deterministic = true wants the same plan in every run, but scheduler \"{}\" plans "
-        "by measured times; use scheduler = \"fusion\" or \"wfbp\", or deterministic = false",
-        input.scheduler.name);
+        "by measured times; use {}, or deterministic = false",
+        input.scheduler.name, other_scheduler(input, "does not"));
+  FitInput alone = input;
+  alone.groups.clear();
+  alone.has_transport = false;
   std::vector<const CollectiveFacts*> adding{&input.collective};
   for (const LegKind& leg : legs_of(input.route)) adding.push_back(&carrier_of(input, leg));
   for (const CollectiveFacts* collective : adding) {
     if (has(collective->flags, PENSTOCK_COLLECTIVE_RANK_ORDER)) continue;
     return failed_precondition(
         "runtime.deterministic = true wants sums in ascending rank order, which collective \"{}\" "
-        "does not promise (RANK_ORDER); use collective = \"mpi\" with an algorithm that does, or "
+        "does not promise (RANK_ORDER); use an algorithm of it that does, {}, or "
         "deterministic = false",
-        collective->name);
+        collective->name, other_collective(alone, "does"));
   }
   return {};
 }
@@ -199,9 +210,9 @@ Status check_determinism(const FitInput& input) {
 Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice& advice) {
   const CompressorFacts& compressor = group.compressor;
   if ((compressor.device_types >> group.device_type & 1) == 0) {
-    return failed_precondition(
-        "{} has no code for device type {}; use a compressor that has, such as \"none\"",
-        who(group, "compressor", compressor.name), group.device_type);
+    return failed_precondition("{} has no code for device type {}; use {}",
+                               named_for(group, "compressor", compressor.name), group.device_type,
+                               other_compressor(input, group, "has"));
   }
   PENSTOCK_TRY(check_route_of(input.route, group));
   // Where nothing is ever left over there is nothing to keep (1-D gradients that travel dense).
@@ -211,27 +222,30 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
   if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_KEPT_MASS) && loses_mass) {
     return failed_precondition(
         "{} works only where the memory keeps what was not sent, but memory \"{}\" keeps "
-        "nothing; use memory = \"residual\"",
-        who(group, "compressor", compressor.name), group.memory.name);
+        "nothing; use {}",
+        named_for(group, "compressor", compressor.name), group.memory.name,
+        other_memory(input, group, "keeps it"));
   }
   if (has(compressor.traits, PENSTOCK_COMPRESSOR_NEEDS_MEMORY) && loses_rest) {
     // A vote has no size that an error could be measured in: what it wants is the momentum.
     if (!compressor.final_result)
       advice.warnings.push_back(
           fmt::format("{} is biased and converges badly with memory \"{}\", which keeps nothing; "
-                      "memory = \"residual\" mends it",
-                      who(group, "compressor", compressor.name), group.memory.name));
+                      "{} mends it",
+                      named_for(group, "compressor", compressor.name), group.memory.name,
+                      other_memory(input, group, "keeps what is not sent")));
     else if (!group.memory.owns_momentum)
       advice.warnings.push_back(fmt::format(
           "{} votes on what memory \"{}\" makes of the gradients, and expects a momentum "
-          "there; memory = \"momentum\" has it",
-          who(group, "compressor", compressor.name), group.memory.name));
+          "there; {} has it",
+          named_for(group, "compressor", compressor.name), group.memory.name,
+          other_memory(input, group, "has momentum", has_momentum)));
   }
   if (compressor.final_result && has(input.frontend, PENSTOCK_SET_SUM)) {
     advice.warnings.push_back(
         fmt::format("{} gives a vote, not a mean: asking for the sum over ranks does not change "
                     "its result",
-                    who(group, "compressor", compressor.name)));
+                    named_for(group, "compressor", compressor.name)));
   }
   // One rank's sum is that of all ranks.
   const CollectiveFacts* differs = nullptr;
@@ -242,10 +256,11 @@ Status check_compressor(const FitInput& input, const FitGroup& group, FitAdvice&
   if ((compressor.same_bits || memory_needs_them) && differs != nullptr) {
     return failed_precondition(
         "{} needs sums with the same bits on all ranks, which collective \"{}\" does not promise "
-        "(SAME_BITS); use an algorithm of it that adds in rank order (mpi: algorithm = \"direct\")",
-        compressor.same_bits ? who(group, "compressor", compressor.name)
-                             : who(group, "memory", group.memory.name),
-        differs->name);
+        "(SAME_BITS); use an algorithm of it that adds in rank order (algorithm = \"direct\", "
+        "where it has that option), or {}",
+        compressor.same_bits ? named_for(group, "compressor", compressor.name)
+                             : named_for(group, "memory", group.memory.name),
+        differs->name, other_collective(input, group, "promises that"));
   }
   return {};
 }
@@ -254,16 +269,16 @@ Status check_memory(const FitInput& input, const FitGroup& group) {
   if (group.memory.owns_momentum && has(input.frontend, PENSTOCK_SET_OPTIMIZER_MOMENTUM)) {
     return failed_precondition(
         "{} applies momentum, and so does the optimizer: it would count twice; set the "
-        "optimizer's momentum to 0 (of Adam and AdamW betas=(0.0, 0.999)), or use memory = "
-        "\"residual\"",
-        who(group, "memory", group.memory.name));
+        "optimizer's momentum to 0 (of Adam and AdamW betas=(0.0, 0.999)), or use {}",
+        named_for(group, "memory", group.memory.name), other_memory(input, group, "applies none"));
   }
   if (group.memory.shifts && group.compressor.final_result) {
     return failed_precondition(
         "{} compresses differences and adds up what arrives, but compressor \"{}\" gives a vote, "
-        "which is no sum of what was sent; use a compressor such as \"topk\" or \"qsgd\" with it, "
-        "or memory = \"momentum\" with the vote",
-        who(group, "memory", group.memory.name), group.compressor.name);
+        "which is no sum of what was sent; use {} with it, or {} with the vote",
+        named_for(group, "memory", group.memory.name), group.compressor.name,
+        other_compressor(input, group, "gives sums", loses_something),
+        other_memory(input, group, "has momentum", has_momentum));
   }
   return {};
 }
@@ -274,10 +289,10 @@ Status check_size(const FitInput& input) {
   return failed_precondition(
       "payloads and scratch of {} ranks need {:.1f} MiB, more than runtime.arena_limit_mb = "
       "{:.0f}; "
-      "raise it, send less (density, rank), or use compressor = \"none\" for the largest "
+      "raise it, send less (density, rank), or use compressor = \"{}\" for the largest "
       "gradients",
       input.world, static_cast<double>(input.arena_bytes) / mib,
-      static_cast<double>(input.arena_limit_bytes) / mib);
+      static_cast<double>(input.arena_limit_bytes) / mib, defaults::kCompressor);
 }
 
 }  // namespace
@@ -290,91 +305,6 @@ void add_group(FitInput& input, FitGroup group) {
     }
   }
   input.groups.push_back(std::move(group));
-}
-
-namespace {
-
-Status check_split(const FitGroup& group) {
-  const CompressorFacts& compressor = group.compressor;
-  if (compressor.n_rounds <= 1 && !compressor.gathers) return {};
-  return failed_precondition(
-      "route \"split\" reduces and scatters one summed round, which {} does not have; use "
-      "compressor = \"none\" or \"fp16\" with it, or route = \"flat\"",
-      who(group, "compressor", compressor.name));
-}
-
-// What is summed on the way has no second coding: it travels as on `flat`.
-Status check_shard(const FitGroup& group) {
-  const CompressorFacts& compressor = group.compressor;
-  if (!compressor.gathers) return {};
-  if (compressor.sums)
-    return failed_precondition(
-        "route \"shard\" carries payloads that are gathered, but {} sums some of its payloads and "
-        "gathers others; use route = \"flat\" or \"hierarchical\"",
-        who(group, "compressor", compressor.name));
-  if (compressor.n_rounds > 1)
-    return failed_precondition(
-        "route \"shard\" carries one round to the owners, but {} has {}, each made from what the "
-        "round before brought to all ranks; use route = \"flat\" or \"hierarchical\"",
-        who(group, "compressor", compressor.name), compressor.n_rounds);
-  if (compressor.replicates)
-    return failed_precondition(
-        "{} keeps state that every rank brings forward from all payloads, which on route \"shard\" "
-        "only the owners see; use route = \"flat\" or \"hierarchical\"",
-        who(group, "compressor", compressor.name));
-  if (group.memory.shifts)
-    return failed_precondition(
-        "{} follows what this rank sends by the mean of what all send, but on route \"shard\" what "
-        "arrives is what owners have encoded again; use route = \"flat\" or \"hierarchical\"",
-        who(group, "memory", group.memory.name));
-  const MemoryFacts& owner = group.owner_memory;
-  if (owner.owns_momentum || owner.finishes)
-    return failed_precondition(
-        "on route \"shard\" owners encode sums again, and {} there would {}; set "
-        "scheme.owner_memory = \"residual\", or \"none\"",
-        who(group, "memory", owner.name),
-        owner.owns_momentum ? "apply its momentum a second time"
-                            : "end the step on the owner alone");
-  return {};
-}
-
-Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
-  if (input.route != PENSTOCK_ROUTE_SHARD) {
-    if (!input.names_owner_memory) return {};
-    return failed_precondition(
-        "scheme.owner_memory is for the sums that owners encode again, of which route \"{}\" has "
-        "none; remove it, or set route = \"shard\"",
-        route_name(input.route));
-  }
-  if (is_composite(input))
-    return failed_precondition(
-        "collective \"{}\" gives each rank a part to add up by itself, and so does route "
-        "\"shard\"; "
-        "use collective = \"{}\" without it, or route = \"flat\"",
-        input.collective.name, input.transport.name);
-  const bool any = input.groups.empty() ||
-                   std::any_of(input.groups.begin(), input.groups.end(),
-                               [](const FitGroup& group) { return group.compressor.gathers; });
-  // Rules by size may leave nothing to gather of a small model, which is no mistake.
-  if (!any)
-    advice.warnings.push_back(fmt::format(
-        "route \"shard\" is for payloads that are gathered, but {} and every other one here gives "
-        "summed ones, which need no owner: they travel as on route \"flat\"",
-        who(input.groups.front(), "compressor", input.groups.front().compressor.name)));
-  return {};
-}
-
-}  // namespace
-
-Status check_route_of(uint32_t route, const FitGroup& group) {
-  switch (route) {
-    case PENSTOCK_ROUTE_SPLIT:
-      return check_split(group);
-    case PENSTOCK_ROUTE_SHARD:
-      return check_shard(group);
-    default:
-      return {};
-  }
 }
 
 Result<FitAdvice> check_fit(const FitInput& input) {

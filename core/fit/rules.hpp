@@ -82,6 +82,8 @@ struct SchedulerFacts {
   uint32_t flags = 0;  // PENSTOCK_SCHEDULER_*
 };
 
+class Offers;
+
 struct FitInput {
   std::vector<FitGroup> groups;
   CollectiveFacts collective;
@@ -97,7 +99,8 @@ struct FitInput {
   uint64_t arena_bytes = 0;  // 0: not yet known
   uint64_t arena_limit_bytes = 0;
   uint32_t world = 1;
-  uint64_t most_candidates = 1;  // compressors that some gradient may be given to
+  uint64_t most_candidates = 1;    // compressors that some gradient may be given to
+  const Offers* offers = nullptr;  // what messages may name instead; null: nobody knows
 };
 
 // Adds a group unless one with the same facts is there. One pair of instances may have several:
@@ -117,12 +120,19 @@ Result<FitAdvice> check_fit(const FitInput& input);
 // as it says before it has joined or then: FAILED_PRECONDITION says why not, and where it belongs.
 // Pure.
 Status check_reads_host_memory(const CollectiveFacts& collective);
-Status check_device_transport(const CollectiveFacts& collective, bool has_joined);
+Status check_device_transport(const CollectiveFacts& collective, bool has_joined,
+                              const Offers* offers = nullptr);
 Status check_between_devices(const FitInput& input, FitAdvice& advice);
 
 // Whether what is compressed and kept so can take a route: FAILED_PRECONDITION says why not, and
 // what could. Pure.
 Status check_route_of(uint32_t route, const FitGroup& group);
+
+// Route shard as a whole, and an owner's memory without it.
+Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice);
+
+// `compressor "NAME" (for layer1.weight and others)`.
+std::string named_for(const FitGroup& group, std::string_view kind, const std::string& name);
 
 // Adds the facts of a further phase of the same item: plan's needs are only valid until the next
 // plan call.

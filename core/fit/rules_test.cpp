@@ -1,6 +1,8 @@
 // Every misfit is refused naming both sides and a way out; what fits, passes.
 #include "core/fit/rules.hpp"
 
+#include "core/fit/offers_testing.hpp"
+
 #include <gtest/gtest.h>
 #include <penstock/runtime.h>
 
@@ -43,6 +45,8 @@ const CollectiveFacts kMpi = {
 
 FitInput good_input() {
   FitInput input;
+  static const test::PlainOffers offers = test::usual_offers(kMpi, sparse_group().compressor);
+  input.offers = &offers;
   input.groups = {dense_group(), sparse_group()};
   input.collective = kMpi;
   input.scheduler = {"fusion", uint64_t{1} << PENSTOCK_ROUTE_FLAT, 0};
@@ -96,8 +100,8 @@ TEST(Fit, MomentumIsNotAppliedTwice) {
   input.groups[1].memory = {"dgc", true, true, true};
   EXPECT_TRUE(check_fit(input).ok());
   input.frontend = PENSTOCK_SET_OPTIMIZER_MOMENTUM;
-  expect_refused(input,
-                 {"memory \"dgc\"", "layer1.weight", "optimizer's momentum to 0", "\"residual\""});
+  expect_refused(input, {"memory \"dgc\"", "layer1.weight", "optimizer's momentum to 0",
+                         "memory = \"residual\""});
 }
 
 TEST(Fit, ASchedulerThatWorksInTheForwardNeedsAFrontendThatWaitsThere) {
@@ -156,10 +160,10 @@ TEST(Fit, RouteShardTakesOneGatheredRoundThatAnOwnerCanEncodeAgain) {
   expect_refused(state, {"keeps state that every rank brings forward", "only the owners see"});
   FitInput momentum = good;
   gathering(momentum).owner_memory.owns_momentum = true;
-  expect_refused(momentum, {"momentum a second time", "owner_memory = \"residual\""});
+  expect_refused(momentum, {"momentum a second time", "owner_memory"});
   FitInput finishes = good;
   gathering(finishes).owner_memory.finishes = true;
-  expect_refused(finishes, {"end the step on the owner alone", "owner_memory = \"residual\""});
+  expect_refused(finishes, {"end the step on the owner alone", "owner_memory"});
 }
 
 TEST(Fit, RouteShardIsForPayloadsThatAreGathered) {
@@ -226,7 +230,7 @@ TEST(Fit, DeterminismExcludesPlansAndSumsThatDependOnTime) {
 TEST(Fit, ACompositeNeedsATransportAndATransportNone) {
   FitInput input = oktopk_input();
   input.has_transport = false;
-  expect_refused(input, {"collective \"oktopk\"", "scheme.transport = \"mpi\""});
+  expect_refused(input, {"collective \"oktopk\"", "scheme.transport = \"auto\""});
   input = good_input();
   input.has_transport = true;
   input.transport = kMpi;

@@ -3,6 +3,7 @@
 #include "core/fit/rules.hpp"
 
 #include "core/config/config.hpp"
+#include "core/fit/offers.hpp"
 
 #include <algorithm>
 
@@ -56,46 +57,50 @@ Status check_reads_host_memory(const CollectiveFacts& collective) {
   return failed_precondition(
       "collective \"{0}\" carries memory of devices only, and a run also has messages in host "
       "memory: "
-      "name it in [transport] as device = \"{0}\", and set scheme.collective to \"auto\", \"mpi\" "
-      "or "
-      "\"ucx\"",
-      collective.name);
+      "name it in [transport] as device = \"{0}\", and set scheme.collective to \"{1}\"",
+      collective.name, kAutoTransport);
 }
 
-Status check_device_transport(const CollectiveFacts& collective, bool has_joined) {
+Status check_device_transport(const CollectiveFacts& collective, bool has_joined,
+                              const Offers* offers) {
   if (says(collective.flags, PENSTOCK_COLLECTIVE_TRANSPORT) &&
       carries_memory_of(collective, PENSTOCK_DEVICE_CUDA))
     return {};
+  std::vector<std::string> others;
+  if (offers != nullptr)
+    for (const CollectiveFacts& other : offers->collectives())
+      if (check_device_transport(other, has_joined).ok()) others.push_back(other.name);
   return failed_precondition(
-      "transport.device = \"{}\" does not carry memory of CUDA devices{}; use \"nccl\", or leave "
-      "it "
+      "transport.device = \"{}\" does not carry memory of CUDA devices{}; use {}, or leave it "
       "out: then messages go through pinned host memory",
       collective.name,
       has_joined ? ": its library was asked, and does not say that it takes any (where it cannot "
-                   "be asked: device_memory = \"yes\" of \"mpi\" and \"ucx\")"
-                 : "");
+                   "be asked: device_memory = \"yes\", an option of it)"
+                 : "",
+      others.empty() ? "one that does" : alternatives(others));
 }
 
 Status check_between_devices(const FitInput& input, FitAdvice& advice) {
   if (!input.between_devices) return {};
   const CollectiveFacts& direct = *input.between_devices;
-  PENSTOCK_TRY(check_device_transport(direct, false));
+  PENSTOCK_TRY(check_device_transport(direct, false, input.offers));
   const auto& [tells, key] = telling(input);
   for (const auto& [pattern, what] :
        {std::pair(PENSTOCK_ALL_GATHER, "all-gather"), std::pair(PENSTOCK_BROADCAST, "broadcast")})
     if ((tells.patterns & PENSTOCK_PATTERN_BIT(pattern)) == 0 && input.world > 1)
       return failed_precondition(
           "transport.device = \"{}\" needs a collective beside it by which ranks tell each other "
-          "what they send, but \"{}\" has no {}; use {} = \"mpi\" or \"ucx\"",
-          direct.name, tells.name, what, key);
+          "what they send, but \"{}\" has no {}; use {} = \"{}\"",
+          direct.name, tells.name, what, key, kAutoTransport);
   const bool sums = direct.sums_on_devices();
   for (const FitGroup& group : input.groups)
     if (sums && (group.compressor.same_bits || group.memory.same_bits) &&
         !says(direct.flags, PENSTOCK_COLLECTIVE_SAME_BITS))
       return failed_precondition(
           "compressor \"{}\" with memory \"{}\" needs sums with the same bits on all ranks, which "
-          "transport.device = \"{}\" does not promise (SAME_BITS); leave it out, or use \"nccl\"",
-          group.compressor.name, group.memory.name, direct.name);
+          "transport.device = \"{}\" does not promise (SAME_BITS); leave it out, or use {}",
+          group.compressor.name, group.memory.name, direct.name,
+          other_device_transport(input, "does"));
   if (sums && input.deterministic && !says(direct.flags, PENSTOCK_COLLECTIVE_RANK_ORDER))
     return failed_precondition(
         "runtime.deterministic = true wants sums in ascending rank order, which transport.device = "

@@ -1,3 +1,4 @@
+#include "core/fit/offers_testing.hpp"
 #include "core/fit/rules.hpp"
 
 #include <gtest/gtest.h>
@@ -50,11 +51,14 @@ TEST(TransportRules, OneForHostMemoryDoesNotGoBetweenDevices) {
   }
   EXPECT_TRUE(
       says(check_device_transport(mpi(), false),
-           "transport.device = \"mpi\" does not carry memory of CUDA devices; use \"nccl\", "
+           "transport.device = \"mpi\" does not carry memory of CUDA devices; use one that does, "
            "or leave it out: then messages go through pinned host memory"));
+  test::PlainOffers offers;
+  offers.all_collectives = {mpi(), nccl()};
+  EXPECT_TRUE(says(check_device_transport(mpi(), false, &offers), "devices; use \"nccl\", or"));
   EXPECT_TRUE(says(check_device_transport(mpi(), true),
                    "devices: its library was asked, and does not say that it takes any (where it "
-                   "cannot be asked: device_memory = \"yes\" of \"mpi\" and \"ucx\"); use"));
+                   "cannot be asked: device_memory = \"yes\", an option of it); use"));
 }
 
 TEST(TransportRules, WhatIsAskedOfSumsIsNotAskedOfOneThatCarriesNone) {

@@ -79,23 +79,24 @@ Status Operations::run_agreed(std::string_view name, std::string_view signature,
 // ---- One operation ----
 
 bool NamedOperation::done() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return done_;
 }
 
 Status NamedOperation::wait() {
-  std::unique_lock lock(mutex_);
-  if (!ended_.wait_for(lock, kBlockedAfter, [&] { return done_; })) {
+  Lock lock(mutex_);
+  const auto is_done = [this]() PENSTOCK_REQUIRES(mutex_) { return done_; };
+  if (!ended_.wait_for(mutex_, kBlockedAfter, is_done)) {
     lock.unlock();
     control_->blocked(request_);
     lock.lock();
-    ended_.wait(lock, [&] { return done_; });
+    ended_.wait(mutex_, is_done);
   }
   return status_;
 }
 
 void NamedOperation::complete(Status status) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (done_) return;
   done_ = true;
   status_ = std::move(status);
@@ -103,7 +104,7 @@ void NamedOperation::complete(Status status) {
 }
 
 Result<Operation::Output> NamedOperation::result() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!done_)
     return failed_precondition("operation '{}' is not done; wait for it first", order_.name);
   if (!status_.ok()) return status_;

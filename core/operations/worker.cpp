@@ -40,7 +40,7 @@ Status OperationWorker::start() {
 void OperationWorker::stop() {
   std::map<Key, std::shared_ptr<NamedOperation>> pending;
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopped_ = true;
     pending.swap(pending_);
   }
@@ -55,7 +55,7 @@ void OperationWorker::stop() {
 }
 
 void OperationWorker::fail(const Status& reason) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (const auto& [key, operation] : pending_)
     if (operation->task_) operation->complete(reason.with_context(key.first));
 }
@@ -113,7 +113,7 @@ Result<std::vector<std::shared_ptr<NamedOperation>>> OperationWorker::submit(
 }
 
 Status OperationWorker::take_names(const std::vector<std::shared_ptr<NamedOperation>>& operations) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (auto each = operations.begin(); each != operations.end(); ++each) {
     if (pending_.try_emplace(key_of((*each)->order_), *each).second) continue;
     for (auto taken = operations.begin(); taken != each; ++taken)
@@ -147,7 +147,7 @@ void OperationWorker::exchanged(std::shared_ptr<OperationMessage> message, Statu
 
 void OperationWorker::post(Event event) {
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (!stopped_) {
       events_.push_back(std::move(event));
       wake_.notify_one();
@@ -162,8 +162,9 @@ void OperationWorker::loop() {
   while (true) {
     std::deque<Event> events;
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stopped_ || !events_.empty(); });
+      Lock lock(mutex_);
+      wake_.wait(mutex_,
+                 [this]() PENSTOCK_REQUIRES(mutex_) { return stopped_ || !events_.empty(); });
       events.swap(events_);
       if (stopped_) {
         lock.unlock();
@@ -199,7 +200,7 @@ void OperationWorker::handle(Event& event) {
 void OperationWorker::end(NamedOperation& operation, Status status) {
   {
     // Before it is complete: who has waited may use the name again.
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (const auto found = pending_.find(key_of(operation.order_));
         found != pending_.end() && found->second.get() == &operation) {
       pending_.erase(found);

@@ -2,13 +2,12 @@
 #pragma once
 
 #include "core/base/buffer.hpp"
+#include "core/base/mutex.hpp"
 #include "core/operations/operations.hpp"
 #include "core/operations/order.hpp"
 
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -54,10 +53,10 @@ class NamedOperation final : public Operation {
   Control* control_ = nullptr;
   uint64_t request_ = 0;
 
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  bool done_ = false;
-  Status status_;
+  mutable Mutex mutex_;
+  Condition ended_;
+  bool done_ PENSTOCK_GUARDED_BY(mutex_) = false;
+  Status status_ PENSTOCK_GUARDED_BY(mutex_);
 };
 
 class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
@@ -118,11 +117,11 @@ class OperationWorker : public std::enable_shared_from_this<OperationWorker> {
   penstock_collective_traits traits_{};
   uint64_t mean_dtypes_ = 0;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Event> events_;
-  std::map<Key, std::shared_ptr<NamedOperation>> pending_;
-  bool stopped_ = false;
+  Mutex mutex_;
+  Condition wake_;
+  std::deque<Event> events_ PENSTOCK_GUARDED_BY(mutex_);
+  std::map<Key, std::shared_ptr<NamedOperation>> pending_ PENSTOCK_GUARDED_BY(mutex_);
+  bool stopped_ PENSTOCK_GUARDED_BY(mutex_) = false;
 
   // [worker]
   std::map<std::vector<uint32_t>, Opened> groups_;

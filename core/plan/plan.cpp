@@ -83,13 +83,13 @@ Status check_given(const Plan& plan, const PlanFacts& facts, std::string_view sc
       if (facts.given_buckets[piece.gradient] != given)
         return failed_precondition(
             "scheduler '{}' puts gradients '{}' and '{}' into one bucket, but the frontend gave "
-            "them in buckets {} and {}; use one that keeps given buckets, such as \"wfbp\"",
+            "them in buckets {} and {}; use one that keeps given buckets",
             scheduler, facts.names[bucket.pieces.front().gradient], facts.names[piece.gradient],
             given, facts.given_buckets[piece.gradient]);
     if (given != PENSTOCK_NO_BUCKET && bucket.pieces.size() != sizes[given])
       return failed_precondition(
           "scheduler '{}' puts {} gradients of the frontend's bucket {}, of {}, into a bucket of "
-          "their own; use one that keeps given buckets, such as \"wfbp\"",
+          "their own; use one that keeps given buckets",
           scheduler, bucket.pieces.size(), given, sizes[given]);
   }
   return {};
@@ -230,7 +230,7 @@ Status check_plan(const Plan& plan, const PlanFacts& facts, std::string_view sch
       if (!keeps && facts.numel[i] != 0 && placed.count({phase, i}) == 0)
         return failed_precondition(
             "scheduler '{}' left gradient '{}' out of phase {}, but its memory keeps nothing: what "
-            "is not sent would be lost; use memory = \"residual\"",
+            "is not sent would be lost; use a memory that keeps it",
             scheduler, facts.names[i], phase);
   }
   return check_sequence(plan, scheduler);

@@ -1,11 +1,11 @@
 #include "core/plugin/host.hpp"
 
+#include "core/base/mutex.hpp"
 #include "core/base/workers.hpp"
 
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 namespace penstock {
@@ -13,11 +13,12 @@ namespace penstock {
 // Plugins may call these from any thread and must never see an exception.
 struct Host::Services {
   penstock_host table{};
-  std::mutex mutex;
-  Log* log = nullptr;  // null once the host is gone
-  std::map<std::string, const std::string*, std::less<>> code_paths;
-  std::deque<std::string> texts;  // never shrinks: plugins hold on to what code_path gave
-  std::map<std::string, const void*, std::less<>> extensions;
+  Mutex mutex;
+  Log* log PENSTOCK_GUARDED_BY(mutex) = nullptr;  // null once the host is gone
+  std::map<std::string, const std::string*, std::less<>> code_paths PENSTOCK_GUARDED_BY(mutex);
+  // Never shrinks: plugins hold on to what code_path gave.
+  std::deque<std::string> texts PENSTOCK_GUARDED_BY(mutex);
+  std::map<std::string, const void*, std::less<>> extensions PENSTOCK_GUARDED_BY(mutex);
   Workers workers;
 
   static Services& of(void* context) { return *static_cast<Services*>(context); }
@@ -40,13 +41,13 @@ struct Host::Services {
                         penstock_str message) noexcept {
     Services& self = of(context);
     const uint32_t known = level <= PENSTOCK_LOG_ERROR ? level : uint32_t{PENSTOCK_LOG_ERROR};
-    const std::lock_guard lock(self.mutex);
+    const Lock lock(self.mutex);
     if (self.log != nullptr)
       self.log->write(static_cast<LogLevel>(known), view(component), view(message));
   }
   static penstock_str code_path(void* context, penstock_str family) noexcept {
     Services& self = of(context);
-    const std::lock_guard lock(self.mutex);
+    const Lock lock(self.mutex);
     auto found = self.code_paths.find(view(family));
     if (found == self.code_paths.end()) found = self.code_paths.find(std::string_view());
     return found == self.code_paths.end() ? penstock_str{nullptr, 0} : str(*found->second);
@@ -54,7 +55,7 @@ struct Host::Services {
   static const void* extension(void* context, penstock_str id) noexcept {
     Services& self = of(context);
     if (view(id) == PENSTOCK_WORKERS_EXTENSION) return self.workers.table();
-    const std::lock_guard lock(self.mutex);
+    const Lock lock(self.mutex);
     const auto found = self.extensions.find(view(id));
     return found == self.extensions.end() ? nullptr : found->second;
   }
@@ -76,9 +77,9 @@ struct Host::Services {
 
   // Kept until the process ends, and beyond the end of static objects: no destructor runs.
   static Services& make_for_ever(Log& log) {
-    static std::mutex all_mutex;
+    static Mutex& all_mutex = *new Mutex;
     static auto& all = *new std::deque<std::unique_ptr<Services>>;
-    const std::lock_guard lock(all_mutex);
+    const Lock lock(all_mutex);
     return *all.emplace_back(std::make_unique<Services>(log));
   }
 };
@@ -87,7 +88,7 @@ Host::Host(Log& log) : services_(Services::make_for_ever(log)) {}
 
 Host::~Host() {
   services_.workers.stop();
-  const std::lock_guard lock(services_.mutex);
+  const Lock lock(services_.mutex);
   services_.log = nullptr;
   services_.extensions.clear();
 }
@@ -97,7 +98,7 @@ const penstock_host* Host::table() const {
 }
 
 void Host::set_code_path(std::string_view family, std::string_view path) {
-  const std::lock_guard lock(services_.mutex);
+  const Lock lock(services_.mutex);
   services_.texts.emplace_back(path);
   services_.code_paths.insert_or_assign(std::string(family), &services_.texts.back());
 }
@@ -107,7 +108,7 @@ void Host::set_worker_threads(uint32_t count) {
 }
 
 void Host::set_extension(std::string_view id, const void* table) {
-  const std::lock_guard lock(services_.mutex);
+  const Lock lock(services_.mutex);
   services_.extensions.insert_or_assign(std::string(id), table);
 }
 

@@ -1,6 +1,7 @@
 #include "core/plugin/loader.hpp"
 
 #include "core/base/hash.hpp"
+#include "core/base/mutex.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/trust.hpp"
 
@@ -63,8 +64,8 @@ std::optional<FileState> state_of(const std::string& path) {
 // What was found in files, so that several runtimes of a process read a folder of plugins once.
 // Listing only: a file that is loaded is read again and must be what was listed.
 struct Inspections {
-  std::mutex mutex;
-  std::map<FileState, InspectedFile> files;
+  Mutex mutex;
+  std::map<FileState, InspectedFile> files PENSTOCK_GUARDED_BY(mutex);
 };
 Inspections& inspections() {
   static Inspections& known = *new Inspections;
@@ -148,13 +149,13 @@ Result<InspectedFile> inspect_plugin(const std::string& path) {
   const std::optional<FileState> state = state_of(path);
   Inspections& known = inspections();
   if (state.has_value()) {
-    const std::lock_guard lock(known.mutex);
+    const Lock lock(known.mutex);
     const auto found = known.files.find(*state);
     if (found != known.files.end()) return found->second;
   }
   PENSTOCK_ASSIGN(InspectedBytes inspected, inspect_bytes(path));
   if (state.has_value()) {
-    const std::lock_guard lock(known.mutex);
+    const Lock lock(known.mutex);
     known.files.insert_or_assign(*state, inspected.file);
   }
   return std::move(inspected.file);

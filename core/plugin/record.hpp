@@ -11,8 +11,8 @@ namespace penstock {
 
 struct Record {
   Kind kind = Kind::compressor;
-  std::string id;    // "compressor/topk"
-  std::string name;  // "topk"
+  std::string id;    // "compressor/NAME"
+  std::string name;  // "NAME"
   std::string version;
   std::string summary;
   std::string license;

@@ -124,10 +124,12 @@ Status Registry::unknown(Kind kind, std::string_view name) const {
     if (file.path.find(name) != std::string::npos)
       unread += fmt::format("; skipped {}", file.reason);
   }
-  const bool needs_cuda = kind == Kind::collective && name == "nccl";
   return not_found("there is no {} plugin \"{}\"{}{}{}{}; looked in {}", kind_name(kind), name,
                    did_you_mean(name, names), elsewhere, unread,
-                   needs_cuda ? "; only builds with CUDA have it (docs/guide/gpu.md)" : "",
+                   kind == Kind::collective
+                       ? "; a build has those whose libraries it found, and what carries memory of "
+                         "devices is in builds with CUDA (docs/guide/gpu.md)"
+                       : "",
                    places.empty() ? "no directory: set runtime.plugin_path"
                                   : fmt::format("{}", fmt::join(places, ", ")));
 }
@@ -137,7 +139,7 @@ Result<std::shared_ptr<const Plugin>> Registry::load(Kind kind, std::string_view
   if (file == nullptr) return unknown(kind, name);
   PENSTOCK_TRY(file->usable);
   {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     const auto loaded = loaded_.find(file->record.id);
     if (loaded != loaded_.end()) return loaded->second;
   }
@@ -148,7 +150,7 @@ Result<std::shared_ptr<const Plugin>> Registry::load(Kind kind, std::string_view
     return failed_precondition("{}: the file changed since it was found; restart the run",
                                file->path);
   }
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return loaded_.try_emplace(file->record.id, std::move(plugin)).first->second;
 }
 

@@ -2,11 +2,11 @@
 // first asked for.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/config/load.hpp"
 #include "core/plugin/loader.hpp"
 
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -74,8 +74,9 @@ class Registry {
   std::vector<Searched> searched_;
   std::vector<Twin> twins_;
   std::set<std::pair<uint64_t, uint64_t>> seen_;  // device and inode of the files read
-  std::map<std::string, std::shared_ptr<const Plugin>> loaded_;  // by id
-  std::mutex mutex_;  // of loaded_: sets may be created from several threads
+  Mutex mutex_;                                   // sets may be created from several threads
+  // By id.
+  std::map<std::string, std::shared_ptr<const Plugin>> loaded_ PENSTOCK_GUARDED_BY(mutex_);
 
   void add_directory(const std::string& directory);
   void add_file(const std::string& path);

@@ -1,11 +1,11 @@
 // A rank whose data is at an end: it stays, adds zeros to what the others sum, and takes part in
 // the steps of its sets as they tell it, until all ranks have joined.
 
+#include "core/base/mutex.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/set/set.hpp"
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <optional>
 
@@ -15,45 +15,46 @@ namespace penstock {
 class Joined {
  public:
   void add(StepTold step) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     steps_.push_back(std::move(step));
     changed_.notify_one();
   }
   void end(Status status, uint32_t last_rank) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     ended_ = std::move(status);
     last_rank_ = last_rank;
     changed_.notify_one();
   }
   // The next step, first of all; none: it has ended, or `until` has passed.
   std::optional<StepTold> next(std::chrono::steady_clock::time_point until) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, until, [&] { return ended_ || !steps_.empty(); });
+    Lock lock(mutex_);
+    changed_.wait_until(mutex_, until,
+                        [this]() PENSTOCK_REQUIRES(mutex_) { return ended_ || !steps_.empty(); });
     if (steps_.empty()) return std::nullopt;
     StepTold step = std::move(steps_.front());
     steps_.pop_front();
     return step;
   }
   std::optional<Status> ended(uint32_t& last_rank) {
-    const std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     last_rank = last_rank_;
     return ended_;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<StepTold> steps_;
-  std::optional<Status> ended_;
-  uint32_t last_rank_ = 0;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<StepTold> steps_ PENSTOCK_GUARDED_BY(mutex_);
+  std::optional<Status> ended_ PENSTOCK_GUARDED_BY(mutex_);
+  uint32_t last_rank_ PENSTOCK_GUARDED_BY(mutex_) = 0;
 };
 
 Status Runtime::join(uint64_t patience_us, uint32_t& last_rank) {
-  const std::unique_lock joining(joining_mutex_, std::try_to_lock);
-  if (!joining.owns_lock())
+  if (!joining_mutex_.try_lock())
     return failed_precondition("rank {} has joined on another thread already", world_.rank());
+  const Lock joining(joining_mutex_, std::adopt_lock);
   if (while_joined_ == nullptr) {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (Set* set : sets_)
       if (set->joined().under_way())
         return failed_precondition(
@@ -84,7 +85,7 @@ std::shared_ptr<Joined> Runtime::begin_to_join() {
   control_->join(
       {.sum =
            [this](WhileJoined::Sum sum) {
-             std::lock_guard lock(mutex_);
+             const Lock lock(mutex_);
              if (operations_ != nullptr) operations_->add_zeros(std::move(sum));
            },
        .step = [joined](StepTold step) { joined->add(std::move(step)); },
@@ -96,7 +97,7 @@ std::shared_ptr<Joined> Runtime::begin_to_join() {
 Status Runtime::take_part(const StepTold& told) {
   Set* found = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (Set* set : sets_)
       if (set->name == told.set) found = set;
   }
@@ -116,7 +117,7 @@ Status Runtime::take_part(const StepTold& told) {
 
 // [watch]
 void Runtime::tell_where() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (Set* set : sets_) set->joined().tell_where();
 }
 

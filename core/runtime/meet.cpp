@@ -2,6 +2,7 @@
 // of the transport.
 
 #include "core/comm/meeting.hpp"
+#include "core/fit/resolve.hpp"
 #include "core/plugin/c_struct.hpp"
 #include "core/runtime/runtime.hpp"
 
@@ -71,10 +72,10 @@ Status Runtime::check_identity(const std::string& transport) {
   if (world_.rank() != introduction_->rank || world_.size() != introduction_->size)
     return failed_precondition(
         "over '{}' this process is rank {} of {}, but rank {} of {} in {}; start the program so "
-        "that both are the same (`penstock run -np N -- ...` for mpi), or name "
-        "collective = \"ucx\" in [scheme], which goes by that",
+        "that both are the same (`penstock run -np N -- ...`), or name "
+        "collective = \"{}\" in [scheme], which goes by that",
         transport, world_.rank(), world_.size(), introduction_->rank, introduction_->size,
-        introduction_->by);
+        introduction_->by, usual_transports(Launched::otherwise).front());
   const std::string other = other_word(world_.rank(), world_.size());
   if (world_.rank() == 0 && !other.empty())
     log_.write(

@@ -115,16 +115,17 @@ Result<std::unique_ptr<CollectiveInstance>> Runtime::make_transport(
   const bool is_lent = name == kLentCollective;
   if (is_lent && options.lent_collective == nullptr)
     return failed_precondition(
-        "the configuration asks for the transport 'lent', but the frontend lends none; lend one "
-        "(penstock.torch: lend_process_group() before init()), or name 'mpi' or 'ucx'");
+        "the configuration asks for the transport '{}', but the frontend lends none; lend one "
+        "(penstock.torch: lend_process_group() before init()), or set collective = \"{}\"",
+        name, kAutoTransport);
   PENSTOCK_ASSIGN(
       auto transport,
-      is_lent ? CollectiveInstance::borrow("lent", options.lent_collective, options.lent_instance)
+      is_lent ? CollectiveInstance::borrow(name, options.lent_collective, options.lent_instance)
               : make_apart(scheme, name));
   if ((transport->traits().flags & PENSTOCK_COLLECTIVE_TRANSPORT) == 0)
     return failed_precondition(
-        "collective '{}' is a composite: name what it stands on, for example transport = \"mpi\"",
-        name);
+        "collective '{}' is a composite: name what it stands on, for example transport = \"{}\"",
+        name, kAutoTransport);
   PENSTOCK_TRY(check_reads_host_memory(collective_facts(name, transport->traits())));
   return transport;
 }
@@ -132,8 +133,9 @@ Result<std::unique_ptr<CollectiveInstance>> Runtime::make_transport(
 // This rank does not know what the others join over: most likely what everybody does by default.
 Status Runtime::stand_in(const penstock_runtime_options& options) {
   if (options.lent_collective != nullptr) {
-    PENSTOCK_ASSIGN(auto lent, CollectiveInstance::borrow("lent", options.lent_collective,
-                                                          options.lent_instance));
+    PENSTOCK_ASSIGN(
+        auto lent, CollectiveInstance::borrow(std::string(kLentCollective), options.lent_collective,
+                                              options.lent_instance));
     transports_.set(PENSTOCK_LEVEL_WORLD, std::move(lent));
     return {};
   }
@@ -284,7 +286,7 @@ Status Runtime::start_operations() {
   operations.world_channel = world_channel_;
   operations.timeline = &timeline_;
   PENSTOCK_ASSIGN(auto made, Operations::make(operations));
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   operations_ = std::move(made);
   return {};
 }

@@ -48,7 +48,7 @@ bool Runtime::end() {
   }
   std::unique_ptr<Operations> operations;  // an abort that comes now looks for them
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     operations = std::move(operations_);
   }
   operations.reset();
@@ -86,7 +86,7 @@ void Runtime::on_abort(const Status& reason) {
   // The first cause, once: every bucket under way will say the same.
   if (!gave_up_.exchange(true)) log_.write(LogLevel::error, "runtime", reason.message());
   communication_->abort(reason);
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (operations_ != nullptr) operations_->fail(reason);
   for (Set* set : sets_) set->fail(reason);
 }
@@ -147,12 +147,12 @@ Result<Channel*> Runtime::open_channel(const std::string& what, const Group& gro
 }
 
 void Runtime::remember(Set& set) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   sets_.insert(&set);
 }
 
 void Runtime::forget(Set& set) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   sets_.erase(&set);
 }
 

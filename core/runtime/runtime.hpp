@@ -2,6 +2,7 @@
 // in one process.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/comm/communication.hpp"
 #include "core/comm/meeting.hpp"
 #include "core/config/load.hpp"
@@ -18,7 +19,6 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -171,16 +171,18 @@ class Runtime final : public Services::Run {
   Channel* world_channel_ = nullptr;
   BetweenDevices between_devices_;
   std::unique_ptr<Control> control_;
+  // Given, taken and told of an abort with the mutex held; used without by those that it outlives.
   std::unique_ptr<Operations> operations_;
   uint32_t n_profiles_ = 0;  // that sets were given files for
   std::atomic<bool> gave_up_{false};
   bool abandoned_ = false;
   std::atomic<bool> watches_{false};  // control_ is there
   std::array<Warned, 3> warned_;      // [watch] one for each of Activity::slots
-  std::mutex mutex_;
-  std::set<Set*> sets_;
-  std::mutex joining_mutex_;              // held while the application is in join
-  std::shared_ptr<Joined> while_joined_;  // null: this rank has not
+  Mutex mutex_;
+  std::set<Set*> sets_ PENSTOCK_GUARDED_BY(mutex_);
+  Mutex joining_mutex_;  // held while the application is in join
+  // Null: this rank has not.
+  std::shared_ptr<Joined> while_joined_ PENSTOCK_GUARDED_BY(joining_mutex_);
 };
 
 }  // namespace penstock

@@ -17,7 +17,7 @@ std::string StepProtocol::name_of(uint64_t index) const {
 
 Status StepProtocol::set_passes(uint32_t passes, uint64_t n_beside) {
   if (passes == 0) return invalid_argument("backward_passes_per_step is 0, expected at least 1");
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   gradients_.resize(names_.size() + n_beside);
   for (Progress& one : gradients_) one.passes = one.passes == passes_ ? passes : 0;
   passes_ = passes;
@@ -34,7 +34,7 @@ Status StepProtocol::came(uint64_t index, const penstock_tensor* tensor, void* s
 
 Status StepProtocol::count(uint64_t index, uint32_t& todo) {
   todo = PENSTOCK_GRADIENT_REFUSED;
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has {} gradients, there is no gradient {}", set_.name,
                             gradients_.size(), index);
@@ -58,7 +58,7 @@ Status StepProtocol::count(uint64_t index, uint32_t& todo) {
 }
 
 Status StepProtocol::begin() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (phase_ == PENSTOCK_PHASE_SYNCHRONIZED || phase_ == PENSTOCK_PHASE_DEFERRED)
     return failed_precondition(
         "a step of set '{}' begins while the one before has not ended: wait for its results and "
@@ -69,7 +69,7 @@ Status StepProtocol::begin() {
 }
 
 std::vector<uint64_t> StepProtocol::rest() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   holds_ = false;
   std::vector<uint64_t> all = std::exchange(held_, {});
   for (uint64_t i = 0; i < gradients_.size(); ++i)
@@ -78,17 +78,17 @@ std::vector<uint64_t> StepProtocol::rest() {
 }
 
 uint32_t StepProtocol::phase() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return phase_ == PENSTOCK_PHASE_IDLE && !held_.empty() ? uint32_t{PENSTOCK_PHASE_HELD} : phase_;
 }
 
 bool StepProtocol::has_come() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return has_come_;
 }
 
 void StepProtocol::restart() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (phase_ != PENSTOCK_PHASE_SYNCHRONIZED) phase_ = PENSTOCK_PHASE_IDLE;
   rewind();
   for (Progress& one : gradients_) one.was_waited_for = false;
@@ -120,7 +120,7 @@ Status StepProtocol::wait_all() {
 
 Status StepProtocol::waited_for(uint64_t index) {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (phase_ != PENSTOCK_PHASE_OPEN && phase_ != PENSTOCK_PHASE_DEFERRED) return {};
     if (std::exchange(gradients_[index].was_waited_for, true)) return {};
     if (++n_waited_for_ < names_.size()) return {};
@@ -131,7 +131,7 @@ Status StepProtocol::waited_for(uint64_t index) {
 // A promised update is made of its results, whatever holds them: the step ends with the last wait.
 Status StepProtocol::all_were_waited_for() {
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (Progress& one : gradients_) one.was_waited_for = false;
     n_waited_for_ = 0;
     if (phase_ == PENSTOCK_PHASE_OPEN) {
@@ -146,7 +146,7 @@ Status StepProtocol::all_were_waited_for() {
 
 Status StepProtocol::backward_end() {
   PENSTOCK_TRY(set_.backward_end());
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (phase_ != PENSTOCK_PHASE_OPEN) return {};
   phase_ = PENSTOCK_PHASE_DEFERRED;
   rewind();
@@ -158,7 +158,7 @@ Status StepProtocol::backward_end() {
 Status StepProtocol::end(uint32_t outcome) {
   const Status status = set_.step_end(outcome);
   if (status.ok() || !set_.under_way()) {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     phase_ = PENSTOCK_PHASE_IDLE;
   }
   return status;
@@ -168,7 +168,7 @@ Status StepProtocol::end(uint32_t outcome) {
 Status StepProtocol::or_stay(Status replaced) {
   PENSTOCK_TRY(std::move(replaced));
   restart();
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   phase_ = PENSTOCK_PHASE_IDLE;
   return {};
 }

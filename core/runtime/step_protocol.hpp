@@ -7,9 +7,9 @@
 // anything.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/set/set.hpp"
 
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -52,21 +52,21 @@ class StepProtocol {
 
   std::string name_of(uint64_t index) const;
   Status count(uint64_t index, uint32_t& todo);
-  void rewind();  // with the lock held
+  void rewind() PENSTOCK_REQUIRES(mutex_);
   Status waited_for(uint64_t index);
   Status all_were_waited_for();
   Status or_stay(Status replaced);
 
   Set& set_;
   const std::vector<std::string> names_;
-  std::mutex mutex_;                 // of all that follows
-  std::vector<Progress> gradients_;  // of the set, then those that are exchanged beside it
-  uint32_t passes_ = 1;              // backwards that make a step
-  uint32_t phase_ = PENSTOCK_PHASE_IDLE;
-  bool holds_ = true;  // the first step
-  bool has_come_ = false;
-  std::vector<uint64_t> held_;  // in the order in which they came
-  uint64_t n_waited_for_ = 0;
+  Mutex mutex_;
+  std::vector<Progress> gradients_ PENSTOCK_GUARDED_BY(mutex_);  // of the set, then those that are exchanged beside it
+  uint32_t passes_ PENSTOCK_GUARDED_BY(mutex_) = 1;              // backwards that make a step
+  uint32_t phase_ PENSTOCK_GUARDED_BY(mutex_) = PENSTOCK_PHASE_IDLE;
+  bool holds_ PENSTOCK_GUARDED_BY(mutex_) = true;  // the first step
+  bool has_come_ PENSTOCK_GUARDED_BY(mutex_) = false;
+  std::vector<uint64_t> held_ PENSTOCK_GUARDED_BY(mutex_);  // in the order in which they came
+  uint64_t n_waited_for_ PENSTOCK_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace penstock

@@ -12,7 +12,7 @@ std::string where_to_go_on(uint64_t step, const Plan& plan, std::string_view how
 
 void Agreement::need(std::string where, std::optional<uint64_t> loaded) {
   if (group_.size() == 1) return;
-  std::lock_guard lock(guard_->mutex);
+  const Lock lock(guard_->mutex);
   where_ = std::move(where);
   loaded_ = loaded;
   asked_ = false;
@@ -25,7 +25,7 @@ void Agreement::ask() {
   std::optional<uint64_t> loaded;
   uint64_t number = 0;
   {
-    std::lock_guard lock(guard_->mutex);
+    const Lock lock(guard_->mutex);
     number = ++number_;
     asked_ = true;
     loaded = loaded_;
@@ -39,13 +39,16 @@ void Agreement::ask() {
         "loaded step {} into set '{}', waits for the others to load it too", *loaded, set_));
   services_.control.request(std::move(request),
                             [guard = guard_, number](Status status, const OperationResponse&) {
-                              std::lock_guard lock(guard->mutex);
-                              if (guard->agreement != nullptr)
-                                guard->agreement->answered(number, std::move(status));
+                              hear(*guard, number, std::move(status));
                             });
 }
 
 // [watch]
+void Agreement::hear(Guard& guard, uint64_t number, Status status) {
+  const Lock lock(guard.mutex);
+  if (guard.agreement != nullptr) guard.agreement->answered(number, std::move(status));
+}
+
 void Agreement::answered(uint64_t number, Status status) {
   if (number != number_ || !asked_) return;  // of before another load
   if (status.ok()) {
@@ -64,7 +67,7 @@ void Agreement::answered(uint64_t number, Status status) {
 }
 
 Status Agreement::explain(const Status& reason) const {
-  std::lock_guard lock(guard_->mutex);
+  const Lock lock(guard_->mutex);
   return loaded_ && asked_ ? alone(reason) : reason;
 }
 
@@ -74,7 +77,7 @@ Status Agreement::alone(const Status& reason) const {
 }
 
 void Agreement::end() {
-  std::lock_guard lock(guard_->mutex);
+  const Lock lock(guard_->mutex);
   guard_->agreement = nullptr;
 }
 

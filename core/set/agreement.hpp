@@ -2,10 +2,10 @@
 // load, and at a set's first step, for a rank that did not load cannot know that another one did.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/set/step.hpp"
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -39,22 +39,24 @@ class Agreement {
  private:
   // For the answer, which may come when the set is gone.
   struct Guard {
-    std::mutex mutex;
-    Agreement* agreement = nullptr;  // null: gone
+    Mutex mutex;
+    Agreement* agreement PENSTOCK_GUARDED_BY(mutex) = nullptr;  // null: gone
   };
+  // Unchecked: that the mutex is its agreement's is beyond the analysis.
+  static void hear(Guard& guard, uint64_t number, Status status) PENSTOCK_UNCHECKED_LOCKS;
   void ask();
-  void answered(uint64_t number, Status status);
-  Status alone(const Status& reason) const;
+  void answered(uint64_t number, Status status) PENSTOCK_REQUIRES(guard_->mutex);
+  Status alone(const Status& reason) const PENSTOCK_REQUIRES(guard_->mutex);
 
   const Services& services_;
   const std::string& set_;
   const Group& group_;
   Step& step_;
-  const std::shared_ptr<Guard> guard_;  // its mutex guards the rest
-  std::string where_;
-  std::optional<uint64_t> loaded_;
-  bool asked_ = false;
-  uint64_t number_ = 0;
+  const std::shared_ptr<Guard> guard_;
+  std::string where_ PENSTOCK_GUARDED_BY(guard_->mutex);
+  std::optional<uint64_t> loaded_ PENSTOCK_GUARDED_BY(guard_->mutex);
+  bool asked_ PENSTOCK_GUARDED_BY(guard_->mutex) = false;
+  uint64_t number_ PENSTOCK_GUARDED_BY(guard_->mutex) = 0;
 };
 
 }  // namespace penstock

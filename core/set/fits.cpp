@@ -1,5 +1,6 @@
 #include "core/set/fits.hpp"
 
+#include "core/fit/offers.hpp"
 #include "core/fit/resolve.hpp"
 
 #include <fmt/format.h>
@@ -40,6 +41,8 @@ Result<FitAdvice> Fits::check(const Fitting& fitting) const {
   input.deterministic = services_.config.runtime().deterministic;
   input.arena_limit_bytes = services_.config.runtime().arena_limit_mb << 20;
   fitting.describe(input);
+  const RegistryOffers offers(services_.registry, set_.planning_calls);
+  input.offers = &offers;
   return check_fit(input);
 }
 

@@ -7,7 +7,7 @@
 namespace penstock {
 
 Status Rates::set(uint64_t index, double learning_rate) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has no gradient {}", set_.name, index);
   gradients_[index]->learning_rate = learning_rate;
@@ -15,7 +15,7 @@ Status Rates::set(uint64_t index, double learning_rate) {
 }
 
 Status Rates::set_all(std::span<const double> learning_rates) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (learning_rates.size() != gradients_.size())
     return invalid_argument("set '{}' has {} gradients and was given {} learning rates", set_.name,
                             gradients_.size(), learning_rates.size());
@@ -25,7 +25,7 @@ Status Rates::set_all(std::span<const double> learning_rates) {
 }
 
 Status Rates::set_scale(double grad_scale) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!(grad_scale > 0))
     return invalid_argument("grad_scale is {}, expected a number above 0", grad_scale);
   set_.step.grad_scale = grad_scale;
@@ -33,7 +33,7 @@ Status Rates::set_scale(double grad_scale) {
 }
 
 std::string Rates::facts() const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::string facts;
   ByteWriter writer(facts);
   writer.put(set_.step.grad_scale);
@@ -42,7 +42,7 @@ std::string Rates::facts() const {
 }
 
 Status Rates::take(std::string_view facts) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   ByteReader reader(facts);
   set_.step.grad_scale = reader.get<double>();
   for (const auto& gradient : gradients_) gradient->learning_rate = reader.get<double>();

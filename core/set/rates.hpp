@@ -1,9 +1,9 @@
 // What a step works with beside its gradients: their learning rates, and the scale of the loss.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/bucket/works.hpp"
 
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,7 +27,7 @@ class Rates {
  private:
   SetContext& set_;
   const Works::Gradients& gradients_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
 };
 
 }  // namespace penstock

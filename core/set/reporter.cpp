@@ -114,7 +114,7 @@ void Reporter::begin() {
 void Reporter::add_step(uint32_t phase, const StepTimes& times, uint64_t ended_us, bool counts) {
   if (record_ != nullptr) record(phase, times);
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     for (const auto& gradient : uses_.declaration.gradients())
       if (!uses_.plans.works().of(phase, gradient->index).empty())
         totals_.gradient_bytes += gradient->bytes();
@@ -140,7 +140,7 @@ void Reporter::record(uint32_t phase, const StepTimes& times) {
 // ---- report and counters ----
 
 void Reporter::counters(penstock_counters& counters) const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   const uint64_t size = counters.struct_size;
   counters = totals_;
   counters.struct_size = size;

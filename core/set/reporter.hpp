@@ -2,6 +2,7 @@
 // of its model, and where values that are not finite came from.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/set/plans.hpp"
 #include "core/set/residence.hpp"
 #include "core/set/step.hpp"
@@ -11,7 +12,6 @@
 #include <penstock/runtime.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 
 namespace penstock {
@@ -59,9 +59,9 @@ class Reporter {
   const Uses uses_;
   std::unique_ptr<ModelRecord> record_;  // null: nobody asked for it, or another rank keeps it
 
-  mutable std::mutex mutex_;  // of the counters
-  penstock_counters totals_{};
-  double dense_moved_ = 0;
+  mutable Mutex mutex_;  // of the counters
+  penstock_counters totals_ PENSTOCK_GUARDED_BY(mutex_){};
+  double dense_moved_ PENSTOCK_GUARDED_BY(mutex_) = 0;
   uint64_t started_us_ = 0, ended_us_ = 0;  // the first gradient of all, the end of the last step
   uint64_t nonfinite_steps_ = 0;
   bool said_nonfinite_ = false;

@@ -3,9 +3,9 @@
 // is done for it too.
 #pragma once
 
-#include <condition_variable>
+#include "core/base/mutex.hpp"
+
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -22,14 +22,14 @@ class StandIn {
   }
   // [any] That step is to be waited for.
   void wake(uint64_t step) {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     step_ = step;
     woken_.notify_one();
   }
   // [control] What it waits for is over, or has been given up.
   void stop() {
     {
-      std::lock_guard lock(mutex_);
+      const Lock lock(mutex_);
       ending_ = true;
       woken_.notify_one();
     }
@@ -38,9 +38,10 @@ class StandIn {
 
  private:
   void run(const std::function<void(uint64_t)>& wait) {
-    std::unique_lock lock(mutex_);
+    Lock lock(mutex_);
     while (true) {
-      woken_.wait(lock, [&] { return ending_ || step_; });
+      woken_.wait(mutex_,
+                  [this]() PENSTOCK_REQUIRES(mutex_) { return ending_ || step_.has_value(); });
       if (ending_) return;
       const uint64_t step = *std::exchange(step_, std::nullopt);
       lock.unlock();
@@ -49,10 +50,10 @@ class StandIn {
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable woken_;
-  std::optional<uint64_t> step_;
-  bool ending_ = false;
+  Mutex mutex_;
+  Condition woken_;
+  std::optional<uint64_t> step_ PENSTOCK_GUARDED_BY(mutex_);
+  bool ending_ PENSTOCK_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kPatience{300};
 }  // namespace
 
 void Step::arm(Works& works) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   works_ = &works;
   penstock_step& step = context_.step;
   step.phase = static_cast<uint32_t>(step.index % works.period());
@@ -79,7 +79,7 @@ Status Step::absent(uint64_t index, const penstock_tensor& tensor) {
 }
 
 Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream, bool is_zero) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   PENSTOCK_TRY(usable());
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has {} gradients, there is no gradient {}", context_.name,
@@ -106,13 +106,15 @@ Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream
     data = side->work_place();
   }
   make_ready(gradient, data);
-  unlock_and_ask(lock);
+  const std::function<void()> ask = gate_.take_question();
+  lock.unlock();
+  if (ask) ask();
   if (is_there) results_.tell(index);
   return {};
 }
 
 Status Step::set_grad_scale(double grad_scale) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (opened_ && grad_scale > 0)
     return failed_precondition("grad_scale of set '{}' is set in the middle of step {}",
                                context_.name, context_.step.index);
@@ -121,14 +123,8 @@ Status Step::set_grad_scale(double grad_scale) {
 
 // ---- the gate ----
 
-void Step::unlock_and_ask(std::unique_lock<std::mutex>& lock) {
-  const std::function<void()> ask = gate_.take_question();
-  lock.unlock();
-  if (ask) ask();
-}
-
 void Step::release() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   for (BucketRun* bucket : gate_.open()) start(*bucket);
 }
 
@@ -140,7 +136,7 @@ void Step::tell_begun() const {
 }
 
 void Step::tell_where() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (opened_) tell_begun();
 }
 
@@ -154,7 +150,7 @@ Status Step::begin_with_zeros(std::string_view facts) {
 // ---- what the application waits for ----
 
 Status Step::close() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   PENSTOCK_TRY(usable());
   if (!closed_ && opened_ && context_.timeline->enabled())
     context_.timeline->add(
@@ -178,7 +174,9 @@ Status Step::close() {
     if (bytes != 0) std::memset(gradient->unclaimed.data(), 0, bytes);
     make_ready(*gradient, gradient->unclaimed.data());
   }
-  unlock_and_ask(lock);
+  const std::function<void()> ask = gate_.take_question();
+  lock.unlock();
+  if (ask) ask();
   return failure.ok() ? failure : give_up(*failed, failure);
 }
 
@@ -193,31 +191,31 @@ Status Step::give_up(const Gradient& gradient, const Status& failure) {
 }
 
 // It takes long: Control says by name who is waited for, and ends the wait when it is hopeless.
-void Step::wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over) {
+void Step::wait_for_others(const std::function<bool()>& over) {
   const uint64_t index = context_.step.index;
-  lock.unlock();
+  mutex_.unlock();
   const uint64_t wait = services_.control.step_wait(context_.name, index, group_.ranks(),
                                                     [&run = services_.run](const Status& reason) {
                                                       if (!reason.ok()) run.give_up(reason);
                                                     });
-  lock.lock();
-  changed_.wait(lock, over);
-  lock.unlock();
+  mutex_.lock();
+  changed_.wait(mutex_, over);
+  mutex_.unlock();
   services_.control.step_wait_over(wait);
-  lock.lock();
+  mutex_.lock();
 }
 
 Status Step::wait_until(const std::function<bool()>& finished, Gradient* awaited) {
   const uint64_t start = now_us();
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   const TimedSpan span(context_.timeline, "wait", "application", context_.step.index);
   if (!finished() && torn_.ok()) {
     ++waiters_;
     if (awaited != nullptr) ++awaited->waiters;
     context_.communication->set_waiting(true);
-    const auto over = [&] { return finished() || !torn_.ok(); };
+    const auto over = [&]() PENSTOCK_REQUIRES(mutex_) { return finished() || !torn_.ok(); };
     activity_->at(Activity::Phase::waits, context_.step.index);
-    if (!changed_.wait_for(lock, kPatience, over)) wait_for_others(lock, over);
+    if (!changed_.wait_for(mutex_, kPatience, over)) wait_for_others(over);
     if (awaited != nullptr) --awaited->waiters;
     if (--waiters_ == 0) context_.communication->set_waiting(false);
   }
@@ -242,23 +240,23 @@ Status Step::wait_until_ended(uint64_t index) {
 Status Step::wait_until_all_ended() {
   PENSTOCK_TRY(close());
   launch_deferred();
-  return wait_until([&] { return left_.buckets == 0; });
+  return wait_until([this]() PENSTOCK_REQUIRES(mutex_) { return left_.buckets == 0; });
 }
 
 Status Step::wait_until_backward_ended() {
   PENSTOCK_TRY(close());
-  PENSTOCK_TRY(wait_until([&] { return left_.backward_parts == 0; }));
+  PENSTOCK_TRY(wait_until([this]() PENSTOCK_REQUIRES(mutex_) { return left_.backward_parts == 0; }));
   launch_deferred();
   return {};
 }
 
 bool Step::rest(std::chrono::microseconds time) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, time, [&] { return !torn_.ok(); });
+  Lock lock(mutex_);
+  return changed_.wait_for(mutex_, time, [this]() PENSTOCK_REQUIRES(mutex_) { return !torn_.ok(); });
 }
 
 Status Step::returned(Gradient& gradient, uint64_t start_us) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   waited_us_ += now_us() - start_us;
   gradient.waited_for = true;
   told_ = told_ || !torn_.ok();
@@ -266,7 +264,7 @@ Status Step::returned(Gradient& gradient, uint64_t start_us) {
 }
 
 Status Step::poll(uint64_t index, bool& done) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (index >= gradients_.size())
     return invalid_argument("set '{}' has no gradient {}", context_.name, index);
   done = gradients_[index]->progress == Gradient::Progress::done || !torn_.ok();
@@ -274,7 +272,7 @@ Status Step::poll(uint64_t index, bool& done) {
 }
 
 Status Step::on_result(void* context, penstock_result_sink sink) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (opened_ || closed_)
     return failed_precondition("set '{}' is in the middle of step {}: end the step first",
                                context_.name, context_.step.index);
@@ -285,13 +283,13 @@ Status Step::on_result(void* context, penstock_result_sink sink) {
 }
 
 void Step::wait_in_place(uint64_t attempt) {
-  (void)wait_until([this, attempt] { return left_.buckets == 0 || context_.attempt != attempt; });
+  (void)wait_until([this, attempt]() PENSTOCK_REQUIRES(mutex_) { return left_.buckets == 0 || context_.attempt != attempt; });
 }
 
 // ---- the engine's reports ----
 
 void Step::backward_part_ended(BucketRun&) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (--left_.backward_parts == 0) changed_.notify_all();
 }
 
@@ -303,7 +301,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
     // Others wait for this rank's next message, which will not come.
     services_.run.give_up(failure);
   }
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (torn_.ok()) torn_ = failure;
   forward_legs_.arrived(bucket);
   // Who waits is woken by what it waits for, not by every bucket.
@@ -329,7 +327,7 @@ void Step::bucket_ended(BucketRun& bucket, const Status& status) {
 // ---- the end ----
 
 void Step::tear(const Status& reason) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (!torn_.ok()) return;
   torn_ = reason;
   changed_.notify_all();
@@ -343,14 +341,14 @@ void Step::tear(const Status& reason) {
 }
 
 Status Step::failure() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return usable();
 }
 
 bool Step::wait_until_idle(uint64_t limit_us) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::microseconds(limit_us),
-                           [&] { return running_ == 0; });
+  Lock lock(mutex_);
+  return changed_.wait_for(mutex_, std::chrono::microseconds(limit_us),
+                           [this]() PENSTOCK_REQUIRES(mutex_) { return running_ == 0; });
 }
 
 // On ORDERED channels the others wait for the turns of buckets that will not run in this step.
@@ -363,13 +361,13 @@ void Step::skip_what_never_started() {
 // Legs that wait for a forward that never comes go, and so does what waits for its turn after
 // messages that never go out: every job ends, unless another rank or a plugin call keeps it.
 void Step::let_go() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   forward_legs_.launch_all();
   skip_what_never_started();
 }
 
 void Step::drop() {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!opened_) return;
   skip_what_never_started();
   works_->pass_turns(context_.step.phase);
@@ -377,7 +375,7 @@ void Step::drop() {
 }
 
 StepTimes Step::finish(bool counts) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   penstock_step& step = context_.step;
   StepTimes times = ready_times(*works_, step.phase, gradients_);
   // On a device the first one comes long after it was handed in.
@@ -393,7 +391,7 @@ StepTimes Step::finish(bool counts) {
 }
 
 uint64_t Step::waited_us() const {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   return waited_us_;
 }
 

@@ -3,6 +3,7 @@
 // failed.
 #pragma once
 
+#include "core/base/mutex.hpp"
 #include "core/bucket/works.hpp"
 #include "core/set/forward_legs.hpp"
 #include "core/set/gate.hpp"
@@ -13,9 +14,7 @@
 #include "core/set/stand_in.hpp"
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -57,7 +56,7 @@ class Step final : public BucketListener {
   Status begin_with_zeros(std::string_view facts);
   void tell_where();  // [any] ranks that have joined, of the step under way
   bool under_way() {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return opened_ || closed_;
   }
   // Who is told of results, see penstock_set_on_result.
@@ -67,7 +66,7 @@ class Step final : public BucketListener {
   // [control] Buckets of the next step are held; `ask` is called once, when there is one to hold,
   // without a lock.
   void hold(std::function<void()> ask) {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     gate_.shut(std::move(ask));
   }
   void release();  // [any] the held ones start
@@ -80,11 +79,11 @@ class Step final : public BucketListener {
   // come. Without the lock.
   Status give_up(const Gradient& gradient, const Status& failure);
   void told() {  // its cause was returned
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     told_ = true;
   }
   bool runs() {  // some job has not ended
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     return running_ != 0;
   }
   bool wait_until_idle(uint64_t limit_us);
@@ -104,29 +103,28 @@ class Step final : public BucketListener {
   void bucket_ended(BucketRun& bucket, const Status& status) override;
   void backward_part_ended(BucketRun& bucket) override;
   void forward_part_arrived(BucketRun& bucket) override {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     forward_legs_.arrived(bucket);
   }
 
  private:
-  // With the lock held.
-  Status usable();
-  void make_ready(Gradient& gradient, void* data);
+  Status usable() PENSTOCK_REQUIRES(mutex_);
+  void make_ready(Gradient& gradient, void* data) PENSTOCK_REQUIRES(mutex_);
   Status hand_in(uint64_t index, const penstock_tensor& tensor, void* stream, bool is_zero);
-  void start(BucketRun& bucket);
-  void skip_what_never_started();
-  void all_are_ready();
-  void tell_begun() const;
-  void unlock_and_ask(std::unique_lock<std::mutex>& lock);
+  void start(BucketRun& bucket) PENSTOCK_REQUIRES(mutex_);
+  void skip_what_never_started() PENSTOCK_REQUIRES(mutex_);
+  void all_are_ready() PENSTOCK_REQUIRES(mutex_);
+  void tell_begun() const PENSTOCK_REQUIRES(mutex_);
 
   Status close();
   void wait_in_place(uint64_t attempt);
   void launch_deferred() {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     forward_legs_.launch();
   }
   Status wait_until(const std::function<bool()>& finished, Gradient* awaited = nullptr);
-  void wait_for_others(std::unique_lock<std::mutex>& lock, const std::function<bool()>& over);
+  // Gives the lock back in between; `over` is called with it.
+  void wait_for_others(const std::function<bool()>& over) PENSTOCK_REQUIRES(mutex_);
 
   SetContext& context_;
   const Works::Gradients& gradients_;
@@ -136,22 +134,22 @@ class Step final : public BucketListener {
   std::shared_ptr<Activity::Steps> activity_;
   Works* works_ = nullptr;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool closed_ = false;  // a wait has closed it
-  bool opened_ = false;  // some gradient is ready
-  StepCounts left_;
-  uint32_t running_ = 0;  // jobs started and not ended
-  uint32_t waiters_ = 0;
-  Status torn_;
-  bool told_ = false;  // a call has returned torn_
-  Gate gate_;
-  ForwardLegs forward_legs_;
+  mutable Mutex mutex_;
+  Condition changed_;
+  bool closed_ PENSTOCK_GUARDED_BY(mutex_) = false;  // a wait has closed it
+  bool opened_ PENSTOCK_GUARDED_BY(mutex_) = false;  // some gradient is ready
+  StepCounts left_ PENSTOCK_GUARDED_BY(mutex_);
+  uint32_t running_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // jobs started and not ended
+  uint32_t waiters_ PENSTOCK_GUARDED_BY(mutex_) = 0;
+  Status torn_ PENSTOCK_GUARDED_BY(mutex_);
+  bool told_ PENSTOCK_GUARDED_BY(mutex_) = false;  // a call has returned torn_
+  Gate gate_ PENSTOCK_GUARDED_BY(mutex_);
+  ForwardLegs forward_legs_ PENSTOCK_GUARDED_BY(mutex_);
   Results results_;
   StandIn stand_in_;
-  uint64_t first_ready_us_ = 0;
-  uint64_t waited_us_ = 0;         // by the application, in all
-  uint64_t waited_before_us_ = 0;  // of these, before this step
+  uint64_t first_ready_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;
+  uint64_t waited_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;         // by the application, in all
+  uint64_t waited_before_us_ PENSTOCK_GUARDED_BY(mutex_) = 0;  // of these, before this step
 };
 
 }  // namespace penstock

@@ -9,17 +9,20 @@
 namespace penstock {
 namespace {
 
-const char* advice(const PlannedBytes& bytes, uint32_t set_flags) {
+std::string advice(const PlannedBytes& bytes, uint32_t set_flags) {
+  const std::string uncompressed = fmt::format("compressor = \"{}\"", defaults::kCompressor);
   if (bytes.gathered + bytes.pairs > bytes.summed)
     return "a gathered payload goes to every other rank: take a stronger compression, one that "
-           "is summed, or compressor = \"none\"";
+           "is summed, or " +
+           uncompressed;
   return (set_flags & PENSTOCK_SET_RESULT_AT_OWNER) != 0
              ? "a sum goes to every rank, at twice the bytes of a reduce-scatter to owners "
                "(FSDP2), "
                "and vectors are sent whole by low-rank compressors: take a stronger compression, "
-               "or one whose payloads are gathered (topk)"
+               "or one whose payloads are gathered"
              : "payloads are summed and yet larger than these gradients, which are small: take a "
-               "stronger compression (a lower rank), or a rule with compressor = \"none\" for them";
+               "stronger compression (a lower rank), or a rule with " +
+                   uncompressed + " for them";
 }
 
 // "in steps 0 to 99", of several stages.

@@ -16,6 +16,9 @@
 namespace penstock {
 
 struct Generations {
+  Generations(uint64_t rows, uint64_t cols, uint32_t dtype, StateMemory memory)
+      : rows(rows), cols(cols), dtype(dtype), memory(std::move(memory)) {}
+
   uint64_t rows = 0, cols = 0;
   uint32_t dtype = 0;
   // The second one only where steps may be forgotten.

@@ -35,7 +35,7 @@ struct StateKey {
   std::string gradient;
   ElementRange range;  // that the tensor is for
   uint32_t leg = 0;
-  std::string owner;  // plugin id, "memory/residual"
+  std::string owner;  // plugin id, "memory/NAME"
   std::string name;
 
   auto tie() const { return std::tie(gradient, range.first, range.numel, leg, owner, name); }

@@ -1,6 +1,7 @@
 // The only file that includes spdlog.
 #include "core/trace/log.hpp"
 
+#include "core/base/mutex.hpp"
 #include "core/base/printable.hpp"
 
 #include <spdlog/logger.h>
@@ -60,9 +61,9 @@ struct Log::Backend {
     logger.flush_on(spdlog::level::warn);
   }
   spdlog::logger logger;
-  std::mutex mutex;  // of what follows
-  std::string prefix;
-  std::unordered_set<std::string> written_once;
+  Mutex mutex;
+  std::string prefix PENSTOCK_GUARDED_BY(mutex);
+  std::unordered_set<std::string> written_once PENSTOCK_GUARDED_BY(mutex);
 };
 
 LogLevel log_level_from_name(std::string_view name) {
@@ -97,7 +98,7 @@ bool Log::shows(LogLevel level) const {
 }
 
 void Log::set_rank(uint32_t rank, uint32_t world) {
-  const std::lock_guard lock(backend_->mutex);
+  const Lock lock(backend_->mutex);
   backend_->prefix = fmt::format("[{}/{}] ", rank, world);
 }
 
@@ -105,7 +106,7 @@ void Log::write(LogLevel level, std::string_view component, std::string_view mes
   if (!shows(level)) return;
   std::string prefix;
   {
-    const std::lock_guard lock(backend_->mutex);
+    const Lock lock(backend_->mutex);
     prefix = backend_->prefix;
   }
   backend_->logger.log(to_spdlog(level), "{}{}: {}", prefix, printable(component),
@@ -114,7 +115,7 @@ void Log::write(LogLevel level, std::string_view component, std::string_view mes
 
 void Log::write_once(LogLevel level, std::string_view component, std::string_view message) {
   {
-    const std::lock_guard lock(backend_->mutex);
+    const Lock lock(backend_->mutex);
     if (!backend_->written_once.insert(fmt::format("{}: {}", component, message)).second) return;
   }
   write(level, component, message);

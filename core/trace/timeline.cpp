@@ -30,11 +30,11 @@ Timeline::~Timeline() {
 
 Status Timeline::start(const std::string& path) {
   PENSTOCK_TRY(stop());
-  std::lock_guard control(control_);
+  const Lock control(control_);
   PENSTOCK_TRY(file_.open(path));
   lanes_.clear();
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     spans_.clear();
     spans_.reserve(kManySpans);
     stopping_ = false;
@@ -51,10 +51,10 @@ Status Timeline::start(const std::string& path) {
 }
 
 Status Timeline::stop() {
-  std::lock_guard control(control_);
+  const Lock control(control_);
   enabled_.store(false);
   {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_all();
@@ -64,7 +64,7 @@ Status Timeline::stop() {
 }
 
 void Timeline::add(Span span) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!enabled_.load()) return;
   spans_.push_back(std::move(span));
   if (spans_.size() >= kManySpans) wake_.notify_one();
@@ -72,7 +72,7 @@ void Timeline::add(Span span) {
 
 void Timeline::add_operation(std::string_view pattern, std::string_view name, uint64_t asked_us,
                              uint64_t sent_us, uint64_t end_us, uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   if (!enabled_.load()) return;
   const uint64_t number = next_operation_++;
   spans_.push_back(
@@ -82,19 +82,20 @@ void Timeline::add_operation(std::string_view pattern, std::string_view name, ui
 }
 
 void Timeline::flush() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (!enabled_.load()) return;
   flushing_ = true;
   wake_.notify_one();
-  written_.wait(lock, [&] { return !flushing_ || stopping_; });
+  written_.wait(mutex_, [this]() PENSTOCK_REQUIRES(mutex_) { return !flushing_ || stopping_; });
 }
 
 void Timeline::loop() {
   std::vector<Span> taken;
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   for (bool last = false; !last;) {
-    wake_.wait_for(lock, kBetweenWrites,
-                   [&] { return stopping_ || flushing_ || spans_.size() >= kManySpans; });
+    wake_.wait_for(mutex_, kBetweenWrites, [this]() PENSTOCK_REQUIRES(mutex_) {
+      return stopping_ || flushing_ || spans_.size() >= kManySpans;
+    });
     last = stopping_;
     const bool flushed = flushing_;
     taken.swap(spans_);

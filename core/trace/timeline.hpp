@@ -6,14 +6,13 @@
 #pragma once
 
 #include "core/base/clock.hpp"
+#include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
 #include "core/trace/timeline_file.hpp"
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -65,15 +64,15 @@ class Timeline {
   std::atomic<bool> enabled_{false};
   uint32_t rank_;
   std::function<void(std::string_view)> warn_;
-  std::mutex control_;  // of start and stop
-  std::mutex mutex_;    // of what follows
-  std::condition_variable wake_, written_;
-  std::vector<Span> spans_;
-  bool stopping_ = false;
-  bool flushing_ = false;
-  uint64_t next_operation_ = 1;
+  Mutex control_;  // of start and stop
+  Mutex mutex_;
+  Condition wake_, written_;
+  std::vector<Span> spans_ PENSTOCK_GUARDED_BY(mutex_);
+  bool stopping_ PENSTOCK_GUARDED_BY(mutex_) = false;
+  bool flushing_ PENSTOCK_GUARDED_BY(mutex_) = false;
+  uint64_t next_operation_ PENSTOCK_GUARDED_BY(mutex_) = 1;
+  std::thread writer_ PENSTOCK_GUARDED_BY(control_);
   // The writing thread's.
-  std::thread writer_;
   TimelineFile file_;
   std::map<std::string, int> lanes_;
 };

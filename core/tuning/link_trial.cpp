@@ -2,15 +2,14 @@
 
 #include "core/base/buffer.hpp"
 #include "core/base/left_behind.hpp"
+#include "core/base/mutex.hpp"
 #include "core/comm/channel.hpp"
 #include "core/plugin/instances.hpp"
 #include "core/trace/timeline.hpp"
 
 #include <kernels/message.hpp>
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 
 namespace penstock {
 namespace {
@@ -21,22 +20,28 @@ constexpr uint64_t kHeaderBytes = 16;  // of a rank: flags, and kind and counts 
 class Together {
  public:
   void wait() {
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return left_ == 0; });
+    Lock lock(mutex_);
+    ended_.wait(mutex_, [this]() PENSTOCK_REQUIRES(mutex_) { return left_ == 0; });
   }
-  void expect(size_t n) { left_ = n; }
+  void expect(size_t n) {
+    const Lock lock(mutex_);
+    left_ = n;
+  }
   void end(Status status) {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     if (status_.ok()) status_ = std::move(status);
     if (--left_ == 0) ended_.notify_one();
   }
-  const Status& status() const { return status_; }
+  Status status() const {
+    const Lock lock(mutex_);
+    return status_;
+  }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  size_t left_ = 0;
-  Status status_;
+  mutable Mutex mutex_;
+  Condition ended_;
+  size_t left_ PENSTOCK_GUARDED_BY(mutex_) = 0;
+  Status status_ PENSTOCK_GUARDED_BY(mutex_);
 };
 
 // Where a message's elements lie.

@@ -1,15 +1,14 @@
 #include "core/tuning/probe.hpp"
 
 #include "core/base/left_behind.hpp"
+#include "core/base/mutex.hpp"
 #include "core/bucket/engine.hpp"
 #include "core/bucket/placement.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 
@@ -66,7 +65,7 @@ class Values {
 class EndOfJob final : public BucketListener {
  public:
   void bucket_ended(BucketRun&, const Status& status) override {
-    std::lock_guard lock(mutex_);
+    const Lock lock(mutex_);
     status_ = status;
     ended_.notify_one();
   }
@@ -75,16 +74,17 @@ class EndOfJob final : public BucketListener {
 
   // DEADLINE_EXCEEDED: it has not, and may yet.
   Status wait(uint64_t limit_us) {
-    std::unique_lock lock(mutex_);
-    if (!ended_.wait_for(lock, std::chrono::microseconds(limit_us), [&] { return bool(status_); }))
+    Lock lock(mutex_);
+    const auto has_ended = [this]() PENSTOCK_REQUIRES(mutex_) { return bool(status_); };
+    if (!ended_.wait_for(mutex_, std::chrono::microseconds(limit_us), has_ended))
       return deadline_exceeded("its device has not come to an end within {} s", limit_us / 1000000);
     return *std::exchange(status_, std::nullopt);
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  std::optional<Status> status_;
+  Mutex mutex_;
+  Condition ended_;
+  std::optional<Status> status_ PENSTOCK_GUARDED_BY(mutex_);
 };
 
 // A try's own context: nothing of it leaves this rank, and nobody hears of it.

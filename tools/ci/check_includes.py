@@ -14,6 +14,7 @@ A class of the core lives in one .cpp, which has a header of its own: own_header
 
 No modules of frontends/python/penstock import each other in a circle, at whatever place of a file the imports stand.
 
+The core names no plugin: plugin_names.py, which runs here too.
 Files of code have at most 400 lines, unless they say within their first five lines that they are generated.
 
 Usage: tools/ci/check_includes.py [--root DIRECTORY]. Prints one line per violation and ends with 1 if there is any.
@@ -30,6 +31,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
 import own_headers
+import plugin_names
 
 MOST_LINES = 400
 CODE = {".h", ".hpp", ".inc", ".c", ".cpp", ".cu", ".cuh", ".py"}
@@ -247,6 +249,12 @@ def files_of(root: Path) -> dict[str, str]:
     return {path: (root / path).read_text(encoding="utf-8") for path in paths if (root / path).is_file()}
 
 
+def lists_of(root: Path) -> dict[str, str]:
+    """The lists of the plugins' builds, which say what they are called."""
+    paths = root.glob("plugins/*/*/CMakeLists.txt")
+    return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in paths}
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Checks who includes whom, and how long files are.")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
@@ -254,6 +262,7 @@ def main(arguments: list[str]) -> int:
     files = files_of(options.root)
     violations = check(files)
     violations += own_headers.check(files, {path: is_test(path) for path in files})
+    violations += plugin_names.check(files, plugin_names.plugin_names(lists_of(options.root)))
     for violation in violations:
         print(violation)
     print(f"check_includes: {len(files)} files, {len(violations)} violations")

@@ -1,6 +1,7 @@
 #include "tools/penstock/fit/matrix.hpp"
 
 #include "core/fit/fitting.hpp"
+#include "core/fit/offers.hpp"
 #include "core/fit/resolve.hpp"
 
 #include <algorithm>
@@ -123,6 +124,8 @@ Result<FitAdvice> check_stage(const Scheme& scheme, const RuntimeConfig& runtime
                     facts_of_collective(scheme, scheme.device_transport, registry));
   }
   PENSTOCK_TRY(fit_samples(scheme, registry, input).status());
+  const RegistryOffers offers(registry);
+  input.offers = &offers;
   return check_fit(input);
 }
 

@@ -63,6 +63,25 @@ value_type = "fp16")",
                  "adds up sparse payloads of float32 values");
 }
 
+TEST(SampleFit, ARefusalNamesPluginsOfTheBuildThatWouldDo) {
+  expect_refused(R"([scheme]
+compressor = "topk"
+memory = "none"
+collective = "oktopk"
+transport = "loopback")",
+                 "keeps nothing; use memory = \"residual\"");
+  expect_refused("[scheme]\nscheduler = \"fusion\"\nroute = \"split\"\ncollective = \"loopback\"",
+                 "change scheme.route, or use scheduler = \"dear\"");
+  const auto warning = [](std::string_view compressor) {
+    const auto advice = check(fmt::format(
+        "[scheme]\ncompressor = \"{}\"\nmemory = \"none\"\ncollective = \"loopback\"", compressor));
+    return advice.ok() && !advice.value().warnings.empty() ? advice.value().warnings[0]
+                                                           : std::string("no warning");
+  };
+  EXPECT_TRUE(contains(warning("topk"), "memory = \"residual\"")) << warning("topk");
+  EXPECT_TRUE(contains(warning("signum"), "memory = \"momentum\" has it")) << warning("signum");
+}
+
 // Sums within a host may be added in any order there, those between hosts by the transport of all.
 std::string over_native_inside(std::string_view compressor, std::string_view more) {
   return fmt::format(R"([scheme]

@@ -1,4 +1,4 @@
-#include "core/comm/launcher.hpp"
+#include "core/control/launcher.hpp"
 
 #include "core/base/hash.hpp"
 

@@ -1,8 +1,8 @@
 // What a launcher has told this process about its place among others.
 #pragma once
 
+#include "core/base/environment.hpp"
 #include "core/base/status.hpp"
-#include "core/config/load.hpp"
 
 #include <cstdint>
 #include <optional>

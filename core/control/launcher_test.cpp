@@ -1,4 +1,4 @@
-#include "core/comm/launcher.hpp"
+#include "core/control/launcher.hpp"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,8 @@
 namespace penstock::launcher_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 GetEnvironment with(std::map<std::string, std::string> variables) {
   return [variables = std::move(variables)](const char* name) -> const char* {

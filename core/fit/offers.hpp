@@ -1,0 +1,56 @@
+// What the plugins that are there say of themselves, for messages that name one that would do.
+#pragma once
+
+#include "core/control/activity.hpp"
+#include "core/fit/rules.hpp"
+#include "core/plugin/registry.hpp"
+
+#include <functional>
+
+namespace penstock {
+
+// Facts of all plugins of a kind, each with its default options and named as the plugin is.
+class Offers {
+ public:
+  virtual ~Offers() = default;
+  virtual std::vector<CompressorFacts> compressors() const = 0;
+  virtual std::vector<MemoryFacts> memories() const = 0;
+  virtual std::vector<CollectiveFacts> collectives() const = 0;
+  virtual std::vector<SchedulerFacts> schedulers() const = 0;
+};
+
+// Of the plugins of a registry, which must outlive it. They are loaded when asked for, which only a
+// message does: of a compressor and a memory a matrix is planned. One that cannot be loaded or
+// asked offers nothing. Where a run waits for it, the calls are noted in `calls`. [control]
+class RegistryOffers : public Offers {
+ public:
+  explicit RegistryOffers(Registry& registry, CallSlot* calls = nullptr)
+      : registry_(registry), calls_(calls) {}
+  std::vector<CompressorFacts> compressors() const override;
+  std::vector<MemoryFacts> memories() const override;
+  std::vector<CollectiveFacts> collectives() const override;
+  std::vector<SchedulerFacts> schedulers() const override;
+
+ private:
+  Registry& registry_;
+  CallSlot* const calls_;
+};
+
+// What a message says to set instead of what a rule refuses or warns of: `memory = "NAME" or
+// "OTHER"`, at most two of those that the rules have less against in its place, the plainest first;
+// where none is offered, "a memory that `does`".
+// `is_meant` leaves out what would pass and is not what the rule is about.
+std::string other_compressor(const FitInput& input, const FitGroup& group, std::string_view does,
+                             const std::function<bool(const CompressorFacts&)>& is_meant = nullptr);
+std::string other_memory(const FitInput& input, const FitGroup& group, std::string_view does,
+                         const std::function<bool(const MemoryFacts&)>& is_meant = nullptr);
+std::string other_collective(const FitInput& input, std::string_view does);
+// The same for one group of gradients.
+std::string other_collective(const FitInput& input, const FitGroup& group, std::string_view does);
+std::string other_device_transport(const FitInput& input, std::string_view does);
+std::string other_scheduler(const FitInput& input, std::string_view does);
+
+// `"NAME" or "OTHER"`: the first two; empty for none.
+std::string alternatives(const std::vector<std::string>& names);
+
+}  // namespace penstock

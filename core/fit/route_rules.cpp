@@ -1,0 +1,103 @@
+// What a route asks of compressors and memories.
+
+#include "core/config/config.hpp"
+#include "core/config/defaults.hpp"
+#include "core/fit/rules.hpp"
+
+#include <algorithm>
+
+namespace penstock {
+
+std::string named_for(const FitGroup& group, std::string_view kind, const std::string& name) {
+  return group.example.empty()
+             ? fmt::format("{} \"{}\"", kind, name)
+             : fmt::format("{} \"{}\" (for {} and others)", kind, name, group.example);
+}
+
+namespace {
+
+Status check_split(const FitGroup& group) {
+  const CompressorFacts& compressor = group.compressor;
+  if (compressor.n_rounds <= 1 && !compressor.gathers) return {};
+  return failed_precondition(
+      "route \"split\" reduces and scatters one summed round, which {} does not have; use "
+      "compressor = \"{}\" with it, or route = \"flat\"",
+      named_for(group, "compressor", compressor.name), defaults::kCompressor);
+}
+
+// What is summed on the way has no second coding: it travels as on `flat`.
+Status check_shard(const FitGroup& group) {
+  const CompressorFacts& compressor = group.compressor;
+  if (!compressor.gathers) return {};
+  if (compressor.sums)
+    return failed_precondition(
+        "route \"shard\" carries payloads that are gathered, but {} sums some of its payloads and "
+        "gathers others; use route = \"flat\" or \"hierarchical\"",
+        named_for(group, "compressor", compressor.name));
+  if (compressor.n_rounds > 1)
+    return failed_precondition(
+        "route \"shard\" carries one round to the owners, but {} has {}, each made from what the "
+        "round before brought to all ranks; use route = \"flat\" or \"hierarchical\"",
+        named_for(group, "compressor", compressor.name), compressor.n_rounds);
+  if (compressor.replicates)
+    return failed_precondition(
+        "{} keeps state that every rank brings forward from all payloads, which on route \"shard\" "
+        "only the owners see; use route = \"flat\" or \"hierarchical\"",
+        named_for(group, "compressor", compressor.name));
+  if (group.memory.shifts)
+    return failed_precondition(
+        "{} follows what this rank sends by the mean of what all send, but on route \"shard\" what "
+        "arrives is what owners have encoded again; use route = \"flat\" or \"hierarchical\"",
+        named_for(group, "memory", group.memory.name));
+  const MemoryFacts& owner = group.owner_memory;
+  if (owner.owns_momentum || owner.finishes)
+    return failed_precondition(
+        "on route \"shard\" owners encode sums again, and {} there would {}; set "
+        "scheme.owner_memory to one that does not, as \"{}\"",
+        named_for(group, "memory", owner.name),
+        owner.owns_momentum ? "apply its momentum a second time"
+                            : "end the step on the owner alone",
+        defaults::kMemory);
+  return {};
+}
+
+}  // namespace
+
+Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
+  if (input.route != PENSTOCK_ROUTE_SHARD) {
+    if (!input.names_owner_memory) return {};
+    return failed_precondition(
+        "scheme.owner_memory is for the sums that owners encode again, of which route \"{}\" has "
+        "none; remove it, or set route = \"shard\"",
+        route_name(input.route));
+  }
+  if ((input.collective.flags & PENSTOCK_COLLECTIVE_COMPOSITE) != 0)
+    return failed_precondition(
+        "collective \"{}\" gives each rank a part to add up by itself, and so does route "
+        "\"shard\"; "
+        "use collective = \"{}\" without it, or route = \"flat\"",
+        input.collective.name, input.transport.name);
+  const bool any = input.groups.empty() ||
+                   std::any_of(input.groups.begin(), input.groups.end(),
+                               [](const FitGroup& group) { return group.compressor.gathers; });
+  // Rules by size may leave nothing to gather of a small model, which is no mistake.
+  if (!any)
+    advice.warnings.push_back(fmt::format(
+        "route \"shard\" is for payloads that are gathered, but {} and every other one here gives "
+        "summed ones, which need no owner: they travel as on route \"flat\"",
+        named_for(input.groups.front(), "compressor", input.groups.front().compressor.name)));
+  return {};
+}
+
+Status check_route_of(uint32_t route, const FitGroup& group) {
+  switch (route) {
+    case PENSTOCK_ROUTE_SPLIT:
+      return check_split(group);
+    case PENSTOCK_ROUTE_SHARD:
+      return check_shard(group);
+    default:
+      return {};
+  }
+}
+
+}  // namespace penstock

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Checks the locks of the core by clang: who reads what a mutex guards, or calls what needs one held, holds it.
+
+What is guarded by which mutex stands beside it (core/base/mutex.hpp). Each source of core/ is parsed with
+-Wthread-safety, and nothing is compiled. The core has no other mutex than that one: a standard one is refused, for clang
+knows nothing of it.
+
+Usage: tools/ci/check_locks.py [--root DIRECTORY] [--jobs N] [FILE...]. Prints what clang says and ends with 1 if it says
+anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+FLAGS = ("-std=c++20", "-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety")
+INCLUDES = ("", "sdk", "sdk/include", "core/include")
+DEFINITIONS = ("TOML_HEADER_ONLY=1", "BOOST_DLL_USE_STD_FS", 'PENSTOCK_VERSION="0"')
+
+BATCH = 16  # sources that are parsed together
+
+# Standard mutexes that stay: what makes ours, a parameter of a library, and one that guards no data and is recursive.
+STANDARD = {"core/base/mutex.hpp", "core/trace/log.cpp", "core/plugin/loader.cpp"}
+_STANDARD = re.compile(r"\bstd::(mutex|condition_variable|lock_guard|unique_lock|scoped_lock|shared_mutex|recursive_mutex)\b")
+
+
+def is_checked(path: str) -> bool:
+    """Sources and headers of the core, tests apart: these know only what they made themselves."""
+    stem = Path(path).stem
+    return path.startswith("core/") and not stem.endswith(("_test", "testing")) and not path.startswith("core/device/cuda/")
+
+
+def standard_locks(files: Mapping[str, str]) -> list[str]:
+    """Uses of standard mutexes and locks among the files, given as path -> text."""
+    violations = []
+    for path in sorted(files):
+        if path in STANDARD:
+            continue
+        for number, line in enumerate(files[path].splitlines(), start=1):
+            found = _STANDARD.search(line.split("//")[0])
+            if found:
+                violations.append(f"{path}:{number}: {found[0]}: expected a Mutex, Lock or Condition of core/base/mutex.hpp, which clang checks")
+    return violations
+
+
+def batches(sources: list[str]) -> list[list[str]]:
+    """Sources of one folder, several together: most of the time goes into headers that they share."""
+    folders: dict[str, list[str]] = {}
+    for path in sources:
+        folders.setdefault(str(Path(path).parent), []).append(path)
+    return [paths[i : i + BATCH] for paths in folders.values() for i in range(0, len(paths), BATCH)]
+
+
+def parse(clang: str, root: Path, sources: list[str]) -> list[str]:
+    """What clang says of the sources; nothing where all is well."""
+    command = [clang, *FLAGS, *(f"-I{root / place}" for place in INCLUDES), *(f"-D{name}" for name in DEFINITIONS), "-xc++", "-"]
+    text = "".join(f'#include "{path}"\n' for path in sources)
+    done = subprocess.run(command, cwd=root, input=text, capture_output=True, text=True, check=False)
+    if done.returncode == 0 and not done.stderr:
+        return []
+    if len(sources) == 1:
+        return [done.stderr.strip() or f"{sources[0]}: {clang} ended with {done.returncode}"]
+    # Each alone: what is wrong may be that two of them do not go together.
+    return [text for path in sources for text in parse(clang, root, [path])]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Checks the locks of the core by clang's -Wthread-safety.")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("files", nargs="*", help="sources to parse; all of core/ without")
+    options = parser.parse_args(arguments)
+    clang = shutil.which("clang++")
+    if clang is None:
+        print("check_locks: clang++ is not on this machine; tools/setup installs it", file=sys.stderr)
+        return 1
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "core"], cwd=options.root,
+                            check=True, capture_output=True, text=True).stdout.split()
+    paths = [path for path in listed if path.endswith((".cpp", ".hpp")) and is_checked(path) and (options.root / path).is_file()]
+    said = standard_locks({path: (options.root / path).read_text(encoding="utf-8") for path in paths})
+    sources = options.files or [path for path in paths if path.endswith(".cpp")]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for texts in pool.map(lambda batch: parse(clang, options.root, batch), batches(sources)):
+            said += texts
+    for text in said:
+        print(text)
+    print(f"check_locks: {len(sources)} sources, {len(said)} with violations")
+    return 1 if said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
