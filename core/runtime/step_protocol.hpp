@@ -60,8 +60,9 @@ class StepProtocol {
   Set& set_;
   const std::vector<std::string> names_;
   Mutex mutex_;
-  std::vector<Progress> gradients_ PENSTOCK_GUARDED_BY(mutex_);  // of the set, then those that are exchanged beside it
-  uint32_t passes_ PENSTOCK_GUARDED_BY(mutex_) = 1;              // backwards that make a step
+  std::vector<Progress> gradients_
+      PENSTOCK_GUARDED_BY(mutex_);  // of the set, then those that are exchanged beside it
+  uint32_t passes_ PENSTOCK_GUARDED_BY(mutex_) = 1;  // backwards that make a step
   uint32_t phase_ PENSTOCK_GUARDED_BY(mutex_) = PENSTOCK_PHASE_IDLE;
   bool holds_ PENSTOCK_GUARDED_BY(mutex_) = true;  // the first step
   bool has_come_ PENSTOCK_GUARDED_BY(mutex_) = false;

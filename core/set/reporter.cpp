@@ -113,6 +113,7 @@ void Reporter::begin() {
 
 void Reporter::add_step(uint32_t phase, const StepTimes& times, uint64_t ended_us, bool counts) {
   if (record_ != nullptr) record(phase, times);
+  uint64_t n_counted = 0;
   {
     const Lock lock(mutex_);
     for (const auto& gradient : uses_.declaration.gradients())
@@ -122,9 +123,10 @@ void Reporter::add_step(uint32_t phase, const StepTimes& times, uint64_t ended_u
     ++(counts ? totals_.steps : totals_.forgotten_steps);
     if (started_us_ == 0) started_us_ = times.first_ready_us;
     ended_us_ = ended_us;
+    n_counted = totals_.steps;
   }
-  if (counts && uses_.traffic.tells_after(totals_.steps))
-    uses_.traffic.compare_counted(totals_.steps, uses_.channels.carriers(), uses_.plans.traffic());
+  if (counts && uses_.traffic.tells_after(n_counted))
+    uses_.traffic.compare_counted(n_counted, uses_.channels.carriers(), uses_.plans.traffic());
 }
 
 void Reporter::record(uint32_t phase, const StepTimes& times) {
@@ -263,13 +265,13 @@ std::vector<double> Reporter::hear_waits(double mine) const {
 
 // Rank 0's, with level info: what the run came to. Who waits least is waited for by the others.
 void Reporter::say_end() const {
-  if (totals_.steps == 0 || !services_.log.shows(LogLevel::info)) return;
+  penstock_counters totals{};
+  counters(totals);
+  if (totals.steps == 0 || !services_.log.shows(LogLevel::info)) return;
   const double mine = waited_share();
   const std::vector<double> waited = hear_waits(mine);
   if (set_.rank != 0) return;
   const auto least = std::min_element(waited.begin(), waited.end());
-  penstock_counters totals{};
-  counters(totals);
   std::string slowest;
   if (waited.size() == set_.world && set_.world > 1)
     slowest = fmt::format("; slowest is rank {}, which waited {}",
@@ -287,7 +289,9 @@ void Reporter::say_end() const {
 
 void Reporter::end() {
   say_end();
-  if (record_ != nullptr && totals_.steps != 0) write_profile();
+  penstock_counters totals{};
+  counters(totals);
+  if (record_ != nullptr && totals.steps != 0) write_profile();
 }
 
 // ---- values that are not finite ----

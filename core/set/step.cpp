@@ -245,14 +245,16 @@ Status Step::wait_until_all_ended() {
 
 Status Step::wait_until_backward_ended() {
   PENSTOCK_TRY(close());
-  PENSTOCK_TRY(wait_until([this]() PENSTOCK_REQUIRES(mutex_) { return left_.backward_parts == 0; }));
+  PENSTOCK_TRY(
+      wait_until([this]() PENSTOCK_REQUIRES(mutex_) { return left_.backward_parts == 0; }));
   launch_deferred();
   return {};
 }
 
 bool Step::rest(std::chrono::microseconds time) {
   Lock lock(mutex_);
-  return changed_.wait_for(mutex_, time, [this]() PENSTOCK_REQUIRES(mutex_) { return !torn_.ok(); });
+  return changed_.wait_for(mutex_, time,
+                           [this]() PENSTOCK_REQUIRES(mutex_) { return !torn_.ok(); });
 }
 
 Status Step::returned(Gradient& gradient, uint64_t start_us) {
@@ -283,7 +285,9 @@ Status Step::on_result(void* context, penstock_result_sink sink) {
 }
 
 void Step::wait_in_place(uint64_t attempt) {
-  (void)wait_until([this, attempt]() PENSTOCK_REQUIRES(mutex_) { return left_.buckets == 0 || context_.attempt != attempt; });
+  (void)wait_until([this, attempt]() PENSTOCK_REQUIRES(mutex_) {
+    return left_.buckets == 0 || context_.attempt != attempt;
+  });
 }
 
 // ---- the engine's reports ----

@@ -1,5 +1,7 @@
 #include "core/set/traffic.hpp"
 
+#include "core/config/defaults.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <penstock/runtime.h>

@@ -28,6 +28,7 @@
 #pragma once
 
 #include <penstock/arguments.hpp>
+#include <penstock/kernels.hpp>
 #include <penstock/need.hpp>
 #include <penstock/record.hpp>
 
