@@ -9,12 +9,6 @@
 #include <chrono>
 
 namespace penstock {
-namespace {
-
-// A wait this long is worth a question to the others, and no hurry any more.
-constexpr std::chrono::milliseconds kPatience{300};
-
-}  // namespace
 
 void Step::arm(Works& works) {
   const Lock lock(mutex_);

@@ -108,6 +108,9 @@ class Step final : public BucketListener {
   }
 
  private:
+  // A wait this long is worth a question to the others, and no hurry any more.
+  static constexpr std::chrono::milliseconds kPatience{300};
+
   Status usable() PENSTOCK_REQUIRES(mutex_);
   void make_ready(Gradient& gradient, void* data) PENSTOCK_REQUIRES(mutex_);
   Status hand_in(uint64_t index, const penstock_tensor& tensor, void* stream, bool is_zero);
