@@ -170,7 +170,7 @@ at_step = 3
 set = { compressor = { topk = { density = 0.1 } } })");
   ASSERT_TRUE(advice.ok()) << advice.status().message();
   ASSERT_EQ(advice.value().warnings.size(), 1u);
-  EXPECT_TRUE(contains(advice.value().warnings[0], "memory = \"residual\" mends it"));
+  EXPECT_TRUE(contains(advice.value().warnings[0], "memory = \"residual\""));
 }
 
 TEST(Matrix, HoldsEveryPairWithItsReason) {
