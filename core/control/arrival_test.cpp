@@ -4,6 +4,7 @@
 #include "core/control/socket.hpp"
 #include "core/control/testing.hpp"
 
+#include <latch>
 #include <mutex>
 
 namespace penstock::arrival_test {
@@ -29,13 +30,17 @@ uint16_t free_port() {
 
 TEST(ControlArrival, ASecondRankZeroIsToldToAllOfAYoungRun) {
   const uint16_t port = free_port();
-  const auto run = [&](uint32_t rank) {
+  std::latch are_there(2);  // else the two ranks 0 may be gone before rank 1 has come
+  const auto run = [&](uint32_t rank, bool is_second) {
     Result<std::unique_ptr<Control>> control = Control::start(at_one_place(rank, port, kLongUs));
+    if (!is_second) are_there.count_down();
     return control.ok() ? (*control)->get("never", kLongUs).status() : control.status();
   };
   std::vector<std::future<Status>> ranks;
-  for (const uint32_t rank : {0u, 1u, 0u})
-    ranks.push_back(std::async(std::launch::async, run, rank));
+  for (const uint32_t rank : {0u, 1u})
+    ranks.push_back(std::async(std::launch::async, run, rank, false));
+  are_there.wait();
+  ranks.push_back(std::async(std::launch::async, run, 0u, true));
   for (auto& rank : ranks) {
     const Status status = rank.get();
     EXPECT_TRUE(contains(status.message(), "rank 0 is there twice")) << status.message();
