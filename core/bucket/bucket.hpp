@@ -55,7 +55,7 @@ class BucketRun {
   std::deque<PieceRun> pieces;
   std::vector<std::unique_ptr<Coding>> codings;
   std::vector<Leg> legs;
-  // What its placement adds to the program of every bucket; never null.
+  // What the place of its pieces adds to its program; never null.
   std::unique_ptr<Placement> placement;
   Program program;     // of one step; after all else is laid out (program.hpp)
   std::string label;   // for messages: "bucket 3"
@@ -74,8 +74,8 @@ class BucketRun {
   struct Took {
     uint64_t encode_us = 0, exchange_us = 0, decode_us = 0;
   } last_step;  // that has ended; [application], while the next one runs
-  // What the host takes for its stages counts as their time. Else, where the device's own time is
-  // known, only its calls do that are worked on on the host.
+  // True: the host's time in a stage counts as the stage's. False where the device's own time is
+  // measured: then only calls on the CPU count.
   bool counts_host_time = true;
   bool is_watched = false;     // some scheduler plans by what its calls take; fixed at plan time
   bool owes_backward = false;  // the backward part of this step has not ended

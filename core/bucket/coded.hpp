@@ -13,7 +13,7 @@ inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, st
                     context.step.index);
 }
 
-// Points the items at their values in this step, which an earlier leg has brought.
+// Points the items at their values in this step: from load, or from the leg before.
 class Begin final : public Stage {
  public:
   explicit Begin(Coding& coding) : Stage("begin"), coding_(coding) {}
@@ -34,7 +34,9 @@ class Measure final : public Stage {
   Coding& coding_;
 };
 
-// grad -> work, by each memory. What a rank keeps whose gradients are not finite stays as it was.
+// grad -> work, by each memory. Items that are folded are left to encode, and items that send
+// nothing in this phase get a result of zero. On a rank whose gradients are not finite nothing is
+// kept.
 class Compensate final : public Stage {
  public:
   explicit Compensate(Coding& coding) : Stage("compensate", Part::encode), coding_(coding) {}

@@ -30,7 +30,8 @@ class Exchange final : public Stage {
   std::vector<MessageRun*> messages_;
 };
 
-// Finds out whether the bucket is void and points the received payloads into the buffers.
+// Finds out whether the bucket is void and points the received payloads into the buffers. On dense
+// legs it takes this owner's sum, or copies the results back.
 class Read final : public Stage {
  public:
   Read(Leg& leg, uint32_t round) : Stage("read"), leg_(leg), round_(round) {}

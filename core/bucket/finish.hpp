@@ -6,14 +6,15 @@
 
 namespace penstock {
 
-// Tells memories what was refused and what was taken.
+// Tells memories what the composite collective has refused and what was taken.
 class RecordTaken final : public Stage {
  public:
   RecordTaken() : Stage("record", Part::decode) {}
   Status begin(BucketRun& bucket) override;
 };
 
-// Divides by the ranks, and lets memories finish.
+// Divides by the ranks where that is still to do, calls the memories' finish, puts the frontend's
+// scale back and adds carries.
 class Finish final : public Stage {
  public:
   Finish() : Stage("finish", Part::decode) {}

@@ -10,7 +10,8 @@ class Job {
  public:
   // At the first stage of the bucket's program.
   void start();
-  // Runs until it waits or ends; true when it has ended. [engine]
+  // Runs until it waits or ends; true when it has ended. An error ends it where it is: no further
+  // stage runs. [engine]
   bool resume(BucketRun& bucket);
   // The stage under way has its answer from the device, or its error. [engine]
   bool poll(BucketRun& bucket, uint64_t look);

@@ -5,8 +5,9 @@
 
 namespace penstock {
 
-// The gradients of this step: widens to float32 where the compressor wants that, adds what an
-// earlier memory has left, and looks for values that are not finite.
+// The gradients of this step. Widens gradients of 16 bits where compressor or memory works in
+// float32, adds what a replaced memory has left over, and looks for values that are not finite.
+// Gradients on a device were looked at before, and only take part in the result.
 class Load final : public Stage {
  public:
   Load() : Stage("load") {}
@@ -18,8 +19,8 @@ class Load final : public Stage {
 void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dtype, void* values,
                double scale);
 
-// What the sum of an item's gradients has to be multiplied with before its owner codes it again: it
-// is in the units of its ranks' memories, and where those keep nothing it has the frontend's scale.
+// The factor by which an owner multiplies a sum before it encodes it: 1 where the memories work in
+// true units, else 1 / grad_scale.
 double to_true_units(const BucketRun& bucket, const ItemRun& sum);
 // An owner's coding takes its sums in such units, and looks at them as at gradients. [engine]
 void take_sums(BucketRun& bucket, Coding& coding);

@@ -1,6 +1,7 @@
-// Where the pieces of a bucket are worked on, as far as its program depends on it: which stages
-// stand beside those of every bucket, and how long they take. This class is the host's, and adds
-// nothing.
+// What the place of a bucket's pieces adds to its program: further stages, and the time that they
+// take elsewhere than on the host. There are three: this class, of pieces on the host, adds
+// nothing; of pieces that are copied to the host first, `inspect` and `return`; of pieces that are
+// worked on on a device, all stages of core/bucket/on_device.
 #pragma once
 
 #include "core/bucket/bucket.hpp"

@@ -1,5 +1,5 @@
 // A bucket's program: a flat list of the stages of one step, made when the plan is. Unrolled over
-// legs and rounds, so that the job (job.hpp) is a loop without questions. What is sent with top-k
+// legs and rounds, so that the job (job.hpp) counts neither. What is sent with top-k
 // and a residual over route `flat` takes nine stages: load, begin, compensate, encode, exchange,
 // read, decode, finish, store; a tenth, "give back", is that of a void bucket.
 #pragma once

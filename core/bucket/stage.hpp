@@ -15,7 +15,7 @@ class BucketRun;
 
 class Stage {
  public:
-  // What has to come after `begin` and before `end`.
+  // What has to come after `begin` and before `end`. `turn`: what the engine has to do first.
   enum class Wait { nothing, messages, device, next_forward, turn };
   // As what of a bucket's time it counts.
   enum class Part { none, encode, exchange, decode };
@@ -30,17 +30,18 @@ class Stage {
   Part part() const { return part_; }
   Wait wait() const { return wait_; }
 
-  // Whether it is carried out in this step. A void bucket has its own stages, and those that tell
-  // other ranks that it is void.
+  // Whether it runs in this step. By default a stage does not run once the bucket is void. Stages
+  // that every bucket needs, and those that tell other ranks, say otherwise.
   virtual bool runs(const BucketRun& bucket) const;
   // Hands over what it sends, queues what a device does, or does all there is to do.
   virtual Status begin(BucketRun& bucket) = 0;
   // Whether anything has to come in this step, asked after begin. Wait::messages: begin has called
   // BucketRun::begin_transfers.
   virtual bool waits(const BucketRun&) const { return wait_ != Wait::nothing; }
-  // Wait::device: whether it has come. `look` grows from one poll of the engine to the next.
+  // Wait::device: whether it has come. `look` grows from one poll of the engine to the next, and is
+  // the same for all jobs of one poll.
   virtual Status poll(BucketRun& bucket, uint64_t look, bool& has_come);
-  // What it waited for has come.
+  // After begin, and after what it waits for has come, if it waits.
   virtual Status end(BucketRun&) { return {}; }
 
  private:

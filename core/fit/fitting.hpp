@@ -66,8 +66,8 @@ class Fitting {
   uint32_t period() const { return period_; }
   const std::vector<Option>& options(uint64_t gradient) const { return options_[gradient]; }
 
-  // Whether it fits what is around it: collectives, frontend, limits and `deterministic` are the
-  // caller's to fill in, the rest is added here.
+  // Adds to `input` what the fitting knows: groups, scheduler, route, world. Collectives, frontend,
+  // limits and `deterministic` are filled in by the caller.
   void describe(FitInput& input) const;
 
   // Each result is wanted by one rank alone: route `shard` ends where owners have it.

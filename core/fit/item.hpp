@@ -18,7 +18,7 @@ class TemplateItem {
  public:
   TemplateItem(const DeclaredGradient& gradient, const planning::Piece& piece);
   penstock_item* c() { return &c_; }
-  // The dtype plugins will see: the gradient's own, or float32 where it is staged.
+  // The dtype plugins will see: the gradient's own, or float32 where it is widened.
   void set_dtype(uint32_t dtype);
   const DeclaredGradient& gradient() const { return gradient_; }
 
@@ -31,8 +31,9 @@ class TemplateItem {
 void describe_item(penstock_item& item, const DeclaredGradient& gradient,
                    const planning::Piece& piece, uint32_t dtype);
 
-// The dtype in which compressor and memory will see gradients of `dtype`: itself if both can, else
-// float32. INVALID_ARGUMENT where neither works.
+// The dtype in which the compressor takes the gradient: the gradient's own, or float32 for a
+// gradient of 16 bits that it does not take. INVALID_ARGUMENT where it takes neither. Memories may
+// still ask for float32.
 Result<uint32_t> working_dtype(const DeclaredGradient& gradient,
                                const CompressorInstance& compressor);
 

@@ -37,8 +37,8 @@ class RegistryOffers : public Offers {
 };
 
 // What a message says to set instead of what a rule refuses or warns of: `memory = "NAME" or
-// "OTHER"`, at most two of those that the rules have less against in its place, the plainest first;
-// where none is offered, "a memory that `does`".
+// "OTHER"`. It names at most two of the plugins with which the rules find the fewest faults, if
+// these are fewer than now, the plainest first; where there is none, "a memory that `does`".
 // `is_meant` leaves out what would pass and is not what the rule is about.
 std::string other_compressor(const FitInput& input, const FitGroup& group, std::string_view does,
                              const std::function<bool(const CompressorFacts&)>& is_meant = nullptr);

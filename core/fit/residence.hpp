@@ -29,8 +29,8 @@ struct SchemeStage {
 };
 
 // Why it goes through host memory, as half a sentence: `compressor "none" was built for the CPU
-// only`. Empty: it can be worked on on CUDA devices, in all stages, and what is kept of it never
-// ends.
+// only`. Empty: it can be worked on on CUDA devices, in all stages, and no switch ends or moves the
+// memory that keeps something of it.
 std::string why_staged(std::span<const SchemeStage> stages, const DeclaredGradient& gradient,
                        const ResidenceSite& site);
 

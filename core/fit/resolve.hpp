@@ -13,8 +13,8 @@ namespace penstock {
 
 using defaults::kLentCollective;
 
-// What collective = "auto" means where a run was launched so: the first that is there, if none is
-// the first.
+// The transports to try for collective = "auto", best first. Where none of them is there, the first
+// is named.
 std::span<const std::string_view> usual_transports(Launched by);
 
 // Settles on a transport where the configuration leaves that open: by what has launched this

@@ -86,7 +86,7 @@ class Offers;
 
 struct FitInput {
   std::vector<FitGroup> groups;
-  CollectiveFacts collective;
+  CollectiveFacts collective;  // the composite one where the scheme has one, else the transport
   bool has_transport = false;  // the scheme gives one
   CollectiveFacts transport;
   std::map<uint32_t, CollectiveFacts> of_level;  // where [transport] names one, by PENSTOCK_LEVEL_*
@@ -112,8 +112,8 @@ struct FitAdvice {
   std::vector<std::string> warnings;  // for the log
 };
 
-// FAILED_PRECONDITION for a misfit. Pure. The first misfit is returned, the most fundamental first:
-// route, collective, scheduler, compressor, memory, size.
+// FAILED_PRECONDITION for a misfit. Pure, but that `offers` may load plugins to write a message.
+// The first misfit is returned, in the order of the lines of check_fit.
 Result<FitAdvice> check_fit(const FitInput& input);
 
 // Whether a collective can carry what lies in host memory, and whether one can be transport.device,

@@ -3,8 +3,13 @@
 // for. Every frontend asks here instead of keeping books of its own; <penstock/runtime.h>, "The
 // step of an optimizer", has the calls.
 //
-// A frontend that begins no step here meets the set alone: then no wait and no end changes
-// anything.
+// A frontend that never calls begin() may still wait and end here. The phase then stays IDLE, and
+// the calls do what the set does. The phases:
+//
+//   IDLE or HELD   begin: OPEN
+//   OPEN           all results waited for: SYNCHRONIZED; backward_end: DEFERRED
+//   SYNCHRONIZED   end: IDLE
+//   DEFERRED       all results waited for, which ends the step as applied: IDLE
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -20,15 +25,18 @@ class StepProtocol {
   // `set` outlives it; `names` are those of its gradients.
   StepProtocol(Set& set, std::vector<std::string> names);
 
-  // [application]
+  // [application] `passes` backwards make a step. `n_beside`: gradients that are exchanged beside
+  // the set, which are counted with its own.
   Status set_passes(uint32_t passes, uint64_t n_beside);
-  // [any] Two gradients at a time, but never one twice. `tensor` may be null.
+  // [any] Two gradients at a time, but never one twice. `tensor` may be null. `todo`: what the
+  // frontend has to do with it, PENSTOCK_GRADIENT_*.
   Status came(uint64_t index, const penstock_tensor* tensor, void* stream, uint32_t& todo);
   Status begin();
   // Those that are held in the order in which they came, then those that did not come.
   std::vector<uint64_t> rest();
   uint32_t phase();  // PENSTOCK_PHASE_*
   bool has_come();   // a gradient, since the results were last waited for
+  // Forgets which gradients have come and were waited for; see penstock_step_restart.
   void restart();
 
   // The set's own, which move the step on.

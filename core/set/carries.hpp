@@ -20,9 +20,10 @@ class Carries {
   // Both outlive it.
   Carries(SetContext& set, const Works::Gradients& gradients) : set_(set), gradients_(gradients) {}
 
-  // [control] Memories of `now` that keep nothing more under `next`, or at a place of its route
-  // that is no more, hand over what they keep; the others keep it by name. `agree` tells all ranks
-  // how it went on this one, and fails where it failed on any: then all is as it was.
+  // [control] Collective. A memory of `now` hands over what it keeps where `next` has another
+  // memory, loses nothing, or would keep it at another place. All other memories keep theirs, by
+  // name. `agree` tells all ranks how it went on this one, and fails where it failed on any: then
+  // all is as it was.
   Status hand_over(Works& now, const Works& next,
                    const std::function<Status(const Status&)>& agree);
   // [control] Collective. Where a memory of `next` has momentum, a carry goes round it, to the

@@ -19,7 +19,7 @@ class Consensus {
 
   // Collective, while the set is made: success where `mine` is one on every rank.
   Status at_start(std::string_view stage, const Status& mine) const;
-  // Collective, between two steps; where it fails, it does on every rank.
+  // Collective, between two steps. Where `mine` is an error on some rank, it fails on every rank.
   Status to_go_on(std::string_view topic, const Status& mine);
   // Collective. MISMATCH where the texts of the ranks are not equal.
   Status on_text(std::string_view topic, std::string_view text) const;

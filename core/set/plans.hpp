@@ -28,7 +28,7 @@ class Plans {
 
   // Collective. Rank 0 plans; its bytes go to the others, who check them.
   Result<Plan> agree_on_plan(const Fitting& fitting);
-  // Collective. Buckets aside: nothing of the set has changed where it fails.
+  // Collective. Makes the works aside: where it fails, the set runs on with those that it has.
   Result<std::unique_ptr<Works>> agree_on_works(const std::shared_ptr<const Fitting>& fitting,
                                                 Plan plan);
   // Works by a plan that was saved, which this rank alone cannot know to be that of the others.
@@ -48,8 +48,8 @@ class Plans {
   StageTraffic traffic() const {
     return works_->fitting().traffic(channels_.carriers(), set_.step.index);
   }
-  // Buckets are given from now on: in the step before them gradients came in their order, as far as
-  // can be known.
+  // The frontend gives buckets from now on. Keeps the order in which the gradients of the last step
+  // were handed in, for later plans.
   void keep_order_of_last_step();
 
  private:

@@ -38,7 +38,8 @@ class Reporter {
   void add_step(uint32_t phase, const StepTimes& times, uint64_t ended_us, bool counts);
   // Whether this rank had a gradient in it that is not finite.
   void count_nonfinite();
-  // Where that is known already: on the rank where it began, and once.
+  // [application] Warns, once, on the rank that had a gradient that is not finite, as soon as a
+  // wait or the end of a step finds it.
   void warn_of_nonfinite();
   // The set ends: what it came to, and the profile.
   void end();

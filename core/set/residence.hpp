@@ -28,13 +28,15 @@ class Residence {
   // there. `stages`: of the whole configuration.
   Status settle(std::span<const SchemeStage> stages);
 
-  // Until it has ended, what is queued reads from the storage of a gradient and writes to it.
+  // Waits until all work of the set on its device has ended. Until then it reads from the storage
+  // of gradients and writes to it.
   Status drain();
   Status drain_residents();  // what uses works and their states
   // Calls that use states of residents run where nothing else of them does.
   Status run_on_states(const std::function<Status()>& call);
 
-  // Drains, and abandons what may still be used; true where that may be works too.
+  // Drains. Where that fails, what the device may still use is never freed; true where works may be
+  // among that.
   bool abandons_works_at_end();
 
   uint64_t staged_bytes() const { return staging_ == nullptr ? 0 : staging_->bytes(); }

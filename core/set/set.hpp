@@ -8,6 +8,10 @@
 //   Consensus, Agreement      all ranks go on or none does; they go on from equal states
 //   Measurements, Traffic     what is planned from (core/tuning), and what was sent
 //   SetChannels, Reporter     what it sends by, and what people are told
+//   Rates, JoinedSteps        learning rates and the scale; steps of a rank that has joined
+//
+// Threads: [application] trains and calls; [control] is the same thread where no step of the set is
+// under way; [engine] runs the jobs of buckets; [any] says that a function may be called from all.
 #pragma once
 
 #include "core/set/agreement.hpp"

@@ -34,15 +34,17 @@ class Step final : public BucketListener {
 
   // [control] Where the other ranks are told how far this one is; before the first arm.
   void announce_in(std::shared_ptr<Activity::Steps> activity) { activity_ = std::move(activity); }
-  // [control] Opens the step of context.step.index, which these works run.
+  // [control] Prepares the step of context.step.index, which these works run. Its first gradient
+  // opens it.
   void arm(Works& works);
 
   // ---- [application] ----
   Status ready(uint64_t index, const penstock_tensor& tensor, void* stream);
   Status absent(uint64_t index, const penstock_tensor& tensor);
   Status set_grad_scale(double grad_scale);
-  // Each closes the step: what is not ready counts as zero. They return when the jobs have ended:
-  // results lie in the gradients' storage, or their copies are queued (see StepWaits).
+  // Each closes the step: what is not ready counts as zero. The first two return when the jobs have
+  // ended: results lie in the gradients' storage, or their copies are queued (see StepWaits). The
+  // third returns when every bucket that defers has ended its part of backward.
   Status wait_until_ended(uint64_t index);
   Status wait_until_all_ended();
   Status wait_until_backward_ended();
@@ -50,7 +52,7 @@ class Step final : public BucketListener {
   bool rest(std::chrono::microseconds time);
   // The result of a gradient has come, for which the application has waited since then.
   Status returned(Gradient& gradient, uint64_t start_us);
-  // Whether its job has ended; true as well where no job will.
+  // Whether its job has ended; true as well where the step is torn.
   Status poll(uint64_t index, bool& done);
   // This rank has joined: every gradient is zero, at the rates and the scale of who told `facts`.
   Status begin_with_zeros(std::string_view facts);

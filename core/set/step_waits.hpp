@@ -6,8 +6,9 @@
 
 namespace penstock {
 
-// [application] They return when results lie where they belong; on_stream when the copy there is
-// queued and `stream` waits for it.
+// [application] one, all and rest return when results lie where they belong; on_stream when the
+// copy there is queued and `stream` waits for it; backward as Step says. poll returns at once and
+// closes nothing.
 class StepWaits {
  public:
   // All outlive it.

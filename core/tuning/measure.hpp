@@ -39,7 +39,7 @@ class FittedLine {
 };
 
 // What a call takes: the line through the steps where their buckets had several sizes; else with
-// the slope of the probes at creation, through what the steps took; before any step the probes'.
+// the slope of the probes, through what the steps took; before any step the probes'.
 struct CostLine {
   FittedLine steps, probes;
   double per_element() const { return (steps.has_several_sizes() ? steps : probes).per_element(); }

@@ -36,8 +36,8 @@ class Measurements {
   void add_step(Works& works, uint32_t phase, const StepTimes& times, uint64_t ended_us);
   // [application] See penstock_set_forward_times.
   Status add_forward(std::span<const double> first_use_us, double forward_us);
-  // [control] What compressors cost that have not run: only where costs count, and on the rank that
-  // plans.
+  // [control] Measures what compressors cost: only where the scheduler looks at costs, on rank 0,
+  // and not in a deterministic run.
   void probe(const Fitting& fitting);
 
   // [control] Collective. The times of the steps since begin(), over all ranks; what is ready when,

@@ -1,4 +1,4 @@
-// What compressors take that have not run: called outside the training, on made-up gradients, with
+// Measures what each compressor of a scheme costs, outside the steps: on made-up gradients, with
 // instances, states and buffers of their own, so that nothing of the set can change.
 #pragma once
 
@@ -20,10 +20,10 @@ struct ProbedCall {
 
 // Every compressor that the scheme lets any of the gradients have, with the largest, the smallest
 // and a middle one of those gradients, as far as they are no larger than is quick to try. Each time
-// is the least of a few, and a compressor gets about 50 ms in all. Runs on the engine thread of
-// `set`, call by call, and sends nothing: what a rank sent arrives as that of every rank. Residents
-// are worked on on their device, as in a step, and what it takes counts until it is done: these
-// calls wait for it. [control]
+// is the least of a few, and a compressor gets about 50 ms in all. Each try is a whole job of a
+// bucket with this one gradient, on route `flat`, with `echo` in place of each exchange; the engine
+// thread of `set` runs it. Residents are worked on on their device, as in a step, and the device's
+// own time counts. [control]
 std::vector<ProbedCall> probe_compressors(const SetContext& set, const Scheme& scheme,
                                           const std::vector<const Gradient*>& gradients,
                                           Registry& registry);

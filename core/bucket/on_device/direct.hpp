@@ -52,7 +52,7 @@ class Pack final : public Stage {
 };
 
 // Learns the number of the exchange from the first rank. Where a host has no sum nothing is sent in
-// this step, and the number is passed over.
+// this step: no number is drawn, and the message that tells it is skipped.
 class Ticket final : public Stage {
  public:
   Ticket(Leg& leg, uint32_t round)

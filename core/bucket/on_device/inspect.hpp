@@ -5,8 +5,8 @@
 
 namespace penstock {
 
-// The stream waits for the gradients and looks for values that are not finite. The job waits for
-// what it finds, and for gradients that are copied to the host.
+// A stream of its own (Residents::looks) waits for the gradients and looks for values that are not
+// finite. The job waits for what it finds, and for gradients that are copied to the host.
 class Inspect final : public Stage {
  public:
   Inspect() : Stage("inspect", Part::none, Wait::device) {}
@@ -18,7 +18,8 @@ class Inspect final : public Stage {
   size_t n_arrived_ = 0;  // pieces whose copies have ended
 };
 
-// Sums that this rank owns, of what is coded again: in true units, and looked at likewise.
+// On route `shard`: brings the sums that this rank owns and encodes again into true units, and
+// looks at them likewise.
 class InspectSums final : public DeviceStage {
  public:
   explicit InspectSums(Coding& coding) : DeviceStage("inspect sums"), coding_(coding) {}
@@ -29,7 +30,8 @@ class InspectSums final : public DeviceStage {
   Coding& coding_;
 };
 
-// Results are where their application looks for them: for those that are told of each.
+// Waits until the results are in the application's storage on its device. Runs only where somebody
+// is told of each result.
 class Return final : public Stage {
  public:
   Return() : Stage("return", Part::none, Wait::device) {}
