@@ -90,7 +90,7 @@ class GradientSlot(Slot):
 
     __slots__ = (
         "predivide", "compression", "direct", "in_place", "wire_shape", "wire_dtype", "wire",
-        "context", "staging", "view", "sparse_dim", "place", "ready_on",
+        "context", "staging", "view", "sparse_dim", "place", "made_on",
     )  # fmt: skip
 
     def __init__(
@@ -114,7 +114,8 @@ class GradientSlot(Slot):
         self.staging: torch.Tensor | None = None
         self.wire_shape, self.wire_dtype = self._wire_form(compression)
         self.place = devices.place_of(parameter)
-        self.ready_on: int | None = None  # the stream that it was handed in on; None: the host's
+        # The stream that made it in this step. In the first step it may be handed in on another one.
+        self.made_on: int | None = None
         # True when only the gradient's layout or device can ask for a copy.
         self.direct = self.compression is None and self.wire_dtype == parameter.dtype
         self.in_place = self.direct and predivide == 1.0
@@ -140,16 +141,15 @@ class GradientSlot(Slot):
     def came(self, gradients: GradientSet) -> int:
         gradient = self.parameter.grad
         assert gradient is not None
+        stream = self.made_on = None if self.place == HOST else devices.current_stream(gradient)
         if not self.in_place or gradient.is_sparse or not self._fits(gradient):
             return gradients.came(self.index)
         # Most gradients, most of the time: handed in by the same call.
         self.view.point_at(gradient.data_ptr(), gradient)
-        stream = None if self.place == HOST else devices.current_stream(gradient)
         todo = gradients.came(self.index, self.view, stream)
         if todo == c.GRADIENT_IS_IN:
             self.gradient = self.wire = gradient
             self.sparse_dim = None
-            self.ready_on = stream
             self.note()
         return todo
 
@@ -183,8 +183,10 @@ class GradientSlot(Slot):
     def _hand_in(self, gradients: GradientSet) -> None:
         wire = self.wire
         assert wire is not None
-        self.ready_on = None if self.place == HOST else devices.current_stream(wire)
-        gradients.ready(self.index, self.view, self.ready_on)
+        stream = None if self.place == HOST else devices.current_stream(wire)
+        if self.made_on is None:
+            self.made_on = stream
+        gradients.ready(self.index, self.view, stream)
 
     def _fits(self, tensor: torch.Tensor) -> bool:
         return devices.place_of(tensor) == self.place and tensor.is_contiguous()
@@ -217,11 +219,12 @@ class GradientSlot(Slot):
             return
         stream = devices.current_stream(wire)
         gradients.wait_stream(self.index, stream)
-        # Behind the result is what that stream does from now on. Where it is the one that the
-        # gradient was complete on, autograd has told torch's allocator of it, if it had to; and of
-        # memory of compiled CUDA graphs (mode="reduce-overhead") torch wants nothing noted.
-        if stream != self.ready_on:
+        # Behind the result is what that stream does from now on. Where it is the one that made the
+        # gradient, torch's allocator needs to hear nothing; and of memory of compiled CUDA graphs
+        # (mode="reduce-overhead") torch wants nothing noted.
+        if stream != self.made_on:
             devices.used_by_current_stream(wire)
+        self.made_on = None
 
     def finish(self) -> None:
         gradient, wire = self.gradient, self.wire
