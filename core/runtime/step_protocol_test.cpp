@@ -47,9 +47,10 @@ struct Frontend {
     return counters.steps;
   }
 
+  // What a step under way reads outlives the set, whose end waits for it.
+  std::vector<std::vector<float>> values{{1, 1}, {2, 2}, {3, 3}};
   Result<SetHandle> set;
   StepProtocol step;
-  std::vector<std::vector<float>> values{{1, 1}, {2, 2}, {3, 3}};
 };
 
 std::string scheme(const std::string& scheduler = "wfbp") {
