@@ -37,7 +37,7 @@ std::vector<std::filesystem::path> files() {
   std::vector<std::filesystem::path> found;
   for (const auto& file : std::filesystem::directory_iterator(conf_folder()))
     if (file.path().extension() == ".toml" &&
-        read(file.path()).find("\ncandidates") == std::string::npos)
+        read(file.path()).find("\ncandidates = [") == std::string::npos)
       found.push_back(file.path());
   std::sort(found.begin(), found.end());
   return found;
