@@ -25,11 +25,12 @@ bool Job::resume(BucketRun& bucket) {
 }
 
 Status Job::carry_on(BucketRun& bucket, bool& parked) {
+  uint64_t now = now_us();  // where one stage ends the next begins: the clock is read once a stage
   for (; at_ < bucket.program.size(); ++at_) {
     Stage& stage = *bucket.program[at_];
     if (!waits_) {
       if (!stage.runs(bucket)) continue;
-      begun_us_ = now_us();
+      begun_us_ = now;
       PENSTOCK_TRY(bucket.placement->stage_begins(at_));
       PENSTOCK_TRY(stage.begin(bucket));
       PENSTOCK_TRY(bucket.placement->stage_begun(at_));
@@ -40,19 +41,20 @@ Status Job::carry_on(BucketRun& bucket, bool& parked) {
     // Only what is waited for leaves an error in the bucket.
     if (std::exchange(waits_, false)) PENSTOCK_TRY(bucket.failure);
     PENSTOCK_TRY(stage.end(bucket));
-    take_note(bucket, stage);
+    now = take_note(bucket, stage);
   }
   return {};
 }
 
-void Job::take_note(BucketRun& bucket, const Stage& stage) const {
+uint64_t Job::take_note(BucketRun& bucket, const Stage& stage) const {
   const uint64_t now = now_us();
   bucket.add_time(stage.part(), now - begun_us_);
   Timeline& timeline = *bucket.context.timeline;
-  if (!timeline.enabled()) return;
+  if (!timeline.enabled()) return now;
   const bool sends = stage.part() == Stage::Part::exchange;
   timeline.add({std::string(stage.name()), bucket.lane, begun_us_, now, bucket.context.step.index,
                 bucket.scheme, sends ? bucket.exchange_bytes : 0, 0});
+  return now;
 }
 
 bool Job::poll(BucketRun& bucket, uint64_t look) {

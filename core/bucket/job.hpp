@@ -20,7 +20,8 @@ class Job {
 
  private:
   Status carry_on(BucketRun& bucket, bool& parked);
-  void take_note(BucketRun& bucket, const Stage& stage) const;
+  // Of what the stage took, until now, which is returned.
+  uint64_t take_note(BucketRun& bucket, const Stage& stage) const;
 
   size_t at_ = 0;
   bool waits_ = false;  // for what the stage at `at_` waits for
