@@ -23,6 +23,10 @@ struct Prelude {
   uint32_t n_messages = 0;         // that go so
 };
 
+class BucketRun;
+struct DevicePart;
+class Placement;
+
 // A leg of a bucket's route.
 struct Leg {
   LegKind kind;
@@ -34,10 +38,28 @@ struct Leg {
   std::vector<Prelude> preludes;                                   // per round
 
   bool sends() const;
+  // Whether its messages go in this step: of a void bucket only where they tell of that.
+  bool goes(const BucketRun& bucket) const;
+  // Those of a round that have no stage of their own.
+  std::vector<MessageRun*> sent_together(uint32_t round) const {
+    std::vector<MessageRun*> found;
+    for (const auto& message : messages[round])
+      if (!message->has_own_stage) found.push_back(message.get());
+    return found;
+  }
 };
 
-struct DevicePart;
-class Placement;
+// A stage of one round of a leg; `Base`: Stage, or a class between.
+template <typename Base>
+class StageOfRound : public Base {
+ protected:
+  template <typename... Arguments>
+  StageOfRound(Leg& leg, uint32_t round, Arguments... arguments)
+      : Base(arguments...), leg_(leg), round_(round) {}
+  Leg& leg_;
+  const uint32_t round_;
+};
+using RoundStage = StageOfRound<Stage>;
 
 class BucketRun {
  public:
@@ -132,6 +154,10 @@ class BucketRun {
     }
   }
 };
+
+inline bool Leg::goes(const BucketRun& bucket) const {
+  return !bucket.is_void || tells;
+}
 
 inline bool Leg::sends() const {
   for (const auto& round : messages)

@@ -51,25 +51,17 @@ class Compensate final : public Stage {
 
 // work -> payloads of a round, in their places in the leg's messages. On a device that is queued,
 // and they come after it.
-class Encode final : public Stage {
+class Encode final : public RoundStage {
  public:
-  Encode(Leg& leg, uint32_t round) : Stage("encode", Part::encode), leg_(leg), round_(round) {}
+  Encode(Leg& leg, uint32_t round) : RoundStage(leg, round, "encode", Part::encode) {}
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // Payloads of all ranks -> out.
-class Decode final : public Stage {
+class Decode final : public RoundStage {
  public:
-  Decode(Leg& leg, uint32_t round) : Stage("decode", Part::decode), leg_(leg), round_(round) {}
+  Decode(Leg& leg, uint32_t round) : RoundStage(leg, round, "decode", Part::decode) {}
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // INTERNAL for counts that were not planned; those that the device has to tell are left out.

@@ -35,10 +35,8 @@ void take_pairs(MessageRun& message, uint32_t round) {
 
 }  // namespace
 
-Echo::Echo(Leg& leg, uint32_t round) : Stage("echo"), leg_(leg), round_(round) {
-  for (const auto& message : leg.messages[round])
-    if (!message->has_own_stage) messages_.push_back(message.get());
-}
+Echo::Echo(Leg& leg, uint32_t round)
+    : RoundStage(leg, round, "echo"), messages_(leg.sent_together(round)) {}
 
 Status Echo::begin(BucketRun& bucket) {
   for (MessageRun* message : messages_) {

@@ -6,14 +6,12 @@ namespace penstock {
 
 // In place of an exchange, where a bucket is tried without the other ranks (SetContext::echoes):
 // what this rank sends arrives as that of every rank. Nothing leaves it.
-class Echo final : public Stage {
+class Echo final : public RoundStage {
  public:
   Echo(Leg& leg, uint32_t round);
   Status begin(BucketRun& bucket) override;
 
  private:
-  Leg& leg_;
-  const uint32_t round_;
   std::vector<MessageRun*> messages_;
 };
 

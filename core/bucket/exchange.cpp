@@ -103,10 +103,8 @@ Status Ask::end(BucketRun& bucket) {
 }
 
 Exchange::Exchange(Leg& leg, uint32_t round)
-    : Stage("exchange", Part::exchange, Wait::messages), leg_(leg), round_(round) {
-  for (const auto& message : leg.messages[round])
-    if (!message->has_own_stage) messages_.push_back(message.get());
-}
+    : RoundStage(leg, round, "exchange", Part::exchange, Wait::messages),
+      messages_(leg.sent_together(round)) {}
 
 Status Exchange::begin(BucketRun& bucket) {
   bucket.exchange_bytes = 0;

@@ -18,29 +18,23 @@ class Ask final : public Stage {
 };
 
 // The messages of a round in host memory, with the headers of those that go from device to device.
-class Exchange final : public Stage {
+class Exchange final : public RoundStage {
  public:
   Exchange(Leg& leg, uint32_t round);
-  bool runs(const BucketRun& bucket) const override { return !bucket.is_void || leg_.tells; }
+  bool runs(const BucketRun& bucket) const override { return leg_.goes(bucket); }
   Status begin(BucketRun& bucket) override;
 
  private:
-  Leg& leg_;
-  const uint32_t round_;
   std::vector<MessageRun*> messages_;
 };
 
 // Finds out whether the bucket is void and points the received payloads into the buffers. On dense
 // legs it takes this owner's sum, or copies the results back.
-class Read final : public Stage {
+class Read final : public RoundStage {
  public:
-  Read(Leg& leg, uint32_t round) : Stage("read"), leg_(leg), round_(round) {}
-  bool runs(const BucketRun& bucket) const override { return !bucket.is_void || leg_.tells; }
+  Read(Leg& leg, uint32_t round) : RoundStage(leg, round, "read") {}
+  bool runs(const BucketRun& bucket) const override { return leg_.goes(bucket); }
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // Fills in what of a message differs from step to step. [engine]

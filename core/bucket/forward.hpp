@@ -9,7 +9,7 @@ namespace penstock {
 class Defer final : public Stage {
  public:
   explicit Defer(const Leg& leg) : Stage("defer", Part::none, Wait::next_forward), leg_(leg) {}
-  bool runs(const BucketRun& bucket) const override { return !bucket.is_void || leg_.tells; }
+  bool runs(const BucketRun& bucket) const override { return leg_.goes(bucket); }
   Status begin(BucketRun& bucket) override;
 
  private:
@@ -20,7 +20,7 @@ class Defer final : public Stage {
 class LetGo final : public Stage {
  public:
   explicit LetGo(const Leg& leg) : Stage("let go", Part::none, Wait::turn), leg_(leg) {}
-  bool runs(const BucketRun& bucket) const override { return !bucket.is_void || leg_.tells; }
+  bool runs(const BucketRun& bucket) const override { return leg_.goes(bucket); }
   Status begin(BucketRun& bucket) override;
 
  private:

@@ -28,45 +28,33 @@ Status lay_out_verdicts(BucketRun& bucket);
 
 // What the headers say: whether the bucket is void, or the sum of this host, and where payloads
 // will lie. INVALID_PAYLOAD.
-class ReadHeaders final : public Stage {
+class ReadHeaders final : public RoundStage {
  public:
-  ReadHeaders(Leg& leg, uint32_t round) : Stage("read headers"), leg_(leg), round_(round) {}
-  bool runs(const BucketRun& bucket) const override { return !bucket.is_void || leg_.tells; }
+  ReadHeaders(Leg& leg, uint32_t round) : RoundStage(leg, round, "read headers") {}
+  bool runs(const BucketRun& bucket) const override { return leg_.goes(bucket); }
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // Points the round's messages at what they send.
-class Pack final : public Stage {
+class Pack final : public RoundStage {
  public:
-  Pack(Leg& leg, uint32_t round) : Stage("pack", Part::encode), leg_(leg), round_(round) {}
+  Pack(Leg& leg, uint32_t round) : RoundStage(leg, round, "pack", Part::encode) {}
   bool runs(const BucketRun& bucket) const override;
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // Learns the number of the exchange from the first rank. Where a host has no sum nothing is sent in
 // this step: no number is drawn, and the message that tells it is skipped.
-class Ticket final : public Stage {
+class Ticket final : public RoundStage {
  public:
   Ticket(Leg& leg, uint32_t round)
-      : Stage("ticket", Part::exchange, Wait::messages), leg_(leg), round_(round) {}
+      : RoundStage(leg, round, "ticket", Part::exchange, Wait::messages) {}
   Status begin(BucketRun& bucket) override;
   bool waits(const BucketRun&) const override { return is_taken(leg_); }
   // Whether something goes from device to device in this step.
   static bool is_taken(const Leg& leg) {
     return !leg.kind.is_dense() || leg.tells || !leg.coding->nonfinite;
   }
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // Where the transport knows no streams: what is sent has to lie there.
@@ -82,47 +70,34 @@ class FinishSends final : public DeviceStage {
   Leg& leg_;
 };
 
-class Send final : public Stage {
+class Send final : public RoundStage {
  public:
-  Send(Leg& leg, uint32_t round)
-      : Stage("send", Part::exchange, Wait::messages), leg_(leg), round_(round) {}
+  Send(Leg& leg, uint32_t round) : RoundStage(leg, round, "send", Part::exchange, Wait::messages) {}
   bool runs(const BucketRun& bucket) const override {
     return Stage::runs(bucket) && Ticket::is_taken(leg_);
   }
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // In place of ticket and sends, where a bucket is tried without the other ranks: from this
 // device to itself, for every rank.
-class EchoDirect final : public Stage {
+class EchoDirect final : public RoundStage {
  public:
-  EchoDirect(Leg& leg, uint32_t round) : Stage("echo direct"), leg_(leg), round_(round) {}
+  EchoDirect(Leg& leg, uint32_t round) : RoundStage(leg, round, "echo direct") {}
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // The device looks at the indices that have arrived. INVALID_PAYLOAD.
-class CheckIndices final : public DeviceStage {
+class CheckIndices final : public StageOfRound<DeviceStage> {
  public:
   CheckIndices(Leg& leg, uint32_t round)
-      : DeviceStage("check indices", Part::decode), leg_(leg), round_(round) {}
+      : StageOfRound(leg, round, "check indices", Part::decode) {}
   bool runs(const BucketRun& bucket) const override {
     return Stage::runs(bucket) && Ticket::is_taken(leg_);
   }
   Status begin(BucketRun& bucket) override;
   bool waits(const BucketRun& bucket) const override { return !bucket.device->lists.empty(); }
   Status end(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // Whether the transport of what goes directly knows no streams. [control]

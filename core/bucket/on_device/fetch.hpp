@@ -20,43 +20,30 @@ class FetchScalars final : public DeviceStage {
 };
 
 // The counts of a round that encode has left to the device, if it has.
-class FetchCounts final : public DeviceStage {
+class FetchCounts final : public StageOfRound<DeviceStage> {
  public:
-  FetchCounts(Leg& leg, uint32_t round)
-      : DeviceStage("fetch counts", Part::encode), leg_(leg), round_(round) {}
+  FetchCounts(Leg& leg, uint32_t round) : StageOfRound(leg, round, "fetch counts", Part::encode) {}
   bool runs(const BucketRun& bucket) const override;
   Status begin(BucketRun& bucket) override;
   Status end(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // The payloads of a round that were encoded there, into the leg's messages.
-class FetchPayloads final : public DeviceStage {
+class FetchPayloads final : public StageOfRound<DeviceStage> {
  public:
   FetchPayloads(Leg& leg, uint32_t round)
-      : DeviceStage("fetch payloads", Part::encode), leg_(leg), round_(round) {}
+      : StageOfRound(leg, round, "fetch payloads", Part::encode) {}
   bool runs(const BucketRun& bucket) const override {
     return Stage::runs(bucket) && !leg_.coding->nonfinite;
   }
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // What has arrived of other ranks, to where decode finds it.
-class Upload final : public Stage {
+class Upload final : public RoundStage {
  public:
-  Upload(Leg& leg, uint32_t round) : Stage("upload", Part::decode), leg_(leg), round_(round) {}
+  Upload(Leg& leg, uint32_t round) : RoundStage(leg, round, "upload", Part::decode) {}
   Status begin(BucketRun& bucket) override;
-
- private:
-  Leg& leg_;
-  const uint32_t round_;
 };
 
 // Whether a round has messages in host memory with payloads: such are fetched and uploaded.
