@@ -1,7 +1,6 @@
 #include "core/bucket/bucket.hpp"
 
 #include "core/bucket/engine.hpp"
-#include "core/bucket/on_device/device.hpp"
 #include "core/bucket/placement.hpp"
 
 namespace penstock {
@@ -45,6 +44,10 @@ void BucketRun::launch() {
   if (!waits_for_launch.exchange(false)) return;
   context.engine->resume(*this);
   context.engine->announce();
+}
+
+WorkPlace& SetContext::place_of(const Gradient& gradient) {
+  return gradient.work_place != nullptr ? *gradient.work_place : host;
 }
 
 uint64_t& BucketRun::time_of(Stage::Part part) {

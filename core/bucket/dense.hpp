@@ -3,7 +3,7 @@
 // The buffer holds owner after owner what each owns of the bucket's pieces, and behind each share a
 // flag that all its senders set: so every owner learns at once whether some rank of the host has
 // gradients that are not finite, and every rank in the end whether the bucket is void. What goes
-// from device to device has no flags: its header tells (on_device/direct.hpp).
+// is announced has no flags: its header tells (announcement.hpp).
 #pragma once
 
 #include "core/bucket/bucket.hpp"

@@ -1,8 +1,8 @@
 #include "core/bucket/exchange.hpp"
 
+#include "core/bucket/announcement.hpp"
 #include "core/bucket/dense.hpp"
 #include "core/bucket/flag.hpp"
-#include "core/bucket/on_device/direct.hpp"
 #include "core/bucket/plain.hpp"
 #include "core/bucket/wire.hpp"
 #include "core/comm/channel.hpp"
@@ -47,7 +47,7 @@ void submit_by_turn(BucketRun& bucket, MessageRun& message, uint64_t turn) {
 }
 
 void skip(BucketRun& bucket, const MessageRun& message) {
-  if (message.is_direct()) return;  // it has had no turn
+  if (message.is_announced()) return;  // it has had no turn
   const Link& link = *message.link;
   if ((link.channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
     bucket.context.communication->skip(link.channel, link.sequence_base + message.order);
@@ -129,7 +129,7 @@ Status Read::begin(BucketRun& bucket) {
       case MessageKind::turn:
         continue;
       case MessageKind::gather:
-        if (!message->is_direct()) PENSTOCK_TRY(read_gathered(bucket, *message, round));
+        if (!message->is_announced()) PENSTOCK_TRY(read_gathered(bucket, *message, round));
         continue;
       case MessageKind::scattered:
         PENSTOCK_TRY(read_scattered(bucket, *message));

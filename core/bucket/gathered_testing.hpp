@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace penstock::testing {
 
@@ -42,7 +43,9 @@ struct Gathered : PaperBucket {
     bucket.label = "bucket 3";
     message = make_message(bucket, coding(), MessageRun::Kind::gather, coding().links->transport,
                            pattern, PENSTOCK_UINT8);
-    for (size_t i = 0; i < coding().items.size(); ++i) message->items.push_back(i);
+    std::vector<size_t> items(coding().items.size());
+    std::iota(items.begin(), items.end(), size_t{0});
+    take_items(*message, std::move(items));
     for (ItemRun& item : coding().items) {
       item.own.emplace_back().shape(item.rounds[0], 0);
       item.received.emplace_back();
@@ -64,12 +67,8 @@ struct Gathered : PaperBucket {
     std::memset(message->send.data(), 0xee, bytes);  // of an earlier step
     place_gathered(*message, 0);
   }
-  // With a twin where some item is worked on on a device.
-  MessageMemory memory_of_bytes(uint64_t bytes) {
-    for (const ItemRun& item : coding().items)
-      if (item.is_on_device())
-        return std::move(MessageMemory::make_with_twin(device_on_paper(), bytes).value());
-    return Buffer(bytes);
+  WorkMemory memory_of_bytes(uint64_t bytes) {
+    return std::move(memory_of(*message, bytes).value());
   }
   template <typename T>
   void encode(ItemRun& item, uint32_t kind, size_t s, const std::vector<T>& values) {
@@ -81,7 +80,7 @@ struct Gathered : PaperBucket {
   std::string sent() const {
     return {reinterpret_cast<const char*>(message->send.data()), message->message.count};
   }
-  int64_t offset(const void* data, const MessageMemory& memory) const {
+  int64_t offset(const void* data, const WorkMemory& memory) const {
     return static_cast<const std::byte*>(data) - memory.data();
   }
   // What has come from each rank, each up to the end of its room of 4096 bytes.

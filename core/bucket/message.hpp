@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/bucket/context.hpp"
-#include "core/bucket/message_memory.hpp"
+#include "core/bucket/work_memory.hpp"
 
 #include <vector>
 
@@ -13,8 +13,8 @@ class StateView;
 
 struct MessageRun final : Transfer {
   // `passed_on` sends what an earlier leg has received; `scattered` the gradients as they are, to
-  // those that own them, and `spread` the results back. `header` and `turn` go before what goes
-  // from device to device (on_device/direct.hpp).
+  // those that own them, and `spread` the results back. `header` and `turn` go before what is
+  // announced (announcement.hpp).
   enum class Kind {
     prologue,
     sum,
@@ -31,23 +31,23 @@ struct MessageRun final : Transfer {
   BucketRun* bucket = nullptr;
   Coding* coding = nullptr;  // whose items these are
   Link* link = nullptr;
-  std::vector<size_t> items;  // positions among the coding's items
+  WorkPlace* place = nullptr;  // whose memory it has
+  std::vector<size_t> items;   // positions among the coding's items
   // Gathers that go to owners, or come from them: of these, the items of each rank of the group.
   std::vector<std::vector<size_t>> by_owner;
-  MessageMemory send;
-  MessageMemory receive;    // empty: in place, or in the gradient's own storage
-  MessageMemory packed;     // direct gathers whose counts vary: what of `send` goes, together
+  WorkMemory send;
+  WorkMemory receive;       // empty: in place, or in the gradient's own storage
+  WorkMemory packed;        // announced gathers whose counts vary: what of `send` goes, together
   uint64_t flag_index = 0;  // element that counts ranks with non-finite gradients; sums only
   bool has_flag = false;
   bool is_mean = false;  // what arrives is divided by the ranks, its flag too
   uint64_t order = 0;    // among the link's messages of the phase
   bool sent = false;     // in this step
-  // It goes behind others of its round, by a stage of its own (on_device/direct.hpp).
+  // It goes behind others of its round, by a stage of its own (announcement.hpp).
   bool has_own_stage = false;
   std::vector<uint64_t> send_counts, send_offsets;  // of each part
   std::vector<uint64_t> receive_counts, receive_offsets;
-  std::vector<uint64_t> room_for;            // gathers: the most that each rank may send here
-  std::vector<penstock_device_copy> copies;  // direct: what is brought together, or back
+  std::vector<uint64_t> room_for;  // gathers: the most that each rank may send here
   std::vector<const penstock_item*> item_pointers;  // sparse
   std::vector<const penstock_payload*> payload_pointers;
   std::vector<penstock_payload*> result_pointers;
@@ -68,8 +68,7 @@ struct MessageRun final : Transfer {
     if (by_owner.empty()) return items;
     return by_owner[message.pattern == PENSTOCK_ALL_TO_ALL ? group_rank() : rank];
   }
-  // From memory of devices.
-  bool is_direct() const { return link->is_direct; }
+  bool is_announced() const { return link->is_announced; }
   // An all-to-all has a part for each rank, all others one.
   uint32_t n_parts() const { return message.pattern == PENSTOCK_ALL_TO_ALL ? group_size() : 1; }
 

@@ -14,7 +14,7 @@ using testing::summed;
 
 using Kind = MessageRun::Kind;
 
-int64_t offset(const void* data, const MessageMemory& memory) {
+int64_t offset(const void* data, const WorkMemory& memory) {
   return static_cast<const std::byte*>(data) - memory.data();
 }
 

@@ -55,12 +55,7 @@ Status lay_out_plain(MessageRun& message) {
   message.message.count = count;
   if (message.items.size() == 1) return {};
   const uint64_t bytes = count * dtype_bytes(message.message.dtype);
-  if (message.is_direct()) {
-    PENSTOCK_ASSIGN(message.send, memory_of(*message.bucket, message, bytes));
-    message.copies.reserve(message.items.size());
-  } else {
-    message.send = Buffer::unwritten(bytes);
-  }
+  PENSTOCK_ASSIGN(message.send, message.place->make_scratch(bytes));
   return {};
 }
 

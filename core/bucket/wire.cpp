@@ -5,37 +5,6 @@
 namespace penstock {
 namespace {
 
-// A device does not look at indices before it uses them, so this is done here.
-Status check_indices(const BucketRun& bucket, const MessageRun& message, uint32_t rank,
-                     const ItemRun& item, PayloadStorage& payload) {
-  const auto* indices = static_cast<const uint32_t*>(payload.section(0).data);
-  const uint64_t count = payload.section(0).count;
-  for (uint64_t j = 0; j < count; ++j)
-    if (indices[j] >= item.range.numel || (j > 0 && indices[j] <= indices[j - 1]))
-      return bad_payload(bucket, message, rank, &item,
-                         fmt::format("has index {} at entry {}, expected ascending ones below {}",
-                                     indices[j], j, item.range.numel));
-  return {};
-}
-
-// The payload's sections can be looked at where they have arrived, and point to where the device
-// will find them: in the twin of the message, or, of what this rank has sent, where it lies
-// already.
-Status hand_to_device(const BucketRun& bucket, const MessageRun& message, uint32_t round,
-                      uint32_t rank, ItemRun& item) {
-  PayloadStorage& payload = item.arrival(round, rank);
-  if (payload.c()->kind == PENSTOCK_PAYLOAD_SPARSE)
-    PENSTOCK_TRY(check_indices(bucket, message, rank, item, payload));
-  const bool is_own = rank == message.group_rank();
-  for (size_t s = 0; s < payload.size(); ++s) {
-    penstock_section& section = payload.section(s);
-    section.on_host = section.data;
-    section.data =
-        is_own ? item.own[round].section(s).data : message.receive.on_device(section.data);
-  }
-  return {};
-}
-
 // One rank's part, `bytes` long.
 Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, uint32_t rank,
                  std::byte* part, uint64_t bytes) {
@@ -66,7 +35,7 @@ Status read_part(BucketRun& bucket, const MessageRun& message, uint32_t round, u
       section.data = part + offset;
       offset += length;
     }
-    if (item.is_on_device()) PENSTOCK_TRY(hand_to_device(bucket, message, round, rank, item));
+    PENSTOCK_TRY(item.place().arrived(bucket, message, round, rank, item));
   }
   return {};
 }
@@ -145,14 +114,14 @@ void place_gathered(MessageRun& message, uint32_t round) {
   Coding& coding = *message.coding;
   for (uint32_t part = 0; part < message.n_parts(); ++part) {
     const std::vector<size_t>& items = message.sent_to(part);
-    const uint64_t header = message.is_direct() ? 0 : header_bytes(coding, items, round);
+    const uint64_t header = message.is_announced() ? 0 : header_bytes(coding, items, round);
     std::byte* cursor = message.send.data() + message.send_offsets[part] + header;
     for (size_t position : items) {
       ItemRun& item = coding.items[position];
       for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
         penstock_section& section = item.own[round].section(s);
-        section.data = item.is_on_device() ? message.send.on_device(cursor) : cursor;
-        section.on_host = nullptr;
+        item.place().point(section, message.send, cursor);
+        section.on_host = nullptr;  // not yet
         section.count = 0;
         cursor += round_up(item.rounds[round].sections[s].bytes());
       }
@@ -162,8 +131,7 @@ void place_gathered(MessageRun& message, uint32_t round) {
 
 namespace {
 
-// Returns where the part ends. It begins at or before the place where encode has left it, or where
-// it was copied from the device on which encode has.
+// Returns where the part ends. It begins at or before the place where encode has left it.
 std::byte* close_part(const MessageRun& message, const std::vector<size_t>& items, uint32_t round,
                       std::byte* part) {
   Coding& coding = *message.coding;
@@ -172,18 +140,15 @@ std::byte* close_part(const MessageRun& message, const std::vector<size_t>& item
   std::byte* target = part + header_bytes(coding, items, round);
   std::memset(target - 4, 0, 4);  // where the header ends in the middle of 8 bytes
   for (size_t position : items) {
-    const bool on_device = coding.items[position].is_on_device();
+    const WorkPlace& place = coding.items[position].place();
     PayloadStorage& payload = coding.items[position].own[round];
     writer.item(payload);
     for (size_t s = 0; s < payload.size(); ++s) {
       penstock_section& section = payload.section(s);
       const uint64_t bytes = section.count * dtype_bytes(section.dtype);
-      const void* source = on_device ? message.send.on_host(section.data) : section.data;
+      const void* source = place.sent(message, section);
       if (source != target && bytes != 0) std::memmove(target, source, bytes);
-      if (on_device)
-        section.on_host = target;
-      else
-        section.data = target;
+      place.moved(section, target);
       std::memset(target + bytes, 0, round_up(bytes) - bytes);
       target += round_up(bytes);
     }

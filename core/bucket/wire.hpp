@@ -51,7 +51,7 @@ class HeaderReader {
 // Bytes of the part for `items` with every section at capacity.
 uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
-// The same of the sections alone, as they go from device to device.
+// The same of the sections alone, as they go where they are announced.
 uint64_t sections_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
 // Points the own payloads of `message` at their places in the send buffer, sections at capacity.

@@ -52,7 +52,7 @@ void Declaration::fill_context() {
   set_.at(PENSTOCK_LEVEL_LOCAL).group = group_.local();
   set_.at(PENSTOCK_LEVEL_CROSS).group = group_.cross();
   // Sets of some ranks have no order with those of others: theirs go through host memory.
-  set_.between_devices = &services_.between_devices;
+  set_.on_device.between = &services_.between_devices;
   if (set_.world == services_.world.size())
     set_.at(services_.between_devices.level).direct.channel = services_.between_devices.channel;
   set_.communication = &services_.communication;
@@ -66,8 +66,6 @@ void Declaration::fill_context() {
   set_.result_is_sum = has(PENSTOCK_SET_SUM);
   set_.forgets = services_.config.runtime().forget;
   set_.nonfinite_is_strict = services_.config.runtime().nonfinite == Nonfinite::strict;
-  set_.exec.struct_size = sizeof set_.exec;
-  set_.exec.device_type = PENSTOCK_DEVICE_CPU;
   penstock_step& step = set_.step;
   step.struct_size = sizeof step;
   step.seed = services_.config.runtime().seed;
