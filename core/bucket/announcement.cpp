@@ -35,10 +35,10 @@ Status read_part(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t rank) {
   PENSTOCK_TRY(check_past(bucket, header, rank, flags));
   take_flags(bucket, leg, flags);
   if (prelude.gathered == nullptr) return {};
-  MessageRun& message = *prelude.gathered;
+  GatherMessage& message = *prelude.gathered;
   const bool is_own = rank == message.group_rank();
   SectionPlaces places(message.receive.data() + message.receive_offsets[rank],
-                       has_fixed_parts(message));
+                       message.has_fixed_parts());
   for (const size_t position : message.items) {
     ItemRun& item = leg.coding->items[position];
     PENSTOCK_TRY(reader.read(bucket, item, round, rank));
@@ -63,13 +63,13 @@ void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round) {
     if (!message->is_announced()) continue;
     message->has_own_stage = true;
     ++prelude.n_messages;
-    if (message->kind == MessageRun::Kind::gather) prelude.gathered = message.get();
+    if (!message->joins()) prelude.gathered = static_cast<GatherMessage*>(message.get());
   }
   if (prelude.n_messages == 0) return;
   Coding& coding = *leg.coding;
   Link& link = bucket.context.at(leg.kind.level).transport;
-  auto header = make_message(bucket, coding, MessageRun::Kind::header, link, PENSTOCK_ALL_GATHER,
-                             PENSTOCK_UINT8);
+  auto header =
+      make_message<HeaderMessage>(bucket, coding, link, PENSTOCK_ALL_GATHER, PENSTOCK_UINT8);
   const uint64_t bytes = header_bytes(
       coding, prelude.gathered != nullptr ? prelude.gathered->items : std::vector<size_t>(), round);
   const uint32_t size = header->group_size();
@@ -87,8 +87,7 @@ void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round) {
   c.receive_offsets = header->receive_offsets.data();
   c.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
 
-  auto turn = make_message(bucket, coding, MessageRun::Kind::turn, link, PENSTOCK_BROADCAST,
-                           PENSTOCK_UINT8);
+  auto turn = make_message<TurnMessage>(bucket, coding, link, PENSTOCK_BROADCAST, PENSTOCK_UINT8);
   turn->send = Buffer(kTurnBytes);
   turn->receive = Buffer(kTurnBytes);
   turn->message.send = turn->send.data();
@@ -104,13 +103,14 @@ void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round) {
   messages.push_back(std::move(turn));
 }
 
-void write_header(BucketRun& bucket, Leg& leg, uint32_t round) {
+Status HeaderMessage::prepare(Leg& leg, uint32_t round) {
   const Prelude& prelude = leg.preludes[round];
-  HeaderWriter writer(prelude.header->send.data());
-  writer.flags(wire_word(bucket, flags_of(bucket, leg)));
-  if (prelude.gathered == nullptr) return;
+  HeaderWriter writer(send.data());
+  writer.flags(wire_word(*bucket, flags_of(*bucket, leg)));
+  if (prelude.gathered == nullptr) return {};
   for (const size_t position : prelude.gathered->items)
-    writer.item(leg.coding->items[position].own[round]);
+    writer.item(coding->items[position].own[round]);
+  return {};
 }
 
 Status ReadHeaders::begin(BucketRun& bucket) {

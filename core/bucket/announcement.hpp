@@ -8,9 +8,19 @@
 // to device go so (on_device/direct.hpp, decision 0022).
 #pragma once
 
-#include "core/bucket/wire.hpp"
+#include "core/bucket/gathers.hpp"
 
 namespace penstock {
+
+// What a rank tells of all that it sends in the round.
+struct HeaderMessage final : MessageRun {
+  std::string_view name() const override { return "header"; }
+  Status prepare(Leg& leg, uint32_t round) override;
+};
+
+struct TurnMessage final : MessageRun {
+  std::string_view name() const override { return "turn"; }
+};
 
 // Header and turn of a round, where one of its messages is announced. [control]
 void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round);
@@ -18,32 +28,6 @@ void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round);
 inline bool is_announced(const Leg& leg, uint32_t round) {
   return leg.preludes[round].header != nullptr;
 }
-// Fills in the header of a round: what goes is known. [engine]
-void write_header(BucketRun& bucket, Leg& leg, uint32_t round);
-
-// Every part of the message is as large as it may be, whatever has been sent.
-inline bool has_fixed_parts(const MessageRun& message) {
-  return message.packed.bytes() == 0;
-}
-
-// Where sections of a part lie behind each other, at multiples of 8 bytes: in places for as many as
-// may come where that is always so many, else for as many as have come.
-class SectionPlaces {
- public:
-  SectionPlaces(std::byte* part, bool exact) : at_(part), exact_(exact) {}
-  std::byte* next(const penstock_section& section) {
-    std::byte* const place = at_;
-    const uint64_t count = exact_ ? section.capacity : section.count;
-    at_ += round_up(count * dtype_bytes(section.dtype));
-    return place;
-  }
-  std::byte* end() const { return at_; }
-
- private:
-  std::byte* at_;
-  bool exact_;
-};
-
 // ---- stages behind the exchange of a round's headers ----
 
 // What the headers say: whether the bucket is void, or the sum of this host, and where payloads

@@ -64,18 +64,6 @@ uint64_t& BucketRun::time_of(Stage::Part part) {
   return other_us;
 }
 
-Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {
-  if (kind != Kind::sparse || !PENSTOCK_HAS_MEMBER(channel.table, penstock_collective, returned))
-    return {};
-  for (size_t position : items) coding->items[position].refused.absent();
-  return from_c(channel.table->returned(channel.instance, ticket, refused_pointers.data(),
-                                        refused_pointers.size()));
-}
-
-void MessageRun::finished(Status status) {
-  bucket->message_finished(std::move(status));
-}
-
 void* PieceRun::storage() const {
   return static_cast<std::byte*>(gradient->data) + piece.first * dtype_bytes(gradient->dtype);
 }

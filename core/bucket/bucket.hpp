@@ -14,13 +14,15 @@
 
 namespace penstock {
 
+struct GatherMessage;
+
 // What goes before the messages of a round that are announced (announcement.hpp); all null where
 // none is.
 struct Prelude {
   MessageRun* header = nullptr;
   MessageRun* turn = nullptr;
-  MessageRun* gathered = nullptr;  // the one that moves pairs, if any does
-  uint32_t n_messages = 0;         // that are announced
+  GatherMessage* gathered = nullptr;  // the one that moves pairs, if any does
+  uint32_t n_messages = 0;            // that are announced
 };
 
 class BucketRun;

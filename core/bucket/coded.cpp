@@ -3,8 +3,7 @@
 #include "core/bucket/call_plugin.hpp"
 #include "core/bucket/flag.hpp"
 #include "core/bucket/load.hpp"
-#include "core/bucket/plain.hpp"
-#include "core/bucket/wire.hpp"
+#include "core/bucket/sums.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <algorithm>
@@ -195,10 +194,7 @@ Status Compensate::begin(BucketRun& bucket) {
 
 Status Encode::begin(BucketRun& bucket) {
   Coding& coding = *leg_.coding;
-  for (auto& message : leg_.messages[round_]) {
-    if (message->kind == MessageRun::Kind::gather) place_gathered(*message, round_);
-    if (is_plain(*message)) PENSTOCK_TRY(send_from_where_it_lies(*message));
-  }
+  for (auto& message : leg_.messages[round_]) PENSTOCK_TRY(message->before_encode(round_));
   for (CompressorCall& call : coding.encode_calls) {
     if (call.round != round_) continue;
     if (coding.nonfinite) {
@@ -218,8 +214,7 @@ Status Encode::begin(BucketRun& bucket) {
 
 Status Decode::begin(BucketRun& bucket) {
   Coding& coding = *leg_.coding;
-  for (auto& message : leg_.messages[round_])
-    if (is_plain(*message)) PENSTOCK_TRY(receive_where_it_lies(*message));
+  for (auto& message : leg_.messages[round_]) PENSTOCK_TRY(message->before_decode());
   for (CompressorCall& call : coding.decode_calls) {
     if (call.round != round_) continue;
     PENSTOCK_TRY(

@@ -146,7 +146,7 @@ struct Coding {
   std::vector<CompressorCall> decode_calls;
   std::vector<MemoryCall> memory_calls;
   uint32_t n_rounds = 0;
-  std::unique_ptr<MessageRun> prologue;
+  std::unique_ptr<MessageRun> prologue;  // a FlagMessage
   // What this rank owns of sums over its host, by dtype and whether they are announced.
   std::map<std::pair<uint32_t, bool>, WorkMemory> shares;
 

@@ -104,8 +104,8 @@ Result<std::byte*> make_share(Coding& coding, const MessageRun& scattered, uint6
 Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, const Shares& shares) {
   Coding& coding = *scatter.coding;
   const uint32_t dtype = shares.dtype;
-  auto out = make_message(bucket, coding, MessageRun::Kind::scattered, *shares.link,
-                          PENSTOCK_REDUCE_SCATTER, dtype);
+  auto out =
+      make_message<ScatteredMessage>(bucket, coding, *shares.link, PENSTOCK_REDUCE_SCATTER, dtype);
   out->place = shares.place;
   out->by_owner = shares.by_owner;
   if (averages_host(*out)) out->message.reduction = PENSTOCK_REDUCE_MEAN;
@@ -119,8 +119,8 @@ Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, const Sha
   sum.receive = share;
   sum.receive_counts = out->receive_counts.data();
   if (spread != nullptr) {
-    auto back = make_message(bucket, coding, MessageRun::Kind::spread, *shares.link,
-                             PENSTOCK_ALL_GATHER, dtype);
+    auto back =
+        make_message<SpreadMessage>(bucket, coding, *shares.link, PENSTOCK_ALL_GATHER, dtype);
     back->place = shares.place;
     back->by_owner = shares.by_owner;
     lay_out_shares(*back, bucket.context.owners_per_host);
@@ -158,40 +158,41 @@ Status lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread) {
   return {};
 }
 
-Status pack_scattered(BucketRun& bucket, MessageRun& message) {
-  PENSTOCK_TRY(copy_shares(message, message.send.data(), To::message));
-  if (message.is_announced()) return {};
-  for (uint32_t owner = 0; owner < message.by_owner.size(); ++owner)
-    write_flag(message.message.dtype, message.send.data(), flag_of(message, owner),
-               bucket.nonfinite ? 1 : 0);
+// ---- in a step ----
+
+Status ScatteredMessage::pack(uint32_t) {
+  PENSTOCK_TRY(copy_shares(*this, send.data(), To::message));
+  if (is_announced()) return {};
+  for (uint32_t owner = 0; owner < by_owner.size(); ++owner)
+    write_flag(message.dtype, send.data(), flag_of(*this, owner), bucket->nonfinite ? 1 : 0);
   return {};
 }
 
-Status read_scattered(BucketRun& bucket, MessageRun& message) {
-  PENSTOCK_TRY(weigh_shares(bucket, message));
-  if (message.is_announced() || message.group_rank() >= message.by_owner.size()) return {};
-  const uint64_t own_count = message.send_counts[message.group_rank()];
-  if (flag_at(message.message.dtype, message.message.receive, own_count - 1) != 0)
-    message.coding->nonfinite = true;
+Status ScatteredMessage::read(const Leg&, uint32_t) {
+  PENSTOCK_TRY(weigh_shares(*bucket, *this));
+  if (is_announced() || group_rank() >= by_owner.size()) return {};
+  const uint64_t own_count = send_counts[group_rank()];
+  if (flag_at(message.dtype, message.receive, own_count - 1) != 0) coding->nonfinite = true;
   return {};
 }
 
-void mark_spread(BucketRun& bucket, MessageRun& message) {
-  if (message.group_rank() >= message.by_owner.size()) return;
-  const float flag = !bucket.is_void ? 0 : message.coding->compensated ? kVoid : kVoidAndNotTaken;
-  const WorkMemory& share = message.coding->shares.at(share_kind(message));
-  write_flag(message.message.dtype, share.data(), message.message.count - 1, flag);
+Status SpreadMessage::prepare(Leg&, uint32_t) {
+  if (group_rank() >= by_owner.size()) return {};
+  const float flag = !bucket->is_void ? 0 : coding->compensated ? kVoid : kVoidAndNotTaken;
+  const WorkMemory& share = coding->shares.at(share_kind(*this));
+  write_flag(message.dtype, share.data(), message.count - 1, flag);
+  return {};
 }
 
-Status unpack_spread(BucketRun& bucket, MessageRun& message) {
-  auto* const arrived = static_cast<std::byte*>(message.message.receive);
-  const size_t n_flags = message.is_announced() ? 0 : message.by_owner.size();
+Status SpreadMessage::read(const Leg&, uint32_t) {
+  auto* const arrived = static_cast<std::byte*>(message.receive);
+  const size_t n_flags = is_announced() ? 0 : by_owner.size();
   for (uint32_t owner = 0; owner < n_flags; ++owner) {
-    const float flag = flag_at(message.message.dtype, arrived, flag_of(message, owner));
-    if (flag != 0) bucket.is_void = true;
-    if (flag == kVoidAndNotTaken) message.coding->compensated = false;
+    const float flag = flag_at(message.dtype, arrived, flag_of(*this, owner));
+    if (flag != 0) bucket->is_void = true;
+    if (flag == kVoidAndNotTaken) coding->compensated = false;
   }
-  return bucket.is_void ? Status() : copy_shares(message, arrived, To::storage);
+  return bucket->is_void ? Status() : copy_shares(*this, arrived, To::storage);
 }
 
 }  // namespace penstock

@@ -255,28 +255,20 @@ void make_codings(BucketRun& bucket, const Fitting& fitting) {
   for (uint32_t leg = 0; leg < kinds.size(); ++leg)
     if (kinds[leg].encodes) add_coding(bucket, kinds[leg], leg);
   Coding& coding = *bucket.codings.front();
-  const SetContext& context = bucket.context;
-  const uint32_t me =
-      context
-          .at(bucket.plan.route == PENSTOCK_ROUTE_HIERARCHICAL ? PENSTOCK_LEVEL_LOCAL
-                                                               : PENSTOCK_LEVEL_WORLD)
-          .group.rank();
+  const uint32_t route = bucket.plan.route;
+  const uint32_t me = bucket.context.at(level_of_owners(route)).group.rank();
   for (PieceRun& piece : bucket.pieces) {
     const Fitting::Option& option = fitting.options(piece.piece.gradient)[piece.piece.choice];
     const auto owned = [&]() -> const std::vector<OwnedRange>& {
-      return fitting.ownership(bucket.plan.route)[piece.piece.gradient];
+      return fitting.ownership(route)[piece.piece.gradient];
     };
-    switch (bucket.plan.route) {
-      case PENSTOCK_ROUTE_HIERARCHICAL:
-        add_host_sums(coding, piece, option, owned(), me);
-        break;
-      case PENSTOCK_ROUTE_SHARD:
-        add_shards(coding, *bucket.codings.back(), piece, option, owned(), me);
-        break;
-      default:
-        add_item(coding, piece, option, {piece.piece.first, piece.piece.numel},
-                 {0, piece.gradient->numel});
-    }
+    if (adds_in_hosts(route))
+      add_host_sums(coding, piece, option, owned(), me);
+    else if (encodes_for_owners(route))
+      add_shards(coding, *bucket.codings.back(), piece, option, owned(), me);
+    else
+      add_item(coding, piece, option, {piece.piece.first, piece.piece.numel},
+               {0, piece.gradient->numel});
   }
   if (!bucket.ends_early()) return;
   bucket.codings.resize(1);

@@ -2,7 +2,7 @@
 
 #include "core/bucket/dense.hpp"
 #include "core/bucket/messages.hpp"
-#include "core/bucket/wire.hpp"
+#include "core/bucket/sums.hpp"
 
 #include <fmt/format.h>
 
@@ -47,15 +47,7 @@ void lay_out_prologue(BucketRun& bucket, Coding& coding) {
   // An owner that encodes for itself has nobody to ask.
   const bool asks_first = bucket.context.nonfinite_is_strict && travels_coded && !coding.alone;
   if (count == 0 && !asks_first) return;
-  coding.prologue = make_message(bucket, coding, MessageRun::Kind::prologue,
-                                 coding.links->transport, PENSTOCK_ALL_REDUCE, PENSTOCK_FLOAT32);
-  MessageRun& message = *coding.prologue;
-  message.has_flag = true;
-  message.flag_index = count;
-  message.send = Buffer((count + 1) * sizeof(float));
-  message.message.send = message.send.data();
-  message.message.receive = message.send.data();
-  message.message.count = count + 1;
+  coding.prologue = make_flag(bucket, coding, count);
 }
 
 Status shape_payloads(Coding& coding) {

@@ -7,9 +7,18 @@
 
 namespace penstock {
 
-// A message of a coding with the fields that every kind has. [control]
-std::unique_ptr<MessageRun> make_message(BucketRun& bucket, Coding& coding, MessageRun::Kind kind,
-                                         Link& link, uint32_t pattern, uint32_t dtype);
+// Fills in the fields that every message of a coding has. [control]
+void begin_message(MessageRun& message, BucketRun& bucket, Coding& coding, Link& link,
+                   uint32_t pattern, uint32_t dtype);
+template <typename Message>
+std::unique_ptr<Message> make_message(BucketRun& bucket, Coding& coding, Link& link,
+                                      uint32_t pattern, uint32_t dtype) {
+  auto message = std::make_unique<Message>();
+  begin_message(*message, bucket, coding, link, pattern, dtype);
+  return message;
+}
+// The link of items that share a message. [control]
+Link& link_of(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 // Its items, and where some are worked on elsewhere than on the host, that place. [control]
 void take_items(MessageRun& message, std::vector<size_t> items);
 // For what is sent of its items, or received. OUT_OF_MEMORY. [control]

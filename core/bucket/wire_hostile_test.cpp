@@ -198,7 +198,7 @@ TEST(PartsForADevice, AreClosedOnTheHostAndStayWhereTheDeviceHasLeftThem) {
   *reinterpret_cast<float*>(memory.data() + 32) = 2.5f;
   sender.item.own[0].c()->kind = PENSTOCK_PAYLOAD_SPARSE;
   indices.count = values.count = 1;
-  close_gathered(*sender.message, 0);
+  ASSERT_OK(sender.close());
   EXPECT_EQ(sender.sent(),
             Part().words({0, 3, 1, 1}).words({6}).zeros(4).floats({2.5f}).zeros(4).bytes());
   EXPECT_EQ(values.data, there + 32);

@@ -44,9 +44,9 @@ class Works {
     for (const auto& [link, count] : messages_[phase]) link->sequence_base += count;
   }
   uint64_t tags_per_step() const { return tags_per_step_; }
-  bool has_route(uint32_t route) const {
+  bool has_host_sums() const {
     for (const planning::Bucket& bucket : plan_.buckets)
-      if (bucket.route == route) return true;
+      if (adds_in_hosts(bucket.route)) return true;
     return false;
   }
   // Some message is announced; alike on all ranks, which compare their needs.

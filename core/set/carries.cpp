@@ -90,8 +90,7 @@ class Places {
 
  private:
   static uint32_t place(const Coding& coding, uint32_t route) {
-    return coding.leg != 0 || route == PENSTOCK_ROUTE_HIERARCHICAL ? route
-                                                                   : uint32_t{PENSTOCK_ROUTE_FLAT};
+    return coding.leg != 0 || adds_in_hosts(route) ? route : uint32_t{PENSTOCK_ROUTE_FLAT};
   }
   const Works &now_, &next_;
   const std::vector<uint32_t> before_, after_;  // the route of each gradient

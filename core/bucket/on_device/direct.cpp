@@ -25,39 +25,6 @@ bool are_pairs(const RoundNeed& need) {
          need.sections[0].dtype == PENSTOCK_UINT32 && need.sections[1].role == PENSTOCK_ROLE_VALUES;
 }
 
-// Sections move together on the device, into memory of their own: what may have to be given back
-// stays where it is.
-Status pack(BucketRun& bucket, MessageRun& message, uint32_t round) {
-  SectionPlaces places(message.packed.data(), false);
-  message.place->begin_copies(bucket);
-  for (const size_t position : message.items) {
-    PayloadStorage& own = message.coding->items[position].own[round];
-    for (size_t s = 0; s < own.size(); ++s) {
-      const penstock_section& section = own.section(s);
-      // Whole words: there is room behind a section for what its last one has too much.
-      const uint64_t bytes = section.count * dtype_bytes(section.dtype);
-      constexpr uint32_t kWord = sizeof(uint32_t);
-      message.place->copy(bucket, section.data, places.next(section), (bytes + kWord - 1) / kWord,
-                          kWord);
-    }
-  }
-  PENSTOCK_TRY(message.place->end_copies(bucket));
-  message.message.send = message.packed.data();
-  message.message.count = static_cast<uint64_t>(places.end() - message.packed.data());
-  return {};
-}
-
-// Points a message at what it sends in this round.
-Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round) {
-  message.message.exec = &message.place->exec();
-  if (message.kind == MessageRun::Kind::scattered) return pack_scattered(bucket, message);
-  if (message.kind != MessageRun::Kind::gather) return {};
-  if (!has_fixed_parts(message)) return pack(bucket, message, round);
-  message.message.send = message.send.data();
-  message.message.count = message.send.bytes();
-  return {};
-}
-
 // Calls body(number, rank, item, payload) for the pairs of other ranks.
 template <typename Body>
 void each_foreign(const MessageRun& message, uint32_t round, const Body& body) {
@@ -98,7 +65,7 @@ bool sends_directly(const BucketRun& bucket, const Coding& coding, const ItemRun
 Status lay_out_verdicts(DevicePart& part, BucketRun& bucket) {
   uint64_t most = 0;
   bucket.each_message([&](uint32_t, uint32_t, const MessageRun& message) {
-    if (message.is_announced() && message.kind == MessageRun::Kind::gather)
+    if (message.is_announced() && !message.joins())
       most = std::max(most, uint64_t{message.group_size()} * message.items.size());
   });
   if (most == 0) return {};
@@ -119,7 +86,10 @@ bool Pack::runs(const BucketRun& bucket) const {
 
 Status Pack::begin(BucketRun& bucket) {
   for (auto& message : leg_.messages[round_])
-    if (message->is_announced()) PENSTOCK_TRY(prepare_direct(bucket, *message, round_));
+    if (message->is_announced()) {
+      message->message.exec = &message->place->exec();
+      PENSTOCK_TRY(message->pack(round_));
+    }
   if (!takes_finished(leg_, round_)) return {};
   // Behind what is sent, and behind all that has used what is received into.
   return part_of(bucket).copied.record(bucket.context.on_device.residents->stream().handle());
@@ -130,7 +100,7 @@ Status EchoDirect::begin(BucketRun& bucket) {
   for (auto& message : leg_.messages[round_]) {
     if (!message->is_announced()) continue;
     std::byte* const arrived = message->receive.data();
-    if (message->kind != MessageRun::Kind::gather) {
+    if (message->joins()) {
       PENSTOCK_TRY(stream.copy_on_device(arrived, message->send.data(), message->receive.bytes()));
       continue;
     }

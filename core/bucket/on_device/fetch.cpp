@@ -131,7 +131,7 @@ Status Upload::begin(BucketRun& bucket) {
   const Stream& stream = bucket.context.on_device.residents->stream();
   for (auto& message : leg_.messages[round_]) {
     if (!is_fetched(*message)) continue;
-    const bool is_gathered = message->kind == MessageRun::Kind::gather;
+    const bool is_gathered = !message->joins();
     const WorkMemory& arrived = message->receive.bytes() != 0 ? message->receive : message->send;
     const auto copy = [&](std::byte* there, uint64_t bytes) {
       return stream.copy_to_device(there, arrived.of_twin(there), bytes);

@@ -92,9 +92,9 @@ class OnDevice final : public DevicePlacement {
 Status check_way(const BucketRun& bucket) {
   const PieceRun* first = first_on_device(bucket);
   const uint32_t route = bucket.plan.route;
-  const bool is_added = route == PENSTOCK_ROUTE_HIERARCHICAL &&
-                        bucket.context.at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr;
-  if (first == nullptr || route == PENSTOCK_ROUTE_FLAT || route == PENSTOCK_ROUTE_SHARD || is_added)
+  const bool is_added =
+      adds_in_hosts(route) && bucket.context.at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr;
+  if (first == nullptr || route == PENSTOCK_ROUTE_FLAT || encodes_for_owners(route) || is_added)
     return {};
   return internal(
       "set '{}', bucket {}: gradient '{}' is worked on on a device, which has no way on route "

@@ -1,6 +1,7 @@
 #include "tools/penstock/plan/simulate.hpp"
 
 #include "core/plan/planner.hpp"
+#include "core/plan/route.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -21,10 +22,9 @@ Effort effort_of(const MethodCost& cost, const Cluster& cluster, uint32_t route,
   const auto decode = [&](double payloads) {
     return cost.decode_ns + (gathers ? payloads - 1 : 0) * cost.further_ns;
   };
-  if (route == PENSTOCK_ROUTE_HIERARCHICAL)
-    return {cost.encode_ns / share, decode(cluster.hosts) / share};
+  if (adds_in_hosts(route)) return {cost.encode_ns / share, decode(cluster.hosts) / share};
   // An owner decodes everybody's payloads of its part, and everybody those of all owners.
-  if (route == PENSTOCK_ROUTE_SHARD && gathers)
+  if (encodes_for_owners(route) && gathers)
     return {cost.encode_ns * (1 + 1 / ranks), decode(ranks) / ranks + decode(1)};
   return {cost.encode_ns, decode(ranks)};
 }
@@ -151,12 +151,11 @@ PlannedBytes Rehearsal::bytes_of(const planning::Bucket& bucket, uint32_t& round
         all > 0 ? static_cast<double>(phases[bucket.phase] * phases.size()) / all : 0;
     const double share = share_of(piece, gradient.numel);
     PlannedBytes bytes = needs.planned.times(of_phase * share);
-    if (bucket.route == PENSTOCK_ROUTE_SHARD) {
+    if (encodes_for_owners(bucket.route)) {
       bytes.owned = bytes.spread = bytes.gathered + bytes.pairs;
       bytes.gathered = bytes.pairs = 0;
     }
-    if (bucket.route == PENSTOCK_ROUTE_HIERARCHICAL)
-      bytes.local = static_cast<double>(gradient.bytes()) * share;
+    if (adds_in_hosts(bucket.route)) bytes.local = static_cast<double>(gradient.bytes()) * share;
     total += bytes;
     rounds = std::max(rounds, needs.compressor_facts.n_rounds);
   }
