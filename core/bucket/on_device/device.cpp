@@ -66,6 +66,7 @@ Status lay_out(DevicePart& part, BucketRun& bucket, const PieceRun& first) {
   Residents& residents = *bucket.context.on_device.residents;
   PENSTOCK_ASSIGN(part.copied, Event::make(residents.device()));
   PENSTOCK_TRY(part.flags.make(residents.numbers, bucket.pieces.size()));
+  part.writers.reserve(bucket.pieces.size());
   part.looked_at.reserve(bucket.pieces.size());
   if (const Coding& last = *bucket.codings.back(); last.alone) {
     PENSTOCK_TRY(part.sums.make(residents.numbers, last.items.size()));

@@ -30,6 +30,7 @@ struct FoundNumbers {
 struct DevicePart {
   Event copied;                              // what the job parks for
   std::vector<penstock_device_copy> copies;  // that go together
+  std::vector<const Resident*> writers;      // the last gradient of each stream
   std::vector<penstock_device_values> looked_at;
   FoundNumbers<uint32_t> flags;   // for each piece of the bucket: some value is not finite
   FoundNumbers<uint32_t> sums;    // the same for each item of the coding of sums

@@ -2,6 +2,7 @@
 
 #include "core/bucket/load.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace penstock {
@@ -13,6 +14,25 @@ Status look_at_values(DevicePart& part, const FoundNumbers<uint32_t>& found, con
   PENSTOCK_TRY(stream.find_nonfinite(part.looked_at));
   PENSTOCK_TRY(found.bring(stream));
   return part.copied.record(stream.handle());
+}
+
+// What a stream does ends in its order, so that its last gradient stands for all of the bucket.
+Status wait_for_writers(const BucketRun& bucket, DevicePart& part) {
+  part.writers.clear();
+  for (const PieceRun& piece : bucket.pieces) {
+    const Resident* resident = piece.gradient->on_device.resident;
+    if (resident == nullptr || !resident->is_written()) continue;
+    const auto same =
+        std::find_if(part.writers.begin(), part.writers.end(), [&](const Resident* other) {
+          return other->is_covered_by(*resident) || resident->is_covered_by(*other);
+        });
+    if (same == part.writers.end())
+      part.writers.push_back(resident);
+    else if ((*same)->is_covered_by(*resident))
+      *same = resident;
+  }
+  for (const Resident* writer : part.writers) PENSTOCK_TRY(writer->wait_until_written());
+  return {};
 }
 
 // The pieces on the device.
@@ -51,6 +71,7 @@ Status poll_gradients(BucketRun& bucket, size_t& n_done, bool& all, const Poll& 
 Status Inspect::begin(BucketRun& bucket) {
   n_arrived_ = 0;
   if (part_ == nullptr) return {};
+  PENSTOCK_TRY(wait_for_writers(bucket, *part_));
   PENSTOCK_TRY(list_pieces(bucket, *part_));
   return look_at_values(*part_, part_->flags, bucket.context.on_device.residents->looks());
 }
