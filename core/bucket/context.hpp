@@ -85,6 +85,16 @@ struct SetContext {
   static constexpr uint64_t kNoGradient = UINT64_MAX;
   std::atomic<uint64_t> nonfinite_gradient{kNoGradient};
 
+  // The ranks of the set, as this rank sees them.
+  void take_group(const Group& group) {
+    rank = group.rank();
+    world = group.size();
+    n_hosts = group.n_hosts();
+    owners_per_host = group.least_per_host();
+    at(PENSTOCK_LEVEL_WORLD).group = group;
+    at(PENSTOCK_LEVEL_LOCAL).group = group.local();
+    at(PENSTOCK_LEVEL_CROSS).group = group.cross();
+  }
   // PENSTOCK_LEVEL_WORLD: all ranks of the set; LOCAL and CROSS: those that this rank meets there.
   LevelLinks& at(uint32_t level) { return levels[level - PENSTOCK_LEVEL_WORLD]; }
   // Where a gradient is worked on.

@@ -44,13 +44,7 @@ Status Declaration::take_scheme(std::string_view scheme) {
 }
 
 void Declaration::fill_context() {
-  set_.rank = group_.rank();
-  set_.world = group_.size();
-  set_.n_hosts = group_.n_hosts();
-  set_.owners_per_host = group_.least_per_host();
-  set_.at(PENSTOCK_LEVEL_WORLD).group = group_;
-  set_.at(PENSTOCK_LEVEL_LOCAL).group = group_.local();
-  set_.at(PENSTOCK_LEVEL_CROSS).group = group_.cross();
+  set_.take_group(group_);
   // Sets of some ranks have no order with those of others: theirs go through host memory.
   set_.on_device.between = &services_.between_devices;
   if (set_.world == services_.world.size())

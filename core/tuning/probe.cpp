@@ -105,6 +105,9 @@ struct Alone {
     context.composite_name = set.composite_name;
     context.transport_name = set.transport_name;
     context.step = set.step;
+    context.forgets = set.forgets;
+    context.result_is_sum = set.result_is_sum;
+    context.nonfinite_is_strict = set.nonfinite_is_strict;
     context.echoes = true;
     context.results_are_told = true;  // a job ends when its device is done
   }
@@ -203,7 +206,10 @@ class Rig {
       const Status ended = its_->alone.end.wait(kLimitUs);
       is_stuck_ = ended.code() == Code::deadline_exceeded;
       PENSTOCK_TRY(ended);
-      PENSTOCK_TRY(engine_.run([&] { return bucket.placement->take_times(); }));
+      PENSTOCK_TRY(engine_.run([&]() -> Status {
+        PENSTOCK_TRY(bucket.placement->take_times());
+        return its_->works->states().end_step(nullptr);
+      }));
       const auto encode = double(bucket.encode_us), decode = double(bucket.decode_us);
       call.encode_us = i <= 1 ? encode : std::min(call.encode_us, encode);
       call.decode_us = i <= 1 ? decode : std::min(call.decode_us, decode);

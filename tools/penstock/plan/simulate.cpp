@@ -72,13 +72,14 @@ ReadyTimes ready_times(const ModelProfile& profile, const Cluster& cluster) {
 }
 
 Result<Rehearsal> Rehearsal::make(const SchemeFile& file, const ModelProfile& profile,
-                                  uint32_t ranks) {
+                                  const Cluster& cluster) {
   Rehearsal made(file, profile);
   std::vector<const DeclaredGradient*> gradients;
   for (const DeclaredGradient& gradient : profile.gradients) gradients.push_back(&gradient);
   Registry& registry = file.plugins->registry();
-  auto fitting = Fitting::make(file.scheme, choose(file.scheme, gradients), registry,
-                               {.world = ranks, .forward_waits = true});
+  auto fitting = Fitting::make(
+      file.scheme, choose(file.scheme, gradients), registry,
+      {.world = cluster.ranks(), .owners_per_host = cluster.ranks_per_host, .forward_waits = true});
   PENSTOCK_TRY(fitting.status().with_context(file.name));
   made.fitting_ = std::move(fitting.value());
   made.transports_ = std::make_shared<const Transports>(made.fitting_->scheme(), registry);
