@@ -119,8 +119,25 @@ uint64_t rice_bits(const Numbers& positions, unsigned parameter) {
   return bits;
 }
 
+// Gaps of two sizes, so that the mean says little about the parameter.
+std::vector<Drawn> of_two_gaps() {
+  std::vector<Drawn> all;
+  for (unsigned bits = 0; bits < 22; ++bits)
+    for (const uint64_t share : {1, 2, 5, 50}) {
+      Drawn drawn{"gaps of " + std::to_string(bits) + " bits", uint64_t{1} << 32, {}};
+      for (uint64_t next = 0; drawn.positions.size() < 300; ++next) {
+        if (drawn.positions.size() % share == 0) next += (uint64_t{1} << bits) - 1;
+        drawn.positions.push_back(next);
+      }
+      all.push_back(drawn);
+    }
+  return all;
+}
+
 TEST(Positions, HaveTheParameterWithTheFewestBits) {
-  for (const Drawn& drawn : test::drawn_positions()) {
+  std::vector<Drawn> all = test::drawn_positions();
+  for (const Drawn& drawn : of_two_gaps()) all.push_back(drawn);
+  for (const Drawn& drawn : all) {
     if (drawn.positions.empty()) continue;
     const std::vector<uint32_t> positions = as<uint32_t>(drawn.positions);
     const Fit fit = Rice<uint32_t>::fit(positions, drawn.n, kernels::widest_code_path());

@@ -102,7 +102,8 @@ uint64_t body_bytes(uint64_t count, unsigned parameter, uint64_t quotients) {
 }  // namespace
 
 // Downhill from the parameter for the mean gap. One more parameter costs a bit for each position
-// and saves half of each quotient, rounded up, which is less each time: the bits fall, then rise.
+// and saves half of each quotient, rounded up, which is less each time: the bits fall, then rise,
+// so no step is ever taken back.
 // Of the last three parameters the one with the fewest bytes is taken, for each part ends in a
 // whole one.
 template <typename Position>
@@ -116,9 +117,9 @@ Fit Rice<Position>::fit(std::span<const Position> positions, uint64_t,
     const Quotients found =
         sum_quotients(positions.data(), count, static_cast<unsigned>(lowest), path);
     if (found.sums[0] < count + found.sums[1] && lowest > 0) {
-      lowest = std::max(lowest - 2, 0);
+      --lowest;
     } else if (count + found.sums[2] < found.sums[1] && lowest + 2 < kMostParameter) {
-      lowest = std::min(lowest + 2, kMostParameter - 2);
+      ++lowest;
     } else {
       Fit best{0, kNever};
       for (int i = 0; i < 3; ++i) {
