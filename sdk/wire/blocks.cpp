@@ -20,7 +20,9 @@ uint64_t count_blocks(uint64_t n) {
 template <typename Position>
 void write_body(const Position* p, uint64_t count, uint64_t n_blocks, unsigned char* counts,
                 unsigned char* offsets, kernels::CodePath path) {
-  kernels::on_code_path(path, [=]() PENSTOCK_LOOP {
+  // Registers of 256 bits pack in one instruction what those of 512 take two for.
+  const auto packs = std::min(path, kernels::CodePath::kAvx2);
+  kernels::on_code_path(packs, [=]() PENSTOCK_LOOP {
     uint64_t block = 0, begin = 0, at = 0;
     const auto end_block = [&](uint64_t end) PENSTOCK_LOOP {
       const auto found = static_cast<uint32_t>(end - begin);

@@ -21,7 +21,8 @@ def table(figures: dict[str, Any], spread: Callable[[list[float], str], str]) ->
     for row in figures["rows"]:
         least = GOALS.get(row["what"])
         goal = "" if least is None else verdict(f">= {least:g} G/s", row["rate"][0] >= least)
-        rows.append((f"{row['entries']} {row['what']}", spread(row["rate"], " G/s"), goal))
+        beside = spread(row["memcpy"], " x memcpy")
+        rows.append((f"{row['entries']} {row['what']}", f"{spread(row['rate'], ' G/s')}; {beside}", goal))
     for size in figures["sizes"]:
         bits = {name: size[name] for name in ("raw", "blocks", "rice") if name in size}
         over = min(bits.values()) / size["entropy"]

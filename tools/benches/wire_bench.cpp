@@ -72,17 +72,26 @@ void time_all(std::vector<Contestant>& contestants, int rounds) {
     }
 }
 
-void print(std::vector<Contestant>& contestants) {
-  for (Contestant& contestant : contestants) {
-    std::vector<double>& seconds = contestant.seconds;
-    std::sort(seconds.begin(), seconds.end());
-    const auto rate = [&](double some) {
-      return static_cast<double>(contestant.entries) / some / 1e9;
-    };
-    std::printf("%s{\"what\": \"%s\", \"entries\": %lu, \"rate\": [%.4g, %.4g, %.4g]}",
+std::string spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  char text[64];
+  std::snprintf(text, sizeof text, "[%.4g, %.4g, %.4g]", values[values.size() / 2], values.front(),
+                values.back());
+  return text;
+}
+
+// Rates in 10^9 entries a second, and how many times as fast as the first contestant, round by
+// round.
+void print(const std::vector<Contestant>& contestants) {
+  for (const Contestant& contestant : contestants) {
+    std::vector<double> rates, times;
+    for (size_t round = 0; round < contestant.seconds.size(); ++round) {
+      rates.push_back(static_cast<double>(contestant.entries) / contestant.seconds[round] / 1e9);
+      times.push_back(contestants[0].seconds[round] / contestant.seconds[round]);
+    }
+    std::printf("%s{\"what\": \"%s\", \"entries\": %lu, \"rate\": %s, \"memcpy\": %s}",
                 &contestant == contestants.data() ? "" : ", ", contestant.what.c_str(),
-                contestant.entries, rate(seconds[seconds.size() / 2]), rate(seconds.back()),
-                rate(seconds.front()));
+                contestant.entries, spread(rates).c_str(), spread(times).c_str());
   }
 }
 
