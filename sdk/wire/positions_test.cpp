@@ -160,6 +160,11 @@ TEST(Positions, TravelInTheShortestCodingThatIsAllowed) {
   }
 }
 
+TEST(Positions, TravelInTheFirstOfCodingsOfTheSameLength) {
+  const Drawn drawn{"two in two blocks", 65537, {5, 65536}};  // 8 bytes raw, and 4 + 4 in blocks
+  EXPECT_EQ(written<uint32_t>(drawn, CodePath::kPortable, 1u << kBlocks)[0], kRaw);
+}
+
 double entropy_bits(double n, double count) {
   const auto log2_factorial = [](double x) { return std::lgamma(x + 1) / std::log(2.0); };
   return log2_factorial(n) - log2_factorial(count) - log2_factorial(n - count);
