@@ -1,5 +1,6 @@
-"""Hosts on this machine, joined by links of a given rate: what a network does to a run, without a network."""
+"""Hosts on this machine, joined by links of a given rate and distance: what a network does to a run, without a network."""
 
+from .far import FarHosts, Way
 from .hosts import Hosts, HostsError, link_rate, rate_words
 
-__all__ = ["Hosts", "HostsError", "link_rate", "rate_words"]
+__all__ = ["FarHosts", "Hosts", "HostsError", "Way", "link_rate", "rate_words"]

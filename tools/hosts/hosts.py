@@ -82,11 +82,11 @@ class Hosts:
                 raise HostsError(f"{NAMES} cannot be made: {error.strerror}") from error
             self._made_names = True
         private = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--"]
-        make = [str(FOLDER / "make.sh"), str(self.count), self.rate, str(self.burst_bytes), SUBNET, str(self.ranks_per_host)]
+        make = [str(FOLDER / "make.sh"), str(self.count), SUBNET, str(self.ranks_per_host), *map(str, self._joined_by())]
         # A session of its own: an interrupt at the terminal is for the job, which goes first.
         self._holder = subprocess.Popen(
             [*private, *make],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1, start_new_session=True,
         )  # fmt: skip
         assert self._holder.stdout is not None
         said = []
@@ -95,6 +95,10 @@ class Hosts:
                 return
             said.append(line.strip())
         raise HostsError(said[-1] if said else f"they ended with status {self._holder.wait()}")
+
+    def _joined_by(self) -> list[str | int]:
+        """The script that joins them, and its arguments."""
+        return ["near.sh", self.rate, self.burst_bytes]
 
     def _inside(self) -> list[str]:
         assert self._holder is not None
