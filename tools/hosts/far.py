@@ -121,6 +121,9 @@ class FarHosts(Hosts):
     def mend(self, host: int, other: int | None = None) -> None:
         self._between("mend", host, other)
 
+    def told(self) -> str:
+        return self.report().words()
+
     def report(self) -> RouterReport:
         """Of the time since the last one."""
         delivered, lost, dropped, *rest = self._tell("report").split()[1:]

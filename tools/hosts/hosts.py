@@ -112,6 +112,10 @@ class Hosts:
     def mend(self, host: int) -> None:
         subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "master", "bridge0"], check=True)
 
+    def told(self) -> str:
+        """How the links themselves have fared, where there is something to tell; empty where the kernel alone carries packets."""
+        return ""
+
     def forbid_udp(self, host: int) -> None:
         """As a firewall may: datagrams of this host are thrown away."""
         subprocess.run([*self._inside(), "ip", "-n", f"h{host}", "rule", "add", "ipproto", "udp", "blackhole"], check=True)
