@@ -91,7 +91,7 @@ class FarHosts(Hosts):
         """The router's answer. Errors: HostsError with what it said against it."""
         assert self._holder is not None and self._holder.stdin is not None and self._holder.stdout is not None
         try:
-            self._holder.stdin.write(" ".join(map(str, words)) + "\n")
+            os.write(self._holder.stdin.fileno(), (" ".join(map(str, words)) + "\n").encode())
         except BrokenPipeError:
             pass  # what it said last says why
         answer = self._holder.stdout.readline().strip()
@@ -120,6 +120,11 @@ class FarHosts(Hosts):
 
     def mend(self, host: int, other: int | None = None) -> None:
         self._between("mend", host, other)
+
+    def settings(self) -> dict[str, str]:
+        """A message that is announced first comes a round trip later. Ours are at most 256 KiB long."""
+        at_once = {f"OMPI_MCA_btl_tcp_{limit}": "524288" for limit in ("eager_limit", "rndv_eager_limit", "max_send_size")}
+        return {"UCX_RNDV_THRESH": "inf", **at_once}
 
     def told(self) -> str:
         return self.report().words()

@@ -1,6 +1,7 @@
 """Hosts with a distance: what comes out of the router is what was put in, and it says how it fares itself."""
 
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -201,6 +202,32 @@ def test_a_stream_of_tcp_fills_the_line():
             rate = float(sender.communicate(timeout=60)[0])
         receiver.communicate(timeout=30)
     assert 20e6 < rate < 30e6  # it begins slowly, and headers count
+
+
+@needs_hosts
+def test_a_control_of_congestion_that_the_kernel_lacks_is_named_with_those_that_it_has():
+    with pytest.raises(HostsError, match="no control of congestion named 'nothing', only .*cubic.*; modprobe tcp_nothing"):
+        FarHosts(2, "1mbit", Way(5.0), control="nothing").__enter__()
+
+
+@needs_hosts
+def test_a_router_that_has_ended_is_named_and_nothing_waits_for_it():
+    end = "for one in /proc/[0-9]*; do case $(cat $one/comm) in router-*) kill -KILL ${one#/proc/};; esac; done"
+    with FarHosts(2, "1mbit", Way(5.0)) as hosts:
+        hosts.start(["sh", "-c", end], 0, stderr=subprocess.DEVNULL).wait(timeout=30)
+        with pytest.raises(HostsError, match="the router between the hosts has ended|Killed"):
+            hosts.report()
+
+
+@needs_hosts
+def test_what_runs_there_announces_no_message_first_unless_told_to():
+    said = "import os; print(os.environ['UCX_RNDV_THRESH'], os.environ['OMPI_MCA_btl_tcp_eager_limit'])"
+    with FarHosts(2, "30mbit", Way(5.0)) as hosts:
+        with hosts.start([sys.executable, "-c", said], 1, stdout=subprocess.PIPE, text=True) as one:
+            assert one.communicate(timeout=30)[0] == "inf 524288\n"
+        theirs = os.environ | {"UCX_RNDV_THRESH": "8k"}
+        with hosts.start([sys.executable, "-c", said], 1, env=theirs, stdout=subprocess.PIPE, text=True) as one:
+            assert one.communicate(timeout=30)[0] == "8k 524288\n"
 
 
 def test_where_there_is_no_tun_one_sentence_says_so(monkeypatch, tmp_path):

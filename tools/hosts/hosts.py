@@ -86,7 +86,7 @@ class Hosts:
         # A session of its own: an interrupt at the terminal is for the job, which goes first.
         self._holder = subprocess.Popen(
             [*private, *make],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
         assert self._holder.stdout is not None
         said = []
@@ -112,6 +112,10 @@ class Hosts:
     def mend(self, host: int) -> None:
         subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "master", "bridge0"], check=True)
 
+    def settings(self) -> dict[str, str]:
+        """Variables that such links want; the caller's own go before."""
+        return {}
+
     def told(self) -> str:
         """How the links themselves have fared, where there is something to tell; empty where the kernel alone carries packets."""
         return ""
@@ -123,6 +127,7 @@ class Hosts:
     def start(self, command: Sequence[str | Path], host: int = 0, **options: Any) -> subprocess.Popen[Any]:
         """Starts `command` on one of the hosts; `options` are Popen's."""
         folder = shlex.quote(str(options.pop("cwd", None) or os.getcwd()))  # entering leads to the root
+        options["env"] = {**self.settings(), **(options.get("env") or os.environ)}
         line = [*self._inside(), str(FOLDER / "enter.sh"), f"{SUBNET}.{10 + host}", f"cd {folder} && exec {shlex.join(map(str, command))}"]
         return subprocess.Popen(line, **options)
 
