@@ -127,7 +127,7 @@ def test_a_round_trip_takes_both_ways_and_jitter_stays_within_its_bounds():
 @needs_hosts
 def test_as_many_packets_are_lost_as_was_said_and_the_same_ones_for_the_same_seed():
     def numbers(seed):
-        with FarHosts(2, "1gbit", Way(5.0, loss=0.05), seed) as hosts:
+        with FarHosts(2, "200mbit", Way(5.0, loss=0.05), seed) as hosts:
             return set(send(hosts, 40_000, 60, 20e-6)[0])
 
     one, again, other = numbers(1), numbers(1), numbers(2)
