@@ -1,0 +1,334 @@
+#!/usr/bin/env python3
+"""Checks the Markdown pages of the repository.
+
+    plain      at most 8 places in 1000 words at which a reader has to go back (a short page may have one)
+    width      lines of prose end at 100 columns; code, tables, links, headings and single long words may be longer
+    links      a link within the repository leads to a file, and its #anchor to a heading
+    index      docs/README.md leads to every page, directly or through other pages
+
+"Plain" counts shapes, not faults: clauses without a subject ("what goes so", "who waits", "where it lacks one,") and
+pronouns that stand for a noun ("one that", "those of", "of them", "the same"). It finds pages that need a second
+reading; a page without such shapes can still be hard to read.
+
+Usage: tools/ci/check_pages.py [--root DIRECTORY] [--figures] [FILE...]. Prints one line per violation and ends with 1
+if there is any. With FILEs: only their plainness and width, also of C and C++ headers. --figures: the figure of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+
+MOST_PER_1000 = 8
+COLUMNS = 100
+INDEX = "docs/README.md"
+
+# Pages that are not plain yet. A page leaves this list when it is; none comes in.
+NOT_YET: Collection[str] = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "conf/README.md",
+    "docs/abi.md",
+    "docs/architecture.md",
+    "docs/composites.md",
+    "docs/configuration.md",
+    "docs/convergence.md",
+    "docs/ddp.md",
+    "docs/decisions/0001-growth-of-structs.md",
+    "docs/decisions/0002-sums-in-rank-order.md",
+    "docs/decisions/0003-plain-gradients-pass-through.md",
+    "docs/decisions/0004-record-after-the-exchange.md",
+    "docs/decisions/0005-control-store.md",
+    "docs/decisions/0008-code-paths-are-agreed.md",
+    "docs/decisions/0009-folding-is-an-extension.md",
+    "docs/decisions/0010-sums-on-a-device.md",
+    "docs/decisions/0011-workers-belong-to-the-host.md",
+    "docs/decisions/0012-what-schedulers-plan-on.md",
+    "docs/decisions/0013-rgmerge-searches.md",
+    "docs/decisions/0014-fitting-works-legs.md",
+    "docs/decisions/0015-meeting-apart-from-transports.md",
+    "docs/decisions/0016-routes.md",
+    "docs/decisions/0017-ranks-that-have-joined.md",
+    "docs/decisions/0018-schedulers-may-remember.md",
+    "docs/decisions/0019-gradients-on-devices-are-staged.md",
+    "docs/decisions/0020-means-where-results-are-decoded.md",
+    "docs/decisions/0021-plugins-that-work-on-the-device.md",
+    "docs/decisions/0022-messages-from-device-to-device.md",
+    "docs/decisions/0023-a-step-that-is-left-out-is-forgotten.md",
+    "docs/decisions/0024-means-of-16-bit-floats.md",
+    "docs/decisions/0026-beats-by-udp.md",
+    "docs/decisions/0027-a-bucket-is-a-program.md",
+    "docs/decisions/README.md",
+    "docs/errors.md",
+    "docs/guide/README.md",
+    "docs/guide/clusters.md",
+    "docs/guide/first-lines.md",
+    "docs/guide/gpu.md",
+    "docs/guide/libtorch.md",
+    "docs/guide/training.md",
+    "docs/guide/which-scheme.md",
+    "docs/guide/your-method.md",
+    "docs/horovod.md",
+    "docs/install.md",
+    "docs/launch.md",
+    "docs/local-sgd.md",
+    "docs/payloads.md",
+    "docs/performance.md",
+    "docs/plan.md",
+    "docs/results.md",
+    "docs/routes.md",
+    "docs/testing.md",
+    "docs/thresholds.md",
+    "docs/trust.md",
+    "frontends/libtorch/README.md",
+    "frontends/python/README.md",
+    "plugins/collectives/lent/README.md",
+    "plugins/collectives/loopback/README.md",
+    "plugins/collectives/mpi/README.md",
+    "plugins/collectives/nccl/README.md",
+    "plugins/collectives/oktopk/README.md",
+    "plugins/collectives/ucx/README.md",
+    "plugins/compressors/acpsgd/README.md",
+    "plugins/compressors/adacomp/README.md",
+    "plugins/compressors/adaq/README.md",
+    "plugins/compressors/adtopk/README.md",
+    "plugins/compressors/bf16/README.md",
+    "plugins/compressors/chunktopk/README.md",
+    "plugins/compressors/dgc/README.md",
+    "plugins/compressors/efsign/README.md",
+    "plugins/compressors/fp16/README.md",
+    "plugins/compressors/gaussiank/README.md",
+    "plugins/compressors/inceptionn/README.md",
+    "plugins/compressors/maxmin/README.md",
+    "plugins/compressors/natural/README.md",
+    "plugins/compressors/none/README.md",
+    "plugins/compressors/onebit/README.md",
+    "plugins/compressors/powersgd-alternating/README.md",
+    "plugins/compressors/powersgd/README.md",
+    "plugins/compressors/qsgd/README.md",
+    "plugins/compressors/randomk/README.md",
+    "plugins/compressors/redsync/README.md",
+    "plugins/compressors/sidco/README.md",
+    "plugins/compressors/signsgd/README.md",
+    "plugins/compressors/signum/README.md",
+    "plugins/compressors/sketch/README.md",
+    "plugins/compressors/tbq/README.md",
+    "plugins/compressors/terngrad/README.md",
+    "plugins/compressors/threshold/README.md",
+    "plugins/compressors/topk/README.md",
+    "plugins/memories/dgc/README.md",
+    "plugins/memories/diana/README.md",
+    "plugins/memories/ef21/README.md",
+    "plugins/memories/momentum/README.md",
+    "plugins/memories/residual/README.md",
+    "plugins/schedulers/auto/README.md",
+    "plugins/schedulers/espresso/README.md",
+    "plugins/schedulers/fgbuff/README.md",
+    "plugins/schedulers/fusion/README.md",
+    "plugins/schedulers/hipress/README.md",
+    "plugins/schedulers/horovod/README.md",
+    "plugins/schedulers/mgwfbp/README.md",
+    "plugins/schedulers/omgs/README.md",
+    "plugins/schedulers/optimal/README.md",
+    "plugins/schedulers/partial/README.md",
+    "plugins/schedulers/rgmerge/README.md",
+    "plugins/schedulers/wfbp/README.md",
+    "sdk/collectives/README.md",
+    "sdk/template/README.md",
+    "tests/device/README.md",
+)
+
+# Pages with lines of more than 100 columns. The same rule.
+WIDE: Collection[str] = (
+    "CHANGELOG.md",
+    "docs/convergence.md",
+    "docs/thresholds.md",
+)
+
+_HEADLESS = re.compile(
+    r"\b(?:[Ww]hat|[Ww]ho|[Ww]hoever|[Ww]hatever)\b(?! (?:it is|happens)\?)|(?:^|[.;:] )(?:Where|With one|Without|Of|From) "
+)
+_STAND_IN = re.compile(
+    r"\b(?:one|ones|those|that|others?|none|all) (?:that|of|who|which|with|have|has)\b"
+    r"|\bof them\b|\blikewise\b|\bthe same\b|\bas (?:it|they|before|above|elsewhere)\b"
+)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_GENERATED = re.compile(r"<!-- [^>]*what follows -->.*?<!-- end of [^>]*-->", re.DOTALL)
+_FENCED = re.compile(r"^( *)```.*?^\1```[^\n]*$", re.DOTALL | re.MULTILINE)
+_SPAN = re.compile(r"`[^`]+`")
+_LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_LIST_MARK = re.compile(r"^\s*(?:[-*+>]|\d+\.)?\s*")
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n")
+
+
+def without_code(text: str) -> str:
+    """The page with fenced blocks and comments blanked; every line keeps its number."""
+    return _COMMENT.sub(_blank, _FENCED.sub(_blank, text))
+
+
+def written_by_hand(text: str) -> str:
+    """Without code and without the parts between two comments that a program writes."""
+    return without_code(_GENERATED.sub(_blank, text))
+
+
+def prose_of_header(text: str) -> str:
+    blocks = re.findall(r"/\*.*?\*/", text, re.DOTALL) + re.findall(r"//[^\n]*", text)
+    return re.sub(r"^\s*(?:/\*|\*/?|//)", "", "\n".join(blocks), flags=re.MULTILINE).replace("*/", "")
+
+
+def prose(text: str, name: str) -> str:
+    """What a reader reads: no code, no tables."""
+    if not name.endswith(".md"):
+        return prose_of_header(text)
+    return re.sub(r"(?m)^ *\|.*$|^    .*$", "", written_by_hand(text))
+
+
+def plainness(text: str, name: str) -> tuple[int, int]:
+    """Words, and places at which a reader has to go back."""
+    said = prose(text, name)
+    return len(re.findall(r"[A-Za-z']+", said)), len(_HEADLESS.findall(said)) + len(_STAND_IN.findall(said))
+
+
+def is_plain(text: str, name: str) -> bool:
+    words, places = plainness(text, name)
+    return places <= max(1, words * MOST_PER_1000 / 1000)
+
+
+def can_be_broken(line: str) -> bool:
+    """Whether there is a space in it besides those of links and of code."""
+    whole = _SPAN.sub("x", _LINK.sub("x", line))
+    return " " in _LIST_MARK.sub("", whole).strip()
+
+
+def wide_lines(text: str) -> list[int]:
+    return [
+        number
+        for number, line in enumerate(written_by_hand(text).splitlines(), 1)
+        if len(line) > COLUMNS and not line.lstrip().startswith(("|", "#")) and not line.startswith("    ") and can_be_broken(line)
+    ]
+
+
+def anchors(text: str) -> set[str]:
+    """As GitHub names headings: small letters, no punctuation, a hyphen for each space, a number behind repeated names."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.*?) *$", without_code(text), re.MULTILINE):
+        shown = _LINK.sub(lambda match: match[1], heading).lower()
+        name = re.sub(r"[^\w\- ]", "", shown).replace(" ", "-")
+        number = sum(1 for other in found if other == name or re.fullmatch(re.escape(name) + r"-\d+", other))
+        found.add(f"{name}-{number}" if number else name)
+    return found
+
+
+def links(text: str) -> list[tuple[int, str]]:
+    """Line and target of every link that stays within the repository."""
+    shown = _SPAN.sub(lambda match: "x" * len(match[0]) if "](" in match[0] else match[0], without_code(text))
+    found = []
+    for match in _LINK.finditer(shown):
+        if not re.match(r"[a-z]+:", match[2]):
+            found.append((shown.count("\n", 0, match.start()) + 1, match[2]))
+        inner = _LINK.search(match[1])  # a picture that is a link
+        if inner and not re.match(r"[a-z]+:", inner[2]):
+            found.append((shown.count("\n", 0, match.start()) + 1, inner[2]))
+    return found
+
+
+def target_of(page: str, link: str) -> tuple[str, str]:
+    """Path from the repository's root, and anchor."""
+    path, _, anchor = link.partition("#")
+    return (normpath((PurePosixPath(page).parent / path).as_posix()) if path else page), anchor
+
+
+def dead_links(page: str, pages: Mapping[str, str], files: Collection[str]) -> list[str]:
+    found = []
+    for number, link in links(pages[page]):
+        path, anchor = target_of(page, link)
+        if path not in files:
+            found.append(f"{page}:{number}: links to {link}, which is not there")
+        elif anchor and path in pages and anchor not in anchors(pages[path]):
+            found.append(f"{page}:{number}: links to {link}; {path} has no heading #{anchor}")
+    return found
+
+
+def reached(pages: Mapping[str, str]) -> set[str]:
+    """The pages that the index leads to. A link to a folder leads to the folder's README.md."""
+    found, left = set(), [INDEX]
+    while left:
+        page = left.pop()
+        if page in found or page not in pages:
+            continue
+        found.add(page)
+        for _, link in links(pages[page]):
+            path, _ = target_of(page, link)
+            left += [path, f"{path}/README.md"]
+    return found
+
+
+def check_text(page: str, text: str) -> list[str]:
+    found = []
+    words, places = plainness(text, page)
+    if page not in NOT_YET and not is_plain(text, page):
+        found.append(
+            f"{page}: {places} places in {words} words make a reader go back, at most {MOST_PER_1000} in 1000 are wanted; "
+            "write sentences with a subject, a verb and the field's word"
+        )
+    if page not in WIDE and page.endswith(".md"):
+        found += [f"{page}:{number}: is wider than {COLUMNS} columns" for number in wide_lines(text)]
+    return found
+
+
+def check(pages: Mapping[str, str], files: Collection[str]) -> list[str]:
+    """All violations in pages given as path -> text; `files` are all paths of the repository, its folders too."""
+    found = [line for page, text in pages.items() for line in check_text(page, text)]
+    found += [line for page in pages for line in dead_links(page, pages, files)]
+    known = reached(pages)
+    found += [f"{page}: {INDEX} does not lead to this page" for page in pages if page not in known]
+    for name, listed in (("NOT_YET", NOT_YET), ("WIDE", WIDE)):
+        found += [f"tools/ci/check_pages.py: {name} names {page}, which is not there" for page in listed if page not in pages]
+    found += [f"tools/ci/check_pages.py: NOT_YET names {page}, which is plain" for page in NOT_YET if page in pages and is_plain(pages[page], page)]
+    found += [f"tools/ci/check_pages.py: WIDE names {page}, which is not" for page in WIDE if page in pages and not wide_lines(pages[page])]
+    return found
+
+
+def all_files(root: Path) -> set[str]:
+    listed = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True, check=True
+    )
+    return {path for path in listed.stdout.split("\0") if path and (root / path).is_file()}
+
+
+def with_folders(files: Collection[str]) -> set[str]:
+    return set(files) | {parent.as_posix() for path in files for parent in PurePosixPath(path).parents}
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
+    parser.add_argument("--figures", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.files:
+        pages = {file.as_posix(): file.read_text(encoding="utf-8") for file in options.files}
+        found = [line for page, text in pages.items() for line in check_text(page, text)]
+    else:
+        files = all_files(options.root)
+        pages = {path: (options.root / path).read_text(encoding="utf-8") for path in sorted(files) if path.endswith(".md")}
+        found = check(pages, with_folders(files))
+    if options.figures:
+        for page, text in pages.items():
+            words, places = plainness(text, page)
+            print(f"{1000 * places / max(words, 1):6.1f} {words:6} words  {page}")
+    print("\n".join([*found, f"{len(pages)} pages, {len(found)} violations"]))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
