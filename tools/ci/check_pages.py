@@ -273,6 +273,11 @@ def all_files(root: Path) -> set[str]:
     return {path for path in listed.stdout.split("\0") if path and (root / path).is_file()}
 
 
+def pages_among(files: Collection[str]) -> list[str]:
+    """The Markdown files; what lies in hidden folders is for the repository's host."""
+    return [path for path in sorted(files) if path.endswith(".md") and not path.startswith(".")]
+
+
 def with_folders(files: Collection[str]) -> set[str]:
     return set(files) | {parent.as_posix() for path in files for parent in PurePosixPath(path).parents}
 
@@ -288,7 +293,7 @@ def main(arguments: list[str]) -> int:
         found = [line for page, text in pages.items() for line in check_text(page, text)]
     else:
         files = all_files(options.root)
-        pages = {path: (options.root / path).read_text(encoding="utf-8") for path in sorted(files) if path.endswith(".md")}
+        pages = {path: (options.root / path).read_text(encoding="utf-8") for path in pages_among(files)}
         found = check(pages, with_folders(files))
     if options.figures:
         for page, text in pages.items():
