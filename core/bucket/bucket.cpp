@@ -1,7 +1,6 @@
 #include "core/bucket/bucket.hpp"
 
 #include "core/bucket/engine.hpp"
-#include "core/bucket/on_device/device.hpp"
 #include "core/bucket/placement.hpp"
 
 namespace penstock {
@@ -47,6 +46,10 @@ void BucketRun::launch() {
   context.engine->announce();
 }
 
+WorkPlace& SetContext::place_of(const Gradient& gradient) {
+  return gradient.work_place != nullptr ? *gradient.work_place : host;
+}
+
 uint64_t& BucketRun::time_of(Stage::Part part) {
   switch (part) {
     case Stage::Part::encode:
@@ -59,18 +62,6 @@ uint64_t& BucketRun::time_of(Stage::Part part) {
       break;
   }
   return other_us;
-}
-
-Status MessageRun::collect(Channel& channel, penstock_ticket* ticket) {
-  if (kind != Kind::sparse || !PENSTOCK_HAS_MEMBER(channel.table, penstock_collective, returned))
-    return {};
-  for (size_t position : items) coding->items[position].refused.absent();
-  return from_c(channel.table->returned(channel.instance, ticket, refused_pointers.data(),
-                                        refused_pointers.size()));
-}
-
-void MessageRun::finished(Status status) {
-  bucket->message_finished(std::move(status));
 }
 
 void* PieceRun::storage() const {

@@ -14,17 +14,18 @@
 
 namespace penstock {
 
-// What goes before the messages of a round that go from device to device (on_device/direct.hpp);
-// all null where none does.
+struct GatherMessage;
+
+// What goes before the messages of a round that are announced (announcement.hpp); all null where
+// none is.
 struct Prelude {
   MessageRun* header = nullptr;
   MessageRun* turn = nullptr;
-  MessageRun* gathered = nullptr;  // the one that moves pairs, if any does
-  uint32_t n_messages = 0;         // that go so
+  GatherMessage* gathered = nullptr;  // the one that moves pairs, if any does
+  uint32_t n_messages = 0;            // that are announced
 };
 
 class BucketRun;
-struct DevicePart;
 class Placement;
 
 // A leg of a bucket's route.
@@ -69,11 +70,9 @@ class BucketRun {
 
   SetContext& context;
   planning::Bucket plan;
-  uint32_t number;                     // within the phase; also the priority
-  bool only_compensates = false;       // the phase leaves its gradients out: nothing is sent
-  bool ends_at_owners = false;         // who do not send results on
-  bool has_devices = false;            // some of its gradients lie on devices
-  std::unique_ptr<DevicePart> device;  // null: none of them is worked on there
+  uint32_t number;                // within the phase; also the priority
+  bool only_compensates = false;  // the phase leaves its gradients out: nothing is sent
+  bool ends_at_owners = false;    // who do not send results on
   std::deque<PieceRun> pieces;
   std::vector<std::unique_ptr<Coding>> codings;
   std::vector<Leg> legs;

@@ -3,9 +3,7 @@
 #include "core/bucket/call_plugin.hpp"
 #include "core/bucket/flag.hpp"
 #include "core/bucket/load.hpp"
-#include "core/bucket/on_device/device.hpp"
-#include "core/bucket/plain.hpp"
-#include "core/bucket/wire.hpp"
+#include "core/bucket/sums.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <algorithm>
@@ -45,34 +43,25 @@ void point(ItemRun& item) {
     c->out.data = values;
     c->work.data = item.work_is == PENSTOCK_WORK_IS_GRAD    ? values
                    : item.work_is == PENSTOCK_WORK_IS_STATE ? state
-                   : item.is_on_device()                    ? item.work_there.data()
                                                             : item.work.data();
     c->learning_rate = item.gradient->learning_rate;
   }
 }
 
 // One that is absent adds zeros, and not what an earlier step has left in the message.
-Status send_zeros(const BucketRun& bucket, ItemRun& item, uint32_t round) {
+Status send_zeros(ItemRun& item, uint32_t round) {
   const RoundNeed& need = item.rounds[round];
   PayloadStorage& payload = item.own[round];
   if (need.combine != PENSTOCK_COMBINE_SUM || payload.c()->kind != PENSTOCK_PAYLOAD_ABSENT)
     return {};
-  for (size_t s = 0; s < payload.size(); ++s) {
-    const penstock_section& section = payload.section(s);
-    const uint64_t bytes = need.sections[s].bytes();
-    if (!item.is_on_device())
-      std::memset(section.data, 0, bytes);
-    else if (section.on_host != nullptr)
-      std::memset(const_cast<void*>(section.on_host), 0, bytes);
-    else
-      PENSTOCK_TRY(bucket.context.residents->stream().clear(section.data, bytes));
-  }
+  for (size_t s = 0; s < payload.size(); ++s)
+    PENSTOCK_TRY(item.place().clear(payload.section(s), need.sections[s].bytes()));
   return {};
 }
 
 Status call_encode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   const auto noted = plugin_call(bucket, "compressor", call.compressor->name(), "encode");
-  const penstock_exec& exec = bucket.context.exec_of(call.on_device);
+  const penstock_exec& exec = call.place->exec();
   return call_plugin(*call.compressor, "encode", call.items, [&] {
     void* self = call.compressor->self();
     if (call.fold_encoder != nullptr)
@@ -88,31 +77,27 @@ Status call_decode(BucketRun& bucket, Coding& coding, CompressorCall& call) {
   penstock_step step = coding.step;
   if (call.scales_result) step.result_scale = 1.0 / bucket.context.world;
   return call_plugin(*call.compressor, "decode", call.items, [&] {
-    return call.compressor->table()->decode(
-        call.compressor->self(), &bucket.context.exec_of(call.on_device), &step, call.round,
-        call.items.data(), call.items.size(), call.received.data(), call.n_ranks,
-        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
+    return call.compressor->table()->decode(call.compressor->self(), &call.place->exec(), &step,
+                                            call.round, call.items.data(), call.items.size(),
+                                            call.received.data(), call.n_ranks,
+                                            PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST);
   });
 }
 
-// Of a watched bucket the host's calls on the CPU count, and nothing else of it.
-void note_call(BucketRun& bucket, bool on_device, uint64_t took_us, Stage::Part part) {
-  if (!bucket.counts_host_time && !on_device) bucket.time_of(part) += took_us;
-}
-
-Status mark(const BucketRun& bucket, Stopwatch* watch, Status (Stopwatch::*mark)(const Stream&)) {
-  return watch == nullptr ? Status() : (watch->*mark)(bucket.context.residents->stream());
+// Of a watched bucket the calls count that do their work at once, and nothing else of it.
+void note_call(BucketRun& bucket, const WorkPlace& place, uint64_t took_us, Stage::Part part) {
+  if (!bucket.counts_host_time && place.works_at_once()) bucket.time_of(part) += took_us;
 }
 
 template <typename Make>
 Status take_time(BucketRun& bucket, CompressorCall& call, Stage::Part part, const Make& make) {
   const uint64_t called = now_us();
-  PENSTOCK_TRY(mark(bucket, call.watch.get(), &Stopwatch::begin));
+  if (call.watch != nullptr) PENSTOCK_TRY(call.watch->begin());
   PENSTOCK_TRY(make());
-  PENSTOCK_TRY(mark(bucket, call.watch.get(), &Stopwatch::end));
+  if (call.watch != nullptr) PENSTOCK_TRY(call.watch->end());
   const uint64_t took_us = now_us() - called;
-  if (!call.on_device) call.took_us = took_us;
-  note_call(bucket, call.on_device, took_us, part);
+  if (call.place->works_at_once()) call.took_us = took_us;
+  note_call(bucket, *call.place, took_us, part);
   return {};
 }
 
@@ -164,12 +149,10 @@ Status Measure::begin(BucketRun& bucket) {
   if (coding.nonfinite) return {};
   for (MemoryCall& call : coding.memory_calls) {
     if (call.n_scalars == 0) continue;
-    float* place = call.on_device ? bucket.device->scalars.place(call.scalars_first)
-                                  : scalars + call.scalars_first;
+    float* place = call.place->place_of_scalars(bucket, call, scalars + call.scalars_first);
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "measure");
     PENSTOCK_TRY(call_plugin(*call.memory, "measure", call.items, [&] {
-      return call.memory->table()->measure(call.memory->self(),
-                                           &bucket.context.exec_of(call.on_device), &coding.step,
+      return call.memory->table()->measure(call.memory->self(), &call.place->exec(), &coding.step,
                                            call.items.data(), call.items.size(), place);
     }));
   }
@@ -187,11 +170,10 @@ Status Compensate::call_memories(BucketRun& bucket) {
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "compensate");
     const uint64_t called = now_us();
     PENSTOCK_TRY(call_plugin(*call.memory, "compensate", items, [&] {
-      return call.memory->table()->compensate(call.memory->self(),
-                                              &bucket.context.exec_of(call.on_device),
+      return call.memory->table()->compensate(call.memory->self(), &call.place->exec(),
                                               &coding_.step, items.data(), items.size(), summed);
     }));
-    note_call(bucket, call.on_device, now_us() - called, part());
+    note_call(bucket, *call.place, now_us() - called, part());
   }
   return {};
 }
@@ -204,21 +186,15 @@ Status Compensate::begin(BucketRun& bucket) {
   // Nothing travels for these in this phase: their result is zero.
   for (ItemRun& item : coding_.items) {
     if (!item.encodes || !item.rounds.empty() || item.range.numel == 0) continue;
-    const uint64_t bytes = item.range.numel * dtype_bytes(item.dtype);
-    if (item.is_on_device())
-      PENSTOCK_TRY(bucket.context.residents->stream().clear(item.for_memory.out.data, bytes));
-    else
-      std::memset(item.for_memory.out.data, 0, bytes);
+    PENSTOCK_TRY(
+        item.place().clear(item.for_memory.out.data, item.range.numel * dtype_bytes(item.dtype)));
   }
   return {};
 }
 
 Status Encode::begin(BucketRun& bucket) {
   Coding& coding = *leg_.coding;
-  for (auto& message : leg_.messages[round_]) {
-    if (message->kind == MessageRun::Kind::gather) place_gathered(*message, round_);
-    if (is_plain(*message)) PENSTOCK_TRY(send_from_where_it_lies(*message));
-  }
+  for (auto& message : leg_.messages[round_]) PENSTOCK_TRY(message->before_encode(round_));
   for (CompressorCall& call : coding.encode_calls) {
     if (call.round != round_) continue;
     if (coding.nonfinite) {
@@ -228,7 +204,7 @@ Status Encode::begin(BucketRun& bucket) {
     PENSTOCK_TRY(
         take_time(bucket, call, part(), [&] { return call_encode(bucket, coding, call); }));
     for (size_t position : call.positions) {
-      PENSTOCK_TRY(send_zeros(bucket, coding.items[position], round_));
+      PENSTOCK_TRY(send_zeros(coding.items[position], round_));
       PENSTOCK_TRY(check_own(bucket, coding.items[position], round_));
     }
   }
@@ -238,8 +214,7 @@ Status Encode::begin(BucketRun& bucket) {
 
 Status Decode::begin(BucketRun& bucket) {
   Coding& coding = *leg_.coding;
-  for (auto& message : leg_.messages[round_])
-    if (is_plain(*message)) PENSTOCK_TRY(receive_where_it_lies(*message));
+  for (auto& message : leg_.messages[round_]) PENSTOCK_TRY(message->before_decode());
   for (CompressorCall& call : coding.decode_calls) {
     if (call.round != round_) continue;
     PENSTOCK_TRY(

@@ -4,7 +4,6 @@
 
 #include "core/bucket/gradient.hpp"
 #include "core/bucket/message.hpp"
-#include "core/device/stopwatch.hpp"
 #include "core/fit/payload.hpp"
 #include "core/plan/ownership.hpp"
 #include "core/plan/plan.hpp"
@@ -20,25 +19,19 @@
 
 namespace penstock {
 
-// Where the calls for a piece find its values: in the gradient's own storage, in the mirror of one
-// that lies on a device, or on that device.
-enum class Workplace { storage, mirror, device };
-
 // A gradient, or a range of one, in a bucket: where its values come from and go back to.
 struct PieceRun {
   Gradient* gradient = nullptr;
   planning::Piece piece;
-  Workplace workplace = Workplace::storage;  // decided when the bucket is made
-  uint32_t dtype = PENSTOCK_FLOAT32;         // that plugins work in
-  bool widened = false;             // the gradient is in another: plugins work on a float32 copy
-  bool carry_joins_result = false;  // the memory has momentum or a shift
-  bool is_never_void = false;       // a plain gradient alone in its bucket: no flag travels
-  Buffer wide;                      // that copy,
-  DeviceMemory wide_there;          // or where it is worked on on a device
-  void* values = nullptr;           // in this step
+  WorkPlace* place = nullptr;         // where it is worked on
+  uint32_t dtype = PENSTOCK_FLOAT32;  // that plugins work in
+  bool widened = false;               // the gradient is in another: plugins work on a float32 copy
+  bool carry_joins_result = false;    // the memory has momentum or a shift
+  bool is_never_void = false;         // a plain gradient alone in its bucket: no flag travels
+  WorkMemory wide;                    // that copy
+  void* values = nullptr;             // in this step
 
   void* storage() const;  // within the gradient's own
-  bool is_on_device() const { return workplace == Workplace::device; }
 };
 
 // What an owner has of a piece, or all of it: one item, as plugins see it.
@@ -68,17 +61,16 @@ struct ItemRun {
   StateView* work_state = nullptr;  // when work is a state
   StateView* folded_momentum = nullptr;
   std::string compressor_wants, memory_wants;  // their states, as needs_text tells them
-  std::byte* share = nullptr;  // of a sum over the host; null: the values are the piece's
-  Buffer work;                 // scratch work, or on a device
-  DeviceMemory work_there;
+  std::byte* share = nullptr;      // of a sum over the host; null: the values are the piece's
+  WorkMemory work;                 // scratch work
   std::deque<PayloadStorage> own;  // per round
   std::vector<std::deque<PayloadStorage>>
       received;             // per round: one that joins all ranks, or one per rank
   PayloadStorage refused;   // entries a composite returned
   PayloadStorage taken;     // own less refused, for memory.record
   PayloadStorage returned;  // decoded own payload, for give_back and record
-  Buffer refused_data, taken_data, result_data, returned_data;
-  DeviceMemory returned_there;  // in place of returned_data, on a device
+  Buffer refused_data, taken_data, result_data;
+  WorkMemory returned_data;
   bool on_composite = false;
   bool arrives_as_mean = false;    // not as a sum; see means.hpp
   bool decoded_as_mean = false;    // by the compressor, which saves a sweep
@@ -86,8 +78,8 @@ struct ItemRun {
   bool folds_generations = false;  // out of the current generation into the next
   penstock_fold fold{};
 
-  // Its tensors and payloads lie on a device; what travels of them has a place in the message.
-  bool is_on_device() const { return of->is_on_device(); }
+  // Its tensors and payloads lie there; what travels of them has a place in the message.
+  WorkPlace& place() const { return *of->place; }
   void* values() const;  // where its gradient is in this step, and where its result goes
   bool is_folded_over(const StateView& state) const {
     return folds_generations && (&state == work_state || &state == folded_momentum);
@@ -100,11 +92,19 @@ struct ItemRun {
   }
 };
 
+// Takes the time of work that a call has queued.
+class CallWatch {
+ public:
+  virtual ~CallWatch() = default;
+  virtual Status begin() = 0;
+  virtual Status end() = 0;
+};
+
 // One call to a compressor: items of one instance that are in the same round, meet in the same way
 // and are worked on in the same place.
 struct CompressorCall {
   CompressorInstance* compressor = nullptr;
-  bool on_device = false;
+  WorkPlace* place = nullptr;
   uint32_t round = 0;
   uint64_t n_ranks = 1;        // payloads per item at decode
   bool of_means = false;       // that arrive
@@ -116,13 +116,13 @@ struct CompressorCall {
   const penstock_fold_encoder* fold_encoder = nullptr;  // where an item is folded
   std::vector<const penstock_fold*> folds;              // null for items that are not
   uint64_t took_us = 0;                                 // in this step
-  std::unique_ptr<Stopwatch> watch;                     // on a device; null: nobody asks
+  std::unique_ptr<CallWatch> watch;                     // null: nobody asks
 };
 
 // One call to a memory.
 struct MemoryCall {
   MemoryInstance* memory = nullptr;
-  bool on_device = false;
+  WorkPlace* place = nullptr;
   uint32_t n_scalars = 0;
   uint64_t scalars_first = 0;  // in the prologue message
   std::vector<size_t> positions;
@@ -146,9 +146,9 @@ struct Coding {
   std::vector<CompressorCall> decode_calls;
   std::vector<MemoryCall> memory_calls;
   uint32_t n_rounds = 0;
-  std::unique_ptr<MessageRun> prologue;
-  // What this rank owns of sums over its host, by dtype and whether it lies on a device.
-  std::map<std::pair<uint32_t, bool>, MessageMemory> shares;
+  std::unique_ptr<MessageRun> prologue;  // a FlagMessage
+  // What this rank owns of sums over its host, by dtype and whether they are announced.
+  std::map<std::pair<uint32_t, bool>, WorkMemory> shares;
 
   // The step under way.
   penstock_step step{};    // as plugins see it: rank and world are the group's

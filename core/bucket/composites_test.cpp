@@ -1,5 +1,6 @@
 // Pairs that a composite collective adds up: its message, and the payloads around it.
 
+#include "core/bucket/composites.hpp"
 #include "core/bucket/testing.hpp"
 
 namespace penstock::composites_test {
@@ -10,7 +11,6 @@ using testing::pairs;
 using testing::PaperBucket;
 using testing::summed;
 
-using Kind = MessageRun::Kind;
 using PlanOfComposite = penstock_status* (*)(void*, penstock_channel*,
                                              const penstock_message* const*, uint64_t,
                                              penstock_collective_need* const*);
@@ -36,6 +36,10 @@ struct Composite : PaperBucket {
   Channel channel;
 };
 
+const CompositeMessage& composite(const MessageRun& message) {
+  return dynamic_cast<const CompositeMessage&>(message);
+}
+
 int64_t between(const penstock_section& from, const penstock_section& to) {
   return static_cast<const std::byte*>(to.data) - static_cast<const std::byte*>(from.data);
 }
@@ -47,7 +51,7 @@ TEST(CompositeMessages, HandOverThePairsOfAllItemsBehindEachOther) {
   ASSERT_OK(paper.lay_out());
   const MessageRun& message = paper.message();
   const penstock_message& c = message.message;
-  EXPECT_EQ(message.kind, Kind::sparse);
+  EXPECT_EQ(message.name(), "composite");
   EXPECT_EQ(message.link, &paper.coding().links->composite);
   EXPECT_EQ(c.pattern, uint32_t{PENSTOCK_SPARSE_ALL_REDUCE});
   EXPECT_EQ(message.send.bytes(), 40u);
@@ -76,7 +80,8 @@ TEST(CompositeMessages, ResultsRefusedAndTakenHaveRoomForWhatTheItemSends) {
   EXPECT_EQ(item.received[0][0].c()->rank, -1);
   EXPECT_EQ(item.refused.c()->rank, 1);
   EXPECT_EQ(item.taken.c()->rank, 1);
-  EXPECT_EQ(paper.message().refused_pointers, std::vector<penstock_payload*>{item.refused.c()});
+  EXPECT_EQ(composite(paper.message()).refused_pointers,
+            std::vector<penstock_payload*>{item.refused.c()});
   // The memory is told what the composite has taken, not what was encoded.
   EXPECT_EQ(paper.coding().memory_calls[0].taken[0], item.taken.c());
 }
@@ -89,18 +94,18 @@ TEST(CompositeMessages, CarryNoFlagSoTheBucketHasOneOfItsOwn) {
   ASSERT_OK(alone.lay_out());
   ASSERT_OK(beside_a_sum.lay_out());
   ASSERT_EQ(alone.messages().size(), 2u);
-  EXPECT_EQ(alone.message(1).kind, Kind::flag);
+  EXPECT_EQ(alone.message(1).name(), "flag");
   ASSERT_EQ(beside_a_sum.messages().size(), 2u);
-  EXPECT_EQ(beside_a_sum.message(0).kind, Kind::sum);
-  EXPECT_EQ(beside_a_sum.message(1).kind, Kind::sparse);
+  EXPECT_EQ(beside_a_sum.message(0).name(), "sum");
+  EXPECT_EQ(beside_a_sum.message(1).name(), "composite");
 }
 
 TEST(CompositeMessages, AreOfTheLastRoundAlone) {
   Composite paper;
   ItemRun& item = paper.add_pairs("w", 10, {pairs(2), pairs(3)});
   ASSERT_OK(paper.lay_out());
-  EXPECT_EQ(paper.message(0, 0, 0).kind, Kind::gather);
-  EXPECT_EQ(paper.message(0, 0, 1).kind, Kind::sparse);
+  EXPECT_EQ(paper.message(0, 0, 0).name(), "gather");
+  EXPECT_EQ(paper.message(0, 0, 1).name(), "composite");
   EXPECT_EQ(item.received[0].size(), 2u);
   EXPECT_EQ(item.received[1].size(), 1u);
   const std::vector<CompressorCall>& calls = paper.coding().decode_calls;
@@ -142,7 +147,7 @@ TEST(CompositeMessages, HaveWhatTheCompositeAsksFor) {
   EXPECT_EQ(small.received[0][0].section(0).capacity, 4u);  // it has no more
   EXPECT_EQ(large.refused.section(0).capacity, 3u);
   EXPECT_EQ(message.message.exec->scratch_bytes, 100u);
-  EXPECT_EQ(message.message.exec->scratch, message.scratch.data());
+  EXPECT_EQ(message.message.exec->scratch, composite(message).scratch.data());
   ASSERT_EQ(message.message.n_states, 1u);
   EXPECT_EQ(message.message.states[0]->numel, 6u);
   EXPECT_EQ(paper.states.bytes(), 24u);

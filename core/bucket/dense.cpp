@@ -1,9 +1,10 @@
 #include "core/bucket/dense.hpp"
 
+#include "core/bucket/announcement.hpp"
 #include "core/bucket/copies.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/means.hpp"
-#include "core/bucket/on_device/direct.hpp"
+#include "core/bucket/messages.hpp"
 #include "core/tensor/elements.hpp"
 
 #include <penstock/mean.h>
@@ -18,8 +19,16 @@ constexpr float kVoid = 1, kVoidAndNotTaken = 2;
 
 using ShareKind = std::pair<uint32_t, bool>;  // as Coding::shares
 
+// What ranks of a host add over one link: the items of each owner.
+struct Shares {
+  uint32_t dtype = PENSTOCK_FLOAT32;
+  Link* link = nullptr;
+  WorkPlace* place = nullptr;
+  std::vector<std::vector<size_t>> by_owner;
+};
+
 ShareKind share_kind(const MessageRun& message) {
-  return {message.message.dtype, message.is_direct()};
+  return {message.message.dtype, message.is_announced()};
 }
 
 std::byte* place_in_piece(const ItemRun& item) {
@@ -64,7 +73,7 @@ uint64_t lay_out_shares(MessageRun& message, uint32_t n_owners) {
     if (rank < n_owners) {
       for (const size_t position : message.by_owner[rank])
         count += message.coding->items[position].range.numel;
-      if (!message.is_direct()) ++count;  // the flag
+      if (!message.is_announced()) ++count;  // the flag
     }
     message.send_counts.push_back(count);
     message.send_offsets.push_back(offset);
@@ -76,11 +85,10 @@ uint64_t lay_out_shares(MessageRun& message, uint32_t n_owners) {
 }
 
 // Where what this rank owns arrives, is exchanged, and leaves from.
-Result<std::byte*> make_share(const BucketRun& bucket, Coding& coding, const MessageRun& scattered,
-                              uint64_t element) {
+Result<std::byte*> make_share(Coding& coding, const MessageRun& scattered, uint64_t element) {
   const uint32_t me = scattered.group_rank();
   const uint64_t bytes = std::max<uint64_t>(scattered.send_counts[me], 1) * element;
-  PENSTOCK_ASSIGN(MessageMemory memory, memory_of(bucket, scattered, bytes));
+  PENSTOCK_ASSIGN(WorkMemory memory, memory_of(scattered, bytes));
   std::byte* const share = memory.data();
   coding.shares[share_kind(scattered)] = std::move(memory);
   if (me >= scattered.by_owner.size()) return share;
@@ -93,21 +101,18 @@ Result<std::byte*> make_share(const BucketRun& bucket, Coding& coding, const Mes
   return share;
 }
 
-Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, ShareKind kind,
-                         const std::vector<std::vector<size_t>>& by_owner) {
+Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, const Shares& shares) {
   Coding& coding = *scatter.coding;
-  LevelLinks& links = bucket.context.at(scatter.kind.level);
-  const auto [dtype, is_direct] = kind;
-  Link& link = is_direct ? links.direct : links.transport;
-  auto out = make_message(bucket, coding, MessageRun::Kind::scattered, link,
-                          PENSTOCK_REDUCE_SCATTER, dtype);
-  out->by_owner = by_owner;
+  const uint32_t dtype = shares.dtype;
+  auto out =
+      make_message<ScatteredMessage>(bucket, coding, *shares.link, PENSTOCK_REDUCE_SCATTER, dtype);
+  out->place = shares.place;
+  out->by_owner = shares.by_owner;
   if (averages_host(*out)) out->message.reduction = PENSTOCK_REDUCE_MEAN;
   const uint64_t count = lay_out_shares(*out, bucket.context.owners_per_host);
   const uint64_t element = dtype_bytes(dtype);
-  PENSTOCK_ASSIGN(out->send, memory_of(bucket, *out, count * element));
-  PENSTOCK_ASSIGN(std::byte * share, make_share(bucket, coding, *out, element));
-  out->copies.reserve(coding.items.size());
+  PENSTOCK_ASSIGN(out->send, memory_of(*out, count * element));
+  PENSTOCK_ASSIGN(std::byte * share, make_share(coding, *out, element));
   penstock_message& sum = out->message;
   sum.send = out->send.data();
   sum.count = count;
@@ -115,8 +120,9 @@ Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, ShareKind
   sum.receive_counts = out->receive_counts.data();
   if (spread != nullptr) {
     auto back =
-        make_message(bucket, coding, MessageRun::Kind::spread, link, PENSTOCK_ALL_GATHER, dtype);
-    back->by_owner = by_owner;
+        make_message<SpreadMessage>(bucket, coding, *shares.link, PENSTOCK_ALL_GATHER, dtype);
+    back->place = shares.place;
+    back->by_owner = shares.by_owner;
     lay_out_shares(*back, bucket.context.owners_per_host);
     penstock_message& results = back->message;
     results.send = share;
@@ -125,7 +131,6 @@ Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, ShareKind
     results.receive_counts = back->receive_counts.data();
     results.receive_offsets = back->receive_offsets.data();
     results.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
-    back->copies.reserve(coding.items.size());
     spread->messages[0].push_back(std::move(back));
   }
   scatter.messages[0].push_back(std::move(out));
@@ -135,54 +140,59 @@ Status lay_out_shares_of(BucketRun& bucket, Leg& scatter, Leg* spread, ShareKind
 }  // namespace
 
 Status lay_out_scattered(BucketRun& bucket, Leg& scatter, Leg* spread) {
-  std::map<ShareKind, std::vector<std::vector<size_t>>> shares;
+  std::map<ShareKind, Shares> by_kind;
   for (size_t i = 0; i < scatter.coding->items.size(); ++i) {
     const ItemRun& item = scatter.coding->items[i];
-    auto& by_owner = shares[{item.dtype, item.is_on_device()}];
-    by_owner.resize(bucket.context.owners_per_host);
-    by_owner[item.owner].push_back(i);
+    Link& link = item.place().link_of_values(bucket.context.at(scatter.kind.level));
+    Shares& shares = by_kind[{item.dtype, link.is_announced}];
+    shares.dtype = item.dtype;
+    shares.link = &link;
+    shares.place = &item.place();
+    shares.by_owner.resize(bucket.context.owners_per_host);
+    shares.by_owner[item.owner].push_back(i);
   }
-  for (const auto& [kind, by_owner] : shares)
-    PENSTOCK_TRY(lay_out_shares_of(bucket, scatter, spread, kind, by_owner));
-  lay_out_prelude(bucket, scatter, 0);
-  if (spread != nullptr) lay_out_prelude(bucket, *spread, 0);
+  for (const auto& [kind, shares] : by_kind)
+    PENSTOCK_TRY(lay_out_shares_of(bucket, scatter, spread, shares));
+  lay_out_announcement(bucket, scatter, 0);
+  if (spread != nullptr) lay_out_announcement(bucket, *spread, 0);
   return {};
 }
 
-Status pack_scattered(BucketRun& bucket, MessageRun& message) {
-  PENSTOCK_TRY(copy_shares(message, message.send.data(), To::message));
-  if (message.is_direct()) return {};
-  for (uint32_t owner = 0; owner < message.by_owner.size(); ++owner)
-    write_flag(message.message.dtype, message.send.data(), flag_of(message, owner),
-               bucket.nonfinite ? 1 : 0);
+// ---- in a step ----
+
+Status ScatteredMessage::pack(uint32_t) {
+  PENSTOCK_TRY(copy_shares(*this, send.data(), To::message));
+  if (is_announced()) return {};
+  for (uint32_t owner = 0; owner < by_owner.size(); ++owner)
+    write_flag(message.dtype, send.data(), flag_of(*this, owner), bucket->nonfinite ? 1 : 0);
   return {};
 }
 
-Status read_scattered(BucketRun& bucket, MessageRun& message) {
-  PENSTOCK_TRY(weigh_shares(bucket, message));
-  if (message.is_direct() || message.group_rank() >= message.by_owner.size()) return {};
-  const uint64_t own_count = message.send_counts[message.group_rank()];
-  if (flag_at(message.message.dtype, message.message.receive, own_count - 1) != 0)
-    message.coding->nonfinite = true;
+Status ScatteredMessage::read(const Leg&, uint32_t) {
+  PENSTOCK_TRY(weigh_shares(*bucket, *this));
+  if (is_announced() || group_rank() >= by_owner.size()) return {};
+  const uint64_t own_count = send_counts[group_rank()];
+  if (flag_at(message.dtype, message.receive, own_count - 1) != 0) coding->nonfinite = true;
   return {};
 }
 
-void mark_spread(BucketRun& bucket, MessageRun& message) {
-  if (message.group_rank() >= message.by_owner.size()) return;
-  const float flag = !bucket.is_void ? 0 : message.coding->compensated ? kVoid : kVoidAndNotTaken;
-  const MessageMemory& share = message.coding->shares.at(share_kind(message));
-  write_flag(message.message.dtype, share.data(), message.message.count - 1, flag);
+Status SpreadMessage::prepare(Leg&, uint32_t) {
+  if (group_rank() >= by_owner.size()) return {};
+  const float flag = !bucket->is_void ? 0 : coding->compensated ? kVoid : kVoidAndNotTaken;
+  const WorkMemory& share = coding->shares.at(share_kind(*this));
+  write_flag(message.dtype, share.data(), message.count - 1, flag);
+  return {};
 }
 
-Status unpack_spread(BucketRun& bucket, MessageRun& message) {
-  auto* const arrived = static_cast<std::byte*>(message.message.receive);
-  const size_t n_flags = message.is_direct() ? 0 : message.by_owner.size();
+Status SpreadMessage::read(const Leg&, uint32_t) {
+  auto* const arrived = static_cast<std::byte*>(message.receive);
+  const size_t n_flags = is_announced() ? 0 : by_owner.size();
   for (uint32_t owner = 0; owner < n_flags; ++owner) {
-    const float flag = flag_at(message.message.dtype, arrived, flag_of(message, owner));
-    if (flag != 0) bucket.is_void = true;
-    if (flag == kVoidAndNotTaken) message.coding->compensated = false;
+    const float flag = flag_at(message.dtype, arrived, flag_of(*this, owner));
+    if (flag != 0) bucket->is_void = true;
+    if (flag == kVoidAndNotTaken) coding->compensated = false;
   }
-  return bucket.is_void ? Status() : copy_shares(message, arrived, To::storage);
+  return bucket->is_void ? Status() : copy_shares(*this, arrived, To::storage);
 }
 
 }  // namespace penstock

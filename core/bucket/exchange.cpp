@@ -1,27 +1,12 @@
 #include "core/bucket/exchange.hpp"
 
-#include "core/bucket/dense.hpp"
-#include "core/bucket/flag.hpp"
-#include "core/bucket/on_device/direct.hpp"
-#include "core/bucket/plain.hpp"
-#include "core/bucket/wire.hpp"
+#include "core/bucket/sums.hpp"
 #include "core/comm/channel.hpp"
-#include "core/tensor/elements.hpp"
 
 #include <kernels/message.hpp>
 
-#include <algorithm>
-
 namespace penstock {
 namespace {
-
-using MessageKind = MessageRun::Kind;
-
-Status read_flag(BucketRun& bucket, const MessageRun& message, const void* arrived) {
-  if (!message.has_flag) return {};
-  return take_summed_flag(bucket, flag_at(message.message.dtype, arrived, message.flag_index),
-                          message.is_mean);
-}
 
 // `sequence`: on the message's channel, where that is ordered; `tag`: where it is not.
 void submit(BucketRun& bucket, MessageRun& message, uint64_t sequence, uint64_t tag) {
@@ -47,49 +32,10 @@ void submit_by_turn(BucketRun& bucket, MessageRun& message, uint64_t turn) {
 }
 
 void skip(BucketRun& bucket, const MessageRun& message) {
-  if (message.is_direct()) return;  // it has had no turn
+  if (message.is_announced()) return;  // it has had no turn
   const Link& link = *message.link;
   if ((link.channel->traits.flags & PENSTOCK_COLLECTIVE_ORDERED) != 0)
     bucket.context.communication->skip(link.channel, link.sequence_base + message.order);
-}
-
-Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round) {
-  switch (message.kind) {
-    case MessageKind::gather:
-      close_gathered(message, round);
-      break;
-    case MessageKind::scattered:
-      return pack_scattered(bucket, message);
-    case MessageKind::spread:
-      mark_spread(bucket, message);
-      break;
-    case MessageKind::sparse:
-      for (StateView* state : message.state_views) PENSTOCK_TRY(state->open());
-      break;
-    case MessageKind::passed_on:
-      break;
-    case MessageKind::header:
-      write_header(bucket, leg, round);
-      break;
-    default:
-      if (is_plain(message)) break;
-      if (message.coding->nonfinite) std::memset(message.send.data(), 0, message.send.bytes());
-      if (message.has_flag)
-        write_flag(message.message.dtype, message.send.data(), message.flag_index,
-                   summed_flag(bucket, message.coding->nonfinite));
-  }
-  return {};
-}
-
-void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag) {
-  auto* bytes = static_cast<std::byte*>(elements);
-  from_float32(dtype, &flag, bytes + index * dtype_bytes(dtype), 1);
-}
-
-float flag_at(uint32_t dtype, const void* elements, uint64_t index) {
-  float flag = 0;
-  to_float32(dtype, static_cast<const std::byte*>(elements) + index * dtype_bytes(dtype), &flag, 1);
-  return flag;
 }
 
 Status Ask::begin(BucketRun& bucket) {
@@ -98,8 +44,8 @@ Status Ask::begin(BucketRun& bucket) {
   return {};
 }
 
-Status Ask::end(BucketRun& bucket) {
-  return read_flag(bucket, *coding_.prologue, coding_.prologue->send.data());
+Status Ask::end(BucketRun&) {
+  return static_cast<FlagMessage&>(*coding_.prologue).take();
 }
 
 Exchange::Exchange(Leg& leg, uint32_t round)
@@ -108,7 +54,7 @@ Exchange::Exchange(Leg& leg, uint32_t round)
 
 Status Exchange::begin(BucketRun& bucket) {
   bucket.exchange_bytes = 0;
-  for (MessageRun* message : messages_) PENSTOCK_TRY(prepare(bucket, leg_, *message, round_));
+  for (MessageRun* message : messages_) PENSTOCK_TRY(message->prepare(leg_, round_));
   bucket.begin_transfers(static_cast<uint32_t>(messages_.size()));
   for (MessageRun* message : messages_) {
     bucket.exchange_bytes += bytes_handed_over(message->message, message->group_size());
@@ -121,35 +67,8 @@ void skip_all(BucketRun& bucket) {
   bucket.each_message([&](uint32_t, uint32_t, MessageRun& message) { skip(bucket, message); });
 }
 
-Status Read::begin(BucketRun& bucket) {
-  const uint32_t round = round_;
-  for (auto& message : leg_.messages[round]) {
-    switch (message->kind) {
-      case MessageKind::header:
-      case MessageKind::turn:
-        continue;
-      case MessageKind::gather:
-        if (!message->is_direct()) PENSTOCK_TRY(read_gathered(bucket, *message, round));
-        continue;
-      case MessageKind::scattered:
-        PENSTOCK_TRY(read_scattered(bucket, *message));
-        continue;
-      case MessageKind::spread:
-        PENSTOCK_TRY(unpack_spread(bucket, *message));
-        continue;
-      default:
-        break;
-    }
-    if (!leg_.kind.decodes) continue;  // a part of the sum, for a leg to come
-    PENSTOCK_TRY(read_flag(bucket, *message, message->message.receive));
-    if (message->kind == MessageKind::sparse) continue;
-    for (size_t position : message->items) {
-      ItemRun& item = message->coding->items[position];
-      const uint32_t kind = item.own[round].c()->kind;
-      item.received[round][0].c()->kind =
-          kind == PENSTOCK_PAYLOAD_ABSENT ? uint32_t{PENSTOCK_PAYLOAD_CODED} : kind;
-    }
-  }
+Status Read::begin(BucketRun&) {
+  for (auto& message : leg_.messages[round_]) PENSTOCK_TRY(message->read(leg_, round_));
   return {};
 }
 

@@ -37,8 +37,6 @@ class Read final : public RoundStage {
   Status begin(BucketRun& bucket) override;
 };
 
-// Fills in what of a message differs from step to step. [engine]
-Status prepare(BucketRun& bucket, Leg& leg, MessageRun& message, uint32_t round);
 // Hands a message to the communication thread, in its place on the link. [engine]
 void submit(BucketRun& bucket, MessageRun& message);
 // The same by its turn among the exchanges of all sets.

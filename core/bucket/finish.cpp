@@ -5,7 +5,6 @@
 #include "core/bucket/exchange.hpp"
 #include "core/bucket/layout.hpp"
 #include "core/bucket/load.hpp"
-#include "core/bucket/on_device/device.hpp"
 #include "core/tensor/elements.hpp"
 
 namespace penstock {
@@ -46,7 +45,7 @@ bool plain(PayloadStorage& payload) {
 // What only the compressor can read becomes a dense float32 payload.
 Status decode_own(BucketRun& bucket, Coding& coding, ItemRun& item, PayloadStorage& own) {
   if (item.returned.size() == 0)  // where rare, when first needed
-    PENSTOCK_TRY(make_returned(bucket, coding, item));
+    PENSTOCK_TRY(make_returned(coding, item));
   item.returned.c()->kind = PENSTOCK_PAYLOAD_DENSE;
   item.returned.section(0).count = item.range.numel;
   penstock_item temporary = item.for_compressor;
@@ -57,8 +56,8 @@ Status decode_own(BucketRun& bucket, Coding& coding, ItemRun& item, PayloadStora
   const auto noted = plugin_call(bucket, "compressor", item.compressor->name(), "decode");
   return call_plugin(*item.compressor, "decode of the own payload", items, [&] {
     return item.compressor->table()->decode(
-        item.compressor->self(), &bucket.context.exec_of(item.is_on_device()), &coding.step, round,
-        items, 1, payloads, 1, PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
+        item.compressor->self(), &item.place().exec(), &coding.step, round, items, 1, payloads, 1,
+        PENSTOCK_DECODE_FIRST | PENSTOCK_DECODE_LAST | PENSTOCK_DECODE_OWN);
   });
 }
 
@@ -88,9 +87,9 @@ Status call_give_back(BucketRun& bucket, const Coding& coding, MemoryCall& call)
   if (!PENSTOCK_HAS_MEMBER(call.memory->table(), penstock_memory, give_back)) return {};
   const auto noted = plugin_call(bucket, "memory", call.memory->name(), "give_back");
   return call_plugin(*call.memory, "give_back", call.items, [&] {
-    return call.memory->table()->give_back(
-        call.memory->self(), &bucket.context.exec_of(call.on_device), &coding.step,
-        call.items.data(), call.items.size(), call.give_back.data());
+    return call.memory->table()->give_back(call.memory->self(), &call.place->exec(), &coding.step,
+                                           call.items.data(), call.items.size(),
+                                           call.give_back.data());
   });
 }
 
@@ -119,8 +118,7 @@ Status record(BucketRun& bucket, Coding& coding) {
     PENSTOCK_TRY(decode_taken(bucket, coding, call));
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "record");
     PENSTOCK_TRY(call_plugin(*call.memory, "record", call.items, [&] {
-      return call.memory->table()->record(call.memory->self(),
-                                          &bucket.context.exec_of(call.on_device), &coding.step,
+      return call.memory->table()->record(call.memory->self(), &call.place->exec(), &coding.step,
                                           call.items.data(), call.items.size(), call.taken.data());
     }));
   }
@@ -128,19 +126,12 @@ Status record(BucketRun& bucket, Coding& coding) {
 }
 
 // A result times a number, where it lies.
-Status multiply(const SetContext& context, const ItemRun& item, double factor) {
-  void* out = item.for_memory.out.data;
-  if (item.is_on_device())
-    return context.residents->stream().scale(out, item.range.numel, item.dtype,
-                                             static_cast<float>(factor));
-  scale(item.dtype, out, item.range.numel, factor);
-  return {};
+Status multiply(const ItemRun& item, double factor) {
+  return item.place().scale(item.dtype, item.for_memory.out.data, item.range.numel, factor);
 }
 
-Status divide_by_ranks(const SetContext& context, const ItemRun& item) {
-  if (item.is_on_device()) return multiply(context, item, 1.0 / context.world);
-  divide(item.dtype, item.for_memory.out.data, item.range.numel, context.world);
-  return {};
+Status divide(const ItemRun& item, uint32_t by) {
+  return item.place().divide(item.dtype, item.for_memory.out.data, item.range.numel, by);
 }
 
 // Divides sums by all ranks of the set, however many took part in the leg.
@@ -152,17 +143,17 @@ Status finish(BucketRun& bucket, Coding& coding) {
     if (finishes || !context.result_is_sum)
       PENSTOCK_TRY(each_sum(coding, call, [&](ItemRun& item) {
         const bool is_mean = item.arrives_as_mean || item.decoded_as_mean;
-        return is_mean ? Status() : divide_by_ranks(context, item);
+        return is_mean ? Status() : divide(item, context.world);
       }));
     if (!finishes) continue;
     const auto noted = plugin_call(bucket, "memory", call.memory->name(), "finish");
     PENSTOCK_TRY(call_plugin(*call.memory, "finish", call.items, [&] {
-      return call.memory->table()->finish(call.memory->self(), &context.exec_of(call.on_device),
-                                          &coding.step, call.items.data(), call.items.size());
+      return call.memory->table()->finish(call.memory->self(), &call.place->exec(), &coding.step,
+                                          call.items.data(), call.items.size());
     }));
     if (context.result_is_sum)
-      PENSTOCK_TRY(each_sum(coding, call,
-                            [&](ItemRun& item) { return multiply(context, item, context.world); }));
+      PENSTOCK_TRY(
+          each_sum(coding, call, [&](ItemRun& item) { return multiply(item, context.world); }));
   }
   return {};
 }
@@ -235,7 +226,7 @@ Status Finish::begin(BucketRun& bucket) {
   for (ItemRun& item : coding.items) {
     if (!item.encodes || !item.has_result()) continue;
     if (item.work_is != PENSTOCK_WORK_IS_GRAD || item.sum != nullptr)
-      PENSTOCK_TRY(multiply(context, item, context.step.grad_scale));
+      PENSTOCK_TRY(multiply(item, context.step.grad_scale));
     if (item.gradient->has_carry && item.of->carry_joins_result)
       add_carry(*item.gradient, item.range, item.dtype, item.for_memory.out.data,
                 context.step.grad_scale * (context.result_is_sum ? context.world : 1));

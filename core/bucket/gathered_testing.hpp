@@ -1,11 +1,13 @@
 // For the tests of the wire: one gathered message, whose parts are written and read by hand.
 #pragma once
 
+#include "core/bucket/gathers.hpp"
 #include "core/bucket/testing.hpp"
 #include "core/bucket/wire.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace penstock::testing {
 
@@ -40,9 +42,11 @@ struct Gathered : PaperBucket {
   // After all items are there.
   void open(uint32_t pattern = PENSTOCK_ALL_GATHER) {
     bucket.label = "bucket 3";
-    message = make_message(bucket, coding(), MessageRun::Kind::gather, coding().links->transport,
-                           pattern, PENSTOCK_UINT8);
-    for (size_t i = 0; i < coding().items.size(); ++i) message->items.push_back(i);
+    message = make_message<GatherMessage>(bucket, coding(), coding().links->transport, pattern,
+                                          PENSTOCK_UINT8);
+    std::vector<size_t> items(coding().items.size());
+    std::iota(items.begin(), items.end(), size_t{0});
+    take_items(*message, std::move(items));
     for (ItemRun& item : coding().items) {
       item.own.emplace_back().shape(item.rounds[0], 0);
       item.received.emplace_back();
@@ -62,14 +66,10 @@ struct Gathered : PaperBucket {
     }
     message->send = memory_of_bytes(bytes);
     std::memset(message->send.data(), 0xee, bytes);  // of an earlier step
-    place_gathered(*message, 0);
+    ASSERT_OK(message->before_encode(0));
   }
-  // With a twin where some item is worked on on a device.
-  MessageMemory memory_of_bytes(uint64_t bytes) {
-    for (const ItemRun& item : coding().items)
-      if (item.is_on_device())
-        return std::move(MessageMemory::make_with_twin(device_on_paper(), bytes).value());
-    return Buffer(bytes);
+  WorkMemory memory_of_bytes(uint64_t bytes) {
+    return std::move(memory_of(*message, bytes).value());
   }
   template <typename T>
   void encode(ItemRun& item, uint32_t kind, size_t s, const std::vector<T>& values) {
@@ -78,10 +78,11 @@ struct Gathered : PaperBucket {
     section.count = values.size();
     std::copy(values.begin(), values.end(), static_cast<T*>(section.data));
   }
+  Status close() { return message->prepare(leg, 0); }
   std::string sent() const {
     return {reinterpret_cast<const char*>(message->send.data()), message->message.count};
   }
-  int64_t offset(const void* data, const MessageMemory& memory) const {
+  int64_t offset(const void* data, const WorkMemory& memory) const {
     return static_cast<const std::byte*>(data) - memory.data();
   }
   // What has come from each rank, each up to the end of its room of 4096 bytes.
@@ -94,13 +95,14 @@ struct Gathered : PaperBucket {
       std::memcpy(message->receive.data() + message->receive_offsets[rank], parts[rank].data(),
                   parts[rank].size());
     }
-    return read_gathered(bucket, *message, 0);
+    return message->read(leg, 0);
   }
   const penstock_section& came(ItemRun& item, uint32_t rank, size_t s) {
     return item.arrival(0, rank).section(s);
   }
 
-  std::unique_ptr<MessageRun> message;
+  std::unique_ptr<GatherMessage> message;
+  Leg leg;
 };
 
 }  // namespace penstock::testing

@@ -1,6 +1,7 @@
 // Messages that bring each payload by itself, or joined by a composite, as they are laid out; and
 // those that carry values as they are within a host.
 
+#include "core/bucket/gathers.hpp"
 #include "core/bucket/testing.hpp"
 
 namespace penstock::gathers_test {
@@ -14,12 +15,15 @@ using testing::ranks_on_one_host;
 using testing::summed;
 using testing::up_to;
 
-using Kind = MessageRun::Kind;
 using Numbers = std::vector<uint64_t>;
 using Positions = std::vector<size_t>;
 
 bool is_exact(const MessageRun& message) {
   return (message.message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
+}
+
+const Numbers& room_for(const MessageRun& message) {
+  return dynamic_cast<const GatherMessage&>(message).room_for;
 }
 
 // ---- Gathers of all ranks ----
@@ -31,7 +35,7 @@ TEST(GatheredMessages, HaveRoomForAPartOfEachRank) {
     ASSERT_OK(paper.lay_out());
     ASSERT_EQ(paper.messages().size(), 1u);
     const MessageRun& message = paper.message();
-    EXPECT_EQ(message.kind, Kind::gather);
+    EXPECT_EQ(message.name(), "gather");
     EXPECT_EQ(message.message.pattern, uint32_t{PENSTOCK_ALL_GATHER});
     EXPECT_EQ(message.message.dtype, uint32_t{PENSTOCK_UINT8});
     EXPECT_EQ(message.send_counts, Numbers{48});
@@ -39,7 +43,7 @@ TEST(GatheredMessages, HaveRoomForAPartOfEachRank) {
     EXPECT_EQ(message.send.bytes(), 48u);
     EXPECT_EQ(message.message.count, 48u);
     EXPECT_EQ(message.receive.bytes(), 48u * ranks);
-    EXPECT_EQ(message.room_for, Numbers(ranks, 48));
+    EXPECT_EQ(room_for(message), Numbers(ranks, 48));
     EXPECT_EQ(message.receive_counts, Numbers(ranks, 48));
     for (uint32_t rank = 0; rank < ranks; ++rank)
       ASSERT_EQ(message.receive_offsets[rank], 48u * rank);
@@ -118,7 +122,7 @@ TEST(ShardMessages, EachOwnerIsSentItsPartAndNothingElse) {
     EXPECT_EQ(message.send.bytes(), 64u);
     EXPECT_EQ(message.message.send_counts, message.send_counts.data());
     const uint64_t from_each = Numbers{32, 8, 24}[rank];
-    EXPECT_EQ(message.room_for, Numbers(3, from_each));
+    EXPECT_EQ(room_for(message), Numbers(3, from_each));
     EXPECT_EQ(message.receive_offsets, (Numbers{0, from_each, 2 * from_each}));
     EXPECT_EQ(message.receive.bytes(), 3 * from_each);
   }
@@ -131,7 +135,7 @@ TEST(ShardMessages, EachOwnerSendsItsSumsToAll) {
     const MessageRun& message = shards.message(0, 1);
     EXPECT_EQ(message.message.pattern, uint32_t{PENSTOCK_ALL_GATHER});
     EXPECT_EQ(message.send_counts, (Numbers{Numbers{32, 8, 24}[rank]}));
-    EXPECT_EQ(message.room_for, (Numbers{32, 8, 24}));
+    EXPECT_EQ(room_for(message), (Numbers{32, 8, 24}));
     EXPECT_EQ(message.receive_offsets, (Numbers{0, 32, 40}));
     EXPECT_EQ(message.receive.bytes(), 64u);
   }
@@ -162,7 +166,7 @@ TEST(HostMessages, SharesFollowEachOtherByOwnerEachWithAFlag) {
   Hosts hosts;
   ASSERT_OK(hosts.lay_out());
   const MessageRun& scattered = hosts.message(0, 0);
-  EXPECT_EQ(scattered.kind, Kind::scattered);
+  EXPECT_EQ(scattered.name(), "scattered");
   EXPECT_EQ(scattered.message.pattern, uint32_t{PENSTOCK_REDUCE_SCATTER});
   EXPECT_EQ(scattered.link, &hosts.context.at(PENSTOCK_LEVEL_LOCAL).transport);
   EXPECT_EQ(scattered.by_owner, (std::vector<Positions>{{0}, {1, 2}}));
@@ -176,7 +180,7 @@ TEST(HostMessages, SharesFollowEachOtherByOwnerEachWithAFlag) {
   EXPECT_EQ(hosts.item(2).share, share + 16);
 
   const MessageRun& spread = hosts.message(0, 2);
-  EXPECT_EQ(spread.kind, Kind::spread);
+  EXPECT_EQ(spread.name(), "spread");
   EXPECT_EQ(spread.message.pattern, uint32_t{PENSTOCK_ALL_GATHER});
   EXPECT_EQ(spread.message.send, share);
   EXPECT_EQ(spread.message.count, 8u);

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "core/base/buffer.hpp"
-#include "core/device/resident.hpp"
-#include "core/device/staging.hpp"
+#include "core/bucket/on_device/sides.hpp"
 #include "core/fit/gradient.hpp"
 
 namespace penstock {
+
+class WorkPlace;
 
 struct Gradient : DeclaredGradient {
   explicit Gradient(DeclaredGradient declared) : DeclaredGradient(std::move(declared)) {}
@@ -27,12 +28,8 @@ struct Gradient : DeclaredGradient {
   uint64_t ready_us = 0;    // on a device: when it was seen to have arrived
   uint64_t place = 0;       // among those that were handed in, in the last step
 
-  // On a device where it lies it has a side, which is one of the two behind it: it goes through
-  // host memory, for a reason, or is worked on there. On the CPU all are null.
-  DeviceSide* device_side = nullptr;
-  Mirror* mirror = nullptr;
-  Resident* resident = nullptr;
-  std::string why_staged;
+  WorkPlace* work_place = nullptr;  // where it is worked on; null: on the host
+  GradientOnDevice on_device;
 
   // Written by the application before it makes a bucket ready; read by the engine after.
   void* data = nullptr;  // contiguous, numel elements of dtype: its own storage, or the mirror

@@ -10,8 +10,6 @@ using testing::PaperBucket;
 using testing::ranks_on_one_host;
 using testing::summed;
 
-using Kind = MessageRun::Kind;
-
 struct Halves : PaperBucket {
   Halves(uint32_t rank, uint32_t ranks, uint64_t numel)
       : PaperBucket(PENSTOCK_ROUTE_SPLIT, rank, ranks_on_one_host(ranks)) {
@@ -28,8 +26,8 @@ TEST(Halves, AreSharesOfWhichTheFirstAreLongerByOne) {
     ASSERT_OK(halves.lay_out());
     const MessageRun& scatter = halves.scatter();
     const MessageRun& collect = halves.collect();
-    EXPECT_EQ(scatter.kind, Kind::sum);
-    EXPECT_EQ(collect.kind, Kind::passed_on);
+    EXPECT_EQ(scatter.name(), "sum");
+    EXPECT_EQ(collect.name(), "shares");
     EXPECT_EQ(scatter.message.pattern, uint32_t{PENSTOCK_REDUCE_SCATTER});
     EXPECT_EQ(collect.message.pattern, uint32_t{PENSTOCK_ALL_GATHER});
     EXPECT_EQ(collect.message.flags, uint32_t{PENSTOCK_MESSAGE_EXACT_COUNTS});
@@ -93,7 +91,7 @@ TEST(Halves, OfIntegersAreFollowedByTheirFlagInTheSecondLeg) {
   ASSERT_EQ(paper.messages(0).size(), 1u);
   ASSERT_EQ(paper.messages(1).size(), 2u);
   EXPECT_FALSE(paper.message(0, 1).has_flag);
-  EXPECT_EQ(paper.message(1, 1).kind, Kind::flag);
+  EXPECT_EQ(paper.message(1, 1).name(), "flag");
 }
 
 }  // namespace

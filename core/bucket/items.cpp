@@ -3,8 +3,6 @@
 #include "core/bucket/layout.hpp"
 #include "core/bucket/means.hpp"
 #include "core/bucket/needs_text.hpp"
-#include "core/bucket/on_device/device.hpp"
-#include "core/bucket/on_device/direct.hpp"
 #include "core/fit/item.hpp"
 #include "core/fit/needs.hpp"
 
@@ -110,8 +108,7 @@ void fold_item(ItemRun& item, const penstock_memory_need& memory) {
   if (has_momentum) item.fold.momentum_before = item.folded_momentum->before();
 }
 
-// `stream`: of the device that the item is worked on on; null: of none.
-Status claim_states(ItemRun& item, const Coding& coding, StateStore& states, const Stream* stream,
+Status claim_states(ItemRun& item, const Coding& coding, StateStore& states,
                     const penstock_compressor_need& compressor,
                     const penstock_memory_need& memory) {
   const auto claim = [&](const Plugin* plugin,
@@ -120,7 +117,8 @@ Status claim_states(ItemRun& item, const Coding& coding, StateStore& states, con
     for (uint64_t s = 0; s < n; ++s) {
       const StateKey key{item.gradient->name, item.range, coding.leg, plugin->record.id,
                          std::string(view(declarations[s]->name))};
-      PENSTOCK_ASSIGN(StateView * state, states.claim(key, item.extent, *declarations[s], stream));
+      PENSTOCK_ASSIGN(StateView * state,
+                      item.place().claim(states, key, item.extent, *declarations[s]));
       item.states.push_back(state);
       views.push_back(state->c());
     }
@@ -184,8 +182,9 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
     c->flags = flags;
     c->leg = coding.leg;
   }
-  if (item.is_on_device()) place_on_device(item, bucket.context.residents->device());
-  item.passes_through = (!item.is_on_device() || goes_directly(coding, item, 0)) &&
+  const WorkPlace& place = item.place();
+  place.place(item);
+  item.passes_through = place.sends_from_here(place.link_of(coding, item, 0)) &&
                         is_plain(bucket, item, compressor, memory);
   item.arrives_as_mean = arrives_as_mean(bucket, coding, item, compressor);
   item.compressor_wants = states_text(compressor.states, compressor.n_states);
@@ -194,16 +193,10 @@ Status complete_item(BucketRun& bucket, const Coding& coding, ItemRun& item, Sta
                       item.rounds.back().sparse();
   PENSTOCK_TRY(check_composite(bucket, item, compressor));
   if (!item.encodes && !item.decodes) return {};
-  const Stream* stream = item.is_on_device() ? &bucket.context.residents->stream() : nullptr;
-  PENSTOCK_TRY(claim_states(item, coding, states, stream, compressor, memory));
+  PENSTOCK_TRY(claim_states(item, coding, states, compressor, memory));
   if (!item.encodes) return {};
   if (item.work_is == PENSTOCK_WORK_IS_SCRATCH) {
-    const uint64_t bytes = item.range.numel * dtype_bytes(item.dtype);
-    if (stream == nullptr) {
-      item.work = Buffer(bytes);
-    } else {
-      PENSTOCK_ASSIGN(item.work_there, DeviceMemory::make(stream->device(), bytes));
-    }
+    PENSTOCK_ASSIGN(item.work, place.make(item.range.numel * dtype_bytes(item.dtype)));
   }
   if (item.work_is == PENSTOCK_WORK_IS_STATE) {
     item.work_state = item.states[item.compressor_states.size() + memory.work_state];
@@ -225,8 +218,7 @@ void settle_what_passes_through(Coding& coding) {
   uint64_t bytes = 0;
   for (const ItemRun& item : coding.items) {
     all = all && item.passes_through && item.dtype == first.dtype &&
-          item.is_on_device() == first.is_on_device() &&
-          item.rounds[0].reduction == first.rounds[0].reduction;
+          &item.place() == &first.place() && item.rounds[0].reduction == first.rounds[0].reduction;
     bytes += item.range.numel * dtype_bytes(item.dtype);
   }
   all = all && (alone || bytes >= kManyBytes);
@@ -263,28 +255,20 @@ void make_codings(BucketRun& bucket, const Fitting& fitting) {
   for (uint32_t leg = 0; leg < kinds.size(); ++leg)
     if (kinds[leg].encodes) add_coding(bucket, kinds[leg], leg);
   Coding& coding = *bucket.codings.front();
-  const SetContext& context = bucket.context;
-  const uint32_t me =
-      context
-          .at(bucket.plan.route == PENSTOCK_ROUTE_HIERARCHICAL ? PENSTOCK_LEVEL_LOCAL
-                                                               : PENSTOCK_LEVEL_WORLD)
-          .group.rank();
+  const uint32_t route = bucket.plan.route;
+  const uint32_t me = bucket.context.at(level_of_owners(route)).group.rank();
   for (PieceRun& piece : bucket.pieces) {
     const Fitting::Option& option = fitting.options(piece.piece.gradient)[piece.piece.choice];
     const auto owned = [&]() -> const std::vector<OwnedRange>& {
-      return fitting.ownership(bucket.plan.route)[piece.piece.gradient];
+      return fitting.ownership(route)[piece.piece.gradient];
     };
-    switch (bucket.plan.route) {
-      case PENSTOCK_ROUTE_HIERARCHICAL:
-        add_host_sums(coding, piece, option, owned(), me);
-        break;
-      case PENSTOCK_ROUTE_SHARD:
-        add_shards(coding, *bucket.codings.back(), piece, option, owned(), me);
-        break;
-      default:
-        add_item(coding, piece, option, {piece.piece.first, piece.piece.numel},
-                 {0, piece.gradient->numel});
-    }
+    if (adds_in_hosts(route))
+      add_host_sums(coding, piece, option, owned(), me);
+    else if (encodes_for_owners(route))
+      add_shards(coding, *bucket.codings.back(), piece, option, owned(), me);
+    else
+      add_item(coding, piece, option, {piece.piece.first, piece.piece.numel},
+               {0, piece.gradient->numel});
   }
   if (!bucket.ends_early()) return;
   bucket.codings.resize(1);

@@ -46,6 +46,7 @@ struct Pieces : PaperBucket {
                                          {1, 0, 10, 0}}) {
       PieceRun& run = bucket.pieces.emplace_back();
       run.gradient = &gradients[piece.gradient];
+      run.place = &context.host;
       run.piece = piece;
     }
   }

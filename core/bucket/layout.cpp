@@ -1,7 +1,8 @@
 #include "core/bucket/layout.hpp"
 
 #include "core/bucket/dense.hpp"
-#include "core/bucket/wire.hpp"
+#include "core/bucket/messages.hpp"
+#include "core/bucket/sums.hpp"
 
 #include <fmt/format.h>
 
@@ -46,23 +47,15 @@ void lay_out_prologue(BucketRun& bucket, Coding& coding) {
   // An owner that encodes for itself has nobody to ask.
   const bool asks_first = bucket.context.nonfinite_is_strict && travels_coded && !coding.alone;
   if (count == 0 && !asks_first) return;
-  coding.prologue = make_message(bucket, coding, MessageRun::Kind::prologue,
-                                 coding.links->transport, PENSTOCK_ALL_REDUCE, PENSTOCK_FLOAT32);
-  MessageRun& message = *coding.prologue;
-  message.has_flag = true;
-  message.flag_index = count;
-  message.send = Buffer((count + 1) * sizeof(float));
-  message.message.send = message.send.data();
-  message.message.receive = message.send.data();
-  message.message.count = count + 1;
+  coding.prologue = make_flag(bucket, coding, count);
 }
 
-Status shape_payloads(const BucketRun& bucket, Coding& coding) {
+Status shape_payloads(Coding& coding) {
   const auto me = int32_t(coding.links->group.rank());
   for (ItemRun& item : coding.items) {
     if (item.encodes && item.records_decoded && !item.rounds.empty() &&
         !item.rounds.back().sparse())
-      PENSTOCK_TRY(make_returned(bucket, coding, item));
+      PENSTOCK_TRY(make_returned(coding, item));
     for (size_t r = 0; r < item.rounds.size(); ++r) {
       const RoundNeed& need = item.rounds[r];
       auto& own = item.own.emplace_back();
@@ -94,14 +87,14 @@ void list_calls(Coding& coding, uint32_t round, std::vector<CompressorCall>& cal
                         (item.on_composite && round + 1 == item.rounds.size());
     const uint64_t n_ranks = joined ? 1 : coding.n_ranks();
     auto call = std::find_if(calls.begin() + first, calls.end(), [&](const CompressorCall& c) {
-      return c.compressor == item.compressor && c.n_ranks == n_ranks &&
-             c.on_device == item.is_on_device() && c.of_means == item.arrives_as_mean;
+      return c.compressor == item.compressor && c.n_ranks == n_ranks && c.place == &item.place() &&
+             c.of_means == item.arrives_as_mean;
     });
     if (call == calls.end()) {
       call = calls.emplace(calls.end());
       call->of_means = item.arrives_as_mean;
       call->compressor = item.compressor;
-      call->on_device = item.is_on_device();
+      call->place = &item.place();
       call->round = round;
       call->n_ranks = n_ranks;
     }
@@ -156,13 +149,13 @@ void list_memory_calls(Coding& coding) {
     auto call = std::find_if(coding.memory_calls.begin(), coding.memory_calls.end(),
                              [&](const MemoryCall& c) {
                                return c.memory == item.memory && c.n_scalars == item.n_scalars &&
-                                      c.on_device == item.is_on_device();
+                                      c.place == &item.place();
                              });
     if (call == coding.memory_calls.end()) {
       coding.memory_calls.emplace_back();
       call = coding.memory_calls.end() - 1;
       call->memory = item.memory;
-      call->on_device = item.is_on_device();
+      call->place = &item.place();
       call->n_scalars = item.n_scalars;
     }
     call->positions.push_back(i);
@@ -202,19 +195,13 @@ void make_legs(BucketRun& bucket) {
 
 }  // namespace
 
-Status make_returned(const BucketRun& bucket, const Coding& coding, ItemRun& item) {
+Status make_returned(const Coding& coding, ItemRun& item) {
   const uint64_t bytes = item.range.numel * sizeof(float);
   RoundNeed dense;
   dense.sections.push_back({item.range.numel, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT32, true});
-  if (item.is_on_device()) {
-    PENSTOCK_ASSIGN(item.returned_there,
-                    DeviceMemory::make(bucket.context.residents->device(), bytes));
-  } else {
-    item.returned_data = Buffer(bytes);
-  }
+  PENSTOCK_ASSIGN(item.returned_data, item.place().make(bytes));
   item.returned.shape(dense, int32_t(coding.links->group.rank()));
-  item.returned.section(0).data =
-      item.is_on_device() ? item.returned_there.data() : item.returned_data.data();
+  item.returned.section(0).data = item.returned_data.data();
   return {};
 }
 
@@ -235,7 +222,7 @@ Status lay_out(BucketRun& bucket, StateStore& states) {
   name_bucket(bucket);
   for (auto& coding : bucket.codings) {
     coding->n_rounds = round_count(*coding);
-    PENSTOCK_TRY(shape_payloads(bucket, *coding));
+    PENSTOCK_TRY(shape_payloads(*coding));
     list_memory_calls(*coding);
     lay_out_prologue(bucket, *coding);
     list_compressor_calls(*coding);

@@ -237,7 +237,7 @@ TEST(Prologues, HoldTheScalarsOfEachMemoryAndTheFlagBehindThem) {
     EXPECT_EQ(coding.memory_calls[i].scalars_first, firsts[i]) << i;
   }
   ASSERT_NE(coding.prologue, nullptr);
-  EXPECT_EQ(coding.prologue->kind, MessageRun::Kind::prologue);
+  EXPECT_EQ(coding.prologue->name(), "flag");
   EXPECT_TRUE(coding.prologue->has_flag);
   EXPECT_EQ(coding.prologue->flag_index, 9u);
   EXPECT_EQ(coding.prologue->message.count, 10u);

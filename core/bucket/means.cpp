@@ -1,6 +1,6 @@
 #include "core/bucket/means.hpp"
 
-#include "core/bucket/on_device/direct.hpp"
+#include "core/bucket/bucket.hpp"
 #include "core/comm/channel.hpp"
 #include "core/tensor/elements.hpp"
 
@@ -38,8 +38,7 @@ bool arrives_as_mean(const BucketRun& bucket, const Coding& coding, const ItemRu
     return false;
   const uint32_t dtype = round.sections[0].dtype;  // of all its sections
   if (dtype != PENSTOCK_FLOAT16 && dtype != PENSTOCK_BFLOAT16) return false;
-  const LevelLinks& links = *coding.links;
-  return takes_mean(goes_directly(coding, item, 0) ? links.direct : links.transport, dtype) &&
+  return takes_mean(item.place().link_of(coding, item, 0), dtype) &&
          decodes_means(*item.compressor, compressor, dtype);
 }
 
@@ -63,11 +62,7 @@ Status weigh_shares(BucketRun& bucket, MessageRun& message) {
   for (const size_t position : message.by_owner[message.group_rank()]) {
     const ItemRun& item = coding.items[position];
     if (!item.arrives_as_mean || item.range.numel == 0) continue;
-    if (message.is_direct())
-      PENSTOCK_TRY(bucket.context.residents->stream().scale(
-          item.share, item.range.numel, item.dtype, static_cast<float>(weight)));
-    else
-      scale(item.dtype, item.share, item.range.numel, weight);
+    PENSTOCK_TRY(message.place->scale(item.dtype, item.share, item.range.numel, weight));
   }
   return {};
 }

@@ -1,79 +1,67 @@
-// One message of a bucket, made at plan time and sent once in each step.
+// One message of a bucket, made at plan time and sent once in each step. Each kind is a class with
+// a file: sums.hpp, plain.hpp, gathers.hpp, composites.hpp, dense.hpp and announcement.hpp.
 #pragma once
 
 #include "core/bucket/context.hpp"
-#include "core/bucket/message_memory.hpp"
+#include "core/bucket/work_memory.hpp"
 
 #include <vector>
 
 namespace penstock {
 
 struct Coding;
-class StateView;
+struct Leg;
 
-struct MessageRun final : Transfer {
-  // `passed_on` sends what an earlier leg has received; `scattered` the gradients as they are, to
-  // those that own them, and `spread` the results back. `header` and `turn` go before what goes
-  // from device to device (on_device/direct.hpp).
-  enum class Kind {
-    prologue,
-    sum,
-    gather,
-    sparse,
-    flag,
-    passed_on,
-    scattered,
-    spread,
-    header,
-    turn
-  };
-  Kind kind = Kind::sum;
+struct MessageRun : Transfer {
+  virtual ~MessageRun() = default;
+  MessageRun() = default;
+  MessageRun(const MessageRun&) = delete;
+  MessageRun& operator=(const MessageRun&) = delete;
+
   BucketRun* bucket = nullptr;
   Coding* coding = nullptr;  // whose items these are
   Link* link = nullptr;
-  std::vector<size_t> items;  // positions among the coding's items
-  // Gathers that go to owners, or come from them: of these, the items of each rank of the group.
+  WorkPlace* place = nullptr;  // whose memory it has
+  std::vector<size_t> items;   // positions among the coding's items
+  // Messages that go to owners, or come from them: the items of each rank of the group.
   std::vector<std::vector<size_t>> by_owner;
-  MessageMemory send;
-  MessageMemory receive;    // empty: in place, or in the gradient's own storage
-  MessageMemory packed;     // direct gathers whose counts vary: what of `send` goes, together
+  WorkMemory send;
+  WorkMemory receive;       // empty: in place, or in the gradient's own storage
   uint64_t flag_index = 0;  // element that counts ranks with non-finite gradients; sums only
   bool has_flag = false;
   bool is_mean = false;  // what arrives is divided by the ranks, its flag too
   uint64_t order = 0;    // among the link's messages of the phase
   bool sent = false;     // in this step
-  // It goes behind others of its round, by a stage of its own (on_device/direct.hpp).
+  // It goes behind others of its round, by a stage of its own (announcement.hpp).
   bool has_own_stage = false;
   std::vector<uint64_t> send_counts, send_offsets;  // of each part
   std::vector<uint64_t> receive_counts, receive_offsets;
-  std::vector<uint64_t> room_for;            // gathers: the most that each rank may send here
-  std::vector<penstock_device_copy> copies;  // direct: what is brought together, or back
-  std::vector<const penstock_item*> item_pointers;  // sparse
-  std::vector<const penstock_payload*> payload_pointers;
-  std::vector<penstock_payload*> result_pointers;
-  std::vector<penstock_payload*> refused_pointers;
-  std::vector<const penstock_tensor*> states;
-  std::vector<StateView*> state_views;  // the same
-  Buffer scratch;                       // a composite's own
-  penstock_exec exec{};
 
   uint32_t group_rank() const { return link->channel->group.rank; }
   uint32_t group_size() const { return link->channel->group.size; }
-  // The items of what goes to a rank, and of what comes from it.
-  const std::vector<size_t>& sent_to(uint32_t rank) const {
-    if (by_owner.empty()) return items;
-    return by_owner[message.pattern == PENSTOCK_ALL_TO_ALL ? rank : group_rank()];
-  }
-  const std::vector<size_t>& coming_from(uint32_t rank) const {
-    if (by_owner.empty()) return items;
-    return by_owner[message.pattern == PENSTOCK_ALL_TO_ALL ? group_rank() : rank];
-  }
-  // From memory of devices.
-  bool is_direct() const { return link->is_direct; }
-  // An all-to-all has a part for each rank, all others one.
-  uint32_t n_parts() const { return message.pattern == PENSTOCK_ALL_TO_ALL ? group_size() : 1; }
+  bool is_announced() const { return link->is_announced; }
 
-  Status collect(Channel& channel, penstock_ticket* ticket) override;
+  // What it moves, for people.
+  virtual std::string_view name() const = 0;
+  // What arrives of an item is one payload that joins all ranks; else one from each.
+  virtual bool joins() const { return true; }
+  // The items of what comes from a rank.
+  virtual const std::vector<size_t>& coming_from(uint32_t) const { return items; }
+
+  // ---- in a step, in this order [engine] ----
+
+  // Points payloads at their places in it.
+  virtual Status before_encode(uint32_t /*round*/) { return {}; }
+  // Fills in what differs from step to step; of announced messages `pack` does.
+  virtual Status prepare(Leg&, uint32_t /*round*/) { return {}; }
+  virtual Status pack(uint32_t /*round*/) { return {}; }
+  // Without the other ranks: what is sent arrives as that of every rank.
+  virtual void echo(uint32_t round);
+  // Finds out whether the bucket is void, and points payloads at what has arrived. INVALID_PAYLOAD,
+  // MISMATCH.
+  virtual Status read(const Leg&, uint32_t /*round*/) { return {}; }
+  virtual Status before_decode() { return {}; }
+
   void finished(Status status) override;
 };
 

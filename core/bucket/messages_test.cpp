@@ -12,15 +12,13 @@ using testing::pairs;
 using testing::PaperBucket;
 using testing::summed;
 
-using Kind = MessageRun::Kind;
-
-int64_t offset(const void* data, const MessageMemory& memory) {
+int64_t offset(const void* data, const WorkMemory& memory) {
   return static_cast<const std::byte*>(data) - memory.data();
 }
 
-std::vector<Kind> kinds_of(const std::vector<std::unique_ptr<MessageRun>>& messages) {
-  std::vector<Kind> kinds;
-  for (const auto& message : messages) kinds.push_back(message->kind);
+std::vector<std::string_view> kinds_of(const std::vector<std::unique_ptr<MessageRun>>& messages) {
+  std::vector<std::string_view> kinds;
+  for (const auto& message : messages) kinds.push_back(message->name());
   return kinds;
 }
 
@@ -32,7 +30,7 @@ TEST(SummedMessages, SectionsLieBehindEachOtherAndTheFlagBehindThemAll) {
   ItemRun& second = paper.add("second", 12, {summed({exactly(3), exactly(4)})});
   paper.context.limit_us = 77;
   ASSERT_OK(paper.lay_out());
-  ASSERT_EQ(kinds_of(paper.messages()), std::vector<Kind>{Kind::sum});
+  ASSERT_EQ(kinds_of(paper.messages()), std::vector<std::string_view>{"sum"});
   MessageRun& message = paper.message();
   EXPECT_EQ(message.message.pattern, uint32_t{PENSTOCK_ALL_REDUCE});
   EXPECT_EQ(message.message.reduction, uint32_t{PENSTOCK_REDUCE_SUM});
@@ -152,7 +150,7 @@ TEST(Flags, OfIntegersTravelInAMessageOfTheirOwn) {
   PaperBucket paper(0, 2);
   paper.add("w", 5, {summed({exactly(5, PENSTOCK_INT32)})});
   ASSERT_OK(paper.lay_out());
-  ASSERT_EQ(kinds_of(paper.messages()), (std::vector<Kind>{Kind::sum, Kind::flag}));
+  ASSERT_EQ(kinds_of(paper.messages()), (std::vector<std::string_view>{"sum", "flag"}));
   EXPECT_FALSE(paper.message().has_flag);
   EXPECT_EQ(paper.message().message.count, 5u);
   const MessageRun& flag = paper.message(1);
@@ -170,18 +168,18 @@ TEST(Flags, TravelOnceInARound) {
   floats.add("integers", 5, {summed({exactly(5, PENSTOCK_INT32)})});
   floats.add("floats", 5, {summed({exactly(5)})});
   ASSERT_OK(floats.lay_out());
-  EXPECT_EQ(kinds_of(floats.messages()), (std::vector<Kind>{Kind::sum, Kind::sum}));
+  EXPECT_EQ(kinds_of(floats.messages()), (std::vector<std::string_view>{"sum", "sum"}));
 
   PaperBucket gathers(0, 2);
   gathers.add("integers", 5, {summed({exactly(5, PENSTOCK_INT32)})});
   gathers.add("pairs", 5, {pairs(2)});
   ASSERT_OK(gathers.lay_out());
-  EXPECT_EQ(kinds_of(gathers.messages()), (std::vector<Kind>{Kind::sum, Kind::gather}));
+  EXPECT_EQ(kinds_of(gathers.messages()), (std::vector<std::string_view>{"sum", "gather"}));
 
   PaperBucket prologue(0, 2);
   prologue.add("integers", 5, {summed({exactly(5, PENSTOCK_INT32)})}).n_scalars = 1;
   ASSERT_OK(prologue.lay_out());
-  EXPECT_EQ(kinds_of(prologue.messages()), std::vector<Kind>{Kind::sum});
+  EXPECT_EQ(kinds_of(prologue.messages()), std::vector<std::string_view>{"sum"});
 }
 
 TEST(Flags, AreToldByTheFirstRoundAndNotAgain) {
@@ -189,8 +187,8 @@ TEST(Flags, AreToldByTheFirstRoundAndNotAgain) {
   const RoundNeed integers = summed({exactly(5, PENSTOCK_INT32)});
   paper.add("w", 5, {integers, integers});
   ASSERT_OK(paper.lay_out());
-  EXPECT_EQ(kinds_of(paper.messages(0, 0)), (std::vector<Kind>{Kind::sum, Kind::flag}));
-  EXPECT_EQ(kinds_of(paper.messages(0, 1)), std::vector<Kind>{Kind::sum});
+  EXPECT_EQ(kinds_of(paper.messages(0, 0)), (std::vector<std::string_view>{"sum", "flag"}));
+  EXPECT_EQ(kinds_of(paper.messages(0, 1)), std::vector<std::string_view>{"sum"});
 }
 
 TEST(Flags, AreNotSentWhereNothingElseIs) {
@@ -214,7 +212,7 @@ TEST(PlainSums, OfOneGradientTakeNoMemoryWhateverItsSize) {
   ItemRun& item = paper.add("w", kElements, {summed({exactly(kElements)})});
   item.passes_through = item.of->is_never_void = true;
   ASSERT_OK(paper.lay_out());
-  ASSERT_EQ(kinds_of(paper.messages()), std::vector<Kind>{Kind::sum});
+  ASSERT_EQ(kinds_of(paper.messages()), std::vector<std::string_view>{"sum"});
   EXPECT_EQ(paper.message().message.count, kElements);
   EXPECT_FALSE(paper.message().has_flag);
   EXPECT_EQ(paper.message().send.bytes(), 0u);
@@ -225,7 +223,7 @@ TEST(PlainSums, OfSeveralHaveRoomForACopyAndAFlagBesideThem) {
   for (const uint64_t numel : {3, 0, 4})
     paper.add("w", numel, {summed({exactly(numel, PENSTOCK_FLOAT16)})}).passes_through = true;
   ASSERT_OK(paper.lay_out());
-  ASSERT_EQ(kinds_of(paper.messages()), (std::vector<Kind>{Kind::sum, Kind::flag}));
+  ASSERT_EQ(kinds_of(paper.messages()), (std::vector<std::string_view>{"sum", "flag"}));
   EXPECT_EQ(paper.message().message.count, 7u);
   EXPECT_EQ(paper.message().send.bytes(), 14u);
 }

@@ -1,6 +1,6 @@
 #include "core/bucket/needs_text.hpp"
 
-#include "core/bucket/on_device/direct.hpp"
+#include "core/bucket/bucket.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <algorithm>
@@ -26,16 +26,16 @@ void add_rounds(const ItemRun& item, std::string& text) {
   }
 }
 
-// A device forms sums in an order of its own, so what must have the same bits on all ranks is to be
-// made on the same kind of place.
-// Likewise what goes from device to device, which no other rank could read from host memory.
+// Each kind of place forms sums in an order of its own, so what must have the same bits on all
+// ranks is to be made on the same kind. Likewise what takes a way that no other kind could follow.
 std::string place_text(const BucketRun& bucket, const Coding& coding, const ItemRun& item) {
-  if (sends_directly(bucket, coding, item)) return " from device to device";
+  if (const std::string_view way = item.place().way(bucket, coding, item); !way.empty())
+    return fmt::format(" {}", way);
   const bool same_bits = std::any_of(
       item.rounds.begin(), item.rounds.end(),
       [](const RoundNeed& round) { return (round.flags & PENSTOCK_ROUND_SAME_BITS) != 0; });
   if (!same_bits) return {};
-  return item.is_on_device() ? " on a device" : " on the CPU";
+  return fmt::format(" {}", item.place().name());
 }
 
 }  // namespace

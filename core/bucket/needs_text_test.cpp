@@ -70,7 +70,7 @@ TEST(NeedsText, SaysWhereBitsThatMustBeEqualAreMade) {
     item.rounds[0].flags = PENSTOCK_ROUND_SAME_BITS;
   };
   EXPECT_NE(text_of(same_bits).find("; float32 on the CPU\n"), std::string::npos);
-  const auto on_device = [](ItemRun& item) { item.of->workplace = Workplace::device; };
+  const auto on_device = [](ItemRun& item) { item.of->place = &testing::place_on_paper(); };
   EXPECT_NE(text_of([&](ItemRun& item) {
               same_bits(item);
               on_device(item);

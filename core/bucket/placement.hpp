@@ -15,9 +15,6 @@ class Placement {
   Placement(const Placement&) = delete;
   Placement& operator=(const Placement&) = delete;
 
-  // Of the bucket's pieces, which know where they lie. [control]
-  static Result<std::unique_ptr<Placement>> of(BucketRun& bucket);
-
   // ---- stages, where they stand in the list [control] ----
   virtual void before_load(Program&) {}
   virtual void after_load(Program&) {}
@@ -36,6 +33,8 @@ class Placement {
   virtual Status stage_begun(size_t) { return {}; }
   // Adds what is known by now of the time that the last step has taken elsewhere than on the host.
   virtual Status take_times() { return {}; }
+  // Whether those of the last step are.
+  virtual bool has_times() const { return true; }
 };
 
 }  // namespace penstock

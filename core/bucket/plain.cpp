@@ -1,7 +1,6 @@
 #include "core/bucket/plain.hpp"
 
 #include "core/bucket/copies.hpp"
-#include "core/bucket/layout.hpp"
 
 namespace penstock {
 namespace {
@@ -44,37 +43,25 @@ Status copy(MessageRun& message, To to) {
 
 }  // namespace
 
-bool is_plain(const MessageRun& message) {
-  return message.kind == MessageRun::Kind::sum && !message.items.empty() &&
-         message.coding->items[message.items.front()].passes_through;
-}
-
-Status lay_out_plain(MessageRun& message) {
+Status PlainMessage::make_room() {
   uint64_t count = 0;
-  for (const size_t position : message.items) count += message.coding->items[position].range.numel;
-  message.message.count = count;
-  if (message.items.size() == 1) return {};
-  const uint64_t bytes = count * dtype_bytes(message.message.dtype);
-  if (message.is_direct()) {
-    PENSTOCK_ASSIGN(message.send, memory_of(*message.bucket, message, bytes));
-    message.copies.reserve(message.items.size());
-  } else {
-    message.send = Buffer::unwritten(bytes);
-  }
+  for (const size_t position : items) count += coding->items[position].range.numel;
+  message.count = count;
+  if (items.size() == 1) return {};
+  PENSTOCK_ASSIGN(send, place->make_scratch(count * dtype_bytes(message.dtype)));
   return {};
 }
 
-Status send_from_where_it_lies(MessageRun& message) {
-  std::byte* const storage = one_stretch(message);
-  message.message.receive = storage != nullptr ? storage : message.send.data();
-  message.message.send = message.message.receive;
-  return storage != nullptr ? Status() : copy(message, To::message);
+Status PlainMessage::before_encode(uint32_t) {
+  std::byte* const storage = one_stretch(*this);
+  message.receive = storage != nullptr ? storage : send.data();
+  message.send = message.receive;
+  return storage != nullptr ? Status() : copy(*this, To::message);
 }
 
-Status receive_where_it_lies(MessageRun& message) {
-  const bool was_copied =
-      message.send.bytes() != 0 && message.message.receive == message.send.data();
-  return was_copied ? copy(message, To::storage) : Status();
+Status PlainMessage::before_decode() {
+  const bool was_copied = send.bytes() != 0 && message.receive == send.data();
+  return was_copied ? copy(*this, To::storage) : Status();
 }
 
 }  // namespace penstock

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "core/bucket/layout.hpp"
+#include "core/bucket/messages.hpp"
+#include "core/bucket/on_device/device_place.hpp"
 
 #include <gtest/gtest.h>
 
@@ -87,9 +89,17 @@ inline Device device_on_paper() {
       std::free(memory);
       return 0;
     };
+    made.stream_create = [](int32_t, int32_t, void**) -> int32_t { return 0; };
+    made.stream_destroy = [](int32_t, void*) -> int32_t { return 0; };
     return made;
   }();
   return Device(table, 0);
+}
+
+inline WorkPlace& place_on_paper() {
+  static const auto none = std::move(Residents::make(device_on_paper(), {}).value());
+  static DevicePlace place(*none);
+  return place;
 }
 
 // ---- The bucket ----
@@ -140,6 +150,7 @@ struct PaperBucket {
     gradients.emplace_back(DeclaredGradient(name, gradients.size(), {static_cast<int64_t>(numel)}));
     PieceRun& piece = bucket.pieces.emplace_back();
     piece.gradient = &gradients.back();
+    piece.place = &context.host;
     piece.piece = {piece.gradient->index, 0, numel, 0};
     return add_item(0, piece, {0, numel}, std::move(rounds));
   }

@@ -2,7 +2,7 @@
 //
 // One rank's part: flags, then for each item its kind and the count of each section, then the
 // sections, each starting at a multiple of 8 bytes. Little-endian. docs/payloads.md has the table.
-// What comes from a peer is input: read_gathered checks every number before it is used.
+// What comes from a peer is input: GatherMessage::read checks every number before it is used.
 #pragma once
 
 #include "core/bucket/flag.hpp"
@@ -51,18 +51,7 @@ class HeaderReader {
 // Bytes of the part for `items` with every section at capacity.
 uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
-// The same of the sections alone, as they go from device to device.
+// The same of the sections alone, as they go where they are announced.
 uint64_t sections_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
-
-// Points the own payloads of `message` at their places in the send buffer, sections at capacity.
-void place_gathered(MessageRun& message, uint32_t round);
-
-// After encode: writes flags, kinds and counts of each part, and moves the sections together; with
-// exact counts, every part has its capacity. Sets the counts of the message.
-void close_gathered(MessageRun& message, uint32_t round);
-
-// Points the received payloads of all ranks into the receive buffer. Sets bucket.is_void if some
-// rank flags it. INVALID_PAYLOAD names rank and gradient.
-Status read_gathered(BucketRun& bucket, MessageRun& message, uint32_t round);
 
 }  // namespace penstock

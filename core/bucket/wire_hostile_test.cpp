@@ -143,7 +143,7 @@ TEST(HostileParts, OfASetOfSomeRanksAreToldByTheirRankInTheWorld) {
 // Pairs that are worked on on a device, on rank 1 of two; values go through host memory.
 struct OnDevice : Gathered {
   OnDevice() : Gathered(1, 2), item(add("w", 10, {pairs(4)})) {
-    item.of->workplace = Workplace::device;
+    item.of->place = &testing::place_on_paper();
     open();
     place({48});
   }
@@ -159,11 +159,11 @@ struct OnDevice : Gathered {
 TEST(PartsForADevice, PointToItsMemoryAndMayBeLookedAtOnTheHost) {
   OnDevice receiver;
   ASSERT_OK(receiver.read({receiver.of({0, 9}), receiver.of({4})}));
-  const MessageMemory& memory = receiver.message->receive;
+  const WorkMemory& memory = receiver.message->receive;
   const int64_t begin = 4096 - 32;
   const penstock_section& values = receiver.came(receiver.item, 0, 1);
   EXPECT_EQ(values.on_host, memory.data() + begin + 24);
-  EXPECT_EQ(values.data, memory.on_device(memory.data()) + begin + 24);
+  EXPECT_EQ(values.data, memory.twin_of(memory.data()) + begin + 24);
   // What this rank has sent lies on the device already.
   EXPECT_EQ(receiver.came(receiver.item, 1, 0).data, receiver.item.own[0].section(0).data);
   EXPECT_EQ(receiver.came(receiver.item, 1, 0).on_host, memory.data() + 8192 - 32 + 16);
@@ -187,8 +187,8 @@ TEST(PartsForADevice, HaveTheirIndicesCheckedByTheHost) {
 
 TEST(PartsForADevice, AreClosedOnTheHostAndStayWhereTheDeviceHasLeftThem) {
   OnDevice sender;
-  const MessageMemory& memory = sender.message->send;
-  std::byte* const there = memory.on_device(memory.data());
+  const WorkMemory& memory = sender.message->send;
+  std::byte* const there = memory.twin_of(memory.data());
   penstock_section& indices = sender.item.own[0].section(0);
   penstock_section& values = sender.item.own[0].section(1);
   ASSERT_EQ(indices.data, there + 16);
@@ -198,7 +198,7 @@ TEST(PartsForADevice, AreClosedOnTheHostAndStayWhereTheDeviceHasLeftThem) {
   *reinterpret_cast<float*>(memory.data() + 32) = 2.5f;
   sender.item.own[0].c()->kind = PENSTOCK_PAYLOAD_SPARSE;
   indices.count = values.count = 1;
-  close_gathered(*sender.message, 0);
+  ASSERT_OK(sender.close());
   EXPECT_EQ(sender.sent(),
             Part().words({0, 3, 1, 1}).words({6}).zeros(4).floats({2.5f}).zeros(4).bytes());
   EXPECT_EQ(values.data, there + 32);

@@ -89,9 +89,9 @@ TEST(Wire, PlacesAreGivenAnewInEveryStep) {
   again.encode<uint32_t>(item, PENSTOCK_PAYLOAD_SPARSE, 0, {1});
   again.encode<float>(item, PENSTOCK_PAYLOAD_SPARSE, 1, {5});
   item.own[0].section(1).on_host = &again;
-  close_gathered(*again.message, 0);
+  ASSERT_OK(again.close());
   EXPECT_EQ(again.offset(item.own[0].section(1).data, again.message->send), 24);
-  place_gathered(*again.message, 0);
+  ASSERT_OK(again.message->before_encode(0));
   EXPECT_EQ(again.offset(item.own[0].section(1).data, again.message->send), 32);
   for (size_t s = 0; s < 2; ++s) {
     EXPECT_EQ(item.own[0].section(s).count, 0u);
@@ -124,7 +124,7 @@ TEST(Wire, WhatWasEncodedMovesTogetherAndGapsAreZeros) {
   absent.own[0].absent();
   sender.encode<char>(coded, PENSTOCK_PAYLOAD_CODED, 0,
                       {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'});
-  close_gathered(*sender.message, 0);
+  ASSERT_OK(sender.close());
   Part expected;
   expected.words({0, 3, 3, 3, 1, 0, 4, 9});
   expected.words({3, 17, 39}).zeros(4);
@@ -144,7 +144,7 @@ TEST(Wire, AHeaderThatEndsBetweenTwoMultiplesOf8IsFollowedByItsSections) {
   sender.open();
   sender.place({32});
   sender.encode<float>(item, PENSTOCK_PAYLOAD_DENSE, 0, {1, 2, 3});
-  close_gathered(*sender.message, 0);
+  ASSERT_OK(sender.close());
   ASSERT_EQ(sender.message->message.count, 32u);
   const std::string sent = sender.sent();
   EXPECT_EQ(sent.substr(0, 12), Part().words({0, 2, 3}).bytes());
@@ -162,7 +162,7 @@ TEST(Wire, WithExactCountsEveryPartKeepsItsPlaceAndSize) {
   sender.encode<float>(first, PENSTOCK_PAYLOAD_DENSE, 0, {});
   first.own[0].absent();
   sender.encode<float>(second, PENSTOCK_PAYLOAD_DENSE, 0, {8, 9});
-  close_gathered(*sender.message, 0);
+  ASSERT_OK(sender.close());
   ASSERT_EQ(sender.message->message.count, 48u);
   EXPECT_EQ(sender.message->send_counts, (std::vector<uint64_t>{24, 24}));
   EXPECT_EQ(sender.sent().substr(0, 12), Part().words({0, 1, 0}).bytes());
@@ -179,7 +179,7 @@ TEST(Wire, PartsOfAnAllToAllFollowEachOtherWithoutGaps) {
   sender.place({48, 8, 48});
   sender.encode<float>(first, PENSTOCK_PAYLOAD_DENSE, 0, {1, 2});
   sender.encode<float>(second, PENSTOCK_PAYLOAD_DENSE, 0, {3});
-  close_gathered(*sender.message, 0);
+  ASSERT_OK(sender.close());
   EXPECT_EQ(sender.message->send_counts, (std::vector<uint64_t>{24, 8, 24}));
   ASSERT_EQ(sender.message->message.count, 56u);
   EXPECT_EQ(sender.sent().substr(16, 8), Part().floats({1, 2}).bytes());
@@ -196,7 +196,7 @@ TEST(Wire, ARankThatIsNotFiniteSaysSoInEveryPart) {
   sender.place({24, 8});
   sender.coding().nonfinite = true;
   sender.coding().items[0].own[0].absent();
-  close_gathered(*sender.message, 0);
+  ASSERT_OK(sender.close());
   ASSERT_EQ(sender.message->message.count, 24u);
   EXPECT_EQ(sender.sent().substr(0, 12), Part().words({1, 1, 0}).bytes());
   EXPECT_EQ(sender.sent().substr(16, 4), Part().words({1}).bytes());

@@ -2,8 +2,7 @@
 
 #include "core/base/out_of_memory.hpp"
 #include "core/bucket/layout.hpp"
-#include "core/bucket/on_device/device.hpp"
-#include "core/bucket/placement.hpp"
+#include "core/bucket/on_device/placement.hpp"
 #include "core/bucket/program.hpp"
 #include "core/plan/planner.hpp"
 
@@ -12,20 +11,6 @@
 #include <new>
 
 namespace penstock {
-namespace {
-
-// The float32 copy, where the piece is worked on.
-Status make_wide(const SetContext& context, PieceRun& piece) {
-  const uint64_t bytes = piece.piece.numel * sizeof(float);
-  if (piece.is_on_device()) {
-    PENSTOCK_ASSIGN(piece.wide_there, DeviceMemory::make(context.residents->device(), bytes));
-  } else {
-    piece.wide = Buffer(bytes);
-  }
-  return {};
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Works>> Works::make(SetContext& context,
                                            std::shared_ptr<const Fitting> fitting, Plan plan,
@@ -68,14 +53,17 @@ Status Works::make_buckets(SetContext& context, const Gradients& gradients) {
       PENSTOCK_TRY(make_bucket(context, bucket, gradients, true, need));
     }
   }
-  std::optional<Buffer> scratch = Buffer::try_make_unwritten(need.bytes);
-  if (!scratch)
+  PENSTOCK_TRY(make_scratch(context.host, need));
+  return context.elsewhere == nullptr ? Status() : make_scratch(*context.elsewhere, need);
+}
+
+Status Works::make_scratch(WorkPlace& place, const ScratchNeed& need) {
+  auto made = unless_out_of_memory([&] { return place.make_scratch(need.bytes); });
+  if (made.status().code() == Code::out_of_memory)
     return out_of_memory("compressor '{}' wants {} bytes of scratch for a bucket of {} gradients",
                          need.compressor, need.bytes, need.n_gradients);
-  scratch_ = std::move(*scratch);
-  if (context.residents == nullptr) return {};
-  PENSTOCK_ASSIGN(device_scratch_, DeviceMemory::make(context.residents->device(), need.bytes));
-  device_scratch_bytes_ = need.bytes;
+  PENSTOCK_TRY(made.status());
+  scratch_.emplace_back(&place, std::move(made.value()));
   return {};
 }
 
@@ -90,20 +78,20 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
     const ItemNeeds& needs = fitting_->options(piece.gradient)[piece.choice].needs;
     run.gradient = gradients[piece.gradient].get();
     run.piece = piece;
-    if (run.gradient->mirror != nullptr) run.workplace = Workplace::mirror;
-    if (run.gradient->resident != nullptr) run.workplace = Workplace::device;
-    bucket->has_devices = bucket->has_devices || run.gradient->device_side != nullptr;
+    run.place = &context.place_of(*run.gradient);
     run.dtype = needs.dtype;
     run.widened = run.dtype != run.gradient->dtype;
     // A carry comes once: a momentum would repeat it, a shift take it back in the next step.
     run.carry_joins_result = needs.memory_facts.owns_momentum || needs.memory_facts.shifts;
-    if (run.widened) PENSTOCK_TRY(make_wide(context, run));
+    if (run.widened) {
+      PENSTOCK_ASSIGN(run.wide, run.place->make(piece.numel * sizeof(float)));
+    }
   }
-  PENSTOCK_TRY(check_way_on_device(*bucket));
+  PENSTOCK_TRY(check_way(*bucket));
   make_codings(*bucket, *fitting_);
   for (auto& coding : bucket->codings) PENSTOCK_TRY(plan_items(*bucket, *coding, states_, scratch));
   PENSTOCK_TRY(lay_out(*bucket, states_));
-  PENSTOCK_ASSIGN(bucket->placement, Placement::of(*bucket));
+  PENSTOCK_ASSIGN(bucket->placement, make_placement(*bucket));
   // Who has no scheduler asks what its calls take.
   const SchedulerInstance* scheduler = fitting_->scheduler();
   bucket->is_watched = scheduler == nullptr || looks_at_costs(*scheduler);
@@ -112,12 +100,13 @@ Status Works::make_bucket(SetContext& context, const planning::Bucket& plan,
   return {};
 }
 
-bool Works::sends_directly() const {
+bool Works::announces() const {
   bool any = false;
   for (const Phase& phase : phases_)
     for (const auto& bucket : phase)
-      bucket->each_message(
-          [&](uint32_t, uint32_t, const MessageRun& message) { any = any || message.is_direct(); });
+      bucket->each_message([&](uint32_t, uint32_t, const MessageRun& message) {
+        any = any || message.is_announced();
+      });
   return any;
 }
 

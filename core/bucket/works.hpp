@@ -44,26 +44,24 @@ class Works {
     for (const auto& [link, count] : messages_[phase]) link->sequence_base += count;
   }
   uint64_t tags_per_step() const { return tags_per_step_; }
-  bool has_route(uint32_t route) const {
+  bool has_host_sums() const {
     for (const planning::Bucket& bucket : plan_.buckets)
-      if (bucket.route == route) return true;
+      if (adds_in_hosts(bucket.route)) return true;
     return false;
   }
-  // Some message goes from device to device; alike on all ranks, which compare their needs.
-  bool sends_directly() const;
+  // Some message is announced; alike on all ranks, which compare their needs.
+  bool announces() const;
   bool defers() const { return defers_; }  // some leg waits for the next forward
-  // Fills in what calls of its plugins find as scratch, on the CPU and on a device.
-  void lend_scratch(penstock_exec& exec, penstock_exec& device_exec) const {
-    exec.scratch = scratch_.data();
-    exec.scratch_bytes = scratch_.bytes();
-    device_exec.scratch = device_scratch_.data();
-    device_exec.scratch_bytes = device_scratch_bytes_;
+  // Calls of its plugins find its scratch from now on.
+  void lend_scratch() const {
+    for (const auto& [place, memory] : scratch_) place->lend(memory);
   }
 
  private:
   Works(std::shared_ptr<const Fitting> fitting, Plan plan, bool forgets, const StateStore* earlier)
       : fitting_(std::move(fitting)), plan_(std::move(plan)), states_(forgets, earlier) {}
   Status make_buckets(SetContext& context, const Gradients& gradients);
+  Status make_scratch(WorkPlace& place, const ScratchNeed& need);
   Status make_bucket(SetContext& context, const planning::Bucket& plan, const Gradients& gradients,
                      bool only_compensates, ScratchNeed& scratch);
   void index(size_t n_gradients);
@@ -73,9 +71,8 @@ class Works {
   const std::shared_ptr<const Fitting> fitting_;  // outlives the buckets that point into it
   Plan plan_;
   StateStore states_;
-  Buffer scratch_;  // for plugin calls, on the engine thread
-  DeviceMemory device_scratch_;
-  uint64_t device_scratch_bytes_ = 0;
+  // For plugin calls on the engine thread, by place.
+  std::vector<std::pair<WorkPlace*, WorkMemory>> scratch_;
   std::vector<Phase> phases_;
   std::vector<std::vector<std::vector<BucketRun*>>> where_;  // per phase and gradient
   std::vector<std::map<Link*, uint64_t>> messages_;          // per phase: how many

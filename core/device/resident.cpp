@@ -5,6 +5,8 @@ namespace penstock {
 Status Resident::take(void* storage, void* stream) {
   storage_ = static_cast<std::byte*>(storage);
   is_zero_ = false;
+  taken_from_ = stream;
+  taken_at_ = ++takes_;
   return written_.record(stream);
 }
 
@@ -14,11 +16,12 @@ Status Resident::take_zeros(void* storage) {
     PENSTOCK_ASSIGN(stand_in_, DeviceMemory::make(stream_.device(), bytes_));
   }
   storage_ = static_cast<std::byte*>(storage != nullptr ? storage : stand_in_.data());
+  taken_from_ = nullptr;
+  taken_at_ = storage != nullptr ? ++takes_ : 0;
   return storage != nullptr ? written_.record(nullptr) : Status();
 }
 
 Status Resident::begin(uint64_t first_byte, uint64_t bytes) const {
-  PENSTOCK_TRY(written_.hold_back(looks_.handle()));
   if (!is_zero_) return {};
   // Nobody's stream stands between this and what the last step has left there.
   PENSTOCK_TRY(returned_.hold_back(looks_.handle()));
@@ -33,8 +36,8 @@ Result<std::unique_ptr<Residents>> Residents::make(const Device& device,
   for (const uint64_t of_one : bytes) {
     PENSTOCK_ASSIGN(Event written, Event::make(device));
     PENSTOCK_ASSIGN(Event returned, Event::make(device));
-    made->residents_.emplace_back(made->looks_, made->stream_, of_one, std::move(written),
-                                  std::move(returned));
+    made->residents_.emplace_back(made->looks_, made->stream_, made->takes_, of_one,
+                                  std::move(written), std::move(returned));
   }
   return made;
 }

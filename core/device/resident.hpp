@@ -25,10 +25,13 @@ namespace penstock {
 // A gradient's. In a step: taken, begun and ended piece by piece, returned.
 class Resident final : public DeviceSide {
  public:
-  Resident(const Stream& looks, const Stream& stream, uint64_t bytes, Event written, Event returned)
+  // `takes` counts those of all residents of the set.
+  Resident(const Stream& looks, const Stream& stream, uint64_t& takes, uint64_t bytes,
+           Event written, Event returned)
       : DeviceSide(std::move(returned)),
         looks_(looks),
         stream_(stream),
+        takes_(takes),
         bytes_(bytes),
         written_(std::move(written)) {}
 
@@ -38,7 +41,14 @@ class Resident final : public DeviceSide {
   void* work_place() const override { return storage_; }
 
   // ---- [engine] ----
-  // What is queued on the stream for looks from now on finds the values of a part.
+  // Before a part is looked at: the stream for looks waits for whoever writes the values, or for
+  // one that was taken later from the same stream, which stands for this one too.
+  bool is_written() const { return taken_at_ != 0; }
+  bool is_covered_by(const Resident& later) const {
+    return taken_from_ == later.taken_from_ && taken_at_ <= later.taken_at_;
+  }
+  Status wait_until_written() const { return written_.hold_back(looks_.handle()); }
+  // The part is zeros where the gradient is.
   Status begin(uint64_t first_byte, uint64_t bytes) const;
   // All that leaves a result in a part is queued.
   Status end() { return returned_.record(stream_.handle()); }
@@ -46,11 +56,15 @@ class Resident final : public DeviceSide {
  private:
   const Stream& looks_;
   const Stream& stream_;
+  uint64_t& takes_;
   const uint64_t bytes_;
   Event written_;
-  std::byte* storage_ = nullptr;  // in this step
+  // In this step:
+  std::byte* storage_ = nullptr;
   bool is_zero_ = false;
-  DeviceMemory stand_in_;  // without data until a step has no storage
+  void* taken_from_ = nullptr;  // a stream
+  uint64_t taken_at_ = 0;       // among all takes; 0: nobody writes it
+  DeviceMemory stand_in_;       // without data until a step has no storage
 };
 
 // Those of a set. All but what stands in is made when it is made.
@@ -76,6 +90,7 @@ class Residents {
       : numbers(stream.device()), looks_(std::move(looks)), stream_(std::move(stream)) {}
 
   const Stream looks_, stream_;
+  uint64_t takes_ = 0;
   std::deque<Resident> residents_;  // end before their streams
 };
 

@@ -283,6 +283,8 @@ Status check_memory(const FitInput& input, const FitGroup& group) {
   return {};
 }
 
+}  // namespace
+
 Status check_size(const FitInput& input) {
   if (input.arena_bytes == 0 || input.arena_bytes <= input.arena_limit_bytes) return {};
   const double mib = 1 << 20;
@@ -294,8 +296,6 @@ Status check_size(const FitInput& input) {
       input.world, static_cast<double>(input.arena_bytes) / mib,
       static_cast<double>(input.arena_limit_bytes) / mib, defaults::kCompressor);
 }
-
-}  // namespace
 
 void add_group(FitInput& input, FitGroup group) {
   for (const FitGroup& other : input.groups) {

@@ -116,6 +116,9 @@ struct FitAdvice {
 // The first misfit is returned, in the order of the lines of check_fit.
 Result<FitAdvice> check_fit(const FitInput& input);
 
+// Whether what a step needs has room: FAILED_PRECONDITION says how much it is. Pure.
+Status check_size(const FitInput& input);
+
 // Whether a collective can carry what lies in host memory, and whether one can be transport.device,
 // as it says before it has joined or then: FAILED_PRECONDITION says why not, and where it belongs.
 // Pure.

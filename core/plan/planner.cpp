@@ -62,9 +62,11 @@ class Collector {
     for (uint64_t i = 0; i < bucket.n_legs; ++i)
       PENSTOCK_TRY(take_struct(bucket.legs[i], "penstock_leg", legs[i]));
     plan.route = bucket.route;
-    for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
+    for (const planning::Route& each : kRoutes) {
+      const uint32_t route = each.number;
       if ((bucket.route == 0 || bucket.route == route) && are_legs_of(route, legs))
         plan.route = route;
+    }
     if (plan.route == 0 || !are_legs_of(plan.route, legs))
       return failed_precondition(
           "bucket {} of its plan spells out legs that are no route; legs are (level, pattern, "

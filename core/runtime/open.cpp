@@ -3,6 +3,7 @@
 
 #include "core/control/protocol.hpp"
 #include "core/fit/rules.hpp"
+#include "core/plan/route.hpp"
 #include "core/runtime/runtime.hpp"
 
 #include <algorithm>
@@ -243,10 +244,10 @@ Status Runtime::join_levels() {
 Status Runtime::open_between_devices() {
   CollectiveInstance* transport = transports_.for_devices();
   if (transport == nullptr) return {};
-  const bool adds_in_hosts = config_.at_step(0).route == PENSTOCK_ROUTE_HIERARCHICAL;
-  const Group members = adds_in_hosts ? world_.local() : world_;
+  const bool in_hosts = adds_in_hosts(config_.at_step(0).route);
+  const Group members = in_hosts ? world_.local() : world_;
   std::string what = "channel between devices";
-  if (adds_in_hosts) what += fmt::format(" on the host of rank {}", members.ranks().front());
+  if (in_hosts) what += fmt::format(" on the host of rank {}", members.ranks().front());
   const auto opened = open_channel(what, members, *transport, nullptr);
   Status status = opened.status();
   if (status.ok()) {

@@ -90,8 +90,7 @@ class Places {
 
  private:
   static uint32_t place(const Coding& coding, uint32_t route) {
-    return coding.leg != 0 || route == PENSTOCK_ROUTE_HIERARCHICAL ? route
-                                                                   : uint32_t{PENSTOCK_ROUTE_FLAT};
+    return coding.leg != 0 || adds_in_hosts(route) ? route : uint32_t{PENSTOCK_ROUTE_FLAT};
   }
   const Works &now_, &next_;
   const std::vector<uint32_t> before_, after_;  // the route of each gradient
@@ -152,7 +151,7 @@ Status Carries::hand_over(Works& now, const Works& next,
   for (const auto& gradient : gradients_) had_carry.push_back(gradient->has_carry);
   const Status drained = set_.engine->run([&]() -> Status {
     for (const ItemRun* item : ending)  // what would be, staged
-      if (item->is_on_device())
+      if (!item->place().works_at_once())
         return internal("what is kept of gradient '{}' lies on a device, and cannot be handed over",
                         item->gradient->name);
     for (ItemRun* item : ending) before.emplace_back(*item);
@@ -185,7 +184,7 @@ Status Carries::drain(ItemRun& item) {
   const penstock_item* items[] = {&temporary};
   const PluginCall noted(set_.calls, "memory", item.memory->name(), "drain", gradient.name,
                          set_.name, set_.step.index);
-  return from_c(item.memory->table()->drain(item.memory->self(), &set_.exec, items, 1));
+  return from_c(item.memory->table()->drain(item.memory->self(), &set_.host.exec(), items, 1));
 }
 
 // A mean stays one when it is joined again.
@@ -300,7 +299,7 @@ Result<Carries::Kept> Carries::read_shards(const std::vector<SavedSet>& saved, c
 // What a replaced memory left over is added by the host, which a gradient on a device never meets.
 Status Carries::check_places(const Kept& kept) const {
   for (size_t i = 0; i < kept.size(); ++i)
-    if (kept[i].bytes() != 0 && gradients_[i]->resident != nullptr)
+    if (kept[i].bytes() != 0 && gradients_[i]->on_device.resident != nullptr)
       return failed_precondition(
           "the saved state of set '{}' keeps what a switch has left to add to gradient '{}', which "
           "is worked on on {}: save one step later, or load it with the gradient on the CPU",

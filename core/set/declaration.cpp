@@ -44,15 +44,9 @@ Status Declaration::take_scheme(std::string_view scheme) {
 }
 
 void Declaration::fill_context() {
-  set_.rank = group_.rank();
-  set_.world = group_.size();
-  set_.n_hosts = group_.n_hosts();
-  set_.owners_per_host = group_.least_per_host();
-  set_.at(PENSTOCK_LEVEL_WORLD).group = group_;
-  set_.at(PENSTOCK_LEVEL_LOCAL).group = group_.local();
-  set_.at(PENSTOCK_LEVEL_CROSS).group = group_.cross();
+  set_.take_group(group_);
   // Sets of some ranks have no order with those of others: theirs go through host memory.
-  set_.between_devices = &services_.between_devices;
+  set_.on_device.between = &services_.between_devices;
   if (set_.world == services_.world.size())
     set_.at(services_.between_devices.level).direct.channel = services_.between_devices.channel;
   set_.communication = &services_.communication;
@@ -66,8 +60,6 @@ void Declaration::fill_context() {
   set_.result_is_sum = has(PENSTOCK_SET_SUM);
   set_.forgets = services_.config.runtime().forget;
   set_.nonfinite_is_strict = services_.config.runtime().nonfinite == Nonfinite::strict;
-  set_.exec.struct_size = sizeof set_.exec;
-  set_.exec.device_type = PENSTOCK_DEVICE_CPU;
   penstock_step& step = set_.step;
   step.struct_size = sizeof step;
   step.seed = services_.config.runtime().seed;

@@ -28,9 +28,7 @@ Result<FitAdvice> Fits::check(const Fitting& fitting) const {
       const CollectiveInstance& own = services_.transports.at(level);
       input.of_level[level] = collective_facts(own.name(), own.traits());
     }
-  const uint32_t level = fitting.scheme().route == PENSTOCK_ROUTE_HIERARCHICAL
-                             ? PENSTOCK_LEVEL_LOCAL
-                             : PENSTOCK_LEVEL_WORLD;
+  const uint32_t level = level_of_owners(fitting.scheme().route);
   if (const Channel* direct = set_.at(level).direct.channel; direct != nullptr)
     input.between_devices =
         collective_facts(services_.transports.for_devices()->name(), direct->traits);

@@ -15,7 +15,7 @@ namespace penstock {
 // the route to the scheduler, it stays on the one for which it was decided.
 uint64_t Plans::routes_open_to(const Gradient& gradient, const Fitting& fitting) const {
   const Scheme& scheme = fitting.scheme();
-  const bool is_bound = gradient.resident != nullptr && scheme.where.count("route") == 0;
+  const bool is_bound = gradient.on_device.resident != nullptr && scheme.where.count("route") == 0;
   return is_bound ? uint64_t{1} << scheme.route : ~uint64_t{0};
 }
 
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Works>> Plans::works_of(const std::shared_ptr<const Fitti
 std::unique_ptr<Works> Plans::install(std::unique_ptr<Works> works) {
   measurements_.begin(*works);
   works_.swap(works);
-  works_->lend_scratch(set_.exec, set_.device_exec);
+  works_->lend_scratch();
   set_.tags_per_step = works_->tags_per_step();
   return works;
 }

@@ -67,9 +67,9 @@ nlohmann::json of_item(const BucketRun& bucket, const ItemRun& item) {
           {"compressor", item.compressor->name()},
           {"memory", item.memory->name()},
           {"lies_on", gradient.lies_on.name()},
-          {"worked_on", item.is_on_device() ? gradient.lies_on.name() : Place().name()},
-          {"staged", item.of->workplace == Workplace::mirror},
-          {"why_staged", gradient.why_staged},
+          {"worked_on", gradient.work_place != nullptr ? gradient.lies_on.name() : Place().name()},
+          {"staged", gradient.on_device.mirror != nullptr},
+          {"why_staged", gradient.on_device.why_staged},
           {"from_device_to_device", sends_directly(bucket, *bucket.codings.front(), item)},
           {"one_sweep", item.folded}};
 }

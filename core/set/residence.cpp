@@ -2,6 +2,7 @@
 
 #include "core/base/left_behind.hpp"
 #include "core/bucket/engine.hpp"
+#include "core/bucket/on_device/device_place.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -44,12 +45,12 @@ Status Residence::settle(std::span<const SchemeStage> stages) {
   std::vector<Gradient*> resident, staged;
   for (const auto& [index, device] : devices_) {
     Gradient& gradient = *declaration_.gradients()[index];
-    gradient.why_staged = why_staged(stages, gradient, here);
-    if (gradient.why_staged.empty() && !resident.empty() &&
+    gradient.on_device.why_staged = why_staged(stages, gradient, here);
+    if (gradient.on_device.why_staged.empty() && !resident.empty() &&
         gradient.lies_on != resident.front()->lies_on)
-      gradient.why_staged =
+      gradient.on_device.why_staged =
           fmt::format("this set works on {} already", resident.front()->lies_on.name());
-    (gradient.why_staged.empty() ? resident : staged).push_back(&gradient);
+    (gradient.on_device.why_staged.empty() ? resident : staged).push_back(&gradient);
   }
   PENSTOCK_TRY(make_mirrors(staged));
   PENSTOCK_TRY(make_residents(resident));
@@ -71,7 +72,7 @@ Status Residence::make_mirrors(const std::vector<Gradient*>& staged) {
                     staged.size(), set_.name, staged.front()->name));
   staging_ = std::move(staging.value());
   for (size_t i = 0; i < staged.size(); ++i)
-    staged[i]->device_side = staged[i]->mirror = &staging_->mirror(i);
+    staged[i]->on_device.side = staged[i]->on_device.mirror = &staging_->mirror(i);
   return {};
 }
 
@@ -86,10 +87,7 @@ Status Residence::make_residents(const std::vector<Gradient*>& resident) {
         fmt::format("stream and events for {} gradients of set '{}', the first is '{}'",
                     resident.size(), set_.name, resident.front()->name));
   residents_ = std::move(made.value());
-  set_.residents = residents_.get();
-  for (size_t i = 0; i < resident.size(); ++i)
-    resident[i]->device_side = resident[i]->resident = &residents_->resident(i);
-  set_.device_exec = exec_on(*residents_);
+  work_on(set_, *residents_, resident);
   return settle_device_of_messages(device);
 }
 
@@ -147,9 +145,9 @@ void Residence::say_staged() const {
   std::map<std::string, size_t> on;
   std::map<std::string, std::vector<const Gradient*>> reasons;
   for (const auto& gradient : declaration_.gradients()) {
-    if (gradient->mirror == nullptr) continue;
+    if (gradient->on_device.mirror == nullptr) continue;
     ++on[gradient->lies_on.name()];
-    reasons[gradient->why_staged].push_back(gradient.get());
+    reasons[gradient->on_device.why_staged].push_back(gradient.get());
   }
   std::vector<std::string> which, why;
   for (const auto& [place, n_gradients] : on)

@@ -91,7 +91,7 @@ Status Step::hand_in(uint64_t index, const penstock_tensor& tensor, void* stream
         gradient.name, context_.step.index);
   const bool is_there = works_->of(context_.step.phase, index).empty();
   void* data = tensor.data;
-  if (DeviceSide* side = gradient.device_side; side != nullptr && !is_there) {
+  if (DeviceSide* side = gradient.on_device.side; side != nullptr && !is_there) {
     const Status queued = is_zero ? side->take_zeros(tensor.data) : side->take(tensor.data, stream);
     if (!queued.ok()) {
       lock.unlock();
@@ -156,7 +156,7 @@ Status Step::close() {
     if (gradient->progress != Gradient::Progress::open ||
         works_->of(context_.step.phase, gradient->index).empty())
       continue;
-    if (DeviceSide* side = gradient->device_side) {
+    if (DeviceSide* side = gradient->on_device.side) {
       failed = gradient.get();
       failure = side->take_zeros(nullptr);
       if (!failure.ok()) break;

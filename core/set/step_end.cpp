@@ -189,7 +189,7 @@ Status StepEnd::compare_replicated() {
   const uint64_t every = services_.config.runtime().hash_replicated_every;
   if (every == 0 || set_.step.index % every != 0) return {};
   // Owners on a host have other parts than each other, and those of a part meet across hosts.
-  const bool owned = uses_.plans.works().has_route(PENSTOCK_ROUTE_HIERARCHICAL);
+  const bool owned = uses_.plans.works().has_host_sums();
   const Group& alike = set_.at(owned ? PENSTOCK_LEVEL_CROSS : PENSTOCK_LEVEL_WORLD).group;
   PENSTOCK_ASSIGN(const uint64_t hash, uses_.plans.works().states().hash_replicated());
   return services_.control.agree(

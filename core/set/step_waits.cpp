@@ -12,11 +12,11 @@ constexpr std::chrono::microseconds kBetweenLooks{50};
 
 // Looks from time to time instead of waiting on the device: the end of a run ends this wait too.
 Status StepWaits::until_returned(Gradient& gradient) {
-  if (gradient.device_side == nullptr) return {};
+  if (gradient.on_device.side == nullptr) return {};
   const uint64_t start = now_us();
   for (;;) {
     bool returned = false;
-    const Status looked = gradient.device_side->has_returned(returned);
+    const Status looked = gradient.on_device.side->has_returned(returned);
     if (!looked.ok()) return step_.give_up(gradient, looked);
     if (returned || step_.rest(kBetweenLooks)) return step_.returned(gradient, start);
   }
@@ -45,8 +45,8 @@ Status StepWaits::rest() {
 Status StepWaits::on_stream(uint64_t index, void* stream) {
   PENSTOCK_TRY(step_.wait_until_ended(index));
   Gradient& gradient = *gradients_[index];
-  if (gradient.device_side == nullptr) return {};
-  const Status queued = gradient.device_side->hold_back_until_returned(stream);
+  if (gradient.on_device.side == nullptr) return {};
+  const Status queued = gradient.on_device.side->hold_back_until_returned(stream);
   if (!queued.ok()) return step_.give_up(gradient, queued);
   gradient.waited_for = true;
   return {};
@@ -54,9 +54,9 @@ Status StepWaits::on_stream(uint64_t index, void* stream) {
 
 Status StepWaits::poll(uint64_t index, bool& done) {
   PENSTOCK_TRY(step_.poll(index, done));
-  if (!done || gradients_[index]->device_side == nullptr) return {};
+  if (!done || gradients_[index]->on_device.side == nullptr) return {};
   bool returned = true;  // also where the device fails, which is for a wait to say
-  (void)gradients_[index]->device_side->has_returned(returned);
+  (void)gradients_[index]->on_device.side->has_returned(returned);
   done = returned || step_.rest(std::chrono::microseconds(0));
   return {};
 }

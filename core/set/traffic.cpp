@@ -53,7 +53,7 @@ Sent Traffic::total() const {
   for (const Channel* channel : channels_)
     total +=
         {channel->bytes_sent.load(), channel->bytes_moved.load(), channel->messages_sent.load()};
-  const DirectTraffic& direct = set_.direct_traffic;
+  const DirectTraffic& direct = set_.on_device.traffic;
   total += {direct.handed_over.load(), direct.moved.load(), direct.messages.load()};
   return total;
 }

@@ -1,6 +1,6 @@
 #include "core/tuning/measure.hpp"
 
-#include "core/bucket/on_device/device.hpp"
+#include "core/bucket/placement.hpp"
 
 #include <algorithm>
 
@@ -72,7 +72,7 @@ void MeasuredTimes::add_bucket(uint32_t phase, size_t number, const BucketRun& b
   if (const size_t place = phase_first_[phase] + number; place < phase_first_[phase + 1])
     exchanges_[place].add(double(bucket.exchange_us));
   // What was queued on a device is no time; what the device took is known where it is watched.
-  if (bucket.device == nullptr || bucket.device->has_times) add_calls(bucket);
+  if (bucket.placement->has_times()) add_calls(bucket);
 }
 
 void MeasuredTimes::add_calls(const BucketRun& bucket) {
@@ -80,7 +80,7 @@ void MeasuredTimes::add_calls(const BucketRun& bucket) {
   calls.clear();
   double elements = 0;
   const auto add = [&](const ItemRun& item) {
-    const bool on_device = item.is_on_device();
+    const bool on_device = !item.place().works_at_once();
     auto mine = std::find_if(calls.begin(), calls.end(), [&](const Calls& c) {
       return c.compressor == item.compressor && c.on_device == on_device;
     });
@@ -98,7 +98,8 @@ void MeasuredTimes::add_calls(const BucketRun& bucket) {
     for (const auto& coding : bucket.codings)
       for (const CompressorCall& call : coding.get()->*made)
         for (Calls& mine : calls)
-          if (mine.compressor == call.compressor && mine.on_device == call.on_device) {
+          if (mine.compressor == call.compressor &&
+              mine.on_device == !call.place->works_at_once()) {
             mine.*part += double(call.took_us);
             whole_us -= double(call.took_us);
           }

@@ -111,10 +111,10 @@ Status Measurements::measure_links(const Works& works, const std::vector<Channel
     links_.push_back(measured.whole);
     lines_.insert(lines_.end(), measured.by_size.begin(), measured.by_size.end());
   }
-  const LevelLinks& between = set_.at(set_.between_devices->level);
-  if (works.sends_directly() && between.group.ranks().front() == group_.ranks().front()) {
-    const DirectWay way{host_way(*between.transport.channel), *set_.between_devices,
-                        *set_.residents, set_.direct_traffic};
+  const LevelLinks& between = set_.at(set_.on_device.between->level);
+  if (works.announces() && between.group.ranks().front() == group_.ranks().front()) {
+    const DirectWay way{host_way(*between.transport.channel), *set_.on_device.between,
+                        *set_.on_device.residents, set_.on_device.traffic};
     PENSTOCK_ASSIGN(direct_lines_, measure_lines(way));
   }
   return {};
@@ -140,7 +140,7 @@ void Measurements::add_costs(planning::ModelEntries& model) const {
   for (size_t i = 0; i < gradients_.size(); ++i)
     for (planning::CandidateEntry& candidate : model.gradients[i].candidates) {
       const CallLines* lines =
-          times_.lines(candidate.compressor, gradients_[i]->resident != nullptr);
+          times_.lines(candidate.compressor, gradients_[i]->on_device.resident != nullptr);
       if (lines == nullptr) continue;
       candidate.encode_fixed_us = lines->encode.fixed();
       candidate.encode_per_element_us = lines->encode.per_element();
@@ -153,16 +153,16 @@ void Measurements::add_costs(planning::ModelEntries& model) const {
 // ranks of a host gradients go as they are.
 BytesByWay Measurements::bytes_by_way(const Fitting& fitting) const {
   BytesByWay bytes;
-  const bool has_direct = set_.at(set_.between_devices->level).direct.channel != nullptr;
+  const bool has_direct = set_.at(set_.on_device.between->level).direct.channel != nullptr;
   for (const auto& gradient : gradients_) {
-    if (set_.between_devices->level == PENSTOCK_LEVEL_LOCAL) {
-      const bool is_direct = has_direct && gradient->resident != nullptr;
+    if (set_.on_device.between->level == PENSTOCK_LEVEL_LOCAL) {
+      const bool is_direct = has_direct && gradient->on_device.resident != nullptr;
       (is_direct ? bytes.direct : bytes.host).summed += double(gradient->bytes()) + 1;
       continue;
     }
     const ItemNeeds& needs = fitting.options(gradient->index).front().needs;
     const CompressorFacts& facts = needs.compressor_facts;
-    const bool may = has_direct && gradient->resident != nullptr;
+    const bool may = has_direct && gradient->on_device.resident != nullptr;
     // What has no planned size counts as a byte: it is there.
     if (facts.sums) (may ? bytes.direct : bytes.host).summed += needs.planned.summed + 1;
     if (facts.gathers)
@@ -178,12 +178,12 @@ void Measurements::add_links(const Fitting& fitting, planning::ModelEntries& mod
   model.lines = lines_;
   const DirectShare share(bytes_by_way(fitting));
   if (!links_.empty())
-    take_direct(direct_lines_, set_.between_devices->level, share, model.links, model.lines);
+    take_direct(direct_lines_, set_.on_device.between->level, share, model.links, model.lines);
   if (!reads_lines(*fitting.scheduler())) {
     model.lines.clear();
     return;
   }
-  const bool is_direct = share.most && set_.between_devices->level == PENSTOCK_LEVEL_WORLD;
+  const bool is_direct = share.most && set_.on_device.between->level == PENSTOCK_LEVEL_WORLD;
   const CollectiveInstance& transport =
       is_direct ? *uses_.transports.for_devices() : uses_.transports.world();
   if (!PENSTOCK_HAS_MEMBER(transport.table(), penstock_collective, volume)) return;

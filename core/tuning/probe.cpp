@@ -3,6 +3,7 @@
 #include "core/base/left_behind.hpp"
 #include "core/base/mutex.hpp"
 #include "core/bucket/engine.hpp"
+#include "core/bucket/on_device/device_place.hpp"
 #include "core/bucket/placement.hpp"
 #include "core/tensor/elements.hpp"
 
@@ -49,8 +50,8 @@ class Values {
     }
     const Stream& stream = residents->stream();
     PENSTOCK_TRY(stream.copy_to_device(there_.data(), upload_.data(), gradient.bytes()));
-    PENSTOCK_TRY(gradient.resident->take(there_.data(), stream.handle()));
-    gradient.data = gradient.resident->work_place();
+    PENSTOCK_TRY(gradient.on_device.resident->take(there_.data(), stream.handle()));
+    gradient.data = gradient.on_device.resident->work_place();
     return {};
   }
 
@@ -103,8 +104,10 @@ struct Alone {
     context.composite_id = set.composite_id;
     context.composite_name = set.composite_name;
     context.transport_name = set.transport_name;
-    context.exec = set.exec;
     context.step = set.step;
+    context.forgets = set.forgets;
+    context.result_is_sum = set.result_is_sum;
+    context.nonfinite_is_strict = set.nonfinite_is_strict;
     context.echoes = true;
     context.results_are_told = true;  // a job ends when its device is done
   }
@@ -130,8 +133,9 @@ class Rig {
   Rig(const SetContext& set, const Gradient& gradient)
       : engine_(*set.engine),
         declared_(gradient.name, 0, gradient.shape, gradient.dtype),
-        device_(gradient.resident != nullptr ? std::optional(set.residents->device())
-                                             : std::nullopt),
+        device_(gradient.on_device.resident != nullptr
+                    ? std::optional(set.on_device.residents->device())
+                    : std::nullopt),
         its_(std::make_unique<Belongings>(set)),
         context_(its_->alone.context) {}
   Rig(const Rig&) = delete;
@@ -171,10 +175,8 @@ class Rig {
   Status go_to_device() {
     const uint64_t bytes = declared_.bytes();
     PENSTOCK_ASSIGN(its_->residents, Residents::make(*device_, {&bytes, 1}));
-    Gradient& gradient = *its_->gradients.front();
-    gradient.device_side = gradient.resident = &its_->residents->resident(0);
-    context_.residents = its_->residents.get();
-    context_.device_exec = exec_on(*its_->residents);
+    Gradient* const gradient = its_->gradients.front().get();
+    work_on(context_, *its_->residents, {&gradient, 1});
     return {};
   }
 
@@ -192,7 +194,7 @@ class Rig {
     only.launch = PENSTOCK_LAUNCH_READY;
     PENSTOCK_ASSIGN(its_->works, Works::make(context_, its_->fitting, std::move(plan),
                                              its_->gradients, nullptr));
-    its_->works->lend_scratch(context_.exec, context_.device_exec);
+    its_->works->lend_scratch();
     return {};
   }
 
@@ -204,7 +206,10 @@ class Rig {
       const Status ended = its_->alone.end.wait(kLimitUs);
       is_stuck_ = ended.code() == Code::deadline_exceeded;
       PENSTOCK_TRY(ended);
-      PENSTOCK_TRY(engine_.run([&] { return bucket.placement->take_times(); }));
+      PENSTOCK_TRY(engine_.run([&]() -> Status {
+        PENSTOCK_TRY(bucket.placement->take_times());
+        return its_->works->states().end_step(nullptr);
+      }));
       const auto encode = double(bucket.encode_us), decode = double(bucket.decode_us);
       call.encode_us = i <= 1 ? encode : std::min(call.encode_us, encode);
       call.decode_us = i <= 1 ? decode : std::min(call.decode_us, decode);
@@ -244,7 +249,7 @@ std::vector<ProbedCall> probe_compressors(const SetContext& set, const Scheme& s
     std::set<std::string> names(choice.candidates.begin(), choice.candidates.end());
     names.insert(choice.compressor);
     for (const std::string& name : names)
-      users[{name, gradient->resident != nullptr}].push_back(gradient);
+      users[{name, gradient->on_device.resident != nullptr}].push_back(gradient);
   }
   Scheme alone = scheme;
   alone.scheduler.clear();

@@ -29,7 +29,7 @@ double share_of(const Piece& piece, const penstock_gradient_model& gradient) {
 // By the lines of the model; of a whole exchange either half of route split takes half.
 ExchangeTimes by_lines(const Bucket& bucket, const penstock_model& model, const Volume& volume) {
   const double whole = exchange_us(model, volume);
-  if (bucket.route != PENSTOCK_ROUTE_SPLIT) return {whole, 0};
+  if (!halves_sums(bucket.route)) return {whole, 0};
   return {whole / 2, whole / 2};
 }
 
@@ -51,7 +51,7 @@ Costs costs_of(const Plan& plan, uint64_t index, const penstock_model& model,
   const ExchangeTimes exchange = exchange_of ? exchange_of(index) : by_lines(bucket, model, volume);
   costs.encode = coding.encode_us() * exchange.encode_share;
   costs.decode = coding.decode_us() * exchange.decode_share;
-  costs.split = bucket.route == PENSTOCK_ROUTE_SPLIT;
+  costs.split = halves_sums(bucket.route);
   costs.exchange = exchange.backward_us;
   costs.gather = exchange.forward_us;
   costs.needed = std::max(needed, 0.0);

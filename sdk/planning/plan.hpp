@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/scheduler.h>
+#include <planning/route.hpp>
 
 #include <array>
 #include <cstdint>
@@ -23,7 +24,7 @@ constexpr uint32_t kNoLeg = UINT32_MAX;
 
 // Where a route itself leaves the backward pass.
 constexpr uint32_t waits_from_of(uint32_t route) {
-  return route == PENSTOCK_ROUTE_SPLIT ? 1 : kNoLeg;
+  return halves_sums(route) ? 1 : kNoLeg;
 }
 
 struct Bucket {

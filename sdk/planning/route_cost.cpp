@@ -88,8 +88,8 @@ uint64_t routes_of(const penstock_model& model, const penstock_candidate& candid
 
 ExchangeTimes exchange_on_route(const penstock_model& model, const Bucket& bucket) {
   const Load load = load_of(model, bucket);
-  if (bucket.route == PENSTOCK_ROUTE_HIERARCHICAL) return hierarchical(model, load);
-  if (bucket.route == PENSTOCK_ROUTE_SHARD) return shard(model, load);
+  if (adds_in_hosts(bucket.route)) return hierarchical(model, load);
+  if (encodes_for_owners(bucket.route)) return shard(model, load);
   return {exchange_us(model, load.coded)};
 }
 

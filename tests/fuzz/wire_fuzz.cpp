@@ -1,5 +1,6 @@
 // Gathered messages that peers have damaged: the core's reader refuses them by rank, or its
 // payloads lie within what came, and those of the other ranks are as they were sent.
+#include "core/bucket/gathers.hpp"
 #include "core/bucket/wire.hpp"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,8 @@ struct Gathered {
   BucketRun bucket{context, {}, 0};
   Coding coding;
   Channel channel;
-  MessageRun message;
+  GatherMessage message;
+  Leg leg;
   std::deque<Gradient> gradients;
   std::deque<PieceRun> pieces;
   uint64_t capacity = 0;
@@ -56,6 +58,7 @@ struct Gathered {
     message.bucket = &bucket;
     message.coding = &coding;
     message.link = &coding.links->transport;
+    message.place = &context.host;
     bucket.label = "bucket 0";
     uint64_t of_sections = 0;
     for (const auto& sections : item_sections()) {
@@ -64,6 +67,7 @@ struct Gathered {
       ItemRun& item = coding.items.emplace_back();
       item.gradient = &gradients.back();
       item.of = &pieces.emplace_back();
+      item.of->place = &context.host;
       RoundNeed& need = item.rounds.emplace_back();
       need.combine = PENSTOCK_COMBINE_GATHER;
       need.sections = sections;
@@ -87,7 +91,7 @@ struct Gathered {
 
   // The bytes of a rank that sends kinds, counts and contents at random.
   std::string honest(Random& random) {
-    place_gathered(message, 0);
+    EXPECT_TRUE(message.before_encode(0).ok());
     for (ItemRun& item : coding.items) {
       PayloadStorage& own = item.own[0];
       own.c()->kind = PENSTOCK_PAYLOAD_ABSENT + static_cast<uint32_t>(random.below(4));
@@ -118,7 +122,7 @@ struct Gathered {
       offset += part.size();
     }
     bucket.is_void = false;
-    return read_gathered(bucket, message, 0);
+    return message.read(leg, 0);
   }
 
   void expect_within(uint32_t rank) {
@@ -144,7 +148,7 @@ struct Gathered {
 
   // The rank's part, written again from what was read of it.
   std::string again(uint32_t rank) {
-    place_gathered(message, 0);
+    EXPECT_TRUE(message.before_encode(0).ok());
     for (ItemRun& item : coding.items) {
       item.own[0].c()->kind = item.received[0][rank].c()->kind;
       for (size_t s = 0; s < item.own[0].size(); ++s) {
@@ -159,7 +163,7 @@ struct Gathered {
 
   std::string closed() {
     message.receive_counts.resize(kWorld);
-    close_gathered(message, 0);
+    EXPECT_TRUE(message.prepare(leg, 0).ok());
     return std::string(reinterpret_cast<const char*>(message.send.data()), message.message.count);
   }
 };

@@ -14,7 +14,7 @@ A class of the core lives in one .cpp, which has a header of its own: own_header
 
 No modules of frontends/python/penstock import each other in a circle, at whatever place of a file the imports stand.
 
-The core names no plugin: plugin_names.py, which runs here too.
+The core names no plugin: plugin_names.py, which runs here too. Files of core/bucket know no device: places_of_work.py, likewise.
 Files of code have at most 400 lines, unless they say within their first five lines that they are generated.
 
 Usage: tools/ci/check_includes.py [--root DIRECTORY]. Prints one line per violation and ends with 1 if there is any.
@@ -31,6 +31,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
 import own_headers
+import places_of_work
 import plugin_names
 
 MOST_LINES = 400
@@ -262,6 +263,7 @@ def main(arguments: list[str]) -> int:
     files = files_of(options.root)
     violations = check(files)
     violations += own_headers.check(files, {path: is_test(path) for path in files})
+    violations += places_of_work.check(files, {path: is_test(path) for path in files})
     violations += plugin_names.check(files, plugin_names.plugin_names(lists_of(options.root)))
     for violation in violations:
         print(violation)

@@ -10,7 +10,7 @@ template <typename Body>
 void each_varying(BucketRun& bucket, const Body& body) {
   for (auto& coding : bucket.codings)
     for (ItemRun& item : coding->items) {
-      if (!item.is_on_device() || !item.encodes) continue;
+      if (!is_on_device(item.place()) || !item.encodes) continue;
       for (size_t round = 0; round < item.rounds.size(); ++round)
         for (size_t s = 0; s < item.own[round].size(); ++s)
           if (item.rounds[round].combine == PENSTOCK_COMBINE_GATHER &&
@@ -19,12 +19,12 @@ void each_varying(BucketRun& bucket, const Body& body) {
     }
 }
 
-Status lay_out_counts(BucketRun& bucket) {
+Status lay_out_counts(DevicePart& part, BucketRun& bucket) {
   uint64_t n = 0;
   each_varying(bucket, [&](penstock_section&) { ++n; });
   if (n == 0) return {};
-  FoundNumbers<uint64_t>& counts = bucket.device->counts;
-  PENSTOCK_TRY(counts.make(bucket.context.residents->numbers, n));
+  FoundNumbers<uint64_t>& counts = part.counts;
+  PENSTOCK_TRY(counts.make(bucket.context.on_device.residents->numbers, n));
   n = 0;
   each_varying(bucket,
                [&](penstock_section& section) { section.device_count = counts.place(n++); });
@@ -32,21 +32,21 @@ Status lay_out_counts(BucketRun& bucket) {
 }
 
 // Each has the place that it has in the prologue.
-Status lay_out_scalars(BucketRun& bucket) {
+Status lay_out_scalars(DevicePart& part, const BucketRun& bucket) {
   const Coding& coding = *bucket.codings.front();
   if (std::none_of(coding.memory_calls.begin(), coding.memory_calls.end(), measures_on_device))
     return {};
-  return bucket.device->scalars.make(bucket.context.residents->numbers,
-                                     coding.prologue->flag_index);
-}
-
-const PieceRun* first_on_device(const BucketRun& bucket) {
-  const auto first = std::find_if(bucket.pieces.begin(), bucket.pieces.end(),
-                                  [](const PieceRun& piece) { return piece.is_on_device(); });
-  return first == bucket.pieces.end() ? nullptr : &*first;
+  return part.scalars.make(bucket.context.on_device.residents->numbers,
+                           coding.prologue->flag_index);
 }
 
 }  // namespace
+
+const PieceRun* first_on_device(const BucketRun& bucket) {
+  const auto first = std::find_if(bucket.pieces.begin(), bucket.pieces.end(),
+                                  [](const PieceRun& piece) { return is_on_device(*piece.place); });
+  return first == bucket.pieces.end() ? nullptr : &*first;
+}
 
 Status named(Status status, const Gradient& gradient) {
   if (status.ok()) return status;
@@ -54,65 +54,30 @@ Status named(Status status, const Gradient& gradient) {
 }
 
 bool measures_on_device(const MemoryCall& call) {
-  return call.on_device && call.n_scalars != 0;
+  return is_on_device(*call.place) && call.n_scalars != 0;
 }
 
-Status check_way_on_device(const BucketRun& bucket) {
-  const PieceRun* first = first_on_device(bucket);
-  const uint32_t route = bucket.plan.route;
-  const bool is_added = route == PENSTOCK_ROUTE_HIERARCHICAL &&
-                        bucket.context.at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr;
-  if (first == nullptr || route == PENSTOCK_ROUTE_FLAT || route == PENSTOCK_ROUTE_SHARD || is_added)
-    return {};
-  return internal(
-      "set '{}', bucket {}: gradient '{}' is worked on on a device, which has no way on route "
-      "\"{}\"",
-      bucket.context.name, bucket.number, first->gradient->name, route_name(route));
-}
-
-Status lay_out_device_part(BucketRun& bucket) {
-  const PieceRun* first = first_on_device(bucket);
-  if (first == nullptr) return {};
+Status lay_out(DevicePart& part, BucketRun& bucket, const PieceRun& first) {
   if (bucket.defers())
     return internal(
         "set '{}', {}: gradient '{}' is worked on on a device, and the plan lets it wait for the "
         "next forward, which its scheduler did not say (LAUNCHES_IN_FORWARD)",
-        bucket.context.name, bucket.label, first->gradient->name);
-  Residents& residents = *bucket.context.residents;
-  auto part = std::make_unique<DevicePart>();
-  PENSTOCK_ASSIGN(part->copied, Event::make(residents.device()));
-  PENSTOCK_TRY(part->flags.make(residents.numbers, bucket.pieces.size()));
-  part->looked_at.reserve(bucket.pieces.size());
+        bucket.context.name, bucket.label, first.gradient->name);
+  Residents& residents = *bucket.context.on_device.residents;
+  PENSTOCK_ASSIGN(part.copied, Event::make(residents.device()));
+  PENSTOCK_TRY(part.flags.make(residents.numbers, bucket.pieces.size()));
+  part.writers.reserve(bucket.pieces.size());
+  part.looked_at.reserve(bucket.pieces.size());
   if (const Coding& last = *bucket.codings.back(); last.alone) {
-    PENSTOCK_TRY(part->sums.make(residents.numbers, last.items.size()));
-    part->looked_at.reserve(last.items.size());
+    PENSTOCK_TRY(part.sums.make(residents.numbers, last.items.size()));
+    part.looked_at.reserve(last.items.size());
   }
-  bucket.device = std::move(part);
-  PENSTOCK_TRY(lay_out_scalars(bucket));
-  return lay_out_counts(bucket);
-}
-
-void place_on_device(ItemRun& item, const Device& device) {
-  for (penstock_item* c : {&item.for_compressor, &item.for_memory})
-    for (penstock_tensor* tensor : {&c->grad, &c->work, &c->out}) {
-      tensor->device_type = PENSTOCK_DEVICE_CUDA;
-      tensor->device_id = device.id();
-    }
-}
-
-Status give_out_on_device(BucketRun& bucket, PieceRun& piece) {
-  const Stream& stream = bucket.context.residents->stream();
-  const uint64_t numel = piece.piece.numel;
-  Status status;
-  if (bucket.is_void)
-    status = stream.fill_nan(piece.values, numel, piece.dtype);
-  else if (bucket.only_compensates && bucket.legs.front().kind.is_dense())
-    status = stream.clear(piece.values, numel * dtype_bytes(piece.dtype));  // else compensate does
-  if (status.ok() && piece.widened)
-    status = stream.narrow(static_cast<const float*>(piece.values), piece.storage(), numel,
-                           piece.gradient->dtype);
-  if (status.ok()) status = piece.gradient->resident->end();
-  return named(std::move(status), *piece.gradient);
+  bucket.each_message([&](uint32_t, uint32_t, const MessageRun& message) {
+    // Of each item indices and values at the most, or its share.
+    part.copies.reserve(2 * message.coding->items.size());
+  });
+  PENSTOCK_TRY(lay_out_scalars(part, bucket));
+  return lay_out_counts(part, bucket);
 }
 
 }  // namespace penstock

@@ -4,7 +4,7 @@
 // comes by a copy, and the job parks until that has ended.
 #pragma once
 
-#include "core/bucket/bucket.hpp"
+#include "core/bucket/placement.hpp"
 
 namespace penstock {
 
@@ -28,7 +28,9 @@ struct FoundNumbers {
 };
 
 struct DevicePart {
-  Event copied;  // what the job parks for
+  Event copied;                              // what the job parks for
+  std::vector<penstock_device_copy> copies;  // that go together
+  std::vector<const Resident*> writers;      // the last gradient of each stream
   std::vector<penstock_device_values> looked_at;
   FoundNumbers<uint32_t> flags;   // for each piece of the bucket: some value is not finite
   FoundNumbers<uint32_t> sums;    // the same for each item of the coding of sums
@@ -38,25 +40,31 @@ struct DevicePart {
   std::vector<penstock_index_list> lists;
   FoundNumbers<uint32_t> wrong_indices;  // [rank * items of the message + item]
   bool has_times = false;                // of the last step on the device (watch.hpp)
-
-  bool is_nonfinite(size_t piece) const { return flags[piece] != 0; }
 };
 
-// INTERNAL where pieces are worked on on a device and the bucket's route has no way for them, which
-// was known before they were. [control]
-Status check_way_on_device(const BucketRun& bucket);
-// What the bucket needs for such pieces, after its payloads have their sections; nothing where
-// there is none. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL where legs wait for the next forward.
-// [control]
-Status lay_out_device_part(BucketRun& bucket);
+// The placement of a bucket that has such a part.
+class DevicePlacement : public Placement {
+ public:
+  DevicePart part;
+};
+inline DevicePart& part_of(const BucketRun& bucket) {
+  return static_cast<DevicePlacement&>(*bucket.placement).part;
+}
 
-// Items on a device: their tensors say where. [control]
-void place_on_device(ItemRun& item, const Device& device);
+// What the bucket needs for its pieces on the device, the first of which is given, after its
+// payloads have their sections. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL where legs wait for the next
+// forward. [control]
+Status lay_out(DevicePart& part, BucketRun& bucket, const PieceRun& first);
 
 // Errors of a device with the gradient's name.
 Status named(Status status, const Gradient& gradient);
+inline bool is_on_device(const WorkPlace& place) {
+  return !place.works_at_once();
+}
 // What the memory measures is found on the device.
 bool measures_on_device(const MemoryCall& call);
+// A gradient of a bucket lies on a device; null: none does.
+const PieceRun* first_on_device(const BucketRun& bucket);
 
 // A stage that waits until `copied` of the bucket's device part has been reached.
 class DeviceStage : public Stage {
@@ -64,11 +72,8 @@ class DeviceStage : public Stage {
   explicit DeviceStage(std::string_view name, Part part = Part::none)
       : Stage(name, part, Wait::device) {}
   Status poll(BucketRun& bucket, uint64_t, bool& has_come) override {
-    return bucket.device->copied.query(has_come);
+    return part_of(bucket).copied.query(has_come);
   }
 };
-
-// A piece there has its result: NaN where the bucket is void.
-Status give_out_on_device(BucketRun& bucket, PieceRun& piece);
 
 }  // namespace penstock

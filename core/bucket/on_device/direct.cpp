@@ -14,8 +14,6 @@
 namespace penstock {
 namespace {
 
-constexpr uint64_t kTurnBytes = sizeof(uint64_t);
-
 bool carries(const Channel& channel, uint32_t pattern) {
   return (device_patterns(channel.traits) & PENSTOCK_PATTERN_BIT(pattern)) != 0;
 }
@@ -25,105 +23,6 @@ bool are_pairs(const RoundNeed& need) {
   return need.combine == PENSTOCK_COMBINE_GATHER && need.sections.size() == 2 &&
          need.sections[0].role == PENSTOCK_ROLE_INDICES &&
          need.sections[0].dtype == PENSTOCK_UINT32 && need.sections[1].role == PENSTOCK_ROLE_VALUES;
-}
-
-// Then every part is as large as it may be, whatever has been sent.
-bool is_exact(const MessageRun& message) {
-  return message.packed.bytes() == 0;
-}
-
-// Where sections of a part lie behind each other, at multiples of 8 bytes: in places for as many as
-// may come where that is always so many, else for as many as have come.
-class Places {
- public:
-  Places(std::byte* part, bool exact) : at_(part), exact_(exact) {}
-  std::byte* next(const penstock_section& section) {
-    std::byte* const place = at_;
-    const uint64_t count = exact_ ? section.capacity : section.count;
-    at_ += round_up(count * dtype_bytes(section.dtype));
-    return place;
-  }
-  std::byte* end() const { return at_; }
-
- private:
-  std::byte* at_;
-  bool exact_;
-};
-
-// Sections move together on the device, into memory of their own: what may have to be given back
-// stays where it is.
-Status pack(const Stream& stream, MessageRun& message, uint32_t round) {
-  Places places(message.packed.data(), false);
-  message.copies.clear();
-  for (const size_t position : message.items) {
-    PayloadStorage& own = message.coding->items[position].own[round];
-    for (size_t s = 0; s < own.size(); ++s) {
-      const penstock_section& section = own.section(s);
-      // Whole words: there is room behind a section for what its last one has too much.
-      const uint64_t bytes = section.count * dtype_bytes(section.dtype);
-      constexpr uint32_t kWord = sizeof(uint32_t);
-      message.copies.push_back(
-          {section.data, places.next(section), (bytes + kWord - 1) / kWord, kWord, 0});
-    }
-  }
-  PENSTOCK_TRY(stream.copy_many(message.copies));
-  message.message.send = message.packed.data();
-  message.message.count = static_cast<uint64_t>(places.end() - message.packed.data());
-  return {};
-}
-
-// Points a message at what it sends in this round.
-Status prepare_direct(BucketRun& bucket, MessageRun& message, uint32_t round) {
-  message.message.exec = &bucket.context.device_exec;
-  if (message.kind == MessageRun::Kind::scattered) return pack_scattered(bucket, message);
-  if (message.kind != MessageRun::Kind::gather) return {};
-  if (!is_exact(message)) return pack(bucket.context.residents->stream(), message, round);
-  message.message.send = message.send.data();
-  message.message.count = message.send.bytes();
-  return {};
-}
-
-// What a rank says of all that it sends in a leg.
-uint32_t flags_of(const BucketRun& bucket, const Leg& leg) {
-  const Coding& coding = *leg.coding;
-  if (!leg.kind.is_dense()) return coding.nonfinite ? kWireNonfinite : 0;
-  if (!leg.tells) return bucket.nonfinite ? kWireNonfinite : 0;
-  if (!bucket.is_void) return 0;
-  return kWireNonfinite | (coding.compensated ? 0 : kWireNotTaken);
-}
-
-void take_flags(BucketRun& bucket, const Leg& leg, uint32_t flags) {
-  const bool is_of_sums = leg.kind.is_dense() && !leg.tells;
-  if ((flags & kWireNonfinite) != 0) (is_of_sums ? leg.coding->nonfinite : bucket.is_void) = true;
-  if ((flags & kWireNotTaken) != 0) leg.coding->compensated = false;
-}
-
-// One rank's part of the headers; then where its payloads will lie.
-Status read_part(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t rank) {
-  const Prelude& prelude = leg.preludes[round];
-  const MessageRun& header = *prelude.header;
-  HeaderReader reader(header, header.receive.data() + rank * header.message.count);
-  const uint32_t flags = reader.flags();
-  PENSTOCK_TRY(check_past(bucket, header, rank, flags));
-  take_flags(bucket, leg, flags);
-  if (prelude.gathered == nullptr) return {};
-  MessageRun& message = *prelude.gathered;
-  const bool is_own = rank == message.group_rank();
-  Places places(message.receive.data() + message.receive_offsets[rank], is_exact(message));
-  for (const size_t position : message.items) {
-    ItemRun& item = leg.coding->items[position];
-    PENSTOCK_TRY(reader.read(bucket, item, round, rank));
-    PayloadStorage& payload = item.arrival(round, rank);
-    for (size_t s = 0; s < payload.size(); ++s) {
-      penstock_section& section = payload.section(s);
-      std::byte* const place = places.next(section);
-      section.data = is_own ? item.own[round].section(s).data : place;
-      section.on_host = nullptr;
-    }
-  }
-  message.receive_counts[rank] =
-      static_cast<uint64_t>(places.end() - message.receive.data() - message.receive_offsets[rank]);
-  return {};
 }
 
 // Calls body(number, rank, item, payload) for the pairs of other ranks.
@@ -145,7 +44,8 @@ void each_foreign(const MessageRun& message, uint32_t round, const Body& body) {
 
 bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round) {
   const Channel* channel = coding.links->direct.channel;
-  if (channel == nullptr || !item.is_on_device() || item.rounds.size() <= round) return false;
+  if (channel == nullptr || !!item.place().works_at_once() || item.rounds.size() <= round)
+    return false;
   const RoundNeed& need = item.rounds[round];
   const bool has_owner = coding.to_owners || coding.alone;
   if (has_owner && need.combine != PENSTOCK_COMBINE_SUM) return false;
@@ -156,89 +56,26 @@ bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round) {
 }
 
 bool sends_directly(const BucketRun& bucket, const Coding& coding, const ItemRun& item) {
-  if (bucket.legs.front().kind.is_dense() && item.is_on_device()) return true;
+  if (bucket.legs.front().kind.is_dense() && !item.place().works_at_once()) return true;
   for (uint32_t round = 0; round < item.rounds.size(); ++round)
     if (goes_directly(coding, item, round)) return true;
   return false;
 }
 
-void lay_out_prelude(BucketRun& bucket, Leg& leg, uint32_t round) {
-  Prelude& prelude = leg.preludes[round];
-  for (const auto& message : leg.messages[round]) {
-    if (!message->is_direct()) continue;
-    message->has_own_stage = true;
-    ++prelude.n_messages;
-    if (message->kind == MessageRun::Kind::gather) prelude.gathered = message.get();
-  }
-  if (prelude.n_messages == 0) return;
-  Coding& coding = *leg.coding;
-  Link& link = bucket.context.at(leg.kind.level).transport;
-  auto header = make_message(bucket, coding, MessageRun::Kind::header, link, PENSTOCK_ALL_GATHER,
-                             PENSTOCK_UINT8);
-  const uint64_t bytes = header_bytes(
-      coding, prelude.gathered != nullptr ? prelude.gathered->items : std::vector<size_t>(), round);
-  const uint32_t size = header->group_size();
-  header->send = Buffer(bytes);
-  header->receive = Buffer(bytes * size);
-  for (uint32_t rank = 0; rank < size; ++rank) {
-    header->receive_counts.push_back(bytes);
-    header->receive_offsets.push_back(rank * bytes);
-  }
-  penstock_message& c = header->message;
-  c.send = header->send.data();
-  c.count = bytes;
-  c.receive = header->receive.data();
-  c.receive_counts = header->receive_counts.data();
-  c.receive_offsets = header->receive_offsets.data();
-  c.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
-
-  auto turn = make_message(bucket, coding, MessageRun::Kind::turn, link, PENSTOCK_BROADCAST,
-                           PENSTOCK_UINT8);
-  turn->send = Buffer(kTurnBytes);
-  turn->receive = Buffer(kTurnBytes);
-  turn->message.send = turn->send.data();
-  turn->message.receive = turn->receive.data();
-  turn->message.count = kTurnBytes;
-  prelude.header = header.get();
-  prelude.turn = turn.get();
-  turn->has_own_stage = true;
-  // On an ordered channel in the order in which they are sent: the turn waits for all that goes
-  // with the header.
-  auto& messages = leg.messages[round];
-  messages.insert(messages.begin(), std::move(header));
-  messages.push_back(std::move(turn));
-}
-
-Status lay_out_verdicts(BucketRun& bucket) {
+Status lay_out_verdicts(DevicePart& part, BucketRun& bucket) {
   uint64_t most = 0;
   bucket.each_message([&](uint32_t, uint32_t, const MessageRun& message) {
-    if (message.is_direct() && message.kind == MessageRun::Kind::gather)
+    if (message.is_announced() && !message.joins())
       most = std::max(most, uint64_t{message.group_size()} * message.items.size());
   });
   if (most == 0) return {};
-  DevicePart& part = *bucket.device;
   part.lists.reserve(most);
-  return part.wrong_indices.make(bucket.context.residents->numbers, most);
-}
-
-void write_header(BucketRun& bucket, Leg& leg, uint32_t round) {
-  const Prelude& prelude = leg.preludes[round];
-  HeaderWriter writer(prelude.header->send.data());
-  writer.flags(wire_word(bucket, flags_of(bucket, leg)));
-  if (prelude.gathered == nullptr) return;
-  for (const size_t position : prelude.gathered->items)
-    writer.item(leg.coding->items[position].own[round]);
-}
-
-Status ReadHeaders::begin(BucketRun& bucket) {
-  for (uint32_t rank = 0; rank < leg_.preludes[round_].header->group_size(); ++rank)
-    PENSTOCK_TRY(read_part(bucket, leg_, round_, rank));
-  return {};
+  return part.wrong_indices.make(bucket.context.on_device.residents->numbers, most);
 }
 
 bool takes_finished(const Leg& leg, uint32_t round) {
   for (const auto& message : leg.messages[round])  // all go over one channel
-    if (message->is_direct())
+    if (message->is_announced())
       return (message->link->channel->traits.flags & PENSTOCK_COLLECTIVE_TAKES_FINISHED) != 0;
   return false;
 }
@@ -249,51 +86,21 @@ bool Pack::runs(const BucketRun& bucket) const {
 
 Status Pack::begin(BucketRun& bucket) {
   for (auto& message : leg_.messages[round_])
-    if (message->is_direct()) PENSTOCK_TRY(prepare_direct(bucket, *message, round_));
+    if (message->is_announced()) {
+      message->message.exec = &message->place->exec();
+      PENSTOCK_TRY(message->pack(round_));
+    }
   if (!takes_finished(leg_, round_)) return {};
   // Behind what is sent, and behind all that has used what is received into.
-  return bucket.device->copied.record(bucket.context.residents->stream().handle());
-}
-
-Status Ticket::begin(BucketRun& bucket) {
-  const Prelude& prelude = leg_.preludes[round_];
-  MessageRun& turn = *prelude.turn;
-  if (!is_taken(leg_)) {
-    skip(bucket, turn);
-    turn.sent = true;  // as far as whoever skips the rest is concerned
-    return {};
-  }
-  if (turn.group_rank() == 0)
-    *turn.send.as<uint64_t>() =
-        bucket.context.between_devices->next_turn.fetch_add(prelude.n_messages);
-  bucket.begin_transfers(1);
-  submit(bucket, turn);
-  return {};
-}
-
-Status Send::begin(BucketRun& bucket) {
-  const Prelude& prelude = leg_.preludes[round_];
-  const MessageMemory& told =
-      prelude.turn->group_rank() == 0 ? prelude.turn->send : prelude.turn->receive;
-  uint64_t turn = *told.as<uint64_t>();
-  bucket.begin_transfers(prelude.n_messages);
-  for (auto& message : leg_.messages[round_]) {
-    if (!message->is_direct()) continue;
-    const uint64_t bytes = bytes_handed_over(message->message, message->group_size());
-    bucket.exchange_bytes += bytes;
-    bucket.context.direct_traffic.add(bytes,
-                                      bytes_moved(*message->link->channel, message->message));
-    submit_by_turn(bucket, *message, turn++);
-  }
-  return {};
+  return part_of(bucket).copied.record(bucket.context.on_device.residents->stream().handle());
 }
 
 Status EchoDirect::begin(BucketRun& bucket) {
-  const Stream& stream = bucket.context.residents->stream();
+  const Stream& stream = bucket.context.on_device.residents->stream();
   for (auto& message : leg_.messages[round_]) {
-    if (!message->is_direct()) continue;
+    if (!message->is_announced()) continue;
     std::byte* const arrived = message->receive.data();
-    if (message->kind != MessageRun::Kind::gather) {
+    if (message->joins()) {
       PENSTOCK_TRY(stream.copy_on_device(arrived, message->send.data(), message->receive.bytes()));
       continue;
     }
@@ -306,8 +113,8 @@ Status EchoDirect::begin(BucketRun& bucket) {
 
 Status CheckIndices::begin(BucketRun& bucket) {
   const MessageRun& message = *leg_.preludes[round_].gathered;
-  DevicePart& part = *bucket.device;
-  const Stream& stream = bucket.context.residents->stream();
+  DevicePart& part = part_of(bucket);
+  const Stream& stream = bucket.context.on_device.residents->stream();
   FoundNumbers<uint32_t>& found = part.wrong_indices;
   part.lists.clear();
   each_foreign(message, round_,
@@ -329,7 +136,7 @@ Status CheckIndices::end(BucketRun& bucket) {
   Status status;
   each_foreign(message, round_,
                [&](uint64_t number, uint32_t rank, const ItemRun& item, PayloadStorage&) {
-                 if (!status.ok() || bucket.device->wrong_indices[number] == 0) return;
+                 if (!status.ok() || part_of(bucket).wrong_indices[number] == 0) return;
                  status = bad_payload(bucket, message, rank, &item,
                                       fmt::format("has indices that do not ascend or are not below "
                                                   "{}, expected ascending ones below it",

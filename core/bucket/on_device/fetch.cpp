@@ -51,19 +51,19 @@ Status add_sections(Stretches<Copy>& stretches, PayloadStorage& payload) {
 template <typename Body>
 void each_own(const Leg& leg, uint32_t round, const Body& body) {
   for (ItemRun& item : leg.coding->items)
-    if (item.is_on_device() && item.rounds.size() > round) body(item);
+    if (is_on_device(item.place()) && item.rounds.size() > round) body(item);
 }
 
 bool is_fetched(const MessageRun& message) {
-  return !message.items.empty() && !message.is_direct();
+  return !message.items.empty() && !message.is_announced();
 }
 
 }  // namespace
 
 Status FetchScalars::begin(BucketRun& bucket) {
-  const Stream& stream = bucket.context.residents->stream();
-  PENSTOCK_TRY(bucket.device->scalars.bring(stream));
-  return bucket.device->copied.record(stream.handle());
+  const Stream& stream = bucket.context.on_device.residents->stream();
+  PENSTOCK_TRY(part_of(bucket).scalars.bring(stream));
+  return part_of(bucket).copied.record(stream.handle());
 }
 
 Status FetchScalars::end(BucketRun& bucket) {
@@ -71,7 +71,7 @@ Status FetchScalars::end(BucketRun& bucket) {
   for (const MemoryCall& call : coding_.memory_calls) {
     if (!measures_on_device(call)) continue;
     const uint64_t end = call.scalars_first + call.items.size() * call.n_scalars;
-    for (uint64_t i = call.scalars_first; i < end; ++i) scalars[i] = bucket.device->scalars[i];
+    for (uint64_t i = call.scalars_first; i < end; ++i) scalars[i] = part_of(bucket).scalars[i];
   }
   return {};
 }
@@ -87,13 +87,13 @@ bool FetchCounts::runs(const BucketRun& bucket) const {
 }
 
 Status FetchCounts::begin(BucketRun& bucket) {
-  const Stream& stream = bucket.context.residents->stream();
-  PENSTOCK_TRY(bucket.device->counts.bring(stream));
-  return bucket.device->copied.record(stream.handle());
+  const Stream& stream = bucket.context.on_device.residents->stream();
+  PENSTOCK_TRY(part_of(bucket).counts.bring(stream));
+  return part_of(bucket).copied.record(stream.handle());
 }
 
 Status FetchCounts::end(BucketRun& bucket) {
-  const FoundNumbers<uint64_t>& counts = bucket.device->counts;
+  const FoundNumbers<uint64_t>& counts = part_of(bucket).counts;
   Status status;
   each_own(leg_, round_, [&](ItemRun& item) {
     PayloadStorage& payload = item.own[round_];
@@ -111,30 +111,30 @@ Status FetchCounts::end(BucketRun& bucket) {
 }
 
 Status FetchPayloads::begin(BucketRun& bucket) {
-  const Stream& stream = bucket.context.residents->stream();
+  const Stream& stream = bucket.context.on_device.residents->stream();
   for (auto& message : leg_.messages[round_]) {
     if (!is_fetched(*message)) continue;
     const auto copy = [&](std::byte* there, uint64_t bytes) {
-      return stream.copy_to_host(message->send.on_host(there), there, bytes);
+      return stream.copy_to_host(message->send.of_twin(there), there, bytes);
     };
     Stretches stretches(copy);
     for (const size_t position : message->items) {
       ItemRun& item = leg_.coding->items[position];
-      if (item.is_on_device()) PENSTOCK_TRY(add_sections(stretches, item.own[round_]));
+      if (is_on_device(item.place())) PENSTOCK_TRY(add_sections(stretches, item.own[round_]));
     }
     PENSTOCK_TRY(stretches.flush());
   }
-  return bucket.device->copied.record(stream.handle());
+  return part_of(bucket).copied.record(stream.handle());
 }
 
 Status Upload::begin(BucketRun& bucket) {
-  const Stream& stream = bucket.context.residents->stream();
+  const Stream& stream = bucket.context.on_device.residents->stream();
   for (auto& message : leg_.messages[round_]) {
     if (!is_fetched(*message)) continue;
-    const bool is_gathered = message->kind == MessageRun::Kind::gather;
-    const MessageMemory& arrived = message->receive.bytes() != 0 ? message->receive : message->send;
+    const bool is_gathered = !message->joins();
+    const WorkMemory& arrived = message->receive.bytes() != 0 ? message->receive : message->send;
     const auto copy = [&](std::byte* there, uint64_t bytes) {
-      return stream.copy_to_device(there, arrived.on_host(there), bytes);
+      return stream.copy_to_device(there, arrived.of_twin(there), bytes);
     };
     Stretches stretches(copy);
     for (uint32_t rank = 0; rank < (is_gathered ? message->group_size() : 1); ++rank) {
@@ -142,7 +142,8 @@ Status Upload::begin(BucketRun& bucket) {
       if (is_gathered && rank == message->group_rank()) continue;
       for (const size_t position : message->coming_from(rank)) {
         ItemRun& item = leg_.coding->items[position];
-        if (item.is_on_device()) PENSTOCK_TRY(add_sections(stretches, item.arrival(round_, rank)));
+        if (is_on_device(item.place()))
+          PENSTOCK_TRY(add_sections(stretches, item.arrival(round_, rank)));
       }
     }
     PENSTOCK_TRY(stretches.flush());

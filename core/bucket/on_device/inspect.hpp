@@ -9,12 +9,15 @@ namespace penstock {
 // finite. The job waits for what it finds, and for gradients that are copied to the host.
 class Inspect final : public Stage {
  public:
-  Inspect() : Stage("inspect", Part::none, Wait::device) {}
+  // null: no gradient is worked on there.
+  explicit Inspect(DevicePart* part) : Stage("inspect", Part::none, Wait::device), part_(part) {}
   bool runs(const BucketRun&) const override { return true; }
   Status begin(BucketRun& bucket) override;
   Status poll(BucketRun& bucket, uint64_t look, bool& has_come) override;
+  Status end(BucketRun& bucket) override;
 
  private:
+  DevicePart* const part_;
   size_t n_arrived_ = 0;  // pieces whose copies have ended
 };
 
@@ -24,10 +27,18 @@ class InspectSums final : public DeviceStage {
  public:
   explicit InspectSums(Coding& coding) : DeviceStage("inspect sums"), coding_(coding) {}
   Status begin(BucketRun& bucket) override;
-  bool waits(const BucketRun& bucket) const override { return !bucket.device->looked_at.empty(); }
+  bool waits(const BucketRun& bucket) const override { return !part_of(bucket).looked_at.empty(); }
 
  private:
   Coding& coding_;
+};
+
+// Queues the copies of results that are in host memory to the application's storage.
+class GiveOut final : public Stage {
+ public:
+  GiveOut() : Stage("give out") {}
+  bool runs(const BucketRun&) const override { return true; }
+  Status begin(BucketRun& bucket) override;
 };
 
 // Waits until the results are in the application's storage on its device. Runs only where somebody

@@ -1,9 +1,12 @@
-#include "core/bucket/placement.hpp"
+#include "core/bucket/on_device/placement.hpp"
+
 #include "core/bucket/on_device/direct.hpp"
 #include "core/bucket/on_device/fetch.hpp"
 #include "core/bucket/on_device/inspect.hpp"
 #include "core/bucket/on_device/watch.hpp"
 #include "core/comm/channel.hpp"
+
+#include <algorithm>
 
 namespace penstock {
 namespace {
@@ -13,17 +16,25 @@ void add(Program& program, Arguments&&... arguments) {
   program.push_back(std::make_unique<Made>(std::forward<Arguments>(arguments)...));
 }
 
+void add_return(Program& program) {
+  add<GiveOut>(program);
+  add<Return>(program);
+}
+
 // Some gradients lie on a device, but are worked on on the host.
-class Staged : public Placement {
+class Staged final : public Placement {
  public:
-  void before_load(Program& program) override { add<Inspect>(program); }
-  void after_store(Program& program) override { add<Return>(program); }
+  void before_load(Program& program) override { add<Inspect>(program, nullptr); }
+  void after_store(Program& program) override { add_return(program); }
 };
 
 // Some are worked on there.
-class OnDevice final : public Staged {
+class OnDevice final : public DevicePlacement {
  public:
   explicit OnDevice(BucketRun& bucket) : bucket_(bucket) {}
+
+  void before_load(Program& program) override { add<Inspect>(program, &part); }
+  void after_store(Program& program) override { add_return(program); }
 
   void after_load(Program& program) override {
     if (bucket_.is_watched) add<TakeTimes>(program);
@@ -32,14 +43,14 @@ class OnDevice final : public Staged {
     if (coding.alone) add<InspectSums>(program, coding);
   }
   void after_measure(Program& program, Coding& coding) override {
-    if (bucket_.device->scalars.n != 0) add<FetchScalars>(program, coding);
+    if (part.scalars.n != 0) add<FetchScalars>(program, coding);
   }
   void after_encode(Program& program, Leg& leg, uint32_t round) override {
-    if (bucket_.device->counts.n != 0) add<FetchCounts>(program, leg, round);
+    if (part.counts.n != 0) add<FetchCounts>(program, leg, round);
     if (has_payloads_on_host(leg, round)) add<FetchPayloads>(program, leg, round);
   }
   void after_exchange(Program& program, Leg& leg, uint32_t round) override {
-    if (!has_direct(leg, round)) return;
+    if (!is_announced(leg, round)) return;
     add<ReadHeaders>(program, leg, round);
     add<Pack>(program, leg, round);
     if (bucket_.context.echoes) {
@@ -65,11 +76,12 @@ class OnDevice final : public Staged {
     return watch == nullptr ? Status() : watch->end(stream());
   }
   Status take_times() override {
-    return bucket_.is_watched ? watches_.take(bucket_, bucket_.device->has_times) : Status();
+    return bucket_.is_watched ? watches_.take(bucket_, part.has_times) : Status();
   }
+  bool has_times() const override { return part.has_times; }
 
  private:
-  const Stream& stream() const { return bucket_.context.residents->stream(); }
+  const Stream& stream() const { return bucket_.context.on_device.residents->stream(); }
 
   BucketRun& bucket_;
   StageWatches watches_;
@@ -77,16 +89,33 @@ class OnDevice final : public Staged {
 
 }  // namespace
 
-Result<std::unique_ptr<Placement>> Placement::of(BucketRun& bucket) {
-  PENSTOCK_TRY(lay_out_device_part(bucket));
-  PENSTOCK_TRY(lay_out_verdicts(bucket));
+Status check_way(const BucketRun& bucket) {
+  const PieceRun* first = first_on_device(bucket);
+  const uint32_t route = bucket.plan.route;
+  const bool is_added =
+      adds_in_hosts(route) && bucket.context.at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr;
+  if (first == nullptr || route == PENSTOCK_ROUTE_FLAT || encodes_for_owners(route) || is_added)
+    return {};
+  return internal(
+      "set '{}', bucket {}: gradient '{}' is worked on on a device, which has no way on route "
+      "\"{}\"",
+      bucket.context.name, bucket.number, first->gradient->name, route_name(route));
+}
+
+Result<std::unique_ptr<Placement>> make_placement(BucketRun& bucket) {
   std::unique_ptr<Placement> made;
-  if (bucket.device != nullptr)
-    made = std::make_unique<OnDevice>(bucket);
-  else if (bucket.has_devices)
+  if (const PieceRun* first = first_on_device(bucket); first != nullptr) {
+    auto on_device = std::make_unique<OnDevice>(bucket);
+    PENSTOCK_TRY(lay_out(on_device->part, bucket, *first));
+    PENSTOCK_TRY(lay_out_verdicts(on_device->part, bucket));
+    made = std::move(on_device);
+  } else if (std::any_of(bucket.pieces.begin(), bucket.pieces.end(), [](const PieceRun& piece) {
+               return piece.gradient->on_device.side != nullptr;
+             })) {
     made = std::make_unique<Staged>();
-  else
+  } else {
     made = std::make_unique<Placement>();
+  }
   return made;
 }
 

@@ -8,15 +8,9 @@
 namespace penstock {
 namespace {
 
-Status make_watch(const BucketRun& bucket, std::unique_ptr<Stopwatch>& watch) {
-  PENSTOCK_ASSIGN(Stopwatch made, Stopwatch::make(bucket.context.residents->device()));
+Status make_watch(const Residents& residents, std::unique_ptr<Stopwatch>& watch) {
+  PENSTOCK_ASSIGN(Stopwatch made, Stopwatch::make(residents.device()));
   watch = std::make_unique<Stopwatch>(std::move(made));
-  return {};
-}
-
-Status make_call_watches(const BucketRun& bucket, std::vector<CompressorCall>& calls) {
-  for (CompressorCall& call : calls)
-    if (call.on_device) PENSTOCK_TRY(make_watch(bucket, call.watch));
   return {};
 }
 
@@ -28,28 +22,31 @@ Status add_watched(Stopwatch& watch, uint64_t& whole_us) {
   return {};
 }
 
-Status take_calls(std::vector<CompressorCall>& calls) {
+}  // namespace
+
+Status StageWatches::make_calls(const Residents& residents, std::vector<CompressorCall>& calls) {
   for (CompressorCall& call : calls) {
-    if (call.watch == nullptr) continue;
-    call.took_us = 0;
-    PENSTOCK_TRY(add_watched(*call.watch, call.took_us));
+    if (!is_on_device(*call.place)) continue;
+    PENSTOCK_ASSIGN(Stopwatch made, Stopwatch::make(residents.device()));
+    auto watch = std::make_unique<StreamWatch>(std::move(made), residents.stream());
+    calls_.push_back({&call, watch.get()});
+    call.watch = std::move(watch);
   }
   return {};
 }
 
-}  // namespace
-
 Status StageWatches::make(BucketRun& bucket) {
+  const Residents& residents = *bucket.context.on_device.residents;
   for (const auto& stage : bucket.program) {
     auto& watch = watches_.emplace_back();
     const Stage::Part part = stage->part();
     if (part != Stage::Part::encode && part != Stage::Part::decode) continue;
-    PENSTOCK_TRY(make_watch(bucket, watch));
+    PENSTOCK_TRY(make_watch(residents, watch));
     last_ = watches_.size() - 1;
   }
   for (auto& coding : bucket.codings) {
-    PENSTOCK_TRY(make_call_watches(bucket, coding->encode_calls));
-    PENSTOCK_TRY(make_call_watches(bucket, coding->decode_calls));
+    PENSTOCK_TRY(make_calls(residents, coding->encode_calls));
+    PENSTOCK_TRY(make_calls(residents, coding->decode_calls));
   }
   bucket.counts_host_time = false;
   return {};
@@ -67,9 +64,9 @@ Status StageWatches::take(BucketRun& bucket, bool& found) {
   for (size_t i = 0; i < last_; ++i)
     if (watches_[i] != nullptr)
       PENSTOCK_TRY(add_watched(*watches_[i], bucket.time_of(bucket.program[i]->part())));
-  for (auto& coding : bucket.codings) {
-    PENSTOCK_TRY(take_calls(coding->encode_calls));
-    PENSTOCK_TRY(take_calls(coding->decode_calls));
+  for (const auto& [call, watch] : calls_) {
+    call->took_us = 0;
+    PENSTOCK_TRY(add_watched(watch->stopwatch(), call->took_us));
   }
   return {};
 }

@@ -10,6 +10,20 @@
 
 namespace penstock {
 
+// Marks in a stream around what a call queues on it.
+class StreamWatch final : public CallWatch {
+ public:
+  StreamWatch(Stopwatch stopwatch, const Stream& stream)
+      : stopwatch_(std::move(stopwatch)), stream_(stream) {}
+  Status begin() override { return stopwatch_.begin(stream_); }
+  Status end() override { return stopwatch_.end(stream_); }
+  Stopwatch& stopwatch() { return stopwatch_; }
+
+ private:
+  Stopwatch stopwatch_;
+  const Stream& stream_;
+};
+
 class StageWatches {
  public:
   // For all stages of the program that count as some part of the bucket's time. DEVICE_ERROR.
@@ -22,7 +36,10 @@ class StageWatches {
   Status take(BucketRun& bucket, bool& found);
 
  private:
+  Status make_calls(const Residents& residents, std::vector<CompressorCall>& calls);
+
   std::vector<std::unique_ptr<Stopwatch>> watches_;  // by stage; null: it counts as nothing
+  std::vector<std::pair<CompressorCall*, StreamWatch*>> calls_;
   size_t last_ = 0;
 };
 

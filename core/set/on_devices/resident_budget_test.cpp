@@ -33,31 +33,35 @@ struct Spent {
   Calls set, step;
 };
 
-Spent spent(const std::string& tables) {
+// `scheme`: whether each gradient has a bucket of its own. All are written on one stream, or each
+// on its own.
+Spent spent(const std::string& tables, const char* scheme = kOneByOne, bool one_stream = false) {
   const DevicesForAll devices;
   Spent spent;
-  with_device_ranks(
-      1, resident_scheme(std::string(kOneByOne), tables), [&](Runtime& runtime, uint32_t) {
-        std::vector<GradientShape> shapes;
-        for (size_t i = 0; i < kGradients; ++i) shapes.push_back({fmt::format("x{}", i), {1000}});
-        shapes = lying_on(shapes, on_cuda(0));
-        std::vector<Storage> storage = storage_of(shapes);
-        const Calls before_set;
-        auto set = make_set(runtime, shapes);
-        ASSERT_OK(set.status());
-        spent.set = Calls() - before_set;
-        for (int step = 0; step < 3; ++step) {
-          for (Storage& one : storage) one.write(std::vector<float>(1000, 1));
-          for (Storage& one : storage) one.settle();
-          const Calls before_step;
-          for (size_t i = storage.size(); i-- > 0;)
-            ASSERT_OK(set.value()->gradient_ready(i, storage[i].tensor(), storage[i].stream()));
-          for (size_t i = 0; i < storage.size(); ++i)
-            ASSERT_OK(set.value()->wait_stream(i, storage[i].stream()));
-          spent.step = Calls() - before_step;
-          ASSERT_OK(set.value()->step_end(true));
-        }
-      });
+  with_device_ranks(1, resident_scheme(std::string(scheme), tables),
+                    [&](Runtime& runtime, uint32_t) {
+                      std::vector<GradientShape> shapes;
+                      for (size_t i = 0; i < kGradients; ++i)
+                        shapes.push_back({fmt::format("x{}", i), {1000}});
+                      shapes = lying_on(shapes, on_cuda(0));
+                      std::vector<Storage> storage = storage_of(shapes);
+                      const Calls before_set;
+                      auto set = make_set(runtime, shapes);
+                      ASSERT_OK(set.status());
+                      spent.set = Calls() - before_set;
+                      for (int step = 0; step < 3; ++step) {
+                        for (Storage& one : storage) one.write(std::vector<float>(1000, 1));
+                        for (Storage& one : storage) one.settle();
+                        const Calls before_step;
+                        for (size_t i = storage.size(); i-- > 0;)
+                          ASSERT_OK(set.value()->gradient_ready(
+                              i, storage[i].tensor(), storage[one_stream ? 0 : i].stream()));
+                        for (size_t i = 0; i < storage.size(); ++i)
+                          ASSERT_OK(set.value()->wait_stream(i, storage[i].stream()));
+                        spent.step = Calls() - before_step;
+                        ASSERT_OK(set.value()->step_end(true));
+                      }
+                    });
   return spent;
 }
 
@@ -81,6 +85,13 @@ TEST(DeviceBudget, APayloadFromDeviceToDevice) {
   EXPECT_EQ(got.step.pinned + got.step.memory, 0u);
   EXPECT_LE(got.set.pinned, 1u);
   EXPECT_LE(got.set.memory, 4 * kGradients + 2);
+}
+
+// What was queued before the last gradient of a stream is done when that is.
+TEST(DeviceBudget, ABucketWaitsOnceForEachStreamThatWritesIt) {
+  constexpr const char* kTogether = "memory = \"residual-simulated\"\nscheduler = \"fusion\"";
+  EXPECT_LE(spent("", kTogether, true).step.waits, kGradients + 1);
+  EXPECT_LE(spent("", kTogether, false).step.waits, 2 * kGradients);
 }
 
 }  // namespace

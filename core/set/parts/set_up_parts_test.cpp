@@ -120,7 +120,7 @@ TEST(Residence, OfGradientsOnTheCpuThereIsNothingToMoveAndNothingToWaitFor) {
     ASSERT_OK(residence.find_devices());
     ASSERT_OK(residence.settle({}));
     EXPECT_FALSE(set.has_devices);
-    EXPECT_EQ(set.residents, nullptr);
+    EXPECT_EQ(set.on_device.residents, nullptr);
     EXPECT_EQ(residence.staged_bytes(), 0u);
     ASSERT_OK(residence.drain());
     int calls = 0;

@@ -33,7 +33,7 @@ class TrafficAlone : public ::testing::Test {
 TEST_F(TrafficAlone, TotalIsOfAllChannelsAndOfWhatGoesFromDeviceToDevice) {
   first.bytes_sent = 1, first.bytes_moved = 10, first.messages_sent = 100;
   second.bytes_sent = 2, second.bytes_moved = 20, second.messages_sent = 200;
-  set.direct_traffic.add(4, 40);
+  set.on_device.traffic.add(4, 40);
   const Sent total = traffic.total();
   EXPECT_EQ(total.handed_over, 7u);
   EXPECT_EQ(total.moved, 70u);

@@ -5,6 +5,7 @@
 #include "core/device/devices.hpp"
 #include "core/device/table.hpp"
 #include "core/fit/resolve.hpp"
+#include "core/plan/route.hpp"
 #include "tools/penstock/check/tests.hpp"
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/fit/sample_residence.hpp"
@@ -158,7 +159,7 @@ TestOutcome ask_scheme(const std::string& file, const std::vector<std::string>& 
     PENSTOCK_ASSIGN(const std::string where, proviso(scheme, registry));
     const std::string over =
         fmt::format("from device to device over {}{}", scheme.device_transport, where);
-    parts.back() += scheme.route == PENSTOCK_ROUTE_HIERARCHICAL
+    parts.back() += adds_in_hosts(scheme.route)
                         ? fmt::format(", and what the ranks of a host add {}", over)
                         : fmt::format(", but {}: {}", over, joined(directly, ", "));
   }

@@ -3,6 +3,7 @@
 #include "core/fit/fitting.hpp"
 #include "core/fit/offers.hpp"
 #include "core/fit/resolve.hpp"
+#include "core/plan/route.hpp"
 
 #include <algorithm>
 #include <array>
@@ -226,9 +227,6 @@ MatrixCell pair_cell(const std::string& compressor, const std::string& memory, R
   return cell;
 }
 
-constexpr std::array<uint32_t, 4> kRoutes = {PENSTOCK_ROUTE_FLAT, PENSTOCK_ROUTE_SPLIT,
-                                             PENSTOCK_ROUTE_HIERARCHICAL, PENSTOCK_ROUTE_SHARD};
-
 std::string route_title(uint32_t route) {
   return fmt::format("route {}", route_name(route));
 }
@@ -238,7 +236,7 @@ MatrixCell route_cell(const std::string& compressor, const std::string& memory, 
                       Registry& registry) {
   MatrixCell cell{compressor, route_title(route), Verdict::no, ""};
   Scheme scheme = scheme_of(compressor, memory);
-  if (route == PENSTOCK_ROUTE_SHARD) {
+  if (encodes_for_owners(route)) {
     scheme.owner_memory = "residual";
     scheme.instances.try_emplace({Kind::memory, "residual"},
                                  InstanceConfig{Kind::memory, "residual", "residual", {}, {}});
@@ -254,8 +252,8 @@ void add_way_cells(const std::string& compressor, const std::string& memory, Reg
                    std::vector<MatrixCell>& cells) {
   FitInput groups = neutral_input();
   const Status made = fit_samples(scheme_of(compressor, memory), registry, groups).status();
-  for (const uint32_t route : kRoutes)
-    cells.push_back(route_cell(compressor, memory, route, registry));
+  for (const planning::Route& of : planning::kRoutes)
+    cells.push_back(route_cell(compressor, memory, of.number, registry));
   Scheme scheme;
   for (const std::string& name : names_of(registry, Kind::collective)) {
     MatrixCell& cell = cells.emplace_back(MatrixCell{compressor, name, Verdict::no, ""});
@@ -275,11 +273,11 @@ void add_scheduler_cells(const std::string& name, Registry& registry,
   Scheme scheme;
   scheme.instances[{Kind::scheduler, name}] = {Kind::scheduler, name, name, {}, {"defaults", 0, 0}};
   const auto scheduler = make_instance<penstock_scheduler>(scheme, name, registry);
-  for (const uint32_t route : kRoutes) {
+  for (const planning::Route& of : planning::kRoutes) {
     FitInput input = neutral_input();
     if (scheduler.ok()) input.scheduler = scheduler_facts(name, scheduler.value()->traits());
-    input.route = route;
-    judge(cells.emplace_back(MatrixCell{name, route_title(route), Verdict::no, ""}),
+    input.route = of.number;
+    judge(cells.emplace_back(MatrixCell{name, route_title(of.number), Verdict::no, ""}),
           scheduler.status(), input);
   }
 }

@@ -2,6 +2,7 @@
 
 #include "core/fit/residence.hpp"
 #include "core/fit/resolve.hpp"
+#include "core/plan/route.hpp"
 #include "tools/penstock/fit/usual_model.hpp"
 
 #include <algorithm>
@@ -37,13 +38,13 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
   const Scheme first = config.at_step(0);
   PENSTOCK_ASSIGN(const std::optional<CollectiveFacts> direct,
                   device_transport_of(first, registry));
-  const bool adds_in_hosts = first.route == PENSTOCK_ROUTE_HIERARCHICAL;
+  const bool in_hosts = adds_in_hosts(first.route);
   const bool gathers_directly = direct && first.route == PENSTOCK_ROUTE_FLAT;
   const bool sums =
-      direct && (adds_in_hosts ? direct->scatters_on_devices() : direct->sums_on_devices());
+      direct && (in_hosts ? direct->scatters_on_devices() : direct->sums_on_devices());
   const ResidenceSite site{.forward_waits = true,
                            .device_transport = direct ? direct->name : "",
-                           .connects = adds_in_hosts ? PENSTOCK_LEVEL_LOCAL : PENSTOCK_LEVEL_WORLD,
+                           .connects = in_hosts ? PENSTOCK_LEVEL_LOCAL : PENSTOCK_LEVEL_WORLD,
                            .sums = sums ? direct->dtypes : 0};
   std::vector<SampleResidence> found;
   for (const auto& [what, name] :
@@ -55,7 +56,7 @@ Result<std::vector<SampleResidence>> sample_residence(const Config& config, Regi
     const CompressorFacts& facts =
         stages.front().fitting->options(sample->index).front().needs.compressor_facts;
     const bool goes_directly =
-        facts.gathers && !adds_in_hosts ? gathers_directly && facts.gathers_pairs : sums;
+        facts.gathers && !in_hosts ? gathers_directly && facts.gathers_pairs : sums;
     found.push_back({what, why_staged(stages, *sample, site), goes_directly});
   }
   return found;

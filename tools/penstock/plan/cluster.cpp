@@ -1,6 +1,7 @@
 #include "tools/penstock/plan/cluster.hpp"
 
 #include "core/fit/resolve.hpp"
+#include "core/plan/route.hpp"
 #include "tools/penstock/plan/tables.hpp"
 
 #include <kernels/message.hpp>
@@ -169,8 +170,8 @@ Exchange Transports::coded(const Cluster& cluster, const Group& group, const Pla
 
 Transports::Legs Transports::exchange(const Cluster& cluster, uint32_t route,
                                       const PlannedBytes& bytes, uint32_t rounds) const {
-  if (route == PENSTOCK_ROUTE_SPLIT) return split(cluster, bytes);
-  if (route == PENSTOCK_ROUTE_HIERARCHICAL) return hierarchical(cluster, bytes, rounds);
+  if (halves_sums(route)) return split(cluster, bytes);
+  if (adds_in_hosts(route)) return hierarchical(cluster, bytes, rounds);
   const Group everyone{world_.get(), cluster.hosts, cluster.ranks_per_host, 1};
   return {coded(cluster, everyone, bytes, rounds), {}};
 }

@@ -1,6 +1,7 @@
 // penstock plan: which scheme would be fastest for a model on a cluster, told without either.
 #include "tools/penstock/commands.hpp"
 #include "tools/penstock/plan/measure.hpp"
+#include "tools/penstock/plan/programs.hpp"
 #include "tools/penstock/plan/record.hpp"
 #include "tools/penstock/plan/report.hpp"
 #include "tools/penstock/plan/tables.hpp"
@@ -22,7 +23,7 @@ struct PlanOptions {
   Cluster cluster;
   std::string link = "1gbit", local = "100gbit";
   double forward_ms = -1, backward_ms = -1, worth = 0.05;
-  std::string costs, save_costs, html, trace, record;
+  std::string costs, save_costs, html, trace, record, program;
   bool measure = false, json = false;
 };
 
@@ -67,11 +68,34 @@ Status check_size(const Cluster& cluster) {
                           cluster.ranks_per_host, ranks, kMostRanks);
 }
 
+Status tell_programs(const PlanOptions& options, const ModelProfile& profile) {
+  PENSTOCK_ASSIGN(const std::vector<SchemeFile> schemes,
+                  open_schemes({options.program}, options.plugin_path));
+  if (schemes.size() != 2)
+    return invalid_argument("--program {}: it holds {} schemes, expected the file of one",
+                            options.program, schemes.size() - 1);
+  const SchemeFile& file = schemes.back();
+  PENSTOCK_ASSIGN(const CostTable costs, costs_of(options, schemes));
+  const Cluster& cluster = options.cluster;
+  PENSTOCK_ASSIGN(const Rehearsal rehearsal, Rehearsal::make(file, profile, cluster));
+  PENSTOCK_ASSIGN(Prediction outcome, rehearsal.run(cluster, costs, ready_times(profile, cluster)));
+  auto programs = Programs::make(file, profile, cluster, rehearsal, outcome.plan);
+  PENSTOCK_TRY(programs.status().with_context(file.name));
+  Foretold told{&profile, &schemes, cluster, costs.about, {}, 0, 0, {}};
+  told.outcomes.push_back(std::move(outcome));
+  if (options.json)
+    print_json(json_of(told, *programs.value()));
+  else
+    print(text_of(told, *programs.value()));
+  return {};
+}
+
 Status tell(PlanOptions options) {
   PENSTOCK_TRY(check_size(options.cluster));
   PENSTOCK_ASSIGN(const ModelProfile profile, profile_of(options));
   PENSTOCK_ASSIGN(options.cluster.link_bits, bits_per_second(options.link));
   PENSTOCK_ASSIGN(options.cluster.local_bits, bits_per_second(options.local));
+  if (!options.program.empty()) return tell_programs(options, profile);
   std::vector<SweepRange> ranges;
   for (const std::string& text : options.sweeps) {
     PENSTOCK_ASSIGN(ranges.emplace_back(), sweep_range(text));
@@ -173,22 +197,32 @@ void add_plan(CLI::App& app, Invocation& invocation) {
                    "run the job behind -- and take the profile from it, into this file")
       ->type_name("FILE")
       ->excludes(model);
-  plan->add_option("--scheme", options->schemes,
-                   "a TOML file or a folder of them; may be repeated; default: all of conf/")
-      ->allow_extra_args(false)
-      ->type_name("FILE|DIR");
+  CLI::Option* scheme =
+      plan->add_option("--scheme", options->schemes,
+                       "a TOML file or a folder of them; may be repeated; default: all of conf/")
+          ->allow_extra_args(false)
+          ->type_name("FILE|DIR");
   add_cluster(*plan, *options);
   add_costs(*plan, *options);
-  plan->add_option("--sweep", options->sweeps,
-                   "where which scheme is best: bandwidth=10mbit..100gbit, or ranks=2..1024; "
-                   "may be repeated")
-      ->allow_extra_args(false);
-  plan->add_option("--worth", options->worth,
-                   "the share of a step that compression has to save to be called best")
-      ->check(number_from(0, 1))
-      ->capture_default_str();
-  plan->add_option("--html", options->html, "write a page with timelines and sweeps");
-  plan->add_option("--trace", options->trace, "write the timelines for Perfetto");
+  CLI::Option* sweep =
+      plan->add_option("--sweep", options->sweeps,
+                       "where which scheme is best: bandwidth=10mbit..100gbit, or ranks=2..1024; "
+                       "may be repeated")
+          ->allow_extra_args(false);
+  CLI::Option* worth =
+      plan->add_option("--worth", options->worth,
+                       "the share of a step that compression has to save to be called best")
+          ->check(number_from(0, 1))
+          ->capture_default_str();
+  CLI::Option* html =
+      plan->add_option("--html", options->html, "write a page with timelines and sweeps");
+  CLI::Option* trace =
+      plan->add_option("--trace", options->trace, "write the timelines for Perfetto");
+  CLI::Option* program = plan->add_option(
+      "--program", options->program,
+      "print what a step of this scheme runs instead: the stages of every bucket, in order");
+  program->type_name("FILE");
+  for (CLI::Option* other : {scheme, sweep, worth, html, trace}) program->excludes(other);
   add_plugin_path(*plan, options->plugin_path);
   add_json_flag(*plan, options->json);
   plan->callback([options, &invocation] {

@@ -39,6 +39,30 @@ std::string cluster_text(const Cluster& cluster) {
   return text;
 }
 
+Json premises_json(const Foretold& told) {
+  const ModelProfile& profile = *told.profile;
+  const Cluster& cluster = told.cluster;
+  return {{"model",
+           {{"name", profile.name},
+            {"about", profile.about},
+            {"gradients", profile.gradients.size()},
+            {"parameters", profile.parameters()},
+            {"forward_ms", profile.whole_forward_us / 1000},
+            {"backward_ms", profile.backward_us / 1000}}},
+          {"cluster",
+           {{"hosts", cluster.hosts},
+            {"ranks_per_host", cluster.ranks_per_host},
+            {"link_bits_per_s", cluster.link_bits},
+            {"local_bits_per_s", cluster.local_bits},
+            {"latency_us", cluster.latency_us},
+            {"local_latency_us", cluster.local_latency_us},
+            {"headers", cluster.headers},
+            {"straggler", cluster.straggler},
+            {"jitter", cluster.jitter},
+            {"seed", cluster.seed}}},
+          {"costs", told.costs}};
+}
+
 Json json_of(const Foretold& told, const Sweep& sweep) {
   Json points = Json::array(), crossovers = Json::array();
   for (const SweepPoint& point : sweep.points) {
@@ -52,6 +76,13 @@ Json json_of(const Foretold& told, const Sweep& sweep) {
                           {"from", told.name(crossover.from)},
                           {"to", told.name(crossover.to)}});
   return {{"over", sweep.range.name()}, {"points", points}, {"crossovers", crossovers}};
+}
+
+std::string premises_text(const Foretold& told) {
+  std::string text;
+  for (const auto& [name, sentence] : premises(told))
+    text += fmt::format("{:<9}{}\n", name, sentence);
+  return text;
 }
 
 std::string sweep_text(const Foretold& told, const Sweep& sweep) {
@@ -133,9 +164,7 @@ std::string verdict(const Foretold& told, const Sweep& sweep) {
 }
 
 std::string text_of(const Foretold& told) {
-  std::string text;
-  for (const auto& [name, sentence] : premises(told))
-    text += fmt::format("{:<9}{}\n", name, sentence);
+  std::string text = premises_text(told);
   Table table({"SCHEME", "STEP", "AGAINST DENSE", "WAITS", "ENCODES", "EXCHANGES", "DECODES",
                "SENT PER RANK", "BUCKETS"});
   for (const size_t i : told.by_speed()) {
@@ -155,8 +184,6 @@ std::string text_of(const Foretold& told) {
 }
 
 Json json_of(const Foretold& told) {
-  const ModelProfile& profile = *told.profile;
-  const Cluster& cluster = told.cluster;
   Json schemes = Json::array(), sweeps = Json::array();
   for (size_t i = 0; i < told.outcomes.size(); ++i) {
     const Prediction& outcome = told.outcomes[i];
@@ -176,32 +203,34 @@ Json json_of(const Foretold& told) {
                        {"explanation", outcome.explanation}});
   }
   for (const Sweep& sweep : told.sweeps) sweeps.push_back(json_of(told, sweep));
-  return {{"model",
-           {{"name", profile.name},
-            {"about", profile.about},
-            {"gradients", profile.gradients.size()},
-            {"parameters", profile.parameters()},
-            {"forward_ms", profile.whole_forward_us / 1000},
-            {"backward_ms", profile.backward_us / 1000}}},
-          {"cluster",
-           {{"hosts", cluster.hosts},
-            {"ranks_per_host", cluster.ranks_per_host},
-            {"link_bits_per_s", cluster.link_bits},
-            {"local_bits_per_s", cluster.local_bits},
-            {"latency_us", cluster.latency_us},
-            {"local_latency_us", cluster.local_latency_us},
-            {"headers", cluster.headers},
-            {"straggler", cluster.straggler},
-            {"jitter", cluster.jitter},
-            {"seed", cluster.seed}}},
-          {"costs", told.costs},
-          {"schemes", schemes},
-          {"best",
-           {{"scheme", told.name(told.best)},
-            {"compress", told.outcomes[told.best].compresses},
-            {"against_dense", told.against_dense(told.outcomes[told.best])},
-            {"worth", told.worth}}},
-          {"sweeps", sweeps}};
+  Json json = premises_json(told);
+  json["schemes"] = schemes;
+  json["best"] = {{"scheme", told.name(told.best)},
+                  {"compress", told.outcomes[told.best].compresses},
+                  {"against_dense", told.against_dense(told.outcomes[told.best])},
+                  {"worth", told.worth}};
+  json["sweeps"] = sweeps;
+  return json;
+}
+
+std::string text_of(const Foretold& told, const Programs& programs) {
+  const SchemeFile& file = told.schemes->back();
+  const Scheme& scheme = file.scheme;
+  std::string collective = scheme.collective;
+  if (!scheme.transport.empty()) collective += " over " + scheme.transport;
+  return fmt::format(
+      "{}scheme   {}: compressor {}, memory {}, collective {}, scheduler {}\n"
+      "plan     {}\n\n{}",
+      premises_text(told), file.name, scheme.compressor, scheme.memory, collective,
+      scheme.scheduler, fmt::join(told.outcomes.front().explanation, "; "), programs.text());
+}
+
+Json json_of(const Foretold& told, const Programs& programs) {
+  Json json = premises_json(told);
+  json["scheme"] = told.schemes->back().name;
+  json["explanation"] = told.outcomes.front().explanation;
+  json["buckets"] = programs.json();
+  return json;
 }
 
 }  // namespace penstock::command

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/penstock/output.hpp"
+#include "tools/penstock/plan/programs.hpp"
 #include "tools/penstock/plan/sweep.hpp"
 
 #include <string>
@@ -45,6 +46,9 @@ std::string verdict(const Foretold& told, const Sweep& sweep);
 
 std::string text_of(const Foretold& told);
 Json json_of(const Foretold& told);
+// Of the last scheme, whose step is the one outcome, what its buckets run.
+std::string text_of(const Foretold& told, const Programs& programs);
+Json json_of(const Foretold& told, const Programs& programs);
 // A page of its own: no script, no other file, no network.
 std::string page_of(const Foretold& told);
 

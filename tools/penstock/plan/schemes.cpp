@@ -46,6 +46,7 @@ class Opener {
     PENSTOCK_ASSIGN(file.plugins, plugins_for(file.directories, config.runtime()));
     settle_transport(config, file.plugins->registry(), launched_by(pure().environment));
     PENSTOCK_TRY(check_fit_of_config(config, file.plugins->registry()).status());
+    file.runtime = config.runtime();
     file.scheme = config.at_step(config.stages().back());
     return file;
   }

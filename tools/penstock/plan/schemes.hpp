@@ -15,6 +15,7 @@ namespace penstock::command {
 struct SchemeFile {
   std::string name;  // of the file, without folder and ending
   Scheme scheme;
+  RuntimeConfig runtime;
   std::shared_ptr<Plugins> plugins;
   std::vector<std::string> directories;  // in which they are looked for before the usual ones
 };

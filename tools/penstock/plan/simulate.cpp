@@ -1,6 +1,7 @@
 #include "tools/penstock/plan/simulate.hpp"
 
 #include "core/plan/planner.hpp"
+#include "core/plan/route.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -21,10 +22,9 @@ Effort effort_of(const MethodCost& cost, const Cluster& cluster, uint32_t route,
   const auto decode = [&](double payloads) {
     return cost.decode_ns + (gathers ? payloads - 1 : 0) * cost.further_ns;
   };
-  if (route == PENSTOCK_ROUTE_HIERARCHICAL)
-    return {cost.encode_ns / share, decode(cluster.hosts) / share};
+  if (adds_in_hosts(route)) return {cost.encode_ns / share, decode(cluster.hosts) / share};
   // An owner decodes everybody's payloads of its part, and everybody those of all owners.
-  if (route == PENSTOCK_ROUTE_SHARD && gathers)
+  if (encodes_for_owners(route) && gathers)
     return {cost.encode_ns * (1 + 1 / ranks), decode(ranks) / ranks + decode(1)};
   return {cost.encode_ns, decode(ranks)};
 }
@@ -72,13 +72,14 @@ ReadyTimes ready_times(const ModelProfile& profile, const Cluster& cluster) {
 }
 
 Result<Rehearsal> Rehearsal::make(const SchemeFile& file, const ModelProfile& profile,
-                                  uint32_t ranks) {
+                                  const Cluster& cluster) {
   Rehearsal made(file, profile);
   std::vector<const DeclaredGradient*> gradients;
   for (const DeclaredGradient& gradient : profile.gradients) gradients.push_back(&gradient);
   Registry& registry = file.plugins->registry();
-  auto fitting = Fitting::make(file.scheme, choose(file.scheme, gradients), registry,
-                               {.world = ranks, .forward_waits = true});
+  auto fitting = Fitting::make(
+      file.scheme, choose(file.scheme, gradients), registry,
+      {.world = cluster.ranks(), .owners_per_host = cluster.ranks_per_host, .forward_waits = true});
   PENSTOCK_TRY(fitting.status().with_context(file.name));
   made.fitting_ = std::move(fitting.value());
   made.transports_ = std::make_shared<const Transports>(made.fitting_->scheme(), registry);
@@ -151,12 +152,11 @@ PlannedBytes Rehearsal::bytes_of(const planning::Bucket& bucket, uint32_t& round
         all > 0 ? static_cast<double>(phases[bucket.phase] * phases.size()) / all : 0;
     const double share = share_of(piece, gradient.numel);
     PlannedBytes bytes = needs.planned.times(of_phase * share);
-    if (bucket.route == PENSTOCK_ROUTE_SHARD) {
+    if (encodes_for_owners(bucket.route)) {
       bytes.owned = bytes.spread = bytes.gathered + bytes.pairs;
       bytes.gathered = bytes.pairs = 0;
     }
-    if (bucket.route == PENSTOCK_ROUTE_HIERARCHICAL)
-      bytes.local = static_cast<double>(gradient.bytes()) * share;
+    if (adds_in_hosts(bucket.route)) bytes.local = static_cast<double>(gradient.bytes()) * share;
     total += bytes;
     rounds = std::max(rounds, needs.compressor_facts.n_rounds);
   }

@@ -38,16 +38,17 @@ struct Prediction {
 using ReadyTimes = std::vector<std::vector<double>>;
 ReadyTimes ready_times(const ModelProfile& profile, const Cluster& cluster);
 
-// A scheme on a model among so many ranks, before anything is known of links.
+// A scheme on a model among so many ranks on so many hosts, before anything is known of links.
 class Rehearsal {
  public:
   // Both must outlive it. Errors are the plugins' and name the scheme.
   static Result<Rehearsal> make(const SchemeFile& file, const ModelProfile& profile,
-                                uint32_t ranks);
+                                const Cluster& cluster);
 
   // `ready` is that of the same profile and cluster, which has as many ranks.
   Result<Prediction> run(const Cluster& cluster, const CostTable& costs,
                          const ReadyTimes& ready) const;
+  const std::shared_ptr<const Fitting>& fitting() const { return fitting_; }
 
  private:
   Rehearsal(const SchemeFile& file, const ModelProfile& profile)

@@ -109,7 +109,7 @@ Result<std::vector<Prediction>> Study::at(const Cluster& cluster) {
   ranks_ = cluster.ranks();
   const auto context = [&] { return fmt::format("with {} ranks", cluster.ranks()); };
   while (rehearsals_.size() < schemes_.size()) {
-    auto made = Rehearsal::make(schemes_[rehearsals_.size()], profile_, cluster.ranks());
+    auto made = Rehearsal::make(schemes_[rehearsals_.size()], profile_, cluster);
     PENSTOCK_TRY(made.status().with_context(context()));
     rehearsals_.push_back(std::move(made.value()));
   }

@@ -1,0 +1,32 @@
+// Messages of a composite collective, which is handed pairs of indices and values, joins those of
+// all ranks as it sees fit, and gives back what it refuses.
+#pragma once
+
+#include "core/bucket/messages.hpp"
+
+namespace penstock {
+
+class StateView;
+
+struct CompositeMessage final : MessageRun {
+  std::vector<const penstock_item*> item_pointers;
+  std::vector<const penstock_payload*> payload_pointers;
+  std::vector<penstock_payload*> result_pointers;
+  std::vector<penstock_payload*> refused_pointers;
+  std::vector<const penstock_tensor*> states;
+  std::vector<StateView*> state_views;  // the same
+  Buffer scratch;
+  penstock_exec exec{};
+
+  std::string_view name() const override { return "composite"; }
+  Status prepare(Leg& leg, uint32_t round) override;
+  // Taken whole: nothing is refused.
+  void echo(uint32_t round) override;
+  Status collect(Channel& channel, penstock_ticket* ticket) override;
+};
+
+// [control]
+Status lay_out_composite(BucketRun& bucket, Leg& leg, StateStore& states, uint32_t round,
+                         std::vector<size_t> items);
+
+}  // namespace penstock

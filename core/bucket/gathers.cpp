@@ -1,0 +1,196 @@
+#include "core/bucket/gathers.hpp"
+
+#include "core/bucket/wire.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace penstock {
+namespace {
+
+// Room for what goes to each rank and comes from it.
+Status make_gather_buffers(Coding& coding, GatherMessage& message, uint32_t round) {
+  const auto capacity = message.is_announced() ? sections_capacity : gathered_capacity;
+  uint64_t bytes = 0;
+  for (uint32_t part = 0; part < message.n_parts(); ++part) {
+    message.send_offsets.push_back(bytes);
+    message.send_counts.push_back(capacity(coding, message.sent_to(part), round));
+    bytes += message.send_counts.back();
+  }
+  PENSTOCK_ASSIGN(message.send, memory_of(message, bytes));
+  uint64_t room = 0;
+  for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
+    message.receive_offsets.push_back(room);
+    message.room_for.push_back(capacity(coding, message.coming_from(rank), round));
+    room += message.room_for.back();
+  }
+  message.receive_counts = message.room_for;
+  PENSTOCK_ASSIGN(message.receive, memory_of(message, room));
+  penstock_message& c = message.message;
+  c.send = message.send.data();
+  c.send_counts = message.send_counts.data();
+  c.receive = message.receive.data();
+  c.receive_counts = message.receive_counts.data();
+  c.receive_offsets = message.receive_offsets.data();
+  c.count = bytes;
+  return {};
+}
+
+}  // namespace
+
+Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
+                      std::vector<std::vector<size_t>> by_owner) {
+  Coding& coding = *leg.coding;
+  const uint32_t pattern = leg.kind.pattern == PENSTOCK_ALL_TO_ALL ? uint32_t{PENSTOCK_ALL_TO_ALL}
+                                                                   : uint32_t{PENSTOCK_ALL_GATHER};
+  auto message = make_message<GatherMessage>(bucket, coding, link_of(coding, items, round), pattern,
+                                             PENSTOCK_UINT8);
+  take_items(*message, std::move(items));
+  message->by_owner = std::move(by_owner);
+  PENSTOCK_TRY(make_gather_buffers(coding, *message, round));
+  const bool exact =
+      std::all_of(message->items.begin(), message->items.end(), [&](size_t position) {
+        const auto& sections = coding.items[position].rounds[round].sections;
+        return std::all_of(sections.begin(), sections.end(),
+                           [](const SectionNeed& section) { return section.exact; });
+      });
+  const bool is_announced = message->is_announced();
+  if (exact || is_announced) message->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
+  if (is_announced && !exact) {
+    PENSTOCK_ASSIGN(message->packed, memory_of(*message, message->send.bytes()));
+  }
+  leg.messages[round].push_back(std::move(message));
+  return {};
+}
+
+std::byte* SectionPlaces::next(const penstock_section& section) {
+  std::byte* const place = at_;
+  const uint64_t count = exact_ ? section.capacity : section.count;
+  at_ += round_up(count * dtype_bytes(section.dtype));
+  return place;
+}
+
+// ---- before it goes ----
+
+Status GatherMessage::before_encode(uint32_t round) {
+  for (uint32_t part = 0; part < n_parts(); ++part) {
+    const std::vector<size_t>& sent = sent_to(part);
+    const uint64_t header = is_announced() ? 0 : header_bytes(*coding, sent, round);
+    std::byte* cursor = send.data() + send_offsets[part] + header;
+    for (const size_t position : sent) {
+      ItemRun& item = coding->items[position];
+      for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
+        penstock_section& section = item.own[round].section(s);
+        item.place().point(section, send, cursor);
+        section.on_host = nullptr;  // not yet
+        section.count = 0;
+        cursor += round_up(item.rounds[round].sections[s].bytes());
+      }
+    }
+  }
+  return {};
+}
+
+// Returns where the part ends. It begins at or before the place where encode has left it.
+std::byte* GatherMessage::close_part(const std::vector<size_t>& items, uint32_t round,
+                                     std::byte* part) {
+  HeaderWriter writer(part);
+  writer.flags(wire_word(*bucket, coding->nonfinite ? kWireNonfinite : 0));
+  std::byte* target = part + header_bytes(*coding, items, round);
+  std::memset(target - 4, 0, 4);  // where the header ends in the middle of 8 bytes
+  for (const size_t position : items) {
+    const WorkPlace& of_item = coding->items[position].place();
+    PayloadStorage& payload = coding->items[position].own[round];
+    writer.item(payload);
+    for (size_t s = 0; s < payload.size(); ++s) {
+      penstock_section& section = payload.section(s);
+      const uint64_t bytes = section.count * dtype_bytes(section.dtype);
+      const void* source = of_item.sent(*this, section);
+      if (source != target && bytes != 0) std::memmove(target, source, bytes);
+      of_item.moved(section, target);
+      std::memset(target + bytes, 0, round_up(bytes) - bytes);
+      target += round_up(bytes);
+    }
+  }
+  return target;
+}
+
+Status GatherMessage::prepare(Leg&, uint32_t round) {
+  const bool exact = (message.flags & PENSTOCK_MESSAGE_EXACT_COUNTS) != 0;
+  std::byte* part = send.data();
+  for (uint32_t number = 0; number < n_parts(); ++number) {
+    if (exact) part = send.data() + send_offsets[number];
+    std::byte* end = close_part(sent_to(number), round, part);
+    if (!exact) send_counts[number] = static_cast<uint64_t>(end - part);
+    part = end;
+  }
+  message.count = exact ? send.bytes() : static_cast<uint64_t>(part - send.data());
+  std::copy(room_for.begin(), room_for.end(), receive_counts.begin());
+  return {};
+}
+
+Status GatherMessage::pack(uint32_t round) {
+  message.send = send.data();
+  message.count = send.bytes();
+  if (has_fixed_parts()) return {};
+  SectionPlaces places(packed.data(), false);
+  place->begin_copies(*bucket);
+  for (const size_t position : items) {
+    PayloadStorage& own = coding->items[position].own[round];
+    for (size_t s = 0; s < own.size(); ++s) {
+      const penstock_section& section = own.section(s);
+      // Whole words: there is room behind a section for what its last one has too much.
+      const uint64_t bytes = section.count * dtype_bytes(section.dtype);
+      constexpr uint64_t kWord = sizeof(uint32_t);
+      place->copy(*bucket, section.data, places.next(section), (bytes + kWord - 1) / kWord, kWord);
+    }
+  }
+  PENSTOCK_TRY(place->end_copies(*bucket));
+  message.send = packed.data();
+  message.count = static_cast<uint64_t>(places.end() - packed.data());
+  return {};
+}
+
+// ---- when it has come ----
+
+Status GatherMessage::read_part(uint32_t round, uint32_t rank) {
+  std::byte* const part = receive.data() + receive_offsets[rank];
+  const uint64_t bytes = receive_counts[rank];
+  const std::vector<size_t>& coming = coming_from(rank);
+  const uint64_t header = header_bytes(*coding, coming, round);
+  if (bytes < header)
+    return bad_payload(*bucket, *this, rank, nullptr,
+                       fmt::format("has {} bytes, its header alone takes {}", bytes, header));
+  HeaderReader reader(*this, part);
+  const uint32_t flags = reader.flags();
+  PENSTOCK_TRY(check_past(*bucket, *this, rank, flags));
+  if ((flags & kWireNonfinite) != 0) {
+    bucket->is_void = true;
+    if (coding->alone) coding->failed_owners[rank] = true;
+  }
+  uint64_t offset = header;
+  for (const size_t position : coming) {
+    ItemRun& item = coding->items[position];
+    PENSTOCK_TRY(reader.read(*bucket, item, round, rank));
+    PayloadStorage& payload = item.arrival(round, rank);
+    for (size_t s = 0; s < payload.size(); ++s) {
+      penstock_section& section = payload.section(s);
+      const uint64_t length = round_up(section.count * dtype_bytes(section.dtype));
+      if (length > bytes - offset)
+        return bad_payload(*bucket, *this, rank, &item,
+                           fmt::format("ends in the middle of section {}", s));
+      section.data = part + offset;
+      offset += length;
+    }
+    PENSTOCK_TRY(item.place().arrived(*bucket, *this, round, rank, item));
+  }
+  return {};
+}
+
+Status GatherMessage::read(const Leg&, uint32_t round) {
+  if (is_announced()) return {};
+  for (uint32_t rank = 0; rank < group_size(); ++rank) PENSTOCK_TRY(read_part(round, rank));
+  return {};
+}
+
+}  // namespace penstock

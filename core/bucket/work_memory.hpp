@@ -1,0 +1,47 @@
+// Memory that pieces are worked on in, or that messages are sent from and received into. A place of
+// work (work_place.hpp) makes it. It may have a twin in the memory of another place: as large, with
+// everything at the same offset. Where it lies in that place alone the host may not touch it, and
+// it is its own twin.
+#pragma once
+
+#include "core/base/buffer.hpp"
+
+#include <cstddef>
+#include <memory>
+
+namespace penstock {
+
+class WorkMemory {
+ public:
+  WorkMemory() = default;
+  WorkMemory(Buffer held)  // NOLINT: on purpose
+      : bytes_(held.bytes()),
+        data_(held.data()),
+        holds_(std::make_shared<Buffer>(std::move(held))) {}
+  // `holds` gives it back when it ends.
+  WorkMemory(uint64_t bytes, std::byte* data, std::byte* twin, std::shared_ptr<const void> holds)
+      : bytes_(bytes), data_(data), twin_(twin), holds_(std::move(holds)) {}
+
+  std::byte* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+  bool is_its_twin() const { return data_ != nullptr && twin_ == data_; }
+  // What lies at `here` in the twin, and what lies at `there` of the twin here. null: without twin.
+  std::byte* twin_of(const void* here) const {
+    return twin_ == nullptr ? nullptr : twin_ + (static_cast<const std::byte*>(here) - data_);
+  }
+  std::byte* of_twin(const void* there) const {
+    return data_ + (static_cast<const std::byte*>(there) - twin_);
+  }
+
+ private:
+  uint64_t bytes_ = 0;
+  std::byte* data_ = nullptr;
+  std::byte* twin_ = nullptr;
+  std::shared_ptr<const void> holds_;
+};
+
+}  // namespace penstock
