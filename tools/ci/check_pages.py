@@ -3,6 +3,7 @@
 
     plain      at most 8 places in 1000 words at which a reader has to go back (a short page may have one)
     width      lines of prose end at 100 columns; code, tables, links, headings and single long words may be longer
+    words      none of the words for which the field has another (WENT)
     links      a link within the repository leads to a file, and its #anchor to a heading
     index      docs/README.md leads to every page, directly or through other pages
 
@@ -33,6 +34,18 @@ NOT_YET: Collection[str] = ()
 
 # Pages with lines of more than 100 columns. The same rule.
 WIDE: Collection[str] = ()
+
+# Words that went, and the field's words in their place. What a program writes, code and tables may still have them.
+WENT: Mapping[str, str] = {
+    "foretell": "predict",
+    "foretells": "predicts",
+    "foretold": "predicted",
+    "whoever": "the process that, the caller that",
+    "mends": "fixes",
+    "mended": "fixed",
+    "left behind": "leaked on purpose",
+    "worked on on": "device-resident",
+}
 
 _HEADLESS = re.compile(
     r"\b(?:[Ww]hat|[Ww]ho|[Ww]hoever|[Ww]hatever)\b(?! (?:it is|happens)\?)|(?:^|[.;:] )(?:Where|With one|Without|Of|From) "
@@ -164,6 +177,8 @@ def check_text(page: str, text: str) -> list[str]:
             f"{page}: {places} places in {words} words make a reader go back, at most {MOST_PER_1000} in 1000 are wanted; "
             "write sentences with a subject, a verb and the field's word"
         )
+    said = _SPAN.sub(" ", prose(text, page)).lower()
+    found += [f"{page}: says '{word}', the field's word is '{instead}'" for word, instead in WENT.items() if re.search(rf"\b{word}\b", said)]
     if page not in WIDE and page.endswith(".md"):
         found += [f"{page}:{number}: is wider than {COLUMNS} columns" for number in wide_lines(text)]
     return found

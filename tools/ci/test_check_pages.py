@@ -24,6 +24,7 @@ def found_in(pages: dict[str, str], *, files: tuple[str, ...] = ()) -> list[str]
 def no_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ci, "NOT_YET", ())
     monkeypatch.setattr(ci, "WIDE", ())
+    monkeypatch.setattr(ci, "WENT", {})
 
 
 def test_sentences_with_a_subject_are_plain() -> None:
@@ -67,6 +68,12 @@ def test_prose_ends_at_100_columns() -> None:
 )
 def test_what_cannot_be_broken_may_be_wider(line: str) -> None:
     assert ci.wide_lines(line) == []
+
+
+def test_words_that_went_are_named_with_the_word_of_the_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ci, "WENT", {"foretold": "predicted"})
+    assert found_in({"a.md": "A step was foretold.\n"}) == ["a.md: says 'foretold', the field's word is 'predicted'"]
+    assert found_in({"a.md": "| foretold |\n\n`foretold` is a column.\n"}) == []
 
 
 def test_a_link_leads_to_a_file_or_a_folder() -> None:
