@@ -191,31 +191,38 @@ def table(cells: dict[tuple[str, str, str], str], densities: Sequence[str]) -> s
 
 TEXT = """# What threshold methods send
 
-Written by `python -m tests.oracle.estimators --markdown` after `ninja -C build/release threshold_table`; `thresholds_test` holds our
-plugins to it.
+Written by `python -m tests.oracle.estimators --markdown` after
+`ninja -C build/release threshold_table`; `thresholds_test` holds our plugins to it.
 
-How many entries go in a step, as a multiple of k, the wanted number. Independent entries, n = 65536; columns name the law of the entries
-and the density. "Sparse" is Laplace with nine of ten entries exactly zero.
+This page shows the number of entries that a threshold method sends in a step, as a multiple of the
+wanted number k. Entries are independent, n =
+65536. Columns give the law of the entries and the density. "Sparse" is Laplace with nine of ten
+       entries exactly zero.
 
 ## As published
 
-The estimates and correction loops of the papers, of the authors' releases or, where none is known, of the copies in circulation, with
-their faults, in their first step. Later steps are the same estimate on other numbers: nothing is learned.
+These are the estimates and correction loops of the papers or of the authors' releases, or else of
+copies in circulation, with their faults, in their first step. Later steps repeat the estimate on
+other numbers: nothing is learned.
 
 {published}
 
-- Gaussian-k: a normal law; the release counts three times and corrects by 0.5 or 1.5 in between, and where that swings (Laplace, 0.01) it
-  ends further off than it began. The copy "0.8 n k" compares with 0.8 n k instead of 0.8 k.
-- RedSync: the bisection stops at an interval of 0.2; "trimmed" without the final selection, as in circulation.
+- Gaussian-k: a normal law. The release counts three times and corrects by 0.5 or 1.5 in between; if
+  that oscillates (Laplace, 0.01) it ends further off than it began. The copy "0.8 n k" compares
+  with 0.8 n k instead of 0.8 k.
+- RedSync: the bisection stops at an interval of 0.2; "trimmed" without the final selection, as in
+  circulation.
 - SIDCo: ratios of the stages are fixed in advance, and zeros are part of the fit.
-- DGC: "sampled" is what reaches the threshold of the sample; "DGC" what goes after the corrections and the cut to the first k by position;
-  "of benchmarks" samples with replacement and has no cut.
+- DGC: "sampled" counts the entries that reach the threshold of the sample. "DGC" counts the sent
+  entries, after the corrections and the cut to the first k by position. "Of benchmarks" samples
+  with replacement and has no cut.
 
 ## Ours
 
-The plugins with their defaults, median and range over steps 6 to 12, with a residual. All but DGC are within a tenth by rule: a step
-whose threshold misses that band selects exactly. DGC keeps its paper's rule, which corrects from below 0.8 k only and never sends
-more than k; with `lower = 0.9` it is within a tenth as well.
+These are the plugins with their defaults, with a residual: median and range over steps 6 to 12. All
+except DGC are within a tenth by rule: a step whose threshold misses that band selects exactly. DGC
+keeps its paper's rule, which corrects only from below 0.8 k and never sends more than k; with
+`lower = 0.9` it is within a tenth too.
 
 {ours}
 """

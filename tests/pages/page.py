@@ -28,7 +28,7 @@ class Block:
 
 
 def pages() -> list[pathlib.Path]:
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guide/*.md"), *ROOT.glob("conf/*.md"), *ROOT.glob("frontends/*/README.md"),
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guide/*.md"), *ROOT.glob("docs/design/*.md"), *ROOT.glob("conf/*.md"), *ROOT.glob("frontends/*/README.md"),
              *ROOT.glob("sdk/template/README.md"), *ROOT.glob("plugins/*/*/README.md")]
     return sorted(found)
 

@@ -341,7 +341,8 @@ def markdown(comparisons: Sequence[Comparison], setting: Setting, command: str) 
     """The comparison as a section of docs/convergence.md."""
     dense = next((c for c in comparisons if c.name == "s-sgd"), None)
     lines = [
-        f"Task {setting.task}, {setting.steps} steps, {setting.ranks} ranks: `{command}`.",
+        f"Task {setting.task}, {setting.steps} steps, {setting.ranks} ranks:",
+        f"`{command}`.",
         "",
         "| scheme | setting | optimizer | seeds | first losses, largest gap | runtime | simulation | difference | spread | bytes | gap to dense |"
         " verdict |",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,41 +12,53 @@ SEARCHED_TOLERANCE = 1.5e-4  # bits: tuned.toml has four digits
 INTRODUCTION = """\
 # Convergence
 
-Every scheme on several ranks against a single-process simulation of its method (`tests/oracle`) with the same weights and data
-order. Validation loss in bits per target, mean over seeds. Spread is the largest difference between two seeds of the row. A row of one seed has none: read
-it as one draw, for two seeds of top-k 1 % differ by more than most schemes do. Bytes are those of one rank and step. Each section says which command
-made it.
+Every scheme trains on several ranks and is compared with a single-process simulation of its method
+(`tests/oracle`), with equal weights and data order. Figures are the validation loss in bits per
+target, mean over seeds. *Spread* is the largest difference between two seeds of a row. A row of one
+seed has no spread: read it as one draw, because two seeds of top-k 1 % differ more than most
+schemes do. Bytes are per rank and step. Each section gives its command.
 
-**Rates were searched for AdamW alone** (votes: SGD without momentum). So a row says what a scheme does under AdamW; with SGD top-k 1 % ends at 0.594 on digits
-instead of 1.261, ef-sign at 0.526 instead of 0.716, beside 0.528 of dense: [which optimizer](#which-optimizer).
+**Rates were searched only for AdamW** (for votes: SGD without momentum). So a row shows a scheme
+under AdamW. With SGD top-k 1 % and ef-sign come much closer to dense training: see
+[which optimizer](#which-optimizer).
 
-"Setting" is what a row has that its file in `conf/`, with the paper's settings, has not. Densities are 1 % where papers have 0.1 %: that
-is of models a hundred times larger, and would be one entry of a bias of 128 here. Rules that leave small gradients as they are would
-leave all of these, so they are dropped where that is so.
+*Setting* lists the differences of a row from its file in `conf/`, which has the paper's settings.
+Densities are 1 % instead of the papers' 0.1 %, because papers have models a hundred times larger;
+0.1 % of a bias of 128 would be one entry here. Rules that leave small gradients uncompressed would
+apply to every gradient here, so they are dropped in such rows.
 
-Every row trains at its own best learning rate of three at least, which `tools/bench tune` searched with the simulations, on the first seed
-and for as many steps as here (`tools/quickstart_job/tuned.toml` has all that was tried). The optimizer is AdamW, and no other was searched; without its first beta where the memory
-has a momentum (dgc); votes go with SGD without momentum. On digits training stops where dense training stops improving, at step
-{digits_steps}: later, what slows a method down only keeps it from overfitting. Neighbouring rates differ by a factor of three, and the validation
-set of digits is small: differences within the spread of the seeds say nothing about which method is better, and a gap to dense holds
+Every row trains at its own best learning rate of at least three. `tools/bench tune` searched it
+with the simulations, on the first seed and for this number of steps
+(`tools/quickstart_job/tuned.toml` has all tried rates). The optimizer is AdamW, without its first
+beta if the memory has a momentum (dgc); votes use SGD without momentum. On digits training stops at
+step {digits_steps}, when dense training stops improving: later, a slower method would only avoid
+overfitting. Neighbouring rates differ by a factor of three, and the validation set of digits is
+small. So differences within the spread of the seeds do not rank methods, and a gap to dense holds
 for this task, this length and this optimizer.
 
-"Agrees" says that the runtime computes the rule of the simulation, which is written from our reading of the method. For most rows
-that is the paper's rule. For these it is ours, which differs from the paper or its release where the plugin's README says so, and the agreement
-says nothing about theirs:
+"Agrees" means that the runtime computes the rule of the simulation, which was written from our
+reading of the method. For most rows this is the paper's rule. In the rows below it is ours, which
+differs from the paper or its release (the plugin's README explains it), and agreement says nothing
+about their rule:
 
-- Gaussian-k, RedSync, SIDCo: the number sent is steered to within a tenth of k, by what the last steps taught.
-- AdaQ: the thresholds of both signs are steered likewise.
-- ADTopk, threshold mode: when a threshold is computed anew.
-- Ok-Topk: a threshold that is zero or far off is computed anew before its period is over; selection is by gradient.
-- Power-SGD: what a rank keeps is against what its own factors decode to; the releases subtract what the average decodes to.
+- Gaussian-k, RedSync, SIDCo: the number of sent entries is steered to within a tenth of k, by the
+  last steps.
+- AdaQ: the thresholds of both signs are steered in this way too.
+- ADTopk, threshold mode: the moment at which a threshold is computed anew.
+- Ok-Topk: a threshold that is zero or far off is computed anew before its period is over; selection
+  is by gradient.
+- Power-SGD: a rank subtracts the decoded product of its own factors; the releases subtract the
+  decoded average.
 
-Methods that fit a threshold to statistics (Gaussian-k, SIDCo) have the simulation's losses to the bit for the first steps; then a sum's
-last bit decides whether one entry passes, and the two runs part as two seeds do: there only the means over seeds say anything. So with one
-seed of a method that draws its chance otherwise than the simulation (natural): where its row differs, the section with three seeds counts.
+Methods that fit a threshold to statistics (Gaussian-k, SIDCo) have the simulation's losses to the
+bit in the first steps. Then the last bit of a sum decides whether one entry passes, and the two
+runs separate like two seeds; after that only means over seeds count. Natural compression draws its
+random numbers differently from the simulation, so for one seed its row may differ; the section with
+three seeds counts.
 
-Wanted: the first {first_losses} losses to {first_tolerance:g} relative where nothing is sampled; final means within their spread or
-{final_tolerance} bits; and that it trains: the loss ends below {well_below:g} of where it began.
+Goals: the first {first_losses} losses agree to {first_tolerance:g} relative if nothing is sampled;
+final means agree within their spread or {final_tolerance} bits; and the loss ends below
+{well_below:g} of its start.
 """
 
 
@@ -69,10 +82,11 @@ def against_the_search(comparisons: Sequence[Searched]) -> str:
     ]
     if not apart:
         return ""
-    return (
-        "The simulation of the first seed, and in brackets what `tuned.toml` has of it from the machine on which rates were searched, where sums end in "
-        f"other bits: {', '.join(apart)}. All others are equal.\n"
+    said = (
+        "Losses of the simulation of the first seed, and in brackets those in `tuned.toml`, from the machine of the search, on which sums "
+        f"have other last bits: {', '.join(apart)}. All others are equal."
     )
+    return textwrap.fill(said, 100, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def write_section(page: Path, title: str, text: str, **limits: float) -> None:

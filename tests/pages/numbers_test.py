@@ -1,0 +1,67 @@
+"""A number that stands on two pages is one number, and figures of commands are what the commands print."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+from page import ROOT
+
+PENSTOCK = ROOT / "build/release/bin/penstock"
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def rows_of(text: str, heading: str) -> list[list[str]]:
+    """The rows of the table that begins with a column of this name."""
+    table = text.split(f"\n| {heading} |", 1)[1].split("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("row", rows_of(text_of("docs/guide/which-scheme.md"), "scheme"), ids=lambda row: row[0].strip("`").split("`")[0])
+def test_the_bytes_of_a_scheme_are_those_of_the_command(row):
+    name, moved, less, wins = re.match(r"`([\w-]+)`", row[0])[1], *row[1:]
+    ran = subprocess.run([PENSTOCK, "config", "traffic", f"conf/{name}.toml", "--ranks", "16", "--json"], cwd=ROOT, capture_output=True, text=True, check=True)
+    last = json.loads(ran.stdout)[-1]
+    assert float(moved.removesuffix(" MB")) == pytest.approx(last["moved_bytes"] / 1e6, rel=0.02)
+    assert float(less.removesuffix(" x")) == pytest.approx(last["dense_moved_bytes"] / last["moved_bytes"], rel=0.02)
+    if wins:
+        assert wins.removesuffix(" ranks") == last["wins_up_to_ranks"]
+
+
+def test_the_steps_that_predictions_are_compared_with_are_those_of_the_measurements():
+    measurements = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text_of("docs/performance.md"))]
+    section = text_of("docs/plan.md").split("## Against measured steps")[1].split("\n## ")[0]
+    rows = rows_of(section, "compressor") + rows_of(section, "scheduler")
+    assert len(rows) > 30
+    for row in rows:
+        measured = float(row[-2])
+        assert any(abs(number - measured) <= 0.5 for number in measurements), f"{row}: {measured:.0f} ms is not in docs/performance.md"
+
+
+def test_the_readme_shows_the_time_to_a_loss_and_no_other_page_repeats_it():
+    (row,) = [line for line in text_of("README.md").splitlines() if line.startswith("| sign-sgd majority |")]
+    assert "12.3 s" in row
+    assert all(row not in page.read_text(encoding="utf-8") for page in ROOT.glob("docs/**/*.md"))
+
+
+def test_the_readme_is_short():
+    assert len(text_of("README.md").splitlines()) <= 150
+
+
+def test_the_page_of_the_abi_names_its_version():
+    header = text_of("sdk/include/penstock/base.h")
+    major, minor = (re.search(rf"define PENSTOCK_ABI_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR"))
+    assert f"\nABI {major}.{minor}. " in text_of("docs/abi.md")
+
+
+def test_every_plugin_and_every_scheme_stands_on_the_page_of_systems():
+    page = text_of("docs/systems.md")
+    plugins = {folder.parent.relative_to(ROOT).as_posix() for folder in ROOT.glob("plugins/*/*/README.md")}
+    assert {plugin for plugin in plugins if f"(../{plugin}/README.md)" not in page} == set()
+    page += text_of("conf/README.md")
+    assert {file.name for file in ROOT.glob("conf/*.toml") if f"{file.name})" not in page} == set()
