@@ -48,6 +48,9 @@ std::string PositionsReader<Position>::open(std::span<const unsigned char> bytes
   std::string refused = read_section(bytes, section_);
   if (!refused.empty()) return refused;
   const Header& header = section_.header;
+  if (sizeof(Position) == 4 && n > uint64_t{1} << 32)
+    return sentence("has positions below ", n,
+                    ", which 32 bits do not hold; read it with uint64_t");
   if (header.coding >= kPositionCodings)
     return sentence("is of the unknown coding ", unsigned{header.coding}, ", expected one below ",
                     kPositionCodings);

@@ -234,6 +234,10 @@ TEST(Positions, OfWrongSectionsAreRefusedWithASentence) {
               wrong.says);
     EXPECT_FALSE(test::plain_positions(wrong.bytes, 100)) << wrong.says;
   }
+  Numbers found;
+  EXPECT_EQ(
+      read<uint32_t>({0, 0, 0, 0, 0}, (uint64_t{1} << 32) + 1, kSlice, CodePath::kPortable, found),
+      "has positions below 4294967297, which 32 bits do not hold; read it with uint64_t");
   uint64_t count = 0;
   EXPECT_EQ(read_positions<uint32_t>(Bytes{2, 0, 0, 2, 1, 3}, 100, {}, count, CodePath::kPortable),
             "has 2 positions, at most 0 are legal");
