@@ -331,6 +331,12 @@ const ConfigTable& switch_keys() {
   return table;
 }
 
+std::vector<std::string> ConfigTable::names() const {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : keys) names.emplace_back(key.name);
+  return names;
+}
+
 std::vector<const ConfigTable*> config_tables() {
   return {&scheme_keys(), &rule_keys(),      &match_keys(),
           &switch_keys(), &transport_keys(), &runtime_keys()};

@@ -2,6 +2,7 @@
 
 #include "core/config/defaults.hpp"
 #include "core/fit/resolve.hpp"
+#include "core/fit/route_rules.hpp"
 
 #include <penstock/validate.hpp>
 

@@ -1,6 +1,7 @@
 #include "core/fit/resolve.hpp"
 
 #include "core/base/hash.hpp"
+#include "core/config/agreement.hpp"
 #include "core/control/launcher.hpp"
 #include "core/fit/rules.hpp"
 
@@ -169,8 +170,8 @@ Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Regi
 }
 
 Result<std::string> agreement_text(const Config& config, Registry& registry) {
-  return config.agreement_text(
-      [&](const InstanceConfig& instance) -> Result<std::vector<std::string>> {
+  return agreement_text(
+      config, [&](const InstanceConfig& instance) -> Result<std::vector<std::string>> {
         if (is_lent(instance)) return std::vector<std::string>{};
         PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
         PENSTOCK_ASSIGN(const OptionValues values, options_for(instance, *plugin));

@@ -1,8 +1,8 @@
 // What a route asks of compressors and memories.
+#include "core/fit/route_rules.hpp"
 
 #include "core/config/config.hpp"
 #include "core/config/defaults.hpp"
-#include "core/fit/rules.hpp"
 
 #include <algorithm>
 

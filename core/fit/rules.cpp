@@ -3,6 +3,8 @@
 #include "core/config/config.hpp"
 #include "core/config/defaults.hpp"
 #include "core/fit/offers.hpp"
+#include "core/fit/route_rules.hpp"
+#include "core/fit/transport_rules.hpp"
 #include "core/plan/route.hpp"
 
 #include <penstock/runtime.h>

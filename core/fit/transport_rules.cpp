@@ -1,6 +1,5 @@
 // Which memory a transport carries, and what one between devices goes together with.
-
-#include "core/fit/rules.hpp"
+#include "core/fit/transport_rules.hpp"
 
 #include "core/config/config.hpp"
 #include "core/fit/offers.hpp"

@@ -1,6 +1,6 @@
 // What is in force: names of routes and types, rules, switches, derived instances.
-#include "core/base/printable.hpp"
 #include "core/config/config.hpp"
+#include "core/base/printable.hpp"
 #include "core/config/glob.hpp"
 #include "core/config/keys.hpp"
 
