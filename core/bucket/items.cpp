@@ -149,7 +149,7 @@ bool is_plain(const BucketRun& bucket, const ItemRun& item,
                               item.n_scalars == 0 && !item.records_decoded &&
                               !PENSTOCK_HAS_MEMBER(item.memory->table(), penstock_memory, finish);
   return one_dense_sum && (compressor.flags & plain) == plain &&
-         bucket.plan.route == PENSTOCK_ROUTE_FLAT && !item.of->widened && memory_is_idle;
+         legs_of(bucket.plan.route).size() == 1 && !item.of->widened && memory_is_idle;
 }
 
 // A composite reads from the payloads' capacity how many entries are wanted; here that is all.

@@ -1,6 +1,6 @@
 #include "core/comm/meeting.hpp"
 
-#include "core/control/socket.hpp"
+#include "core/control/address.hpp"
 
 #include <unistd.h>
 

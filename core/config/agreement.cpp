@@ -1,7 +1,6 @@
-// The text that must be equal on all ranks: per stage what is in force, fact by fact, sorted within
-// the stage.
-#include "core/config/keys.hpp"
+#include "core/config/agreement.hpp"
 
+#include "core/config/keys.hpp"
 #include "core/tensor/dtype.hpp"
 
 #include <fmt/ranges.h>
@@ -54,13 +53,14 @@ Status add_scheme_lines(const Scheme& scheme, const DescribeInstance& describe,
 
 }  // namespace
 
-Result<std::string> Config::agreement_text(const DescribeInstance& describe) const {
+Result<std::string> agreement_text(const Config& config, const DescribeInstance& describe) {
   std::string text;
   for (const ConfigKey& key : runtime_keys().keys)
-    if (key.agreed) text += fmt::format("runtime.{} = {}\n", key.name, key_text(key, runtime_));
-  for (uint64_t stage : stages()) {
+    if (key.agreed)
+      text += fmt::format("runtime.{} = {}\n", key.name, key_text(key, config.runtime()));
+  for (uint64_t stage : config.stages()) {
     std::vector<std::string> lines;
-    PENSTOCK_TRY(add_scheme_lines(at_step(stage), describe, lines));
+    PENSTOCK_TRY(add_scheme_lines(config.at_step(stage), describe, lines));
     std::sort(lines.begin(), lines.end());
     for (const std::string& line : lines) text += fmt::format("from step {}: {}\n", stage, line);
   }

@@ -9,7 +9,6 @@
 #include "core/base/status.hpp"
 #include "core/config/defaults.hpp"
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -164,10 +163,6 @@ struct RuntimeConfig {
   uint64_t worker_threads = 1;         // that share the work of a call, the engine's included
 };
 
-// Sorted lines that describe an instance's plugin and its resolved options, without RANK_LOCAL
-// ones.
-using DescribeInstance = std::function<Result<std::vector<std::string>>(const InstanceConfig&)>;
-
 class Config {
  public:
   // The configuration in force at a set's step: every switch with at_step <= step, in order of
@@ -180,11 +175,6 @@ class Config {
   // Each place of the file that gives options to an instance or names one, with what that place
   // itself says: also where a switch replaces it before anything could use it.
   std::vector<InstanceConfig> given() const;
-  // Canonical text of all that must be equal on all ranks, one fact per line, so that the first
-  // line that differs can be shown to people. `describe` stands for the plugins (plugin/resolve.hpp
-  // gives one); its errors are passed on.
-  Result<std::string> agreement_text(const DescribeInstance& describe) const;
-
   // Puts the instance `name` of a plugin where the file says "auto", or nothing at all.
   void settle_transport(const std::string& name, const std::string& plugin);
 
@@ -215,8 +205,5 @@ class Config {
   std::string origin_;
   std::vector<std::string> mapped_;
 };
-
-// The first line in which two agreement texts differ: "here X, there Y"; empty when they are equal.
-std::string first_difference(std::string_view here, std::string_view there);
 
 }  // namespace penstock

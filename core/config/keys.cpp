@@ -3,6 +3,8 @@
 
 #include "core/tensor/dtype.hpp"
 
+#include <planning/route.hpp>
+
 namespace penstock {
 namespace {
 
@@ -11,8 +13,7 @@ constexpr double kLeastSeconds = 0.1;    // less is no time for a message
 
 std::vector<std::string> route_names() {
   std::vector<std::string> names;
-  for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
-    names.emplace_back(route_name(route));
+  for (const planning::Route& route : planning::kRoutes) names.emplace_back(route.name);
   return names;
 }
 
@@ -329,6 +330,12 @@ const ConfigTable& switch_keys() {
         .summary = "keys of `[scheme]` as `scheme.KEY`, options as `KIND.NAME.OPTION`",
         .form = "table"}}};
   return table;
+}
+
+std::vector<std::string> ConfigTable::names() const {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : keys) names.emplace_back(key.name);
+  return names;
 }
 
 std::vector<const ConfigTable*> config_tables() {

@@ -1,11 +1,13 @@
-// The document as a whole, instances, [scheme] and [[switch]].
 #include "core/config/reader.hpp"
 
 #include "core/base/nearest.hpp"
+#include "core/config/keys.hpp"
+#include "core/config/rule.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 namespace penstock {
@@ -70,23 +72,6 @@ Status ConfigReader::read_instance(Kind kind, const std::string& name, const Nod
   return {};
 }
 
-Result<std::vector<std::string>> read_candidates(const Node& node, std::string_view key) {
-  if (node.array() == nullptr || node.array()->empty()) {
-    return unexpected(node, key,
-                      "an array of names of compressor instances, as in [\"first\", \"second\"]");
-  }
-  std::vector<std::string> names;
-  for (const Node& entry : *node.array()) {
-    PENSTOCK_ASSIGN(std::string name, read_name(entry, fmt::format("an entry of {}", key)));
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
-      return invalid_argument("{}: {} lists \"{}\" twice, expected each candidate once",
-                              entry.where.text(), key, name);
-    }
-    names.push_back(std::move(name));
-  }
-  return names;
-}
-
 // The keys of [scheme] that a table gives, with their places.
 Status ConfigReader::read_scheme(const Node& node, const std::string& title, Scheme& scheme) {
   PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, title));
@@ -115,26 +100,13 @@ Status ConfigReader::read_transport(const Node& node) {
   return {};
 }
 
-Status ConfigReader::read_options(Kind kind, const Node& node, const std::string& prefix,
-                                  std::map<InstanceKey, Settings>& options) {
-  PENSTOCK_ASSIGN(const NodeTable* instances, read_table(node, prefix));
-  for (const auto& [name, values] : *instances) {
-    const std::string instance = prefix + "." + name;
-    if (!values.table()) {
-      return unexpected(
-          values, instance,
-          fmt::format("KIND.INSTANCE.OPTION = VALUE, for example {}.NAME.{}", prefix, name));
-    }
-    for (const auto& [option, value] : *values.table()) {
-      const std::string full = instance + "." + option;
-      if (option == "plugin") {
-        return invalid_argument(
-            "{}: {} cannot be changed here: make another instance [{}.NAME] with that "
-            "plugin and name it instead",
-            value.where.text(), full, kind_name(kind));
-      }
-      PENSTOCK_ASSIGN((options[{kind, name}][option]), read_setting(value, full));
-    }
+Status ConfigReader::read_rules(const Node& node) {
+  const NodeArray* array = node.array();
+  if (array == nullptr) return unexpected(node, "rule", "tables [[rule]]");
+  for (const Node& entry : *array) {
+    const std::string title = fmt::format("rule {}", config_.base_.rules.size() + 1);
+    PENSTOCK_ASSIGN(Rule rule, read_rule(entry, title));
+    config_.base_.rules.push_back(std::move(rule));
   }
   return {};
 }
@@ -248,6 +220,35 @@ Status ConfigReader::check_used() const {
   return {};
 }
 
+// An override of an instance that the rule's gradients never get would do nothing, in silence.
+Status ConfigReader::check_rule_overrides(size_t index) const {
+  const Rule& rule = config_.base_.rules[index];
+  for (const auto& [key, settings] : rule.overrides) {
+    bool used = settings.empty();
+    std::string in_use;
+    for (uint64_t stage : config_.stages()) {
+      const Scheme scheme = config_.at_step(stage);
+      const Choice choice = scheme.choice_of(index + 1);
+      const std::string derived = fmt::format("{}@rule{}", key.second, index + 1);
+      if (key.first == Kind::memory) {
+        used |= choice.memory == derived;
+        in_use = choice.memory;
+      } else {
+        used |= std::find(choice.candidates.begin(), choice.candidates.end(), derived) !=
+                choice.candidates.end();
+        in_use = choice.compressor;
+      }
+    }
+    if (used) continue;
+    return invalid_argument(
+        "{}: rule {} sets options of the {} \"{}\", but what it matches gets \"{}\"; name \"{}\" "
+        "in the rule or set options of \"{}\"",
+        settings.begin()->second.where.text(), index + 1, kind_name(key.first), key.second, in_use,
+        key.second, in_use);
+  }
+  return {};
+}
+
 Status ConfigReader::check_references() const {
   const std::vector<InstanceKey> there = instances_of_all_stages();
   for (const Switch& one : config_.switches_) PENSTOCK_TRY(check_overridden(one.options, there));
@@ -256,6 +257,39 @@ Status ConfigReader::check_references() const {
     PENSTOCK_TRY(check_rule_overrides(i));
   }
   return check_used();
+}
+
+Status ConfigReader::only_of_the_run(const Node& node, std::string_view table) const {
+  if (allow_runtime_) return {};
+  return invalid_argument(
+      "{}: [{}] belongs in the configuration of the run, not in the scheme of one set",
+      node.where.text(), table);
+}
+
+Status ConfigReader::read_runtime(const Node& node) {
+  PENSTOCK_TRY(only_of_the_run(node, "runtime"));
+  PENSTOCK_ASSIGN(const NodeTable* table, read_table(node, "runtime"));
+  PENSTOCK_TRY(check_keys(*table, "runtime", runtime_keys().names()));
+  RuntimeConfig& runtime = config_.runtime_;
+  for (const ConfigKey& key : runtime_keys().keys) {
+    const Node* value = find_key(*table, key.name);
+    if (value == nullptr) continue;
+    const std::string full = fmt::format("runtime.{}", key.name);
+    PENSTOCK_TRY(read_key(key, *value, full, runtime));
+    config_.given_.emplace(key.name);
+    if (key.name == "plugin_path")
+      for (std::string& path : runtime.plugin_path) {
+        if (path.empty()) return unexpected(*value, full, "paths that are not empty");
+        path = (std::filesystem::path(directory_) / path).lexically_normal().string();
+      }
+  }
+  const Node* heartbeat = find_key(*table, "heartbeat_s");
+  if (heartbeat == nullptr)
+    runtime.heartbeat_s = std::min(5.0, runtime.deadline_s / 4);
+  else if (runtime.heartbeat_s >= runtime.deadline_s)
+    return unexpected(*heartbeat, "runtime.heartbeat_s",
+                      fmt::format("less than deadline_s, which is {}", runtime.deadline_s));
+  return {};
 }
 
 }  // namespace penstock

@@ -1,8 +1,8 @@
 // Reads a tree into a Config, table by table, in the order in which they depend on each other.
 #pragma once
 
-#include "core/config/keys.hpp"
 #include "core/config/load.hpp"
+#include "core/config/tree.hpp"
 
 namespace penstock {
 
@@ -21,16 +21,11 @@ class ConfigReader {
   Status read_instance(Kind kind, const std::string& name, const Node& node);
   Status read_scheme(const Node& node, const std::string& title, Scheme& scheme);
   Status read_rules(const Node& node);
-  Result<Rule> read_rule(const Node& node, const std::string& title);
-  Result<Match> read_match(const Node& node, const std::string& title);
   Status read_switches(const Node& node);
   Result<Switch> read_switch(const Node& node, const std::string& title);
   Status read_transport(const Node& node);
   Status read_runtime(const Node& node);
   Status only_of_the_run(const Node& node, std::string_view table) const;
-  // The `KIND.INSTANCE.OPTION` part of an override, checked except for the instance's existence.
-  Status read_options(Kind kind, const Node& node, const std::string& prefix,
-                      std::map<InstanceKey, Settings>& options);
   // Facts that need the whole file: overridden instances exist, and every rule's overrides take
   // effect.
   Status check_references() const;

@@ -1,7 +1,7 @@
-// Under which addresses ranks find each other (socket.hpp).
+#include "core/control/address.hpp"
+
 #include "core/base/hash.hpp"
 #include "core/base/system_error.hpp"
-#include "core/control/socket.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -7,6 +7,7 @@
 
 #include "core/base/clock.hpp"
 #include "core/base/mutex.hpp"
+#include "core/control/address.hpp"
 #include "core/control/beats.hpp"
 #include "core/control/control.hpp"
 #include "core/control/server.hpp"

@@ -2,6 +2,7 @@
 
 #include "core/base/clock.hpp"
 #include "core/base/system_error.hpp"
+#include "core/control/address.hpp"
 
 #include <fmt/format.h>
 

@@ -2,6 +2,7 @@
 #include "core/control/testing.hpp"
 
 #include "core/base/clock.hpp"
+#include "core/control/address.hpp"
 #include "core/control/socket.hpp"
 
 #include <algorithm>

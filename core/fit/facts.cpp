@@ -1,5 +1,4 @@
-// From what plugins say of themselves to the facts that fit looks at.
-#include "core/fit/rules.hpp"
+#include "core/fit/facts.hpp"
 
 #include "core/plugin/instances.hpp"
 

@@ -1,5 +1,5 @@
 // What plugins say of themselves becomes the facts that fit looks at.
-#include "core/fit/rules.hpp"
+#include "core/fit/facts.hpp"
 
 #include <gtest/gtest.h>
 
@@ -42,55 +42,47 @@ TEST(Facts, JoinPhasesAndRounds) {
   EXPECT_FALSE(later.gathers || later.gathers_sparse || later.gathers_pairs || later.final_result);
 }
 
-// A composite adds up float32; a transport moves whatever values are.
-TEST(Facts, PairsOfOtherValuesArePairsButNotSparse) {
+// A round that gathers indices, values of half precision, and a third section.
+struct HalfPairs {
+  explicit HalfPairs(const penstock_section_bound& third) : sections{&indices, &values, &third} {
+    round.combine = PENSTOCK_COMBINE_GATHER;
+    round.sections = sections;
+    need.rounds = rounds;
+    need.n_rounds = 1;
+  }
+  CompressorFacts facts(uint64_t n_sections) {
+    round.n_sections = n_sections;
+    return compressor_facts("x", {}, needs, 1);
+  }
   const penstock_section_bound indices = {sizeof indices,  4, PENSTOCK_ROLE_INDICES,
                                           PENSTOCK_UINT32, 0, 0};
   const penstock_section_bound values = {sizeof values,    4, PENSTOCK_ROLE_VALUES,
                                          PENSTOCK_FLOAT16, 0, 0};
+  const penstock_section_bound* const sections[3];
+  penstock_round round{};
+  const penstock_round* const rounds[1] = {&round};
+  penstock_compressor_need need{};
+  const penstock_compressor_need* const needs[1] = {&need};
+};
+
+// A composite adds up float32; a transport moves whatever values are.
+TEST(Facts, PairsOfOtherValuesArePairsButNotSparse) {
   const penstock_section_bound scale = {sizeof scale,     1, PENSTOCK_ROLE_SCALES,
                                         PENSTOCK_FLOAT32, 0, 0};
-  const penstock_section_bound* const sections[] = {&indices, &values, &scale};
-  penstock_round gather{};
-  gather.combine = PENSTOCK_COMBINE_GATHER;
-  gather.sections = sections;
-  const penstock_round* const rounds[] = {&gather};
-  penstock_compressor_need need{};
-  need.rounds = rounds;
-  need.n_rounds = 1;
-  const penstock_compressor_need* const needs[] = {&need};
-  const auto facts = [&](uint64_t n_sections) {
-    gather.n_sections = n_sections;
-    return compressor_facts("x", {}, needs, 1);
-  };
-  EXPECT_TRUE(facts(2).gathers_pairs);
-  EXPECT_FALSE(facts(2).gathers_sparse);
-  EXPECT_FALSE(facts(3).gathers_pairs);
+  HalfPairs pairs(scale);
+  EXPECT_TRUE(pairs.facts(2).gathers_pairs);
+  EXPECT_FALSE(pairs.facts(2).gathers_sparse);
+  EXPECT_FALSE(pairs.facts(3).gathers_pairs);
 }
 
 TEST(Facts, PairsOfHalvesArePairsThatNoCompositeReadsAndCodesAreNone) {
-  const penstock_section_bound indices = {sizeof indices,  4, PENSTOCK_ROLE_INDICES,
-                                          PENSTOCK_UINT32, 0, 0};
-  penstock_section_bound values = {sizeof values, 4, PENSTOCK_ROLE_VALUES, PENSTOCK_FLOAT16, 0, 0};
-  const penstock_section_bound* const sections[] = {&indices, &values, &values};
-  penstock_round gather{};
-  gather.combine = PENSTOCK_COMBINE_GATHER;
-  gather.sections = sections;
-  const penstock_round* const one[] = {&gather};
-  penstock_compressor_need need{};
-  need.rounds = one;
-  need.n_rounds = 1;
-  const penstock_compressor_need* const needs[] = {&need};
-  const auto facts_of = [&](uint64_t n_sections) {
-    gather.n_sections = n_sections;
-    return compressor_facts("x", penstock_compressor_traits{}, needs, 1);
-  };
-  EXPECT_TRUE(facts_of(2).gathers_pairs);
-  EXPECT_FALSE(facts_of(2).gathers_sparse);
-  EXPECT_FALSE(facts_of(1).gathers_pairs);
-  EXPECT_FALSE(facts_of(3).gathers_pairs);
-  gather.combine = PENSTOCK_COMBINE_SUM;
-  EXPECT_FALSE(facts_of(2).gathers_pairs);
+  HalfPairs pairs(pairs.values);
+  EXPECT_TRUE(pairs.facts(2).gathers_pairs);
+  EXPECT_FALSE(pairs.facts(2).gathers_sparse);
+  EXPECT_FALSE(pairs.facts(1).gathers_pairs);
+  EXPECT_FALSE(pairs.facts(3).gathers_pairs);
+  pairs.round.combine = PENSTOCK_COMBINE_SUM;
+  EXPECT_FALSE(pairs.facts(2).gathers_pairs);
 }
 
 TEST(Facts, AMemoryKeepsWhereItHasMass) {

@@ -2,6 +2,7 @@
 
 #include "core/config/defaults.hpp"
 #include "core/fit/resolve.hpp"
+#include "core/fit/route_rules.hpp"
 
 #include <penstock/validate.hpp>
 
@@ -50,7 +51,7 @@ Result<std::shared_ptr<const Fitting>> Fitting::make(Scheme scheme,
 Status Fitting::take_route() {
   if (!results_at_owners_) return {};
   const auto named = scheme_.where.find("route");
-  if (named != scheme_.where.end() && scheme_.route != PENSTOCK_ROUTE_SHARD)
+  if (named != scheme_.where.end() && !encodes_for_owners(scheme_.route))
     return failed_precondition(
         "each result of this set is for one rank alone (RESULT_AT_OWNER), which is half of route "
         "\"shard\", but the scheme names route \"{}\"; remove that key",
@@ -196,8 +197,8 @@ uint64_t Fitting::routes_of(const std::string& gradient, const Option& option) {
   const FitGroup group{gradient, option.needs.compressor_facts, option.needs.memory_facts,
                        option.owner_memory_facts, PENSTOCK_DEVICE_CPU};
   uint64_t routes = 0;
-  for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route)
-    if (check_route_of(route, group).ok()) routes |= uint64_t{1} << route;
+  for (const planning::Route& route : kRoutes)
+    if (check_route_of(route.number, group).ok()) routes |= uint64_t{1} << route.number;
   return routes;
 }
 
@@ -259,12 +260,12 @@ StageTraffic Fitting::traffic(const Carriers& by, uint64_t from_step) const {
         std::min_element(options.begin(), options.end(), [&](const Option& a, const Option& b) {
           return by.moved(a.needs.planned, world_) < by.moved(b.needs.planned, world_);
         })->needs.planned;
-  if (scheme_.route == PENSTOCK_ROUTE_SHARD) {
+  if (encodes_for_owners(scheme_.route)) {
     stage.bytes.owned = stage.bytes.gathered + stage.bytes.pairs;
     if (!results_at_owners_) stage.bytes.spread = stage.bytes.owned;
     stage.bytes.gathered = stage.bytes.pairs = 0;
   }
-  if (scheme_.route == PENSTOCK_ROUTE_HIERARCHICAL) stage.bytes.local = stage.gradient_bytes;
+  if (adds_in_hosts(scheme_.route)) stage.bytes.local = stage.gradient_bytes;
   stage.moved = by.moved(stage.bytes, world_);
   // A reduce-scatter is half of an all-reduce.
   const double dense_bytes = stage.gradient_bytes * (results_at_owners_ ? 0.5 : 1.0);

@@ -9,6 +9,7 @@
 #include "core/fit/traffic.hpp"
 #include "core/plan/ownership.hpp"
 #include "core/plan/plan.hpp"
+#include "core/plan/route.hpp"
 #include "core/plugin/instances.hpp"
 #include "core/plugin/registry.hpp"
 
@@ -75,7 +76,7 @@ class Fitting {
 
   // Who owns what on a route that has owners.
   const Ownership& ownership(uint32_t route) const {
-    return route == PENSTOCK_ROUTE_HIERARCHICAL ? owned_on_host_ : owned_in_world_;
+    return adds_in_hosts(route) ? owned_on_host_ : owned_in_world_;
   }
 
   // What a plan is checked against, and the model without what is measured.

@@ -16,7 +16,7 @@ bool is_16_bits(uint32_t dtype) {
 // Why what this route adds up is not added on devices, as half a sentence; empty where it is.
 std::string why_not_added(const ResidenceSite& site, uint32_t route,
                           uint32_t dtype = PENSTOCK_FLOAT32) {
-  const bool in_hosts = route == PENSTOCK_ROUTE_HIERARCHICAL;
+  const bool in_hosts = adds_in_hosts(route);
   const std::string_view transport = site.device_transport;
   if (transport.empty()) return "no transport.device is named";
   if (!site.has_all_ranks) return "sets of some ranks have no transport.device";
@@ -42,10 +42,10 @@ std::string why_all_are(const Fitting& fitting, const ResidenceSite& site) {
   const uint32_t scheduler = fitting.scheduler()->traits().flags;
   if (site.forward_waits && (scheduler & PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) != 0)
     return fmt::format("scheduler \"{}\" lets the next forward wait for it", scheme.scheduler);
-  if (scheme.route == PENSTOCK_ROUTE_SPLIT)
+  if (halves_sums(scheme.route))
     return fmt::format("route \"{}\" has legs in host memory", route_name(scheme.route));
   const std::string why = why_not_added(site, scheme.route);
-  if (scheme.route == PENSTOCK_ROUTE_HIERARCHICAL && !why.empty())
+  if (adds_in_hosts(scheme.route) && !why.empty())
     return fmt::format("the ranks of a host add it in host memory, for {}", why);
   if (!scheme.transport.empty())
     return fmt::format("collective \"{}\" reads payloads in host memory", scheme.collective);

@@ -1,10 +1,12 @@
 #include "core/fit/resolve.hpp"
 
 #include "core/base/hash.hpp"
+#include "core/config/agreement.hpp"
 #include "core/control/launcher.hpp"
 #include "core/fit/rules.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace penstock {
 
@@ -169,8 +171,8 @@ Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Regi
 }
 
 Result<std::string> agreement_text(const Config& config, Registry& registry) {
-  return config.agreement_text(
-      [&](const InstanceConfig& instance) -> Result<std::vector<std::string>> {
+  return agreement_text(
+      config, [&](const InstanceConfig& instance) -> Result<std::vector<std::string>> {
         if (is_lent(instance)) return std::vector<std::string>{};
         PENSTOCK_ASSIGN(const std::shared_ptr<const Plugin> plugin, load_for(instance, registry));
         PENSTOCK_ASSIGN(const OptionValues values, options_for(instance, *plugin));
@@ -182,8 +184,9 @@ Result<std::string> agreement_text(const Config& config, Registry& registry) {
 }
 
 void settle_route(Scheme& scheme, const SchedulerInstance& scheduler) {
-  const bool only_splits = scheduler.traits().routes == uint64_t{1} << PENSTOCK_ROUTE_SPLIT;
-  if (scheme.where.count("route") == 0 && only_splits) scheme.route = PENSTOCK_ROUTE_SPLIT;
+  const uint64_t routes = scheduler.traits().routes;
+  if (scheme.where.count("route") == 0 && std::has_single_bit(routes))
+    scheme.route = static_cast<uint32_t>(std::countr_zero(routes));
 }
 
 template <typename Table>

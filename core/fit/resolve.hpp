@@ -30,7 +30,7 @@ Status check_config(const Config& config, Registry& registry);
 // the run has opened: those that it gives itself, the others are the run's.
 Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Registry& registry);
 
-// Config::agreement_text over the registry's plugins: their versions, file hashes and resolved
+// agreement_text over the registry's plugins: their versions, file hashes and resolved
 // options included.
 Result<std::string> agreement_text(const Config& config, Registry& registry);
 

@@ -1,8 +1,9 @@
 // What a route asks of compressors and memories.
+#include "core/fit/route_rules.hpp"
 
 #include "core/config/config.hpp"
 #include "core/config/defaults.hpp"
-#include "core/fit/rules.hpp"
+#include "core/plan/route.hpp"
 
 #include <algorithm>
 
@@ -64,7 +65,7 @@ Status check_shard(const FitGroup& group) {
 }  // namespace
 
 Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
-  if (input.route != PENSTOCK_ROUTE_SHARD) {
+  if (!encodes_for_owners(input.route)) {
     if (!input.names_owner_memory) return {};
     return failed_precondition(
         "scheme.owner_memory is for the sums that owners encode again, of which route \"{}\" has "
@@ -90,14 +91,8 @@ Status check_shard_as_a_whole(const FitInput& input, FitAdvice& advice) {
 }
 
 Status check_route_of(uint32_t route, const FitGroup& group) {
-  switch (route) {
-    case PENSTOCK_ROUTE_SPLIT:
-      return check_split(group);
-    case PENSTOCK_ROUTE_SHARD:
-      return check_shard(group);
-    default:
-      return {};
-  }
+  if (halves_sums(route)) return check_split(group);
+  return encodes_for_owners(route) ? check_shard(group) : Status();
 }
 
 }  // namespace penstock

@@ -3,6 +3,8 @@
 #include "core/config/config.hpp"
 #include "core/config/defaults.hpp"
 #include "core/fit/offers.hpp"
+#include "core/fit/route_rules.hpp"
+#include "core/fit/transport_rules.hpp"
 #include "core/plan/route.hpp"
 
 #include <penstock/runtime.h>
@@ -45,9 +47,9 @@ const CollectiveFacts& carrier_of(const FitInput& input, const LegKind& leg) {
 Status check_route(const FitInput& input) {
   if ((input.scheduler.routes & (uint64_t{1} << input.route)) == 0) {
     std::string offered;
-    for (uint32_t route = PENSTOCK_ROUTE_FLAT; route <= PENSTOCK_ROUTE_SHARD; ++route) {
-      if ((input.scheduler.routes >> route & 1) == 0) continue;
-      offered += fmt::format("{}\"{}\"", offered.empty() ? "" : ", ", route_name(route));
+    for (const planning::Route& route : kRoutes) {
+      if ((input.scheduler.routes >> route.number & 1) == 0) continue;
+      offered += fmt::format("{}\"{}\"", offered.empty() ? "" : ", ", route.name);
     }
     return failed_precondition(
         "scheduler \"{}\" cannot produce route \"{}\", only {}; change scheme.route, or use {}",
@@ -55,7 +57,7 @@ Status check_route(const FitInput& input) {
         other_scheduler(input, "produces this route"));
   }
   const bool defers = has(input.scheduler.flags, PENSTOCK_SCHEDULER_LAUNCHES_IN_FORWARD) ||
-                      input.route == PENSTOCK_ROUTE_SPLIT;
+                      halves_sums(input.route);
   if (defers && !has(input.frontend, PENSTOCK_SET_DEFERRED_UPDATE)) {
     FitInput on_flat = input;
     on_flat.route = PENSTOCK_ROUTE_FLAT;

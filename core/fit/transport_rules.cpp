@@ -1,9 +1,9 @@
 // Which memory a transport carries, and what one between devices goes together with.
-
-#include "core/fit/rules.hpp"
+#include "core/fit/transport_rules.hpp"
 
 #include "core/config/config.hpp"
 #include "core/fit/offers.hpp"
+#include "core/plan/route.hpp"
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ bool says(uint32_t flags, uint32_t flag) {
 // What ranks tell each other over about what goes from device to device, and the key that names it.
 std::pair<const CollectiveFacts&, std::string_view> telling(const FitInput& input) {
   const auto local = input.of_level.find(PENSTOCK_LEVEL_LOCAL);
-  if (input.route == PENSTOCK_ROUTE_HIERARCHICAL && local != input.of_level.end())
+  if (adds_in_hosts(input.route) && local != input.of_level.end())
     return {local->second, "transport.local"};
   return {input.has_transport ? input.transport : input.collective, "collective"};
 }
@@ -31,13 +31,13 @@ std::string why_idle(const FitInput& input) {
   const CollectiveFacts& direct = *input.between_devices;
   if (input.has_transport)
     return fmt::format("collective \"{}\" reads payloads in host memory", input.collective.name);
-  if (input.route == PENSTOCK_ROUTE_HIERARCHICAL)
+  if (adds_in_hosts(input.route))
     return direct.scatters_on_devices()
                ? ""
                : "it has no reduce-scatter or no all-gather for memory of devices";
-  if (input.route == PENSTOCK_ROUTE_SPLIT)
+  if (halves_sums(input.route))
     return fmt::format("route \"{}\" has legs in host memory", route_name(input.route));
-  const bool has_owners = input.route == PENSTOCK_ROUTE_SHARD;
+  const bool has_owners = encodes_for_owners(input.route);
   const bool any = std::any_of(input.groups.begin(), input.groups.end(), [&](const FitGroup& of) {
     return (of.compressor.sums && direct.sums_on_devices()) ||
            (of.compressor.gathers_pairs && !has_owners);

@@ -1,5 +1,5 @@
+#include "core/fit/transport_rules.hpp"
 #include "core/fit/offers_testing.hpp"
-#include "core/fit/rules.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Named operations that cannot be carried out: wrong arguments, disagreement, aborts, closing; and
 // the arithmetic of scales.
 #include "core/operations/order.hpp"
+#include "core/operations/scale.hpp"
 #include "core/operations/testing.hpp"
 
 #include <cmath>

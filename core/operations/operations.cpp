@@ -1,5 +1,6 @@
 #include "core/operations/operations.hpp"
 
+#include "core/operations/scale.hpp"
 #include "core/operations/worker.hpp"
 #include "core/tensor/dtype.hpp"
 

@@ -1,7 +1,8 @@
 // Scaling in an element's own type (half precision in float), integers through double and
 // truncated. An average is a division, rounded once. With a factor as well it is one product, as
 // Horovod's.
-#include "core/operations/order.hpp"
+#include "core/operations/scale.hpp"
+
 #include "core/tensor/elements.hpp"
 
 #include <algorithm>

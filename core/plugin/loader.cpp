@@ -3,6 +3,7 @@
 #include "core/base/hash.hpp"
 #include "core/base/mutex.hpp"
 #include "core/plugin/elf.hpp"
+#include "core/plugin/module.hpp"
 #include "core/plugin/trust.hpp"
 
 // shared_library.hpp of Boost 1.74 uses these without including them when it builds on

@@ -55,8 +55,4 @@ struct InspectedFile {
 };
 Result<InspectedFile> inspect_plugin(const std::string& path);
 
-// Whether a module is sound: sizes, option declarations, mandatory members of the table. Public for
-// `penstock check`.
-Status check_module(Kind kind, const penstock_module* module);
-
 }  // namespace penstock

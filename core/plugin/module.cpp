@@ -1,6 +1,7 @@
 // What a table must hold, kind by kind.
+#include "core/plugin/module.hpp"
+
 #include "core/plugin/c_struct.hpp"
-#include "core/plugin/loader.hpp"
 #include "core/plugin/options.hpp"
 
 #include <cstddef>

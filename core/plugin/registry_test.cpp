@@ -1,6 +1,7 @@
 // Scanning, finding, and a whole configuration against the plugins that were found.
 #include "core/plugin/registry.hpp"
 
+#include "core/config/agreement.hpp"
 #include "core/fit/resolve.hpp"
 #include "core/fit/rules.hpp"
 #include "core/plugin/testing.hpp"

@@ -2,7 +2,7 @@
 // loads the rest, so that what one rank alone finds wrong is said on all of them.
 
 #include "core/control/protocol.hpp"
-#include "core/fit/rules.hpp"
+#include "core/fit/transport_rules.hpp"
 #include "core/plan/route.hpp"
 #include "core/runtime/runtime.hpp"
 

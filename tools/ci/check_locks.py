@@ -21,6 +21,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from check_includes import files_of, is_test  # noqa: E402
+
 FLAGS = ("-std=c++20", "-fsyntax-only", "-Wno-everything", "-Wthread-safety", "-Werror=thread-safety")
 INCLUDES = ("", "sdk", "sdk/include", "core/include")
 DEFINITIONS = ("TOML_HEADER_ONLY=1", "BOOST_DLL_USE_STD_FS", 'PENSTOCK_VERSION="0"')
@@ -34,8 +37,8 @@ _STANDARD = re.compile(r"\bstd::(mutex|condition_variable|lock_guard|unique_lock
 
 def is_checked(path: str) -> bool:
     """Sources and headers of the core, tests apart: these know only what they made themselves."""
-    stem = Path(path).stem
-    return path.startswith("core/") and not stem.endswith(("_test", "testing")) and not path.startswith("core/device/cuda/")
+    is_source = path.startswith("core/") and path.endswith((".cpp", ".hpp"))
+    return is_source and not is_test(path) and not path.startswith("core/device/cuda/")
 
 
 def standard_locks(files: Mapping[str, str]) -> list[str]:
@@ -82,11 +85,9 @@ def main(arguments: list[str]) -> int:
     if clang is None:
         print("check_locks: clang++ is not on this machine; tools/setup installs it", file=sys.stderr)
         return 1
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "core"], cwd=options.root,
-                            check=True, capture_output=True, text=True).stdout.split()
-    paths = [path for path in listed if path.endswith((".cpp", ".hpp")) and is_checked(path) and (options.root / path).is_file()]
-    said = standard_locks({path: (options.root / path).read_text(encoding="utf-8") for path in paths})
-    sources = options.files or [path for path in paths if path.endswith(".cpp")]
+    files = {path: text for path, text in files_of(options.root).items() if is_checked(path)}
+    said = standard_locks(files)
+    sources = options.files or [path for path in files if path.endswith(".cpp")]
     with ThreadPoolExecutor(options.jobs) as pool:
         for texts in pool.map(lambda batch: parse(clang, options.root, batch), batches(sources)):
             said += texts

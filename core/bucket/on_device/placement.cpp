@@ -92,10 +92,10 @@ class OnDevice final : public DevicePlacement {
 Status check_way(const BucketRun& bucket) {
   const PieceRun* first = first_on_device(bucket);
   const uint32_t route = bucket.plan.route;
-  const bool is_added =
-      adds_in_hosts(route) && bucket.context.at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr;
-  if (first == nullptr || route == PENSTOCK_ROUTE_FLAT || encodes_for_owners(route) || is_added)
-    return {};
+  const bool has_way = adds_in_hosts(route)
+                           ? bucket.context.at(PENSTOCK_LEVEL_LOCAL).direct.channel != nullptr
+                           : !halves_sums(route);
+  if (first == nullptr || has_way) return {};
   return internal(
       "set '{}', bucket {}: gradient '{}' is worked on on a device, which has no way on route "
       "\"{}\"",

@@ -2,6 +2,7 @@
 
 #include "core/fit/residence.hpp"
 #include "core/fit/resolve.hpp"
+#include "core/fit/transport_rules.hpp"
 #include "core/plan/route.hpp"
 #include "tools/penstock/fit/usual_model.hpp"
 

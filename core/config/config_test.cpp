@@ -1,4 +1,5 @@
 // Rules, switches, derived instances, agreement.
+#include "core/config/agreement.hpp"
 #include "core/config/glob.hpp"
 #include "core/config/load.hpp"
 #include "core/tensor/dtype.hpp"
@@ -208,7 +209,7 @@ Result<std::vector<std::string>> describe_as_written(const InstanceConfig& insta
 }
 
 std::string agreement(std::string_view text) {
-  Result<std::string> result = load(text).agreement_text(describe_as_written);
+  Result<std::string> result = agreement_text(load(text), describe_as_written);
   EXPECT_TRUE(result.ok());
   return result.value();
 }
@@ -257,7 +258,7 @@ TEST(Agreement, AMissingLineIsADifferenceToo) {
 
 TEST(Agreement, ErrorsOfTheDescriptionArePassedOn) {
   const Result<std::string> text =
-      load("").agreement_text([](const InstanceConfig&) -> Result<std::vector<std::string>> {
+      agreement_text(load(""), [](const InstanceConfig&) -> Result<std::vector<std::string>> {
         return not_found("no such plugin");
       });
   EXPECT_EQ(text.status().code(), Code::not_found);

@@ -1,9 +1,9 @@
-// How the value of a key is read, copied, and written as text.
-#include "core/config/keys.hpp"
+#include "core/config/key.hpp"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <planning/route.hpp>
 
 namespace penstock {
 namespace {
@@ -66,7 +66,7 @@ Status read(const ConfigKey& key, const Node& node, const std::string& full, Non
 // A route.
 Status read(const ConfigKey& key, const Node& node, const std::string& full, uint32_t& value) {
   PENSTOCK_ASSIGN(const size_t choice, read_choice(key, node, full));
-  value = static_cast<uint32_t>(PENSTOCK_ROUTE_FLAT + choice);
+  value = planning::kRoutes[choice].number;
   return {};
 }
 
@@ -159,6 +159,23 @@ void copy_key(const ConfigKey& key, const Scheme& from, Scheme& to) {
   with_member<Scheme>(key, [&](auto member) { to.*member = from.*member; });
 }
 
+Result<std::vector<std::string>> read_candidates(const Node& node, std::string_view key) {
+  if (node.array() == nullptr || node.array()->empty()) {
+    return unexpected(node, key,
+                      "an array of names of compressor instances, as in [\"first\", \"second\"]");
+  }
+  std::vector<std::string> names;
+  for (const Node& entry : *node.array()) {
+    PENSTOCK_ASSIGN(std::string name, read_name(entry, fmt::format("an entry of {}", key)));
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      return invalid_argument("{}: {} lists \"{}\" twice, expected each candidate once",
+                              entry.where.text(), key, name);
+    }
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 std::string ConfigKey::type() const {
   struct Name {
     const ConfigKey& key;
@@ -185,12 +202,6 @@ std::string ConfigKey::range() const {
   const std::string never = or_never ? "0, or " : "";
   if (std::isfinite(maximum)) return never + number_text(minimum) + " to " + number_text(maximum);
   return type() == "integer" ? "at least " + number_text(minimum) : never;
-}
-
-std::vector<std::string> ConfigTable::names() const {
-  std::vector<std::string> names;
-  for (const ConfigKey& key : keys) names.emplace_back(key.name);
-  return names;
 }
 
 }  // namespace penstock

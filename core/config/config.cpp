@@ -1,19 +1,16 @@
 // What is in force: names of routes and types, rules, switches, derived instances.
-#include "core/base/printable.hpp"
 #include "core/config/config.hpp"
+#include "core/base/printable.hpp"
 #include "core/config/glob.hpp"
 #include "core/config/keys.hpp"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
+#include <planning/route.hpp>
 
 namespace penstock {
 
 namespace {
-
-constexpr std::array<std::string_view, 5> kRoutes = {"unknown", "flat", "split", "hierarchical",
-                                                     "shard"};
 
 std::string derived_name(const std::string& instance, size_t rule) {
   return fmt::format("{}@rule{}", instance, rule);
@@ -73,7 +70,9 @@ void derive_rule_instances(Scheme& scheme) {
 }  // namespace
 
 std::string_view route_name(uint32_t route) {
-  return kRoutes[route < kRoutes.size() ? route : 0];
+  for (const planning::Route& each : planning::kRoutes)
+    if (each.number == route) return each.name;
+  return "unknown";
 }
 
 std::string Location::text() const {

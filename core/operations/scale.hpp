@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+namespace penstock {
+
+// target = source * (factor / divisor), floating point in its own type, fp16 and bf16 in float;
+// with factor 1 source / divisor, rounded once. Integers: source * factor / divisor in double,
+// truncated and clamped to their range. Source and target are equal or apart. `source` is no bool.
+void scale_elements(uint32_t dtype, const void* source, void* target, uint64_t count, double factor,
+                    double divisor);
+
+}  // namespace penstock
