@@ -31,12 +31,12 @@ struct ChosenGradient {
 std::vector<ChosenGradient> choose(const Scheme& scheme,
                                    const std::vector<const DeclaredGradient*>& gradients);
 
-// For whom a scheme is fitted.
+// What a fitting needs to know of the run.
 struct FittingSite {
   uint32_t world = 1;
-  uint32_t owners_per_host = 1;    // the ranks that every host has
+  uint32_t owners_per_host = 1;    // the smallest number of ranks on any host
   bool forward_waits = false;      // the frontend can wait for gradients in the next forward
-  bool buckets_are_given = false;  // and stay as they are
+  bool buckets_are_given = false;  // by the frontend, and are not regrouped
   bool results_at_owners = false;  // each gradient names who wants its result
   CallSlot* calls = nullptr;       // where plugin calls are noted; null: nowhere
   std::string set = {};            // in whose name
@@ -79,7 +79,7 @@ class Fitting {
     return adds_in_hosts(route) ? owned_on_host_ : owned_in_world_;
   }
 
-  // What a plan is checked against, and the model without what is measured.
+  // What a plan is checked against, and the scheduler's input without measured times.
   PlanFacts plan_facts() const;
   planning::ModelEntries model() const;
 

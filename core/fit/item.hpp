@@ -50,7 +50,8 @@ struct ItemNeeds {
   uint64_t part_alignment = 0;
   uint32_t combine = 0;
 };
-// Where a run waits for it, the calls are noted in `calls` for `set`.
+// `calls`: where the calls of plugins are noted, so that a call that hangs can be named; `set`: for
+// whom.
 Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compressor,
                                 MemoryInstance& memory, uint32_t world, CallSlot* calls = nullptr,
                                 std::string_view set = {});

@@ -1,8 +1,8 @@
 // Asking plugins what items need, and keeping the answer as our own.
 //
-// The arrays a plugin publishes are its own, valid until its next plan call, and made of structs of
-// its own age. What is kept here has been looked at (penstock/validate.hpp), stays, and is of our
-// age.
+// The arrays that a plugin publishes are its own, valid until its next plan call, and made of
+// structs of the abi that it was built with. What is kept here is a checked copy
+// (penstock/validate.hpp) of our abi.
 #pragma once
 
 #include "core/plugin/c_struct.hpp"
@@ -26,8 +26,8 @@ class StateDeclarations {
   std::vector<const penstock_state_declaration*> pointers_;
 };
 
-// A need in three steps: made here, filled by plan through `c`, then adopted: after that the arrays
-// of `c` are copies of ours. The error of adopt is the field's alone; who asks says whose it is.
+// A need in three steps: made here, filled by plan through `c`, then adopted. After that the arrays
+// of `c` are copies of ours. The error of adopt names the field; the caller adds the plugin.
 struct CompressorNeed {
   CompressorNeed() { c.struct_size = sizeof c; }
   CompressorNeed(const CompressorNeed&) = delete;

@@ -19,9 +19,9 @@ class Offers {
   virtual std::vector<SchedulerFacts> schedulers() const = 0;
 };
 
-// Of the plugins of a registry, which must outlive it. They are loaded when asked for, which only a
-// message does: of a compressor and a memory a matrix is planned. One that cannot be loaded or
-// asked offers nothing. Where a run waits for it, the calls are noted in `calls`. [control]
+// Offers the plugins of a registry, which must outlive it. They are loaded only when a message is
+// written; compressors and memories are asked about a sample matrix. A plugin that cannot be loaded
+// or asked offers nothing. `calls`: where the calls of plugins are noted. [control]
 class RegistryOffers : public Offers {
  public:
   explicit RegistryOffers(Registry& registry, CallSlot* calls = nullptr)

@@ -1,5 +1,5 @@
 // Whether a gradient that lies on a device is worked on there, as its residence, or goes through
-// host memory. What there is no way for on a device yet is known here, before the first step.
+// host memory. This file knows, before the first step, what devices do not support yet.
 #pragma once
 
 #include "core/fit/fitting.hpp"
@@ -14,7 +14,7 @@ namespace penstock {
 struct ResidenceSite {
   bool forward_waits = false;  // the frontend can wait for gradients in the next forward
   bool result_is_sum = false;  // the frontend wants sums, not means
-  bool has_all_ranks = true;   // of the run; others go through host memory
+  bool has_all_ranks = true;   // of the run; gradients of other sets go through host memory
   // By which something goes from device to device, between all ranks or those of each host; empty:
   // the run has none.
   std::string device_transport = "";
@@ -29,8 +29,8 @@ struct SchemeStage {
 };
 
 // Why it goes through host memory, as half a sentence: `compressor "none" was built for the CPU
-// only`. Empty: it can be worked on on CUDA devices, in all stages, and no switch ends or moves the
-// memory that keeps something of it.
+// only`. Empty: it can be worked on on CUDA devices in all stages of the configuration, and its
+// memory stays in all of them.
 std::string why_staged(std::span<const SchemeStage> stages, const DeclaredGradient& gradient,
                        const ResidenceSite& site);
 

@@ -26,15 +26,15 @@ void settle_transport(Config& config, Registry& registry, Launched by = launched
 // needs no plugin.
 Status check_config(const Config& config, Registry& registry);
 
-// FAILED_PRECONDITION where `scheme` wants another plugin or other options of the transport than
-// the run has opened: those that it gives itself, the others are the run's.
+// FAILED_PRECONDITION if `scheme` wants another plugin or other options of the transport than the
+// run has opened. Only options that the scheme sets are compared.
 Status check_opened(const Scheme& scheme, const CollectiveInstance& opened, Registry& registry);
 
 // agreement_text over the registry's plugins: their versions, file hashes and resolved
 // options included.
 Result<std::string> agreement_text(const Config& config, Registry& registry);
 
-// A scheduler that knows one route only needs none named: then `scheme` gets it.
+// If the scheduler knows only one route and the scheme names none, the scheme gets that one.
 void settle_route(Scheme& scheme, const SchedulerInstance& scheduler);
 
 // Makes an instance by its name in a scheme.

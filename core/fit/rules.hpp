@@ -53,8 +53,8 @@ struct FitAdvice {
   std::vector<std::string> warnings;  // for the log
 };
 
-// FAILED_PRECONDITION for a misfit. Pure, but that `offers` may load plugins to write a message.
-// The first misfit is returned, in the order of the lines of check_fit.
+// FAILED_PRECONDITION for the first misfit, in the order of the lines of check_fit. It is a pure
+// function, but `offers` may load plugins to write a message.
 Result<FitAdvice> check_fit(const FitInput& input);
 
 // Whether what a step needs has room: FAILED_PRECONDITION says how much it is. Pure.
