@@ -124,7 +124,7 @@ build_all() {
 }
 
 # What runs under sanitizers: under asan all that reads what peers send, under tsan all that has threads.
-asan_tests='^(core|command|kernels|collectives|planning|rig|loopback|oktopk|decode)_'
+asan_tests='^(core|command|kernels|wire|collectives|planning|rig|loopback|oktopk|decode)_'
 tsan_tests='^(core_(base|comm|control|library|operations|plugin|set|trace)|collectives|loopback_collective|oktopk_collective)_test$'
 
 # The names of the tests that are programs of the core, the SDK or a plugin, without several processes.

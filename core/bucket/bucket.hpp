@@ -1,5 +1,14 @@
 // A bucket as it runs: pieces, codings, messages and buffers, all made at plan time. On the step
 // path nothing here allocates.
+//
+// Words that all of core/bucket uses:
+//   phase       the step's number modulo the period of the scheme; each phase has its buckets
+//   void        some rank's gradients are not finite: every rank discards the bucket's result
+//   announced   of a message: a header goes before it (announcement.hpp)
+//   forgotten   of a step: its results were not applied, and its traces are dropped
+//   true units  gradients without the loss scale of the frontend
+//   pairs       a payload of indices and values
+//   [engine], [control], [any], [application]   the thread that calls it
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -16,13 +25,12 @@ namespace penstock {
 
 struct GatherMessage;
 
-// What goes before the messages of a round that are announced (announcement.hpp); all null where
-// none is.
+// What is sent before the announced messages of a round; all null if the round has none.
 struct Prelude {
   MessageRun* header = nullptr;
   MessageRun* turn = nullptr;
-  GatherMessage* gathered = nullptr;  // the one that moves pairs, if any does
-  uint32_t n_messages = 0;            // that are announced
+  GatherMessage* gathered = nullptr;  // the announced gather, if there is one
+  uint32_t n_messages = 0;            // announced ones
 };
 
 class BucketRun;
@@ -32,14 +40,15 @@ class Placement;
 struct Leg {
   LegKind kind;
   Coding* coding = nullptr;        // whose items it moves
-  bool waits_for_forward = false;  // it and all that follow
-  bool tells = false;              // runs for void buckets too: some ranks only hear of it here
-  bool ends_coding = false;        // what comes out of it is the result
+  bool waits_for_forward = false;  // this leg and all later ones wait for the next forward
+  bool tells = false;  // the last dense leg: sent for void buckets too, since some ranks learn only
+                       // from it that the bucket is void
+  bool ends_coding = false;  // the result is decoded in it; `finish` follows
   std::vector<std::vector<std::unique_ptr<MessageRun>>> messages;  // per round
   std::vector<Prelude> preludes;                                   // per round
 
   bool sends() const;
-  // Whether its messages go in this step: of a void bucket only where they tell of that.
+  // Whether its messages are sent in this step. A void bucket sends only those of a leg that tells.
   bool goes(const BucketRun& bucket) const;
   // Those of a round that have no stage of their own.
   std::vector<MessageRun*> sent_together(uint32_t round) const {
@@ -50,7 +59,7 @@ struct Leg {
   }
 };
 
-// A stage of one round of a leg; `Base`: Stage, or a class between.
+// A stage of one round of a leg; `Base` is Stage or a class derived from it.
 template <typename Base>
 class StageOfRound : public Base {
  protected:
@@ -71,8 +80,8 @@ class BucketRun {
   SetContext& context;
   planning::Bucket plan;
   uint32_t number;                // within the phase; also the priority
-  bool only_compensates = false;  // the phase leaves its gradients out: nothing is sent
-  bool ends_at_owners = false;    // who do not send results on
+  bool only_compensates = false;  // this phase sends nothing of its gradients
+  bool ends_at_owners = false;    // results stay with their owners
   std::deque<PieceRun> pieces;
   std::vector<std::unique_ptr<Coding>> codings;
   std::vector<Leg> legs;
@@ -88,23 +97,25 @@ class BucketRun {
   std::atomic<uint32_t> gradients_missing{0};
   bool started = false;         // its job; under the set's mutex
   bool nonfinite = false;       // on this rank
-  bool is_void = false;         // on some rank: the bucket is given up
+  bool is_void = false;         // some rank is nonfinite: all ranks discard the result
   bool ran = false;             // in this step
   uint64_t exchange_bytes = 0;  // handed over in the round under way
   uint64_t ready_us = 0, encode_us = 0, exchange_us = 0, decode_us = 0, other_us = 0;
   struct Took {
     uint64_t encode_us = 0, exchange_us = 0, decode_us = 0;
-  } last_step;  // that has ended; [application], while the next one runs
-  // True: the host's time in a stage counts as the stage's. False where the device's own time is
-  // measured: then only calls on the CPU count.
+  } last_step;  // times of the last step that has ended: the application may read them while the
+                // next one runs
+  // True: the host's time in a stage counts as the stage's. False if the device's own time is
+  // measured: then the host's time counts only for exchanges, and for calls that work on the CPU.
   bool counts_host_time = true;
   bool is_watched = false;     // some scheduler plans by what its calls take; fixed at plan time
   bool owes_backward = false;  // the backward part of this step has not ended
   Job job;
 
   // Launching of legs that wait for the next forward.
-  uint64_t forward_bytes = 0;    // that come in for the first of them; fixed at plan time
-  bool forward_arrived = false;  // or never comes; under the set's mutex
+  uint64_t forward_bytes = 0;    // that this rank receives in the first of them; fixed at plan time
+  bool forward_arrived = false;  // that has arrived, or the job has ended without; under the set's
+                                 // mutex
   std::atomic<bool> launched{false};
   std::atomic<bool> waits_for_launch{false};
 
@@ -116,17 +127,17 @@ class BucketRun {
   void begin_transfers(uint32_t n_messages) {
     pending.store(n_messages + 1, std::memory_order_relaxed);
   }
-  // [engine] Waits for what it names; false when that has come already.
+  // [engine] Parks the job for `wait`; false if that has come already.
   bool park(Stage::Wait wait);
   void launch();  // [any]
 
-  // To the time that the step takes for this part.
+  // Adds `us` to the time that the step takes for this part.
   void add_time(Stage::Part part, uint64_t us) {
     if (counts_host_time || part == Stage::Part::exchange) time_of(part) += us;
   }
   uint64_t& time_of(Stage::Part part);
 
-  // Its route ends with the first coding.
+  // Nothing follows its first coding.
   bool ends_early() const { return only_compensates || ends_at_owners; }
 
   // Its whole job takes microseconds.

@@ -13,7 +13,8 @@ inline PluginCall plugin_call(const BucketRun& bucket, std::string_view kind, st
                     context.step.index);
 }
 
-// Points the items at their values in this step: from load, or from the leg before.
+// Opens the states of the items for this step, takes an owner's sums, and points the items at their
+// values: from load, or from the leg before.
 class Begin final : public Stage {
  public:
   explicit Begin(Coding& coding) : Stage("begin"), coding_(coding) {}
@@ -40,7 +41,8 @@ class Measure final : public Stage {
 class Compensate final : public Stage {
  public:
   explicit Compensate(Coding& coding) : Stage("compensate", Part::encode), coding_(coding) {}
-  // Also in a bucket of which the prologue has just told that it is void.
+  // It runs too if the prologue has made the bucket void: the memory of a rank whose gradients are
+  // finite still takes them.
   bool runs(const BucketRun&) const override { return coding_.has_begun; }
   Status begin(BucketRun& bucket) override;
 
@@ -49,22 +51,23 @@ class Compensate final : public Stage {
   Coding& coding_;
 };
 
-// work -> payloads of a round, in their places in the leg's messages. On a device that is queued,
-// and they come after it.
+// Makes the payloads of a round out of work, in their places in the leg's messages. On a device the
+// work is only queued, and a later stage fetches the payloads.
 class Encode final : public RoundStage {
  public:
   Encode(Leg& leg, uint32_t round) : RoundStage(leg, round, "encode", Part::encode) {}
   Status begin(BucketRun& bucket) override;
 };
 
-// Payloads of all ranks -> out.
+// Makes the result out of the payloads of all ranks.
 class Decode final : public RoundStage {
  public:
   Decode(Leg& leg, uint32_t round) : RoundStage(leg, round, "decode", Part::decode) {}
   Status begin(BucketRun& bucket) override;
 };
 
-// INTERNAL for counts that were not planned; those that the device has to tell are left out.
+// INTERNAL for counts that were not planned. Counts that are still on the device are not checked
+// here.
 Status check_own(const BucketRun& bucket, ItemRun& item, uint32_t round);
 
 }  // namespace penstock

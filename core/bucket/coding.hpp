@@ -1,5 +1,6 @@
 // A coded exchange: the items that meet in it, with their memories, and the compressor's rounds.
-// Every route has one, `shard` two: of each rank's gradients, and of the sums at their owners.
+// Every route has one. Route `shard` has two: one for the gradients of each rank, and one for the
+// sums at their owners.
 #pragma once
 
 #include "core/bucket/gradient.hpp"
@@ -25,23 +26,25 @@ struct PieceRun {
   planning::Piece piece;
   WorkPlace* place = nullptr;         // where it is worked on
   uint32_t dtype = PENSTOCK_FLOAT32;  // that plugins work in
-  bool widened = false;               // the gradient is in another: plugins work on a float32 copy
+  bool widened = false;               // the gradient has another dtype: plugins work on a copy
   bool carry_joins_result = false;    // the memory has momentum or a shift
-  bool is_never_void = false;         // a plain gradient alone in its bucket: no flag travels
-  WorkMemory wide;                    // that copy
-  void* values = nullptr;             // in this step
+  // Alone in its bucket, and summed as it is: no flag is sent, and values that are not finite
+  // arrive as they are.
+  bool is_never_void = false;
+  WorkMemory wide;         // the copy, in float32
+  void* values = nullptr;  // in this step
 
   void* storage() const;  // within the gradient's own
 };
 
-// What an owner has of a piece, or all of it: one item, as plugins see it.
+// One item, as plugins see it: a piece, or the part of it that one owner has.
 struct ItemRun {
   PieceRun* of = nullptr;
   Gradient* gradient = nullptr;
   ElementRange range;               // of the gradient
-  const ItemRun* sum_of = nullptr;  // alone: the item whose payloads its owner has added up
-  const ItemRun* sum = nullptr;     // and that one's other end
-  ElementRange extent;  // what this rank has of the gradient at this leg, whatever the plan
+  const ItemRun* sum_of = nullptr;  // in the coding of sums: the item that this one is the sum of
+  const ItemRun* sum = nullptr;     // in the coding before it: its sum
+  ElementRange extent;  // all that this rank owns of the gradient; `range` is a part of it
   uint32_t owner = 0;
   bool encodes = true;  // on this rank
   bool decodes = true;
@@ -50,7 +53,7 @@ struct ItemRun {
   std::vector<RoundNeed> rounds;  // none: only compensated
   uint32_t work_is = 0;
   uint32_t n_scalars = 0;
-  bool keeps = false;            // what encode takes out can be given back
+  bool keeps = false;            // work is a state, into which encode's payload can be given back
   bool records_decoded = false;  // record must be able to read what was sent
   bool passes_through = false;   // no plugin has a part in its message
   uint32_t dtype = PENSTOCK_FLOAT32;
@@ -61,7 +64,7 @@ struct ItemRun {
   StateView* work_state = nullptr;  // when work is a state
   StateView* folded_momentum = nullptr;
   std::string compressor_wants, memory_wants;  // their states, as needs_text tells them
-  std::byte* share = nullptr;      // of a sum over the host; null: the values are the piece's
+  std::byte* share = nullptr;      // this owner's part of the host's sum; null: it has none
   WorkMemory work;                 // scratch work
   std::deque<PayloadStorage> own;  // per round
   std::vector<std::deque<PayloadStorage>>
@@ -72,10 +75,11 @@ struct ItemRun {
   Buffer refused_data, taken_data, result_data;
   WorkMemory returned_data;
   bool on_composite = false;
-  bool arrives_as_mean = false;    // not as a sum; see means.hpp
-  bool decoded_as_mean = false;    // by the compressor, which saves a sweep
-  bool folded = false;             // encode compensates in the same sweep, as `fold` says,
-  bool folds_generations = false;  // out of the current generation into the next
+  bool arrives_as_mean = false;  // not as a sum; see means.hpp
+  bool decoded_as_mean = false;  // by the compressor, which saves a sweep
+  bool folded = false;           // encode compensates too, in the same sweep
+  bool folds_generations =
+      false;  // that sweep reads the states before it, and writes the next ones
   penstock_fold fold{};
 
   // Its tensors and payloads lie there; what travels of them has a place in the message.
@@ -92,7 +96,7 @@ struct ItemRun {
   }
 };
 
-// Takes the time of work that a call has queued.
+// Measures how long the work that a call has queued takes.
 class CallWatch {
  public:
   virtual ~CallWatch() = default;
@@ -107,7 +111,7 @@ struct CompressorCall {
   WorkPlace* place = nullptr;
   uint32_t round = 0;
   uint64_t n_ranks = 1;        // payloads per item at decode
-  bool of_means = false;       // that arrive
+  bool of_means = false;       // its payloads arrive as means
   bool scales_result = false;  // decode makes means of its sums
   std::vector<size_t> positions;
   std::vector<const penstock_item*> items;
@@ -127,7 +131,7 @@ struct MemoryCall {
   uint64_t scalars_first = 0;  // in the prologue message
   std::vector<size_t> positions;
   std::vector<const penstock_item*> items;
-  std::vector<const penstock_item*> unfolded;      // those that encode does not compensate
+  std::vector<const penstock_item*> unfolded;      // those that are not folded
   std::vector<const penstock_payload*> taken;      // for record
   std::vector<const penstock_payload*> give_back;  // scratch for give_back calls
 };
@@ -137,11 +141,11 @@ void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag);
 float flag_at(uint32_t dtype, const void* elements, uint64_t index);
 
 struct Coding {
-  LevelLinks* links = nullptr;               // of the group that exchanges it
-  uint32_t leg = 0;                          // of the route, where it begins
-  bool to_owners = false;                    // what is gathered goes to owners alone
-  bool alone = false;                        // each owner encodes for itself: one payload per item
-  std::deque<ItemRun> items;                 // all, also those of other owners
+  LevelLinks* links = nullptr;  // of the group that exchanges it
+  uint32_t leg = 0;             // of the route, where it begins
+  bool to_owners = false;       // what is gathered goes only to owners
+  bool alone = false;           // the coding of sums: an item has one payload, its owner's
+  std::deque<ItemRun> items;    // all, also those of other owners
   std::vector<CompressorCall> encode_calls;  // by round
   std::vector<CompressorCall> decode_calls;
   std::vector<MemoryCall> memory_calls;

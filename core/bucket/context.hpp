@@ -16,8 +16,8 @@ class BucketRun;
 class Engine;
 struct Gradient;
 
-// [engine] Hears at the end of a bucket's job, and before when what is left of it waits for the
-// next forward, and when the messages of that have arrived.
+// [engine] Is called when a job ends, when its backward part ends, and when messages of its forward
+// part arrive.
 struct BucketListener {
   virtual void bucket_ended(BucketRun& bucket, const Status& status) = 0;
   virtual void backward_part_ended(BucketRun& bucket) = 0;
@@ -27,9 +27,9 @@ struct BucketListener {
   ~BucketListener() = default;
 };
 
-// A channel as the buckets of a set use it, each step its messages in a sequence. Messages that are
-// announced (announcement.hpp) take turns instead, and what is announced is neither sent with them
-// nor checked again.
+// A channel as the buckets of a set use it: the messages of a step in a sequence. Announced
+// messages (announcement.hpp) are ordered by turns instead. Their kinds, counts and flags travel in
+// the header alone, and have been checked there.
 struct Link {
   Channel* channel = nullptr;
   uint64_t sequence_base = 0;  // ORDERED channels: of this step's first message
@@ -64,18 +64,19 @@ struct SetContext {
   bool result_is_sum = false;    // the frontend wants sums, not means
   bool has_devices = false;      // some gradients lie on devices
   SetOnDevice on_device;
-  HostPlace host;                        // where pieces are worked on,
-  std::unique_ptr<WorkPlace> elsewhere;  // and where others are; null: all on the host
+  HostPlace host;                        // the host as a place of work
+  std::unique_ptr<WorkPlace> elsewhere;  // the device as one; null: all is worked on on the host
   bool echoes = false;  // what this rank sends arrives as that of every rank: a try without them
-  bool results_are_told = false;     // somebody is told of each; changes between steps only
-  bool forgets = false;              // what a step changes in states can be dropped
-  bool nonfinite_is_strict = false;  // a void bucket is known before anything is added to a memory
-  std::string name;                  // of the set
-  std::string composite_id;          // plugin id of the composite collective
+  bool results_are_told = false;  // somebody waits for each result; changes between steps only
+  bool forgets = false;           // states are kept twice, so that a step can be forgotten
+  bool nonfinite_is_strict =
+      false;                 // ranks ask each other for what is not finite before memories take it
+  std::string name;          // of the set
+  std::string composite_id;  // plugin id of the composite collective
   std::string composite_name, transport_name;  // as the scheme calls them, for messages
-  uint64_t tags_per_step = 1;                  // messages of the phase and link that have most
-  penstock_step step{};                        // of the current step; written between steps only
-  uint64_t attempt = 0;  // steps before it, forgotten ones too: numbers what travels
+  uint64_t tags_per_step = 1;  // the largest number of messages on one link in a phase
+  penstock_step step{};        // of the current step; written between steps only
+  uint64_t attempt = 0;  // all steps before it, forgotten ones too; messages are numbered by it
   uint32_t past = 0;     // 16 bits: a digest of what was forgotten so far, equal on all ranks
   bool last_was_applied = true;  // all of it
   std::atomic<uint64_t> void_buckets{0};

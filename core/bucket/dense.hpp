@@ -1,9 +1,9 @@
 // Legs that move values as they are: gradients to those who own their sums, and results back.
 //
-// The buffer holds owner after owner what each owns of the bucket's pieces, and behind each share a
-// flag that all its senders set: so every owner learns at once whether some rank of the host has
-// gradients that are not finite, and every rank in the end whether the bucket is void. What goes
-// is announced has no flags: its header tells (announcement.hpp).
+// The buffer holds, owner after owner, what each owns of the bucket's pieces, and behind each share
+// a flag that all its senders set. So every owner learns at once whether some rank of the host has
+// gradients that are not finite, and every rank learns in the end whether the bucket is void. An
+// announced message has no flags: its header carries them (announcement.hpp).
 #pragma once
 
 #include "core/bucket/messages.hpp"
@@ -16,7 +16,7 @@ struct ScatteredMessage final : MessageRun {
   // Pieces into the send buffer, with the flags of those that have them.
   Status prepare(Leg&, uint32_t round) override { return pack(round); }
   Status pack(uint32_t round) override;
-  // Tells the coding whether the host's gradients are finite, and leaves in its sums what is
+  // Tells the coding whether the host's gradients are finite, and scales its sums to what is
   // encoded.
   Status read(const Leg& leg, uint32_t round) override;
 };

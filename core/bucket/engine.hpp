@@ -1,8 +1,8 @@
-// The engine thread: runs the jobs of all sets, the one earliest in its plan first, decode before
-// encode. It never waits for the network or a device; a job that would wait parks and comes back
-// when its messages have arrived, or its copies have ended. Messages tell the engine of it. Devices
-// do not: while a job is parked on one the engine looks, from time to time when there is other
-// work, and where there is none before it sleeps, which is then for a limited time.
+// The engine thread runs the jobs of all sets: jobs that have begun before new ones, and then in
+// the order of their plan. It never waits for the network or a device: a job that has to wait
+// parks. The last message that arrives resumes its job. A device gives no such signal, so the
+// engine polls the device of a parked job: now and then while other jobs run, and before each
+// sleep, which is then short.
 #pragma once
 
 #include "core/base/mutex.hpp"
@@ -23,8 +23,8 @@ class Engine final : public Communication::Listener {
   Engine& operator=(const Engine&) = delete;
 
   void start(BucketRun& bucket);  // [any] a new job
-  // [any] A parked one; runs after the next announce at the latest. Many messages end in one poll:
-  // waking the engine for each would cost more than what it does for them.
+  // [any] Queues a parked job, which runs after the next announce at the latest. Many messages
+  // arrive in one poll, and one announce wakes the engine for all of them.
   void resume(BucketRun& bucket);
   void announce() { wake_.notify_one(); }  // [any]
   // [engine] Comes back when its stage says that what it waits for has come.
@@ -46,7 +46,7 @@ class Engine final : public Communication::Listener {
     }
   };
   std::shared_ptr<Task> hand_over(std::function<Status()> body);
-  // `begins`: it has done nothing yet, so those that have go before.
+  // `begins`: the job has finished no stage yet. Jobs that have finished one go first.
   void enqueue(BucketRun& bucket, bool fresh, bool begins);
   void loop();
   void look_at_devices();

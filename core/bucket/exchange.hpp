@@ -5,8 +5,8 @@
 
 namespace penstock {
 
-// The prologue of a coding: what the memories of all ranks have measured, and whether the gradients
-// of some rank are not finite.
+// Sends the prologue of a coding, which adds up what the memories of all ranks have measured and
+// tells whether the gradients of some rank are not finite.
 class Ask final : public Stage {
  public:
   explicit Ask(Coding& coding) : Stage("ask", Part::exchange, Wait::messages), coding_(coding) {}
@@ -17,7 +17,7 @@ class Ask final : public Stage {
   Coding& coding_;
 };
 
-// The messages of a round in host memory, with the headers of those that go from device to device.
+// Sends the messages of a round that are not announced, and the headers of those that are.
 class Exchange final : public RoundStage {
  public:
   Exchange(Leg& leg, uint32_t round);
@@ -28,7 +28,7 @@ class Exchange final : public RoundStage {
   std::vector<MessageRun*> messages_;
 };
 
-// Finds out whether the bucket is void and points the received payloads into the buffers. On dense
+// Finds out whether the bucket is void, and points the received payloads into the buffers. On dense
 // legs it takes this owner's sum, or copies the results back.
 class Read final : public RoundStage {
  public:
@@ -39,7 +39,7 @@ class Read final : public RoundStage {
 
 // Hands a message to the communication thread, in its place on the link. [engine]
 void submit(BucketRun& bucket, MessageRun& message);
-// The same by its turn among the exchanges of all sets.
+// The same for an announced message, ordered by its turn among the exchanges of all sets.
 void submit_by_turn(BucketRun& bucket, MessageRun& message, uint64_t turn);
 // On ORDERED channels the turn of a message that is not sent passes to those behind it.
 void skip(BucketRun& bucket, const MessageRun& message);

@@ -1,5 +1,5 @@
-// The end of what a bucket exchanged: what was refused, taken and divided; or, of a void bucket,
-// given back.
+// After the exchange: memories hear what was refused and taken, and sums become means. What a void
+// bucket has encoded is given back.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
@@ -13,15 +13,17 @@ class RecordTaken final : public Stage {
   Status begin(BucketRun& bucket) override;
 };
 
-// Divides by the ranks where that is still to do, calls the memories' finish, puts the frontend's
-// scale back and adds carries.
+// Divides by the ranks if nobody has, calls finish of the first coding's memories, and puts the
+// frontend's scale back. It adds the carry of a gradient whose memory has momentum or a shift; Load
+// adds the others.
 class Finish final : public Stage {
  public:
   Finish() : Stage("finish", Part::decode) {}
   Status begin(BucketRun& bucket) override;
 };
 
-// The bucket is void: what this rank took out goes back, and what it has not sent is skipped.
+// The bucket is void: what this rank has encoded goes back into its memories, and the turns of
+// messages that it has not sent pass to the next ones.
 class GiveBack final : public Stage {
  public:
   GiveBack() : Stage("give back") {}

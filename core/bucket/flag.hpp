@@ -9,9 +9,9 @@ namespace penstock {
 
 // ---- headers ----
 
-// Nonfinite: this rank's gradients are not finite, and its payloads are absent; of results, which
-// go from device to device: there are none, for some rank's were not. Not taken: and the memories
-// of this host have not seen its gradients either. The upper half: SetContext::past.
+// Nonfinite: the gradients of the sender are not finite, and its payloads are absent; on a leg of
+// results, the bucket is void. Not taken: the memories of this host have not taken its gradients
+// either. The upper 16 bits: SetContext::past.
 inline constexpr uint32_t kWireNonfinite = 1u << 0, kWireNotTaken = 1u << 1;
 
 uint32_t wire_word(const BucketRun& bucket, uint32_t flags);
@@ -20,10 +20,10 @@ Status check_past(const BucketRun& bucket, const MessageRun& message, uint32_t r
 
 // ---- sums ----
 
-// Added up over ranks, or averaged; exact enough in 16 bits for 3000 of them.
+// Added up over ranks, or averaged. 16 bits are exact enough for up to 3000 ranks.
 float summed_flag(const BucketRun& bucket, bool is_nonfinite);
-// Voids the bucket where some rank's gradients are not finite. MISMATCH as above, on some of the
-// ranks that differ.
+// Makes the bucket void if the gradients of some rank are not finite. MISMATCH on a rank with an
+// even digest of the past if that of another is odd.
 Status take_summed_flag(BucketRun& bucket, float sum, bool is_mean);
 
 }  // namespace penstock

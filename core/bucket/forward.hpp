@@ -5,7 +5,8 @@
 
 namespace penstock {
 
-// What was to be done in backward has ended; the legs behind this stage wait for their moment.
+// Tells the set that the backward part has ended, and parks until the legs behind this stage are
+// launched.
 class Defer final : public Stage {
  public:
   explicit Defer(const Leg& leg) : Stage("defer", Part::none, Wait::next_forward), leg_(leg) {}
@@ -16,7 +17,8 @@ class Defer final : public Stage {
   const Leg& leg_;
 };
 
-// What came in lets others go before it is decoded: the link does not rest.
+// Tells the set that the messages of this round have arrived, so that further buckets are launched,
+// and lets their jobs run before this one decodes: so the link does not rest.
 class LetGo final : public Stage {
  public:
   explicit LetGo(const Leg& leg) : Stage("let go", Part::none, Wait::turn), leg_(leg) {}
@@ -27,7 +29,8 @@ class LetGo final : public Stage {
   const Leg& leg_;
 };
 
-// Backward waits for it, also where the prologue made the bucket void and nothing was sent.
+// Ends the backward part if no `defer` has: the prologue has made the bucket void, and nothing was
+// sent.
 class EndBackward final : public Stage {
  public:
   EndBackward() : Stage("end backward") {}

@@ -1,4 +1,4 @@
-// Messages that bring each rank's payloads by themselves: wire.hpp says how they lie in them.
+// Messages that bring the payloads of each rank separately. wire.hpp says how payloads lie in them.
 #pragma once
 
 #include "core/bucket/messages.hpp"
@@ -22,18 +22,20 @@ struct GatherMessage final : MessageRun {
     if (by_owner.empty()) return items;
     return by_owner[message.pattern == PENSTOCK_ALL_TO_ALL ? group_rank() : rank];
   }
-  // Every part is as large as it may be, whatever has been sent.
+  // Of an announced message: every part is as large as it may be, whatever has been sent.
   bool has_fixed_parts() const { return packed.bytes() == 0; }
 
-  // Own payloads have their places in the send buffer, sections at capacity.
+  // Points own payloads at their places in the send buffer, with room for sections at capacity.
   Status before_encode(uint32_t round) override;
-  // After encode: writes flags, kinds and counts of each part, and moves the sections together;
-  // with exact counts, every part has its capacity. Sets the counts of the message.
+  // After encode: writes flags, kinds and counts of each part, and closes the gaps between
+  // sections; with exact counts each part stays at its offset. Sets the counts of the message.
   Status prepare(Leg& leg, uint32_t round) override;
-  // The sections alone, into memory of their own: what may have to be given back stays where it is.
+  // Sends the sections alone. If their counts vary it copies them together, because what may have
+  // to be given back stays where it is.
   Status pack(uint32_t round) override;
-  // Payloads of all ranks lie in the receive buffer. Sets bucket.is_void if some rank flags it.
-  // INVALID_PAYLOAD names rank and gradient. Of announced ones the headers have told it all.
+  // Points payloads of all ranks into the receive buffer. Sets bucket.is_void if some rank flags
+  // it. INVALID_PAYLOAD names rank and gradient. It does nothing for announced messages, whose
+  // headers have told it all.
   Status read(const Leg& leg, uint32_t round) override;
 
  private:
@@ -45,8 +47,8 @@ struct GatherMessage final : MessageRun {
 Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<size_t> items,
                       std::vector<std::vector<size_t>> by_owner);
 
-// Where sections of a part lie behind each other, at multiples of 8 bytes: in places for as many as
-// may come where that is always so many, else for as many as have come.
+// Gives the address of each next section of a part, at multiples of 8 bytes. `exact`: it goes on by
+// the capacity of a section, else by its count.
 class SectionPlaces {
  public:
   SectionPlaces(std::byte* part, bool exact) : at_(part), exact_(exact) {}

@@ -21,12 +21,12 @@ struct Gradient : DeclaredGradient {
   // Guarded by the set's mutex.
   enum class Progress { open, ready, done };
   Progress progress = Progress::open;
-  uint32_t pieces_left = 0;  // of this step that have not yet left their result
+  uint32_t pieces_left = 0;  // pieces of this step whose bucket has not ended
   uint32_t waiters = 0;      // threads that wait for it
   double learning_rate = 0;
   bool waited_for = false;  // or a stream was made to wait, in this step
   uint64_t ready_us = 0;    // on a device: when it was seen to have arrived
-  uint64_t place = 0;       // among those that were handed in, in the last step
+  uint64_t place = 0;       // in the order in which gradients were handed in, in the last step
 
   WorkPlace* work_place = nullptr;  // where it is worked on; null: on the host
   GradientOnDevice on_device;

@@ -8,19 +8,19 @@ namespace penstock {
 
 class Job {
  public:
-  // At the first stage of the bucket's program.
+  // Goes to the first stage of the bucket's program.
   void start();
   // Runs until it waits or ends; true when it has ended. An error ends it where it is: no further
   // stage runs. [engine]
   bool resume(BucketRun& bucket);
-  // The stage under way has its answer from the device, or its error. [engine]
+  // Polls the device for the stage under way; true when it has its answer, or an error. [engine]
   bool poll(BucketRun& bucket, uint64_t look);
   const Status& status() const { return status_; }  // of one that has ended
   bool is_at_start() const { return at_ == 0; }
 
  private:
   Status carry_on(BucketRun& bucket, bool& parked);
-  // Of what the stage took, until now, which is returned.
+  // Adds the time of the stage to the bucket and the timeline. Returns now.
   uint64_t take_note(BucketRun& bucket, const Stage& stage) const;
 
   size_t at_ = 0;

@@ -13,7 +13,7 @@ struct FoldEncoder {
 };
 FoldEncoder fold_encoder(const CompressorInstance& compressor);  // [control]
 
-// Room for the own payload as everyone may read it: dense float32. [control]
+// Makes room for the own payload decoded to dense float32. [control]
 Status make_returned(const Coding& coding, ItemRun& item);
 
 // Makes everything a step needs. Items are complete but for payloads; the channels are open.

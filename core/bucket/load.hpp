@@ -5,9 +5,10 @@
 
 namespace penstock {
 
-// The gradients of this step. Widens gradients of 16 bits where compressor or memory works in
-// float32, adds what a replaced memory has left over, and looks for values that are not finite.
-// Gradients on a device were looked at before, and only take part in the result.
+// Resets what the bucket knows of a step, and takes the gradients of this one. On the host it
+// widens gradients of 16 bits if compressor or memory works in float32, adds the carry if the
+// memory has neither momentum nor shift (Finish adds the others), and looks for values that are not
+// finite. Inspect has looked at gradients on a device, and Load reads what it found.
 class Load final : public Stage {
  public:
   Load() : Stage("load") {}
@@ -22,7 +23,7 @@ void add_carry(const Gradient& gradient, const ElementRange& range, uint32_t dty
 // The factor by which an owner multiplies a sum before it encodes it: 1 where the memories work in
 // true units, else 1 / grad_scale.
 double to_true_units(const BucketRun& bucket, const ItemRun& sum);
-// An owner's coding takes its sums in such units, and looks at them as at gradients. [engine]
+// Scales an owner's sums to such units, and looks for values that are not finite. [engine]
 void take_sums(BucketRun& bucket, Coding& coding);
 
 }  // namespace penstock

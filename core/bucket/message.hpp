@@ -43,19 +43,19 @@ struct MessageRun : Transfer {
 
   // What it moves, for people.
   virtual std::string_view name() const = 0;
-  // What arrives of an item is one payload that joins all ranks; else one from each.
+  // True: of an item arrives one payload for all ranks together. False: one from each rank.
   virtual bool joins() const { return true; }
   // The items of what comes from a rank.
   virtual const std::vector<size_t>& coming_from(uint32_t) const { return items; }
 
   // ---- in a step, in this order [engine] ----
 
-  // Points payloads at their places in it.
+  // Points payloads at their places in the message.
   virtual Status before_encode(uint32_t /*round*/) { return {}; }
   // Fills in what differs from step to step; of announced messages `pack` does.
   virtual Status prepare(Leg&, uint32_t /*round*/) { return {}; }
   virtual Status pack(uint32_t /*round*/) { return {}; }
-  // Without the other ranks: what is sent arrives as that of every rank.
+  // In a trial without the other ranks: copies what is sent to the place of every rank.
   virtual void echo(uint32_t round);
   // Finds out whether the bucket is void, and points payloads at what has arrived. INVALID_PAYLOAD,
   // MISMATCH.

@@ -19,7 +19,8 @@ std::unique_ptr<Message> make_message(BucketRun& bucket, Coding& coding, Link& l
 }
 // The link of items that share a message. [control]
 Link& link_of(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
-// Its items, and where some are worked on elsewhere than on the host, that place. [control]
+// Sets the items of a message, and its place if some items are worked on elsewhere than on the
+// host. [control]
 void take_items(MessageRun& message, std::vector<size_t> items);
 // For what is sent of its items, or received. OUT_OF_MEMORY. [control]
 inline Result<WorkMemory> memory_of(const MessageRun& message, uint64_t bytes) {

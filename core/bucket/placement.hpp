@@ -1,7 +1,7 @@
 // What the place of a bucket's pieces adds to its program: further stages, and the time that they
-// take elsewhere than on the host. There are three: this class, of pieces on the host, adds
-// nothing; of pieces that are copied to the host first, `inspect` and `return`; of pieces that are
-// worked on on a device, all stages of core/bucket/on_device.
+// take elsewhere than on the host. A bucket has one placement of three: this class, if all pieces
+// are on the host, adds nothing. If some are copied to the host first it adds `inspect`, `give out`
+// and `return`. If some are worked on on a device it adds all stages of core/bucket/on_device.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
@@ -33,7 +33,7 @@ class Placement {
   virtual Status stage_begun(size_t) { return {}; }
   // Adds what is known by now of the time that the last step has taken elsewhere than on the host.
   virtual Status take_times() { return {}; }
-  // Whether those of the last step are.
+  // Whether the times of the last step are known.
   virtual bool has_times() const { return true; }
 };
 

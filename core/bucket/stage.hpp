@@ -15,9 +15,10 @@ class BucketRun;
 
 class Stage {
  public:
-  // What has to come after `begin` and before `end`. `turn`: what the engine has to do first.
+  // What has to come after `begin` and before `end`. `turn`: the job goes back to the engine's
+  // queue once.
   enum class Wait { nothing, messages, device, next_forward, turn };
-  // As what of a bucket's time it counts.
+  // Which of the bucket's times its time is added to.
   enum class Part { none, encode, exchange, decode };
 
   explicit Stage(std::string_view name, Part part = Part::none, Wait wait = Wait::nothing)
@@ -38,8 +39,8 @@ class Stage {
   // Whether anything has to come in this step, asked after begin. Wait::messages: begin has called
   // BucketRun::begin_transfers.
   virtual bool waits(const BucketRun&) const { return wait_ != Wait::nothing; }
-  // Wait::device: whether it has come. `look` grows from one poll of the engine to the next, and is
-  // the same for all jobs of one poll.
+  // Wait::device: whether it has come. `look` is the number of the engine's poll, the same for all
+  // its jobs, so that one question to the device can answer several of them.
   virtual Status poll(BucketRun& bucket, uint64_t look, bool& has_come);
   // After begin, and after what it waits for has come, if it waits.
   virtual Status end(BucketRun&) { return {}; }

@@ -5,7 +5,8 @@
 
 namespace penstock {
 
-// Payloads of one type, all added up in one way; behind them a flag, where they can hold one.
+// Payloads of one type, all added up in one way. A flag follows if the numbers are floats that are
+// added or averaged.
 struct SumMessage : MessageRun {
   std::string_view name() const override { return "sum"; }
   Status prepare(Leg& leg, uint32_t round) override;
@@ -15,8 +16,8 @@ struct SumMessage : MessageRun {
   Status read_flag(const void* arrived) const;
 };
 
-// A flag that no other message of its round carries, or that goes before them with what memories
-// have measured (`Measure` writes that).
+// A flag alone, or the prologue of a coding: what memories have measured (`Measure` writes it), and
+// the flag.
 struct FlagMessage final : SumMessage {
   std::string_view name() const override { return "flag"; }
   Status read(const Leg& leg, uint32_t round) override;
@@ -43,7 +44,7 @@ Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, const Summed& ho
                    std::vector<size_t> items);
 Status lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round, const Summed& how,
                       std::vector<size_t> items);
-// With as many other numbers before the flag. [control]
+// Makes a message of `n_numbers` floats and a flag. [control]
 std::unique_ptr<FlagMessage> make_flag(BucketRun& bucket, Coding& coding, uint64_t n_numbers);
 
 }  // namespace penstock

@@ -2,7 +2,8 @@
 //
 // One rank's part: flags, then for each item its kind and the count of each section, then the
 // sections, each starting at a multiple of 8 bytes. Little-endian. docs/payloads.md has the table.
-// What comes from a peer is input: GatherMessage::read checks every number before it is used.
+// What comes from a peer is input: every number of the header is checked before it is used, and
+// decode checks indices.
 #pragma once
 
 #include "core/bucket/flag.hpp"
@@ -51,7 +52,7 @@ class HeaderReader {
 // Bytes of the part for `items` with every section at capacity.
 uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
-// The same of the sections alone, as they go where they are announced.
+// The same without the header, for announced messages.
 uint64_t sections_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
 }  // namespace penstock

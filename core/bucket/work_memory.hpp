@@ -1,7 +1,7 @@
 // Memory that pieces are worked on in, or that messages are sent from and received into. A place of
-// work (work_place.hpp) makes it. It may have a twin in the memory of another place: as large, with
-// everything at the same offset. Where it lies in that place alone the host may not touch it, and
-// it is its own twin.
+// work (work_place.hpp) makes it. Memory of the host may have a twin on a device: as large, with
+// everything at the same offset. Memory that lies on the device alone is its own twin, and the host
+// may not touch it.
 #pragma once
 
 #include "core/base/buffer.hpp"
@@ -29,7 +29,7 @@ class WorkMemory {
     return reinterpret_cast<T*>(data_);
   }
   bool is_its_twin() const { return data_ != nullptr && twin_ == data_; }
-  // What lies at `here` in the twin, and what lies at `there` of the twin here. null: without twin.
+  // The address in the twin of what lies at `here`, null if there is no twin; and back.
   std::byte* twin_of(const void* here) const {
     return twin_ == nullptr ? nullptr : twin_ + (static_cast<const std::byte*>(here) - data_);
   }

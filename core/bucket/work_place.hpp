@@ -1,7 +1,8 @@
 // Where pieces are worked on: what plugin calls are told of it, how memory there is made, cleared,
-// scaled and copied, and over which link it is exchanged. A set has one for the host
-// (host_place.hpp), and another where gradients are worked on on a device
-// (on_device/device_place.hpp). Nothing else of core/bucket asks where a piece is.
+// scaled and copied, and over which link it is exchanged. A set has one place for the host
+// (host_place.hpp), and another if gradients are worked on on a device
+// (on_device/device_place.hpp). Outside of on_device no code of core/bucket knows of devices; it
+// asks a place, at most whether it works at once.
 #pragma once
 
 #include "core/base/status.hpp"
@@ -31,9 +32,9 @@ class WorkPlace {
   WorkPlace(const WorkPlace&) = delete;
   WorkPlace& operator=(const WorkPlace&) = delete;
 
-  // Of plugin calls.
+  // The exec that plugin calls get.
   const penstock_exec& exec() const { return exec_; }
-  // What they find as scratch; the memory outlives them.
+  // Sets the scratch of that exec; the memory outlives the calls.
   void lend(const WorkMemory& scratch) {
     exec_.scratch = scratch.data();
     exec_.scratch_bytes = scratch.bytes();
@@ -45,7 +46,7 @@ class WorkPlace {
 
   // ---- when buckets are made [control]; OUT_OF_MEMORY and DEVICE_ERROR ----
 
-  // For values: zeros where the host may write them.
+  // For values. It is zeroed if the host may write it.
   virtual Result<WorkMemory> make(uint64_t bytes) const = 0;
   virtual Result<WorkMemory> make_scratch(uint64_t bytes) const = 0;
   // For messages over `link` that hold something of items that are worked on here.
@@ -53,15 +54,15 @@ class WorkPlace {
   virtual Result<StateView*> claim(StateStore& states, const StateKey& key,
                                    const ElementRange& extent,
                                    const penstock_state_declaration& declaration) const = 0;
-  // The item's tensors say where they lie.
+  // Writes into the item's tensors where they lie.
   virtual void place(ItemRun& item) const = 0;
-  // Over which what a round of the item sends goes. Every rank answers alike.
+  // The link for a round of the item. Every rank answers alike.
   virtual Link& link_of(const Coding& coding, const ItemRun& item, uint32_t round) const = 0;
-  // Over which ranks add values as they lie here.
+  // The link over which ranks add values as they are.
   virtual Link& link_of_values(LevelLinks& links) const = 0;
   // Whether messages of a link can be sent from these values.
   virtual bool sends_from_here(const Link& link) const = 0;
-  // What ranks must agree on of the way that the item's messages take; mostly nothing.
+  // Text of the way that the item's messages take, which must be equal on all ranks; mostly empty.
   virtual std::string_view way(const BucketRun& bucket, const Coding& coding,
                                const ItemRun& item) const = 0;
   // Points a section of a payload at `here` of a message's memory.
@@ -78,12 +79,12 @@ class WorkPlace {
   virtual void copy(BucketRun& bucket, const void* source, void* target, uint64_t count,
                     uint64_t element) const = 0;
   virtual Status end_copies(BucketRun&) const { return {}; }
-  // Values of a piece of the bucket into `piece.values`; whether all are finite.
+  // Points `piece.values` at the values of a piece of the bucket; true if all are finite.
   virtual bool load(BucketRun& bucket, size_t piece) const = 0;
-  // And back: NaN where the bucket is void.
+  // Brings the result back to the gradient; NaN if the bucket is void.
   virtual Status store(BucketRun& bucket, PieceRun& piece) const = 0;
-  // The sum that an owner has of an item, in the units in which it is encoded; whether all of it is
-  // finite.
+  // Scales the sum that an owner has of an item to the units in which it is encoded; true if all of
+  // it is finite.
   virtual bool take_sum(BucketRun& bucket, Coding& coding, size_t item) const = 0;
   // Where a memory's measure leaves its numbers; `scalars` is where they travel from.
   virtual float* place_of_scalars(BucketRun& bucket, const MemoryCall& call,
@@ -92,7 +93,8 @@ class WorkPlace {
   // ---- payloads, in a step [engine] ----
 
   virtual Status clear(const penstock_section& section, uint64_t bytes) const = 0;
-  // Where the host finds what encode has left in a message, and where it has put it.
+  // `sent`: where encode has left a section, as the host sees it. `moved`: the host has moved it to
+  // `target`.
   virtual const void* sent(const MessageRun& message, const penstock_section& section) const = 0;
   virtual void moved(penstock_section& section, std::byte* target) const = 0;
   // A payload has arrived in the message's memory, to which its sections point. INVALID_PAYLOAD.

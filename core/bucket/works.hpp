@@ -39,7 +39,7 @@ class Works {
   }
   // Those with a leg that waits for the next forward, in the order of its messages.
   const std::vector<BucketRun*>& forward_legs(uint32_t phase) const { return forward_legs_[phase]; }
-  // The messages of a phase have all had their turns.
+  // Moves the sequence of each link on by the messages of this phase.
   void pass_turns(uint32_t phase) const {
     for (const auto& [link, count] : messages_[phase]) link->sequence_base += count;
   }
@@ -49,10 +49,10 @@ class Works {
       if (adds_in_hosts(bucket.route)) return true;
     return false;
   }
-  // Some message is announced; alike on all ranks, which compare their needs.
+  // True if some message is announced. All ranks answer alike, because they compare their needs.
   bool announces() const;
   bool defers() const { return defers_; }  // some leg waits for the next forward
-  // Calls of its plugins find its scratch from now on.
+  // Gives plugin calls its scratch from now on.
   void lend_scratch() const {
     for (const auto& [place, memory] : scratch_) place->lend(memory);
   }

@@ -12,7 +12,8 @@
 
 namespace penstock {
 
-// What ranks compare before `step`: also how they come there, and the gradients that have a carry.
+// What ranks compare before `step`: the step, the plan, `how` they have come to it (loaded, reset),
+// and the gradients that have a carry.
 std::string where_to_go_on(uint64_t step, const Plan& plan, std::string_view how = "",
                            std::string_view left_to_add = "");
 
@@ -31,7 +32,8 @@ class Agreement {
   // [control] Buckets of the next step are held until all ranks have said where they go on, and
   // have said the same; a rank alone asks nobody. `loaded`: the step of a state that was loaded.
   void need(std::string where, std::optional<uint64_t> loaded);
-  // [any] The run was given up for `reason`: what that means for who waits here.
+  // [any] The run was given up for `reason`. Adds what that means while ranks wait for their
+  // agreement.
   Status explain(const Status& reason) const;
   // [control] An answer that comes later is not looked at.
   void end();
@@ -42,7 +44,7 @@ class Agreement {
     Mutex mutex;
     Agreement* agreement PENSTOCK_GUARDED_BY(mutex) = nullptr;  // null: gone
   };
-  // Unchecked: that the mutex is its agreement's is beyond the analysis.
+  // Unchecked: clang's analysis cannot see that both are the same mutex.
   static void hear(Guard& guard, uint64_t number, Status status) PENSTOCK_UNCHECKED_LOCKS;
   void ask();
   void answered(uint64_t number, Status status) PENSTOCK_REQUIRES(guard_->mutex);

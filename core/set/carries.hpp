@@ -20,10 +20,10 @@ class Carries {
   // Both outlive it.
   Carries(SetContext& set, const Works::Gradients& gradients) : set_(set), gradients_(gradients) {}
 
-  // [control] Collective. A memory of `now` hands over what it keeps where `next` has another
-  // memory, loses nothing, or would keep it at another place. All other memories keep theirs, by
-  // name. `agree` tells all ranks how it went on this one, and fails where it failed on any: then
-  // all is as it was.
+  // [control] Collective. What a memory of `now` keeps becomes a carry if `next` has another memory
+  // there, loses nothing any more, or would keep it on another rank. All other memories keep
+  // theirs, by name. `agree` tells all ranks how it went on this one and fails if it failed on any;
+  // then nothing has changed.
   Status hand_over(Works& now, const Works& next,
                    const std::function<Status(const Status&)>& agree);
   // [control] Collective. Where a memory of `next` has momentum, a carry goes round it, to the
@@ -41,8 +41,9 @@ class Carries {
   // Views of what each gradient has; empty: none.
   std::vector<std::string_view> views() const;
   Result<Kept> read(const SavedSet& saved) const;
-  // Of the ranks of `saved`, shared out as mass is. Of a gradient that has some every rank gets a
-  // carry, if of zeros: the next step goes by that.
+  // Of the ranks of `saved`, shared out as the mass of memories is. If a gradient has a carry on
+  // some rank every rank gets one, of zeros where it has none, because the ranks of a step must
+  // agree on that.
   Result<Kept> read_shards(const std::vector<SavedSet>& saved, const Resize& to,
                            std::string& said) const;
   // [control] From now on these; gives back those that were. Does not fail.

@@ -33,12 +33,12 @@ class Change {
   Change(const SetContext& set, const Services& services, const Uses& uses)
       : set_(set), services_(services), uses_(uses) {}
 
-  // What is due after a step that counts. Where Consensus knows that all ranks were refused, they
-  // stay with the plan that they have; any other failure may leave this rank half changed.
+  // Does what is due after a step that counts. If Consensus knows that all ranks were refused the
+  // set is unchanged. Any other failure may leave this rank half changed.
   Status after_step();
   // Of the frontend, one for each gradient; see penstock_set_given_buckets.
   Status give_buckets(std::span<const uint32_t> buckets);
-  // What ends under `next` is left over, to be added to the next step.
+  // What `next` does not keep any more becomes a carry, which the next step adds.
   Status hand_over(const Works& next);
 
  private:

@@ -16,7 +16,7 @@ class SetChannels {
   // Both outlive it.
   SetChannels(SetContext& set, const Services& services) : set_(set), services_(services) {}
 
-  // [control] Collective. That of all ranks; `scheme`: of the first step.
+  // [control] Collective. Opens the channel of all ranks; `scheme` is that of the first step.
   Status open(const Scheme& scheme);
   // [control] Collective. What the legs of a level need, or the routes of a plan, where it is not
   // open yet.

@@ -26,7 +26,7 @@ class Consensus {
   // Collective. What the first rank hands in as `mine`.
   Result<std::string> hear_first(std::string_view topic, std::string_view mine) const;
 
-  // Notes that a failure is one of all ranks, which stay together: the set goes on as it was.
+  // Notes that all ranks have failed alike, so that the set goes on unchanged.
   Status refused(Status status) {
     refused_together_ = !status.ok();
     return status;

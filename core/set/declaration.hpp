@@ -15,9 +15,9 @@ class Declaration {
   // Both outlive it.
   Declaration(SetContext& set, const Services& services) : set_(set), services_(services) {}
 
-  // Its name and ranks, by which the others can be told how the rest went.
+  // Takes name and ranks first, so that a later error can be told to the other ranks.
   Status take_ranks(const penstock_set_declaration& declaration);
-  // All else, and what the buckets of the set use of the run.
+  // Takes all else, and fills in the context that the set's buckets share.
   Status take(const penstock_set_declaration& declaration);
   // Collective. MISMATCH where the ranks of the set have declared it differently.
   Status compare() const;

@@ -35,7 +35,7 @@ class Fits {
   const SetChannels& channels_;
 };
 
-// Rank 0's, each once in a run.
+// Logs the warnings on rank 0, each once in a run.
 void warn(const FitAdvice& advice, const SetContext& set, Log& log);
 
 }  // namespace penstock

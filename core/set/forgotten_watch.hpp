@@ -1,6 +1,6 @@
-// A guard that never lets go: a forgotten step leaves nothing, so it cannot repeat itself; but what
-// an earlier, applied one has left in the memories comes again in each that follows, and a limit on
-// the norm may throw them all away, for ever.
+// Notices a guard of the application, as a limit on the norm, that rejects every step. A forgotten
+// step leaves nothing in the memories; but what an earlier step has left there comes again in each
+// step that follows, and the guard may reject them all for ever.
 #pragma once
 
 #include "core/bucket/context.hpp"
@@ -16,9 +16,9 @@ class ForgottenWatch {
   // Both outlive it.
   ForgottenWatch(SetContext& set, const Services& services) : set_(set), services_(services) {}
 
-  // [control] After a step. `counts`: some gradient of it was applied. True where so many in a row
-  // were forgotten that what memories keep is to be dropped ([runtime] forget_limit). Rank by rank
-  // a warning, once, before.
+  // [control] After a step. `counts`: some gradient of it was applied. True if so many steps in a
+  // row were forgotten that what memories keep is to be dropped ([runtime] forget_limit). Each rank
+  // warns once before that.
   Result<bool> ends_patience(bool counts, const StateStore& states);
   // What memories keep was dropped.
   void begin_again() { in_a_row_ = 0; }

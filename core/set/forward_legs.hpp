@@ -8,8 +8,8 @@
 // needs goes nearly alone; later ones have time, and many messages side by side keep a link busier
 // than few. So as much may be under way as has arrived, between two bounds.
 //
-// That order is what excludes a circle of waits on ORDERED channels: whatever the plan lists before
-// the first message of such a leg has been let go before it. Called with the step's lock held.
+// That order prevents a deadlock on ORDERED channels: whatever the plan lists before the first
+// message of such a leg is launched before it. Called with the step's lock held.
 #pragma once
 
 #include "core/bucket/works.hpp"

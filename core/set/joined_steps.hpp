@@ -15,8 +15,8 @@ class JoinedSteps {
       : set_(set), step_(step), step_end_(step_end) {}
 
   // [application] Others have begun the step of this number (attempt): every gradient is zero here.
-  // Does not wait for it. First ends earlier steps whose end was not told, as applied; does nothing
-  // where a step is under way, or this rank is past that step.
+  // Does not wait for it. It first ends earlier steps that are still open, as applied. It does
+  // nothing if a step is under way, or this rank is past that step.
   Status begin_with_zeros(uint64_t number, std::string_view facts);
   // [application] The same for the end of that step, as its end was told; waits for it.
   Status end(uint64_t number, std::string_view forgotten);

@@ -22,7 +22,7 @@ class Outcome {
   void optimizer(std::span<const uint64_t> gradients, std::span<const uint8_t> gone, Moment moment,
                  bool has_results);
   void results_gone(std::span<const uint8_t> gone);
-  // Some gradient's fate is not known, and looking at it would tell.
+  // It is not known of some gradient whether it was applied, and `results_gone` would tell.
   bool is_open() const;
 
   // forgotten[i] becomes 1 where the result of gradient i was not applied, else 0. `any_void`: of

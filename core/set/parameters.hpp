@@ -1,5 +1,6 @@
-// Whether all ranks begin with the same parameters: with others each would train a model of its
-// own, and nothing would ever say so. Some programs mean it, so it is an error where they ask.
+// Compares the parameters with which ranks begin: with others each rank would train a model of its
+// own, and nothing would ever say so. Some programs want that, so a difference is an error only if
+// they ask for it.
 #pragma once
 
 #include "core/bucket/context.hpp"

@@ -6,7 +6,7 @@
 
 namespace penstock {
 
-// What a step has before it.
+// What is left of a step.
 struct StepCounts {
   uint32_t buckets = 0;         // that have not ended
   uint32_t backward_parts = 0;  // likewise, of those that defer the rest

@@ -31,7 +31,8 @@ class Plans {
   // Collective. Makes the works aside: where it fails, the set runs on with those that it has.
   Result<std::unique_ptr<Works>> agree_on_works(const std::shared_ptr<const Fitting>& fitting,
                                                 Plan plan);
-  // Works by a plan that was saved, which this rank alone cannot know to be that of the others.
+  // Makes the works of a plan that was saved. It does not check that the other ranks have the same
+  // plan.
   Result<std::unique_ptr<Works>> works_of(const std::shared_ptr<const Fitting>& fitting, Plan plan);
   // From now on the set runs these; gives back those that were.
   std::unique_ptr<Works> install(std::unique_ptr<Works> works);
@@ -48,8 +49,8 @@ class Plans {
   StageTraffic traffic() const {
     return works_->fitting().traffic(channels_.carriers(), set_.step.index);
   }
-  // The frontend gives buckets from now on. Keeps the order in which the gradients of the last step
-  // were handed in, for later plans.
+  // Is called when the frontend gives buckets: keeps the order in which the gradients of the last
+  // step were handed in, for later plans.
   void keep_order_of_last_step();
 
  private:

@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-// Each call excludes the others; what is set counts from the next bucket on that looks.
+// Calls exclude each other. What is set takes effect for buckets that begin later.
 class Rates {
  public:
   // Both outlive it.

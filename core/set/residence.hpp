@@ -24,8 +24,8 @@ class Residence {
 
   // The device of each gradient, wherever it lies.
   Status find_devices();
-  // Decides, for the life of the set, where each gradient is worked on: what is kept of it lies
-  // there. `stages`: of the whole configuration.
+  // Decides, for the life of the set, where each gradient is worked on; its states lie there.
+  // `stages`: of the whole configuration.
   Status settle(std::span<const SchemeStage> stages);
 
   // Waits until all work of the set on its device has ended. Until then it reads from the storage

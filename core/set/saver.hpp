@@ -38,7 +38,8 @@ class Saver {
   Status load(std::string_view bytes);
   // Collective.
   Status load_shards(std::span<const std::string_view> shards, std::string& said);
-  // A step under way has been waited for, well or not: no later message meets one of it.
+  // The step under way has ended, perhaps with an error, so that no message of a later step meets
+  // one of it.
   Status reset();
 
  private:

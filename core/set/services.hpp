@@ -25,8 +25,8 @@ class Set;
 // How long things may take, in microseconds.
 struct TimeLimits {
   uint64_t deadline_us = 0;
-  uint64_t busy_us = 0;     // ranks that live are waited for this long; 0: without an end
-  uint64_t meeting_us = 0;  // the same for a meeting, which needs a number
+  uint64_t busy_us = 0;     // how long ranks that are alive are waited for; 0: for ever
+  uint64_t meeting_us = 0;  // the same for a rendezvous, which is never for ever
   uint64_t end_us = 0;      // what has been given up ends within this time
 };
 

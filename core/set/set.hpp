@@ -1,5 +1,5 @@
-// A set: what one optimizer or DDP object registers. It declares, steps and answers; plan, step
-// index, state and channels are its own, and lie in its parts, each a class with a file:
+// A set: what one optimizer or DDP object registers. It has a plan, a step index, states and
+// channels of its own. They lie in its parts, each a class with a file:
 //
 //   Declaration, Residence    what the frontend declares, and where gradients are worked on
 //   Fits, Plans, Change       what the configuration makes of it; the works in force; other ones
@@ -89,7 +89,7 @@ class Set final : private SetContext {
 
   // [any] The run was given up: every wait ends with `reason`.
   void fail(const Status& reason) { step_.tear(agreement_.explain(reason)); }
-  // Steps in which this rank takes part when it has joined.
+  // Steps of the other ranks after this rank's data has ended (Horovod's join).
   JoinedSteps& joined() { return joined_; }
 
  private:

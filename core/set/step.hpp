@@ -34,8 +34,9 @@ class Step final : public BucketListener {
 
   // [control] Where the other ranks are told how far this one is; before the first arm.
   void announce_in(std::shared_ptr<Activity::Steps> activity) { activity_ = std::move(activity); }
-  // [control] Prepares the step of context.step.index, which these works run. Its first gradient
-  // opens it.
+  // [control] Prepares the step of context.step.index, which these works run. The step opens with
+  // its first gradient. A bucket starts with its last gradient, or with the last gradient of the
+  // step, as its plan's `launch` says.
   void arm(Works& works);
 
   // ---- [application] ----
@@ -50,13 +51,13 @@ class Step final : public BucketListener {
   Status wait_until_backward_ended();
   // Waits for so long; true, at once, where the step is torn.
   bool rest(std::chrono::microseconds time);
-  // The result of a gradient has come, for which the application has waited since then.
+  // The result of a gradient has come, for which the application has waited since `start_us`.
   Status returned(Gradient& gradient, uint64_t start_us);
   // Whether its job has ended; true as well where the step is torn.
   Status poll(uint64_t index, bool& done);
-  // This rank has joined: every gradient is zero, at the rates and the scale of who told `facts`.
+  // This rank has joined: every gradient is zero, and learning rates and scale are as in `facts`.
   Status begin_with_zeros(std::string_view facts);
-  void tell_where();  // [any] ranks that have joined, of the step under way
+  void tell_where();  // [any] ranks that have joined which step is under way
   bool under_way() {
     const Lock lock(mutex_);
     return opened_ || closed_;
@@ -76,9 +77,9 @@ class Step final : public BucketListener {
   // ---- the end ----
   // [any] All waits end with this, unless an earlier failure has ended them.
   void tear(const Status& reason);
-  Status failure();  // the cause once, as it is; then that there was one
-  // [application] A device has failed in the middle of it: the other ranks wait for what will not
-  // come. Without the lock.
+  Status failure();  // first the cause; later FAILED_PRECONDITION that quotes it
+  // [application] A device has failed in the middle of the step: the other ranks wait for messages
+  // that will not come. Without the lock.
   Status give_up(const Gradient& gradient, const Status& failure);
   void told() {  // its cause was returned
     const Lock lock(mutex_);
@@ -89,8 +90,8 @@ class Step final : public BucketListener {
     return running_ != 0;
   }
   bool wait_until_idle(uint64_t limit_us);
-  void let_go();  // what waits for a forward, or for messages that never go out
-  void drop();    // what is under way will not be ended; no job runs
+  void let_go();  // launches legs that wait, and skips buckets that never start: every job ends
+  void drop();    // forgets the open step; no job may run
   // [control] After the last step: no wait is left.
   void stop() {
     tear(aborted("set '{}' was destroyed", context_.name));
@@ -110,7 +111,7 @@ class Step final : public BucketListener {
   }
 
  private:
-  // A wait this long is worth a question to the others, and no hurry any more.
+  // After this long a wait asks the other ranks who is missing.
   static constexpr std::chrono::milliseconds kPatience{300};
 
   Status usable() PENSTOCK_REQUIRES(mutex_);
@@ -128,7 +129,7 @@ class Step final : public BucketListener {
     forward_legs_.launch();
   }
   Status wait_until(const std::function<bool()>& finished, Gradient* awaited = nullptr);
-  // Gives the lock back in between; `over` is called with it.
+  // Unlocks while it waits; `over` is called with the lock held.
   void wait_for_others(const std::function<bool()>& over) PENSTOCK_REQUIRES(mutex_);
 
   SetContext& context_;

@@ -63,7 +63,7 @@ class StepEnd {
   const Uses uses_;
   Outcome outcome_;
   std::vector<uint8_t> forgotten_;  // of the step that ends, gradient by gradient
-  uint64_t void_before_ = 0;        // buckets, when the step began
+  uint64_t void_before_ = 0;        // void buckets that were counted before this step
   ForgottenWatch forgotten_watch_;
 };
 

@@ -39,7 +39,7 @@ class Traffic {
   void compare(const std::vector<StageTraffic>& stages, uint32_t set_flags);
   double dense_per_step() const { return dense_per_step_; }  // bytes without compression
 
-  // [control] Payloads have no planned size: after so many steps they are known well enough.
+  // [control] True once, after the steps of trial, if payloads have no planned size.
   bool tells_after(uint64_t steps) const { return may_send_more_ && steps == kStepsOfTrial; }
   // Compares what these steps have sent. `planned`: of the stage in force.
   void compare_counted(uint64_t steps, const Carriers& carriers, const StageTraffic& planned);

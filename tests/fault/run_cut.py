@@ -5,6 +5,8 @@ came back is printed; one of three deadlines ends the run on both with a sentenc
 where no hosts can be made. Usage:
     run_cut.py NAME WORKER CASE ...    a transport; a CASE is a share of the deadline for which the link is cut;
                                        "idle": for half of a long one, while nothing is sent; or "no-udp".
+                                       wan:CASE is the same over a distance, 50 ms of round trip at 30 Mb/s and a packet of a
+                                       thousand lost, and there is wan:late: the distance is 1.5 s for half of the deadline.
                                        With TEST_LONG=1 all there are
 """
 
@@ -17,13 +19,16 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-from hosts import Hosts, HostsError  # noqa: E402
+from hosts import FarHosts, Hosts, HostsError, Way, link_of  # noqa: E402
 from hosts.hosts import HOSTFILE, SUBNET  # noqa: E402
 
 DEADLINE_S = 8
 LONG_S = 40  # half of it is longer than what UCX gives an idle connection by default
 SKIPPED = 77
 BEFORE = 20  # steps before the cut
+LINKS = {"": "1gbit", "wan": "wan"}  # by what stands before the colon of a case
+LATE = Way(750.0, jitter_ms=250.0, loss=0.02)
+ALL = ["0.1", "0.5", "0.9", "3", "idle", "no-udp"]
 
 
 class Job:
@@ -80,7 +85,7 @@ def survive(job: Job, hosts: Hosts, cut_s: float) -> str:
     hosts.mend(1)
     # TCP may take as long again as the link was away.
     back_s = job.wait(lambda: job.steps() > made + 1 or job.ended(), 2 * cut_s + 10)
-    job.wait(job.ended, 60)
+    job.wait(job.ended, 120)
     for rank in (0, 1):
         if f"rank {rank} done" not in job.words(rank):
             raise RuntimeError(f"rank {rank}: {job.words(rank)[-500:]}")
@@ -102,6 +107,18 @@ def end(job: Job, hosts: Hosts, limit_s: float) -> str:
     return f"ended on both {took_s:.1f} s after the cut"
 
 
+def late(job: Job, hosts: FarHosts) -> str:
+    job.wait(lambda: job.steps() >= BEFORE, 60)
+    hosts.set_way(0, 1, LATE)
+    time.sleep(DEADLINE_S / 2)
+    hosts.set_way(0, 1, hosts.way)
+    job.wait(job.ended, 120)
+    for rank in (0, 1):
+        if f"rank {rank} done" not in job.words(rank):
+            raise RuntimeError(f"rank {rank}: {job.words(rank)[-500:]}")
+    return "nobody is taken for dead, and the run ends well"
+
+
 def without_udp(job: Job) -> str:
     job.wait(job.ended, 60)
     said = len(re.findall(r"no UDP gets through between rank 0 and rank 1", job.words(0)))
@@ -110,9 +127,14 @@ def without_udp(job: Job) -> str:
     return "said once, and the run ends well"
 
 
-def check(transport: str, worker: str, case: str) -> bool:
+def hosts_of(case: str, count: int) -> Hosts:
+    return link_of(LINKS[case.rpartition(":")[0]]).hosts(count)
+
+
+def check(transport: str, worker: str, named: str) -> bool:
+    case = named.rpartition(":")[2]
     deadline_s = {"no-udp": 2, "idle": LONG_S}.get(case, DEADLINE_S)
-    with Hosts(2, "1gbit") as hosts, tempfile.TemporaryDirectory() as folder:
+    with hosts_of(named, 2) as hosts, tempfile.TemporaryDirectory() as folder:
         if case == "no-udp":
             hosts.forbid_udp(1)
         job = Job(hosts, transport, worker, "idle" if case == "idle" else "cut", deadline_s, Path(folder))
@@ -121,27 +143,30 @@ def check(transport: str, worker: str, case: str) -> bool:
                 said = without_udp(job)
             elif case == "idle":
                 said = survive(job, hosts, deadline_s / 2)
+            elif case == "late":
+                said = late(job, hosts)
             elif float(case) < 1:
                 said = survive(job, hosts, float(case) * deadline_s)
             else:
                 said = end(job, hosts, float(case) * deadline_s)
         except RuntimeError as error:
-            print(f"FAIL {transport}, {case}: {error}", flush=True)
+            print(f"FAIL {transport}, {named}: {error}", flush=True)
             return False
-    print(f"ok   {transport}, {case}, deadline {deadline_s} s: {said}", flush=True)
+    print(f"ok   {transport}, {named}, deadline {deadline_s} s: {said}", flush=True)
     return True
 
 
 def main() -> int:
     transport, worker, *cases = sys.argv[1:]
     try:
-        with Hosts(1, "1gbit"):
+        with hosts_of(cases[0], 1):
             pass
     except HostsError as error:
         print(f"no hosts can be made here: {error}")
         return SKIPPED
     if os.environ.get("TEST_LONG") == "1":
-        cases = ["0.1", "0.5", "0.9", "3", "idle", "no-udp"]
+        far = cases[0].startswith("wan:")
+        cases = [f"wan:{case}" for case in [*ALL, "late"]] if far else ALL
     return 0 if all([check(transport, worker, case) for case in cases]) else 1
 
 

@@ -5,6 +5,7 @@ sets         making a set of 20 000 small gradients, and its first step
 plugin-call  a call through a plugin's table against the same function linked statically
 planning     what one call of a scheduler's plan() takes for 320 gradients, and one that searches for 10 000
 overlap      communication during compute between two hosts with 1 Gb/s (network namespaces: needs root)
+wire         the coders of positions and values beside memcpy, one thread; bits a position beside entropy
 schemes      what the stages of a step cost on one rank, for the methods of conf/ that have a goal
 states       what schemes keep in memory on a rank, and what of it a step copies so that it can be forgotten; counted, not timed
 transports   ucx against mpi and torch's gloo, on one host and between two (network namespaces: needs root)
@@ -15,6 +16,7 @@ tune         the best learning rate of every scheme; alone, with its own options
 schedulers   schedulers against each other on four hosts; alone, with its own options: tools/bench schedulers --help
 routes       hierarchical and shard against flat on four hosts; alone, with its own options: tools/bench routes --help
 step         whole steps of all schemes against DDP on shaped links; alone, with its own options: tools/bench step --help
+distance     streams and round trips of a step between far hosts; alone, with its own options: tools/bench distance --help
 ddp          DDP and torch's PowerSGD against ddp_hook on shaped links; alone, with its own options: tools/bench ddp --help
 """
 
@@ -35,8 +37,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build/release"
 PLUGINS = BUILD / "lib/penstock/plugins"
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "mpi_yield_when_idle", "1"]
-PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "schemes", "states")
-ALONE = ("convergence", "tune", "schedulers", "routes", "ddp", "step")
+PARTS = ("overhead", "sets", "plugin-call", "planning", "overlap", "transports", "named", "kernels", "wire", "schemes", "states")
+ALONE = ("convergence", "tune", "schedulers", "routes", "ddp", "distance", "step")
 
 sys.path.insert(0, str(REPOSITORY / "tools"))
 
@@ -151,6 +153,14 @@ def kernels(rounds: int) -> tuple[dict[str, Any], Rows]:
     return result, rows
 
 
+def wire(rounds: int) -> tuple[dict[str, Any], Rows]:
+    from benches import wire as part
+
+    build("bench_wire")
+    figures = run([str(BUILD / "benches/bench_wire"), str(rounds)])
+    return figures, part.table(figures, spread)
+
+
 def schemes(rounds: int) -> tuple[dict[str, Any], Rows]:
     from benches import schemes as part
 
@@ -222,7 +232,7 @@ def main() -> None:
     arguments = parse(sys.argv[1:])
     os.environ["PENSTOCK_PLUGIN_DIRECTORY"] = str(PLUGINS)
     parts = PARTS if not arguments.parts or "all" in arguments.parts else arguments.parts
-    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "transports": transports, "named": named, "kernels": kernels, "schemes": schemes, "states": states}
+    functions = {"overhead": overhead, "sets": sets, "plugin-call": plugin_call, "planning": plan_times, "overlap": overlap, "transports": transports, "named": named, "kernels": kernels, "wire": wire, "schemes": schemes, "states": states}
     figures: dict[str, Any] = {}
     for part in parts:
         print(f"[bench] {part} ...", file=sys.stderr)

@@ -2,8 +2,8 @@
 """Checks who includes whom, who imports whom in Python's frontend, and how long files are.
 
     frontends -> core/include -> sdk/include <- plugins
-    core      -> sdk (include, kernels, methods, planning), and within core only rooms that come before
-    sdk       -> include < kernels < methods; collectives on kernels; planning beside them, on include alone
+    core      -> sdk (include, kernels, wire, methods, planning), and within core only rooms that come before
+    sdk       -> include < kernels < methods; wire and collectives on kernels; planning beside them, on include alone
     plugins   -> sdk and their own folder
     tools     -> core, sdk
     sdk/testing <- tests and tools only
@@ -47,6 +47,7 @@ CORE_ROOMS = (
 # What each room of the SDK may include of the others, besides itself and sdk/include.
 SDK_ROOMS = {
     "kernels": (),
+    "wire": ("kernels",),
     "methods": ("kernels",),
     "planning": (),
     "collectives": ("kernels",),
@@ -114,7 +115,7 @@ def allowed(source: str, target: str) -> str:
             return "sdk/include stands alone"
         usable = SDK_ROOMS.get(here.removeprefix("sdk/"), ())
         return "" if there.removeprefix("sdk/") in usable else f"{here} does not use {there}"
-    if there in ("sdk/kernels", "sdk/methods", "sdk/planning", "sdk/collectives"):
+    if there in ("sdk/kernels", "sdk/wire", "sdk/methods", "sdk/planning", "sdk/collectives"):
         return "" if top in ("core", "plugins", "tools") else f"{top} uses core/include only"
     if top == "plugins":
         return "a plugin includes the SDK and its own folder only"

@@ -82,7 +82,7 @@ class Hosts:
                 raise HostsError(f"{NAMES} cannot be made: {error.strerror}") from error
             self._made_names = True
         private = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--"]
-        make = [str(FOLDER / "make.sh"), str(self.count), self.rate, str(self.burst_bytes), SUBNET, str(self.ranks_per_host)]
+        make = [str(FOLDER / "make.sh"), str(self.count), SUBNET, str(self.ranks_per_host), *map(str, self._joined_by())]
         # A session of its own: an interrupt at the terminal is for the job, which goes first.
         self._holder = subprocess.Popen(
             [*private, *make],
@@ -96,6 +96,10 @@ class Hosts:
             said.append(line.strip())
         raise HostsError(said[-1] if said else f"they ended with status {self._holder.wait()}")
 
+    def _joined_by(self) -> list[str | int]:
+        """The script that joins them, and its arguments."""
+        return ["near.sh", self.rate, self.burst_bytes]
+
     def _inside(self) -> list[str]:
         assert self._holder is not None
         holder = self._holder.pid
@@ -108,6 +112,14 @@ class Hosts:
     def mend(self, host: int) -> None:
         subprocess.run([*self._inside(), "ip", "-n", "switch", "link", "set", f"port{host}", "master", "bridge0"], check=True)
 
+    def settings(self) -> dict[str, str]:
+        """Variables that such links want; the caller's own go before."""
+        return {}
+
+    def told(self) -> str:
+        """How the links themselves have fared, where there is something to tell; empty where the kernel alone carries packets."""
+        return ""
+
     def forbid_udp(self, host: int) -> None:
         """As a firewall may: datagrams of this host are thrown away."""
         subprocess.run([*self._inside(), "ip", "-n", f"h{host}", "rule", "add", "ipproto", "udp", "blackhole"], check=True)
@@ -115,6 +127,7 @@ class Hosts:
     def start(self, command: Sequence[str | Path], host: int = 0, **options: Any) -> subprocess.Popen[Any]:
         """Starts `command` on one of the hosts; `options` are Popen's."""
         folder = shlex.quote(str(options.pop("cwd", None) or os.getcwd()))  # entering leads to the root
+        options["env"] = {**self.settings(), **(options.get("env") or os.environ)}
         line = [*self._inside(), str(FOLDER / "enter.sh"), f"{SUBNET}.{10 + host}", f"cd {folder} && exec {shlex.join(map(str, command))}"]
         return subprocess.Popen(line, **options)
 

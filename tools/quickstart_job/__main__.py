@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from hosts import Hosts, HostsError, link_rate, rate_words
+from hosts import HostsError, link_of
 
 from . import launch
 
@@ -56,22 +56,26 @@ def run(link: str, arguments: Sequence[str], log: IO[bytes]) -> int:
         say(f"training on {RANKS} ranks of this host ...", log)
         with subprocess.Popen(launch.command(RANKS, job), env=launch.environment(), **pipes) as process:
             return follow(process, log)
-    with Hosts(RANKS, link) as hosts:
-        say(f"training on {RANKS} hosts with links of {rate_words(link)} (network namespaces of this machine) ...", log)
+    chosen = link_of(link)
+    with chosen.hosts(RANKS) as hosts:
+        say(f"training on {RANKS} hosts with links of {chosen.words} (network namespaces of this machine) ...", log)
         environment = {**launch.environment(), **hosts.environment()}
         command = launch.command_on_hosts(RANKS, [*job, "--link", link])
         with hosts.start(command, env=environment, **pipes) as process:
-            return follow(process, log)
+            status = follow(process, log)
+        if told := hosts.told():
+            say(told, log)
+        return status
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="quickstart_job", description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--link", default="100mbit", metavar="RATE", help="of every link, as tc writes it, or none")
+    parser.add_argument("--link", default="100mbit", metavar="RATE", help="of every link: a rate as tc writes it, wan, or none")
     parser.add_argument("--out", type=Path, default=Path("build/quickstart"), metavar="DIR")
     options, rest = parser.parse_known_args(arguments)
     if options.link != "none":
         try:
-            link_rate(options.link)
+            link_of(options.link)
         except ValueError as error:
             parser.error(str(error))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what was begun is ended

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hosts import rate_words
+from hosts import link_words as words_of_link
 
 from .figures import Result, as_json, baseline, from_json, reached, smoothed, target_of, window
 from .progress import duration, size
@@ -79,7 +79,7 @@ def markdown(results: Sequence[Result], unit: str) -> str:
 def link_words(settings: dict[str, Any]) -> str:
     """Between what the ranks ran."""
     link = settings.get("link")
-    return f"{settings['ranks']} hosts with links of {rate_words(link)}" if link else f"{settings['ranks']} ranks of one host"
+    return f"{settings['ranks']} hosts with links of {words_of_link(link)}" if link else f"{settings['ranks']} ranks of one host"
 
 
 def title(settings: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from hosts import Hosts, HostsError
+from hosts import FarHosts, Hosts, HostsError, Way
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{TOOLS}:{TOOLS.parent / 'frontends/python'}"}
@@ -21,6 +21,11 @@ try:
         WHY_NOT = ""
 except HostsError as error:
     WHY_NOT = str(error)
+try:
+    with FarHosts(1, "1mbit", Way(1.0)):
+        WHY_NOT_FAR = ""
+except HostsError as error:
+    WHY_NOT_FAR = str(error)
 needs_hosts = pytest.mark.skipif(bool(WHY_NOT), reason=f"no hosts can be made here: {WHY_NOT}")
 
 
@@ -49,6 +54,16 @@ def test_the_ranks_run_on_hosts_with_links_of_the_rate(tmp_path):
     assert coded["moved_bytes_per_step"] == pytest.approx(3 * coded["payload_bytes_per_step"], rel=0.1)
     assert coded["reduction"] > 3 and all(entry["replicas_equal"] for entry in summary["schemes"])
     assert dense["steps"] == 10 and len(dense["losses"]) == len(dense["step_ms"]) == 10
+
+
+@pytest.mark.skipif(bool(WHY_NOT_FAR), reason=f"no far hosts can be made here: {WHY_NOT_FAR}")
+def test_over_a_distance_a_step_waits_for_it_and_the_router_says_how_it_fared(tmp_path):
+    said, summary = run(tmp_path, "--link", "wan", "--steps", "5")
+    assert "4 hosts with links of 30 Mb/s, 50 ms round trip, 0.1 % loss" in said and summary["link"] == "wan"
+    assert "the router carried" in said.splitlines()[-1]
+    dense, coded = summary["schemes"]
+    assert dense["median_step_ms"] > 8e3 * dense["moved_bytes_per_step"] / 30e6 and coded["median_step_ms"] > 25.0
+    assert all(entry["replicas_equal"] for entry in summary["schemes"])
 
 
 def test_without_links_the_ranks_share_this_host(tmp_path):

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-// Numbers that the device finds and the host has to know, and what came of them.
+// Numbers that the device computes, and the host reads after a copy.
 template <typename T>
 struct FoundNumbers {
   uint64_t n = 0;
@@ -36,7 +36,7 @@ struct DevicePart {
   FoundNumbers<uint32_t> sums;    // the same for each item of the coding of sums
   FoundNumbers<float> scalars;    // of the prologue: what memories have measured
   FoundNumbers<uint64_t> counts;  // of sections whose counts vary
-  // Of pairs of peers that lie on the device, which the host cannot look at.
+  // Index lists of peers that lie on the device, where the host cannot check them.
   std::vector<penstock_index_list> lists;
   FoundNumbers<uint32_t> wrong_indices;  // [rank * items of the message + item]
   bool has_times = false;                // of the last step on the device (watch.hpp)
@@ -51,8 +51,8 @@ inline DevicePart& part_of(const BucketRun& bucket) {
   return static_cast<DevicePlacement&>(*bucket.placement).part;
 }
 
-// What the bucket needs for its pieces on the device, the first of which is given, after its
-// payloads have their sections. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL where legs wait for the next
+// Makes what the bucket needs for its pieces on the device, after its payloads have their sections;
+// `first` is the first such piece. OUT_OF_MEMORY, DEVICE_ERROR; INTERNAL if legs wait for the next
 // forward. [control]
 Status lay_out(DevicePart& part, BucketRun& bucket, const PieceRun& first);
 
@@ -63,7 +63,7 @@ inline bool is_on_device(const WorkPlace& place) {
 }
 // What the memory measures is found on the device.
 bool measures_on_device(const MemoryCall& call);
-// A gradient of a bucket lies on a device; null: none does.
+// The first piece that is worked on on a device; null: none is.
 const PieceRun* first_on_device(const BucketRun& bucket);
 
 // A stage that waits until `copied` of the bucket's device part has been reached.

@@ -22,14 +22,14 @@ class DevicePlace final : public WorkPlace {
 
   Result<WorkMemory> make(uint64_t bytes) const override;
   Result<WorkMemory> make_scratch(uint64_t bytes) const override { return make(bytes); }
-  // Pinned memory with a twin on the device; on the device alone where the host need not see it.
+  // Pinned memory with a twin on the device; for an announced link memory of the device alone.
   Result<WorkMemory> make_for(const Link& link, uint64_t bytes) const override;
   Result<StateView*> claim(StateStore& states, const StateKey& key, const ElementRange& extent,
                            const penstock_state_declaration& declaration) const override {
     return states.claim(key, extent, declaration, &stream());
   }
   void place(ItemRun& item) const override;
-  // From device to device where the transport for that can carry the round.
+  // From device to device if the transport for that can carry the round.
   Link& link_of(const Coding& coding, const ItemRun& item, uint32_t round) const override;
   Link& link_of_values(LevelLinks& links) const override;
   bool sends_from_here(const Link& link) const override;
@@ -66,8 +66,8 @@ class DevicePlace final : public WorkPlace {
   Residents& residents_;
 };
 
-// Gradients of the set are worked on on the residents' device from now on, each as one of them, in
-// their order. [control]
+// From now on these gradients of the set are worked on on the residents' device: gradient i becomes
+// resident i. [control]
 void work_on(SetContext& set, Residents& residents, std::span<Gradient* const> gradients);
 
 }  // namespace penstock

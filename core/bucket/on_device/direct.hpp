@@ -9,10 +9,10 @@
 
 namespace penstock {
 
-// Whether a round of an item goes so: known at plan time. Every rank answers alike, or the needs
-// that ranks compare differ.
+// Whether a round of an item goes so: known at plan time. Ranks that answer differently are found
+// when their needs are compared.
 bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round);
-// Whether something of it goes so: some round, or what the ranks of a host add.
+// Whether something of an item goes so: some round, or what the ranks of a host add.
 bool sends_directly(const BucketRun& bucket, const Coding& coding, const ItemRun& item);
 
 // Room for what is found of peers' indices, after the messages are laid out. [control]
@@ -20,7 +20,7 @@ Status lay_out_verdicts(DevicePart& part, BucketRun& bucket);
 
 // ---- stages of a round, beside those of its announcement ----
 
-// Points the round's messages at what they send.
+// Sets what the round's announced messages send; where counts vary it copies sections together.
 class Pack final : public RoundStage {
  public:
   Pack(Leg& leg, uint32_t round) : RoundStage(leg, round, "pack", Part::encode) {}
@@ -28,7 +28,7 @@ class Pack final : public RoundStage {
   Status begin(BucketRun& bucket) override;
 };
 
-// Where the transport knows no streams: what is sent has to lie there.
+// For a transport that knows no streams: waits until the device has finished what is sent.
 class FinishSends final : public DeviceStage {
  public:
   explicit FinishSends(Leg& leg) : DeviceStage("finish sends", Part::exchange), leg_(leg) {}
@@ -41,8 +41,8 @@ class FinishSends final : public DeviceStage {
   Leg& leg_;
 };
 
-// In place of ticket and sends, where a bucket is tried without the other ranks: from this
-// device to itself, for every rank.
+// In a trial without the other ranks it stands in place of ticket and send: the device copies to
+// itself, for every rank.
 class EchoDirect final : public RoundStage {
  public:
   EchoDirect(Leg& leg, uint32_t round) : RoundStage(leg, round, "echo direct") {}

@@ -1,4 +1,4 @@
-// What the device has found or made of a coding and the host has to have: copied to it, and back.
+// Copies between device and host that a coding needs.
 #pragma once
 
 #include "core/bucket/on_device/device.hpp"

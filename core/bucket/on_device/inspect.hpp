@@ -21,8 +21,8 @@ class Inspect final : public Stage {
   size_t n_arrived_ = 0;  // pieces whose copies have ended
 };
 
-// On route `shard`: brings the sums that this rank owns and encodes again into true units, and
-// looks at them likewise.
+// On route `shard`: scales the sums that this rank owns and encodes again to true units, and looks
+// for values that are not finite.
 class InspectSums final : public DeviceStage {
  public:
   explicit InspectSums(Coding& coding) : DeviceStage("inspect sums"), coding_(coding) {}

@@ -5,10 +5,10 @@
 
 namespace penstock {
 
-// INTERNAL where the bucket's route has no way for pieces that are worked on on a device, which was
-// known before they were. [control]
+// INTERNAL if the bucket's route does not carry pieces that are worked on on a device; fit has
+// refused such schemes before. [control]
 Status check_way(const BucketRun& bucket);
-// By its pieces, which know where they lie. All else of the bucket is laid out. [control]
+// Makes it by the bucket's pieces. All else of the bucket is laid out. [control]
 Result<std::unique_ptr<Placement>> make_placement(BucketRun& bucket);
 
 }  // namespace penstock

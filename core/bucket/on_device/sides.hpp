@@ -11,8 +11,8 @@
 
 namespace penstock {
 
-// On a device where it lies a gradient has a side, which is one of the two behind it: it goes
-// through host memory, for a reason, or is worked on there. On the CPU all are null.
+// `side` is `mirror` if the gradient goes through host memory (`why_staged` says why), or
+// `resident` if it is worked on on its device. All are null for a gradient on the CPU.
 struct GradientOnDevice {
   DeviceSide* side = nullptr;
   Mirror* mirror = nullptr;

@@ -1,6 +1,6 @@
-// How long the device takes for what a bucket's stages queue on it, for those who plan by it: a
-// call there takes the host as long as it is queued. Marks stand in the stream around each stage;
-// what lies between them is read when the bucket runs again, and nothing waits for it.
+// How long the device takes for what a bucket's stages queue on it, for schedulers that plan by it;
+// the host sees only how long it takes to queue. Marks stand in the stream around each stage. The
+// time between them is read when the bucket runs again, and nothing waits for it.
 #pragma once
 
 #include "core/bucket/bucket.hpp"
@@ -32,7 +32,7 @@ class StageWatches {
   Stopwatch* of(size_t stage) const { return watches_.empty() ? nullptr : watches_[stage].get(); }
 
   // Adds what the device has taken in the bucket's last step to its times and sets that of its
-  // calls, if all of it is done; `found` says so. Each step is told once. [engine]
+  // calls, if all of it is done; `found` says so. It returns the times of a step once. [engine]
   Status take(BucketRun& bucket, bool& found);
 
  private:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hosts import Hosts, HostsError, link_rate, rate_words
+from hosts import Hosts, HostsError, link_of
 from hosts.hosts import SUBNET
 
 from benches.ddp import environment
@@ -44,7 +44,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench step", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help=f"profiles, with commas between (default resnet50): {', '.join(models.names())}")
     parser.add_argument("--profiles", type=Path, default=models.PROFILES, help="where profiles lie (default: those that are shipped)")
-    parser.add_argument("--bandwidth", help="rates of the links, as tc writes them (default 1gbit,100mbit)")
+    parser.add_argument("--link", "--bandwidth", dest="bandwidth", help="links: rates as tc writes them, wan (30 Mb/s, 50 ms round trip, 0.1 %% loss), or such of your own, as in 30mbit:50ms:0.1%% (default 1gbit,100mbit)")
     parser.add_argument("--ranks", help="numbers of hosts of one rank each (default 4)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default %(default)s)")
     parser.add_argument("--schemes", default=",".join(contestants.DEFAULT), help=f"contestants: {', '.join(contestants.TORCH)}, {contestants.HOROVOD_ITSELF} (build it first with tools/benches/step/build_horovod), dense, and the names of conf/*.toml (default %(default)s)")
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
                 parser.error(f"there is no {what} {name!r}, expected one of {', '.join(there)}")
     try:
         for link in links or ():
-            link_rate(link)
+            link_of(link)
         sizes = [int(size) for size in options.ranks.split(",")] if options.ranks else None
     except ValueError as error:
         parser.error(str(error))
@@ -134,10 +134,13 @@ def measure(options: argparse.Namespace, plugins: Path, command: str) -> list[ta
         missing = [key[-1] for key in table.left(keys, known)]
         found += [record for record in known if table.key(record) in keys]
         for names in runs_of(missing, cell.together) if missing else []:
+            link = link_of(cell.link)
             date = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-            print(f"[bench] step: {cell.model}, {cell.ranks} hosts at {rate_words(cell.link)}: {', '.join(names)}", file=sys.stderr)
-            with Hosts(cell.ranks, cell.link) as hosts:
+            print(f"[bench] step: {cell.model}, {cell.ranks} hosts at {link.words}: {', '.join(names)}", file=sys.stderr)
+            with link.hosts(cell.ranks) as hosts:
                 figures = launch(hosts, cell, names, options, plugins)
+                if told := hosts.told():
+                    print(f"[bench] step: {told}", file=sys.stderr)
             fixed = {"model": cell.model, "bandwidth": cell.link, "ranks": cell.ranks, "backward_ms": cell.backward_ms, "date": date[:10], "run": date, "command": command}
             new = [record for record in records_of(figures, fixed) if record["contestant"] in missing]
             missing = [name for name in missing if name not in names]

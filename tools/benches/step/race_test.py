@@ -1,7 +1,9 @@
 """tools/bench step: its cells and tables, how it resumes, what it refuses, and a whole race of a tiny model."""
 
+import contextlib
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -12,13 +14,18 @@ ROOM = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOM))
 
 from benches.step import claims, contestants, headlines, models, race, simulated, table  # noqa: E402
-from hosts import Hosts, HostsError  # noqa: E402
+from hosts import FarHosts, Hosts, HostsError, Way  # noqa: E402
 
 try:
     with Hosts(1, "1gbit"):
         WHY_NOT = ""
 except HostsError as error:
     WHY_NOT = str(error)
+try:
+    with FarHosts(1, "1mbit", Way(1.0)):
+        WHY_NOT_FAR = ""
+except HostsError as error:
+    WHY_NOT_FAR = str(error)
 TINY = "# a comment\nname,shape,work\nfirst.weight,64x32,100\nattention,,50\nfirst.bias,64,0\nsecond.weight,300x64,50\n"
 
 
@@ -65,6 +72,7 @@ def test_cpu_seconds_are_counted_in_copies_of_the_same_step():
     told = record("topk-residual", [100.0, 100.0], [1300.0] * 2, cpu_s=[0.048, 0.096], copy_cpu_s=[0.02, 0.04])
     assert table.copies(told) == 2.4 and table.goals(told, []) == ">= 13 x ddp: 13; <= 2.4 copies: 2.4"
     assert table.copies(record("topk-residual", [100.0], [1300.0])) is None
+    assert table.copies(record("topk-residual", [100.0], [1300.0], cpu_s=[0.048], copy_cpu_s=[0.0])) is None
 
 
 def test_a_goal_against_another_contestant_counts_rounds_in_which_both_ran():
@@ -92,20 +100,20 @@ def test_a_cell_that_the_file_holds_is_not_measured_again(tmp_path, monkeypatch)
     ran = []
 
     class NoHosts:
-        def __init__(self, count, rate):
+        words = "1 Gb/s"
+
+        def hosts(self, count):
             self.count = count
+            return contextlib.nullcontext(self)
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
+        def told(self):
+            return ""
 
     def launch(hosts, cell, names, options, plugins):
         ran.append(names)
         return {name: {"step_ms": [4.0]} for name in names}
 
-    monkeypatch.setattr(race, "Hosts", NoHosts)
+    monkeypatch.setattr(race, "link_of", lambda words: NoHosts())
     monkeypatch.setattr(race, "launch", launch)
     options = race.parse(["--schemes", "ddp,dense,dgc,qsgd", "--bandwidth", "1gbit", "--resume", str(file), "--together", "1"])
     first = race.measure(options, tmp_path, "a command")
@@ -288,3 +296,15 @@ def test_a_race_of_a_tiny_model_counts_the_bytes_of_the_wire(tmp_path):
     assert all(one["step_ms"][0] >= 40 for one in found.values())  # nobody is through before backward is
     assert set(found["dense"]) - set(found["ddp"]) == {"encode_ms", "exchange_ms", "decode_ms", "wait_ms"}
     assert table.read(file) == list(found.values())
+
+
+@pytest.mark.skipif(bool(WHY_NOT_FAR), reason=f"no far hosts can be made here: {WHY_NOT_FAR}")
+def test_a_race_over_a_distance_waits_for_it_and_the_router_tells_how_it_fared(tmp_path):
+    (tmp_path / "tiny.csv").write_text(TINY)
+    ran = bench("--profiles", tmp_path, "--model", "tiny", "--link", "wan", "--ranks", "2", "--rounds", "3", "--schemes", "ddp,dense,topk-residual", "--json", timeout_s=240.0)
+    assert ran.returncode == 0, ran.stderr
+    found = {one["contestant"]: one for one in json.loads(ran.stdout)}
+    # A sum of two ranks is one way there and one back; what two ranks gather is there after one.
+    for name, least_ms in (("ddp", 48.0), ("dense", 48.0), ("topk-residual", 24.0)):
+        assert least_ms < min(found[name]["step_ms"]) and statistics.median(found[name]["step_ms"]) < 500.0, found[name]
+    assert "the router carried" in ran.stderr and found["dense"]["bandwidth"] == "wan"

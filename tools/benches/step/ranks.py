@@ -68,6 +68,27 @@ def way_of(name: str, backward: Backward) -> Way:
     return Ddp(name, backward) if name in contestants.TORCH else Ours(name, backward)
 
 
+class Start:
+    """Lets all ranks go at the same moment, however far they are from each other: hosts of one machine share its clock."""
+
+    def __init__(self) -> None:
+        took = [self.gather() for _ in range(3)]
+        self.longest = max(after - before for before, after in took)
+        self.longest = max(everyone(self.longest)) * 1.5 + 1e-3
+
+    @staticmethod
+    def gather() -> tuple[float, float]:
+        """When the last rank came, and when this one knew."""
+        came = torch.tensor([time.perf_counter()], dtype=torch.float64)
+        all_came = [torch.empty_like(came) for _ in range(dist.get_world_size())]
+        dist.all_gather(all_came, came)
+        return max(float(one) for one in all_came), time.perf_counter()
+
+    def wait(self) -> None:
+        last, _ = self.gather()
+        time.sleep(max(0.0, last + self.longest - time.perf_counter()))
+
+
 class Race:
     """What all contestants of this rank share, and what was measured of each."""
 
@@ -76,6 +97,7 @@ class Race:
         self.source, self.work = heavy_tailed(self.elements, dist.get_rank()), torch.empty(self.elements)
         self.backward = Backward(gradients, self.work, backward_s)
         self.interface = interface
+        self.start = Start()
         self.ways = {name: way_of(name, self.backward) for name in names}
         self.steps = dict.fromkeys(names, 0)
         self.figures: dict[str, dict[str, list[float]]] = {name: {} for name in names}
@@ -88,7 +110,7 @@ class Race:
         copying = time.process_time() - copying
         self.steps[name] += 1
         way.before()
-        dist.barrier()
+        self.start.wait()
         sent, cpu, start = sent_bytes(self.interface), time.process_time(), time.perf_counter()
         way.step()
         taken, cpu = time.perf_counter() - start, time.process_time() - cpu

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hosts import rate_words
+from hosts import link_words
 
 from benches.step.contestants import DENSE, REFERENCE
 
@@ -84,8 +84,8 @@ def times_as_fast(record: Record, other: Record | None = None) -> list[float]:
 
 def copies(record: Record) -> float | None:
     """The CPU seconds of a step, all threads and what the transport takes included, in those of copying all gradients once, mean
-    over ranks; None where the file is older than that figure."""
-    if not record.get("copy_cpu_s"):
+    over ranks; None where the file is older than that figure, or the model so small that a copy takes no time."""
+    if not all(record.get("copy_cpu_s") or [0]):
         return None
     return statistics.median(step / copy for step, copy in zip(record["cpu_s"], record["copy_cpu_s"], strict=True))
 
@@ -168,7 +168,7 @@ def groups(records: Sequence[Record]) -> dict[tuple[Any, ...], list[Record]]:
 
 def title(group: tuple[Any, ...]) -> str:
     model, link, ranks, backward_ms = group
-    return f"{model}, {ranks} ranks at {rate_words(link)}, " + (f"backward of {backward_ms:g} ms" if backward_ms else "no compute")
+    return f"{model}, {ranks} ranks at {link_words(link)}, " + (f"backward of {backward_ms:g} ms" if backward_ms else "no compute")
 
 
 def markdown(records: Sequence[Record]) -> str:

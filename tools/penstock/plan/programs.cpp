@@ -113,7 +113,6 @@ Programs::Programs(const SchemeFile& file, const ModelProfile& profile, const Cl
   context_.transport_name = file.scheme.transport;
   context_.forgets = file.runtime.forget;
   context_.nonfinite_is_strict = file.runtime.nonfinite == Nonfinite::strict;
-  context_.exec.struct_size = sizeof context_.exec;
   context_.step.struct_size = sizeof context_.step;
   context_.step.world = context_.world;
   for (const DeclaredGradient& gradient : profile.gradients)

@@ -1,0 +1,46 @@
+// Positions as they are, in 32 bits, or 64 where the number of elements needs them.
+#pragma once
+
+#include <kernels/code_path.hpp>
+#include <wire/header.hpp>
+
+namespace penstock::wire {
+
+// How a coding would write some positions: its parameter and the bytes of its body.
+struct Fit {
+  int16_t parameter = 0;
+  uint64_t length = 0;
+};
+
+// No coding fits so badly that it would be chosen.
+inline constexpr uint64_t kNever = ~uint64_t{0};
+
+constexpr uint64_t raw_position_bytes(uint64_t n) noexcept {
+  return n <= uint64_t{1} << 32 ? 4 : 8;
+}
+
+// The first place of `slice` that does not ascend; slice.size() where all do.
+template <typename Position>
+uint64_t first_fall(std::span<const Position> slice, kernels::CodePath path) noexcept;
+
+// Each coding is a class of this form: the static functions write, an object reads. A section has
+// at least one position when any of them is called, and at most eight for each byte of its body.
+template <typename Position>
+class Raw {
+ public:
+  static constexpr const char* kName = "raw";
+  static Fit fit(std::span<const Position> positions, uint64_t n, kernels::CodePath path) noexcept;
+  static void write(std::span<const Position> positions, uint64_t n, int16_t parameter,
+                    unsigned char* body, kernels::CodePath path) noexcept;
+
+  std::string open(const Section& section, uint64_t n, kernels::CodePath path);
+  std::string take(std::span<Position> slice);
+
+ private:
+  const unsigned char* next_ = nullptr;
+  uint64_t n_ = 0;
+  uint64_t lowest_ = 0;  // that the next position may be
+  kernels::CodePath path_{};
+};
+
+}  // namespace penstock::wire
