@@ -52,6 +52,13 @@ def test_comments_of_a_header_are_its_prose() -> None:
     assert ci.plainness(f"/* {RIDDLE.strip()} */\nint what;  // of them\n", "a.h")[1] == 4
 
 
+def test_comments_of_a_public_header_are_plain_too() -> None:
+    pages = {ci.INDEX: PLAIN}
+    assert ci.check(pages, ci.with_folders(pages), {"sdk/include/a.h": f"/* {PLAIN} */\n"}) == []
+    assert "3 places in" in ci.check(pages, ci.with_folders(pages), {"sdk/include/a.h": f"/* {RIDDLE} */\n"})[0]
+    assert ci.headers_among(["sdk/include/penstock/a.h", "sdk/kernels/b.hpp", "core/include/penstock/c.txt"]) == ["sdk/include/penstock/a.h"]
+
+
 def test_prose_ends_at_100_columns() -> None:
     assert "README.md:3: is wider than 100 columns" in found_in({"README.md": "# Title\n\n" + "word " * 21 + "\n"})[0]
 
