@@ -33,9 +33,9 @@ struct MemoryFacts {
   bool owns_momentum = false;
   bool keeps = false;  // has MASS state
   bool has_give_back = false;
-  bool finishes = false;          // ends with the result, on every rank
-  bool adds_rest = false;         // what is left out comes later, although nothing is kept
-  bool shifts = false;            // work is a difference
+  bool finishes = false;          // has `finish`, which gets the result on every rank
+  bool adds_rest = false;         // adds later what it did not send, although it keeps no state
+  bool shifts = false;            // sends the difference to a reference
   bool same_bits = false;         // has replicated state, which sums change
   bool records = false;           // looks at what was sent
   bool works_in_scratch = false;  // work is neither the gradient nor a state
