@@ -5,6 +5,7 @@
     width      lines of prose end at 100 columns; code, tables, links, headings and single long words may be longer
     words      none of the words for which the field has another (WENT)
     links      a link within the repository leads to a file, and its #anchor to a heading
+    files      a source that a page names (`core/base/status.hpp`) is there
     index      docs/README.md leads to every page, directly or through other pages
 
 "Plain" counts shapes, not faults: clauses without a subject ("what goes so", "who waits", "where it lacks one,") and
@@ -84,6 +85,7 @@ _GENERATED = re.compile(r"<!-- [^>]*what follows -->.*?<!-- end of [^>]*-->", re
 _FENCED = re.compile(r"^( *)```.*?^\1```[^\n]*$", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_SOURCE = re.compile(r"`((?:core|sdk|tools|tests|plugins|frontends)/[\w./-]+\.(?:c|h|cpp|hpp|py|cu|cuh|toml|txt|sh))`")
 _LIST_MARK = re.compile(r"^\s*(?:[-*+>]|\d+\.)?\s*")
 
 
@@ -180,6 +182,15 @@ def dead_links(page: str, pages: Mapping[str, str], files: Collection[str]) -> l
     return found
 
 
+def missing_sources(page: str, text: str, files: Collection[str]) -> list[str]:
+    """Paths count from the repository or from the page's folder."""
+    return [
+        f"{page}: names {path}, which is not there"
+        for path in dict.fromkeys(_SOURCE.findall(without_code(text)))
+        if path not in files and target_of(page, path)[0] not in files
+    ]
+
+
 def reached(pages: Mapping[str, str]) -> set[str]:
     """The pages that the index leads to. A link to a folder leads to the folder's README.md."""
     found, left = set(), [INDEX]
@@ -215,6 +226,7 @@ def check(pages: Mapping[str, str], files: Collection[str], headers: Mapping[str
     texts = {**pages, **(headers or {})}
     found = [line for page, text in texts.items() for line in check_text(page, text)]
     found += [line for page in pages for line in dead_links(page, pages, files)]
+    found += [line for page, text in pages.items() for line in missing_sources(page, text, files)]
     known = reached(pages)
     found += [f"{page}: {INDEX} does not lead to this page" for page in pages if page not in known]
     for name, listed in (("NOT_YET", NOT_YET), ("WIDE", WIDE)):

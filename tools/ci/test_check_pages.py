@@ -92,6 +92,11 @@ def test_a_link_that_is_broken_over_two_lines_is_one() -> None:
     assert "b.md" in found_in({"a.md": "[two\nlines](b.md)\n"})[0]
 
 
+def test_a_source_that_a_page_names_is_there() -> None:
+    assert found_in({"core/a.md": "`core/x.cpp` and `tests/y.py` and `conf/none.toml`\n"}, files=("core/x.cpp", "core/tests/y.py")) == []
+    assert found_in({"a.md": "`core/z.cpp`\n"}) == ["a.md: names core/z.cpp, which is not there"]
+
+
 def test_an_anchor_is_a_heading_of_its_page() -> None:
     other = "# A title: `code`, and more\n\n## Twice\n\n## Twice\n"
     assert found_in({"a.md": "[x](b.md#a-title-code-and-more) [y](b.md#twice-1) [z](#here)\n\n# Here\n", "b.md": other}) == []
