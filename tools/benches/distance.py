@@ -103,11 +103,15 @@ def trip_rows(figures: Mapping[str, Mapping[str, float]]) -> list[tuple[str, ...
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench distance", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--link", default="wan", help="of the streams (default %(default)s, which is " + NAMED["wan"] + ")")
+    parser.add_argument("--link", default="wan", help="of the streams (default %(default)s, which is " + NAMED["wan"].replace("%", "%%") + ")")
     parser.add_argument("--only", choices=("streams", "trips"))
     parser.add_argument("--megabytes", type=float, default=8.0, help="of a broadcast (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="broadcasts, and steps that count (default %(default)s)")
-    parser.add_argument("--schemes", default=",".join(DEFAULT), help="whose trips are counted, of ddp, dense and conf/ (default %(default)s); all: every one that chooses nothing by times")
+    parser.add_argument(
+        "--schemes",
+        default=",".join(DEFAULT),
+        help="whose trips are counted, of ddp, dense and conf/ (default %(default)s); all: every one that chooses nothing by times",
+    )
     parser.add_argument("--json", action="store_true", help="figures as JSON instead of tables")
     options = parser.parse_args(arguments)
     options.names = list(cells.EVERY) if options.schemes == "all" else options.schemes.split(",")

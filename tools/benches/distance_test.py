@@ -53,8 +53,9 @@ def test_an_argument_that_means_nothing_is_named_with_what_was_expected(words, s
 
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=f"no far hosts can be made here: {WHY_NOT}")
-def test_a_dense_step_waits_for_one_or_two_round_trips(monkeypatch):
+def test_a_small_sum_waits_for_one_way_which_is_half_a_round_trip(monkeypatch):
     monkeypatch.setitem(os.environ, "PENSTOCK_PLUGIN_DIRECTORY", str(bench.PLUGINS))
     monkeypatch.setattr(distance, "PROFILES", {"one": 1})
-    found = distance.trips(["dense"], 5, bench.PLUGINS)
-    assert 0.8 < found["dense"]["one"] < 2.5  # a part goes to whom sums it, and comes back
+    monkeypatch.setattr(distance, "TRIP_HOSTS", 2)
+    found = distance.trips(["dense"], 15, bench.PLUGINS)
+    assert 0.4 < found["dense"]["one"] < 1.0  # all send all; what a busy machine adds is less than another way
