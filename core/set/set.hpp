@@ -1,5 +1,4 @@
-// A set: what one optimizer or DDP object registers. It has a plan, a step index, states and
-// channels of its own. They lie in its parts, each a class with a file:
+// A set: what one optimizer or DDP object registers. Its parts are classes, each with a file:
 //
 //   Declaration, Residence    what the frontend declares, and where gradients are worked on
 //   Fits, Plans, Change       what the configuration makes of it; the works in force; other ones
@@ -26,8 +25,7 @@ namespace penstock {
 
 class Set;
 
-// Ends a set, in bounded time. What a plugin call that never returns may still use is abandoned,
-// not freed.
+// Ends a set in bounded time. What a plugin call that hangs may still use is not freed.
 struct SetCloser {
   void operator()(Set* set) const;
 };
