@@ -28,14 +28,14 @@ void take_flags(BucketRun& bucket, const Leg& leg, uint32_t flags) {
 
 // One rank's part of the headers; then where its payloads will lie.
 Status read_part(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t rank) {
-  const Prelude& prelude = leg.preludes[round];
-  const MessageRun& header = *prelude.header;
+  const Announcement& announcement = leg.announcements[round];
+  const MessageRun& header = *announcement.header;
   HeaderReader reader(header, header.receive.data() + rank * header.message.count);
   const uint32_t flags = reader.flags();
   PENSTOCK_TRY(check_past(bucket, header, rank, flags));
   take_flags(bucket, leg, flags);
-  if (prelude.gathered == nullptr) return {};
-  GatherMessage& message = *prelude.gathered;
+  if (announcement.gathered == nullptr) return {};
+  GatherMessage& message = *announcement.gathered;
   const bool is_own = rank == message.group_rank();
   SectionPlaces places(message.receive.data() + message.receive_offsets[rank],
                        message.has_fixed_parts());
@@ -58,20 +58,22 @@ Status read_part(BucketRun& bucket, Leg& leg, uint32_t round, uint32_t rank) {
 }  // namespace
 
 void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round) {
-  Prelude& prelude = leg.preludes[round];
+  Announcement& announcement = leg.announcements[round];
   for (const auto& message : leg.messages[round]) {
     if (!message->is_announced()) continue;
     message->has_own_stage = true;
-    ++prelude.n_messages;
-    if (!message->joins()) prelude.gathered = static_cast<GatherMessage*>(message.get());
+    ++announcement.n_messages;
+    if (!message->joins()) announcement.gathered = static_cast<GatherMessage*>(message.get());
   }
-  if (prelude.n_messages == 0) return;
+  if (announcement.n_messages == 0) return;
   Coding& coding = *leg.coding;
   Link& link = bucket.context.at(leg.kind.level).transport;
   auto header =
       make_message<HeaderMessage>(bucket, coding, link, PENSTOCK_ALL_GATHER, PENSTOCK_UINT8);
   const uint64_t bytes = header_bytes(
-      coding, prelude.gathered != nullptr ? prelude.gathered->items : std::vector<size_t>(), round);
+      coding,
+      announcement.gathered != nullptr ? announcement.gathered->items : std::vector<size_t>(),
+      round);
   const uint32_t size = header->group_size();
   header->send = Buffer(bytes);
   header->receive = Buffer(bytes * size);
@@ -93,8 +95,8 @@ void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round) {
   turn->message.send = turn->send.data();
   turn->message.receive = turn->receive.data();
   turn->message.count = kTurnBytes;
-  prelude.header = header.get();
-  prelude.turn = turn.get();
+  announcement.header = header.get();
+  announcement.turn = turn.get();
   turn->has_own_stage = true;
   // On an ordered channel in the order in which they are sent: the turn waits for all that goes
   // with the header.
@@ -104,24 +106,24 @@ void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round) {
 }
 
 Status HeaderMessage::prepare(Leg& leg, uint32_t round) {
-  const Prelude& prelude = leg.preludes[round];
+  const Announcement& announcement = leg.announcements[round];
   HeaderWriter writer(send.data());
   writer.flags(wire_word(*bucket, flags_of(*bucket, leg)));
-  if (prelude.gathered == nullptr) return {};
-  for (const size_t position : prelude.gathered->items)
+  if (announcement.gathered == nullptr) return {};
+  for (const size_t position : announcement.gathered->items)
     writer.item(coding->items[position].own[round]);
   return {};
 }
 
 Status ReadHeaders::begin(BucketRun& bucket) {
-  for (uint32_t rank = 0; rank < leg_.preludes[round_].header->group_size(); ++rank)
+  for (uint32_t rank = 0; rank < leg_.announcements[round_].header->group_size(); ++rank)
     PENSTOCK_TRY(read_part(bucket, leg_, round_, rank));
   return {};
 }
 
 Status Ticket::begin(BucketRun& bucket) {
-  const Prelude& prelude = leg_.preludes[round_];
-  MessageRun& turn = *prelude.turn;
+  const Announcement& announcement = leg_.announcements[round_];
+  MessageRun& turn = *announcement.turn;
   if (!is_taken(leg_)) {
     skip(bucket, turn);
     turn.sent = true;  // as far as whoever skips the rest is concerned
@@ -129,18 +131,18 @@ Status Ticket::begin(BucketRun& bucket) {
   }
   if (turn.group_rank() == 0)
     *turn.send.as<uint64_t>() =
-        bucket.context.on_device.between->next_turn.fetch_add(prelude.n_messages);
+        bucket.context.on_device.between->next_turn.fetch_add(announcement.n_messages);
   bucket.begin_transfers(1);
   submit(bucket, turn);
   return {};
 }
 
 Status Send::begin(BucketRun& bucket) {
-  const Prelude& prelude = leg_.preludes[round_];
+  const Announcement& announcement = leg_.announcements[round_];
   const WorkMemory& told =
-      prelude.turn->group_rank() == 0 ? prelude.turn->send : prelude.turn->receive;
+      announcement.turn->group_rank() == 0 ? announcement.turn->send : announcement.turn->receive;
   uint64_t turn = *told.as<uint64_t>();
-  bucket.begin_transfers(prelude.n_messages);
+  bucket.begin_transfers(announcement.n_messages);
   for (auto& message : leg_.messages[round_]) {
     if (!message->is_announced()) continue;
     const uint64_t bytes = bytes_handed_over(message->message, message->group_size());

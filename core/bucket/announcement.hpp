@@ -26,7 +26,7 @@ struct TurnMessage final : MessageRun {
 void lay_out_announcement(BucketRun& bucket, Leg& leg, uint32_t round);
 
 inline bool is_announced(const Leg& leg, uint32_t round) {
-  return leg.preludes[round].header != nullptr;
+  return leg.announcements[round].header != nullptr;
 }
 // ---- stages behind the exchange of a round's headers ----
 

@@ -26,7 +26,7 @@ namespace penstock {
 struct GatherMessage;
 
 // What is sent before the announced messages of a round; all null if the round has none.
-struct Prelude {
+struct Announcement {
   MessageRun* header = nullptr;
   MessageRun* turn = nullptr;
   GatherMessage* gathered = nullptr;  // the announced gather, if there is one
@@ -45,7 +45,7 @@ struct Leg {
                        // from it that the bucket is void
   bool ends_coding = false;  // the result is decoded in it; `finish` follows
   std::vector<std::vector<std::unique_ptr<MessageRun>>> messages;  // per round
-  std::vector<Prelude> preludes;                                   // per round
+  std::vector<Announcement> announcements;                         // per round
 
   bool sends() const;
   // Whether its messages are sent in this step. A void bucket sends only those of a leg that tells.

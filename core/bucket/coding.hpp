@@ -136,10 +136,6 @@ struct MemoryCall {
   std::vector<const penstock_payload*> give_back;  // scratch for give_back calls
 };
 
-// A flag is an element of the message that it travels in.
-void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag);
-float flag_at(uint32_t dtype, const void* elements, uint64_t index);
-
 struct Coding {
   LevelLinks* links = nullptr;  // of the group that exchanges it
   uint32_t leg = 0;             // of the route, where it begins

@@ -2,7 +2,7 @@
 
 #include "core/bucket/announcement.hpp"
 #include "core/bucket/copies.hpp"
-#include "core/bucket/layout.hpp"
+#include "core/bucket/flag.hpp"
 #include "core/bucket/means.hpp"
 #include "core/bucket/messages.hpp"
 #include "core/tensor/elements.hpp"

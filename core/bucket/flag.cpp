@@ -1,5 +1,7 @@
 #include "core/bucket/flag.hpp"
 
+#include "core/tensor/elements.hpp"
+
 namespace penstock {
 namespace {
 
@@ -45,6 +47,17 @@ Status take_summed_flag(BucketRun& bucket, float sum, bool is_mean) {
   }
   if (sum > 0 && !is_odd(bucket.context.past)) return other_past(bucket, "another rank");
   return {};
+}
+
+void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag) {
+  auto* bytes = static_cast<std::byte*>(elements);
+  from_float32(dtype, &flag, bytes + index * dtype_bytes(dtype), 1);
+}
+
+float flag_at(uint32_t dtype, const void* elements, uint64_t index) {
+  float flag = 0;
+  to_float32(dtype, static_cast<const std::byte*>(elements) + index * dtype_bytes(dtype), &flag, 1);
+  return flag;
 }
 
 }  // namespace penstock

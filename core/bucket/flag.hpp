@@ -20,6 +20,10 @@ Status check_past(const BucketRun& bucket, const MessageRun& message, uint32_t r
 
 // ---- sums ----
 
+// A flag is an element of the message that it travels in.
+void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag);
+float flag_at(uint32_t dtype, const void* elements, uint64_t index);
+
 // Added up over ranks, or averaged. 16 bits are exact enough for up to 3000 ranks.
 float summed_flag(const BucketRun& bucket, bool is_nonfinite);
 // Makes the bucket void if the gradients of some rank are not finite. MISMATCH on a rank with an

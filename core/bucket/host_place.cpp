@@ -33,7 +33,7 @@ bool looks_finite(const PieceRun& piece, uint64_t step) {
   return part(0) && part(count - kPart) && part(step % parts * kPart);
 }
 
-// Rare: see let_go.cpp.
+// Only in a step after many that were forgotten (core/set/forgotten_watch.cpp).
 void add_norm(BucketRun& bucket, const PieceRun& piece) {
   if (piece.dtype != PENSTOCK_FLOAT32) return;
   const double scale = bucket.context.step.grad_scale;

@@ -189,7 +189,7 @@ void make_legs(BucketRun& bucket) {
     leg.tells = leg.kind.is_dense() && !codes_later;
     leg.waits_for_forward = number >= bucket.plan.waits_from;
     leg.messages.resize(leg.kind.is_dense() ? 1 : leg.coding->n_rounds);
-    leg.preludes.resize(leg.messages.size());
+    leg.announcements.resize(leg.messages.size());
   }
 }
 

@@ -60,8 +60,8 @@ TEST(Layout, ARouteHasItsLegsWithTheRoundsOfTheirCoding) {
       paper.add_item(1, *item.of, item.range, {summed({exactly(1)})});
     EXPECT_TRUE(paper.lay_out().ok());
     for (const Leg& leg : paper.bucket.legs) {
-      EXPECT_EQ(leg.preludes.size(), leg.messages.size());
-      EXPECT_EQ(leg.preludes.front().header, nullptr);  // nothing goes from device to device
+      EXPECT_EQ(leg.announcements.size(), leg.messages.size());
+      EXPECT_EQ(leg.announcements.front().header, nullptr);  // nothing goes from device to device
     }
     return legs_text(paper.bucket);
   };

@@ -43,7 +43,7 @@ Status copy(MessageRun& message, To to) {
 
 }  // namespace
 
-Status PlainMessage::make_room() {
+Status PlainMessage::make_room(uint32_t) {
   uint64_t count = 0;
   for (const size_t position : items) count += coding->items[position].range.numel;
   message.count = count;

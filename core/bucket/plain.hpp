@@ -10,7 +10,7 @@ namespace penstock {
 struct PlainMessage final : SumMessage {
   // Its size, and room for a copy, of which in host memory no page is taken before it is needed.
   // OUT_OF_MEMORY. [control]
-  Status make_room();
+  Status make_room(uint32_t round) override;
   Status before_encode(uint32_t round) override;
   Status prepare(Leg&, uint32_t) override { return {}; }
   Status before_decode() override;

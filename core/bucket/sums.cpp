@@ -47,46 +47,41 @@ void point_summed(Coding& coding, MessageRun& message, uint32_t round) {
   }
 }
 
-// Buffers of a sum; what is sent must stay where it may have to be given back.
-Status make_sum_buffers(Coding& coding, MessageRun& message, uint32_t round) {
-  uint64_t count = summed_elements(coding, message.items, round);
-  const bool adds = message.message.reduction == PENSTOCK_REDUCE_SUM ||
-                    message.message.reduction == PENSTOCK_REDUCE_MEAN;
-  message.has_flag = !message.is_announced() && adds && is_floating(message.message.dtype);
-  message.is_mean = message.message.reduction == PENSTOCK_REDUCE_MEAN;
-  message.flag_index = count;
-  if (message.has_flag) ++count;
-  const uint64_t bytes = count * dtype_bytes(message.message.dtype);
-  PENSTOCK_ASSIGN(message.send, memory_of(message, bytes));
-  if (keeps_own(coding, message.items, round)) {
-    PENSTOCK_ASSIGN(message.receive, memory_of(message, bytes));
+}  // namespace
+
+Status SumMessage::make_room(uint32_t round) {
+  uint64_t count = summed_elements(*coding, items, round);
+  const bool adds =
+      message.reduction == PENSTOCK_REDUCE_SUM || message.reduction == PENSTOCK_REDUCE_MEAN;
+  has_flag = !is_announced() && adds && is_floating(message.dtype);
+  is_mean = message.reduction == PENSTOCK_REDUCE_MEAN;
+  flag_index = count;
+  if (has_flag) ++count;
+  const uint64_t bytes = count * dtype_bytes(message.dtype);
+  PENSTOCK_ASSIGN(send, memory_of(*this, bytes));
+  if (keeps_own(*coding, items, round)) {
+    PENSTOCK_ASSIGN(receive, memory_of(*this, bytes));
   }
-  message.message.send = message.send.data();
-  message.message.receive =
-      message.receive.bytes() != 0 ? message.receive.data() : message.send.data();
-  message.message.count = count;
-  point_summed(coding, message, round);
+  message.send = send.data();
+  message.receive = receive.bytes() != 0 ? receive.data() : send.data();
+  message.count = count;
+  point_summed(*coding, *this, round);
   return {};
 }
-
-}  // namespace
 
 Status lay_out_sum(BucketRun& bucket, Leg& leg, uint32_t round, const Summed& how,
                    std::vector<size_t> items) {
   Coding& coding = *leg.coding;
-  Link& link = link_of(coding, items, round);
-  if (coding.items[items.front()].passes_through) {
-    auto message = make_message<PlainMessage>(bucket, coding, link, PENSTOCK_ALL_REDUCE, how.dtype);
-    message->message.reduction = how.reduction;
-    take_items(*message, std::move(items));
-    PENSTOCK_TRY(message->make_room());
-    leg.messages[round].push_back(std::move(message));
-    return {};
-  }
-  auto message = make_message<SumMessage>(bucket, coding, link, PENSTOCK_ALL_REDUCE, how.dtype);
+  std::unique_ptr<SumMessage> message;
+  if (coding.items[items.front()].passes_through)
+    message = std::make_unique<PlainMessage>();
+  else
+    message = std::make_unique<SumMessage>();
+  begin_message(*message, bucket, coding, link_of(coding, items, round), PENSTOCK_ALL_REDUCE,
+                how.dtype);
   message->message.reduction = how.reduction;
   take_items(*message, std::move(items));
-  PENSTOCK_TRY(make_sum_buffers(coding, *message, round));
+  PENSTOCK_TRY(message->make_room(round));
   leg.messages[round].push_back(std::move(message));
   return {};
 }
@@ -101,7 +96,7 @@ Status lay_out_halves(BucketRun& bucket, Leg& begins, Leg& ends, uint32_t round,
   auto collect = make_message<SharesMessage>(bucket, coding, link, PENSTOCK_ALL_GATHER, dtype);
   scatter->message.reduction = how.reduction;
   take_items(*scatter, std::move(items));
-  PENSTOCK_TRY(make_sum_buffers(coding, *scatter, round));
+  PENSTOCK_TRY(scatter->make_room(round));
   const uint64_t count = scatter->message.count;
   const uint32_t world = scatter->group_size();
   uint64_t offset = 0;
@@ -171,17 +166,6 @@ Status SumMessage::read(const Leg& leg, uint32_t round) {
 
 Status FlagMessage::read(const Leg&, uint32_t) {
   return take();
-}
-
-void write_flag(uint32_t dtype, void* elements, uint64_t index, float flag) {
-  auto* bytes = static_cast<std::byte*>(elements);
-  from_float32(dtype, &flag, bytes + index * dtype_bytes(dtype), 1);
-}
-
-float flag_at(uint32_t dtype, const void* elements, uint64_t index) {
-  float flag = 0;
-  to_float32(dtype, static_cast<const std::byte*>(elements) + index * dtype_bytes(dtype), &flag, 1);
-  return flag;
 }
 
 }  // namespace penstock

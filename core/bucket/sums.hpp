@@ -8,6 +8,9 @@ namespace penstock {
 // Payloads of one type, all added up in one way. A flag follows if the numbers are floats that are
 // added or averaged.
 struct SumMessage : MessageRun {
+  // Its buffers: what is sent must stay where it may have to be given back. Items are set.
+  // OUT_OF_MEMORY. [control]
+  virtual Status make_room(uint32_t round);
   std::string_view name() const override { return "sum"; }
   Status prepare(Leg& leg, uint32_t round) override;
   Status read(const Leg& leg, uint32_t round) override;

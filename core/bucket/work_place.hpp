@@ -27,7 +27,6 @@ struct PieceRun;
 
 class WorkPlace {
  public:
-  WorkPlace() = default;
   virtual ~WorkPlace() = default;
   WorkPlace(const WorkPlace&) = delete;
   WorkPlace& operator=(const WorkPlace&) = delete;

@@ -44,7 +44,7 @@ void each_foreign(const MessageRun& message, uint32_t round, const Body& body) {
 
 bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round) {
   const Channel* channel = coding.links->direct.channel;
-  if (channel == nullptr || !!item.place().works_at_once() || item.rounds.size() <= round)
+  if (channel == nullptr || !is_on_device(item.place()) || item.rounds.size() <= round)
     return false;
   const RoundNeed& need = item.rounds[round];
   const bool has_owner = coding.to_owners || coding.alone;
@@ -56,7 +56,7 @@ bool goes_directly(const Coding& coding, const ItemRun& item, uint32_t round) {
 }
 
 bool sends_directly(const BucketRun& bucket, const Coding& coding, const ItemRun& item) {
-  if (bucket.legs.front().kind.is_dense() && !item.place().works_at_once()) return true;
+  if (bucket.legs.front().kind.is_dense() && is_on_device(item.place())) return true;
   for (uint32_t round = 0; round < item.rounds.size(); ++round)
     if (goes_directly(coding, item, round)) return true;
   return false;
@@ -112,7 +112,7 @@ Status EchoDirect::begin(BucketRun& bucket) {
 }
 
 Status CheckIndices::begin(BucketRun& bucket) {
-  const MessageRun& message = *leg_.preludes[round_].gathered;
+  const MessageRun& message = *leg_.announcements[round_].gathered;
   DevicePart& part = part_of(bucket);
   const Stream& stream = bucket.context.on_device.residents->stream();
   FoundNumbers<uint32_t>& found = part.wrong_indices;
@@ -132,7 +132,7 @@ Status CheckIndices::begin(BucketRun& bucket) {
 
 Status CheckIndices::end(BucketRun& bucket) {
   if (!waits(bucket)) return {};
-  const MessageRun& message = *leg_.preludes[round_].gathered;
+  const MessageRun& message = *leg_.announcements[round_].gathered;
   Status status;
   each_foreign(message, round_,
                [&](uint64_t number, uint32_t rank, const ItemRun& item, PayloadStorage&) {

@@ -60,7 +60,7 @@ class OnDevice final : public DevicePlacement {
       if (takes_finished(leg, round)) add<FinishSends>(program, leg);
       add<Send>(program, leg, round);
     }
-    if (leg.preludes[round].gathered != nullptr) add<CheckIndices>(program, leg, round);
+    if (leg.announcements[round].gathered != nullptr) add<CheckIndices>(program, leg, round);
   }
   void before_decode(Program& program, Leg& leg, uint32_t round) override {
     if (has_payloads_on_host(leg, round)) add<Upload>(program, leg, round);
