@@ -12,13 +12,7 @@ sys.path.insert(0, str(ROOM))
 
 from benches import bench, distance  # noqa: E402
 from benches.step import contestants, models  # noqa: E402
-from hosts import FarHosts, HostsError, Way  # noqa: E402
-
-try:
-    with FarHosts(1, "1mbit", Way(1.0)):
-        WHY_NOT = ""
-except HostsError as error:
-    WHY_NOT = str(error)
+from hosts.needed import needs_far_hosts  # noqa: E402
 
 
 def test_trips_are_the_slope_over_the_distance_whatever_computing_takes():
@@ -52,7 +46,7 @@ def test_an_argument_that_means_nothing_is_named_with_what_was_expected(words, s
     assert ran.returncode == 2 and said in ran.stderr
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=f"no far hosts can be made here: {WHY_NOT}")
+@needs_far_hosts()
 def test_a_small_sum_waits_for_one_way_which_is_half_a_round_trip(monkeypatch):
     monkeypatch.setitem(os.environ, "PENSTOCK_PLUGIN_DIRECTORY", str(bench.PLUGINS))
     monkeypatch.setattr(distance, "PROFILES", {"one": 1})

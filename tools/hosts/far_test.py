@@ -12,16 +12,11 @@ import pytest
 ROOM = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOM))
 
-from hosts import FarHosts, HostsError, Way  # noqa: E402
+from hosts import FarHosts, HostsError, Way, needed  # noqa: E402
 from hosts import far as far_module  # noqa: E402
 from hosts.hosts import SUBNET  # noqa: E402
 
-try:
-    with FarHosts(1, "1mbit", Way(1.0)):
-        WHY_NOT = ""
-except HostsError as error:
-    WHY_NOT = str(error)
-needs_hosts = pytest.mark.skipif(bool(WHY_NOT), reason=f"no far hosts can be made here: {WHY_NOT}")
+needs_hosts = needed.needs_far_hosts()
 
 FRAME = 28 + 14  # of a datagram: headers of UDP and IP, and of Ethernet, as tc counts a packet
 

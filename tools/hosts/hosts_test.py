@@ -12,15 +12,10 @@ import pytest
 ROOM = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOM))
 
-from hosts import Hosts, HostsError, link_rate, rate_words  # noqa: E402
+from hosts import Hosts, HostsError, link_rate, needed, rate_words  # noqa: E402
 from hosts.hosts import NAMES, SUBNET  # noqa: E402
 
-try:
-    with Hosts(1, "1gbit"):
-        WHY_NOT = ""
-except HostsError as error:
-    WHY_NOT = str(error)
-needs_hosts = pytest.mark.skipif(bool(WHY_NOT), reason=f"no hosts can be made here: {WHY_NOT}")
+needs_hosts = needed.needs_hosts()
 
 # A suite in the background of a shell has SIGINT ignored, and hands that on.
 OWNER = f"""

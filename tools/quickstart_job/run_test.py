@@ -10,23 +10,13 @@ import sys
 
 import pytest
 
-from hosts import FarHosts, Hosts, HostsError, Way
+from hosts import needed
 
 TOOLS = pathlib.Path(__file__).resolve().parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{TOOLS}:{TOOLS.parent / 'frontends/python'}"}
 SHORT = ("--task", "digits", "--schemes", "s-sgd,qsgd", "--progress", "lines", "--bucket-bytes", "65536")
 
-try:
-    with Hosts(1, "1gbit"):
-        WHY_NOT = ""
-except HostsError as error:
-    WHY_NOT = str(error)
-try:
-    with FarHosts(1, "1mbit", Way(1.0)):
-        WHY_NOT_FAR = ""
-except HostsError as error:
-    WHY_NOT_FAR = str(error)
-needs_hosts = pytest.mark.skipif(bool(WHY_NOT), reason=f"no hosts can be made here: {WHY_NOT}")
+needs_hosts = needed.needs_hosts()
 
 
 def job(out, *arguments, before=()):
@@ -56,7 +46,7 @@ def test_the_ranks_run_on_hosts_with_links_of_the_rate(tmp_path):
     assert dense["steps"] == 10 and len(dense["losses"]) == len(dense["step_ms"]) == 10
 
 
-@pytest.mark.skipif(bool(WHY_NOT_FAR), reason=f"no far hosts can be made here: {WHY_NOT_FAR}")
+@needed.needs_far_hosts()
 def test_over_a_distance_a_step_waits_for_it_and_the_router_says_how_it_fared(tmp_path):
     said, summary = run(tmp_path, "--link", "wan", "--steps", "5")
     assert "4 hosts with links of 30 Mb/s, 50 ms round trip, 0.1 % loss" in said and summary["link"] == "wan"

@@ -14,18 +14,8 @@ ROOM = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOM))
 
 from benches.step import claims, contestants, headlines, models, race, simulated, table  # noqa: E402
-from hosts import FarHosts, Hosts, HostsError, Way  # noqa: E402
+from hosts.needed import needs_far_hosts, needs_hosts  # noqa: E402
 
-try:
-    with Hosts(1, "1gbit"):
-        WHY_NOT = ""
-except HostsError as error:
-    WHY_NOT = str(error)
-try:
-    with FarHosts(1, "1mbit", Way(1.0)):
-        WHY_NOT_FAR = ""
-except HostsError as error:
-    WHY_NOT_FAR = str(error)
 TINY = "# a comment\nname,shape,work\nfirst.weight,64x32,100\nattention,,50\nfirst.bias,64,0\nsecond.weight,300x64,50\n"
 
 
@@ -279,7 +269,7 @@ def test_an_argument_that_means_nothing_is_named_with_what_there_is(words, said)
         assert one in ran.stderr
 
 
-@pytest.mark.skipif(bool(WHY_NOT), reason=f"no hosts can be made here: {WHY_NOT}")
+@needs_hosts()
 def test_a_race_of_a_tiny_model_counts_the_bytes_of_the_wire(tmp_path):
     (tmp_path / "tiny.csv").write_text(TINY)
     file = tmp_path / "results.jsonl"
@@ -298,7 +288,7 @@ def test_a_race_of_a_tiny_model_counts_the_bytes_of_the_wire(tmp_path):
     assert table.read(file) == list(found.values())
 
 
-@pytest.mark.skipif(bool(WHY_NOT_FAR), reason=f"no far hosts can be made here: {WHY_NOT_FAR}")
+@needs_far_hosts()
 def test_a_race_over_a_distance_waits_for_it_and_the_router_tells_how_it_fared(tmp_path):
     (tmp_path / "tiny.csv").write_text(TINY)
     ran = bench("--profiles", tmp_path, "--model", "tiny", "--link", "wan", "--ranks", "2", "--rounds", "3", "--schemes", "ddp,dense,topk-residual", "--json", timeout_s=240.0)
