@@ -213,6 +213,6 @@ def pretend(device: SimulatedDevice) -> None:
     devices.place_of = lambda tensor: Place(c.DEVICE_CUDA, 0) if device.holds(tensor) else HOST
     devices.current_stream = lambda tensor: device.current
     devices.used_by_current_stream = used
-    devices.refuse_capture = lambda: None
+    devices.refuse_capture = devices.refuse_capture_of_updates = lambda: None
     devices.future_of = lambda tensor: torch.futures.Future()
     devices.later = lambda flag: lambda: bool(flag)

@@ -217,6 +217,8 @@ def test_a_capture_of_a_graph_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with pytest.raises(RuntimeError, match="while a CUDA graph is captured"):
         devices.refuse_capture()
+    with pytest.raises(RuntimeError, match="call optimizer.flush.. before the capture"):
+        devices.refuse_capture_of_updates()
 
 
 # ---- what the core is given ----

@@ -46,12 +46,29 @@ class StepFigures:
     waits: float | None
     allocations: float | None
     calls: dict[str, int] = field(default_factory=dict)  # of all steps: the waits and allocations by their names
+    kernels: dict[str, list[float]] = field(default_factory=dict)  # launches and milliseconds of each, the longest first
     unseen: str = ""
 
 
 def call_name(event: Event) -> str:
     """Without the version that CUPTI puts behind some: cudaMemcpy_v3020, cuMemAlloc_v2, cudaMemcpyAsync_ptsz."""
     return re.sub(r"(_v\d+|_ptsz|_ptds)+$", "", event["name"])
+
+
+def kernel_name(event: Event) -> str:
+    """Without return type, namespaces and parameters; what a template is made with stays."""
+    name = re.sub(r"\w+::|\(anonymous namespace\)::|^void ", "", event["name"])
+    return re.sub(r"\((?!\w+\)\d).*", "", name)  # and a number's type within a template stays
+
+
+def by_kernel(kernels: Iterable[Event], n_steps: int) -> dict[str, list[float]]:
+    """Launches and milliseconds per step."""
+    found: dict[str, list[float]] = {}
+    for one in kernels:
+        of = found.setdefault(kernel_name(one), [0.0, 0.0])
+        of[0] += 1 / n_steps
+        of[1] += one["dur"] * 1e-3 / n_steps
+    return {name: [round(count, 2), round(ms, 4)] for name, (count, ms) in sorted(found.items(), key=lambda item: -item[1][1])}
 
 
 def is_step(event: Event) -> bool:
@@ -155,5 +172,6 @@ def figures(events: Iterable[Event]) -> StepFigures:
         waits=None if unseen else sum(waiting.values()) / steps,
         allocations=None if unseen else sum(allocating.values()) / steps,
         calls={} if unseen else {**waiting, **allocating},
+        kernels=by_kernel(found.ours, steps),
         unseen=unseen,
     )

@@ -53,6 +53,13 @@ def test_work_and_bytes_count_per_step():
     assert (found.launches, found.kernels_ms, found.copies_ms, found.copied_bytes) == (1, 0.1, 0.05, 800)
 
 
+def test_each_kernel_counts_by_its_name():
+    begin = "void penstock::kernels::cuda::treat_elements<256u, penstock::kernels::cuda::(anonymous namespace)::Widen<(penstock::kernels::ValueType)3> >"
+    longest = work("kernel", f"{begin}(penstock::kernels::cuda::(anonymous namespace)::Widen<(penstock::kernels::ValueType)3>, unsigned)", SET, 1700, 1900, 91)
+    kernels = events.figures([*made_up(), longest, work("kernel", "penstock::look(penstock::Arrays<int>)", SET, 1900, 1901, 92)]).kernels
+    assert list(kernels.items()) == [("collect<4>", [1, 0.1]), ("treat_elements<256u, Widen<(ValueType)3> >", [0.5, 0.1]), ("look", [0.5, 0.0005])]
+
+
 def test_overlap_is_the_share_of_the_exchange_that_lies_beside_compute():
     assert events.figures(made_up()).overlap == pytest.approx(50 / 150)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from penstock.torch import outstanding, world
+from penstock.torch import devices, outstanding, world
 from penstock.torch.gradients import Slot
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class DeferredUpdates:
         self._slots_of_module: weakref.WeakKeyDictionary[
             torch.nn.Module, tuple[Slot, ...]
         ] = weakref.WeakKeyDictionary()
+        # Modules with such parameters, their own or a submodule's.
+        self._holders: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._owned: set = set()  # gradients whose module has been seen in a forward
         self._handles: list[Any] = []
         exchange.deferral = self
@@ -147,7 +149,8 @@ class DeferredUpdates:
         if not self.outstanding:
             return
         if not module.training or not torch.is_grad_enabled():
-            self.flush()  # evaluation may take short cuts through a module's inside
+            if module in self._holders:  # evaluation may take short cuts through its inside
+                self.flush()
             return
         wanted = [slot.index for slot in slots if slot.index in self.outstanding]
         if wanted:
@@ -157,6 +160,8 @@ class DeferredUpdates:
         own = (p for p in module._parameters.values() if p is not None)
         slots = tuple(self._slot_of[id(p)] for p in own if id(p) in self._slot_of)
         self._slots_of_module[module] = slots
+        if any(id(parameter) in self._slot_of for parameter in module.parameters()):
+            self._holders.add(module)
         if slots:
             self._owned.update(slot.index for slot in slots)
             self._handles.append(module.register_state_dict_pre_hook(_flush_before_state_dict))
@@ -184,6 +189,8 @@ class DeferredUpdates:
     def _apply(self, indices: Sequence[int]) -> None:
         if not indices:
             return
+        if any(not self.outstanding[index].parameter.is_cpu for index in indices):
+            devices.refuse_capture_of_updates()
         self._arrive(indices)
         parameters: dict[int, list[torch.Tensor]] = {}
         newer = []

@@ -90,6 +90,16 @@ def refuse_capture() -> None:
         )
 
 
+def refuse_capture_of_updates() -> None:
+    """RuntimeError while the current stream's work is captured in a CUDA graph: its replay would
+    update the parameters again. Nothing is lost: the updates stay outstanding."""
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "a forward is captured in a CUDA graph while updates of its parameters are outstanding, "
+            "and every replay would apply them again: call optimizer.flush() before the capture"
+        )
+
+
 def future_of(tensor: torch.Tensor) -> torch.futures.Future:
     """A future for `tensor`. On a device whoever waits for it goes on at once when it is set, and
     waits there for what was queued on the current stream of the thread that set it."""

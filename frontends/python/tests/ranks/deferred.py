@@ -109,6 +109,13 @@ def check_whoever_looks_sees_the_update() -> None:
         for p, q in zip(model.parameters(), expected.parameters()):
             assert torch.equal(p, q), f"{name}: another value than after flush"
     pickle.dumps(expected)
+    other = make_model().eval()
+    model, optimizer = stepped()
+    other(torch.ones(1, 5))
+    with torch.no_grad():
+        make_model()(torch.ones(1, 5))
+    assert outstanding(optimizer) == 6, "another model's evaluation waited for the updates"
+    optimizer.flush()
 
 
 def check_clipping_synchronizes_at_once() -> None:
