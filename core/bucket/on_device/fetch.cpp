@@ -7,33 +7,49 @@
 namespace penstock {
 namespace {
 
+// So much is copied to the device in about the time that a copy takes to begin.
+constexpr uint64_t kReach = uint64_t{1} << 16;
+
 // Joins stretches of a message that lie behind each other to one copy, as the sections of payloads
-// mostly do: where there is a next one, it begins at the end, or at the next multiple of 8 bytes.
+// mostly do: where there is a next one, it begins at the end, or at the next multiple of 8 bytes,
+// or up to `reach` bytes further on. Two are open at a time, because coded indices have a place of
+// their own.
 template <typename Copy>
 class Stretches {
  public:
-  explicit Stretches(const Copy& copy) : copy_(copy) {}
+  explicit Stretches(const Copy& copy, uint64_t reach = 0) : copy_(copy), reach_(reach) {}
 
   Status add(std::byte* data, uint64_t bytes) {
     if (bytes == 0) return {};
-    const bool follows =
-        bytes_ != 0 && data >= begin_ + bytes_ && data <= begin_ + (bytes_ + 7) / 8 * 8;
-    if (!follows) {
-      PENSTOCK_TRY(flush());
-      begin_ = data;
+    for (Stretch& open : open_) {
+      std::byte* const end = open.begin + open.bytes;
+      const uint64_t furthest = (open.bytes + 7) / 8 * 8 + reach_;
+      if (open.bytes == 0 || data < end || data > open.begin + furthest) continue;
+      open.bytes = static_cast<uint64_t>(data - open.begin) + bytes;
+      return {};
     }
-    bytes_ = static_cast<uint64_t>(data - begin_) + bytes;
+    PENSTOCK_TRY(close(open_[0]));
+    open_[0] = std::exchange(open_[1], {data, bytes});
     return {};
   }
   Status flush() {
-    const uint64_t bytes = std::exchange(bytes_, 0);
-    return bytes == 0 ? Status() : copy_(begin_, bytes);
+    for (Stretch& open : open_) PENSTOCK_TRY(close(open));
+    return {};
   }
 
  private:
+  struct Stretch {
+    std::byte* begin = nullptr;
+    uint64_t bytes = 0;
+  };
+  Status close(Stretch& open) {
+    const uint64_t bytes = std::exchange(open.bytes, 0);
+    return bytes == 0 ? Status() : copy_(open.begin, bytes);
+  }
+
   const Copy& copy_;
-  std::byte* begin_ = nullptr;
-  uint64_t bytes_ = 0;
+  const uint64_t reach_;
+  Stretch open_[2];  // the older one first
 };
 
 template <typename Copy>
@@ -136,7 +152,8 @@ Status Upload::begin(BucketRun& bucket) {
     const auto copy = [&](std::byte* there, uint64_t bytes) {
       return stream.copy_to_device(there, arrived.of_twin(there), bytes);
     };
-    Stretches stretches(copy);
+    // Between the values of two items lie coded indices, of which nothing there is used.
+    Stretches stretches(copy, kReach);
     for (uint32_t rank = 0; rank < (is_gathered ? message->group_size() : 1); ++rank) {
       // What this rank has sent is there.
       if (is_gathered && rank == message->group_rank()) continue;
