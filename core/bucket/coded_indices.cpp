@@ -36,19 +36,18 @@ std::byte* write_coded(const ItemRun& item, std::span<const uint32_t> indices, s
   return target + plan.bytes();
 }
 
-std::string read_coded(const ItemRun& item, std::span<const std::byte> bytes,
-                       std::span<uint32_t> indices, uint64_t& taken) {
+std::string read_coded(const ItemRun& item, std::span<const std::byte> bytes, uint64_t count,
+                       uint32_t* indices, uint64_t& taken) {
   taken = 0;
-  if (indices.empty()) return {};
+  if (count == 0) return {};
   wire::PositionsReader<uint32_t> reader(code_path());
   std::string refused = reader.open(
       {reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()}, item.range.numel);
   if (!refused.empty()) return refused;
-  if (reader.left() != indices.size())
-    return fmt::format("has {} positions, the header of the message says {}", reader.left(),
-                       indices.size());
+  if (reader.left() != count)
+    return fmt::format("has {} positions, the header of the message says {}", reader.left(), count);
   taken = reader.bytes();
-  return reader.take(indices);
+  return indices == nullptr ? std::string() : reader.take({indices, count});
 }
 
 }  // namespace penstock

@@ -21,9 +21,10 @@ uint64_t uncoded_capacity(const Coding& coding, const std::vector<size_t>& items
 // Writes indices of the item, and returns where they end. A section without any has no bytes.
 std::byte* write_coded(const ItemRun& item, std::span<const uint32_t> indices, std::byte* target);
 
-// Fills `indices` from the section at the front of `bytes`, which are input, and sets how many of
-// them it has. Returns why it is refused, as the end of a sentence; nothing where it is not.
-std::string read_coded(const ItemRun& item, std::span<const std::byte> bytes,
-                       std::span<uint32_t> indices, uint64_t& taken);
+// Reads the section at the front of `bytes`, which are input, into `indices`, and sets how many of
+// the bytes it has. Without a place for indices it looks at the header alone. Returns why it is
+// refused, as the end of a sentence; nothing where it is not.
+std::string read_coded(const ItemRun& item, std::span<const std::byte> bytes, uint64_t count,
+                       uint32_t* indices, uint64_t& taken);
 
 }  // namespace penstock

@@ -107,6 +107,19 @@ TEST(CodedIndices, OfWhichThereAreNoneHaveNoBytes) {
   EXPECT_EQ(sender.came_from(1), Indices());
 }
 
+TEST(CodedIndices, OfThisRankAreNotDecodedAgain) {
+  One one;
+  one.place({gathered_capacity(one.coding(), {0}, 0)});
+  one.encode<uint32_t>(one.item, PENSTOCK_PAYLOAD_SPARSE, 0, kFour);
+  one.encode<float>(one.item, PENSTOCK_PAYLOAD_SPARSE, 1, {1.5f, 1.5f, 1.5f, 1.5f});
+  ASSERT_OK(one.close());
+  ASSERT_OK(one.come(part_of(kRice)));
+  EXPECT_EQ(one.came(one.item, 0, 0).data, one.item.own[0].section(0).data);
+  EXPECT_EQ(one.came_from(0), kFour);
+  EXPECT_EQ(one.came_from(1), kFour);
+  EXPECT_EQ(*static_cast<const float*>(one.came(one.item, 0, 1).data), 1.5f);  // behind them
+}
+
 // Whatever is sent arrives, and no part is longer than its room.
 TEST(CodedIndices, ArriveOnAllRanksWhateverTheirNumberAndPlaces) {
   for (const uint64_t numel : {1000u, 70'000u, 4'000'000'000u})

@@ -209,6 +209,12 @@ Status GatherMessage::read_part(uint32_t round, uint32_t rank) {
   return {};
 }
 
+// What this rank has coded, as the host sees it; null if that is not as many.
+void* GatherMessage::own_indices(ItemRun& item, uint32_t round, size_t s, uint64_t count) const {
+  if (count == 0 || !item.encodes || item.own[round].section(s).count != count) return nullptr;
+  return const_cast<void*>(item.place().sent(*this, item.own[round].section(s)));
+}
+
 Status GatherMessage::read_sections(ItemRun& item, uint32_t round, uint32_t rank, uint64_t& offset,
                                     std::byte*& decoded) {
   std::byte* const part = receive.data() + receive_offsets[rank];
@@ -219,11 +225,12 @@ Status GatherMessage::read_sections(ItemRun& item, uint32_t round, uint32_t rank
     uint64_t length = section.count * dtype_bytes(section.dtype);
     section.data = part + offset;
     if (codes(item, round, s)) {
-      section.data = decoded;
-      decoded += round_up(item.rounds[round].sections[s].bytes());
+      void* const own = rank == group_rank() ? own_indices(item, round, s, section.count) : nullptr;
+      section.data = own != nullptr ? own : decoded;
       const std::string refused =
-          read_coded(item, {part + offset, bytes - offset},
-                     {static_cast<uint32_t*>(section.data), section.count}, length);
+          read_coded(item, {part + offset, bytes - offset}, section.count,
+                     own != nullptr ? nullptr : reinterpret_cast<uint32_t*>(decoded), length);
+      decoded += round_up(item.rounds[round].sections[s].bytes());
       if (!refused.empty())
         return bad_payload(*bucket, *this, rank, &item,
                            fmt::format("has a section {} that {}", s, refused));

@@ -57,6 +57,7 @@ struct GatherMessage final : MessageRun {
   std::byte* close_part(const std::vector<size_t>& items, uint32_t round, std::byte* part);
   std::byte* close_section(ItemRun& item, uint32_t round, size_t s, std::byte* target);
   Status read_part(uint32_t round, uint32_t rank);
+  void* own_indices(ItemRun& item, uint32_t round, size_t s, uint64_t count) const;
   // The sections of an item begin at `offset` of the part, and behind them the next item's; coded
   // ones are read to `decoded`.
   Status read_sections(ItemRun& item, uint32_t round, uint32_t rank, uint64_t& offset,

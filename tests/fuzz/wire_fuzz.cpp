@@ -142,6 +142,7 @@ struct Gathered {
       message.decoded_offsets.push_back(end + message.decoded_offsets.size() * uncoded);
       offset += part.size();
     }
+    for (ItemRun& item : coding.items) item.own[0].absent();  // no part is what was sent last
     bucket.is_void = false;
     return message.read(leg, 0);
   }

@@ -21,18 +21,19 @@ class Stretches {
 
   Status add(std::byte* data, uint64_t bytes) {
     if (bytes == 0) return {};
-    for (Stretch& open : open_) {
-      std::byte* const end = open.begin + open.bytes;
-      const uint64_t furthest = (open.bytes + 7) / 8 * 8 + reach_;
-      if (open.bytes == 0 || data < end || data > open.begin + furthest) continue;
-      open.bytes = static_cast<uint64_t>(data - open.begin) + bytes;
-      return {};
-    }
+    for (Stretch& open : open_)
+      if (follows(open, data)) {
+        open.bytes = static_cast<uint64_t>(data - open.begin) + bytes;
+        return {};
+      }
     PENSTOCK_TRY(close(open_[0]));
     open_[0] = std::exchange(open_[1], {data, bytes});
     return {};
   }
   Status flush() {
+    if (open_[0].begin > open_[1].begin) std::swap(open_[0], open_[1]);
+    if (open_[1].bytes != 0 && follows(open_[0], open_[1].begin))
+      PENSTOCK_TRY(add(open_[1].begin, std::exchange(open_[1].bytes, 0)));
     for (Stretch& open : open_) PENSTOCK_TRY(close(open));
     return {};
   }
@@ -42,6 +43,10 @@ class Stretches {
     std::byte* begin = nullptr;
     uint64_t bytes = 0;
   };
+  bool follows(const Stretch& open, const std::byte* data) const {
+    const std::byte* const end = open.begin + open.bytes;
+    return open.bytes != 0 && data >= end && data <= open.begin + (open.bytes + 7) / 8 * 8 + reach_;
+  }
   Status close(Stretch& open) {
     const uint64_t bytes = std::exchange(open.bytes, 0);
     return bytes == 0 ? Status() : copy_(open.begin, bytes);
