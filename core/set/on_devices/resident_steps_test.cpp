@@ -98,10 +98,11 @@ constexpr uint64_t pair_bytes(uint64_t n) {
   return uint64_t(kDensity * double(n)) * 8;
 }
 
-// The payloads of other ranks, and less than that of what lies between them in their messages.
+// The payloads of other ranks, and what lies between them in small messages: coded indices, headers
+// and room that nobody has used.
 void expect_brought(const Cost& cost, uint64_t payloads) {
   EXPECT_GE(cost.to_device, payloads);
-  EXPECT_LE(cost.to_device, 2 * payloads);
+  EXPECT_LE(cost.to_device, 3 * payloads);
 }
 
 TEST(Residents, NobodyWaitsNothingIsAllocatedAndOnlyPayloadsCrossTheBus) {
