@@ -7,25 +7,22 @@
 namespace penstock {
 namespace {
 
-// So much is copied to the device in about the time that a copy takes to begin.
-constexpr uint64_t kReach = uint64_t{1} << 16;
-
 // Joins stretches of a message that lie behind each other to one copy, as the sections of payloads
-// mostly do: where there is a next one, it begins at the end, or at the next multiple of 8 bytes,
-// or up to `reach` bytes further on. Two are open at a time, because coded indices have a place of
-// their own.
+// mostly do: where there is a next one, it begins at the end, or at the next multiple of 8 bytes.
+// Two are open at a time, because coded indices have a place of their own.
 template <typename Copy>
 class Stretches {
  public:
-  explicit Stretches(const Copy& copy, uint64_t reach = 0) : copy_(copy), reach_(reach) {}
+  explicit Stretches(const Copy& copy) : copy_(copy) {}
 
   Status add(std::byte* data, uint64_t bytes) {
     if (bytes == 0) return {};
-    for (Stretch& open : open_)
-      if (follows(open, data)) {
-        open.bytes = static_cast<uint64_t>(data - open.begin) + bytes;
-        return {};
-      }
+    if (follows(open_[0], data)) std::swap(open_[0], open_[1]);
+    Stretch& last = open_[1];
+    if (follows(last, data)) {
+      last.bytes = static_cast<uint64_t>(data - last.begin) + bytes;
+      return {};
+    }
     PENSTOCK_TRY(close(open_[0]));
     open_[0] = std::exchange(open_[1], {data, bytes});
     return {};
@@ -45,7 +42,7 @@ class Stretches {
   };
   bool follows(const Stretch& open, const std::byte* data) const {
     const std::byte* const end = open.begin + open.bytes;
-    return open.bytes != 0 && data >= end && data <= open.begin + (open.bytes + 7) / 8 * 8 + reach_;
+    return open.bytes != 0 && data >= end && data <= open.begin + (open.bytes + 7) / 8 * 8;
   }
   Status close(Stretch& open) {
     const uint64_t bytes = std::exchange(open.bytes, 0);
@@ -53,8 +50,7 @@ class Stretches {
   }
 
   const Copy& copy_;
-  const uint64_t reach_;
-  Stretch open_[2];  // the older one first
+  Stretch open_[2];  // the one that has grown last is the second
 };
 
 template <typename Copy>
@@ -157,8 +153,7 @@ Status Upload::begin(BucketRun& bucket) {
     const auto copy = [&](std::byte* there, uint64_t bytes) {
       return stream.copy_to_device(there, arrived.of_twin(there), bytes);
     };
-    // Between the values of two items lie coded indices, of which nothing there is used.
-    Stretches stretches(copy, kReach);
+    Stretches stretches(copy);
     for (uint32_t rank = 0; rank < (is_gathered ? message->group_size() : 1); ++rank) {
       // What this rank has sent is there.
       if (is_gathered && rank == message->group_rank()) continue;
