@@ -1,6 +1,7 @@
 // For the tests of the wire: one gathered message, whose parts are written and read by hand.
 #pragma once
 
+#include "core/bucket/coded_indices.hpp"
 #include "core/bucket/gathers.hpp"
 #include "core/bucket/testing.hpp"
 #include "core/bucket/wire.hpp"
@@ -64,10 +65,13 @@ struct Gathered : PaperBucket {
       message->send_counts.push_back(part);
       bytes += part;
     }
+    message->uncoded_offset = bytes;
+    bytes += uncoded();
     message->send = memory_of_bytes(bytes);
     std::memset(message->send.data(), 0xee, bytes);  // of an earlier step
     ASSERT_OK(message->before_encode(0));
   }
+  uint64_t uncoded() { return uncoded_capacity(coding(), message->items, 0); }
   WorkMemory memory_of_bytes(uint64_t bytes) {
     return std::move(memory_of(*message, bytes).value());
   }
@@ -87,11 +91,13 @@ struct Gathered : PaperBucket {
   }
   // What has come from each rank, each up to the end of its room of 4096 bytes.
   Status read(const std::vector<std::string>& parts) {
-    message->receive = memory_of_bytes(4096 * parts.size());
+    message->receive = memory_of_bytes((4096 + uncoded()) * parts.size());
     message->receive_offsets.clear();
+    message->decoded_offsets.clear();
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       message->receive_offsets.push_back(4096 * (rank + 1) - (parts[rank].size() + 7) / 8 * 8);
       message->receive_counts[rank] = parts[rank].size();
+      message->decoded_offsets.push_back(4096 * parts.size() + uncoded() * rank);
       std::memcpy(message->receive.data() + message->receive_offsets[rank], parts[rank].data(),
                   parts[rank].size());
     }

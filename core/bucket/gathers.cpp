@@ -11,13 +11,18 @@ namespace {
 // Room for what goes to each rank and comes from it.
 Status make_gather_buffers(Coding& coding, GatherMessage& message, uint32_t round) {
   const auto capacity = message.is_announced() ? sections_capacity : gathered_capacity;
-  uint64_t bytes = 0;
+  const auto uncoded = [&](const std::vector<size_t>& items) {
+    return message.is_announced() ? 0 : uncoded_capacity(coding, items, round);
+  };
+  uint64_t bytes = 0, behind = 0;
   for (uint32_t part = 0; part < message.n_parts(); ++part) {
     message.send_offsets.push_back(bytes);
     message.send_counts.push_back(capacity(coding, message.sent_to(part), round));
     bytes += message.send_counts.back();
+    behind += uncoded(message.sent_to(part));
   }
-  PENSTOCK_ASSIGN(message.send, memory_of(message, bytes));
+  message.uncoded_offset = bytes;
+  PENSTOCK_ASSIGN(message.send, memory_of(message, bytes + behind));
   uint64_t room = 0;
   for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
     message.receive_offsets.push_back(room);
@@ -25,6 +30,10 @@ Status make_gather_buffers(Coding& coding, GatherMessage& message, uint32_t roun
     room += message.room_for.back();
   }
   message.receive_counts = message.room_for;
+  for (uint32_t rank = 0; rank < message.group_size(); ++rank) {
+    message.decoded_offsets.push_back(room);
+    room += uncoded(message.coming_from(rank));
+  }
   PENSTOCK_ASSIGN(message.receive, memory_of(message, room));
   penstock_message& c = message.message;
   c.send = message.send.data();
@@ -50,9 +59,11 @@ Status lay_out_gather(BucketRun& bucket, Leg& leg, uint32_t round, std::vector<s
   PENSTOCK_TRY(make_gather_buffers(coding, *message, round));
   const bool exact =
       std::all_of(message->items.begin(), message->items.end(), [&](size_t position) {
-        const auto& sections = coding.items[position].rounds[round].sections;
-        return std::all_of(sections.begin(), sections.end(),
-                           [](const SectionNeed& section) { return section.exact; });
+        const ItemRun& item = coding.items[position];
+        const auto& sections = item.rounds[round].sections;
+        for (size_t s = 0; s < sections.size(); ++s)
+          if (!sections[s].exact || message->codes(item, round, s)) return false;
+        return true;
       });
   const bool is_announced = message->is_announced();
   if (exact || is_announced) message->message.flags |= PENSTOCK_MESSAGE_EXACT_COUNTS;
@@ -70,25 +81,49 @@ std::byte* SectionPlaces::next(const penstock_section& section) {
   return place;
 }
 
+bool GatherMessage::codes(const ItemRun& item, uint32_t round, size_t section) const {
+  return !is_announced() && item.rounds[round].sections[section].is_coded(item.range.numel);
+}
+
 // ---- before it goes ----
 
+// What travels as it is lies together, behind room for all that is coded: so there is always room
+// where close_part has come to.
 Status GatherMessage::before_encode(uint32_t round) {
+  std::byte* uncoded = send.data() + uncoded_offset;
   for (uint32_t part = 0; part < n_parts(); ++part) {
     const std::vector<size_t>& sent = sent_to(part);
-    const uint64_t header = is_announced() ? 0 : header_bytes(*coding, sent, round);
-    std::byte* cursor = send.data() + send_offsets[part] + header;
-    for (const size_t position : sent) {
-      ItemRun& item = coding->items[position];
-      for (size_t s = 0; s < item.rounds[round].sections.size(); ++s) {
-        penstock_section& section = item.own[round].section(s);
-        item.place().point(section, send, cursor);
-        section.on_host = nullptr;  // not yet
-        section.count = 0;
-        cursor += round_up(item.rounds[round].sections[s].bytes());
-      }
-    }
+    std::byte* cursor = send.data() + send_offsets[part];
+    if (!is_announced()) cursor += header_bytes(*coding, sent, round);
+    each_section(sent, round, [&](ItemRun& item, size_t s) {
+      if (codes(item, round, s)) cursor += room_of(item, item.rounds[round].sections[s]);
+    });
+    each_section(sent, round, [&](ItemRun& item, size_t s) {
+      penstock_section& section = item.own[round].section(s);
+      std::byte*& next = codes(item, round, s) ? uncoded : cursor;
+      item.place().point(section, send, next);
+      section.on_host = nullptr;  // not yet
+      section.count = 0;
+      next += round_up(item.rounds[round].sections[s].bytes());
+    });
   }
   return {};
+}
+
+// Returns where the section ends. Own sections are left where they can be read until the end of the
+// step: coded ones where encode has written them, others in the message.
+std::byte* GatherMessage::close_section(ItemRun& item, uint32_t round, size_t s,
+                                        std::byte* target) {
+  penstock_section& section = item.own[round].section(s);
+  const uint64_t bytes = section.count * dtype_bytes(section.dtype);
+  const void* const source = item.place().sent(*this, section);
+  if (codes(item, round, s)) {
+    item.place().moved(section, static_cast<std::byte*>(const_cast<void*>(source)));
+    return write_coded(item, {static_cast<const uint32_t*>(source), section.count}, target);
+  }
+  if (source != target && bytes != 0) std::memmove(target, source, bytes);
+  item.place().moved(section, target);
+  return target + bytes;
 }
 
 // Returns where the part ends. It begins at or before the place where encode has left it.
@@ -99,17 +134,12 @@ std::byte* GatherMessage::close_part(const std::vector<size_t>& items, uint32_t 
   std::byte* target = part + header_bytes(*coding, items, round);
   std::memset(target - 4, 0, 4);  // where the header ends in the middle of 8 bytes
   for (const size_t position : items) {
-    const WorkPlace& of_item = coding->items[position].place();
-    PayloadStorage& payload = coding->items[position].own[round];
-    writer.item(payload);
-    for (size_t s = 0; s < payload.size(); ++s) {
-      penstock_section& section = payload.section(s);
-      const uint64_t bytes = section.count * dtype_bytes(section.dtype);
-      const void* source = of_item.sent(*this, section);
-      if (source != target && bytes != 0) std::memmove(target, source, bytes);
-      of_item.moved(section, target);
-      std::memset(target + bytes, 0, round_up(bytes) - bytes);
-      target += round_up(bytes);
+    ItemRun& item = coding->items[position];
+    writer.item(item.own[round]);
+    for (size_t s = 0; s < item.own[round].size(); ++s) {
+      std::byte* const end = close_section(item, round, s, target);
+      target += round_up(static_cast<uint64_t>(end - target));
+      std::memset(end, 0, static_cast<uint64_t>(target - end));
     }
   }
   return target;
@@ -169,20 +199,46 @@ Status GatherMessage::read_part(uint32_t round, uint32_t rank) {
     if (coding->alone) coding->failed_owners[rank] = true;
   }
   uint64_t offset = header;
+  std::byte* decoded = receive.data() + decoded_offsets[rank];
   for (const size_t position : coming) {
     ItemRun& item = coding->items[position];
     PENSTOCK_TRY(reader.read(*bucket, item, round, rank));
-    PayloadStorage& payload = item.arrival(round, rank);
-    for (size_t s = 0; s < payload.size(); ++s) {
-      penstock_section& section = payload.section(s);
-      const uint64_t length = round_up(section.count * dtype_bytes(section.dtype));
-      if (length > bytes - offset)
-        return bad_payload(*bucket, *this, rank, &item,
-                           fmt::format("ends in the middle of section {}", s));
-      section.data = part + offset;
-      offset += length;
-    }
+    PENSTOCK_TRY(read_sections(item, round, rank, offset, decoded));
     PENSTOCK_TRY(item.place().arrived(*bucket, *this, round, rank, item));
+  }
+  return {};
+}
+
+// What this rank has coded, as the host sees it; null if that is not as many.
+void* GatherMessage::own_indices(ItemRun& item, uint32_t round, size_t s, uint64_t count) const {
+  if (count == 0 || !item.encodes || item.own[round].section(s).count != count) return nullptr;
+  return const_cast<void*>(item.place().sent(*this, item.own[round].section(s)));
+}
+
+Status GatherMessage::read_sections(ItemRun& item, uint32_t round, uint32_t rank, uint64_t& offset,
+                                    std::byte*& decoded) {
+  std::byte* const part = receive.data() + receive_offsets[rank];
+  const uint64_t bytes = receive_counts[rank];
+  PayloadStorage& payload = item.arrival(round, rank);
+  for (size_t s = 0; s < payload.size(); ++s) {
+    penstock_section& section = payload.section(s);
+    uint64_t length = section.count * dtype_bytes(section.dtype);
+    section.data = part + offset;
+    if (codes(item, round, s)) {
+      void* const own = rank == group_rank() ? own_indices(item, round, s, section.count) : nullptr;
+      section.data = own != nullptr ? own : decoded;
+      const std::string refused =
+          read_coded(item, {part + offset, bytes - offset}, section.count,
+                     own != nullptr ? nullptr : reinterpret_cast<uint32_t*>(decoded), length);
+      decoded += round_up(item.rounds[round].sections[s].bytes());
+      if (!refused.empty())
+        return bad_payload(*bucket, *this, rank, &item,
+                           fmt::format("has a section {} that {}", s, refused));
+    }
+    if (round_up(length) > bytes - offset)
+      return bad_payload(*bucket, *this, rank, &item,
+                         fmt::format("ends in the middle of section {}", s));
+    offset += round_up(length);
   }
   return {};
 }

@@ -63,7 +63,7 @@ TEST(GatheredMessages, StandBesideTheSumsOfTheirBucket) {
   ASSERT_EQ(paper.messages().size(), 2u);
   EXPECT_EQ(paper.message(0).send.bytes(), 1204u);
   EXPECT_EQ(paper.message(0).items, Positions{1});
-  EXPECT_EQ(paper.message(1).send.bytes(), 24'016u);
+  EXPECT_EQ(paper.message(1).send_counts, Numbers{24'040});  // 24'016 and 23, to a multiple of 8
   EXPECT_EQ(paper.message(1).items, Positions{0});
 }
 
@@ -79,6 +79,26 @@ TEST(GatheredMessages, CountsNeedNotTravelWhereEverySectionIsExact) {
   ASSERT_OK(one_varies.lay_out());
   EXPECT_TRUE(is_exact(all.message()));
   EXPECT_FALSE(is_exact(one_varies.message()));
+}
+
+TEST(GatheredMessages, WithCodedIndicesHaveCountsThatTravelAndRoomForIndicesAsTheyAre) {
+  const RoundNeed exact =
+      gathered({{40, PENSTOCK_ROLE_INDICES, PENSTOCK_UINT32, true}, exactly(40)});
+  PaperBucket paper(1, 3);
+  paper.add("coded", 4000, {exact});
+  paper.add("few", 4000, {pairs(31)});
+  ASSERT_OK(paper.lay_out());
+  const MessageRun& message = paper.message();
+  EXPECT_FALSE(is_exact(message));
+  // 28 to 32 of header; 160 and 23 to 184, and 160; 124 to 128, twice.
+  EXPECT_EQ(message.send_counts, Numbers{32 + 184 + 160 + 128 + 128});
+  EXPECT_EQ(message.message.count, 632u);
+  EXPECT_EQ(message.send.bytes(), 632u + 160);
+  EXPECT_EQ(room_for(message), Numbers(3, 632));
+  EXPECT_EQ(message.receive.bytes(), 3 * (632u + 160));
+  const auto& gather = dynamic_cast<const GatherMessage&>(message);
+  EXPECT_EQ(gather.uncoded_offset, 632u);
+  EXPECT_EQ(gather.decoded_offsets, (Numbers{3 * 632, 3 * 632 + 160, 3 * 632 + 320}));
 }
 
 TEST(GatheredMessages, OfARoundHoldTheItemsThatHaveIt) {

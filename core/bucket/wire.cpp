@@ -1,5 +1,7 @@
 #include "core/bucket/wire.hpp"
 
+#include "core/bucket/coded_indices.hpp"
+
 #include <cstring>
 
 namespace penstock {
@@ -69,7 +71,11 @@ uint64_t sections_capacity(const Coding& coding, const std::vector<size_t>& item
 }
 
 uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round) {
-  return header_bytes(coding, items, round) + sections_capacity(coding, items, round);
+  uint64_t bytes = header_bytes(coding, items, round);
+  for (size_t position : items)
+    for (const SectionNeed& section : coding.items[position].rounds[round].sections)
+      bytes += room_of(coding.items[position], section);
+  return bytes;
 }
 
 }  // namespace penstock

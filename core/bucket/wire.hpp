@@ -1,7 +1,8 @@
 // How the payloads of a bucket lie in a gathered message.
 //
 // One rank's part: flags, then for each item its kind and the count of each section, then the
-// sections, each starting at a multiple of 8 bytes. Little-endian. docs/payloads.md has the table.
+// sections, each starting at a multiple of 8 bytes; those of indices are coded (coded_indices.hpp).
+// Little-endian. docs/payloads.md has the table.
 // What comes from a peer is input: every number of the header is checked before it is used, and
 // decode checks indices.
 #pragma once
@@ -52,7 +53,7 @@ class HeaderReader {
 // Bytes of the part for `items` with every section at capacity.
 uint64_t gathered_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
-// The same without the header, for announced messages.
+// Of an announced message: without header, and uncoded.
 uint64_t sections_capacity(const Coding& coding, const std::vector<size_t>& items, uint32_t round);
 
 }  // namespace penstock

@@ -109,7 +109,7 @@ TEST(HostileParts, WhatFollowsTheLastSectionIsNotLookedAt) {
 TEST(HostileParts, CountsWhoseBytesTake33BitsAreNotTakenForFew) {
   for (const uint32_t count : {0xffffffffu, 0x40000000u}) {
     Gathered large(0, 2);
-    large.add("large", uint64_t{1} << 32, {pairs(0xffffffff)});
+    large.add("large", uint64_t{1} << 33, {pairs(0xffffffff)});
     large.open();
     const std::string honest = Part().words({0, 3, 0, 0}).bytes();
     const std::string liar = Part().words({0, 3, count, count, 0, 0}).bytes();

@@ -41,10 +41,11 @@ TEST(Wire, EachRoundHasSectionsOfItsOwn) {
 }
 
 // The example of docs/payloads.md.
-TEST(Wire, TopkAtOnePercentOfAMatrixTakes24016Bytes) {
+TEST(Wire, TopkAtOnePercentOfAMatrixTakesAtMost24040Bytes) {
   Gathered matrix(0, 1);
   matrix.add("matrix", 300'000, {pairs(3000)});
-  EXPECT_EQ(gathered_capacity(matrix.coding(), {0}, 0), 24'016u);
+  // 24'016, and 23 that a coded section may have beyond its raw form, to a multiple of 8.
+  EXPECT_EQ(gathered_capacity(matrix.coding(), {0}, 0), 24'040u);
 }
 
 TEST(Wire, SizesBeyond32BitsAreNotCutOff) {
@@ -114,11 +115,11 @@ TEST(Wire, AnAllToAllHasAPartForEachOwner) {
 
 TEST(Wire, WhatWasEncodedMovesTogetherAndGapsAreZeros) {
   Gathered sender(0, 2);
-  ItemRun& sparse = sender.add("sparse", 40, {pairs(40)});
+  ItemRun& sparse = sender.add("sparse", 40, {pairs(30)});
   ItemRun& absent = sender.add("absent", 7, {gathered({up_to(7)})});
   ItemRun& coded = sender.add("coded", 30, {gathered({up_to(30, PENSTOCK_UINT8)})});
   sender.open();
-  sender.place({32 + 160 + 160 + 32 + 32});
+  sender.place({32 + 120 + 120 + 32 + 32});
   sender.encode<uint32_t>(sparse, PENSTOCK_PAYLOAD_SPARSE, 0, {3, 17, 39});
   sender.encode<float>(sparse, PENSTOCK_PAYLOAD_SPARSE, 1, {1.5f, -2, 4});
   absent.own[0].absent();
@@ -206,7 +207,7 @@ TEST(Wire, ARankThatIsNotFiniteSaysSoInEveryPart) {
 
 TEST(Wire, ReceivedSectionsLieInTheMessageWhereTheyHaveArrived) {
   Gathered receiver(1, 3);
-  ItemRun& sparse = receiver.add("sparse", 40, {pairs(40)});
+  ItemRun& sparse = receiver.add("sparse", 40, {pairs(30)});
   ItemRun& coded = receiver.add("coded", 9, {gathered({up_to(9, PENSTOCK_UINT8)})});
   receiver.open();
   Part full, absent, empty;

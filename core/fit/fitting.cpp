@@ -157,8 +157,9 @@ Status Fitting::examine(Registry& registry, const FittingSite& site) {
   }
   for (auto& options : options_)
     for (Option& option : options) {
-      std::vector<uint64_t>& bytes = option.needs.phase_bytes;
-      for (size_t p = bytes.size(); p < period_; ++p) bytes.push_back(bytes[p % bytes.size()]);
+      for (auto* bytes : {&option.needs.phase_bytes, &option.needs.coded_phase_bytes})
+        for (size_t p = bytes->size(); p < period_; ++p)
+          bytes->push_back((*bytes)[p % bytes->size()]);
     }
   return {};
 }
@@ -168,9 +169,8 @@ uint64_t Fitting::arena_bytes() const {
   uint64_t total = 0;
   for (const auto& options : options_) {
     const ItemNeeds& needs = options.front().needs;
-    const uint64_t most = *std::max_element(needs.phase_bytes.begin(), needs.phase_bytes.end());
     const bool gathered = needs.combine == PENSTOCK_COMBINE_GATHER;
-    const auto both = sdk::checked_product(most, gathered ? uint64_t{1} + world_ : 2);
+    const auto both = sdk::checked_product(needs.most_room, gathered ? uint64_t{1} + world_ : 2);
     total = (both ? sdk::checked_sum(total, *both) : std::nullopt).value_or(~uint64_t{0});
   }
   return total;
@@ -240,7 +240,9 @@ planning::ModelEntries Fitting::model() const {
     for (const Option& option : options_[i]) {
       planning::CandidateEntry& candidate = entry.candidates.emplace_back();
       candidate.compressor = option.compressor->name();
-      candidate.phase_bytes = option.needs.phase_bytes;
+      const bool on_composite = !scheme_.transport.empty();
+      candidate.phase_bytes =
+          on_composite ? option.needs.phase_bytes : option.needs.coded_phase_bytes;
       candidate.part_alignment = option.needs.part_alignment;
       candidate.combine = option.needs.combine;
       candidate.n_rounds = option.needs.compressor_facts.n_rounds;
@@ -261,9 +263,9 @@ StageTraffic Fitting::traffic(const Carriers& by, uint64_t from_step) const {
           return by.moved(a.needs.planned, world_) < by.moved(b.needs.planned, world_);
         })->needs.planned;
   if (encodes_for_owners(scheme_.route)) {
-    stage.bytes.owned = stage.bytes.gathered + stage.bytes.pairs;
+    stage.bytes.owned = stage.bytes.gathered + stage.bytes.coded_pairs;
     if (!results_at_owners_) stage.bytes.spread = stage.bytes.owned;
-    stage.bytes.gathered = stage.bytes.pairs = 0;
+    stage.bytes.gathered = stage.bytes.pairs = stage.bytes.coded_pairs = 0;
   }
   if (adds_in_hosts(scheme_.route)) stage.bytes.local = stage.gradient_bytes;
   stage.moved = by.moved(stage.bytes, world_);

@@ -89,15 +89,22 @@ namespace {
 // What a further phase adds to what is known of an item.
 void add_phase(ItemNeeds& needs, const DeclaredGradient& gradient,
                const CompressorInstance& compressor, const penstock_compressor_need& need) {
-  uint64_t bytes = 0;  // cannot wrap: a need that does is refused
+  uint64_t bytes = 0, coded = 0, uncoded = 0;  // cannot wrap: a need that does is refused
   const std::vector<RoundNeed> rounds = copy_rounds(need);
-  needs.planned += planned_bytes(rounds, gradient.bytes());
+  needs.planned += planned_bytes(rounds, gradient.bytes(), gradient.numel);
   for (const RoundNeed& round : rounds) {
+    const bool is_sum = round.combine == PENSTOCK_COMBINE_SUM;
     needs.combine = round.combine;
-    for (const SectionNeed& section : round.sections) bytes += section.bytes();
+    for (const SectionNeed& section : round.sections) {
+      bytes += section.bytes();
+      coded += is_sum ? section.bytes() : gathered_bytes(section, gradient.numel);
+      if (!is_sum && section.is_coded(gradient.numel)) uncoded += section.bytes();
+    }
   }
   const bool is_first = needs.phase_bytes.empty();
   needs.phase_bytes.push_back(bytes);
+  needs.coded_phase_bytes.push_back(coded);
+  needs.most_room = std::max(needs.most_room, bytes + uncoded);
   needs.part_alignment = need.part_alignment;
   const penstock_compressor_need* one[] = {&need};
   const CompressorFacts facts = compressor_facts(compressor.name(), compressor.traits(), one, 1);
@@ -127,6 +134,8 @@ Result<ItemNeeds> plan_template(TemplateItem& item, CompressorInstance& compress
   for (;;) {
     item.set_dtype(needs.dtype);
     needs.phase_bytes.clear();
+    needs.coded_phase_bytes.clear();
+    needs.most_room = 0;
     needs.planned = {};
     const Items items = {item.c()};
     CompressorNeeds first, later;

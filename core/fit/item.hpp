@@ -45,7 +45,9 @@ struct ItemNeeds {
   uint32_t dtype = PENSTOCK_FLOAT32;
   CompressorFacts compressor_facts;
   MemoryFacts memory_facts;
-  std::vector<uint64_t> phase_bytes;
+  // Of payloads: as composites and devices send them, and with indices coded.
+  std::vector<uint64_t> phase_bytes, coded_phase_bytes;
+  uint64_t most_room = 0;  // of a phase: payloads, and coded indices as plugins see them
   PlannedBytes planned;
   uint64_t part_alignment = 0;
   uint32_t combine = 0;

@@ -17,6 +17,14 @@ struct SectionNeed {
   uint32_t dtype = 0;
   bool exact = false;
   uint64_t bytes() const { return capacity * dtype_bytes(dtype); }
+
+  // Whether gathered messages carry it coded (core/bucket/coded_indices.hpp), of an item of `numel`
+  // elements. What has room for fewer indices saves less than header and zeros may cost.
+  static constexpr uint64_t kFewestCoded = 32;
+  bool is_coded(uint64_t numel) const {
+    return role == PENSTOCK_ROLE_INDICES && dtype == PENSTOCK_UINT32 && capacity >= kFewestCoded &&
+           numel <= uint64_t{1} << 32;
+  }
 };
 
 struct RoundNeed {

@@ -1,6 +1,7 @@
 #include "core/fit/traffic.hpp"
 
 #include <fmt/format.h>
+#include <wire/positions.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -13,20 +14,25 @@ constexpr uint32_t kMostRanks = 1u << 16;
 // Of a round's sections, those of no fixed size count at their capacity, unless that tells nothing.
 struct RoundBytes {
   uint64_t bytes = 0;
+  uint64_t coded = 0;  // where messages carry indices coded
   bool bound = false, open = false;
 };
-RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes) {
+RoundBytes bytes_of(const RoundNeed& round, uint64_t gradient_bytes, uint64_t numel) {
   const bool is_sum = round.combine == PENSTOCK_COMBINE_SUM;
-  uint64_t fixed = 0, loose = 0;
-  for (const SectionNeed& section : round.sections)
-    (is_sum || section.exact ? fixed : loose) += section.bytes();
+  RoundBytes fixed, loose;
+  for (const SectionNeed& section : round.sections) {
+    RoundBytes& part = is_sum || section.exact ? fixed : loose;
+    part.bytes += section.bytes();
+    part.coded += is_sum ? section.bytes() : gathered_bytes(section, numel);
+  }
   // As zeros are to signs: exceptions, which nearly never come.
-  if (loose <= 4 * fixed) return {fixed};
+  if (loose.bytes <= 4 * fixed.bytes) return fixed;
   // A count of entries that is steered stays near its room; beside scales alone, room for much of
   // the gradient is there for the worst values.
-  const uint64_t most = fixed == 0 ? gradient_bytes : gradient_bytes / 4;
-  if (fixed + loose <= most) return {fixed + loose, true};
-  return {fixed, false, true};
+  const uint64_t most = fixed.bytes == 0 ? gradient_bytes : gradient_bytes / 4;
+  if (fixed.bytes + loose.bytes <= most)
+    return {fixed.bytes + loose.bytes, fixed.coded + loose.coded, true};
+  return {fixed.bytes, fixed.coded, false, true};
 }
 
 double moved_by(const Carrier& carrier, const Spread& spread, uint32_t pattern, double bytes) {
@@ -40,6 +46,7 @@ PlannedBytes& PlannedBytes::operator+=(const PlannedBytes& other) {
   summed += other.summed;
   gathered += other.gathered;
   pairs += other.pairs;
+  coded_pairs += other.coded_pairs;
   owned += other.owned;
   spread += other.spread;
   local += other.local;
@@ -48,16 +55,28 @@ PlannedBytes& PlannedBytes::operator+=(const PlannedBytes& other) {
   return *this;
 }
 
-PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradient_bytes) {
+uint64_t gathered_bytes(const SectionNeed& section, uint64_t numel) {
+  return section.is_coded(numel)
+             ? wire::expected_positions_bytes(numel, std::min(section.capacity, numel))
+             : section.bytes();
+}
+
+PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradient_bytes,
+                           uint64_t numel) {
   PlannedBytes planned;
   for (size_t r = 0; r < rounds.size(); ++r) {
     const RoundNeed& round = rounds[r];
-    const RoundBytes known = bytes_of(round, gradient_bytes);
+    const RoundBytes known = bytes_of(round, gradient_bytes, numel);
     planned.open = planned.open || known.open;
     planned.bound = planned.bound || known.bound;
-    (round.combine == PENSTOCK_COMBINE_SUM      ? planned.summed
-     : r + 1 == rounds.size() && round.sparse() ? planned.pairs
-                                                : planned.gathered) += double(known.bytes);
+    if (round.combine == PENSTOCK_COMBINE_SUM) {
+      planned.summed += double(known.bytes);
+    } else if (r + 1 == rounds.size() && round.sparse()) {
+      planned.pairs += double(known.bytes);
+      planned.coded_pairs += double(known.coded);
+    } else {
+      planned.gathered += double(known.coded);
+    }
   }
   return planned;
 }
@@ -79,7 +98,8 @@ double Carriers::moved(const PlannedBytes& bytes, uint32_t ranks) const {
 double Carriers::among(const Carrier& transport, const PlannedBytes& bytes, uint32_t ranks) const {
   const Spread spread{ranks, 1};
   const double pairs = composite.table == nullptr
-                           ? moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.pairs)
+                           ? moved_by(transport, spread, PENSTOCK_ALL_GATHER,
+                                      sends_directly ? bytes.pairs : bytes.coded_pairs)
                            : moved_by(composite, spread, PENSTOCK_SPARSE_ALL_REDUCE, bytes.pairs);
   return moved_by(transport, spread, PENSTOCK_ALL_REDUCE, bytes.summed) +
          moved_by(transport, spread, PENSTOCK_ALL_GATHER, bytes.gathered) +

@@ -15,9 +15,10 @@ namespace penstock {
 struct PlannedBytes {
   double summed = 0;
   double gathered = 0;
-  double pairs = 0;    // gathered, or added up by a composite where there is one
-  double owned = 0;    // gathered by owners
-  double spread = 0;   // by all owners together, to all
+  double pairs = 0;        // added up by a composite, or gathered from device to device
+  double coded_pairs = 0;  // the same, as they are gathered through host memory
+  double owned = 0;        // gathered by owners
+  double spread = 0;       // by all owners together, to all
   double local = 0;    // dense, scattered and spread within a host; all else is then between hosts
   bool bound = false;  // some sections may be smaller: the numbers are the most that travels
   bool open =
@@ -25,13 +26,24 @@ struct PlannedBytes {
 
   PlannedBytes& operator+=(const PlannedBytes& other);
   PlannedBytes times(double share) const {
-    return {summed * share, gathered * share, pairs * share, owned * share,
-            spread * share, local * share,    bound,         open};
+    return {summed * share,
+            gathered * share,
+            pairs * share,
+            coded_pairs * share,
+            owned * share,
+            spread * share,
+            local * share,
+            bound,
+            open};
   }
 };
 
-// Of the rounds of one gradient of `gradient_bytes` in one phase.
-PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradient_bytes);
+// Bytes of a section at its capacity in a gathered message; coded, if random positions are taken.
+uint64_t gathered_bytes(const SectionNeed& section, uint64_t numel);
+
+// Of the rounds of one gradient of so many bytes and elements in one phase.
+PlannedBytes planned_bytes(const std::vector<RoundNeed>& rounds, uint64_t gradient_bytes,
+                           uint64_t numel);
 
 // A collective; where it does not tell what it moves, usual formulas count.
 struct Carrier {
@@ -43,6 +55,7 @@ struct Carrier {
 struct Carriers {
   Carrier world, local, cross;  // by level
   Carrier composite;            // without a table: pairs are gathered
+  bool sends_directly = false;  // pairs are gathered from device to device
   uint32_t ranks_per_host = 1;
 
   // Bytes a rank sends to others, in a world of so many ranks on as many hosts.

@@ -97,7 +97,7 @@ void Traffic::compare_counted(uint64_t steps, const Carriers& carriers,
   if (set_.rank != 0 || moved <= dense_per_step_) return;
   PlannedBytes bytes = planned.bytes;
   bytes.gathered = std::max(0.0, double(sent.handed_over) / double(steps) - bytes.summed);
-  bytes.pairs = 0;
+  bytes.pairs = bytes.coded_pairs = 0;
   log_.write(
       LogLevel::warning, "traffic",
       fmt::format("set '{}' moves more than without compression: in its first {} steps each "

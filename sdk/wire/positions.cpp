@@ -1,5 +1,8 @@
 #include <wire/positions.hpp>
 
+#include <algorithm>
+#include <cmath>
+
 namespace penstock::wire {
 namespace {
 
@@ -16,7 +19,25 @@ void for_each_coding(const Action& action) {
   for_each_coding<Position>(action, std::make_index_sequence<kPositionCodings>{});
 }
 
+// The bytes of Rice's code with a parameter. Gaps are distributed geometrically.
+double expected_rice_bytes(double n, double count, int16_t parameter) {
+  const double longer = std::pow(1 - count / n, std::exp2(parameter));  // than a quotient of 0
+  return std::ceil(count * parameter / 8) + std::ceil(count / (1 - longer) / 8);
+}
+
 }  // namespace
+
+uint64_t expected_positions_bytes(uint64_t n, uint64_t count) noexcept {
+  if (count == 0) return header_bytes({});
+  const uint64_t last_block = (n - 1) / 65536;
+  double length =
+      static_cast<double>(std::min(count * raw_position_bytes(n), last_block * 4 + count * 2));
+  for (int16_t b = 0; b <= Rice<uint64_t>::kMostParameter; ++b)
+    length = std::min(length,
+                      expected_rice_bytes(static_cast<double>(n), static_cast<double>(count), b));
+  const auto bytes = static_cast<uint64_t>(std::llround(length));
+  return header_bytes({kRice, 0, count, bytes}) + bytes;
+}
 
 template <typename Position>
 PositionsPlan plan_positions(std::span<const Position> positions, uint64_t n,

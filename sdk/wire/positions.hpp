@@ -44,6 +44,9 @@ constexpr uint64_t positions_bound(uint64_t n, uint64_t count) noexcept {
   return kMostHeaderBytes + count * raw_position_bytes(n);
 }
 
+// The bytes of a section of `count` positions below n, drawn at random: for planning. [any]
+uint64_t expected_positions_bytes(uint64_t n, uint64_t count) noexcept;
+
 // The shortest of the codings, of equals the one with the lowest number. What does not ascend is
 // planned to travel raw or in blocks, where the reader refuses it. [any]
 template <typename Position>

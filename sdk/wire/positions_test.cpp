@@ -255,5 +255,33 @@ TEST(Positions, OfASectionAreReadWhateverFollowsIt) {
   EXPECT_EQ(found, (std::vector<uint32_t>{3, 50}));
 }
 
+// Positions in a row, and then drawn ones beside what their sections take on average.
+TEST(Positions, DrawnAtRandomTakeTheBytesThatAreExpected) {
+  EXPECT_EQ(expected_positions_bytes(1000, 0), 5u);
+  EXPECT_EQ(expected_positions_bytes(64, 64), 5u + 8);
+  for (const uint64_t n : {20'000u, 1'000'003u, 30'000'000u})
+    for (const double density : {0.001, 0.01, 0.1, 0.5, 0.9}) {
+      const auto count = static_cast<uint64_t>(static_cast<double>(n) * density);
+      if (count < 200 || count > 1'000'000) continue;
+      std::vector<uint32_t> positions;
+      uint64_t state = 1;
+      for (uint64_t p = 0; p < n; ++p) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        const auto left = static_cast<double>(n - p);
+        const double drawn = static_cast<double>(state >> 11) * 0x1p-53;
+        if (drawn * left < static_cast<double>(count - positions.size()))
+          positions.push_back(static_cast<uint32_t>(p));
+      }
+      ASSERT_EQ(positions.size(), count);
+      const auto took = static_cast<double>(
+          plan_positions(std::span<const uint32_t>(positions), n, kernels::widest_code_path())
+              .bytes());
+      // A section of few positions is as long as chance has it.
+      EXPECT_NEAR(static_cast<double>(expected_positions_bytes(n, count)), took,
+                  took * (count < 5000 ? 0.03 : 0.005))
+          << n << " " << density;
+    }
+}
+
 }  // namespace
 }  // namespace penstock::wire::positions_test

@@ -1,5 +1,6 @@
 // Gathered messages that peers have damaged: the core's reader refuses them by rank, or its
 // payloads lie within what came, and those of the other ranks are as they were sent.
+#include "core/bucket/coded_indices.hpp"
 #include "core/bucket/gathers.hpp"
 #include "core/bucket/wire.hpp"
 
@@ -19,6 +20,7 @@ using test::mutated;
 using test::Random;
 
 constexpr uint32_t kWorld = 3;
+constexpr uint64_t kElements = 1000;  // of each item
 
 const std::vector<std::vector<SectionNeed>>& item_sections() {
   static const std::vector<std::vector<SectionNeed>> sections{
@@ -46,6 +48,8 @@ struct Gathered {
   std::deque<PieceRun> pieces;
   uint64_t capacity = 0;
   uint64_t header = 0;
+  uint64_t uncoded = 0;
+  uint64_t end = 0;  // of what has come, in its memory
 
   Gathered() {
     context.name = "set";
@@ -68,18 +72,21 @@ struct Gathered {
       item.gradient = &gradients.back();
       item.of = &pieces.emplace_back();
       item.of->place = &context.host;
+      item.range = {0, kElements};
       RoundNeed& need = item.rounds.emplace_back();
       need.combine = PENSTOCK_COMBINE_GATHER;
       need.sections = sections;
       item.own.emplace_back().shape(need, 0);
       for (uint32_t r = 0; r < kWorld; ++r)
         received(item).emplace_back().shape(need, static_cast<int32_t>(r));
-      for (const SectionNeed& section : sections) of_sections += (section.bytes() + 7) / 8 * 8;
+      for (const SectionNeed& section : sections) of_sections += room_of(item, section);
       message.items.push_back(message.items.size());
     }
     capacity = gathered_capacity(coding, message.items, 0);
     header = capacity - of_sections;
-    message.send = Buffer(capacity);
+    uncoded = uncoded_capacity(coding, message.items, 0);
+    message.send = Buffer(capacity + uncoded);
+    message.uncoded_offset = capacity;
     message.send_offsets = {0};
     message.send_counts = {capacity};
     message.room_for.assign(kWorld, capacity);
@@ -102,46 +109,80 @@ struct Gathered {
         auto* const bytes = static_cast<unsigned char*>(section.data);
         for (uint64_t b = 0; b < section.count * dtype_bytes(section.dtype); ++b)
           bytes[b] = static_cast<unsigned char>(random.bits());
+        if (section.role == PENSTOCK_ROLE_INDICES) ascend(section, random);
       }
     }
     return closed();
   }
 
-  // What came from each rank, one part after the other, the last up to the end of the memory.
+  static void ascend(penstock_section& section, Random& random) {
+    auto* const indices = static_cast<uint32_t*>(section.data);
+    uint64_t next = 0;
+    for (uint64_t j = 0; j < section.count; ++j) {
+      const uint64_t left = kElements - next - (section.count - j);
+      next += random.below(std::min<uint64_t>(left, 60) + 1);
+      indices[j] = static_cast<uint32_t>(next++);
+    }
+  }
+
+  // What came from each rank, one part after the other, the last up to the end of what may come.
   Status read(const std::array<std::string, kWorld>& parts) {
     uint64_t bytes = 0;
     for (const std::string& part : parts) bytes += part.size();
-    message.receive = Buffer((bytes + 63) / 64 * 64);
+    end = (bytes + 63) / 64 * 64;
+    message.receive = Buffer(end + kWorld * uncoded);
     message.receive_counts.clear();
     message.receive_offsets.clear();
-    uint64_t offset = message.receive.bytes() - bytes;
+    message.decoded_offsets.clear();
+    uint64_t offset = end - bytes;
     for (const std::string& part : parts) {
       std::memcpy(message.receive.data() + offset, part.data(), part.size());
       message.receive_offsets.push_back(offset);
       message.receive_counts.push_back(part.size());
+      message.decoded_offsets.push_back(end + message.decoded_offsets.size() * uncoded);
       offset += part.size();
     }
+    for (ItemRun& item : coding.items) item.own[0].absent();  // no part is what was sent last
     bucket.is_void = false;
     return message.read(leg, 0);
   }
 
   void expect_within(uint32_t rank) {
-    const std::byte* const begin = message.receive.data() + message.receive_offsets[rank];
-    const std::byte* const end = begin + message.receive_counts[rank];
     for (ItemRun& item : coding.items) {
       PayloadStorage& payload = item.received[0][rank];
       ASSERT_GE(payload.c()->kind, uint32_t{PENSTOCK_PAYLOAD_ABSENT});
       ASSERT_LE(payload.c()->kind, uint32_t{PENSTOCK_PAYLOAD_CODED});
       for (size_t s = 0; s < payload.size(); ++s) {
         const penstock_section& section = payload.section(s);
-        const auto* const data = static_cast<const std::byte*>(section.data);
         ASSERT_LE(section.count, section.capacity);
-        ASSERT_GE(data, begin + header);
-        ASSERT_LE(data, end);
-        ASSERT_LE(section.count * dtype_bytes(section.dtype), static_cast<uint64_t>(end - data));
+        if (message.codes(item, 0, s))
+          ASSERT_NO_FATAL_FAILURE(expect_decoded(section, rank));
+        else
+          ASSERT_NO_FATAL_FAILURE(expect_in_part(section, rank));
       }
       if (payload.c()->kind == PENSTOCK_PAYLOAD_SPARSE && payload.size() > 1) {
         ASSERT_EQ(payload.section(0).count, payload.section(1).count);
+      }
+    }
+  }
+  void expect_in_part(const penstock_section& section, uint32_t rank) {
+    const std::byte* const begin = message.receive.data() + message.receive_offsets[rank];
+    const std::byte* const behind = begin + message.receive_counts[rank];
+    const auto* const data = static_cast<const std::byte*>(section.data);
+    ASSERT_GE(data, begin + header);
+    ASSERT_LE(data, behind);
+    ASSERT_LE(section.count * dtype_bytes(section.dtype), static_cast<uint64_t>(behind - data));
+  }
+  // Coded indices have been checked.
+  void expect_decoded(const penstock_section& section, uint32_t rank) {
+    const auto* const indices = static_cast<const uint32_t*>(section.data);
+    const auto* const data = static_cast<const std::byte*>(section.data);
+    ASSERT_GE(data, message.receive.data() + end + rank * uncoded);
+    ASSERT_LE(data + section.capacity * 4, message.receive.data() + end + (rank + 1) * uncoded);
+    for (uint64_t j = 0; j < section.count; ++j) {
+      ASSERT_LT(indices[j], kElements);
+      if (j > 0) {
+        ASSERT_GT(indices[j], indices[j - 1]);
       }
     }
   }

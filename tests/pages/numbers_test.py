@@ -37,7 +37,7 @@ def test_the_steps_that_predictions_are_compared_with_are_those_of_the_measureme
     measurements = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text_of("docs/performance.md"))]
     section = text_of("docs/plan.md").split("## Against measured steps")[1].split("\n## ")[0]
     rows = rows_of(section, "compressor") + rows_of(section, "scheduler")
-    assert len(rows) > 30
+    assert len(rows) >= 30
     for row in rows:
         measured = float(row[-2])
         assert any(abs(number - measured) <= 0.5 for number in measurements), f"{row}: {measured:.0f} ms is not in docs/performance.md"

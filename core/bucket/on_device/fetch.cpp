@@ -9,6 +9,7 @@ namespace {
 
 // Joins stretches of a message that lie behind each other to one copy, as the sections of payloads
 // mostly do: where there is a next one, it begins at the end, or at the next multiple of 8 bytes.
+// Two are open at a time, because coded indices have a place of their own.
 template <typename Copy>
 class Stretches {
  public:
@@ -16,24 +17,40 @@ class Stretches {
 
   Status add(std::byte* data, uint64_t bytes) {
     if (bytes == 0) return {};
-    const bool follows =
-        bytes_ != 0 && data >= begin_ + bytes_ && data <= begin_ + (bytes_ + 7) / 8 * 8;
-    if (!follows) {
-      PENSTOCK_TRY(flush());
-      begin_ = data;
+    if (follows(open_[0], data)) std::swap(open_[0], open_[1]);
+    Stretch& last = open_[1];
+    if (follows(last, data)) {
+      last.bytes = static_cast<uint64_t>(data - last.begin) + bytes;
+      return {};
     }
-    bytes_ = static_cast<uint64_t>(data - begin_) + bytes;
+    PENSTOCK_TRY(close(open_[0]));
+    open_[0] = std::exchange(open_[1], {data, bytes});
     return {};
   }
   Status flush() {
-    const uint64_t bytes = std::exchange(bytes_, 0);
-    return bytes == 0 ? Status() : copy_(begin_, bytes);
+    if (open_[0].begin > open_[1].begin) std::swap(open_[0], open_[1]);
+    if (open_[1].bytes != 0 && follows(open_[0], open_[1].begin))
+      PENSTOCK_TRY(add(open_[1].begin, std::exchange(open_[1].bytes, 0)));
+    for (Stretch& open : open_) PENSTOCK_TRY(close(open));
+    return {};
   }
 
  private:
+  struct Stretch {
+    std::byte* begin = nullptr;
+    uint64_t bytes = 0;
+  };
+  bool follows(const Stretch& open, const std::byte* data) const {
+    const std::byte* const end = open.begin + open.bytes;
+    return open.bytes != 0 && data >= end && data <= open.begin + (open.bytes + 7) / 8 * 8;
+  }
+  Status close(Stretch& open) {
+    const uint64_t bytes = std::exchange(open.bytes, 0);
+    return bytes == 0 ? Status() : copy_(open.begin, bytes);
+  }
+
   const Copy& copy_;
-  std::byte* begin_ = nullptr;
-  uint64_t bytes_ = 0;
+  Stretch open_[2];  // the one that has grown last is the second
 };
 
 template <typename Copy>

@@ -161,7 +161,7 @@ Exchange Transports::coded(const Cluster& cluster, const Group& group, const Pla
     operations += of_kind > 0 ? 1 : 0;
   }
   total += composite_ == nullptr
-               ? operation(cluster, group, PENSTOCK_ALL_GATHER, bytes.pairs)
+               ? operation(cluster, group, PENSTOCK_ALL_GATHER, bytes.coded_pairs)
                : operation(cluster, sparse, PENSTOCK_SPARSE_ALL_REDUCE, bytes.pairs);
   for (uint32_t more = std::max(operations, 1u); more < rounds; ++more)
     total.us += operation(cluster, group, PENSTOCK_ALL_REDUCE, 1).us;

@@ -153,8 +153,8 @@ PlannedBytes Rehearsal::bytes_of(const planning::Bucket& bucket, uint32_t& round
     const double share = share_of(piece, gradient.numel);
     PlannedBytes bytes = needs.planned.times(of_phase * share);
     if (encodes_for_owners(bucket.route)) {
-      bytes.owned = bytes.spread = bytes.gathered + bytes.pairs;
-      bytes.gathered = bytes.pairs = 0;
+      bytes.owned = bytes.spread = bytes.gathered + bytes.coded_pairs;
+      bytes.gathered = bytes.pairs = bytes.coded_pairs = 0;
     }
     if (adds_in_hosts(bucket.route)) bytes.local = static_cast<double>(gradient.bytes()) * share;
     total += bytes;
